@@ -8,7 +8,7 @@ pub use seal::SealedDirectory;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use crate::directory::{Directory, file_system};
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
+use crate::panics::{contained, place};
 use crate::replica_manager::{NewTopic, ReplicaManager};
 use crate::transaction::TransactionCoordinator;
 use crate::{BrokerError, TopicDescription, TransactionDescription};
@@ -51,6 +52,8 @@ pub struct Broker {
     /// Every call holds it for reading, `close` for writing: no call runs while the logs are being closed.
     gate: RwLock<()>,
     closed: AtomicBool,
+    /// Held by the thread that closes.
+    closing: Mutex<()>,
 }
 
 impl std::fmt::Debug for Broker {
@@ -108,6 +111,7 @@ impl Broker {
             cleaner: OnceLock::new(),
             gate: RwLock::default(),
             closed: AtomicBool::new(false),
+            closing: Mutex::default(),
         });
         if broker.replicas.config().boolean("log.cleaner.enable") && !broker.is_read_only() {
             let _ = broker.cleaner.set(broker.start_cleaner()?);
@@ -286,11 +290,12 @@ impl Broker {
         self.logs.flush_logs()
     }
 
-    /// Clean shutdown: flush, close logs, checkpoints, marker. Idempotent; later calls answer `Closed`.
+    /// Clean shutdown: flush, close logs, checkpoints, marker. Idempotent; later calls answer `Closed`. A second caller waits for the first.
     ///
     /// # Errors
     /// The first failure; the directory then counts as not closed cleanly and is recovered at the next open.
     pub fn close(&self) -> Result<(), BrokerError> {
+        let _first = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -384,20 +389,23 @@ impl Broker {
         Some(self.apis.legacy_group(client, request))
     }
 
-    /// Does the timed work that is due. Every call does this first: there is no thread for it.
+    /// Does the timed work that is due. Every call does this first: there is no thread for it. A panic does not end the call.
     fn do_scheduled_work(&self) {
         let now_ms = self.replicas.clock().monotonic_ms();
-        self.transactions.tick(now_ms);
-        self.logs.maybe_remove_expired_producers(now_ms);
+        contained("timed work of transactions", || self.transactions.tick(now_ms));
+        contained("forgetting expired producers", || {
+            self.logs.maybe_remove_expired_producers(now_ms);
+        });
     }
 
     /// Does what is due: waiting fetches and joins whose time is over, members that have gone.
     /// A listener calls it when [`Broker::next_deadline`] has come.
     pub fn run_due(&self) {
         let Ok(_open) = self.enter() else { return };
+        place(|| "timers");
         let now_ms = self.replicas.clock().monotonic_ms();
-        self.replicas.expire_fetches(now_ms);
-        self.groups.tick(now_ms);
+        contained("waiting fetches", || self.replicas.expire_fetches(now_ms));
+        contained("timed work of groups", || self.groups.tick(now_ms));
         self.do_scheduled_work();
     }
 

@@ -12,6 +12,7 @@ mod kafka_apis;
 pub mod local_transport;
 mod log_manager;
 mod metrics;
+pub mod panics;
 mod partition;
 pub mod port;
 mod replica_manager;
@@ -24,6 +25,7 @@ mod uuid;
 
 pub use broker::{Broker, OpenOptions, SealedDirectory};
 pub use config_description::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
+pub use directory::{DirectoryKind, directory_kind};
 pub use error::BrokerError;
 pub use fletchlog_log::ProducerState;
 pub use group::{GroupDescription, GroupListing, GroupMember};

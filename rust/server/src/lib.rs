@@ -17,6 +17,8 @@ mod security;
 mod socket_server;
 mod sockets;
 pub mod stats;
+#[cfg(test)]
+mod tests;
 mod unsent;
 
 pub use apis::served_apis;

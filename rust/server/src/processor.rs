@@ -4,12 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_broker::Ticket;
+use fletchlog_broker::panics::{contained, place};
 use fletchlog_tls::{ServerTls, Session, TlsFailure};
 use slab::Slab;
 
@@ -35,6 +36,9 @@ const LOOK_AGAIN_MS: i64 = 10;
 /// Most bytes that are read from one connection, or written to it, before the others have their turn.
 const BYTES_A_TURN: usize = 1024 * 1024;
 
+/// Why a connection is closed whose request or time-out ended with a panic.
+const DEFECT: &str = "its work failed, which is a defect of the broker";
+
 /// What the thread of the sockets and the handle of the listener share.
 pub(crate) struct Shared {
     pub(crate) apis: Apis,
@@ -47,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) closing: AtomicBool,
     /// A thread does what is due.
     due_runs: AtomicBool,
+    /// What is due is not done before (monotonic ms): it panicked.
+    due_not_before_ms: AtomicI64,
 }
 
 impl Shared {
@@ -64,7 +70,31 @@ impl Shared {
             completions,
             closing: AtomicBool::new(false),
             due_runs: AtomicBool::new(false),
+            due_not_before_ms: AtomicI64::new(i64::MIN),
         }
+    }
+
+    /// When the broker has something to do next; `None`: nothing, or a thread does it already.
+    fn due_ms(&self) -> Option<i64> {
+        if self.due_runs.load(Ordering::Acquire) {
+            return None;
+        }
+        let next_ms = self.apis.broker().next_deadline()?;
+        Some(next_ms.max(self.due_not_before_ms.load(Ordering::Relaxed)))
+    }
+}
+
+/// What is due is being done, until this is dropped.
+struct DueRun(Arc<Shared>);
+
+impl Drop for DueRun {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let now_ms = self.0.apis.broker().clock().monotonic_ms();
+            self.0.due_not_before_ms.store(now_ms + SWEEP_MS, Ordering::Relaxed);
+        }
+        self.0.due_runs.store(false, Ordering::Release);
+        self.0.completions.wake();
     }
 }
 
@@ -214,10 +244,14 @@ impl<S: Sockets> Processor<S> {
                 break;
             }
             for event in events.drain(..) {
-                self.on_event(event);
+                let slot = match event {
+                    SocketEvent::Accept(_) => None,
+                    SocketEvent::Connection { token, .. } => Some(token),
+                };
+                self.contained(slot, |processor| processor.on_event(event));
             }
             for (id, completion) in self.shared.completions.take() {
-                self.on_completion(id, completion);
+                self.contained(Some(id.slot), |processor| processor.on_completion(id, completion));
             }
             self.read_muted();
             self.do_what_is_due();
@@ -231,6 +265,14 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
+    /// Does what one connection needs. A panic closes the connection, and ends nothing else.
+    fn contained(&mut self, slot: Option<usize>, work: impl FnOnce(&mut Self)) {
+        let done = contained("the work for a connection", || work(self));
+        if let (None, Some(slot)) = (done, slot) {
+            contained("closing a connection", || self.close(slot, Some(DEFECT)));
+        }
+    }
+
     /// How long to wait for events.
     fn timeout(&self) -> Option<Duration> {
         let now_ms = self.clock.monotonic_ms();
@@ -241,9 +283,7 @@ impl<S: Sockets> Processor<S> {
         if self.is_rate_reached() {
             at_most(Some(self.rate_begun_ms + RATE_MS));
         }
-        if !self.shared.due_runs.load(Ordering::Acquire) {
-            at_most(self.shared.apis.broker().next_deadline());
-        }
+        at_most(self.shared.due_ms());
         if self.shared.apis.broker().is_read_only() && self.channels.iter().any(|(_, c)| c.waiting.is_some()) {
             at_most(Some(now_ms + LOOK_AGAIN_MS));
         }
@@ -497,7 +537,7 @@ impl<S: Sockets> Processor<S> {
             let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
             if let Some(channel) = current {
                 channel.is_muted = false;
-                self.read(id.slot);
+                self.contained(Some(id.slot), |processor| processor.read(id.slot));
             }
         }
     }
@@ -654,7 +694,7 @@ impl<S: Sockets> Processor<S> {
             let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
             if let Some(channel) = current {
                 channel.closing = Some(reason);
-                self.answer(id.slot, chunks);
+                self.contained(Some(id.slot), |processor| processor.answer(id.slot, chunks));
             }
         }
     }
@@ -664,17 +704,13 @@ impl<S: Sockets> Processor<S> {
         let now_ms = self.clock.monotonic_ms();
         let broker = self.shared.apis.broker();
         let look = broker.is_read_only() && self.channels.iter().any(|(_, c)| c.waiting.is_some());
-        let due = look || broker.next_deadline().is_some_and(|deadline_ms| deadline_ms <= now_ms);
+        let due = look || self.shared.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
         if due && !self.shared.due_runs.swap(true, Ordering::AcqRel) {
-            let shared = Arc::clone(&self.shared);
-            self.pool.submit(Box::new(move || {
-                shared.apis.broker().run_due();
-                shared.due_runs.store(false, Ordering::Release);
-                shared.completions.wake();
-            }));
+            let run = DueRun(Arc::clone(&self.shared));
+            self.pool.submit(Box::new(move || run.0.apis.broker().run_due()));
         }
         if self.is_rate_reached() && now_ms >= self.rate_begun_ms + RATE_MS {
-            (0..self.nodes.len()).for_each(|index| self.accept(index));
+            (0..self.nodes.len()).for_each(|index| self.contained(None, |processor| processor.accept(index)));
         }
         self.refuse(now_ms);
         if now_ms >= self.next_sweep_ms {
@@ -692,7 +728,7 @@ impl<S: Sockets> Processor<S> {
     fn sweep(&mut self, now_ms: i64) {
         self.holds_memory = self.shared.apis.broker().free_unused_memory();
         for index in 0..self.nodes.len() {
-            self.accept(index);
+            self.contained(None, |processor| processor.accept(index));
         }
         let over: Vec<(usize, TimeOut)> = self
             .channels
@@ -701,7 +737,10 @@ impl<S: Sockets> Processor<S> {
             .collect();
         for (slot, time_out) in over {
             let reason = time_out.is_reported().then(|| time_out.to_string());
-            self.close(slot, reason.as_deref());
+            self.contained(Some(slot), |processor| {
+                place(|| format!("time-out of {:?}", processor.channels.get(slot).map(|c| c.address)));
+                processor.close(slot, reason.as_deref());
+            });
         }
         if self.shared.apis.unsent().is_over() {
             self.close_deaf(now_ms);

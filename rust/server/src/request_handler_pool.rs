@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fletchlog_broker::panics::contained;
+
 /// A thread that had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -75,7 +77,7 @@ impl RequestHandlerPool {
     pub(crate) fn submit(&self, job: Job) {
         let largest = self.shared.largest.load(Ordering::Relaxed);
         if largest == 0 {
-            return job();
+            return run(job);
         }
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
@@ -98,7 +100,7 @@ impl RequestHandlerPool {
                 let jobs = std::mem::take(&mut state.jobs);
                 self.shared.queued.store(0, Ordering::Relaxed);
                 drop(state);
-                jobs.into_iter().for_each(|job| job());
+                jobs.into_iter().for_each(run);
             }
             Err(_) => {}
         }
@@ -126,8 +128,7 @@ impl Shared {
 
     fn run(&self) {
         while let Some(job) = self.next() {
-            // A panic ends its request, not the thread; the panic hook has reported it.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            run(job);
         }
     }
 
@@ -160,6 +161,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// A panic ends the job, not its thread.
+fn run(job: Job) {
+    contained("the handler of a request", job);
 }
 
 #[cfg(test)]

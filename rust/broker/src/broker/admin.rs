@@ -125,6 +125,28 @@ impl Broker {
         Ok(table.name_of(&id).cloned())
     }
 
+    /// The id of the topic with this name; `None`: there is none. Opens no log.
+    ///
+    /// # Errors
+    /// `Closed`; read-only: the directory has become unreadable.
+    pub fn topic_id(&self, name: &str) -> Result<Option<[u8; 16]>, BrokerError> {
+        let _open = self.enter()?;
+        self.replicas.see_new_topics()?;
+        let table = self.replicas.topic_table();
+        Ok(table.get(name).map(|topic| topic.record.id))
+    }
+
+    /// The nodes of a partition's replicas, the leader first; `None`: there is no such partition. Opens no log.
+    ///
+    /// # Errors
+    /// `Closed`; read-only: the directory has become unreadable.
+    pub fn replicas_of(&self, tp: &TopicPartition) -> Result<Option<Vec<NodeId>>, BrokerError> {
+        let _open = self.enter()?;
+        self.replicas.see_new_topics()?;
+        let table = self.replicas.topic_table();
+        Ok(table.partition(tp).map(|partition| partition.replicas().to_vec()))
+    }
+
     /// What a partition remembers of its producers, by producer id.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use super::join::MAX_TEXT;
 use super::member::{ClientLiveness, Member};
 use super::state::{Group, GroupState};
 use super::table::{Deadlines, GroupTable, LockedGroup};
+use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Changes, Mutex, MutexGuard, Rank};
 use crate::topics::CONSUMER_OFFSETS;
@@ -39,6 +40,22 @@ pub(crate) struct GroupCoordinator {
     members_named: AtomicU64,
     /// End of every member id of this run.
     run: String,
+}
+
+/// How long the timers of a group rest after a panic of one.
+const PAUSE_AFTER_PANIC_MS: i64 = 1000;
+
+/// A group that is worked on. When the work ends, also by a panic, it is known when the group has something to do next.
+struct Working<'a> {
+    coordinator: &'a GroupCoordinator,
+    locked: &'a LockedGroup,
+    group: MutexGuard<'a, Group>,
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.coordinator.release(self.locked, &self.group);
+    }
 }
 
 impl GroupCoordinator {
@@ -83,11 +100,11 @@ impl GroupCoordinator {
     pub(super) fn in_group<T>(&self, group_id: &str, work: impl FnOnce(&mut Group) -> T) -> Option<T> {
         loop {
             let found = self.groups.lock().get(group_id)?;
-            let mut group = found.lock();
+            let group = found.lock();
             if !group.dead {
-                let done = work(&mut group);
-                self.release(&found, group);
-                return Some(done);
+                let group = &mut self.working(&found, group).group;
+                place(|| format!("work on group {group_id}"));
+                return Some(work(group));
             }
         }
     }
@@ -96,17 +113,25 @@ impl GroupCoordinator {
     pub(super) fn in_new_group<T>(&self, group_id: &Arc<str>, work: impl FnOnce(&mut Group) -> T) -> T {
         loop {
             let found = self.groups.lock().get_or_new(group_id);
-            let mut group = found.lock();
+            let group = found.lock();
             if !group.dead {
-                let done = work(&mut group);
-                self.release(&found, group);
-                return done;
+                let group = &mut self.working(&found, group).group;
+                place(|| format!("work on group {group_id}"));
+                return work(group);
             }
         }
     }
 
+    fn working<'a>(&'a self, locked: &'a LockedGroup, group: MutexGuard<'a, Group>) -> Working<'a> {
+        Working {
+            coordinator: self,
+            locked,
+            group,
+        }
+    }
+
     /// Ends work on a group; wakes those who wait if it has something to do earlier than they know.
-    fn release(&self, locked: &LockedGroup, group: MutexGuard<'_, Group>) {
+    fn release(&self, locked: &LockedGroup, group: &Group) {
         let deadlines = if group.dead {
             Deadlines::default()
         } else {
@@ -117,7 +142,6 @@ impl GroupCoordinator {
         if before.due() != due {
             self.groups.lock().reindex(&group.id, before.due(), due);
         }
-        drop(group);
         let before = before.next_ms();
         if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
             self.changes().notify();
@@ -135,12 +159,22 @@ impl GroupCoordinator {
         self.groups.lock().all().map(|(id, _)| id.clone()).collect()
     }
 
-    /// Works on those of the groups that nobody works on now.
+    /// Does timed work on those of the groups that nobody works on now. Where it panics, the group is left alone for some time.
     fn in_idle(&self, groups: Vec<Arc<LockedGroup>>, mut work: impl FnMut(&mut Group)) {
+        let now_ms = self.replicas.clock().monotonic_ms();
         for locked in groups {
-            if let Some(mut group) = locked.try_lock().filter(|group| !group.dead) {
-                work(&mut group);
-                self.release(&locked, group);
+            let idle = |group: &MutexGuard<'_, Group>| !group.dead && group.not_before_ms <= now_ms;
+            let Some(group) = locked.try_lock().filter(idle) else {
+                continue;
+            };
+            let id = Arc::clone(&group.id);
+            let group = &mut self.working(&locked, group).group;
+            let done = contained(format_args!("timed work of group {id}"), || {
+                place(|| format!("timer of group {id}"));
+                work(group);
+            });
+            if done.is_none() {
+                group.not_before_ms = now_ms.saturating_add(PAUSE_AFTER_PANIC_MS);
             }
         }
     }
@@ -254,12 +288,15 @@ impl GroupCoordinator {
     /// Kafka: `expireClassicGroupMemberHeartbeat`.
     fn expire_members(&self, group: &mut Group, now_ms: i64) {
         let missed = |m: &&Member| m.session().is_some_and(|session| now_ms >= session.deadline_ms());
-        let missed: Vec<Arc<str>> = group.members.iter().filter(missed).map(|m| m.id.clone()).collect();
-        for id in missed {
+        let missed: BTreeSet<Arc<str>> = group.members.iter().filter(missed).map(|m| m.id.clone()).collect();
+        if missed.is_empty() {
+            return;
+        }
+        for id in &missed {
             let group_id = &group.id;
             log::info!("member {id} of group {group_id} was not heard of in time and is removed");
-            self.remove_member(group, &id, now_ms);
         }
+        self.remove_members(group, &missed, now_ms);
     }
 }
 

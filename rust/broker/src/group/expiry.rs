@@ -7,6 +7,7 @@ use super::coordinator::GroupCoordinator;
 use super::records;
 use super::state::{CommittedOffset, Group, GroupState};
 use crate::BrokerError;
+use crate::panics::place;
 use crate::replica_manager::CoordinatorRecord;
 use crate::sync::is_due;
 
@@ -22,8 +23,10 @@ impl GroupCoordinator {
         let retention_ms = i64::from(minutes).saturating_mul(60_000);
         let wall_ms = self.replicas.clock().now_ms();
         self.in_idle_groups(|group| {
+            place(|| format!("expiry of offsets of group {}", group.id));
+            let pending = group.pending_partitions();
             let is_expired = |(tp, offset): &(&TopicPartition, &CommittedOffset)| {
-                !group.is_pending(tp) && expires_at(group, tp, offset, retention_ms).is_some_and(|at| wall_ms >= at)
+                !pending.contains(tp) && expires_at(group, tp, offset, retention_ms).is_some_and(|at| wall_ms >= at)
             };
             let expired = group.offsets.iter().filter(is_expired);
             let expired: Vec<TopicPartition> = expired.map(|(tp, _)| tp.clone()).collect();

@@ -1,11 +1,14 @@
 //! LeaveGroup, and what becomes of a group whose member has gone. Kafka: `GroupMetadataManager#classicGroupLeave`,
 //! `#removeMemberAndUpdateClassicGroup`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, LeaveGroupRequest, LeaveGroupResponse, LeavingMember, NodeId};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::coordinator::{GroupCoordinator, check_member};
+use super::coordinator::GroupCoordinator;
+use super::member::Member;
 use super::rebalance::join_error;
 use super::state::{Group, GroupState};
 
@@ -19,9 +22,11 @@ impl GroupCoordinator {
             return LeaveGroupResponse { error, members };
         }
         let left = self.in_group(&request.group_id, |group| {
-            let left: Vec<_> = request.members.iter().map(|m| self.leave(group, m).err()).collect();
+            let mut leaving = Leaving::new(group);
+            let left: Vec<_> = request.members.iter().map(|m| leaving.judge(m).err()).collect();
+            let ids = leaving.ids;
             if left.contains(&None) {
-                self.members_left(group, now_ms);
+                self.remove_members(group, &ids, now_ms);
             }
             left
         });
@@ -33,37 +38,14 @@ impl GroupCoordinator {
         }
     }
 
-    fn leave(&self, group: &mut Group, leaving: &LeavingMember) -> Result<(), ErrorCode> {
-        let id = match (&*leaving.member_id, &leaving.group_instance_id) {
-            // An administrator removes a static member without knowing its id.
-            ("", Some(instance)) => {
-                let member = group.static_member(instance).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-                member.id.clone()
-            }
-            _ if group.pending_members.contains_key(&leaving.member_id) => leaving.member_id.clone(),
-            (id, instance) => {
-                check_member(group, id, instance.as_deref())?;
-                leaving.member_id.clone()
-            }
-        };
-        let reason = leaving.reason.as_deref().unwrap_or("not provided");
-        log::debug!("member {id} has left group {}: {reason}", group.id);
-        self.take_out(group, &id);
-        Ok(())
-    }
-
-    /// A member is removed because its session has timed out. Kafka: `removeMemberAndUpdateClassicGroup`.
-    pub(super) fn remove_member(&self, group: &mut Group, id: &str, now_ms: i64) {
-        self.take_out(group, id);
-        self.members_left(group, now_ms);
-    }
-
-    /// A waiting join is answered, so that the client tries again; a waiting sync is not, as with Kafka.
-    fn take_out(&self, group: &mut Group, id: &str) {
-        if let Some(mut member) = group.remove(id) {
+    /// Members are removed because they leave, or because their sessions have timed out. Their waiting joins are answered, so that their
+    /// clients try again; a waiting sync is not, as with Kafka. Kafka: `removeMemberAndUpdateClassicGroup`.
+    pub(super) fn remove_members(&self, group: &mut Group, ids: &BTreeSet<Arc<str>>, now_ms: i64) {
+        for mut member in group.remove_all(ids) {
             let nobody: Arc<str> = Arc::from("");
             member.answer_join(join_error(ErrorCode::UNKNOWN_MEMBER_ID, nobody), self.changes());
         }
+        self.members_left(group, now_ms);
     }
 
     fn members_left(&self, group: &mut Group, now_ms: i64) {
@@ -71,6 +53,58 @@ impl GroupCoordinator {
             GroupState::Stable | GroupState::CompletingRebalance => self.rebalance(group, now_ms),
             GroupState::PreparingRebalance => self.try_complete_join(group, now_ms),
             GroupState::Empty => {}
+        }
+    }
+}
+
+/// The members that leave with one request, and those that stay.
+struct Leaving<'a> {
+    group: &'a Group,
+    by_id: FxHashSet<&'a str>,
+    /// Ids by group.instance.id.
+    by_instance: FxHashMap<&'a str, &'a Arc<str>>,
+    ids: BTreeSet<Arc<str>>,
+}
+
+impl<'a> Leaving<'a> {
+    fn new(group: &'a Group) -> Self {
+        let of_instance = |m: &'a Member| Some((m.instance_id.as_deref()?, &m.id));
+        Self {
+            group,
+            by_id: group.members.iter().map(|m| &*m.id).collect(),
+            by_instance: group.members.iter().filter_map(of_instance).collect(),
+            ids: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a member may leave; it is one of those that leave then.
+    fn judge(&mut self, leaving: &LeavingMember) -> Result<(), ErrorCode> {
+        let of_instance = leaving.group_instance_id.as_deref().map(|instance| {
+            let id = self.by_instance.get(instance).copied();
+            id.filter(|id| !self.ids.contains(*id))
+                .ok_or(ErrorCode::UNKNOWN_MEMBER_ID)
+        });
+        let is_pending = self.group.pending_members.contains_key(&leaving.member_id);
+        let id = match (&*leaving.member_id, of_instance) {
+            // An administrator removes a static member without knowing its id.
+            ("", Some(id)) => Arc::clone(id?),
+            _ if is_pending && !self.ids.contains(&leaving.member_id) => Arc::clone(&leaving.member_id),
+            (id, of_instance) => {
+                if of_instance.transpose()?.is_some_and(|owner| **owner != *id) {
+                    return Err(ErrorCode::FENCED_INSTANCE_ID);
+                }
+                if !self.by_id.contains(id) {
+                    return Err(ErrorCode::UNKNOWN_MEMBER_ID);
+                }
+                Arc::clone(&leaving.member_id)
+            }
+        };
+        let reason = leaving.reason.as_deref().unwrap_or("not provided");
+        log::debug!("member {id} has left group {}: {reason}", self.group.id);
+        match self.ids.insert(id) {
+            true => Ok(()),
+            // It has left already.
+            false => Err(ErrorCode::UNKNOWN_MEMBER_ID),
         }
     }
 }

@@ -112,17 +112,11 @@ impl GroupCoordinator {
         let members: BTreeSet<Arc<str>> = group.members.iter().map(|m| m.id.clone()).collect();
         let deadline_ms = now_ms.saturating_add(group.rebalance_timeout_ms());
         group.pending_sync = Some(PendingSync { deadline_ms, members });
-        let responses: Vec<(Arc<str>, JoinGroupResponse)> = group
-            .members
-            .iter()
-            .map(|m| (m.id.clone(), join_response(group, &m.id)))
-            .collect();
-        for (id, response) in responses {
-            if let Some(member) = group.member_mut(&id) {
-                member.answer_join(response, self.changes());
-                member.reschedule_heartbeat(now_ms);
-                member.is_new = false;
-            }
+        let responses: Vec<JoinGroupResponse> = group.members.iter().map(|m| join_response(group, &m.id)).collect();
+        for (member, response) in group.members.iter_mut().zip(responses) {
+            member.answer_join(response, self.changes());
+            member.reschedule_heartbeat(now_ms);
+            member.is_new = false;
         }
     }
 
@@ -137,13 +131,13 @@ impl GroupCoordinator {
         else {
             return;
         };
-        for id in late {
+        for id in &late {
             log::info!(
                 "member {id} of group {} has not synced in time and is removed",
                 group.id
             );
-            group.remove(&id);
         }
+        group.remove_all(&late);
         self.rebalance(group, now_ms);
     }
 

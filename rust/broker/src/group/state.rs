@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_api::{JoinGroupMember, OffsetAndMetadata};
 use fletchlog_records::TopicPartition;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::member::Member;
 use super::records::GroupValue;
@@ -99,6 +100,8 @@ pub(crate) struct Group {
     pub(crate) is_stored: bool,
     /// When it entered this state (wall clock).
     pub(crate) state_timestamp_ms: Option<i64>,
+    /// Its timers rest until then (monotonic): one of them panicked.
+    pub(crate) not_before_ms: i64,
 }
 
 impl Group {
@@ -121,6 +124,7 @@ impl Group {
             pending_txn_offsets: BTreeMap::new(),
             is_stored: false,
             state_timestamp_ms: None,
+            not_before_ms: i64::MIN,
         }
     }
 
@@ -148,18 +152,18 @@ impl Group {
         self.subscribed_topics = self.compute_subscribed_topics();
     }
 
-    /// Whether an open transaction commits an offset for the partition. Kafka: `hasPendingTransactionalOffsets`.
-    pub(crate) fn is_pending(&self, tp: &TopicPartition) -> bool {
-        self.pending_txn_offsets
-            .values()
-            .any(|pending| pending.contains_key(tp))
+    /// The partitions for which open transactions commit offsets. Kafka: `hasPendingTransactionalOffsets`.
+    pub(crate) fn pending_partitions(&self) -> FxHashSet<&TopicPartition> {
+        self.pending_txn_offsets.values().flat_map(BTreeMap::keys).collect()
     }
 
     /// Takes offsets out, and what open transactions have written for them. Kafka: `OffsetMetadataManager#replay` of a tombstone.
     pub(crate) fn forget_offsets(&mut self, tps: &[TopicPartition]) {
-        self.offsets.retain(|tp, _| !tps.contains(tp));
-        for pending in self.pending_txn_offsets.values_mut() {
-            pending.retain(|tp, _| !tps.contains(tp));
+        for tp in tps {
+            self.offsets.remove(tp);
+            self.pending_txn_offsets.values_mut().for_each(|pending| {
+                pending.remove(tp);
+            });
         }
         self.pending_txn_offsets.retain(|_, pending| !pending.is_empty());
     }
@@ -206,15 +210,22 @@ impl Group {
     }
 
     /// Takes a member out; the next in the group leads if it was the leader. Kafka: `GroupMetadata#remove`.
-    pub(crate) fn remove(&mut self, id: &str) -> Option<Member> {
-        self.pending_members.remove(id);
-        self.has_synced(id);
-        let index = self.members.iter().position(|m| &*m.id == id)?;
-        let member = self.members.remove(index);
-        if self.is_leader(id) {
+    pub(crate) fn remove(&mut self, id: &Arc<str>) {
+        self.remove_all(&BTreeSet::from([Arc::clone(id)]));
+    }
+
+    /// Takes members out, see [`Self::remove`].
+    pub(crate) fn remove_all(&mut self, ids: &BTreeSet<Arc<str>>) -> Vec<Member> {
+        for id in ids {
+            self.pending_members.remove(id);
+            self.has_synced(id);
+        }
+        let (gone, left) = self.members.drain(..).partition(|member| ids.contains(&member.id));
+        self.members = left;
+        if self.leader.as_ref().is_some_and(|leader| ids.contains(leader)) {
             self.leader = self.members.first().map(|m| m.id.clone());
         }
-        Some(member)
+        gone
     }
 
     /// The member is not waited for in the sync phase. Kafka: `removePendingSyncMember`.
@@ -249,32 +260,51 @@ impl Group {
         self.pending_members.is_empty() && self.members.iter().all(|m| m.joining.is_some())
     }
 
+    /// The protocols that all members know. Kafka: `ClassicGroup#supportedProtocols`.
+    fn common_protocols(&self) -> FxHashSet<&Arc<str>> {
+        let mut known: FxHashMap<&Arc<str>, usize> = FxHashMap::default();
+        for (at, member) in self.members.iter().enumerate() {
+            for (name, _) in &member.protocols {
+                // Known to all members before, and to this one: a name that it has twice counts once.
+                match known.get_mut(name) {
+                    Some(members) if *members == at => *members = at + 1,
+                    None if at == 0 => drop(known.insert(name, 1)),
+                    _ => {}
+                }
+            }
+        }
+        let all = self.members.len();
+        let common = known.into_iter().filter(|(_, members)| *members == all);
+        common.map(|(name, _)| name).collect()
+    }
+
     /// Whether a member with these protocols fits the group. Kafka: `GroupMetadata#supportsProtocols`.
     pub(crate) fn supports(&self, protocol_type: &str, protocols: &[(Arc<str>, Bytes)]) -> bool {
         if self.state == GroupState::Empty {
             return !protocol_type.is_empty() && !protocols.is_empty();
         }
-        self.protocol_type.as_deref() == Some(protocol_type)
-            && protocols
-                .iter()
-                .any(|(name, _)| self.members.iter().all(|m| m.protocols.iter().any(|(n, _)| n == name)))
+        if self.protocol_type.as_deref() != Some(protocol_type) {
+            return false;
+        }
+        let common = self.common_protocols();
+        let mut names = protocols.iter().map(|(name, _)| name);
+        names.any(|name| self.members.is_empty() || common.contains(name))
     }
 
     /// The protocol most members vote for; each votes for its first one that all know. Kafka: `selectProtocol`.
     pub(crate) fn select_protocol(&self) -> Option<Arc<str>> {
-        let common = |name: &Arc<str>| self.members.iter().all(|m| m.protocols.iter().any(|(n, _)| n == name));
-        let votes: Vec<&Arc<str>> = self
+        let common = self.common_protocols();
+        let mut votes: FxHashMap<&Arc<str>, usize> = FxHashMap::default();
+        let first_common = |m: &'_ Member| m.protocols.iter().position(|(name, _)| common.contains(name));
+        let voted: Vec<&Arc<str>> = self
             .members
             .iter()
-            .filter_map(|m| m.protocols.iter().map(|(n, _)| n).find(|n| common(n)))
+            .filter_map(|m| Some(&m.protocols.get(first_common(m)?)?.0))
             .collect();
-        let count = |name: &Arc<str>| votes.iter().filter(|v| **v == name).count();
+        voted.iter().for_each(|name| *votes.entry(name).or_default() += 1);
         // The first vote wins a tie.
-        votes
-            .iter()
-            .rev()
-            .max_by_key(|name| count(name))
-            .map(|name| (*name).clone())
+        let most = voted.iter().rev().max_by_key(|name| votes.get(**name));
+        most.map(|name| (*name).clone())
     }
 
     /// The member list that the leader gets.

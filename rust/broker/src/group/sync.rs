@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId, Response, SyncGroupRequest, SyncGroupResponse};
+use rustc_hash::FxHashMap;
 
 use super::coordinator::{GroupCoordinator, check_member};
-use super::member::ClientLiveness;
+use super::member::{ClientLiveness, Member};
 use super::rebalance::sync_error;
 use super::state::{Group, GroupState};
 use crate::sync::Answer;
@@ -56,7 +58,12 @@ impl GroupCoordinator {
             member.syncing = Some(answer.clone());
         }
         match state {
-            GroupState::Stable => self.answer_sync(group, &request.member_id, None),
+            GroupState::Stable => {
+                let (protocol_type, protocol_name) = (group.protocol_type.clone(), group.protocol.clone());
+                if let Some(member) = group.member_mut(&request.member_id) {
+                    self.answer_sync(member, (&protocol_type, &protocol_name), None);
+                }
+            }
             _ if leads => self.assign(group, request, now_ms),
             _ => {}
         }
@@ -65,9 +72,11 @@ impl GroupCoordinator {
 
     /// The leader has assigned. Kafka: `setAndPropagateAssignment`.
     fn assign(&self, group: &mut Group, request: &SyncGroupRequest, now_ms: i64) {
+        // Of a member that is named twice the later assignment counts.
+        let given = request.assignments.iter().map(|(id, assignment)| (id, assignment));
+        let given: FxHashMap<&Arc<str>, &Bytes> = given.collect();
         for member in &mut group.members {
-            let given = request.assignments.iter().rev().find(|(id, _)| *id == member.id);
-            member.assignment = given.map(|(_, a)| a.clone()).unwrap_or_default();
+            member.assignment = given.get(&member.id).copied().cloned().unwrap_or_default();
         }
         if self.store_group(group).is_err() {
             self.reset_assignments(group, ErrorCode::COORDINATOR_NOT_AVAILABLE, now_ms);
@@ -75,22 +84,18 @@ impl GroupCoordinator {
             return;
         }
         self.transition(group, GroupState::Stable);
-        let ids: Vec<Arc<str>> = group.members.iter().map(|m| m.id.clone()).collect();
-        for id in ids {
-            self.answer_sync(group, &id, Some(now_ms));
+        let (protocol_type, protocol_name) = (group.protocol_type.clone(), group.protocol.clone());
+        for member in &mut group.members {
+            self.answer_sync(member, (&protocol_type, &protocol_name), Some(now_ms));
         }
     }
 
-    /// Answers a member's waiting sync with its assignment; with `now_ms` its session time-out begins again.
-    fn answer_sync(&self, group: &mut Group, member_id: &str, now_ms: Option<i64>) {
-        let (protocol_type, protocol_name) = (group.protocol_type.clone(), group.protocol.clone());
-        let Some(member) = group.member_mut(member_id) else {
-            return;
-        };
+    /// Answers a member's waiting sync with its assignment, in a group of this protocol; with `now_ms` its session time-out begins again.
+    fn answer_sync(&self, member: &mut Member, (protocol_type, protocol_name): Protocol<'_>, now_ms: Option<i64>) {
         let response = SyncGroupResponse {
             error: ErrorCode::NONE,
-            protocol_type,
-            protocol_name,
+            protocol_type: protocol_type.clone(),
+            protocol_name: protocol_name.clone(),
             assignment: member.assignment.clone(),
         };
         let answered = member.answer_sync(response, self.changes());
@@ -99,6 +104,9 @@ impl GroupCoordinator {
         }
     }
 }
+
+/// Type and name.
+type Protocol<'a> = (&'a Option<Arc<str>>, &'a Option<Arc<str>>);
 
 /// Kafka: `validateSyncGroup`.
 fn check_sync(group: &Group, request: &SyncGroupRequest) -> Result<(), ErrorCode> {

@@ -54,6 +54,8 @@ pub(crate) struct Deadlines {
     fixed_ms: Option<i64>,
     /// Those of members in this process, which move with all that their clients do.
     clients: Vec<Session>,
+    /// None of them counts before this: [`Group::not_before_ms`].
+    not_before_ms: i64,
 }
 
 /// When a group is to be looked at.
@@ -69,13 +71,13 @@ pub(crate) enum Due {
 impl Deadlines {
     pub(crate) fn next_ms(&self) -> Option<i64> {
         let clients = self.clients.iter().map(Session::deadline_ms);
-        clients.chain(self.fixed_ms).min()
+        clients.chain(self.fixed_ms).min().map(|ms| ms.max(self.not_before_ms))
     }
 
     pub(crate) fn due(&self) -> Due {
         match self.fixed_ms {
             _ if !self.clients.is_empty() => Due::Watched,
-            Some(ms) => Due::At(ms),
+            Some(ms) => Due::At(ms.max(self.not_before_ms)),
             None => Due::Never,
         }
     }
@@ -90,6 +92,7 @@ impl Group {
         let mut deadlines = Deadlines {
             fixed_ms: join.into_iter().chain(sync).chain(ids).min(),
             clients: Vec::new(),
+            not_before_ms: self.not_before_ms,
         };
         for session in self.members.iter().filter_map(Member::session) {
             match session {

@@ -11,6 +11,7 @@ use super::producer_ids::ProducerIdManager;
 use super::state::TransactionMetadata;
 use crate::BrokerError;
 use crate::group::GroupCoordinator;
+use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Mutex, MutexGuard, Rank};
 use crate::topics::TRANSACTION_STATE;
@@ -170,7 +171,8 @@ impl TransactionCoordinator {
         by_id.get(transactional_id).is_some_and(|now| Arc::ptr_eq(now, id))
     }
 
-    /// Works on the ids that no other thread has locked, by id: all, or those with an open or unfinished transaction.
+    /// Does timed work on the ids that no other thread has locked, by id: all, or those with an open or unfinished transaction. A panic
+    /// ends it for its id alone.
     pub(super) fn in_idle(&self, only_unfinished: bool, mut work: impl FnMut(&Arc<str>, &mut Locked<'_>)) {
         let found: Vec<_> = {
             let by_id = self.by_id.lock();
@@ -183,7 +185,10 @@ impl TransactionCoordinator {
             let Some(metadata) = id.state.try_lock() else { continue };
             let mut locked = Locked { id: &id, metadata };
             if locked.get().is_some() {
-                work(&name, &mut locked);
+                contained(format_args!("timed work of transaction {name}"), || {
+                    place(|| format!("timer of transaction {name}"));
+                    work(&name, &mut locked);
+                });
                 if locked.get().is_none() {
                     self.by_id.lock().remove(&name);
                 }
@@ -244,7 +249,12 @@ impl TransactionCoordinator {
             let ids: Vec<_> = self.by_id.lock().values().cloned().collect();
             ids.iter().filter_map(|id| id.lock().get().cloned()).collect()
         };
-        let described = known.into_iter().map(|t| TransactionDescription {
+        Ok(known.into_iter().map(|t| self.description(t)).collect())
+    }
+
+    /// As it is reported.
+    pub(super) fn description(&self, t: TransactionMetadata) -> TransactionDescription {
+        TransactionDescription {
             coordinator: self.coordinator_of(&t.transactional_id),
             state: t.state.name(),
             producer_id: t.producer_id,
@@ -253,7 +263,6 @@ impl TransactionCoordinator {
             start_ms: t.start_ms,
             partitions: t.partitions.into_iter().collect(),
             transactional_id: t.transactional_id,
-        });
-        Ok(described.collect())
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Listing and describing transactions. Kafka: `TransactionStateManager#listTransactionStates`,
 //! `TransactionCoordinator#handleDescribeTransactions`.
 
+use std::collections::HashSet;
+
 use fletchlog_api::{ErrorCode, NodeId};
 use regex::Regex;
 
@@ -53,11 +55,13 @@ impl TransactionCoordinator {
         let known = |state: &str| NEVER.contains(&state) || TransactionState::is_name(state);
         let unknown_states = filter.states.iter().filter(|state| !known(state)).cloned().collect();
         let now_ms = self.replicas.clock().now_ms();
+        let states: HashSet<&str> = filter.states.iter().map(String::as_str).collect();
+        let producer_ids: HashSet<i64> = filter.producer_ids.iter().copied().collect();
         let mut transactions = self.describe_transactions()?;
         transactions.retain(|t| {
             t.coordinator == node
-                && (filter.states.is_empty() || filter.states.iter().any(|state| state == t.state))
-                && (filter.producer_ids.is_empty() || filter.producer_ids.contains(&t.producer_id))
+                && (states.is_empty() || states.contains(t.state))
+                && (producer_ids.is_empty() || producer_ids.contains(&t.producer_id))
                 && filter
                     .duration_ms
                     .is_none_or(|ms| now_ms.saturating_sub(t.start_ms) > ms)
@@ -81,8 +85,14 @@ impl TransactionCoordinator {
         if self.coordinator_of(transactional_id) != node {
             return Err(refuse(ErrorCode::NOT_COORDINATOR));
         }
-        let known = self.describe_transactions()?;
-        let found = known.into_iter().find(|t| &*t.transactional_id == transactional_id);
-        found.ok_or_else(|| refuse(ErrorCode::TRANSACTIONAL_ID_NOT_FOUND))
+        let found = match self.replicas.is_read_only() {
+            true => {
+                self.replicas.see_new_topics()?;
+                self.read_transactions()?.remove(transactional_id)
+            }
+            false => self.find(transactional_id).and_then(|id| id.lock().get().cloned()),
+        };
+        let found = found.ok_or_else(|| refuse(ErrorCode::TRANSACTIONAL_ID_NOT_FOUND))?;
+        Ok(self.description(found))
     }
 }

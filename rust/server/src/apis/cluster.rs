@@ -1,6 +1,6 @@
 //! DescribeCluster, DescribeTopicPartitions, DescribeLogDirs. Kafka: `KafkaApis`, `DescribeTopicPartitionsRequestHandler`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use fletchlog_api as api;
@@ -189,26 +189,28 @@ pub(super) fn describe_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadab
     }
     let dirs = call.broker().describe_log_dirs().map_err(|_| CLOSED)?;
     let of_node = dirs.into_iter().filter(|dir| dir.node == call.peer.port.node());
-    let results = of_node
-        .map(|dir| described_dir(dir, request.topics.as_deref()))
-        .collect();
+    let asked: Option<HashSet<(&str, i32)>> = request.topics.as_ref().map(|topics| {
+        let of_topic = |t: &'_ describe_log_dirs_request::DescribableLogDirTopic| t.partitions.len();
+        let mut asked = HashSet::with_capacity(topics.iter().map(of_topic).sum());
+        for topic in topics {
+            asked.extend(topic.partitions.iter().map(|p| (&*topic.topic, *p)));
+        }
+        asked
+    });
+    let results = of_node.map(|dir| described_dir(dir, asked.as_ref())).collect();
     call.answer(&DescribeLogDirsResponse {
         results,
         ..Default::default()
     })
 }
 
-/// `asked`: topics and their partitions; `None`: all of them.
+/// `asked`: topics and numbers of partitions; `None`: all of them.
 fn described_dir(
     dir: LogDirDescription,
-    asked: Option<&[describe_log_dirs_request::DescribableLogDirTopic]>,
+    asked: Option<&HashSet<(&str, i32)>>,
 ) -> describe_log_dirs_response::DescribeLogDirsResult {
-    let is_asked = |tp: &fletchlog_records::TopicPartition| {
-        asked.is_none_or(|topics| {
-            let mut of_topic = topics.iter().filter(|t| t.topic == tp.topic);
-            of_topic.any(|t| t.partitions.contains(&tp.partition))
-        })
-    };
+    let is_asked =
+        |tp: &fletchlog_records::TopicPartition| asked.is_none_or(|asked| asked.contains(&(&*tp.topic, tp.partition)));
     let sizes = dir
         .partitions
         .into_iter()

@@ -55,8 +55,9 @@ pub(super) fn describe_configs(call: &mut Call<'_>) -> Result<Handled, Unreadabl
             Err(refusal) => (refusal, Vec::new()),
         };
         let keys = resource.configuration_keys.filter(|keys| !keys.is_empty());
+        let keys: Option<HashSet<Arc<str>>> = keys.map(|keys| keys.into_iter().collect());
         let is_asked = |entry: &ConfigEntry| match &keys {
-            Some(keys) => keys.iter().any(|key| **key == *entry.name),
+            Some(keys) => keys.contains(&*entry.name),
             None => entry.is_listed(),
         };
         let entries = entries.into_iter().filter(is_asked);

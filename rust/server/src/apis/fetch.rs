@@ -11,7 +11,6 @@ use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 
 use super::authorization::Client;
-use super::metadata::metadata_of;
 use super::{CLOSED, Call, Handled, Unreadable, response};
 
 /// The first version that names topics by their ids alone.
@@ -147,25 +146,22 @@ fn hide_denied(broker: &Broker, client: &Client, partitions: &mut [api::FetchPar
 
 /// Whether the request names a partition that can be read.
 fn any_known(call: &Call<'_>, request: &FetchRequest) -> Result<bool, Unreadable> {
-    let name_of = |topic: &fetch_request::FetchTopic| match topic_id_of(&topic.topic) {
-        Some(id) => call.broker().topic_name(id).map_err(|_| CLOSED),
-        None => Ok(Some(Arc::clone(&topic.topic))),
-    };
-    let names: Vec<Option<Arc<str>>> = request.topics.iter().map(name_of).collect::<Result<_, _>>()?;
-    let known = metadata_of(call, Some(names.iter().flatten().cloned().collect()), false)?;
-    let is_known = |(name, topic): (&Arc<str>, &fetch_request::FetchTopic)| {
-        if !call.may_topic(AclOperation::Read, name) {
-            return false;
+    for topic in &request.topics {
+        let name = match topic_id_of(&topic.topic) {
+            Some(id) => call.broker().topic_name(id).map_err(|_| CLOSED)?,
+            None => Some(Arc::clone(&topic.topic)),
+        };
+        let Some(name) = name.filter(|name| call.may_topic(AclOperation::Read, name)) else {
+            continue;
+        };
+        for partition in &topic.partitions {
+            let tp = TopicPartition::new(Arc::clone(&name), partition.partition);
+            if call.broker().replicas_of(&tp).map_err(|_| CLOSED)?.is_some() {
+                return Ok(true);
+            }
         }
-        let of_topic = known.topics.iter().filter(|t| t.name == *name);
-        let mut partitions = of_topic.flat_map(|t| &t.partitions);
-        partitions.any(|known| topic.partitions.iter().any(|p| p.partition == known.partition))
-    };
-    let mut named = names
-        .iter()
-        .zip(&request.topics)
-        .filter_map(|(name, topic)| Some((name.as_ref()?, topic)));
-    Ok(named.any(is_known))
+    }
+    Ok(false)
 }
 
 /// Where topics have ids, partitions that can be read come first, then unknown ids, then unknown partitions. Kafka:

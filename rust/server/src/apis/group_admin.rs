@@ -23,9 +23,10 @@ const AUTHORIZED_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: ListGroupsRequest = call.message()?;
-    let is_asked = |filter: &[Arc<str>], value: &str| {
-        filter.is_empty() || filter.iter().any(|asked| asked.eq_ignore_ascii_case(value))
-    };
+    let lower = |filter: &[Arc<str>]| filter.iter().map(|asked| asked.to_ascii_lowercase()).collect();
+    let [states, types]: [HashSet<String>; 2] = [lower(&request.states_filter), lower(&request.types_filter)];
+    let is_asked =
+        |filter: &HashSet<String>, value: &str| filter.is_empty() || filter.contains(&value.to_ascii_lowercase());
     let groups = match call.apis.broker().groups() {
         Ok(groups) => groups,
         Err(error) => {
@@ -41,7 +42,7 @@ pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         .into_iter()
         .filter(|group| sees_all || call.may_group(AclOperation::Describe, &group.group_id));
     let groups = groups.filter(|group| {
-        let is_asked = is_asked(&request.states_filter, group.state) && is_asked(&request.types_filter, GROUP_TYPE);
+        let is_asked = is_asked(&states, group.state) && is_asked(&types, GROUP_TYPE);
         group.coordinator == node && is_asked
     });
     let listed = groups.map(|group| list_groups_response::ListedGroup {

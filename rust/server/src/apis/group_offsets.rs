@@ -1,5 +1,7 @@
 //! Offsets of groups. Kafka: `KafkaApis#handleOffsetCommitRequest`, `#handleTxnOffsetCommitRequest`, `#handleOffsetFetchRequest`.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fletchlog_api as api;
@@ -11,7 +13,7 @@ use fletchlog_wire::messages::{
     txn_offset_commit_response,
 };
 
-use super::{Call, Handled, Unreadable, by_topic, response};
+use super::{CLOSED, Call, Handled, Unreadable, by_topic, response};
 
 /// The first version of OffsetCommit and OffsetFetch that names topics by their ids.
 const TOPIC_IDS: i16 = 10;
@@ -35,7 +37,7 @@ pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let is_known = |topic: &offset_commit_response::OffsetCommitResponseTopic| {
         let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code();
         let has_known = topic.partitions.iter().any(|p| p.error_code != unknown);
-        has_known || call.broker().describe_topic(&topic.name).is_ok()
+        has_known || is_topic(call, &topic.name)
     };
     call.answer(&OffsetCommitResponse {
         topics: merged(topics.collect(), is_known),
@@ -57,23 +59,31 @@ fn merged(
     if !any_unknown {
         return known.collect();
     }
+    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
     let mut merged: Vec<offset_commit_response::OffsetCommitResponseTopic> = Vec::new();
     for topic in unknown.into_iter().chain(known) {
-        match merged.iter_mut().find(|other| other.name == topic.name) {
-            Some(other) => other.partitions.extend(topic.partitions),
-            None => merged.push(topic),
+        match places.entry(Arc::clone(&topic.name)) {
+            Entry::Occupied(place) => merged[*place.get()].partitions.extend(topic.partitions),
+            Entry::Vacant(place) => {
+                place.insert(merged.len());
+                merged.push(topic);
+            }
         }
     }
     merged
 }
 
+fn is_topic(call: &Call<'_>, name: &str) -> bool {
+    call.broker().topic_id(name).is_ok_and(|id| id.is_some())
+}
+
 /// A topic id that is not there is UNKNOWN_TOPIC_ID for each of its partitions.
 fn offset_commit_by_id(call: &Call<'_>, mut request: OffsetCommitRequest) -> Result<Handled, Unreadable> {
-    let mut names = Vec::new();
+    let mut names = HashMap::new();
     let mut topics = Vec::new();
     for topic in std::mem::take(&mut request.topics) {
         if let Some(name) = name_of(call, topic.topic_id) {
-            names.push((topic.topic_id, name));
+            names.insert(topic.topic_id, name);
             request.topics.push(topic);
         } else {
             let unknown = |p: &offset_commit_request::OffsetCommitRequestPartition| {
@@ -86,15 +96,11 @@ fn offset_commit_by_id(call: &Call<'_>, mut request: OffsetCommitRequest) -> Res
             });
         }
     }
-    let named = |id: [u8; 16]| {
-        names
-            .iter()
-            .find(|(known, _)| *known == id)
-            .map(|(_, name)| Arc::clone(name))
-    };
-    let answer = commit(call, &request, |topic| named(topic.topic_id).ok_or(super::OTHER_KIND))?;
+    let named = |id: [u8; 16]| names.get(&id).cloned().ok_or(super::OTHER_KIND);
+    let answer = commit(call, &request, |topic| named(topic.topic_id))?;
+    let ids: HashMap<Arc<str>, [u8; 16]> = names.into_iter().map(|(id, name)| (name, id)).collect();
     for (name, partitions) in by_topic(answer) {
-        let id = names.iter().find(|(_, known)| *known == name).map(|(id, _)| *id);
+        let id = ids.get(&name).copied();
         topics.push(offset_commit_response::OffsetCommitResponseTopic {
             topic_id: id.unwrap_or_default(),
             partitions,
@@ -201,6 +207,7 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
         None
     };
     let mut denied = Vec::new();
+    let mut denied_topics = HashSet::new();
     for topic in &request.topics {
         if let Some(code) = of_all.or_else(|| denied_topic(call, &topic.name)) {
             let refused = topic.partitions.iter().map(|p| {
@@ -208,13 +215,13 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
                 (tp, code)
             });
             denied.extend(refused);
+            denied_topics.insert(Arc::clone(&topic.name));
         }
     }
-    let is_denied = |topic: &Arc<str>| denied.iter().any(|(tp, _)| tp.topic == *topic);
     let offsets = request
         .topics
         .iter()
-        .filter(|topic| !is_denied(&topic.name))
+        .filter(|topic| !denied_topics.contains(&topic.name))
         .flat_map(|topic| {
             topic.partitions.iter().map(|p| {
                 let value = offset(
@@ -403,7 +410,10 @@ fn all_topics(
     let mut topics = Vec::new();
     for (name, partitions) in by_topic(partitions) {
         let by_id = call.version() >= TOPIC_IDS;
-        let topic_id = if by_id { id_of(call, &name)? } else { Some([0; 16]) };
+        let topic_id = match by_id {
+            true => call.broker().topic_id(&name).map_err(|_| CLOSED)?,
+            false => Some([0; 16]),
+        };
         let Some(topic_id) = topic_id else { continue };
         topics.push(offset_fetch_response::OffsetFetchResponseTopics {
             name,
@@ -412,16 +422,6 @@ fn all_topics(
         });
     }
     Ok(topics)
-}
-
-fn id_of(call: &Call<'_>, name: &Arc<str>) -> Result<Option<[u8; 16]>, Unreadable> {
-    let request = api::MetadataRequest {
-        topics: Some(vec![Arc::clone(name)]),
-        allow_auto_topic_creation: false,
-    };
-    let answer = response!(Metadata, call.ask_now(api::Request::Metadata(request))?)?;
-    let topic = answer.topics.first().filter(|topic| topic.error == ErrorCode::NONE);
-    Ok(topic.map(|topic| topic.topic_id))
 }
 
 fn fetched(

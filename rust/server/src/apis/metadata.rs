@@ -65,7 +65,8 @@ pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         let unknown = unknown.map(|t| Arc::clone(&t.name));
         let (allowed, denied): (Vec<_>, Vec<_>) = unknown
             .partition(|name| call.may_cluster(AclOperation::Create) || call.may_topic(AclOperation::Create, name));
-        answer.topics.retain(|t| !denied.contains(&t.name));
+        let hidden: HashSet<&Arc<str>> = denied.iter().collect();
+        answer.topics.retain(|t| !hidden.contains(&t.name));
         refused_topics.extend(denied.into_iter().map(|name| denied_topic(Some(name), [0; 16])));
         if !allowed.is_empty() {
             metadata_of(call, Some(allowed), true)?;

@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use fletchlog_api as api;
+use fletchlog_broker::panics::place;
 use fletchlog_broker::{Broker, Outcome, Port, Ticket};
 use fletchlog_wire::header::{RequestHeader, ResponseHeader, outline, response_header_version};
 use fletchlog_wire::{Message, Reader, WireError, frame};
@@ -197,8 +198,11 @@ impl Apis {
             reader,
             reserved,
         };
-        call.pass(api, handler)
-            .unwrap_or_else(|error| Handled::Close(format!("{}: {error}", outline(frame))))
+        let id = call.header.correlation_id;
+        place(|| format!("request {id}"));
+        let handled = call.pass(api, handler);
+        place(|| format!("request {id}, handled"));
+        handled.unwrap_or_else(|error| Handled::Close(format!("{}: {error}", outline(frame))))
     }
 }
 
@@ -252,7 +256,10 @@ impl Call<'_> {
             client_id: None,
             ..self.header.clone()
         };
-        let encoded = move |response| encode(&header, &respond(response)?);
+        let encoded = move |response| {
+            place(|| format!("answer {}", header.correlation_id));
+            encode(&header, &respond(response)?)
+        };
         Ok(match self.peer.port.handle(request) {
             Outcome::Now(response) => Handled::Answer(encoded(response)?),
             Outcome::Later(ticket) => Handled::Later(ticket, Box::new(encoded)),

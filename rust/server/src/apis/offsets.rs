@@ -52,7 +52,7 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         let error = if !call.may_topic(AclOperation::Describe, &tp.topic) {
             ErrorCode::TOPIC_AUTHORIZATION_FAILED
         } else if twice.contains(tp) {
-            if refused.iter().any(|(known, _)| known == tp) {
+            if !seen.remove(tp) {
                 return false; // It is answered once.
             }
             ErrorCode::INVALID_REQUEST

@@ -101,8 +101,7 @@ impl Asked {
 
 /// Whether there is such a partition. An unknown partition is answered as unknown even if its records are invalid.
 fn is_there(call: &Call<'_>, tp: &TopicPartition) -> bool {
-    let topic = call.broker().describe_topic(&tp.topic);
-    topic.is_ok_and(|topic| topic.partitions.iter().any(|p| p.partition == tp.partition))
+    call.broker().replicas_of(tp).is_ok_and(|replicas| replicas.is_some())
 }
 
 /// The attributes of the first batch; 0 where there is none, or one of an older magic, which is refused for that.

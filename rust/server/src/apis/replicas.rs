@@ -2,12 +2,12 @@
 //! replicas share one copy of the bytes in one directory, so there is nothing to elect and nothing to move.
 //! Kafka: `ReplicationControlManager`, `ReplicaManager`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use fletchlog_api::NodeId;
 use fletchlog_broker::AclOperation;
-use fletchlog_records::ErrorCode;
+use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse, ListPartitionReassignmentsRequest,
@@ -16,26 +16,18 @@ use fletchlog_wire::messages::{
 };
 
 use super::authorization::cluster_refused;
-use super::metadata::metadata_of;
 use super::{CLOSED, Call, Handled, Unreadable, by_topic};
 
 type Refusal = (ErrorCode, Option<Arc<str>>);
 
-/// The replicas of every partition of a topic; none if the topic is unknown.
-fn replicas_of(call: &Call<'_>, topic: &Arc<str>) -> Result<BTreeMap<i32, Vec<NodeId>>, Unreadable> {
-    let found = metadata_of(call, Some(vec![Arc::clone(topic)]), false)?;
-    let partitions = found.topics.into_iter().flat_map(|t| t.partitions);
-    Ok(partitions.map(|p| (p.partition, p.replicas)).collect())
-}
-
 /// The replicas of a partition; `None`: the topic or the partition is unknown.
 fn replicas(call: &Call<'_>, topic: &Arc<str>, partition: i32) -> Result<Option<Vec<NodeId>>, Unreadable> {
-    Ok(replicas_of(call, topic)?.remove(&partition))
+    let tp = TopicPartition::new(Arc::clone(topic), partition);
+    call.broker().replicas_of(&tp).map_err(|_| CLOSED)
 }
 
 fn is_known(call: &Call<'_>, topic: &str) -> Result<bool, Unreadable> {
-    let topics = call.broker().topics(true).map_err(|_| CLOSED)?;
-    Ok(topics.iter().any(|name| &**name == topic))
+    Ok(call.broker().topic_id(topic).map_err(|_| CLOSED)?.is_some())
 }
 
 pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
@@ -245,14 +237,12 @@ pub(super) fn alter_replica_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unr
     let allowed = call.check_cluster(AclOperation::Alter);
     let node = call.peer.port.node();
     let dirs = call.broker().describe_log_dirs().map_err(|_| CLOSED)?;
-    let has_dir = |path: &str| {
-        dirs.iter()
-            .any(|dir| dir.node == node && dir.path.to_string_lossy() == path)
-    };
+    let of_node = dirs.iter().filter(|dir| dir.node == node);
+    let paths: HashSet<_> = of_node.map(|dir| dir.path.to_string_lossy()).collect();
     // A partition that is named twice goes to the directory that is named last.
     let mut wanted: BTreeMap<(Arc<str>, i32), bool> = BTreeMap::new();
     for dir in request.dirs {
-        let is_known = has_dir(&dir.path);
+        let is_known = paths.contains(&*dir.path);
         for topic in dir.topics {
             let partitions = topic.partitions.into_iter();
             wanted.extend(partitions.map(|partition| ((Arc::clone(&topic.name), partition), is_known)));
@@ -260,26 +250,25 @@ pub(super) fn alter_replica_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unr
     }
     let mut results = Vec::new();
     for (topic, partitions) in by_topic(wanted.into_iter().map(|((topic, p), is_known)| (topic, (p, is_known)))) {
-        let hosted = replicas_of(call, &topic)?;
         let moved = |(partition_index, is_dir_known): (i32, bool)| {
             let error = match allowed {
                 Err(error) => error,
                 Ok(()) if future_dir_name(&topic, partition_index) > FILE_NAME => ErrorCode::INVALID_TOPIC_EXCEPTION,
                 Ok(()) if !is_dir_known => ErrorCode::LOG_DIR_NOT_FOUND,
-                Ok(()) => match hosted.get(&partition_index) {
+                Ok(()) => match replicas(call, &topic, partition_index)? {
                     None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
                     Some(nodes) if !nodes.contains(&node) => ErrorCode::REPLICA_NOT_AVAILABLE,
                     Some(_) => ErrorCode::NONE,
                 },
             };
-            alter_replica_log_dirs_response::AlterReplicaLogDirPartitionResult {
+            Ok(alter_replica_log_dirs_response::AlterReplicaLogDirPartitionResult {
                 partition_index,
                 error_code: error.code(),
-            }
+            })
         };
         results.push(alter_replica_log_dirs_response::AlterReplicaLogDirTopicResult {
-            partitions: partitions.into_iter().map(moved).collect(),
-            topic_name: topic,
+            partitions: partitions.into_iter().map(moved).collect::<Result<_, Unreadable>>()?,
+            topic_name: Arc::clone(&topic),
         });
     }
     call.answer(&AlterReplicaLogDirsResponse {

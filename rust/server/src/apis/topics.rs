@@ -241,10 +241,8 @@ fn delete_topic(
         Ok(Some(name)) if !call.may_topic(AclOperation::Describe, &name) => return denied((!has_id).then_some(name)),
         Ok(Some(name)) if !call.may_topic(AclOperation::Delete, &name) => return denied(Some(name)),
         Ok(Some(name)) => {
-            let id = call
-                .broker()
-                .describe_topic(&name)
-                .map_or(topic.topic_id, |found| found.topic_id);
+            let found = call.broker().topic_id(&name).ok().flatten();
+            let id = found.unwrap_or(topic.topic_id);
             let deleted = call.broker().delete_topic(&name).map(|()| id);
             (Some(name), deleted)
         }

@@ -144,7 +144,8 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
         Err(error) => (error.code(), Some(error.kafka_message().into()), Vec::new()),
     };
     // Kafka has a text where the topic is unknown, none where it has no such partition.
-    let is_unknown = error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && call.broker().describe_topic(&tp.topic).is_err();
+    let is_topic = || call.broker().topic_id(&tp.topic).is_ok_and(|id| id.is_some());
+    let is_unknown = error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && !is_topic();
     let error_message = match (error, is_unknown) {
         (ErrorCode::INVALID_TOPIC_EXCEPTION, _) => text,
         (_, true) => Some("This server does not host this topic-partition.".into()),

@@ -28,9 +28,11 @@ mod world;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use fletchlog_api::IsolationLevel;
+use fletchlog_broker::panics::CONTAINED;
 
 use crate::checker::{self, Anomaly};
 use crate::history::{Fetch, History};
@@ -256,6 +258,10 @@ fn close(hand: &mut Hand) {
 fn report(world: &World) -> Report {
     let mut history = world.recorder().history();
     let mut surprises = std::mem::take(&mut *world.surprises());
+    match CONTAINED.load(Ordering::Relaxed) {
+        0 => {}
+        contained => surprises.push(format!("{contained} panics of a broker, whose texts are lines of the log")),
+    }
     let (forgotten, rewritten, late, wrongly_forgotten, requests) = {
         let net = &mut *lock(&world.net);
         let wrongly = std::mem::take(&mut net.memory.wrongly_forgotten);

@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fletchlog_api::{FetchPartitionResponse, FetchResponse, NodeId, Response};
+use fletchlog_api::{ErrorCode, FetchPartitionResponse, FetchResponse, NodeId, Response};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::FetchParams;
 use super::read::{Position, Progress, ReadResult, is_unknown_error, progress, read_partitions};
 use super::session_cache::{Context, NewContext, Reading};
+use super::{FetchParams, top_level};
+use crate::panics::{contained, place};
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Answer, Mutex, Rank};
@@ -66,6 +67,14 @@ impl DelayedFetch {
     /// The answer from the first reading.
     pub(crate) fn into_response(self, replicas: &ReplicaManager) -> FetchResponse {
         replicas.fetch_response(self.params.node, &self.context, &self.reading, self.first)
+    }
+
+    /// Its first partition.
+    fn name(&self) -> String {
+        let first = self.first.positions.first();
+        first
+            .map(|position| position.request.tp.to_string())
+            .unwrap_or_default()
     }
 
     /// It waits from now on for the partitions that exist.
@@ -165,10 +174,18 @@ impl Watched {
             Some(fetch) => timed_out || fetch.is_complete(replicas),
         };
         if done && let Some(fetch) = slot.take() {
+            place(|| format!("answer of a fetch of {}", fetch.name()));
             let response = Response::Fetch(fetch.response(replicas));
             self.answer.complete(response, &replicas.changes);
         }
         done
+    }
+
+    /// It could not be answered, which is a defect. It waits no longer.
+    fn fail(&self, replicas: &ReplicaManager) {
+        drop(self.fetch.lock().take());
+        let response = Response::Fetch(top_level(ErrorCode::UNKNOWN_SERVER_ERROR));
+        self.answer.complete(response, &replicas.changes);
     }
 }
 
@@ -234,9 +251,7 @@ impl FetchPurgatory {
             self.count.store(waiting.by_id.len(), Ordering::SeqCst);
             (id, watched)
         };
-        if watched.try_complete(replicas, false) {
-            self.forget(id);
-        }
+        self.try_complete(replicas, id, &watched, false);
         watched.answer.clone()
     }
 
@@ -265,9 +280,7 @@ impl FetchPurgatory {
                 .collect()
         };
         for (id, watched) in candidates {
-            if watched.try_complete(replicas, now_ms >= watched.deadline_ms) {
-                self.forget(id);
-            }
+            self.try_complete(replicas, id, &watched, now_ms >= watched.deadline_ms);
         }
     }
 
@@ -285,9 +298,7 @@ impl FetchPurgatory {
                 .collect()
         };
         for (id, watched) in candidates {
-            if watched.try_complete(replicas, now_ms >= watched.deadline_ms) {
-                self.forget(id);
-            }
+            self.try_complete(replicas, id, &watched, now_ms >= watched.deadline_ms);
         }
     }
 
@@ -312,7 +323,16 @@ impl FetchPurgatory {
             .lock()
             .as_ref()
             .is_some_and(|fetch| fetch.is_without_data(replicas));
-        if watched.try_complete(replicas, idle) {
+        self.try_complete(replicas, id, &watched, idle);
+    }
+
+    /// A panic fails this fetch alone: its thread completes the fetches of other clients, or has appended records.
+    fn try_complete(&self, replicas: &ReplicaManager, id: u64, watched: &Watched, timed_out: bool) {
+        let completed = contained("a waiting fetch", || watched.try_complete(replicas, timed_out));
+        if completed.is_none() {
+            watched.fail(replicas);
+        }
+        if completed.unwrap_or(true) {
             self.forget(id);
         }
     }

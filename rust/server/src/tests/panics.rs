@@ -1,0 +1,412 @@
+//! A panic in a handler or in a timer ends its own request or its own work. Other connections, timers and later requests go on, and the
+//! log says what happened.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{Config, Scope};
+use fletchlog_broker::panics::PLANTED;
+use fletchlog_broker::{Broker, OpenOptions};
+use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_wire::messages::*;
+use fletchlog_wire::{Message, Reader, frame};
+
+use super::requests::{Shape, Values, all};
+use crate::{ListenOptions, SocketServer};
+
+/// What a failure alone meets.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Lines;
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl log::Log for Lines {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            LINES.lock().unwrap().push(record.args().to_string());
+        }
+    }
+    fn flush(&self) {}
+}
+
+/// A listener whose timers are short, with topic `t0` of two partitions.
+struct Listener {
+    server: SocketServer,
+    broker: Arc<Broker>,
+}
+
+impl Listener {
+    fn open() -> Self {
+        static LOGGER: Once = Once::new();
+        LOGGER.call_once(|| {
+            log::set_logger(&Lines).unwrap();
+            log::set_max_level(log::LevelFilter::Warn);
+        });
+        let options = OpenOptions {
+            nodes: None,
+            read_only: false,
+            config: Config::parse(
+                Scope::Broker,
+                [
+                    ("group.initial.rebalance.delay.ms", "50"),
+                    ("group.min.session.timeout.ms", "50"),
+                    ("offsets.retention.check.interval.ms", "100"),
+                    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "100"),
+                ],
+            )
+            .unwrap(),
+        };
+        let broker = Broker::in_memory(options, Arc::new(SystemClock::default())).unwrap();
+        broker.create_topic("t0", 2, &[]).unwrap();
+        let options = ListenOptions {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            advertised: None,
+            config: vec![("connections.max.idle.ms".to_owned(), "3000".to_owned())],
+        };
+        let server = SocketServer::start(&broker, &options).unwrap();
+        Self { server, broker }
+    }
+
+    fn connect(&self) -> Client {
+        let endpoint = &self.server.endpoints()[0];
+        let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client(stream)
+    }
+
+    /// A group without members and offsets expires soon.
+    fn is_without_members(&self, group: &str) -> bool {
+        self.broker
+            .describe_group(group)
+            .map_or(true, |group| group.members.is_empty())
+    }
+
+    /// New and old connections are served.
+    fn works(&self, witness: &mut Client) {
+        for client in [witness, &mut self.connect()] {
+            let request = MetadataRequest {
+                topics: Some(vec![metadata_request::MetadataRequestTopic {
+                    name: Some("t0".into()),
+                    ..Default::default()
+                }]),
+                ..Default::default()
+            };
+            let answer: MetadataResponse = client.ask(3, 12, &request).expect("an answer");
+            assert_eq!(answer.topics[0].partitions.len(), 2);
+        }
+    }
+}
+
+/// One connection.
+struct Client(TcpStream);
+
+impl Client {
+    fn send(&mut self, request: &[u8]) {
+        let size = i32::try_from(request.len()).unwrap().to_be_bytes();
+        self.0.write_all(&[&size, request].concat()).unwrap();
+    }
+
+    /// An answer without its size; `None`: the connection was closed.
+    fn receive(&mut self) -> Option<Bytes> {
+        let mut size = [0; 4];
+        match self.0.read_exact(&mut size) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("neither an answer nor an end"),
+            Err(_) => return None,
+        }
+        let mut answer = vec![0; usize::try_from(i32::from_be_bytes(size)).unwrap()];
+        self.0.read_exact(&mut answer).ok()?;
+        Some(answer.into())
+    }
+
+    fn ask<Q: Message, A: Message>(&mut self, key: i16, version: i16, request: &Q) -> Option<A> {
+        self.begin(key, version, request, next_id());
+        self.end(key, version)
+    }
+
+    fn begin<Q: Message>(&mut self, api_key: i16, api_version: i16, request: &Q, correlation_id: i32) {
+        let mut writer = frame::begin();
+        let header = RequestHeader {
+            api_key,
+            api_version,
+            correlation_id,
+            client_id: None,
+        };
+        header.encode(&mut writer).unwrap();
+        request.encode(&mut writer, api_version).unwrap();
+        self.0.write_all(&frame::finish(writer).unwrap().concat()).unwrap();
+    }
+
+    fn end<A: Message>(&mut self, key: i16, version: i16) -> Option<A> {
+        let mut reader = Reader::new(self.receive()?);
+        ResponseHeader::decode(&mut reader, response_header_version(key, version)).unwrap();
+        Some(A::decode(&mut reader, version).unwrap())
+    }
+
+    fn fetch(&mut self, partition: i32, correlation_id: i32) {
+        let request = FetchRequest {
+            max_wait_ms: 300,
+            min_bytes: 1,
+            max_bytes: 1 << 20,
+            session_epoch: -1,
+            topics: vec![fetch_request::FetchTopic {
+                topic: "t0".into(),
+                partitions: vec![fetch_request::FetchPartition {
+                    partition,
+                    partition_max_bytes: 1 << 20,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        self.begin(1, 12, &request, correlation_id);
+    }
+
+    fn join(&mut self, group_id: &str, correlation_id: i32) {
+        let request = JoinGroupRequest {
+            group_id: group_id.into(),
+            session_timeout_ms: 200,
+            rebalance_timeout_ms: 200,
+            protocol_type: "consumer".into(),
+            protocols: vec![join_group_request::JoinGroupRequestProtocol {
+                name: "range".into(),
+                metadata: Bytes::new(),
+            }],
+            ..Default::default()
+        };
+        self.begin(11, 3, &request, correlation_id);
+    }
+}
+
+/// No other request has it: a panic is planted for it alone.
+fn next_id() -> i32 {
+    static LAST: AtomicI32 = AtomicI32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+fn plant(place: &str) {
+    PLANTED.lock().unwrap().insert(place.to_owned(), 1);
+}
+
+/// The panic has happened, and is in the log.
+fn has_happened(place: &str) {
+    until(place, || PLANTED.lock().unwrap()[place] == 0);
+    let text = format!("planted at `{place}`");
+    until(place, || LINES.lock().unwrap().iter().any(|line| line.contains(&text)));
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_panic_in_the_handler_of_any_api_closes_its_connection_alone() {
+    let listener = Listener::open();
+    let mut witness = listener.connect();
+    listener.works(&mut witness);
+    for api in all() {
+        let shape = Shape {
+            long: "",
+            count: 1,
+            values: Values::Known,
+            ids: &[],
+        };
+        // Before its work, and after it.
+        for when in ["", ", handled"] {
+            let id = next_id();
+            let place = format!("request {id}{when}");
+            plant(&place);
+            let mut client = listener.connect();
+            client.send(&api.request(api.max, id, &shape));
+            assert_eq!(client.receive(), None, "{} has an answer", api.name);
+            has_happened(&place);
+            listener.works(&mut witness);
+        }
+        // The next request of its kind is served; one with a wrong code is one for which Kafka closes the connection.
+        let id = next_id();
+        let mut client = listener.connect();
+        client.send(&api.request(api.max, id, &shape));
+        let answer = client
+            .receive()
+            .unwrap_or_else(|| panic!("{} is not served any more", api.name));
+        assert_eq!(answer[..4], id.to_be_bytes(), "{}", api.name);
+    }
+}
+
+#[test]
+fn a_panic_while_a_late_answer_is_made_closes_its_connection_alone() {
+    let listener = Listener::open();
+    let mut witness = listener.connect();
+    let [mut first, mut second] = [listener.connect(), listener.connect()];
+    let id = next_id();
+    plant(&format!("answer {id}"));
+    first.fetch(1, id);
+    second.fetch(1, next_id());
+    assert_eq!(first.receive(), None);
+    has_happened(&format!("answer {id}"));
+    assert!(second.end::<FetchResponse>(1, 12).is_some());
+    listener.works(&mut witness);
+}
+
+#[test]
+fn a_panic_in_the_time_out_of_a_fetch_fails_that_fetch_alone() {
+    let listener = Listener::open();
+    let [mut first, mut second] = [listener.connect(), listener.connect()];
+    for _ in 0..2 {
+        plant("answer of a fetch of t0-0");
+        first.fetch(0, next_id());
+        second.fetch(1, next_id());
+        let failed: FetchResponse = first.end(1, 12).unwrap();
+        assert_eq!(
+            failed.error_code,
+            fletchlog_records::ErrorCode::UNKNOWN_SERVER_ERROR.code()
+        );
+        has_happened("answer of a fetch of t0-0");
+        assert_eq!(second.end::<FetchResponse>(1, 12).unwrap().error_code, 0);
+    }
+    first.fetch(0, next_id());
+    assert_eq!(first.end::<FetchResponse>(1, 12).unwrap().error_code, 0);
+}
+
+#[test]
+fn a_panic_of_the_thread_that_does_what_is_due_delays_it_and_no_more() {
+    let listener = Listener::open();
+    let [mut first, mut second] = [listener.connect(), listener.connect()];
+    plant("timers");
+    first.fetch(1, next_id());
+    second.join("of-timers", next_id());
+    has_happened("timers");
+    assert_eq!(first.end::<FetchResponse>(1, 12).unwrap().error_code, 0);
+    assert_eq!(second.end::<JoinGroupResponse>(11, 3).unwrap().error_code, 0);
+}
+
+#[test]
+fn a_panic_in_a_timer_of_a_group_delays_that_group_alone() {
+    let listener = Listener::open();
+    let [mut first, mut second] = [listener.connect(), listener.connect()];
+    plant("timer of group a-join");
+    first.join("a-join", next_id());
+    second.join("b-join", next_id());
+    has_happened("timer of group a-join");
+    for client in [&mut second, &mut first] {
+        assert_eq!(client.end::<JoinGroupResponse>(11, 3).unwrap().error_code, 0);
+    }
+    // Neither has a heartbeat: their sessions end, also that of the group with another panic.
+    plant("timer of group a-join");
+    has_happened("timer of group a-join");
+    for group in ["b-join", "a-join"] {
+        until(group, || listener.is_without_members(group));
+    }
+    listener.works(&mut first);
+}
+
+#[test]
+fn a_panic_under_the_lock_of_a_group_leaves_the_group_usable() {
+    let listener = Listener::open();
+    let mut client = listener.connect();
+    client.join("locked", next_id());
+    assert_eq!(client.end::<JoinGroupResponse>(11, 3).unwrap().error_code, 0);
+    plant("work on group locked");
+    client.join("locked", next_id());
+    assert_eq!(client.receive(), None);
+    has_happened("work on group locked");
+    // Its timers run: the member that is there has no heartbeat.
+    until("the session ends", || listener.is_without_members("locked"));
+    let mut client = listener.connect();
+    client.join("locked", next_id());
+    assert_eq!(client.end::<JoinGroupResponse>(11, 3).unwrap().error_code, 0);
+}
+
+#[test]
+fn a_panic_in_the_expiry_of_offsets_of_a_group_spares_the_other_groups() {
+    let listener = Listener::open();
+    let mut client = listener.connect();
+    for group in ["a-expiry", "b-expiry"] {
+        client.join(group, next_id());
+        let joined: JoinGroupResponse = client.end(11, 3).unwrap();
+        let leave = LeaveGroupRequest {
+            group_id: group.into(),
+            member_id: joined.member_id,
+            ..Default::default()
+        };
+        plant("expiry of offsets of group a-expiry");
+        assert_eq!(
+            client.ask::<_, LeaveGroupResponse>(13, 2, &leave).unwrap().error_code,
+            0
+        );
+    }
+    // Groups without members and offsets go.
+    let mut names = || {
+        let listed: ListGroupsResponse = client.ask(16, 2, &ListGroupsRequest::default()).unwrap();
+        listed
+            .groups
+            .into_iter()
+            .map(|group| group.group_id.to_string())
+            .collect::<Vec<_>>()
+    };
+    until("b goes", || !names().contains(&"b-expiry".to_owned()));
+    has_happened("expiry of offsets of group a-expiry");
+    until("a goes", || names().is_empty());
+}
+
+#[test]
+fn a_panic_in_the_time_out_of_a_transaction_spares_the_other_transactions() {
+    let listener = Listener::open();
+    let mut client = listener.connect();
+    plant("timer of transaction a");
+    for id in ["a", "b"] {
+        let init = InitProducerIdRequest {
+            transactional_id: Some(id.into()),
+            transaction_timeout_ms: 100,
+            ..Default::default()
+        };
+        let producer: InitProducerIdResponse = client.ask(22, 4, &init).unwrap();
+        let add = AddPartitionsToTxnRequest {
+            v3_and_below_transactional_id: id.into(),
+            v3_and_below_producer_id: producer.producer_id,
+            v3_and_below_producer_epoch: producer.producer_epoch,
+            v3_and_below_topics: vec![add_partitions_to_txn_request::AddPartitionsToTxnTopic {
+                name: "t0".into(),
+                partitions: vec![0],
+            }],
+            ..Default::default()
+        };
+        let added: AddPartitionsToTxnResponse = client.ask(24, 3, &add).unwrap();
+        assert_eq!(
+            added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
+            0
+        );
+    }
+    has_happened("timer of transaction a");
+    for id in ["b", "a"] {
+        until(id, || {
+            listener.broker.describe_transaction(1, id).unwrap().state == "CompleteAbort"
+        });
+    }
+}
+
+#[test]
+fn a_panic_in_the_time_out_of_an_idle_connection_closes_it_all_the_same() {
+    let listener = Listener::open();
+    let [mut first, mut second] = [listener.connect(), listener.connect()];
+    let place = format!("time-out of {:?}", Some(first.0.local_addr().unwrap()));
+    plant(&place);
+    assert_eq!((first.receive(), second.receive()), (None, None));
+    has_happened(&place);
+    listener.works(&mut listener.connect());
+}

@@ -1,0 +1,275 @@
+//! Requests of every served API, made from the printed tables of the wire's messages.
+
+use fletchlog_wire::schema_json;
+use serde_json::Value;
+
+use crate::served_apis;
+
+/// Topics of the tests are named `t0` to `t99`.
+pub(super) const TOPICS: usize = 100;
+
+/// A served API and the table of its request.
+pub(super) struct Api {
+    pub(super) name: String,
+    pub(super) key: i16,
+    pub(super) min: i16,
+    pub(super) max: i16,
+    flexible_from: i16,
+    fields: Vec<Value>,
+}
+
+/// What the entries of a list name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Values {
+    /// The same thing again and again.
+    Same,
+    /// What there is, as far as it reaches; each thing once.
+    Known,
+    /// What there is not, each once.
+    Unknown,
+}
+
+/// One list of a request is long, the others have one entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape<'a> {
+    /// The names of the fields that lead to the long list.
+    pub(super) long: &'a str,
+    pub(super) count: usize,
+    pub(super) values: Values,
+    /// Ids of the topics.
+    pub(super) ids: &'a [[u8; 16]],
+}
+
+/// Every served API.
+pub(super) fn all() -> Vec<Api> {
+    let schema: Vec<Value> = serde_json::from_str(&schema_json()).unwrap();
+    let api = |(name, key, min, max): (&str, i16, i16, i16)| {
+        let is_request = |message: &&Value| message["apiKey"] == key && message["type"] == "request";
+        let message = schema.iter().find(is_request).unwrap();
+        let flexible = message["flexibleVersions"].as_str().unwrap();
+        Api {
+            name: name.to_owned(),
+            key,
+            min,
+            max,
+            flexible_from: flexible
+                .strip_suffix('+')
+                .map_or(i16::MAX, |first| first.parse().unwrap()),
+            fields: message["fields"].as_array().unwrap().clone(),
+        }
+    };
+    served_apis().map(api).collect()
+}
+
+fn contains(range: &Value, version: i16) -> bool {
+    let Some(range) = range.as_str() else { return false };
+    let (first, last) = match (range.strip_suffix('+'), range.split_once('-')) {
+        (Some(first), _) => (first, "32767"),
+        (None, Some(range)) => range,
+        (None, None) => (range, range),
+    };
+    (first.parse().unwrap()..=last.parse().unwrap()).contains(&version)
+}
+
+impl Api {
+    /// The lists of a request, by the names of the fields that lead to them.
+    pub(super) fn lists(&self, version: i16) -> Vec<String> {
+        let mut found = Vec::new();
+        lists(&self.fields, version, "", &mut found);
+        found
+    }
+
+    /// A request without the size in front.
+    pub(super) fn request(&self, version: i16, correlation_id: i32, shape: &Shape<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(self.key.to_be_bytes());
+        out.extend(version.to_be_bytes());
+        out.extend(correlation_id.to_be_bytes());
+        out.extend(4i16.to_be_bytes());
+        out.extend(b"test");
+        let mut body = Body {
+            api: self,
+            version,
+            shape,
+            is_flexible: version >= self.flexible_from,
+            out,
+        };
+        body.end_of_fields();
+        body.fields(&self.fields, "", 0);
+        body.out
+    }
+}
+
+fn lists(fields: &[Value], version: i16, path: &str, found: &mut Vec<String>) {
+    for field in fields {
+        if !contains(&field["versions"], version) || !field["tag"].is_null() {
+            continue;
+        }
+        let path = format!("{path}/{}", field["name"].as_str().unwrap());
+        if let Some(inner) = field["fields"].as_array() {
+            lists(inner, version, &path, found);
+        }
+        if field["type"].as_str().unwrap().starts_with("[]") {
+            found.push(path);
+        }
+    }
+}
+
+struct Body<'a> {
+    api: &'a Api,
+    version: i16,
+    shape: &'a Shape<'a>,
+    is_flexible: bool,
+    out: Vec<u8>,
+}
+
+impl Body<'_> {
+    fn end_of_fields(&mut self) {
+        if self.is_flexible {
+            self.out.push(0);
+        }
+    }
+
+    fn fields(&mut self, fields: &[Value], path: &str, at: usize) {
+        for field in fields {
+            if contains(&field["versions"], self.version) && field["tag"].is_null() {
+                let name = field["name"].as_str().unwrap();
+                self.value(
+                    field,
+                    field["type"].as_str().unwrap(),
+                    name,
+                    &format!("{path}/{name}"),
+                    at,
+                );
+            }
+        }
+        self.end_of_fields();
+    }
+
+    fn value(&mut self, field: &Value, kind: &str, name: &str, path: &str, at: usize) {
+        let may_be_null = contains(&field["nullableVersions"], self.version);
+        if let Some(element) = kind.strip_prefix("[]") {
+            let count = if path == self.shape.long { self.shape.count } else { 1 };
+            self.length(count, 4);
+            let mut field = field.clone();
+            field["nullableVersions"] = Value::Null;
+            for entry in 0..count {
+                let at = if path == self.shape.long { entry } else { at };
+                self.value(&field, element, name, path, at);
+            }
+            return;
+        }
+        match kind {
+            "string" => match self.text(name, at) {
+                None if may_be_null => self.null(2),
+                text => {
+                    let text = text.unwrap_or_default();
+                    self.length(text.len(), 2);
+                    self.out.extend(text.bytes());
+                }
+            },
+            "bytes" => self.length(0, 4),
+            "records" => {
+                self.length(UNKNOWN_CODEC.len(), 4);
+                self.out.extend(UNKNOWN_CODEC);
+            }
+            "bool" => self.out.push(u8::from(name.starts_with("include"))),
+            "uuid" => {
+                let known = self
+                    .shape
+                    .ids
+                    .get(self.place(at))
+                    .filter(|_| self.shape.values != Values::Unknown);
+                self.out
+                    .extend(known.copied().unwrap_or((1u128 << 100 | at as u128).to_be_bytes()));
+            }
+            "float64" => self.out.extend(1f64.to_be_bytes()),
+            "int8" | "int16" | "uint16" | "int32" | "int64" => {
+                let bits = kind.trim_start_matches(char::is_alphabetic);
+                let size = bits.parse::<usize>().unwrap() / 8;
+                self.out.extend(&self.number(name, at).to_be_bytes()[8 - size..]);
+            }
+            _ if may_be_null => self.out.push(0xff),
+            _ => self.fields(field["fields"].as_array().unwrap(), path, at),
+        }
+    }
+
+    fn length(&mut self, length: usize, size: usize) {
+        if !self.is_flexible {
+            return self.out.extend(&(length as u64).to_be_bytes()[8 - size..]);
+        }
+        let mut left = length + 1;
+        while left >= 0x80 {
+            self.out.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        self.out.push(left as u8);
+    }
+
+    fn null(&mut self, size: usize) {
+        match self.is_flexible {
+            true => self.out.push(0),
+            false => self.out.extend(&(-1i64).to_be_bytes()[8 - size..]),
+        }
+    }
+
+    fn place(&self, at: usize) -> usize {
+        if self.shape.values == Values::Same { 0 } else { at }
+    }
+
+    /// A text; `None`: null, if it may be.
+    fn text(&self, name: &str, at: usize) -> Option<String> {
+        let place = self.place(at);
+        let thing = match self.shape.values {
+            Values::Unknown => format!("u{at}"),
+            _ if place < TOPICS => format!("t{place}"),
+            _ => format!("u{place}"),
+        };
+        let api = &*self.api.name;
+        Some(match (api, name) {
+            ("LeaveGroup", "group_id") => "members".to_owned(),
+            ("JoinGroup", "protocol_type") => "consumer".to_owned(),
+            ("LeaveGroup" | "JoinGroup", "group_instance_id") => thing,
+            (_, "group_instance_id" | "transactional_id_pattern") => return None,
+            // A producer without transactions, but where the transaction is what is asked for.
+            ("Produce" | "InitProducerId", "transactional_id") => return None,
+            (_, "member_id") if api != "SyncGroup" => String::new(),
+            (_, "principal" | "principal_filter") => format!("User:{thing}"),
+            _ => thing,
+        })
+    }
+
+    fn number(&self, name: &str, at: usize) -> i64 {
+        let at = at as i64;
+        match name {
+            "acks" | "timestamp" | "replica_id" | "session_epoch" | "retention_time_ms" | "duration_filter" => -1,
+            "num_partitions" | "replication_factor" | "broker_ids" | "replicas" | "mechanism" | "endpoint_type" => 1,
+            "count" => 300,
+            "resource_types" => 2,
+            "partition_max_bytes" | "max_bytes" => 1 << 20,
+            "iterations" => 4096,
+            "response_partition_limit" => 2000,
+            "producer_id" | "producer_epoch" | "v3_and_below_producer_id" | "v3_and_below_producer_epoch" => 0,
+            "producer_id_filters" => at,
+            _ if name.starts_with("resource_type") => 2,
+            _ if name.contains("pattern_type") || name == "operation" || name == "permission_type" => 3,
+            _ if name.ends_with("epoch") || name.starts_with("generation") => -1,
+            _ if name.ends_with("timeout_ms") => 10_000,
+            _ if name.contains("partition") || name.contains("index") => match self.shape.values {
+                Values::Same => 0,
+                Values::Known => at,
+                Values::Unknown => 1_000_000 + at,
+            },
+            _ => 0,
+        }
+    }
+}
+
+/// A batch whose codec does not exist.
+const UNKNOWN_CODEC: [u8; 61] = {
+    let mut batch = [0; 61];
+    batch[11] = 49;
+    batch[16] = 2;
+    batch[22] = 7;
+    batch
+};
