@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.spark.errors import OptionError
 
+from fletchlog.ledger import TOPIC as LEDGER_TOPIC
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
