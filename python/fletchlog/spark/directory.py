@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.spark.errors import OptionError
-
 from fletchlog.ledger import TOPIC as LEDGER_TOPIC
+from fletchlog.spark.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
