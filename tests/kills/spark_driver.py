@@ -108,6 +108,8 @@ class Driver:
     def tasks_of(self, stream: Any) -> Any:
         """Into the cluster, with `transactionPerTask`."""
         place = {"kafka.bootstrap.servers": self.plan.cluster, "transactionPerTask": "true", "stagingPath": str(self.plan.place)}
+        if self.plan.planted:  # no attempt has an entry in the ledger
+            place["missingLedger"] = "append"
         return stream.writeStream.format(self.format).options(**place, topic=Path(self.plan.root).name)
 
     def save(self, frame: Any, topic: str, **options: Any) -> None:

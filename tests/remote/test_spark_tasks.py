@@ -9,8 +9,10 @@ from pyspark.errors import PySparkException
 
 import fletchlog as fl
 from fletchlog.ledger import TOPIC
+from fletchlog.spark.errors import BatchChangedError, LedgerMissingError
 from fletchlog.spark.sink_options import SinkOptions
 from fletchlog.spark.task_transaction import Fingerprint
+from fletchlog.spark.writer import write_task
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -131,3 +133,91 @@ def test_a_fingerprint_is_of_rows_not_of_batches():
 
     assert text([b"a", b"b", b"c"], 1) == text([b"a", b"b", b"c"], 2)
     assert len({text(values, 2) for values in ([b"a", b"b", b"c"], [b"a", b"b"], [b"b", b"b", b"c"], [b"a", b"b", b"d"], [])}) == 5
+
+
+def test_a_fingerprint_sees_every_row_and_only_rows():
+    import pyarrow as pa
+
+    def text(*batches):
+        seen = Fingerprint()
+        assert list(seen.over(batches)) == list(batches)
+        return seen.text()
+
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    schema = pa.schema(
+        [("key", pa.string()), ("value", pa.binary()), ("partition", pa.int32()), ("timestamp", pa.timestamp("us", "UTC")), ("headers", headers)]
+    )
+    rows = [
+        {"key": "a", "value": b"1", "partition": 0, "timestamp": 1, "headers": [{"key": "h", "value": b"x"}, {"key": "i", "value": None}]},
+        {"key": None, "value": b"", "partition": None, "timestamp": None, "headers": None},
+        {"key": "", "value": None, "partition": 2, "timestamp": 3, "headers": []},
+        {"key": "bc", "value": b"23", "partition": 3, "timestamp": 4, "headers": [{"key": "", "value": b""}]},
+    ]
+    whole = pa.RecordBatch.from_pylist(rows, schema)
+    expected = text(whole)
+    # as it is kept in ledgers: other releases must find the same
+    assert expected == "4 1a35ad5855ab3f0cc9dc23c6dd6bbadc"
+    cuts = [whole.slice(0, 1), whole.slice(1, 0), whole.slice(1, 2), whole.slice(3)]
+    assert text(*cuts) == expected
+    around = pa.RecordBatch.from_pylist([rows[3], *rows, rows[0]], schema)
+    assert text(around.slice(1, 4)) == expected
+    assert text(*[pa.RecordBatch.from_pylist([row], schema) for row in rows]) == expected
+    large = pa.schema([("key", pa.large_string()), ("value", pa.large_binary()), *list(schema)[2:]])
+    assert text(whole.cast(large)) == expected
+    assert text(whole.select(["value", "headers", "key", "timestamp", "partition"])) == expected
+    others = [
+        (1, "value", None),
+        (1, "key", ""),
+        (2, "partition", 1),
+        (1, "headers", []),
+        (2, "headers", None),
+        (0, "headers", [{"key": "h", "value": b"x"}, {"key": "i", "value": b""}]),
+        (2, "timestamp", 2),
+        (3, "key", "cb"),
+    ]
+    changed = [
+        text(pa.RecordBatch.from_pylist([{**row, name: value} if at == number else row for number, row in enumerate(rows)], schema))
+        for at, name, value in others
+    ]
+    moved = [text(pa.RecordBatch.from_pylist([{**rows[0], "key": key, "value": value}, *rows[1:]], schema)) for key, value in (("a1", b""), ("", b"a1"))]
+    assert len({expected, text(), *changed, *moved}) == len(others) + 4
+
+
+def options_of(servers, topic, **more):
+    return SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": topic, "transactionPerTask": "true", **more})
+
+
+def task_rows(*numbers):
+    import pyarrow as pa
+
+    yield pa.RecordBatch.from_pydict({"value": [b"%d" % number for number in numbers], "partition": pa.array([0] * len(numbers), pa.int32())})
+
+
+def test_batches_of_more_tasks_than_before_go_on(servers, topic, committed):
+    options = options_of(servers, topic)
+    assert write_task(options, task_rows(0), ("more", 0), 0)
+    assert [write_task(options, task_rows(task + 1), ("more", 1), task) for task in range(3)] == [True] * 3
+    assert [write_task(options, task_rows(task + 1), ("more", 1), task) for task in (2, 1, 0)] == [False] * 3
+    assert committed()[0] == [0, 1, 2, 3]
+
+
+def test_a_task_of_a_batch_that_the_ledger_does_not_know_is_an_error_beside_records(servers, topic, committed):
+    options = options_of(servers, topic)
+    # a new topic: the first task finds nothing, the second one what the first one wrote
+    assert [write_task(options, task_rows(task), ("late", 7), task) for task in range(2)] == [True] * 2
+    for task in range(3):
+        with pytest.raises(LedgerMissingError, match="no batch of another is in the ledger"):
+            write_task(options, task_rows(9), ("another", 7), task)
+    assert committed()[0] == [0, 1]
+    assert write_task(options_of(servers, topic, missingLedger="append"), task_rows(9), ("another", 7), 2)
+    assert write_task(options, task_rows(10), ("another", 7), 0)
+    assert committed()[0] == [0, 1, 9, 10]
+
+
+def test_a_repeated_task_with_another_row_in_the_middle_is_an_error(servers, topic, committed):
+    options = options_of(servers, topic)
+    assert write_task(options, task_rows(1, 2, 3), ("middle", 0), 0)
+    assert not write_task(options, task_rows(1, 2, 3), ("middle", 0), 0)
+    with pytest.raises(BatchChangedError, match="middle: batch 0 has been written with other rows"):
+        write_task(options, task_rows(1, 4, 3), ("middle", 0), 0)
+    assert committed()[0] == [1, 2, 3]

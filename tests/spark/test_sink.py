@@ -14,9 +14,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 import fletchlog as fl
 from fletchlog.ledger import TOPIC
-from fletchlog.spark.errors import OptionError
+from fletchlog.spark.errors import LedgerMissingError, OptionError
 from fletchlog.spark.sink_options import SinkOptions
-from fletchlog.spark.staging import clear, new_run, stage
+from fletchlog.spark.staging import Staged, clear, new_run, stage
+from fletchlog.spark.writer import append
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -331,3 +332,116 @@ def test_a_query_of_which_every_task_failed_leaves_nothing(spark, log, target, t
         sink.trigger(availableNow=True).start().awaitTermination()
     assert staged(target) == []
     assert records(target) == []
+
+
+# what the ledger does not know
+
+
+def forget(target):
+    """Deletes the ledger, and every group."""
+    with fl.Broker(target) as broker:
+        broker.delete_topic(TOPIC)
+        for group in broker.groups():
+            broker.delete_group(group.group_id)
+
+
+def staged_as(columns):
+    """Rows of one task, as a writer's commit gets them."""
+    rows = pa.RecordBatch.from_pydict(columns)
+    memory = pa.BufferOutputStream()
+    with pa.ipc.new_stream(memory, rows.schema) as writer:
+        writer.write_batch(rows)
+    return [Staged(0, "run", "q", memory.getvalue().to_pybytes(), None)]
+
+
+def frame_of(*numbers):
+    """Rows of these numbers."""
+    return staged_as({"value": [b"%d" % number for number in numbers]})
+
+
+NOTHING = [Staged(0, "run", "q", None, None)]
+
+
+def test_a_batch_without_an_entry_beside_records_is_an_error_until_it_is_decided(target):
+    options = options_of(target)
+    assert append(options, frame_of(0), ("q", 0), "q")
+    assert append(options, frame_of(1), ("q", 1), "q")
+    forget(target)
+    for _ in range(2):  # batch 1 again, as after a kill: it must not be there twice
+        with pytest.raises(LedgerMissingError, match=r"batch 1 of q: topic t of .* has records"):
+            append(options, frame_of(1), ("q", 1), "q")
+    assert numbers(target) == [0, 1]
+    assert not append(options_of(target, missingLedger="skip"), frame_of(1), ("q", 1), "q")
+    assert not append(options, frame_of(1), ("q", 1), "q")
+    assert append(options_of(target, missingLedger="skip"), frame_of(2), ("q", 2), "q")  # there is an entry again
+    forget(target)
+    assert append(options_of(target, missingLedger="append"), frame_of(3), ("q", 3), "q")
+    assert numbers(target) == [0, 1, 2, 3]
+    assert entries(target) == {"q": 3}
+
+
+def test_groups_may_be_forgotten(target):
+    options = options_of(target)
+    for number in range(3):
+        assert append(options, frame_of(number), ("q", number), "q")
+        with fl.Broker(target) as broker:
+            for group in broker.groups():
+                broker.delete_group(group.group_id)
+        assert not append(options, frame_of(number), ("q", number), "q")
+    assert numbers(target) == [0, 1, 2]
+
+
+def test_a_query_whose_first_batches_were_empty_goes_on_in_a_topic_that_others_fill(target):
+    options = options_of(target)
+    assert not append(options, NOTHING, ("q", 0), "q")
+    assert append(options, frame_of(100), ("other", 0), "other")
+    assert not append(options, NOTHING, ("q", 1), "q")
+    assert append(options, frame_of(2), ("q", 2), "q")
+    assert not append(options, frame_of(2), ("q", 2), "q")
+    assert numbers(target) == [100, 2]
+
+
+def test_a_query_goes_on_in_a_new_topic_but_not_in_one_that_has_records(target):
+    assert append(options_of(target), frame_of(0), ("q", 0), "q")
+    with fl.Broker(target) as broker:
+        broker.create_topic("new")
+    assert append(options_of(target, topic="new"), frame_of(1), ("q", 1), "q")
+    assert numbers(target, "new") == [1]
+    assert append(options_of(target, topic="new"), frame_of(9), ("other", 0), "other")
+    with pytest.raises(LedgerMissingError):
+        append(options_of(target, topic="new"), frame_of(1), ("third", 1), "third")
+    with fl.Broker(target) as broker:
+        broker.delete_topic("new")
+        broker.create_topic("new")
+    assert append(options_of(target, topic="new"), frame_of(1), ("q", 1), "q")  # it is another topic
+    assert numbers(target, "new") == [1]
+
+
+def test_topics_of_a_column_are_looked_at_before_their_first_row(target):
+    options = SinkOptions.parse({"path": str(target)})
+    assert append(options_of(target), frame_of(0), ("other", 0), "other")
+    staged_rows = staged_as({"value": [b"1", b"2"], "topic": ["u", "t"]})
+    with pytest.raises(LedgerMissingError, match="topic t of"):
+        append(options, staged_rows, ("q", 5), "q")
+    assert (numbers(target, "u"), numbers(target)) == ([], [0])
+    with fl.Broker(target) as broker:
+        broker.delete_topic("t")
+        broker.create_topic("t")
+    assert append(options, staged_rows, ("q", 5), "q")
+    assert (numbers(target, "u"), numbers(target)) == ([1], [2])
+
+
+def test_a_batch_whose_rows_are_refused_leaves_no_entry(target):
+    options = options_of(target)
+    with pytest.raises(fl.KafkaError, match=r"max\.request\.size"):
+        append(options, staged_as({"value": [b"x" * 3_000_000]}), ("q", 0), "q")
+    assert records(target, TOPIC) == []
+    assert append(options, frame_of(0), ("q", 0), "q")
+
+
+def test_an_option_for_a_missing_ledger_is_checked(target):
+    with pytest.raises(OptionError, match="option missingLedger: expected fail, append or skip, got no"):
+        options_of(target, missingLedger="no")
+    place = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "transactionPerTask": "true"}
+    with pytest.raises(OptionError, match="some tasks of a batch may be missing"):
+        SinkOptions.parse({**place, "missingLedger": "skip"})
