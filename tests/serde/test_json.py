@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fletchlog as fl
 from fletchlog import serde
 
 ORDER = pa.schema({"id": pa.int64(), "name": pa.string()})
@@ -91,3 +92,168 @@ def test_a_row_is_decoded_as_if_it_were_alone(values):
     for row, value in enumerate(values):
         alone, why = decode([value], pa.int64())
         assert (rows[row], reasons.get(row)) == (alone[0], why.get(0))
+
+
+TWICE, ONCE, TWO_KINDS = b'{"a":1,"a":2}', b'{"a":1}', b'{"a":[1,"x"]}'
+
+
+@pytest.mark.parametrize(
+    ("values", "rows", "why"),
+    [
+        ([TWICE, ONCE, b'{"a":2}'], [None, {"a": 1}, {"a": 2}], {0: "Column(/a) was specified twice"}),
+        ([ONCE, TWICE, b'{"a":2}'], [{"a": 1}, None, {"a": 2}], {1: "Column(/a) was specified twice"}),
+        ([b"", TWICE, TWICE, ONCE], [None, None, None, {"a": 1}], {0: "not JSON: it is empty", 1: "was specified twice", 2: "was specified twice"}),
+        ([TWO_KINDS, b'{"a":[2]}', TWO_KINDS], [None, {"a": [2]}, None], {0: "changed from number to string", 2: "changed from number to string"}),
+        ([TWICE], [None], {0: "was specified twice"}),
+        ([TWICE, b"7", b'{"a":1}', b"8"], [None, 7, None, 8], {0: "was specified twice", 2: "Column() changed from number to object"}),
+        ([TWICE, b"7", b"8.5", b'"x"', None], [None, 7.0, 8.5, None, None], {0: "was specified twice", 3: "Column() changed from number to string"}),
+    ],
+)
+def test_a_value_that_contradicts_itself_is_malformed_alone(values, rows, why):
+    decoded, reasons = decode(values, None)
+    assert decoded == rows
+    assert list(reasons) == list(why)
+    assert all(text in reasons[row] for row, text in why.items())
+
+
+@pytest.mark.parametrize(
+    ("arrow_type", "place"),
+    [
+        (pa.binary(), "Json has no"),
+        (pa.binary(2), "Json has no"),
+        (pa.large_binary(), "Json has no"),
+        (pa.binary_view(), "Json has no"),
+        (pa.month_day_nano_interval(), "Json has no"),
+        (pa.sparse_union([pa.field("a", pa.int8())]), "Json has no"),
+        (pa.run_end_encoded(pa.int32(), pa.int64()), "Json has no"),
+        (pa.list_view(pa.int64()), "Json has no"),
+        (pa.uuid(), "Json has no"),
+        (pa.dictionary(pa.int8(), pa.binary()), "Json has no"),
+        (pa.schema({"a": pa.struct({"b": pa.list_(pa.binary())})}), "at /a/b/items"),
+        (pa.schema({"m": pa.map_(pa.list_(pa.string()), pa.string())}), "at /m"),
+        (pa.schema({"m": pa.map_(pa.binary(), pa.string())}), "at /m/key"),
+        (pa.schema({"m": pa.map_(pa.string(), pa.binary())}), "at /m/value"),
+        (pa.schema([("a", pa.int8()), ("a", pa.int8())]), "twice"),
+        ("int64", "takes a pyarrow.Schema or pyarrow.DataType, got 'int64'"),
+    ],
+)
+def test_a_schema_that_json_cannot_have_is_refused_at_once(arrow_type, place):
+    with pytest.raises(fl.errors.InvalidArgumentError, match=place) as caught:
+        serde.Json(arrow_type)
+    assert str(caught.value).startswith(("Json has no", "a JSON object has no name twice", "Json takes"))
+
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("arrow_type", "text", "number"),
+    [
+        (pa.date32(), b'"2024-05-06"', 19849),
+        (pa.date32(), b"19849", 19849),
+        (pa.date32(), b'"+10000-01-01"', 2932897),
+        (pa.date32(), b'"0000-01-01"', -719528),
+        (pa.date32(), b'"-0001-12-31"', -719529),
+        (pa.date32(), b'"+5881580-07-11"', 2**31 - 1),
+        (pa.date64(), b'"2024-05-06"', 19849 * DAY * 1000),
+        (pa.date64(), b"1714953600000", 19849 * DAY * 1000),
+        (pa.date64(), b'"+5881580-07-12"', 2**31 * DAY * 1000),
+        (pa.time32("s"), b'"07:08:09"', 25689),
+        (pa.time32("s"), b"25689", 25689),
+        (pa.time32("ms"), b'"07:08:09.5"', 25689500),
+        (pa.time64("ns"), b'"23:59:59.999999999"', DAY * 10**9 - 1),
+        (pa.timestamp("s"), b'"2024-05-06"', 19849 * DAY),
+        (pa.timestamp("ms"), b'"2024-05-06T00:00:00.005"', 19849 * DAY * 1000 + 5),
+        (pa.timestamp("ms"), b'"2024-05-06T02:00:00+02:00"', 19849 * DAY * 1000),
+        (pa.timestamp("us", "Europe/Berlin"), b'"2024-05-06T02:00:00+02:00"', 19849 * DAY * 10**6),
+        (pa.timestamp("us", "Europe/Berlin"), b'"2024-05-06T00:00:00Z"', 19849 * DAY * 10**6),
+        (pa.timestamp("us", "Europe/Berlin"), b'"2024-05-06 00:00:00"', 19849 * DAY * 10**6),
+        (pa.timestamp("s", "UTC"), b'"+292277026596-12-04T15:30:07Z"', 2**63 - 1),
+        (pa.timestamp("ns"), b'"1677-09-21T00:12:43.145224193"', -(2**63) + 1),
+        (pa.duration("ms"), b"-5", -5),
+    ],
+)
+def test_dates_and_times_are_texts_or_numbers(arrow_type, text, number):
+    integer = pa.int32() if arrow_type.bit_width == 32 else pa.int64()
+    for schema, value in [(arrow_type, text), (pa.list_(arrow_type), b"[" + text + b"]"), (pa.map_(pa.string(), arrow_type), b'{"k":' + text + b"}")]:
+        decoded, reasons = serde.Json(schema).decode(pa.array([value, None]))
+        assert reasons == {}
+        while decoded.type != arrow_type:
+            decoded = decoded.items if pa.types.is_map(decoded.type) else decoded.flatten()
+        assert decoded[:1].cast(integer).to_pylist() == [number]
+
+
+@pytest.mark.parametrize(
+    ("arrow_type", "value", "reason"),
+    [
+        (pa.date32(), b'"2024-13-01"', "no date32[day] in ISO 8601: '2024-13-01'"),
+        (pa.date32(), b'"+12024-02-30"', "no date32[day] in ISO 8601: '+12024-02-30'"),
+        (pa.date32(), b'"+99999999-01-01"', "no date32[day] in ISO 8601: '+99999999-01-01'"),
+        (pa.date32(), b"1.5", "Column() changed from string to number"),
+        (pa.date32(), b"99999999999", "no date32[day] in ISO 8601"),
+        (pa.time32("s"), b'"24:00:00"', "no time32[s] in ISO 8601: '24:00:00'"),
+        (pa.time32("s"), b'"00:00:00.5"', "no time32[s] in ISO 8601: '00:00:00.5'"),
+        (pa.time32("s"), b"86400", "no time32[s] in ISO 8601: '24:00:00'"),
+        (pa.timestamp("s"), b'"+999999999999-01-01"', "no timestamp[s] in ISO 8601"),
+        (pa.timestamp("s"), b"5", "Column() changed from string to number"),
+        (pa.duration("s"), b"1.5", "couldn't parse:1.5"),
+        (pa.float32(), b"1e39", "a number is beyond those of float"),
+        (pa.float16(), b"65520", "a number is beyond those of halffloat"),
+        (pa.int8(), b"128", "couldn't parse:128"),
+        (pa.null(), b'"x"', "a value where the type has only nulls"),
+        (pa.list_(pa.int8(), 2), b"[1]", "a list has 1 items, the type has 2"),
+        (pa.map_(pa.string(), pa.int8()), b"[1]", 'a map takes an object, not ["1"]'),
+        (pa.map_(pa.string(), pa.int8()), b'{"a":1,"a":2}', 'a map has the key "a" twice'),
+        (pa.map_(pa.string(), pa.int8()), b'{"a":300}', "couldn't parse:300"),
+        (pa.map_(pa.int8(), pa.int8()), b'{"x":1}', "Failed to parse string: 'x'"),
+        (pa.map_(pa.string(), pa.schema({"d": pa.date32()}).field(0).type), b'{"k":"x"}', "no date32[day] in ISO 8601: 'x'"),
+        (pa.struct({"m": pa.map_(pa.string(), pa.int8()), "a": pa.int8()}), b'{"a":1,"a":2}', "Column(/a) was specified twice"),
+    ],
+)
+def test_a_value_that_the_type_does_not_hold_is_malformed_and_says_why(arrow_type, value, reason):
+    decoded, reasons = serde.Json(arrow_type).decode(pa.array([b"null", value, b"null"]))
+    assert decoded.null_count == 3
+    assert list(reasons) == [1]
+    assert reason in reasons[1]
+
+
+def test_dates_as_numbers_and_as_texts_may_be_mixed():
+    schema = pa.schema({"d": pa.date32(), "t": pa.time32("ms"), "id": pa.int64()})
+    rows, reasons = decode([b'{"d":1,"t":"00:00:01"}', b'{"d":"1970-01-02","t":1000}', b'{"d":1,"id":"x"}', b"7"], schema)
+    assert rows == [{"d": dt.date(1970, 1, 2), "t": dt.time(0, 0, 1), "id": None}] * 2 + [None, None]
+    assert reasons == {2: "Column(/id) changed from number to string", 3: "Column() changed from object to number"}
+
+
+def test_a_map_keeps_what_its_object_has():
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.struct({"a": pa.int64(), "n": pa.map_(pa.int16(), pa.bool_())})), "x": pa.float64()})
+    value = '{"more":{"m":1},"m":{"é\\n":{"a":9007199254740993,"n":{"-5":true}},"":null,"z":{}},"x":1e3}'.encode()
+    rows, reasons = decode([value, b"{}", b'{"m":{}}', b'{"m":null}', b"{", None], schema)
+    assert rows == [
+        {"m": [("é\n", {"a": 9007199254740993, "n": [(-5, True)]}), ("", None), ("z", {"a": None, "n": None})], "x": 1000.0},
+        {"m": None, "x": None},
+        {"m": [], "x": None},
+        {"m": None, "x": None},
+        None,
+        None,
+    ]
+    assert list(reasons) == [4]
+
+
+def test_what_has_no_json_is_named_by_its_row():
+    for column, text in [
+        (pa.array([[("a", 1)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64())), "a"),
+        (pa.array([1, 5], pa.date64()), "does not represent a whole number of days"),
+        (pa.array([1.0, float("nan")]), "Out of range float"),
+        (pa.array([[(1.0, 1)], [(float("inf"), 1)]], pa.map_(pa.float64(), pa.int64())), "a key of a map is not a finite number"),
+    ]:
+        with pytest.raises(fl.errors.InvalidArgumentError, match=f"value of row [01] cannot be encoded: .*{text}"):
+            serde.serialize(pa.table({"value": column}), value=serde.Json(column.type))
+    with pytest.raises(fl.errors.InvalidArgumentError, match=r"Json cannot encode .*timedelta has no JSON"):
+        serde.Json()(dt.timedelta(1))
+    assert serde.Json(pa.duration("s"))(dt.timedelta(1)) == b"86400"
+
+
+def test_more_values_than_a_dictionary_has_codes_for_are_an_error():
+    values = pa.array([b'"%d"' % number for number in range(200)])
+    with pytest.raises(fl.errors.InvalidArgumentError, match=r"do not fit into one column of dictionary<.*int8"):
+        serde.Json(pa.dictionary(pa.int8(), pa.string())).decode(values)

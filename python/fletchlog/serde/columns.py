@@ -19,6 +19,27 @@ if TYPE_CHECKING:
 _LONG_DECIMAL = 1000
 
 
+def mapped(arrow_type: pa.DataType, part: Callable[[pa.DataType, str], pa.DataType | None], path: str = "") -> pa.DataType:
+    """A type with other parts: `part(type, place)` is the type in its stead, None to look into it. Dictionaries become the type of their values."""
+    pa, types = arrow(), arrow().types
+    found = part(arrow_type, path)
+    if found is not None:
+        return found
+    if types.is_dictionary(arrow_type):
+        return mapped(arrow_type.value_type, part, path)
+    if types.is_struct(arrow_type):
+        return pa.struct([field.with_type(mapped(field.type, part, f"{path}/{field.name}")) for field in arrow_type])
+    if types.is_map(arrow_type):
+        item = arrow_type.item_field
+        return pa.map_(mapped(arrow_type.key_type, part, f"{path}/key"), item.with_type(mapped(item.type, part, f"{path}/value")))
+    for is_one, make in ((types.is_list, pa.list_), (types.is_large_list, pa.large_list), (types.is_list_view, pa.list_), (types.is_large_list_view, pa.list_)):
+        if is_one(arrow_type):
+            return make(arrow_type.value_field.with_type(mapped(arrow_type.value_type, part, f"{path}/items")))
+    if types.is_fixed_size_list(arrow_type):
+        return pa.list_(arrow_type.value_field.with_type(mapped(arrow_type.value_type, part, f"{path}/items")), arrow_type.list_size)
+    return arrow_type
+
+
 def converted(array: pa.Array, arrow_type: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
     """The array as `arrow_type`: the same nesting, each part that is not nested converted by `leaf(part, its type in arrow_type)`.
 
@@ -34,25 +55,49 @@ def converted(array: pa.Array, arrow_type: pa.DataType, leaf: Callable[[pa.Array
         parts = [converted(part, field.type, leaf) for part, field in zip(array.flatten(), arrow_type, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=list(arrow_type), mask=array.is_null())
     if types.is_map(arrow_type):
-        array = _packed(array)
-        keys, items = (array.keys, array.items) if types.is_map(array.type) else array.values.flatten()
-        keys, items = converted(keys, arrow_type.key_type, leaf), converted(items, arrow_type.item_type, leaf)
-        return pa.MapArray.from_arrays(array.offsets, keys, items, type=arrow_type, mask=array.is_null())
-    if types.is_list(arrow_type):
-        array = _packed(array if types.is_list(array.type) else array.cast(pa.list_(array.type.value_type)))
-        values = converted(array.values, arrow_type.value_type, leaf)
-        return pa.ListArray.from_arrays(array.offsets, values, type=arrow_type, mask=array.is_null())
-    if types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type):
-        return converted(array, pa.list_(arrow_type.value_field), leaf).cast(arrow_type)
+        offsets, entries = _unpacked(array)
+        keys, items = (converted(part, one, leaf) for part, one in zip(entries.flatten(), (arrow_type.key_type, arrow_type.item_type), strict=True))
+        return pa.MapArray.from_arrays(offsets.cast(pa.int32()), keys, items, type=arrow_type, mask=array.is_null())
+    if types.is_list(arrow_type) or types.is_large_list(arrow_type):
+        offsets, values = _unpacked(array)
+        values, made = converted(values, arrow_type.value_type, leaf), pa.ListArray if types.is_list(arrow_type) else pa.LargeListArray
+        return made.from_arrays(offsets.cast(pa.int32() if types.is_list(arrow_type) else pa.int64()), values, type=arrow_type, mask=array.is_null())
+    if types.is_fixed_size_list(arrow_type):
+        if arrow_type.list_size == 0:
+            # pyarrow divides by the size
+            return pa.array([[] if is_valid else None for is_valid in array.is_valid().to_pylist()], arrow_type)
+        offsets, values = _unpacked(array)
+        values = _of_fixed_size(offsets.to_pylist(), array.is_valid().to_pylist(), converted(values, arrow_type.value_type, leaf), arrow_type.list_size)
+        return pa.FixedSizeListArray.from_arrays(values, type=arrow_type, mask=array.is_null())
     if types.is_dictionary(arrow_type):
         coded = converted(array, arrow_type.value_type, leaf).dictionary_encode()
         return pa.DictionaryArray.from_arrays(coded.indices.cast(arrow_type.index_type), coded.dictionary, ordered=arrow_type.ordered)
     return array if array.type == arrow_type and types.is_struct(arrow_type) else leaf(array, arrow_type)
 
 
-def _packed(array: pa.Array) -> pa.Array:
-    """A list or map array whose offsets begin at 0 and whose values are those of its rows only."""
-    return array.take(arrow().array(range(len(array)), arrow().int64()))
+def _of_fixed_size(offsets: list[int], valid: list[bool], values: pa.Array, size: int) -> pa.Array:
+    """The values of lists of one size: those of null lists, which `values` does not have, are nulls. A cast would leave old memory there."""
+    pa = arrow()
+    parts, begin = [values[:0]], 0
+    for row, is_valid in enumerate(valid):
+        length = offsets[row + 1] - offsets[row]
+        if is_valid and length != size:
+            raise ValueError(f"a list has {length} items, the type has {size}")
+        if not is_valid:
+            parts += [values[begin : offsets[row]], pa.nulls(size, values.type)]
+            begin = offsets[row]
+    return pa.concat_arrays([*parts, values[begin:]])
+
+
+def _unpacked(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Offsets, and the values of all rows of a list or map array; those that no row has (of a null, around a slice) are left out."""
+    pa, compute, types = arrow(), require("pyarrow.compute", "serde"), arrow().types
+    if types.is_map(array.type):
+        # Arrow keeps a map as a list of entries
+        entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+        array = pa.Array.from_buffers(pa.list_(entries.type), len(array), array.buffers()[:2], offset=array.offset, children=[entries])
+    lengths = compute.fill_null(compute.list_value_length(array), 0).cast(pa.int64())
+    return pa.concat_arrays([pa.array([0]), compute.cumulative_sum(lengths)]), array.flatten()
 
 
 def number(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:

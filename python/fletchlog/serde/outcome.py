@@ -81,8 +81,15 @@ def cast(column: pa.Array, arrow_type: pa.DataType, reasons: Reasons, then: Call
     Raises:
         pyarrow.ArrowException: The column's type can never be cast to that type.
     """
-    empty = then(column[:0].cast(arrow_type))
-    return by_halves(len(column), empty.type, lambda start, stop: then(column[start:stop].cast(arrow_type)), reasons)
+
+    def one(part: pa.Array) -> pa.Array:
+        if part.type != arrow_type:
+            part = part.cast(arrow_type)
+            # casts of nested nulls make arrays that are not valid
+            part.validate()
+        return then(part)
+
+    return by_halves(len(column), one(column[:0]).type, lambda start, stop: one(column[start:stop]), reasons)
 
 
 def framed(data: bytes) -> str:
@@ -117,4 +124,8 @@ def by_halves(rows: int, arrow_type: pa.DataType, attempt: Callable[[int, int], 
             decode(middle, stop)
 
     decode(0, rows)
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    try:
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    except pa.ArrowInvalid as error:
+        # each row fits, but a dictionary has too few codes for all of them
+        raise InvalidArgumentError(f"the values do not fit into one column of {arrow_type}: {error}") from None
