@@ -202,7 +202,7 @@ class _Copy:
         self.replaced: tuple[str, ...] = ()
         digest = hashlib.blake2b(repr(self.keys[0]).encode(), digest_size=8).hexdigest()
         self.transactional_id = f"{PREFIX}{self.name}-{digest}"
-        self.ledger = ledger.Ledger(write.admin, write.peer, write.config, self.transactional_id)
+        self.ledger = ledger.Ledger(write.admin, write.peer, write.config)
         self.positions: dict[str, int] = {}
         self.written: dict[str, int] | None = None
         self.records = 0

@@ -8,12 +8,13 @@ write      in the transaction of the rows, as its last record
 read       from the end of the topic to its start: the entry of somebody at work is near the end
 ```
 An entry behind the open transaction of another writer is not visible to `read_committed`. So each transaction also commits the offset of its
-entry for a group of its own, which says whether the entry was committed (KIP-447). This offset may expire: then the read waits for the other transaction.
+entry for a group of this key, which says whether the entry was committed (KIP-447). This offset may expire: then the read waits for the other transaction.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import time
@@ -47,10 +48,10 @@ _NOT_AUTHORIZED = {29, 30, 31, 53}
 
 
 class Ledger:
-    """The ledger of a destination, as one writer sees it. `name`: its group and, on a cluster, its transactional id."""
+    """The ledger of a destination. `peer` and `client`: what its consumers connect to, and their properties."""
 
-    def __init__(self, admin: Broker | Cluster, peer: Any, client: Mapping[str, Any], name: str) -> None:
-        self._admin, self._peer, self._client, self._name = admin, peer, client, name
+    def __init__(self, admin: Broker | Cluster, peer: Any, client: Mapping[str, Any]) -> None:
+        self._admin, self._peer, self._client = admin, peer, client
 
     def create(self) -> None:
         """Makes the topic, if there is none.
@@ -72,14 +73,14 @@ class Ledger:
             )
 
     def read(self, *key: str) -> dict[str, Any] | None:
-        """The last entry of this key that was committed. The writer's own transactions have ended: `init_transactions` was called."""
+        """The last entry of this key that was committed. `create` was called, and `init_transactions` by the only writer of the key."""
         wanted = _text(*key)
-        return self._last(lambda found: found == wanted)
+        return self._last(lambda found: found == wanted, group_of(*key))
 
     def knows(self, *key: str) -> bool:
         """Whether there is an entry whose key begins with these parts."""
         wanted = _text(*key)[:-1]
-        return self._last(lambda found: found.startswith(wanted) and found[len(wanted) :][:1] in (b",", b"]")) is not None
+        return self._last(lambda found: found.startswith(wanted) and found[len(wanted) :][:1] in (b",", b"]"), None) is not None
 
     def write(self, producer: Producer, value: Mapping[str, Any], *key: str, instead_of: tuple[str, ...] = ()) -> None:
         """Makes an entry part of the open transaction, behind all of its rows, which are sent by this. `instead_of`: a key that ends with it.
@@ -94,27 +95,25 @@ class Ledger:
         producer.flush()
         with self.rights():
             written = entry.result()
-            producer.send_offsets_to_transaction({(TOPIC, _PARTITION): written.offset}, ConsumerGroupMetadata("", -1, self._name))
+            producer.send_offsets_to_transaction({(TOPIC, _PARTITION): written.offset}, ConsumerGroupMetadata("", -1, group_of(*key)))
 
-    def _last(self, wanted: Callable[[bytes], bool]) -> dict[str, Any] | None:
-        """The last committed entry of a key."""
+    def _last(self, wanted: Callable[[bytes], bool], group: str | None) -> dict[str, Any] | None:
+        """The last committed entry of a key, or of some; `group`: that of the key."""
         until = time.monotonic() + _WAIT_S
         with self.rights():
-            if TOPIC not in self._admin.topics():
-                return None
             while True:
                 found = self._admin.describe_topic(TOPIC).partitions[_PARTITION]
                 self._compact(found)
                 undecided = dict(self._entries(found.last_stable_offset, found.high_watermark, "read_uncommitted", wanted))
                 if not undecided:
                     return self._search(found, wanted)
-                committed = self._committed()
+                committed = None if group is None else self._committed(group)
                 if committed is not None:
                     return undecided[committed] if committed in undecided else self._search(found, wanted)
                 if time.monotonic() > until:
                     raise KafkaTimeoutError(
-                        f"topic {TOPIC}: an open transaction at offset {found.last_stable_offset} hides what {self._name} wrote; it ends with its "
-                        "transaction.timeout.ms, or when its writer is started again: fletchlog transactions list shows it. Try again then"
+                        f"topic {TOPIC}: an open transaction at offset {found.last_stable_offset} hides whether what is behind it was committed; it ends with "
+                        "its transaction.timeout.ms, or when its writer is started again: fletchlog transactions list shows it. Try again then"
                     )
                 time.sleep(_RETRY_S)
 
@@ -143,9 +142,9 @@ class Ledger:
                     value = values[row].as_py()
                     yield offsets[row].as_py(), None if value is None else json.loads(value)
 
-    def _committed(self) -> int | None:
-        """The offset of the entry that this writer committed last; None: not known."""
-        with Consumer(self._peer, {**self._client, "group.id": self._name, "enable.auto.commit": "false"}) as consumer:
+    def _committed(self, group: str) -> int | None:
+        """The offset of the entry that was committed last; None: not known."""
+        with Consumer(self._peer, {**self._client, "group.id": group, "enable.auto.commit": "false"}) as consumer:
             found = consumer.committed((TOPIC, _PARTITION))
         return None if found is None else found.offset
 
@@ -167,12 +166,17 @@ class Ledger:
                 raise
             text = (
                 f"{error}: copies and Spark's sink keep how far they are in topic {TOPIC} of the destination. This user needs DESCRIBE, READ and WRITE on "
-                f"the topic, READ on group {self._name}, and DESCRIBE and WRITE on its transactional id (both begin with fletchlog-); and CREATE on the "
-                f"topic for the first time, unless somebody else makes it, with cleanup.policy=compact"
+                "the topic, READ on groups and DESCRIBE and WRITE on transactional ids that begin with fletchlog-; and CREATE on the topic for the first time, "
+                "unless somebody else makes it, with cleanup.policy=compact"
             )
             refused = KafkaError(text)
             refused.code, refused.name = error.code, error.name
             raise refused from error
+
+
+def group_of(*key: str) -> str:
+    """The group of a key."""
+    return f"fletchlog-ledger-{hashlib.blake2b(_text(*key), digest_size=12).hexdigest()}"
 
 
 def names_of(admin: Broker | Cluster, topic: TopicDescription) -> list[str]:

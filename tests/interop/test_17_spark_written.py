@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import fletchlog as fl
 from fletchlog.ledger import TOPIC as LEDGER_TOPIC
-from fletchlog.spark.writer import GROUP_PREFIX
+from fletchlog.ledger import group_of
 
 from . import kafka
 from .kraft import Kraft, cluster_of
@@ -115,7 +115,7 @@ def test_a_real_broker_shows_what_spark_wrote(
     with Kraft(RELEASE, directory, scratch, cluster_of(directory)) as broker:
         found, ended = console(broker.address, "orders")
         groups = kafka.run(
-            "server", kafka.server(RELEASE), CLASSES["groups"]["3"], "--bootstrap-server", broker.address, "--describe", "--group", GROUP_PREFIX + query
+            "server", kafka.server(RELEASE), CLASSES["groups"]["3"], "--bootstrap-server", broker.address, "--describe", "--group", group_of("spark", "", query)
         )
     assert found == wanted
     assert f"Processed a total of {sum(map(len, wanted.values()))} messages" in ended

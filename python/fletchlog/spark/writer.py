@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # One name for all queries: the lock of the directory lets only one commit run, and each ends what the last one left.
 TRANSACTIONAL_ID = "fletchlog-spark"
-# Of a query or application: its group and, in a cluster, its transactional id.
+# The transactional id of a query or application in a cluster.
 GROUP_PREFIX = "fletchlog-spark-"
 # With transactionPerTask: of a task of a query or application, which may be in use without it, too.
 TASK_PREFIX = "fletchlog-spark-task-"
@@ -140,7 +140,7 @@ def append(options: SinkOptions, staged: list[Staged], ledger: tuple[str, int] |
         peer = broker if options.path is not None else options.source
         with _closed(fl.Producer(peer, {**options.producer, "transactional.id": transactional_id}), _CLOSE_MS) as producer:
             if ledger is not None:
-                return _append_once(producer, Written(broker, peer, options, ledger[0], name), staged if has_rows else [], options, ledger)
+                return _append_once(producer, Written(broker, peer, options, ledger[0]), staged if has_rows else [], options, ledger)
             producer.init_transactions()
             with producer.transaction():
                 _send(producer, _batches(staged), options)
@@ -174,12 +174,12 @@ def write_task(options: SinkOptions, rows: Iterable[pa.RecordBatch], ledger: tup
     import fletchlog as fl
 
     name, number = ledger
-    group = f"{TASK_PREFIX}{task}-{name}"
+    transactional_id = f"{TASK_PREFIX}{task}-{name}"
     with (
         _closed(_opened(options)) as cluster,
-        _closed(fl.Producer(options.source, {**options.producer, "transactional.id": group}), _CLOSE_MS) as producer,
+        _closed(fl.Producer(options.source, {**options.producer, "transactional.id": transactional_id}), _CLOSE_MS) as producer,
     ):
-        written = Written(cluster, options.source, options, name, group, task)
+        written = Written(cluster, options.source, options, name, task)
         return write_once(producer, written, number, rows, lambda batch, look: _send(producer, [batch], options, look))
 
 
@@ -215,7 +215,7 @@ def check_topic(options: SinkOptions) -> None:
         with _opened(options) as cluster:
             topics = cluster.topics()
             if options.task_transactions:
-                Ledger(cluster, options.source, options.client, f"{TASK_PREFIX}0").create()
+                Ledger(cluster, options.source, options.client).create()
     elif not Path(options.path).is_dir():
         raise OptionError(f"option path: there is no directory {options.path}; create the topic first, which makes it: fletchlog topics create")
     else:

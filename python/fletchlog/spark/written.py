@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class Written:
     """The entry of a query or an application, or of one task of it, for one destination."""
 
-    def __init__(self, admin: Any, peer: Any, options: SinkOptions, name: str, group: str, task: int | None = None) -> None:
+    def __init__(self, admin: Any, peer: Any, options: SinkOptions, name: str, task: int | None = None) -> None:
         into = "" if options.topic is None else names_of(admin, admin.describe_topic(options.topic))[0]
         self._of_all = ("spark", into, name)
         self._key = self._of_all if task is None else (*self._of_all, str(task))
         self._admin, self._options, self._name, self._task = admin, options, name, task
-        self._ledger = Ledger(admin, peer, options.client, group)
+        self._ledger = Ledger(admin, peer, options.client)
         self._ledger.create()
 
     def begin(self, producer: fl.Producer) -> None:
