@@ -207,3 +207,18 @@ def test_runs_with_the_same_title_are_distinguished_by_their_files(broker):
     one = explain(broker, ["orders"], polls=1, source="days/monday.arrow")
     assert titles([one, replace(one, source="days/tuesday.arrow")]) == [f"{title(one)}: monday.arrow", f"{title(one)}: tuesday.arrow"]
     assert titles([one]) == [title(one)]
+
+
+def test_a_directory_is_explained_as_its_broker_is(tmp_path):
+    with fl.Broker(tmp_path) as broker:
+        broker.create_topic("t", 2)
+        with fl.Producer(broker) as producer:
+            for number in range(10):
+                producer.send("t", value=b"v", partition=number % 2)
+        story = str(fl.explain.explain(broker, ["t"]))
+    for place in (tmp_path, str(tmp_path), f"file://{tmp_path}"):
+        assert str(fl.explain.explain(place, ["t"])) == story
+    with pytest.raises(fl.errors.DirectoryError, match="does not exist"):
+        fl.explain.explain(tmp_path / "typo", ["t"])
+    with pytest.raises(TypeError):
+        fl.explain.explain(5, ["t"])  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from types import WrapperDescriptorType
 import pytest
 
 import fletchlog as fl
+import fletchlog.types
 from fletchlog import _core, errors
 
 NAMES = {
@@ -178,12 +179,23 @@ def test_exceptions_can_be_pickled_with_their_code() -> None:
     assert (str(again), again.code, again.name, again.retriable) == (str(caught.value), 3, "UNKNOWN_TOPIC_OR_PARTITION", True)
 
 
-def test_values_are_tuples_that_hash_compare_and_pickle() -> None:
+def test_values_are_tuples_that_compare_and_pickle() -> None:
     tp = fl.TopicPartition("t", 1)
     assert tp == ("t", 1)
     assert str(tp) == "t-1"
     assert {tp: 1}[fl.TopicPartition("t", 1)] == 1
-    assert pickle.loads(pickle.dumps(tp)) == tp
+    for name in fl.types.__all__:
+        value_class = getattr(fl.types, name)
+        if value_class is fl.types.Metrics:
+            continue
+        value = value_class(*range(len(value_class._fields)))
+        assert value == tuple(range(len(value_class._fields)))
+        assert pickle.loads(pickle.dumps(value)) == value
+
+
+def test_every_public_type_is_named() -> None:
+    public = {name for name, value in vars(fl.types).items() if isinstance(value, type) and value.__module__ == "fletchlog.types"}
+    assert public == set(fl.types.__all__)
 
 
 def test_the_property_table_is_complete_and_documented() -> None:

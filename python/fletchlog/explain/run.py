@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import Broker, Cluster, Consumer, config_table
+from fletchlog._place import CLUSTER, Place
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain import words
 from fletchlog.explain._story import Story, tell
@@ -16,6 +17,7 @@ from fletchlog.types import Run, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from os import PathLike
 
     import pyarrow as pa
 
@@ -132,7 +134,7 @@ class Explanation:
 
 
 def explain(
-    broker: Broker | str,
+    broker: Broker | str | PathLike[str],
     topics: Sequence[str],
     config: Mapping[str, Any] | None = None,
     *,
@@ -146,8 +148,8 @@ def explain(
     Nothing is committed, so the broker may be open for reading only.
 
     Args:
-        broker: Where the topics are: `Broker` or `"kafka://HOST:PORT,..."`. The gaps between offsets of a cluster are not explained: it does not say
-            what was there.
+        broker: Where the topics are: `Broker`, a directory, which is opened for reading only, or `"kafka://HOST:PORT,..."`. The gaps between offsets of a
+            cluster are not explained: it does not say what was there.
         topics: Topics in the order in which a program would give them.
         config: Consumer properties, e.g. `{"fletchlog.consumer.version": "3.9"}`.
         polls: At most so many polls; fewer if nothing is left to read.
@@ -161,6 +163,12 @@ def explain(
     """
     if polls < 1:
         raise InvalidArgumentError(f"polls is {polls}; give 1 or more")
+    if not isinstance(broker, Broker):
+        place = Place(broker)
+        if place.kind != CLUSTER:
+            with Broker(place, read_only=True) as opened:
+                return explain(opened, topics, config, polls=polls, subscribe=subscribe, timeout_ms=timeout_ms, source=source or str(place))
+        broker = place.name
     described = _described(broker, topics, config)
     ends = {(t, p.partition): (p.log_start_offset, p.high_watermark) for t, d in described.items() for p in d.partitions}
     defaults: dict[str, Any] = {"auto.offset.reset": "earliest"}
