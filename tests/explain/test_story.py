@@ -215,9 +215,9 @@ def test_a_directory_is_explained_as_its_broker_is(tmp_path):
         with fl.Producer(broker) as producer:
             for number in range(10):
                 producer.send("t", value=b"v", partition=number % 2)
-        story = str(fl.explain.explain(broker, ["t"]))
+        story = str(fl.explain.explain(broker, ["t"], source="here"))
     for place in (tmp_path, str(tmp_path), f"file://{tmp_path}"):
-        assert str(fl.explain.explain(place, ["t"])) == story
+        assert str(fl.explain.explain(place, ["t"], source="here")) == story
     with pytest.raises(fl.errors.DirectoryError, match="does not exist"):
         fl.explain.explain(tmp_path / "typo", ["t"])
     with pytest.raises(TypeError):

@@ -6,8 +6,8 @@ import html
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from fletchlog import _place
 from fletchlog._core import Broker, Cluster, Consumer, config_table
-from fletchlog._place import CLUSTER, Place
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain import words
 from fletchlog.explain._story import Story, tell
@@ -164,8 +164,8 @@ def explain(
     if polls < 1:
         raise InvalidArgumentError(f"polls is {polls}; give 1 or more")
     if not isinstance(broker, Broker):
-        place = Place(broker)
-        if place.kind != CLUSTER:
+        place = _place.Place(broker)
+        if place.kind != _place.CLUSTER:
             with Broker(place, read_only=True) as opened:
                 return explain(opened, topics, config, polls=polls, subscribe=subscribe, timeout_ms=timeout_ms, source=source or str(place))
         broker = place.name
