@@ -1,4 +1,4 @@
-"""Filters that a batch query is planned with (`spark.sql.python.filterPushdown.enabled`): what they rule out is not read.
+"""Filters that a batch query of the columnar format is planned with (`spark.sql.python.filterPushdown.enabled`): what they rule out is not read.
 
 Conditions on topic, partition and offset are kept exactly, so Spark need not look again. A lower bound of the timestamp moves the
 start of each partition to the first record at or after it; Spark still tests every row, because timestamps need not grow. For the same reason an

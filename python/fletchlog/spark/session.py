@@ -21,7 +21,7 @@ _HIDE_TRACEBACKS = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
 def configure(builder: SparkSession.Builder, *, hide_tracebacks: bool = False) -> SparkSession.Builder:
     """Sets what is good for the format `fletchlog`; call it before `getOrCreate()` starts the session.
 
-    Workers talk to Spark over Unix sockets, so a task waits less, and batch queries hand their filters to the source. If the package
+    Workers talk to Spark over Unix sockets, so a task waits less, and batch queries of `fletchlog-columnar` hand their filters to the source. If the package
     `fletchlog-spark-jar` is installed, its jar is added to `spark.jars`: the session then has the format `fletchlog-columnar` too. What is set on
     the builder afterwards goes first. Releases of Spark that do not know a setting ignore it. A session of a Spark Connect server that runs
     already (`sc://...`) can choose neither: start the server with `spark.python.unix.domain.socket.enabled=true`, and with the jar.

@@ -1,6 +1,7 @@
 package fletchlog.spark;
 
 import java.util.EnumSet;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.regex.Pattern;
@@ -10,11 +11,13 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
 
 /**
  * The format {@code fletchlog-columnar}: a directory of topics as columns.
@@ -26,10 +29,15 @@ public final class FletchlogColumnar implements TableProvider, DataSourceRegiste
   static final String NAME = "fletchlog-columnar";
   private static final Pattern URI = Pattern.compile("(?!file:)[A-Za-z][A-Za-z0-9+.-]*://.*");
 
+  private static final String PYTHON = "fletchlog";
+
+  /** Tells the Python source that each scan has a plan of its own, so that filters may narrow it ({@code source.py}). */
+  private static final String PLANS_EACH_SCAN = "fletchlog.plans.each.scan";
+
   private final PythonDataSourceV2 python = new PythonDataSourceV2();
 
   public FletchlogColumnar() {
-    python.setShortName("fletchlog");
+    python.setShortName(PYTHON);
   }
 
   /** How many readers of this class loader hold memory: none, while no task runs. */
@@ -45,7 +53,7 @@ public final class FletchlogColumnar implements TableProvider, DataSourceRegiste
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
     checkDirectory(options);
-    return python.inferSchema(options);
+    return python.inferSchema(marked(options));
   }
 
   @Override
@@ -56,7 +64,13 @@ public final class FletchlogColumnar implements TableProvider, DataSourceRegiste
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
     checkDirectory(new CaseInsensitiveStringMap(properties));
-    return new LogTable((PythonTable) python.getTable(schema, partitioning, properties));
+    return new LogTable(python, schema);
+  }
+
+  private static CaseInsensitiveStringMap marked(CaseInsensitiveStringMap options) {
+    Map<String, String> all = new HashMap<>(options.asCaseSensitiveMap());
+    all.put(PLANS_EACH_SCAN, "true");
+    return new CaseInsensitiveStringMap(all);
   }
 
   private static void checkDirectory(CaseInsensitiveStringMap options) {
@@ -69,16 +83,30 @@ public final class FletchlogColumnar implements TableProvider, DataSourceRegiste
     }
   }
 
-  private record LogTable(PythonTable python) implements Table, SupportsRead {
-    @Override
-    public String name() {
-      return NAME;
+  /**
+   * One scan of a frame. Spark's class keeps what Python has planned for the first query of a frame for all others, and for a query with filters what is
+   * left of the last one's; so each scan has an object of its own, which shares only the options.
+   */
+  private static final class PlanOfScan extends PythonDataSourceV2 {
+    private final PythonDataSourceV2 frame;
+
+    PlanOfScan(PythonDataSourceV2 frame) {
+      this.frame = frame;
+      setShortName(PYTHON);
     }
 
     @Override
-    @SuppressWarnings("deprecation") // Spark makes the columns of it
-    public StructType schema() {
-      return python.schema();
+    public PythonDataSourceCreationResult getOrCreateDataSourceInPython(
+        String name, CaseInsensitiveStringMap options, Option<StructType> schema) {
+      return frame.getOrCreateDataSourceInPython(name, marked(options), schema);
+    }
+  }
+
+  @SuppressWarnings("deprecation") // schema(): Spark makes the columns of it
+  private record LogTable(PythonDataSourceV2 frame, StructType schema) implements Table, SupportsRead {
+    @Override
+    public String name() {
+      return NAME;
     }
 
     @Override
@@ -88,7 +116,8 @@ public final class FletchlogColumnar implements TableProvider, DataSourceRegiste
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-      return new LogScanBuilder(python, options);
+      PythonTable table = new PythonTable(new PlanOfScan(frame), PYTHON, schema);
+      return new LogScanBuilder(table, schema, options);
     }
   }
 }

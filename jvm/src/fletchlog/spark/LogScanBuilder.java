@@ -15,10 +15,9 @@ final class LogScanBuilder implements ScanBuilder, SupportsPushDownFilters, Supp
   private final PythonScanBuilder python;
   private StructType schema;
 
-  @SuppressWarnings("deprecation")
-  LogScanBuilder(PythonTable table, CaseInsensitiveStringMap options) {
+  LogScanBuilder(PythonTable table, StructType schema, CaseInsensitiveStringMap options) {
     python = (PythonScanBuilder) table.newScanBuilder(options);
-    schema = table.schema();
+    this.schema = schema;
   }
 
   @Override
