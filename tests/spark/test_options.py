@@ -6,6 +6,8 @@ from fletchlog.spark.errors import CheckpointError, OptionError
 from fletchlog.spark.limits import Earliest, GlobalTimestamp, Latest, SpecificOffsets, SpecificTimestamps
 from fletchlog.spark.offsets import from_json
 from fletchlog.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
+from fletchlog.spark.sink_options import SinkOptions
+from fletchlog.spark.source import LogSource
 
 BASE = {"path": "data", "subscribe": "t"}
 
@@ -22,6 +24,8 @@ def parse(**options):
         ({**BASE, "assign": '{"t":[0]}'}, "found assign and subscribe"),
         ({**BASE, "startingOfsets": "earliest"}, "unknown option startingofsets .* did you mean startingOffsets"),
         ({**BASE, "kafka.isolation.lvl": "x"}, "did you mean kafka.isolation.level"),
+        ({**BASE, "kafka.fetch.max.byte": "1"}, r"options kafka\.\*: unknown configuration `fetch.max.byte` .*did you mean `fetch.max.bytes`"),
+        ({**BASE, "kafka.fetch.max.bytes": "many"}, "invalid value `many` for configuration `fetch.max.bytes`"),
         ({**BASE, "kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         ({**BASE, "kafka.bootstrap.servers": "a:1"}, "found both"),
         ({**BASE, "kafka.key.deserializer": "x"}, "cast"),
@@ -46,7 +50,15 @@ def parse(**options):
         ({"path": "d", "assign": "[" * 100_000}, "assign: expected e.g."),
         ({**BASE, "path": ""}, "option path is empty"),
         ({**BASE, "path": "  "}, "option path is empty"),
-        ({**BASE, "startingTimestamp": "yesterday"}, "one number of milliseconds"),
+        ({**BASE, "startingTimestamp": "yesterday"}, "one number of milliseconds since 1970, from 0, got yesterday$"),
+        ({**BASE, "startingTimestamp": "-1"}, "from 0, got -1; for latest or earliest set startingOffsets"),
+        ({**BASE, "endingTimestamp": "-2"}, "for latest or earliest set endingOffsets"),
+        ({**BASE, "startingOffsets": '{"t":"first"}'}, "expected e.g."),
+        ({**BASE, "startingOffsetsByTimestamp": '{"t":"latest"}'}, "expected e.g."),
+        ({**BASE, "fetchOffset.numRetries": "0"}, "fetchOffset.numRetries: expected a positive whole number, got 0"),
+        ({**BASE, "fetchOffset.retryIntervalMs": "-1"}, "fetchOffset.retryIntervalMs: expected a whole number from 0, got -1"),
+        ({}, r"no options.*`create table \.\. using`.*create temporary view"),
+        ({**BASE, "location": "file:/x", "provider": "fletchlog", "owner": "me"}, "hands the options of a table to no data source of Python"),
         ({**BASE, "endingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "-1 for t-0 is below 0"),
         ({**BASE, "startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
         ({"path": "d", "assign": "{}"}, "names no partition"),
@@ -94,6 +106,45 @@ def test_a_time_for_all_beats_times_per_partition_beats_offsets():
     assert parse(**BASE, **everything).stream_start() == SpecificTimestamps({("t", 0): 7}, latest_if_none=True)
     del everything["startingOffsetsByTimestamp"]
     assert parse(**BASE, **everything).stream_start() == SpecificOffsets({("t", 0): 5})
+
+
+def test_an_offset_may_be_a_number_with_a_fraction_of_zero_or_stand_for_a_topic():
+    given = parse(**BASE, startingOffsets='{"t":{"0":5.0},"u":"latest","v":"earliest"}').stream_start()
+    assert given == SpecificOffsets({("t", 0): 5, ("u", -1): -1, ("v", -1): -2})
+    with pytest.raises(OptionError, match="cannot start at latest"):
+        parse(**BASE, startingOffsets='{"t":"latest"}').batch_limits()
+    with pytest.raises(OptionError, match="different partitions: t against t-0"):
+        parse(**BASE, startingOffsets='{"t":"earliest"}', endingOffsets='{"t":{"0":4}}').batch_limits()
+
+
+def test_properties_of_connections_may_stay_when_a_directory_is_read():
+    secure = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "ssl.truststore.location": "/none",
+        "sasl.kerberos.service.name": "k",
+        "group.id": "g",
+    }
+    assert parse(**BASE, **{f"kafka.{name}": value for name, value in secure.items()}).client == secure
+
+
+@pytest.mark.parametrize(("release", "is_old"), [("4.1.1", True), ("3.5.0", True), ("4.2.0", False), ("4.10.0.dev0", False), ("5.0.0", False)])
+def test_a_release_of_spark_that_is_too_old_is_named(monkeypatch, release, is_old):
+    monkeypatch.setattr("pyspark.__version__", release)
+    if is_old:
+        with pytest.raises(OptionError, match=f"needs PySpark 4.2 or newer; this is {release}"):
+            LogSource(BASE)
+    else:
+        assert LogSource(BASE).schema()
+
+
+def test_a_topic_to_write_into_is_trimmed_and_properties_are_those_of_a_producer():
+    assert SinkOptions.parse({"path": "d", "topic": " t "}).topic == "t"
+    assert SinkOptions.parse({"path": "d", "kafka.fetch.max.bytes": "5", "kafka.batch.size": "5"}).producer["batch.size"] == "5"
+    with pytest.raises(OptionError, match=r"unknown configuration `batch.sise` for a Producer; did you mean `batch.size`"):
+        SinkOptions.parse({"path": "d", "kafka.batch.sise": "5"})
+    with pytest.raises(OptionError, match="hands the options of a table"):
+        SinkOptions.parse({})
 
 
 def test_a_batch_goes_from_earliest_to_latest_and_a_stream_starts_at_latest():

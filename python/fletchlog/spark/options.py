@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
@@ -86,6 +86,12 @@ REFUSED = {
     "kafka.interceptor.classes": "interceptors could change the records",
 }
 DEFAULT_MAX_TRIGGER_DELAY = "15m"
+# What Spark adds to the options of a table, before it asks for the columns.
+_OF_TABLES = {"provider", "owner"}
+NO_TABLES = (
+    "A table (`create table .. using`) cannot be of this format: Spark hands the options of a table to no data source of Python. "
+    "Use `create temporary view .. using .. options (..)`"
+)
 _STORE = "store."
 # As Spark's kafka source, which takes it from spark.network.timeout.
 DEFAULT_POLL_TIMEOUT_MS = 120_000
@@ -156,14 +162,14 @@ class SourceOptions:
         if isolation not in {"read_uncommitted", "read_committed"}:
             message = f"option kafka.isolation.level: expected read_uncommitted or read_committed, got {isolation}"
             raise OptionError(message)
+        attempts = _whole(given, "fetchOffset.numRetries", DEFAULT_FETCH_ATTEMPTS)
         parsed = cls(
             path=path,
             source=source,
             store=storage_options(given) if is_store(path) else None,
             client={name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name != "kafka.bootstrap.servers"},
             poll_timeout_ms=_whole(given, "kafkaConsumer.pollTimeoutMs", DEFAULT_POLL_TIMEOUT_MS),
-            # what a directory does not have now is not on its way
-            fetch_attempts=_whole(given, "fetchOffset.numRetries", DEFAULT_FETCH_ATTEMPTS) if path is None else 1,
+            fetch_attempts=attempts if path is None else 1,  # what a directory does not have now is not on its way
             fetch_interval_ms=_whole(given, "fetchOffset.retryIntervalMs", DEFAULT_FETCH_INTERVAL_MS, lowest=0),
             strategy=_strategy(given),
             given=given,
@@ -222,6 +228,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def _check_names(given: Mapping[str, str]) -> None:
+    if _OF_TABLES & given.keys():
+        raise OptionError(NO_TABLES)
     known = {name.lower() for name in KNOWN}
     ignored = {name.lower() for name in WITHOUT_EFFECT}
     for name in given:
@@ -238,8 +246,25 @@ def _check_names(given: Mapping[str, str]) -> None:
             if "kafka.bootstrap.servers" not in given:
                 log.warning("option %s configures a Kafka client; it has no effect on a directory", name)
             continue
-        message = f"unknown option {name} for format fletchlog{suggestion}"
-        raise OptionError(message)
+        raise OptionError(f"unknown option {name} for format fletchlog{suggestion}")
+    if "kafka.bootstrap.servers" not in given:
+        check_properties("Consumer", {name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name not in known})
+
+
+def check_properties(client: Literal["Consumer", "Producer"], properties: Mapping[str, str]) -> None:
+    """Of a directory: refuses what a client of a cluster would refuse.
+
+    Raises:
+        OptionError: A property that no client knows, or a value that it does not take.
+    """
+    import fletchlog as fl
+
+    if properties:
+        try:
+            with fl.Broker.in_memory() as broker, getattr(fl, client)(broker, properties):
+                pass
+        except fl.errors.ConfigException as error:
+            raise OptionError(f"options kafka.*: {error}") from None
 
 
 def _strategy(given: Mapping[str, str]) -> Strategy:
@@ -275,6 +300,8 @@ def target(given: Mapping[str, str]) -> tuple[str | None, str]:
         OptionError: Neither or both are given.
     """
     servers = given.get("kafka.bootstrap.servers")
+    if not given:
+        raise OptionError(f"no options, at least path or kafka.bootstrap.servers must be given. {NO_TABLES}")
     if ("path" in given) == (servers is not None):
         found = "found none" if servers is None else "found both"
         message = (
@@ -294,7 +321,7 @@ def target(given: Mapping[str, str]) -> tuple[str | None, str]:
 
 def is_store(path: str | None) -> bool:
     """Whether a path is a place on an object store."""
-    return path is not None and is_uri(path) and not path.startswith("file:")
+    return path is not None and not path.startswith("file:") and is_uri(path)
 
 
 def storage_options(given: Mapping[str, str]) -> dict[str, str]:

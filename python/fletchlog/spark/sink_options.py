@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fletchlog.spark.errors import OptionError
-from fletchlog.spark.options import absolute_path, boolean, duration_ms, is_store, log, nearest, target
+from fletchlog.spark.options import absolute_path, boolean, check_properties, duration_ms, is_store, log, nearest, target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,7 +103,7 @@ class SinkOptions:
         return cls(
             path=path,
             source=source,
-            topic=given.get("topic"),
+            topic=given["topic"].strip() if "topic" in given else None,
             staging_path=staging,
             staging_retention_ms=duration_ms(given, "stagingRetention", "1d"),
             checkpoint=given.get("checkpointlocation"),
@@ -183,4 +183,6 @@ def _properties(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
                 client[name_of_kafka] = value
         elif name not in known | _OF_SPARK:
             raise OptionError(f"unknown option {name} for writing with format fletchlog{nearest(name, KNOWN)}")
+    if "kafka.bootstrap.servers" not in given:
+        check_properties("Producer", {name[6:]: value for name, value in given.items() if name.startswith("kafka.")})
     return producer, client

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 try:  # Spark 4.2
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # Spark 4.0 and 4.1: every batch reads all there is
+except ImportError:  # before, where `LogSource` says that it is too old
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
 NO_LIMIT = 2**63 - 1
