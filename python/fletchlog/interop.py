@@ -50,8 +50,11 @@ def batches(source: Any) -> Iterator[pa.RecordBatch]:
 
     Arrow's C interface hands on only the text of a failure; the source keeps the exception.
     """
+    yield from _batches(source, to_reader(source))
+
+
+def _batches(source: Any, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     raise_failure = getattr(source, "_raise_failure", None)
-    reader = to_reader(source)
     while True:
         try:
             batch = reader.read_next_batch()
@@ -65,9 +68,9 @@ def batches(source: Any) -> Iterator[pa.RecordBatch]:
 
 
 def to_pyarrow(source: Any) -> pa.Table:
-    """All rows as a `pyarrow.Table`."""
-    pa = require("pyarrow", "arrow")
-    return pa.Table.from_batches(list(batches(source)), schema=pa.schema(source))
+    """All rows as a `pyarrow.Table`; the source is anything with `__arrow_c_stream__`."""
+    reader = to_reader(source)
+    return require("pyarrow", "arrow").Table.from_batches(list(_batches(source, reader)), schema=reader.schema)
 
 
 def to_pandas(source: Any, **options: Any) -> pd.DataFrame:

@@ -12,7 +12,8 @@ r"""From the bytes of keys and values to typed Arrow columns and back, a whole c
     >>> table["key"].to_pylist(), table["value"].to_pylist()
     (['k'], [{'amount': 3}])
 
-`deserialize` takes what `poll` and `scan` return, and any other Arrow data with the columns `key` and `value`. Deserializers:
+`deserialize` takes what `poll` and `scan` return, and any other Arrow data with the columns `key` and `value`: of pyarrow, pandas, polars, DuckDB or what else
+has `__arrow_c_stream__`. Deserializers:
 
 | deserializer | bytes | Arrow type |
 |---|---|---|

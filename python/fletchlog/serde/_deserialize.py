@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fletchlog import interop
 from fletchlog.errors import InvalidArgumentError, RecordDeserializationError
-from fletchlog.serde.outcome import Reasons, arrow
+from fletchlog.serde.columns import plain
+from fletchlog.serde.outcome import Reasons, arrow, rows_of
 from fletchlog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializ
     """Replaces the columns `key` and `value` by what they mean.
 
     Args:
-        data: `Records`, `Scan`, a `pyarrow.RecordBatch` or `pyarrow.Table`, or anything else with `__arrow_c_stream__`. A scan is read
+        data: `Records`, `Scan`, a `pyarrow.RecordBatch` or `pyarrow.Table`, a frame of pandas or polars, or anything else with `__arrow_c_stream__`
+            or `__arrow_c_array__`. A scan is read
             whole; to bound memory, decode batch by batch: `for batch in scan: deserialize(batch, ...)`.
         key: Deserializer of the keys; None leaves them bytes.
         value: Deserializer of the values; None leaves them bytes.
@@ -44,7 +45,7 @@ def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializ
         raise InvalidArgumentError("nothing to decode: give a deserializer as key=, value= or both")
     if on_error not in _POLICIES:
         raise InvalidArgumentError(f"on_error is {on_error!r}; expected one of {', '.join(_POLICIES)}")
-    rows = data if isinstance(data, pa.RecordBatch | pa.Table) else interop.to_pyarrow(data)
+    rows = rows_of(data)
     decoded: dict[str, Any] = {}
     reasons: dict[str, Reasons] = {}
     raw = {name: _binary_column(rows, name) for name in wanted}
@@ -67,9 +68,12 @@ def _binary_column(rows: Any, name: str) -> pa.ChunkedArray:
     if name not in rows.schema.names:
         raise InvalidArgumentError(f"there is no column {name!r} to decode; the columns are {', '.join(rows.schema.names)}")
     column = rows.column(name)
-    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or pa.types.is_null(column.type)):
+    types = pa.types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if not any(is_one(kind) for is_one in (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary, types.is_null)):
         raise InvalidArgumentError(f"the column {name!r} is {column.type}, not binary: was it decoded before?")
-    return pa.chunked_array([column] if isinstance(column, pa.Array) else column.chunks, column.type).cast(pa.binary())
+    chunks = [column] if isinstance(column, pa.Array) else column.chunks
+    return pa.chunked_array([plain(chunk).cast(pa.binary()) for chunk in chunks], pa.binary())
 
 
 def _decode(column: pa.ChunkedArray, deserializer: Deserializer) -> tuple[pa.ChunkedArray, Reasons]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fletchlog import interop
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.serde.outcome import Reasons, arrow
+from fletchlog.serde.columns import plain
+from fletchlog.serde.outcome import Reasons, arrow, rows_of
 
 if TYPE_CHECKING:
     from fletchlog.serde.outcome import Serializer
@@ -16,7 +16,8 @@ def serialize(data: Any, *, key: Serializer | None = None, value: Serializer | N
     """Replaces the columns `key` and `value` by their bytes: what `deserialize` reads with the same serializers.
 
     Args:
-        data: A `pyarrow.RecordBatch` or `pyarrow.Table`, or anything else with `__arrow_c_stream__`.
+        data: A `pyarrow.RecordBatch` or `pyarrow.Table`, a frame of pandas or polars, or anything else with `__arrow_c_stream__`
+            or `__arrow_c_array__`.
         key: Serializer of the keys; None leaves the column as it is.
         value: Serializer of the values; None leaves the column as it is.
 
@@ -32,7 +33,7 @@ def serialize(data: Any, *, key: Serializer | None = None, value: Serializer | N
     wanted = {name: serializer for name, serializer in (("key", key), ("value", value)) if serializer is not None}
     if not wanted:
         raise InvalidArgumentError("nothing to encode: give a serializer as key=, value= or both")
-    rows = data if isinstance(data, pa.RecordBatch | pa.Table) else interop.to_pyarrow(data)
+    rows = rows_of(data)
     for name, serializer in wanted.items():
         if name not in rows.schema.names:
             raise InvalidArgumentError(f"there is no column {name!r} to encode; the columns are {', '.join(rows.schema.names)}")
@@ -50,7 +51,7 @@ def _encode(name: str, chunks: list[Any], serializer: Serializer) -> list[Any]:
     for chunk in chunks:
         reasons: Reasons
         try:
-            part, reasons = serializer.encode(chunk)
+            part, reasons = serializer.encode(plain(chunk))
         except arrow().ArrowException as error:
             raise InvalidArgumentError(f"the column {name!r} is {chunk.type}, which {type(serializer).__name__} cannot encode: {error}") from None
         if reasons:

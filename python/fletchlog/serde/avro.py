@@ -13,8 +13,8 @@ from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde.avro_defaults import DEFAULT, decode_defaults, fields
 from fletchlog.serde.avro_limits import MAX_TYPES, Walk
-from fletchlog.serde.columns import converted, number
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, cast, encode_each, framed
+from fletchlog.serde.columns import cast, converted, number
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each, framed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

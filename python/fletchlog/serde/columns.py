@@ -5,10 +5,10 @@ Python's `datetime` ends at the years 1 and 9999 and has no nanoseconds, so no v
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fletchlog.interop import require
-from fletchlog.serde.outcome import arrow
+from fletchlog.serde.outcome import Reasons, arrow, by_halves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,24 @@ def mapped(arrow_type: pa.DataType, part: Callable[[pa.DataType, str], pa.DataTy
     return arrow_type
 
 
+def plain_type(arrow_type: pa.DataType) -> pa.DataType:
+    """A type without dictionaries and views, which pyarrow casts and takes only in part."""
+    pa, types = arrow(), arrow().types
+
+    def part(one: Any, _path: str) -> Any:
+        if types.is_string_view(one):
+            return pa.string()
+        return pa.binary() if types.is_binary_view(one) else None
+
+    return mapped(arrow_type, part)
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """An array without dictionaries and views."""
+    arrow_type = plain_type(array.type)
+    return array if array.type == arrow_type else converted(array, arrow_type, lambda part, one: part.cast(one))
+
+
 def converted(array: pa.Array, arrow_type: pa.DataType, leaf: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
     """The array as `arrow_type`: the same nesting, each part that is not nested converted by `leaf(part, its type in arrow_type)`.
 
@@ -50,7 +68,7 @@ def converted(array: pa.Array, arrow_type: pa.DataType, leaf: Callable[[pa.Array
     """
     pa, types = arrow(), arrow().types
     if types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = pa.DictionaryArray.from_arrays(array.indices, plain(array.dictionary)).dictionary_decode()
     if types.is_struct(arrow_type) and arrow_type.num_fields > 0:
         parts = [converted(part, field.type, leaf) for part, field in zip(array.flatten(), arrow_type, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=list(arrow_type), mask=array.is_null())
@@ -98,6 +116,44 @@ def _unpacked(array: pa.Array) -> tuple[pa.Array, pa.Array]:
         array = pa.Array.from_buffers(pa.list_(entries.type), len(array), array.buffers()[:2], offset=array.offset, children=[entries])
     lengths = compute.fill_null(compute.list_value_length(array), 0).cast(pa.int64())
     return pa.concat_arrays([pa.array([0]), compute.cumulative_sum(lengths)]), array.flatten()
+
+
+def cast(column: pa.Array, arrow_type: pa.DataType, reasons: Reasons, then: Callable[[pa.Array], pa.Array] = lambda part: part) -> pa.Array:
+    """A column to encode as another type, then given to `then`; rows that cannot be cast become null and get a reason.
+
+    Raises:
+        pyarrow.ArrowException: The column's type can never be cast to that type.
+    """
+
+    def one(start: int, stop: int) -> Any:
+        return then(cast_whole(column[start:stop], arrow_type))
+
+    return by_halves(len(column), one(0, 0).type, one, reasons)
+
+
+def cast_whole(column: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """A column to encode as another type.
+
+    Raises:
+        pyarrow.ArrowException, ValueError: A row cannot be cast, or the type.
+    """
+    if column.type == arrow_type:
+        return column
+    wide = mapped(arrow_type, lambda part, _: arrow().float64() if arrow().types.is_floating(part) else None)
+    made = column.cast(wide)
+    # casts of nested nulls make arrays that are not valid
+    made.validate()
+    return converted(made, arrow_type, _narrow) if wide != arrow_type else made
+
+
+def _narrow(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """A cast that refuses a number that only infinity could stand for."""
+    compute, made = require("pyarrow.compute", "serde"), array.cast(arrow_type)
+    if arrow().types.is_floating(arrow_type) and arrow_type != array.type:
+        beyond = compute.and_(compute.is_inf(made.cast(array.type)), compute.is_finite(array))
+        if compute.any(beyond).as_py():
+            raise ValueError(f"the number {array.filter(beyond)[0]} is beyond those of {arrow_type}")
+    return made
 
 
 def number(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:

@@ -14,8 +14,8 @@ from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde import json_types
-from fletchlog.serde.columns import converted
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, cast, encode_each, framed
+from fletchlog.serde.columns import cast, converted, plain_type
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each, framed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -108,7 +108,7 @@ class Json(OneByOne):
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
         reasons: Reasons = {}
-        made, why = encode_each(cast(column, json_types.plain(self.type or column.type), reasons, json_types.to_json), _text)
+        made, why = encode_each(cast(column, plain_type(self.type or column.type), reasons, json_types.to_json), _text)
         return made, why | reasons
 
     def __call__(self, value: Any) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde import iso8601
-from fletchlog.serde.columns import converted, mapped
+from fletchlog.serde.columns import converted, mapped, plain_type
 from fletchlog.serde.outcome import arrow
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ def _is_nested(arrow_type: pa.DataType) -> bool:
 def _is_iso(arrow_type: pa.DataType) -> bool:
     types = arrow().types
     return bool(types.is_date(arrow_type) or types.is_time(arrow_type) or types.is_timestamp(arrow_type))
-
-
-def plain(arrow_type: pa.DataType) -> pa.DataType:
-    """A type without dictionaries and views of lists."""
-    return mapped(arrow_type, lambda part, _: None if _is_nested(part) else part)
 
 
 def to_read(arrow_type: pa.DataType) -> pa.DataType:
@@ -122,7 +117,7 @@ def to_json(array: pa.Array) -> pa.Array:
             return pa.int64()
         return pa.float64() if types.is_float16(one) else None
 
-    return converted(array, mapped(plain(array.type), part), _one_to_json)
+    return converted(array, mapped(plain_type(array.type), part), _one_to_json)
 
 
 def _one_to_json(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fletchlog import interop
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.interop import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,31 +75,34 @@ def encode_each(column: pa.Array, encode: Callable[[Any], bytes]) -> tuple[pa.Bi
     return arrow().array(made, arrow().binary()), reasons
 
 
-def cast(column: pa.Array, arrow_type: pa.DataType, reasons: Reasons, then: Callable[[pa.Array], pa.Array] = lambda part: part) -> pa.Array:
-    """A column to encode as another type, then given to `then`; rows that cannot be cast become null and get a reason.
-
-    Raises:
-        pyarrow.ArrowException: The column's type can never be cast to that type.
-    """
-
-    def one(part: pa.Array) -> pa.Array:
-        if part.type != arrow_type:
-            part = part.cast(arrow_type)
-            # casts of nested nulls make arrays that are not valid
-            part.validate()
-        return then(part)
-
-    return by_halves(len(column), one(column[:0]).type, lambda start, stop: one(column[start:stop]), reasons)
-
-
 def framed(data: bytes) -> str:
     """For the end of a reason: that a value looks as if it began with a schema id."""
     return " (it begins as in Confluent's wire format: give the deserializer to Confluent)" if len(data) > _FRAME and data[0] == 0 else ""
 
 
+def rows_of(data: Any) -> Any:
+    """A RecordBatch as it is, all else that has columns as a Table.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It has no columns.
+    """
+    pa = arrow()
+    if isinstance(data, pa.RecordBatch | pa.Table):
+        return data
+    if hasattr(data, "_raise_failure"):
+        return interop.to_pyarrow(data)
+    try:
+        if not hasattr(data, "__arrow_c_stream__") and hasattr(data, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(data)])
+        return interop.to_pyarrow(data)
+    except (TypeError, pa.ArrowInvalid) as error:
+        kinds = "what poll and scan return, a pyarrow.Table, a frame of pandas or polars, or another object with __arrow_c_stream__"
+        raise InvalidArgumentError(f"a {type(data).__qualname__} has no columns to read: {error}; give {kinds}") from None
+
+
 def arrow() -> Any:
     """The module pyarrow."""
-    return require("pyarrow", "serde")
+    return interop.require("pyarrow", "serde")
 
 
 def by_halves(rows: int, arrow_type: pa.DataType, attempt: Callable[[int, int], pa.Array], reasons: Reasons) -> pa.Array:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fletchlog.interop import require
+from fletchlog.serde.columns import cast_whole
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class _Number(OneByOne):
         """See `Serializer.encode`."""
         pa, compute = arrow(), require("pyarrow.compute", "serde")
         reasons: Reasons = {}
-        fitting = by_halves(len(column), self.type, lambda start, stop: column[start:stop].cast(self.type), reasons)
+        fitting = by_halves(len(column), self.type, lambda start, stop: cast_whole(column[start:stop], self.type), reasons)
         numbers = array.array(self._code, fitting.fill_null(0).to_numpy().tobytes())
         if sys.byteorder == "little":
             numbers.byteswap()
