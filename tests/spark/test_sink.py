@@ -154,6 +154,21 @@ def test_one_refused_row_leaves_nothing_to_readers_of_committed_records(spark, t
     assert staged(target) == []
 
 
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ("9 as partition", "topic t has no partition 9: it has"),
+        ("timestamp_millis(-5) as timestamp", "timestamp -5 is negative"),
+    ],
+)
+def test_a_refused_row_is_not_named_by_its_place_in_a_piece_of_the_frame(spark, target, column, says):
+    frame = spark.range(2, numPartitions=1).selectExpr("cast(id as string) as value", column)
+    with pytest.raises(PySparkException, match=f"a row for topic t: {says}.* nothing of it is committed") as caught:
+        save(frame, target, topic=" t ")
+    assert "are queued" not in str(caught.value)
+    assert records(target) == []
+
+
 def test_an_empty_frame_writes_nothing(spark, target):
     save(spark.range(0).selectExpr("cast(id as string) as value"), target, topic="t")
     assert records(target) == []

@@ -9,6 +9,7 @@ often as it likes. A commit that died leaves a transaction that the next commit 
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ _RETRY_LOCK_S = 0.05
 _HIGHEST_SECONDS = 9.2e12
 # Of a producer after its transaction has ended, or could not be ended: nothing is left to send then.
 _CLOSE_MS = 30_000
+# What a producer says of a row of a table that it does not take.
+_ROW = re.compile(r"row \d+: (.*); the \d+ rows before it are queued", re.DOTALL)
 
 
 class _Writer:
@@ -253,6 +256,8 @@ def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    import fletchlog as fl
+
     seen = set()
     for batch in batches:
         columns = {name.lower(): _as_sent(name.lower(), batch.column(name)) for name in batch.schema.names}
@@ -263,7 +268,15 @@ def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions
             if look is not None and topic not in seen:
                 look(topic)
             seen.add(topic)
-            producer.send_arrow(topic, rows if options.topic is not None else rows.filter(pc.equal(of_rows, topic)))
+            of_topic = rows if options.topic is not None else rows.filter(pc.equal(of_rows, topic))
+            try:
+                producer.send_arrow(topic, of_topic)
+            except fl.KafkaError as error:
+                refused = _ROW.fullmatch(str(error))
+                if refused is None:
+                    raise
+                # which row of which piece it is means nothing to who wrote a frame
+                raise type(error)(f"a row for topic {topic}: {refused[1]}. Its transaction is aborted, nothing of it is committed") from None
 
 
 def _as_sent(name: str, column: pa.Array) -> pa.Array:
