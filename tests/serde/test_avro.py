@@ -435,6 +435,30 @@ def test_a_callable_is_asked_once_per_schema_and_its_failures_are_not_bad_data()
         confluent.decode(column(framed(3, b"")))
 
 
+def test_an_id_for_which_there_is_none_is_unknown():
+    value, other = framed(1, write(V1, {"id": 1, "note": None})), framed(9, b"\x02")
+    for schemas in ({1: V1}.get, {1: V1}, lambda schema_id: V1 if schema_id == 1 else None):
+        decoded, reasons = serde.Confluent(schemas).decode(column(value, other))
+        assert decoded.to_pylist() == [{"id": 1, "note": None}, None]
+        assert reasons == {1: "schema id 9 is unknown"}
+        with pytest.raises(fl.errors.InvalidArgumentError, match="schema id 9 is unknown"):
+            serde.Confluent(schemas, schema_id=9)(1)
+
+
+def test_confluent_refuses_what_cannot_work_and_names_the_schema():
+    with pytest.raises(fl.errors.InvalidArgumentError, match="takes a mapping or a callable from schema ids to schemas, got 'long'"):
+        serde.Confluent("long")
+    with pytest.raises(fl.errors.InvalidArgumentError, match="not an Avro schema"):
+        serde.Confluent({}, "lon")
+    with pytest.raises(fl.errors.InvalidArgumentError, match=r"default at R\.d that is not of its type"):
+        serde.Confluent({}, {"type": "record", "name": "R", "fields": [{"name": "d", "type": "int", "default": "x"}]})
+    for schema_id in (-1, 2**31):
+        with pytest.raises(fl.errors.InvalidArgumentError, match=f"schema_id is {schema_id}; ids are 0 to 2,147,483,647"):
+            serde.Confluent({}, schema_id=schema_id)
+    with pytest.raises(fl.errors.InvalidArgumentError, match="schema id 1: not an Avro schema"):
+        serde.Confluent({1: '{"type":"object"}'}).decode(column(framed(1, b"")))
+
+
 def test_confluent_can_frame_json_too():
     numbers = serde.Json(pa.int64())
     decoded, reasons = serde.Confluent(lambda _: numbers).decode(column(framed(1, b"5"), framed(2, b"x"), framed(-1 & 0xFFFFFFFF, b"6")))

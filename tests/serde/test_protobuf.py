@@ -106,6 +106,87 @@ def test_the_bytes_are_those_of_protobuf_and_of_confluent():
     assert read.to_pylist()[1:] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        (b"", "no message indexes of Confluent's wire format: their number and each of them, before the shop.Order"),
+        (b"\x80", "no message indexes"),
+        (b"\x08\x01", "no message indexes"),
+        (b"\x02\x01\x08\x01", "no message indexes"),
+        (b"\x01\x08\x01", "no message indexes"),
+        (b"\x02", "no message indexes"),
+        (b"\xff" * 20, "no message indexes"),
+        (b"\x04\x00\x00\x08\x01", "another message of its file than shop.Order"),
+        (b"\x02\x06\x08\x01", "its message indexes are [3], orders.proto has no such message: are there indexes before the shop.Order?"),
+        (b"\x04\x02\x00\x08\x01", "its message indexes are [1, 0], orders.proto has no such message"),
+        (b"\x00\x08", "not a shop.Order: "),
+    ],
+)
+def test_indexes_that_are_missing_or_another_messages_are_named(rest, reason):
+    _, reasons = serde.Confluent({1: ORDER}).decode(pa.array([b"\0\0\0\0\1\0", b"\0\0\0\0\1" + rest]))
+    assert list(reasons) == [1]
+    assert reasons[1].startswith(reason)
+
+
+def test_timestamps_are_what_their_numbers_say():
+    stamps = [(253402300799, 999999999), (-62135596800, 0), (253402300800, 0), (-(2**40), 1000), (2**62, 0), (0, 999)]
+    data = [MESSAGES["Order"](at={"seconds": seconds, "nanos": nanos}).SerializeToString() for seconds, nanos in stamps]
+    decoded, reasons = ORDER.decode(pa.array(data))
+    assert decoded.field("at").cast(pa.int64()).to_pylist() == [253402300799999999, -62135596800000000, 253402300800000000, -(2**40) * 10**6 + 1, None, 0]
+    assert reasons == {4: "not a shop.Order: a Timestamp of 4611686018427387904 seconds is beyond timestamp[us]"}
+    made, reasons = ORDER.encode(decoded)
+    assert made[0].as_py() == MESSAGES["Order"](at={"seconds": 253402300799, "nanos": 999999000}).SerializeToString()
+    assert made[1].as_py() == data[1]
+    # Protobuf's own limit
+    assert list(reasons) == [2, 3]
+    assert "Timestamp is not valid" in reasons[2]
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ({"kind": "C"}, "shop.Kind has no value 'C'"),
+        ({"tags": ["a", None]}, "a null within shop.Order.tags: Protobuf has none in lists and maps"),
+        ({"items": [None]}, "a null within shop.Order.items: "),
+        ({"counts": [("a", None)]}, "a null within shop.Order.CountsEntry.value: "),
+    ],
+)
+def test_what_protobuf_has_not_is_named_by_its_row(order, text):
+    with pytest.raises(fl.errors.InvalidArgumentError, match=f"the value of row 1 cannot be encoded: ValueError: {text}"):
+        serde.serialize(pa.table({"value": pa.array([{}, order], ORDER.type)}), value=ORDER)
+
+
+def test_a_framed_value_is_recognised_without_its_frame():
+    for deserializer, rest in [
+        (ORDER, b"\0\x08\x01"),
+        (serde.Json(), b"{}"),
+        (VALUES, b"{}"),
+        (serde.JsonSchema(SCHEMA), b'{"n":1}'),
+        (serde.Avro('"string"'), b"\x02a"),
+    ]:
+        _, reasons = deserializer.decode(pa.array([b"\0\0\0\0\1" + rest]))
+        assert reasons[0].startswith("not ")
+        assert reasons[0].endswith(" (it begins as in Confluent's wire format: give the deserializer to Confluent)")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff{", "not JSON: it is not UTF-8"),
+        ('{"n":1}'.encode("utf-16"), "not JSON: it is not UTF-8"),
+        ('{"n":1}'.encode("utf-32-be"), "not JSON: Expecting value"),
+        (b"", "not JSON: Expecting value"),
+        (b"[", "not JSON: "),
+        (b"[" * 100_000, "not JSON: "),
+        (b'{"n":-1}', "not as the JSON Schema says: data.n must be bigger than or equal to 0"),
+    ],
+)
+def test_a_reason_says_whether_it_is_no_json_or_does_not_follow_the_schema(data, reason):
+    _, reasons = serde.JsonSchema(SCHEMA, VALUES).decode(pa.array([b'{"n":1}', data]))
+    assert list(reasons) == [1]
+    assert reasons[1].startswith(reason)
+
+
 def test_what_can_never_work_is_refused_at_once():
     with pytest.raises(fl.errors.InvalidArgumentError, match=r"shop\.Tree contains itself"):
         serde.Protobuf(MESSAGES["Tree"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
@@ -12,11 +14,12 @@ from fletchlog.serde.avro import Avro
 from fletchlog.serde.outcome import Deserializer, Reasons, arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import pyarrow as pa
 
 _PREFIX = 5
+_MOST = 2**31 - 1
 # ids of values that are no such values may be any number
 _UNKNOWN_KEPT = 100_000
 
@@ -28,12 +31,16 @@ class Confluent:
     Args:
         schemas: Mapping or callable from schema id to an Avro schema (JSON text or what it parses to) or to any deserializer of
             the rest of the value (`Json(...)`, `JsonSchema(...)`, `Protobuf(...)`). It is asked once per id. An id it does not
-            know (LookupError) makes the value malformed; every other exception is passed on, so that an outage of a registry is not taken for
+            know (LookupError, or None) makes the value malformed; every other exception is passed on, so that an outage of a registry is not taken for
             bad data. With confluent-kafka's client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as
             this object exists, "unknown" too (of the last 100,000 unknown ids): once a missing schema has been registered, decode with a new
             `Confluent`.
         reader_schema: Avro schema that all are resolved to. Without it all ids in a column must give the same type.
         schema_id: The id that `encode` writes before each value, which it encodes with the schema of that id.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Schemas that are neither, a reader schema that cannot work, or an id that is no number of 31 bits. Reading and
+            writing: a schema that cannot work, with its id.
     """
 
     schemas: Mapping[int, Any] | Callable[[int], Any]
@@ -42,10 +49,17 @@ class Confluent:
     _known: dict[int, Deserializer] = field(default_factory=dict, init=False, repr=False, compare=False)
     _unknown: dict[int, None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    def __post_init__(self) -> None:
+        if not callable(self.schemas) and not isinstance(self.schemas, Mapping):
+            raise InvalidArgumentError(f"Confluent takes a mapping or a callable from schema ids to schemas, got {self.schemas!r:.60}")
+        if self.schema_id is not None and not 0 <= self.schema_id <= _MOST:
+            raise InvalidArgumentError(f"schema_id is {self.schema_id}; ids are 0 to {_MOST:,}")
+        self.type  # noqa: B018 - a reader schema that cannot work fails here, not at the first record
+
+    @cached_property
     def type(self) -> pa.DataType | None:
         """Arrow type of the result, None without a reader schema."""
-        return None if self.reader_schema is None else Avro(self.reader_schema).type
+        return None if self.reader_schema is None else Avro(self.reader_schema, self.reader_schema).type
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
@@ -129,10 +143,16 @@ class Confluent:
             try:
                 found = self.schemas(schema_id) if callable(self.schemas) else self.schemas[schema_id]
             except LookupError:
+                found = None
+            if found is None:
                 if len(self._unknown) >= _UNKNOWN_KEPT:
                     del self._unknown[next(iter(self._unknown))]
                 self._unknown[schema_id] = None
                 return None
-            found = found if hasattr(found, "decode") and hasattr(found, "type") else Avro(found, self.reader_schema)
+            if not hasattr(found, "decode") or not hasattr(found, "type"):
+                try:
+                    found = Avro(found, self.reader_schema)
+                except InvalidArgumentError as error:
+                    raise InvalidArgumentError(f"schema id {schema_id}: {error}") from error
             self._known[schema_id] = getattr(found, "after_schema_id", found)
         return self._known[schema_id]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde.json import Json
-from fletchlog.serde.outcome import Reasons, arrow
+from fletchlog.serde.outcome import Reasons, arrow, framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,8 +88,14 @@ class JsonSchema:
 
     def _refused(self, data: bytes) -> str | None:
         try:
-            self._check(json.loads(data))
+            # bytes would be taken for UTF-16 or UTF-32 by their zeros
+            value = json.loads(data.decode())
+        except UnicodeDecodeError:
+            return "not JSON: it is not UTF-8" + framed(data)
         except (ValueError, RecursionError) as error:
-            # fastjsonschema's own error is a ValueError
+            return f"not JSON: {error}" + framed(data)
+        try:
+            self._check(value)
+        except Exception as error:  # noqa: BLE001 - besides its own errors it raises what a rule makes of a value
             return f"not as the JSON Schema says: {error}"
         return None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each
+from fletchlog.serde.columns import cast, converted, mapped, number
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each, framed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _TIMESTAMP = "google.protobuf.Timestamp"
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_PER_SECOND = 1_000_000
+_MOST = 2**63
 _ARROW = {
     "DOUBLE": "float64", "FLOAT": "float32", "BOOL": "bool_", "STRING": "string", "ENUM": "string", "BYTES": "binary",
     "INT64": "int64", "SINT64": "int64", "SFIXED64": "int64", "UINT64": "uint64", "FIXED64": "uint64",
@@ -33,7 +34,7 @@ class Protobuf(OneByOne):
     Arrow types: message struct with its fields in the order of their declaration, repeated list, map map, enum string (the name; the number
     where the schema has no name), `google.protobuf.Timestamp` timestamp[us] in UTC, the numbers as they are. A field that can tell that it was
     not set (message, `optional`, `oneof`) is null then, any other one has its default. Types that contain themselves have no Arrow type. `encode`
-    leaves null fields out.
+    leaves null fields out, and refuses timestamps outside of the years 1 to 9999, which Protobuf does not have.
 
     Under Confluent's wire format the indexes of the message in its file follow the schema id: give it to `Confluent`, which reads
     and writes them.
@@ -54,6 +55,11 @@ class Protobuf(OneByOne):
         """Arrow type of the result."""
         return _struct(self.message.DESCRIPTOR, ())
 
+    @cached_property
+    def _raw(self) -> pa.DataType:
+        """The type with timestamps as numbers."""
+        return mapped(self.type, lambda part, _: arrow().int64() if arrow().types.is_timestamp(part) else None)
+
     @property
     def after_schema_id(self) -> _Indexed:
         """The same in Confluent's wire format, behind the schema id."""
@@ -70,13 +76,15 @@ class Protobuf(OneByOne):
             try:
                 values[row] = _value(self.message.FromString(data))
             except (error_class, ValueError, OverflowError) as error:
-                reasons[row] = f"not a {self.message.DESCRIPTOR.full_name}: {error}"
-        pa = arrow()
-        return by_halves(len(values), self.type, lambda start, stop: pa.array(values[start:stop], self.type), reasons), reasons
+                reasons[row] = f"not a {self.message.DESCRIPTOR.full_name}: {error}" + framed(data)
+        array, raw = arrow().array, self._raw
+        return by_halves(len(values), self.type, lambda start, stop: converted(array(values[start:stop], raw), self.type, number), reasons), reasons
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
-        return encode_each(column.cast(self.type), self._bytes)
+        reasons: Reasons = {}
+        made, why = encode_each(cast(column, self.type, reasons, lambda part: converted(part, self._raw, number)), self._bytes)
+        return made, why | reasons
 
     def _bytes(self, value: Any) -> bytes:
         message = self.message()
@@ -96,16 +104,18 @@ class _Indexed(OneByOne):
         return self.inner.type
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
-        prefix = self._prefix()
-        # some serializers write out the indexes of the first message of a file
-        taken = (prefix, b"\2\0") if prefix == b"\0" else (prefix,)
+        mine, descriptor = self._path(), self.inner.message.DESCRIPTOR
         reasons: Reasons = {}
         rest: list[bytes | None] = []
         for row, data in enumerate(column.to_pylist()):
-            found = None if data is None else next((data[len(begin) :] for begin in taken if data.startswith(begin)), None)
+            found, at = (None, 0) if data is None else _indexes(data)
             if data is not None and found is None:
-                reasons[row] = f"another message of its file than {self.inner.message.DESCRIPTOR.full_name}"
-            rest.append(found)
+                reasons[row] = f"no message indexes of Confluent's wire format: their number and each of them, before the {descriptor.full_name}"
+            elif found is not None and found != mine:
+                is_one = _has_message(descriptor.file, found)
+                missing = f"its message indexes are {found}, {descriptor.file.name} has no such message: are there indexes before the {descriptor.full_name}?"
+                reasons[row] = f"another message of its file than {descriptor.full_name}" if is_one else missing
+            rest.append(data[at:] if found == mine else None)
         made, why = self.inner.decode(arrow().array(rest, arrow().binary()))
         return made, reasons | why
 
@@ -114,6 +124,10 @@ class _Indexed(OneByOne):
         return require("pyarrow.compute", "serde").binary_join_element_wise(self._prefix(), made, b""), reasons
 
     def _prefix(self) -> bytes:
+        path = self._path()
+        return b"\0" if path == [0] else b"".join(map(_varint, [len(path), *path]))
+
+    def _path(self) -> list[int]:
         path: list[int] = []
         descriptor = self.inner.message.DESCRIPTOR
         while descriptor is not None:
@@ -121,7 +135,43 @@ class _Indexed(OneByOne):
             beside = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
             path.insert(0, [other.full_name for other in beside].index(descriptor.full_name))
             descriptor = outer
-        return b"\0" if path == [0] else b"".join(map(_varint, [len(path), *path]))
+        return path
+
+
+def _indexes(data: bytes) -> tuple[list[int] | None, int]:
+    """The indexes that a value begins with, and how many bytes they take; None for no such beginning. Some serializers write out [0], which is short for."""
+    count, at = _read_varint(data, 0)
+    if count == 0:
+        return [0], at
+    path: list[int] = []
+    while count is not None and 0 <= len(path) < count:
+        index, at = _read_varint(data, at)
+        if index is None or index < 0:
+            return None, 0
+        path.append(index)
+    return path or None, at
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int | None, int]:
+    """A zigzag varint of at most 32 bits, and where it ends; None if there is none."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(data):
+            return None, at
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 1 << 7:
+            return (value >> 1) ^ -(value & 1), at
+    return None, at
+
+
+def _has_message(file: Any, path: list[int]) -> bool:
+    beside = list(file.message_types_by_name.values())
+    for index in path:
+        if index >= len(beside):
+            return False
+        beside = list(beside[index].nested_types)
+    return True
 
 
 def _varint(number: int) -> bytes:
@@ -178,7 +228,10 @@ def _value(message: Any) -> dict[str, Any]:
 def _one(field: Any, value: Any) -> Any:
     if field.message_type is not None:
         if field.message_type.full_name == _TIMESTAMP:
-            return _EPOCH + dt.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
+            micros = value.seconds * _PER_SECOND + value.nanos // 1000
+            if not -_MOST <= micros < _MOST:
+                raise ValueError(f"a Timestamp of {value.seconds} seconds is beyond timestamp[us]")
+            return micros
         return _value(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
@@ -214,16 +267,23 @@ def _fill(message: Any, value: dict[str, Any]) -> None:
 
 
 def _fill_one(field: Any, message: Any, value: Any) -> None:
+    if value is None:
+        raise ValueError(f"a null within {field.full_name}: Protobuf has none in lists and maps")
     if field.message_type.full_name == _TIMESTAMP:
-        micros = (value - _EPOCH) // dt.timedelta(microseconds=1)
-        message.seconds, rest = divmod(micros, 1_000_000)
-        message.nanos = rest * 1000
+        message.FromMicroseconds(value)
     else:
         _fill(message, value)
 
 
 def _scalar(field: Any, value: Any) -> Any:
+    if value is None:
+        raise ValueError(f"a null within {field.full_name}: Protobuf has none in lists and maps")
     if field.enum_type is None:
         return value
     known = field.enum_type.values_by_name.get(value)
-    return int(value) if known is None else known.number
+    if known is not None:
+        return known.number
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"{field.enum_type.full_name} has no value {value!r:.60}") from None
