@@ -466,6 +466,20 @@ def test_confluent_can_frame_json_too():
     assert list(reasons) == [1]
 
 
+@pytest.mark.parametrize(
+    "arrow_type", [pa.string_view(), pa.list_(pa.string_view()), pa.struct({"a": pa.string_view()}), pa.map_(pa.string(), pa.string_view())], ids=str
+)
+def test_confluent_puts_values_of_every_type_to_their_rows(arrow_type):
+    values = serde.Json(arrow_type)
+    texts = [b'"x"', b'"y"'] if arrow_type == pa.string_view() else [b'["x"]', b'["y"]'] if pa.types.is_list(arrow_type) else [b'{"a":"x"}', b'{"a":"y"}']
+    decoded, reasons = serde.Confluent({1: values, 2: values}).decode(
+        column(framed(1, texts[0]), None, framed(2, texts[1]), framed(3, b""), framed(1, texts[1]))
+    )
+    assert list(reasons) == [3]
+    x, y = values.decode(pa.array(texts))[0].to_pylist()
+    assert (decoded.type, decoded.to_pylist()) == (arrow_type, [x, None, y, None, y])
+
+
 def test_schemas_of_different_types_need_a_reader_schema():
     values = column(framed(1, write(V1, {"id": 1, "note": None})), framed(2, write(V2, {"id": 2.5, "city": "c"})))
     with pytest.raises(fl.errors.InvalidArgumentError, match="schema ids 1 and 2 give different types"):

@@ -90,8 +90,8 @@ class Confluent:
             rows += mine
         arrow_type = self._common(types)
         place = dict(zip(rows, range(len(rows)), strict=True))
-        index = pa.array([place.get(row) for row in range(len(column))], pa.int64())
-        return (pa.concat_arrays(parts) if parts else pa.nulls(0, arrow_type)).take(index), reasons
+        index = [place.get(row) for row in range(len(column))]
+        return _taken(pa.concat_arrays(parts) if parts else pa.nulls(0, arrow_type), index), reasons
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`.
@@ -156,3 +156,13 @@ class Confluent:
                     raise InvalidArgumentError(f"schema id {schema_id}: {error}") from error
             self._known[schema_id] = getattr(found, "after_schema_id", found)
         return self._known[schema_id]
+
+
+def _taken(column: pa.Array, index: list[int | None]) -> pa.Array:
+    """Rows of a column by their numbers, null where there is none."""
+    pa = arrow()
+    try:
+        return column.take(pa.array(index, pa.int64()))
+    except pa.ArrowNotImplementedError:
+        # pyarrow takes nothing from views of strings
+        return pa.concat_arrays([column[:0], *(pa.nulls(1, column.type) if row is None else column[row : row + 1] for row in index)])
