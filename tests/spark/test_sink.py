@@ -220,11 +220,18 @@ def test_a_stream_is_written_in_order_and_goes_on_where_it_was(log, target, copy
     assert entries(target)[query.id] == again.lastProgress["batchId"]
 
 
+def forget_last_commit(checkpoint):
+    """As if Spark had been killed between the sink's commit and its own."""
+    folder = checkpoint / "commits"
+    last = max((file.name for file in folder.glob("[0-9]*")), key=int)
+    for file in folder.glob(f"*{last}*"):
+        file.unlink()
+
+
 def test_batches_whose_commit_spark_forgot_are_not_written_again(log, target, copy, tmp_path):
     log.topic("in").append("in", 0, 250)
     copy(maxInlineBytes=0)
-    for commit in (tmp_path / "checkpoint" / "commits").glob("*2*"):  # killed between the sink's commit and Spark's
-        commit.unlink()
+    forget_last_commit(tmp_path / "checkpoint")
     log.append("in", 0, 50)
     copy(maxInlineBytes=0)
     assert numbers(target) == list(range(300))
@@ -393,6 +400,21 @@ def test_a_batch_without_an_entry_beside_records_is_an_error_until_it_is_decided
     assert append(options_of(target, missingLedger="append"), frame_of(3), ("q", 3), "q")
     assert numbers(target) == [0, 1, 2, 3]
     assert entries(target) == {"q": 3}
+
+
+@pytest.mark.slow
+def test_a_stream_whose_ledger_was_deleted_writes_no_batch_twice(log, target, copy, tmp_path):
+    log.topic("in").append("in", 0, 250)
+    copy()
+    forget(target)
+    forget_last_commit(tmp_path / "checkpoint")
+    with pytest.raises(StreamingQueryException, match="missingLedger"):
+        copy()
+    assert numbers(target) == list(range(250))
+    log.append("in", 0, 50)
+    copy(missingLedger="skip")
+    copy()
+    assert numbers(target) == list(range(300))
 
 
 def test_groups_may_be_forgotten(target):
