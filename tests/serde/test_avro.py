@@ -349,6 +349,62 @@ def test_times_are_whatever_their_numbers_can_be(kind, annotation, arrow_type, n
     assert serde.Avro(annotated).type == arrow_type
 
 
+def decimal_type(precision, scale, size=None):
+    kind = {"type": "bytes"} if size is None else {"type": "fixed", "name": "D", "size": size}
+    return kind | {"logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def time_type(kind, annotation):
+    return {"type": kind, "logicalType": annotation}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value", "result"),
+    [
+        (time_type("long", "timestamp-millis"), time_type("long", "timestamp-micros"), -5, -5000),
+        (time_type("long", "timestamp-micros"), time_type("long", "timestamp-millis"), -5000, -5),
+        (time_type("long", "timestamp-micros"), time_type("long", "timestamp-millis"), 1500, "the timestamp-micros 1500 is between two of timestamp-millis"),
+        (time_type("long", "local-timestamp-nanos"), time_type("long", "timestamp-micros"), 7000, 7),
+        (time_type("long", "timestamp-millis"), time_type("long", "timestamp-nanos"), 2**62, "too large"),
+        (time_type("int", "date"), time_type("long", "timestamp-millis"), 2, 2 * 86_400_000),
+        (time_type("int", "time-millis"), time_type("long", "time-micros"), 5, 5000),
+        (time_type("int", "time-millis"), time_type("long", "timestamp-micros"), 5, "a time-millis is no timestamp-micros"),
+        (time_type("long", "timestamp-millis"), "long", 5, 5),
+        (time_type("long", "timestamp-millis"), "double", 5, 5.0),
+        ("long", time_type("long", "timestamp-millis"), 5, 5),
+        ("int", time_type("long", "timestamp-millis"), 5, 5),
+        (decimal_type(9, 2), decimal_type(12, 4), b"\x04\xd2", decimal.Decimal("12.3400")),
+        (decimal_type(9, 2), decimal_type(9, 1), b"\x04\xce", decimal.Decimal("12.3")),
+        (decimal_type(9, 2), decimal_type(9, 1), b"\x04\xd2", "a decimal has more than the 1 places of the reader schema"),
+        (decimal_type(9, 2), decimal_type(3, 2), b"\x04\xd2", "a decimal of 4 digits, the type has a precision of 3"),
+        (decimal_type(4, 2, 3), decimal_type(4, 0, 3), b"\xff\xff\x9c", decimal.Decimal(-1)),
+        (decimal_type(4, 0, 3), decimal_type(6, 4, 3), b"\x7f\xff\xff", "a decimal has more digits than the 3 bytes of the reader schema hold"),
+        (decimal_type(9, 2), "bytes", b"\x04\xd2", b"\x04\xd2"),
+        (decimal_type(9, 2), "string", b"ab", "ab"),
+        ("bytes", decimal_type(9, 2), b"\x04\xd2", decimal.Decimal("12.34")),
+    ],
+)
+def test_a_reader_schema_of_another_unit_or_scale_gets_the_same_value(writer, reader, value, result):
+    for outer in (
+        lambda kind: kind,
+        lambda kind: {"type": "array", "items": ["null", kind]},
+        lambda kind: {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}, {"name": "m", "type": {"type": "map", "values": "int"}}]},
+    ):
+        made = value if outer(1) == 1 else [value] if "items" in outer(1) else {"f": value, "m": {}}
+        data = write(json.loads(json.dumps(outer(writer)).replace('"logicalType"', '"note"')), made)
+        avro = serde.Avro(outer(writer), outer(reader))
+        decoded, reasons = avro.decode(column(data))
+        if isinstance(result, str) and result != "ab":
+            assert list(reasons) == [0]
+            assert result in reasons[0]
+            continue
+        assert reasons == {}
+        inner = decoded if decoded.type == serde.Avro(reader).type else decoded.flatten() if pa.types.is_list(decoded.type) else decoded.field("f")
+        assert (inner.cast(pa.int64()) if pa.types.is_temporal(inner.type) else inner).to_pylist() == [result]
+        # what has the writer's type is read as it was
+        assert serde.Avro(outer(writer), outer(writer)).decode(column(data)) == serde.Avro(outer(writer)).decode(column(data))
+
+
 def test_a_time_beyond_the_end_of_the_day_is_malformed():
     for kind, annotation, number in [("int", "time-millis", DAY * 10**3), ("long", "time-micros", DAY * 10**6), ("int", "time-millis", -1)]:
         decoded, reasons = serde.Avro({"type": kind, "logicalType": annotation}).decode(column(long(number), long(1)))

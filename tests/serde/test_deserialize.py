@@ -144,7 +144,7 @@ except ImportError as error:
 @pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_in_spark_the_same_call_goes_into_map_in_arrow(spark, tmp_path):
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("orders", partitions=2)
         with fl.Producer(broker) as producer:
             for n in range(100):

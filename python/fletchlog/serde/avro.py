@@ -13,19 +13,18 @@ from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde.avro_defaults import DEFAULT, decode_defaults, fields
 from fletchlog.serde.avro_limits import MAX_TYPES, Walk
+from fletchlog.serde.avro_units import LOGICAL_TYPE, resolve
 from fletchlog.serde.columns import cast, converted, number
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each, framed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
 _DECIMAL128_DIGITS = 38
 _DECIMAL256_DIGITS = 76
 _DECIMAL256_BYTES = 32
-# the annotation of a type, under a name that fastavro does not know: it would make Python's objects of it
-_LOGICAL_TYPE = "fletchlog.logicalType"
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,8 @@ class Avro(OneByOne):
 
     An annotation that is not valid (a decimal without a precision, or whose scale is larger), unknown, or not Arrow's (a decimal of more than 76 digits,
     a duration) is ignored, as Avro's specification says: the values are those of the type below it. The defaults of the reader schema are values of
-    their types; for a union, of the first branch they are a value of.
+    their types; for a union, of the first branch they are a value of. Where the units of times or the scales of decimals differ between `schema` and
+    `reader_schema`, values are converted; one that would lose by it is malformed.
 
     A value must end where its schema ends. What fastavro tolerates is tolerated (any byte but 0 is true). A value whose arrays have more
     than 1,000 items that take no bytes, or which a type that contains itself (and that the reader schema leaves out) nests more than 128
@@ -84,6 +84,11 @@ class Avro(OneByOne):
         return _parse(self.schema)
 
     @cached_property
+    def _resolving(self) -> Any:
+        """The writer's schema to read by: where there is a reader schema, fastavro converts units and scales."""
+        return self._writer[0] if self.reader_schema is None else _parse(self.schema, resolves=True)[0]
+
+    @cached_property
     def _annotated(self) -> Any:
         return _parse(self.schema, annotated=True)[0]
 
@@ -99,7 +104,7 @@ class Avro(OneByOne):
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
         read = require("fastavro", "serde").schemaless_reader
-        writer, reader = self._writer[0], None if self._reader is None else self._reader[0]
+        writer, reader = self._resolving, None if self._reader is None else self._reader[0]
         reasons: Reasons = {}
         values: list[Any] = [None] * len(column)
         for row, data in enumerate(column.to_pylist()):
@@ -191,25 +196,26 @@ def records(file: BinaryIO) -> Iterator[Any]:
         raise InvalidArgumentError("a type of this Avro file contains itself, or takes no bytes where it is repeated: it may have any size")
 
 
-def _parse(schema: Any, *, reads: bool = False, annotated: bool = False) -> tuple[Any, dict[str, Any]]:
+def _parse(schema: Any, *, reads: bool = False, annotated: bool = False, resolves: bool = False) -> tuple[Any, dict[str, Any]]:
     """The parsed schema, and its named types.
 
     Args:
         schema: JSON text, or what it parses to.
         reads: Whether it is a reader schema, whose defaults are used.
         annotated: Whether fastavro is to take Python's objects where a type is annotated; otherwise it takes and makes what is encoded.
+        resolves: Whether it is a writer's schema to be read by another one.
     """
     avro = require("fastavro.schema", "serde")
     names: dict[str, Any] = {}
     try:
         if isinstance(schema, str):
             schema = schema if schema in _PRIMITIVE else json.loads(schema)
-        key = "logicalType" if annotated else _LOGICAL_TYPE
+        mark = _mark_known if annotated else resolve if resolves else _mark
         # a schema that fastavro has parsed keeps named types of other schemas here
         for part in schema if isinstance(schema, list) else [schema]:
             if isinstance(part, dict):
-                names.update({name: _prepared(known, key) for name, known in part.get("__named_schemas", {}).items()})
-        parsed = avro.parse_schema(_prepared(schema, key), names)
+                names.update({name: _prepared(known, mark) for name, known in part.get("__named_schemas", {}).items()})
+        parsed = avro.parse_schema(_prepared(schema, mark), names)
         types = Walk(parsed, names).types()
         if types <= MAX_TYPES:
             decode_defaults(parsed, names, needed=reads)
@@ -224,24 +230,32 @@ def _parse(schema: Any, *, reads: bool = False, annotated: bool = False) -> tupl
     return parsed, names
 
 
-def _prepared(schema: Any, key: str) -> Any:
-    """The schema with valid annotations under `key`, without others, and with defaults where fastavro does not look for them."""
+def _prepared(schema: Any, mark: Callable[[dict[str, Any], str], None]) -> Any:
+    """The schema with valid annotations, set by `mark`, without others, and with defaults where fastavro does not look for them."""
     if isinstance(schema, list):
-        return [_prepared(branch, key) for branch in schema]
+        return [_prepared(branch, mark) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    copy = {name: _prepared(value, key) if name in ("type", "items", "values") else value for name, value in schema.items() if not name.startswith("__")}
+    copy = {name: _prepared(value, mark) if name in ("type", "items", "values") else value for name, value in schema.items() if not name.startswith("__")}
     if isinstance(schema.get("fields"), list):
         copy["fields"] = [
-            {DEFAULT if name == "default" else name: _prepared(value, key) if name == "type" else value for name, value in field.items()}
+            {DEFAULT if name == "default" else name: _prepared(value, mark) if name == "type" else value for name, value in field.items()}
             if isinstance(field, dict)
             else field
             for field in schema["fields"]
         ]
-    annotation = copy.pop("logicalType", None) or copy.pop(_LOGICAL_TYPE, None)
+    annotation = copy.pop("logicalType", None) or copy.pop(LOGICAL_TYPE, None)
     if _valid(copy, annotation):
-        copy[key] = annotation
+        mark(copy, annotation)
     return copy
+
+
+def _mark(schema: dict[str, Any], annotation: str) -> None:
+    schema[LOGICAL_TYPE] = annotation
+
+
+def _mark_known(schema: dict[str, Any], annotation: str) -> None:
+    schema["logicalType"] = annotation
 
 
 def _valid(schema: dict[str, Any], annotation: Any) -> bool:
@@ -284,7 +298,7 @@ class _Types:
             return self.of(branches[0], path, column) if branches else pa.null()
         if isinstance(schema, str):
             schema = self._names.get(schema) or {"type": schema}
-        kind, logical = schema["type"], None if self._raw else schema.get(_LOGICAL_TYPE)
+        kind, logical = schema["type"], None if self._raw else schema.get(LOGICAL_TYPE)
         if isinstance(kind, list | dict) or kind in self._names:
             return self.of(kind, path, column)
         if logical == "decimal":
