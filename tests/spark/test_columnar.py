@@ -169,7 +169,6 @@ def test_configure_finds_the_package_with_the_jar(tmp_path, monkeypatch):
     assert Path(mine.removeprefix("other.jar,")).read_bytes() == JAR.read_bytes()
 
 
-@pytest.mark.slow
 def test_each_query_of_a_frame_and_of_a_view_reads_what_is_there_then(spark, log, read):
     log.topic("t").append("t", 0, 5)
     frame = read(subscribe="t")
@@ -183,3 +182,14 @@ def test_each_query_of_a_frame_and_of_a_view_reads_what_is_there_then(spark, log
     assert [spark.sql(f"select * from {view}").count() for view in ("growing", "growing_too")] == [8, 8]
     log.broker.delete_records("t", 0, 6)
     assert frame.count() == 2
+
+
+def test_an_executor_that_does_not_see_the_directory_says_so(log, read, tmp_path):
+    log.topic("t").append("t", 0, 5)
+    frame = read(subscribe="t")
+    assert frame.rdd.getNumPartitions() == 1  # planned
+    log.broker.close()
+    Path(log.path).rename(tmp_path / "elsewhere")
+    with pytest.raises(Py4JJavaError, match=r"cannot be read on this machine: No such file.* every executor have to see it under the same path") as caught:
+        frame.collect()
+    assert "read_only" not in str(caught.value)

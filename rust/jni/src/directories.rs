@@ -16,10 +16,14 @@ static OPEN: Mutex<BTreeMap<PathBuf, (Identity, Arc<Broker>)>> = Mutex::new(BTre
 
 /// The broker of a directory, opened once per process and as long as the directory is the same.
 pub(crate) fn open(path: &Path) -> Result<Arc<Broker>, String> {
-    let identity = path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let found = path.metadata().map_err(|error| {
+        let path = path.display();
+        format!("{path} cannot be read on this machine: {error}; the driver and every executor have to see it under the same path")
+    })?;
+    let identity = (found.dev(), found.ino());
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((of, broker)) = open.get(path)
-        && Some(*of) == identity
+        && *of == identity
     {
         return Ok(Arc::clone(broker));
     }
@@ -29,8 +33,6 @@ pub(crate) fn open(path: &Path) -> Result<Arc<Broker>, String> {
         config: Config::parse(Scope::Broker, []).map_err(|error| error.to_string())?,
     };
     let broker = Broker::open(path, options, Arc::new(SystemClock::default())).map_err(|error| error.to_string())?;
-    if let Some(identity) = identity {
-        open.insert(path.to_path_buf(), (identity, Arc::clone(&broker)));
-    }
+    open.insert(path.to_path_buf(), (identity, Arc::clone(&broker)));
     Ok(broker)
 }
