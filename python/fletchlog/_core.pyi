@@ -238,7 +238,7 @@ class Broker:
         wait; `incremental-fetch-session-count`. Requests by API and client are in `Listener.stats()`.
         """
     def topics(self, *, include_internal: bool = False) -> list[str]:
-        """Topic names, sorted; Kafka's internal ones only when asked for."""
+        """Topic names, sorted; internal ones only when asked for: Kafka's, and `__fletchlog_ledger`, the memory of copies and of Spark's sinks."""
     def transactions(self) -> list[TransactionDescription]:
         """Every transactional id that the broker knows, sorted, with its state.
 
@@ -456,7 +456,7 @@ class Cluster:
     def cluster_id(self) -> str | None:
         """The cluster's id; None if it reports none. Kafka: `DescribeClusterResult#clusterId`."""
     def topics(self, *, include_internal: bool = False) -> list[str]:
-        """Topic names, sorted; Kafka's internal ones only when asked for."""
+        """Topic names, sorted; internal ones only when asked for: Kafka's, and `__fletchlog_ledger`, the memory of copies and of Spark's sinks."""
 
     def describe_topic(self, topic: str) -> TopicDescription:
         """Id, explicit configuration, and per partition leader and offsets. `size_bytes` and `segments` are -1: a cluster does not say.

@@ -20,7 +20,6 @@ import hashlib
 import logging
 import os
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog import ledger
@@ -162,9 +161,7 @@ def _opened_for_writing(*, create: bool) -> Callable[[Any], Broker]:
     def opened(path: Any) -> Broker:
         if is_uri(os.fspath(path)):
             raise InvalidArgumentError(f"the destination {path} is an object store, which is only read; fletchlog.exporting.export brings a directory there")
-        if not create and not Path(path).exists():
-            raise InvalidArgumentError(f"the destination {path} does not exist; give create=True to make it, or fletchlog.Broker(..), or correct the path")
-        return Broker(path)
+        return Broker(path, create=create)
 
     return opened
 
@@ -276,6 +273,7 @@ class _Copy:
                     batch_rows=_BATCH_ROWS,
                     include_headers=True,
                     isolation_level="read_committed",
+                    timestamp_unit="ms",  # holds every timestamp of Kafka's
                 )
                 for batch in scan:
                     self.positions[number] = batch["offset"][-1].as_py() + 1

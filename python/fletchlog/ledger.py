@@ -61,7 +61,7 @@ class Ledger:
             fletchlog.errors.KafkaError: What the user may not do, and needs to.
         """
         with self.rights():
-            if TOPIC not in self._admin.topics():
+            if TOPIC not in self._admin.topics(include_internal=True):
                 with contextlib.suppress(TopicAlreadyExistsError):
                     self._admin.create_topic(TOPIC, config=_CONFIG)
             config = self._admin.describe_topic(TOPIC).config

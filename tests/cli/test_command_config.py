@@ -59,7 +59,9 @@ def test_every_command_on_a_cluster_takes_the_properties_of_its_clients(cli, sec
     assert len(broker.describe_topic("numbers").partitions) == 4
     copied = cli("copy", address, tmp_path / "copy", "--topics", "numbers", "--source-command-config", file)
     assert "10 records copied" in copied.out
-    cli("copy", tmp_path / "copy", address, "--destination-command-config", file, "--destination-config", "acks=all")
+    back = ("copy", tmp_path / "copy", address, "--destination-command-config", file, "--destination-config", "acks=all")
+    assert "no entry of this source" in cli(*back, code=1).err
+    assert "10 records copied" in cli(*back, "--append").out
     run("delete-records", address, "numbers", "--before-offset", "-1", "--yes")
     assert sum(p.high_watermark - p.log_start_offset for p in broker.describe_topic("numbers").partitions) == 0
     run("groups", "delete", address, "g", "--yes")
@@ -94,7 +96,7 @@ def test_without_them_the_command_says_what_is_missing(cli, secured, tmp_path):
 
 def test_an_audit_of_a_cluster_finds_what_records_show(cli, data):
     """The same as of the files, but for what only files show."""
-    with fl.Broker(data) as broker, broker.listen() as kafka:
+    with fl.Broker(data, create=True) as broker, broker.listen() as kafka:
         broker.create_topic("orders", partitions=2)
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
             producer.init_transactions()

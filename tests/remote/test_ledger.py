@@ -2,9 +2,13 @@
 
 import json
 import shutil
+import struct
 import tarfile
+import time
+import zlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import admin
 
@@ -37,7 +41,7 @@ def copied(source, destination, **options):
 @pytest.fixture
 def source(tmp_path):
     """A directory with 20 records in topic `t`."""
-    with fl.Broker(tmp_path / "source") as broker:
+    with fl.Broker(tmp_path / "source", create=True) as broker:
         fill(broker, 0, 20)
         yield broker
 
@@ -45,7 +49,7 @@ def source(tmp_path):
 @pytest.fixture
 def destination(tmp_path):
     """An empty directory."""
-    with fl.Broker(tmp_path / "destination") as broker:
+    with fl.Broker(tmp_path / "destination", create=True) as broker:
         yield broker
 
 
@@ -60,7 +64,7 @@ def test_a_copy_goes_on_when_the_offsets_of_groups_have_expired(source, destinat
 
 
 def test_a_copy_goes_on_from_a_moved_directory_another_address_and_any_way_to_open_it(tmp_path, destination):
-    with fl.Broker(tmp_path / "source") as broker:
+    with fl.Broker(tmp_path / "source", create=True) as broker:
         fill(broker, 0, 20)
         assert copied(broker, destination) == [20]
         with broker.listen() as one, broker.listen() as another:
@@ -72,7 +76,7 @@ def test_a_copy_goes_on_from_a_moved_directory_another_address_and_any_way_to_op
     shutil.move(tmp_path / "source", tmp_path / "moved")
     assert copied(tmp_path / "moved", destination) == [1]
     assert copied(str(tmp_path / "moved"), destination) == [0]
-    with fl.Broker(tmp_path / "moved") as broker:
+    with fl.Broker(tmp_path / "moved", create=True) as broker:
         fill(broker, 0, 3, topic="beside")
         assert copied(broker, destination, topics="t") == [0]
     assert numbers(destination) == list(range(21))
@@ -98,7 +102,7 @@ def test_a_log_without_topic_ids_is_known_by_its_cluster_or_its_place(properties
         return
     shutil.move(path, tmp_path / "moved")
     assert copied(tmp_path / "moved", destination, topics=[topic]) == [0]
-    with fl.Broker(tmp_path / "moved") as broker:  # gives its topics ids
+    with fl.Broker(tmp_path / "moved", take_over=True) as broker:  # gives its topics ids
         assert copied(broker, destination, topics=[topic]) == [0]
     assert copied(tmp_path / "moved", destination, topics=[topic]) == [0]
 
@@ -178,7 +182,7 @@ def test_a_topic_that_was_made_again_is_another_one(source, destination):
 
 
 def test_a_source_that_has_lost_records_is_an_error(tmp_path, destination):
-    with fl.Broker(tmp_path / "source") as broker:
+    with fl.Broker(tmp_path / "source", create=True) as broker:
         fill(broker, 0, 5)
     shutil.copytree(tmp_path / "source", tmp_path / "older")
     with fl.Broker(tmp_path / "source") as broker:
@@ -198,7 +202,7 @@ def test_a_source_that_is_empty_at_first_is_known_later(source, destination):
 
 
 def test_partitions_of_several_brokers_go_into_one_topic(destination, tmp_path):
-    with fl.Broker(tmp_path / "source") as broker:
+    with fl.Broker(tmp_path / "source", create=True) as broker:
         fill(broker, 0, 8, partitions=4)
     for number, have in enumerate([(0, 2), (1, 3)]):
         part = tmp_path / f"part-{number}"
@@ -217,6 +221,9 @@ def test_the_ledger_itself_is_not_copied(source, destination):
     with fl.Broker.in_memory() as third:
         assert copied(source, destination) == [20]
         assert [topic.topic for topic in copy(destination, third)] == ["t"]
+        assert (third.topics(), [name for name in third.topics(include_internal=True) if "ledger" in name]) == (["t"], [TOPIC])
+        with third.listen() as kafka, fl.Cluster(f"kafka://{kafka.bootstrap}") as cluster:
+            assert (cluster.topics(), TOPIC in cluster.topics(include_internal=True)) == (["t"], True)
         with pytest.raises(InvalidArgumentError, match="is the ledger"):
             copy(destination, third, [TOPIC])
 
@@ -341,7 +348,7 @@ def test_a_path_may_be_given_on_both_sides(tmp_path, source, destination):
     assert copied(tmp_path / "source", tmp_path / "destination") == [20]
     assert not (tmp_path / "source" / TOPIC).exists()
     assert copied(str(tmp_path / "source"), str(tmp_path / "destination")) == [0]
-    with pytest.raises(InvalidArgumentError, match="does not exist; give create=True"):
+    with pytest.raises(KafkaError, match="give create=True"):
         copy(tmp_path / "source", tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert copied(tmp_path / "source", tmp_path / "new", create=True) == [20]
@@ -367,3 +374,70 @@ def test_a_topic_is_not_copied_into_itself(source):
             with pytest.raises(InvalidArgumentError, match="source and destination are the same"):
                 copy(one, other)
     assert numbers(source) == list(range(20))
+
+
+# times
+
+
+def with_timestamp(broker, value, timestamp):
+    """Appends a record with any timestamp, as a broker stores what a producer claims."""
+    with fl.Broker.in_memory() as scratch:
+        scratch.create_topic("t")
+        with fl.Producer(scratch) as producer:
+            producer.send("t", value=value, timestamp_ms=1).result()
+        batch = bytearray(scratch.read_batches("t", 0, 0, 1 << 20))
+    batch[27:43] = struct.pack(">qq", timestamp, timestamp)
+    batch[17:21] = struct.pack(">I", crc32c(batch[21:]))
+    broker.append_batches("t", 0, bytes(batch))
+
+
+def crc32c(data):
+    """Castagnoli's checksum, bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def times(broker):
+    """Timestamps in ms, as numbers; None: none."""
+    column = broker.scan("t", timestamp_unit="ms").to_pyarrow()["timestamp"]
+    return column.cast(pa.int64()).to_pylist()
+
+
+def test_every_timestamp_is_kept_and_a_record_without_one_gets_the_time_of_copying(source, destination):
+    given = [-2, -(10**15), 0, 253402300800000, 1_700_000_000_000_000_000, -1]
+    source.delete_topic("t")
+    anything = {"message.timestamp.before.max.ms": 2**63 - 1, "message.timestamp.after.max.ms": 2**63 - 1}
+    source.create_topic("t", config={"retention.ms": -1, **anything})
+    for timestamp in given:
+        with_timestamp(source, b"%d" % timestamp, timestamp)
+    before = time.time_ns() // 1_000_000
+    assert copied(source, destination) == [len(given)]
+    assert numbers_ms(destination) == given
+    found = times(destination)
+    assert found[:-1] == given[:-1]
+    assert before <= found[-1] <= time.time_ns() // 1_000_000
+
+
+def numbers_ms(broker):
+    """The values, without their timestamps."""
+    return [int(value) for value in broker.scan("t", columns=["value"]).to_pyarrow()["value"].to_pylist()]
+
+
+def test_a_log_of_the_first_format_is_copied(destination, tmp_path):
+    def message(offset, key, value):
+        body = b"\x00\x00" + b"".join(struct.pack(">i", len(part)) + part for part in (key, value))
+        return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+    log = tmp_path / "old" / "t-0"
+    log.mkdir(parents=True)
+    (tmp_path / "old" / "meta.properties").write_text("version=0\nbroker.id=0\n")
+    (log / "00000000000000000000.log").write_bytes(b"".join(message(n, b"k%d" % n, b"%d" % n) for n in range(5)))
+    before = time.time_ns() // 1_000_000
+    assert copied(tmp_path / "old", destination) == [5]
+    assert copied(tmp_path / "old", destination) == [0]
+    assert numbers(destination) == list(range(5))
+    assert min(times(destination)) >= before

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, shown, takes_clusters, topics_of
+from fletchlog._place import Place
+from fletchlog.cli.common import CommandError, Given, cluster_of, command, configured, opened, shown, takes_clusters, topics_of
 from fletchlog.cli.options import lists_of_topics
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note, say
@@ -23,8 +24,8 @@ _File = Annotated[Path | None, typer.Option(metavar="FILE", help="A file of such
 @command
 @takes_clusters
 def copy(
-    source: Annotated[Path, typer.Argument(help="The broker's directory, kafka://HOST:PORT, or s3://BUCKET/PREFIX.", metavar="FROM")],
-    destination: Annotated[Path, typer.Argument(help="A directory, which is made if it is missing, or kafka://HOST:PORT.", metavar="TO")],
+    source: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, kafka://HOST:PORT, or s3://BUCKET/PREFIX.", metavar="FROM")],
+    destination: Annotated[Place, typer.Argument(parser=Given, help="A directory, which is made if it is missing, or kafka://HOST:PORT.", metavar="TO")],
     topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
     source_config: _Properties = None,
     destination_config: _Properties = None,
@@ -55,8 +56,8 @@ def copy(
     names = topics_of(source, topics, of_source)
     with ExitStack() as stack:
 
-        def at(place: Path, *, read_only: bool) -> Any:
-            return cluster_of(place) or stack.enter_context(opened(place, read_only=read_only))
+        def at(place: Place, *, read_only: bool) -> Any:
+            return cluster_of(place) or stack.enter_context(opened(place, read_only=read_only, create=not read_only))
 
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task("copying", total=None)

@@ -34,6 +34,9 @@ use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from
 use crate::scan_builders::Builders;
 use crate::store;
 
+/// Where copies and Spark's sinks keep how far they are (`fletchlog/ledger.py`). Listed only when internal topics are asked for.
+pub const LEDGER: &str = "__fletchlog_ledger";
+
 #[doc = stub!(Broker)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Broker {
@@ -258,7 +261,10 @@ impl Broker {
                     "open"
                 };
                 match self.inner.call(py, |broker, _| broker.topics(false)) {
-                    Ok(topics) => format!("{}, {mode}", counted(topics.len(), "topic")),
+                    Ok(topics) => {
+                        let shown = topics.iter().filter(|name| &***name != LEDGER);
+                        format!("{}, {mode}", counted(shown.count(), "topic"))
+                    }
                     Err(_) => mode.to_owned(),
                 }
             }
@@ -398,7 +404,8 @@ impl Broker {
     #[pyo3(signature = (*, include_internal=false))]
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
         let names = self.inner.call(py, |broker, _| broker.topics(include_internal))?;
-        Ok(names.iter().map(ToString::to_string).collect())
+        let shown = names.iter().filter(|name| include_internal || &***name != LEDGER);
+        Ok(shown.map(ToString::to_string).collect())
     }
 
     #[doc = stub!(Broker.transactions)]

@@ -14,7 +14,7 @@ use fletchlog_wire::messages::describe_transactions_response::{TopicData, Transa
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::broker::{TO_THE_END, uuid_text};
+use crate::broker::{LEDGER, TO_THE_END, uuid_text};
 use crate::convert::{
     broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, number_from_py,
     offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some,
@@ -90,7 +90,8 @@ impl Cluster {
     #[pyo3(signature = (*, include_internal=false))]
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
         let topics = self.inner.call(py, |client, stop| client.topics(None, stop))?;
-        let shown = topics.iter().filter(|topic| include_internal || !topic.is_internal);
+        let is_shown = |topic: &&TopicMetadata| include_internal || !(topic.is_internal || &*topic.name == LEDGER);
+        let shown = topics.iter().filter(is_shown);
         let mut names: Vec<String> = shown.map(|topic| topic.name.to_string()).collect();
         names.sort_unstable();
         Ok(names)
