@@ -12,6 +12,7 @@ import pytest
 
 import fletchlog as fl
 from fletchlog import serde
+from fletchlog.serde import avro
 
 fastavro = pytest.importorskip("fastavro")
 
@@ -213,6 +214,20 @@ def test_an_annotation_that_is_not_valid_is_ignored(annotation):
         data = write(plain, value)
         assert avro.decode(column(data)) == (pa.array([value], avro.type), {})
         assert avro(value) == data
+
+
+@pytest.mark.parametrize("annotation", [{"precision": 64, "scale": 127}, {}, {"precision": "5"}, {"precision": 100}])
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_a_file_whose_annotation_is_not_valid_is_read(annotation, codec):
+    # fastavro writes no such file, so the name is put right afterwards
+    fields = [
+        {"name": "d", "type": {"type": "bytes", "logicalTypo": "decimal"} | annotation},
+        {"name": "t", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]
+    file = io.BytesIO()
+    rows = [{"d": bytes([n % 256]) * n, "t": INSTANT} for n in range(1000)]
+    fastavro.writer(file, {"type": "record", "name": "R", "fields": fields}, rows, codec=codec)
+    assert list(avro.records(io.BytesIO(file.getvalue().replace(b"logicalTypo", b"logicalType", 1)))) == rows
 
 
 def test_a_fixed_decimal_has_as_many_digits_as_its_size_holds():

@@ -182,7 +182,7 @@ def records(file: BinaryIO) -> Iterator[Any]:
     """
     fastavro = require("fastavro", "serde")
     try:
-        reader = fastavro.reader(file)
+        reader = fastavro.reader(_Readable(file))
         walk = Walk(*_parse(reader.writer_schema))
         bounded = not walk.needed and not walk.takes_no_bytes()
         if bounded:
@@ -194,6 +194,34 @@ def records(file: BinaryIO) -> Iterator[Any]:
         raise InvalidArgumentError(f"not an Avro file that can be read: {type(error).__name__} {error}".rstrip()) from None
     if not bounded:
         raise InvalidArgumentError("a type of this Avro file contains itself, or takes no bytes where it is repeated: it may have any size")
+
+
+_HEADER = {
+    "type": "record",
+    "name": "Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
+    ],
+}
+
+
+class _Readable:
+    """An Avro file without the annotations in its header that are not valid: fastavro refuses a file with such."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        fastavro, header = require("fastavro", "serde"), io.BytesIO()
+        found = fastavro.schemaless_reader(file, _HEADER, None)
+        found["meta"]["avro.schema"] = json.dumps(_prepared(json.loads(found["meta"]["avro.schema"]), _mark_known)).encode()
+        fastavro.schemaless_writer(header, _HEADER, found)
+        self._header = io.BytesIO(header.getvalue())
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        """As of a file."""
+        head = self._header.read(size)
+        return head + self._file.read(size - len(head)) if len(head) < size else head
 
 
 def _parse(schema: Any, *, reads: bool = False, annotated: bool = False, resolves: bool = False) -> tuple[Any, dict[str, Any]]:
