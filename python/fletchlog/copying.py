@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog import ledger
 from fletchlog._core import Broker, Cluster, Producer
+from fletchlog._place import CLUSTER, STORE, Place
 from fletchlog.errors import IllegalStateError, InvalidArgumentError, OffsetOutOfRangeError, ReadOnlyError, UnknownTopicOrPartitionError
-from fletchlog.stores import is_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +42,6 @@ _OWN = {"message.timestamp.type": "CreateTime"}
 # Of the place where a topic is, not of the topic.
 _OF_THE_PLACE = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 _BATCH_ROWS = 50_000
-_CLUSTER = "kafka://"
 
 
 class CopiedTopic(NamedTuple):
@@ -59,10 +58,10 @@ class CopiedTopic(NamedTuple):
     skipped: dict[int, tuple[int, int]]
 
 
-class _Place:
+class _Side:
     """A directory or a cluster: what administers it, and what its clients connect to."""
 
-    def __init__(self, side: str, at: object, config: Mapping[str, Any] | None, *, opens: Callable[[Any], Broker]) -> None:
+    def __init__(self, side: str, at: object, config: Mapping[str, Any] | None, *, opens: Callable[[Place], Broker]) -> None:
         self.config = dict(config or {})
         self.admin: Broker | Cluster
         self.peer: Any = at
@@ -73,12 +72,12 @@ class _Place:
             self.admin = at
             self.peer, given = at._given()  # noqa: SLF001 - of this package
             self.config = {**(given or {}), **self.config}
-        elif isinstance(at, str) and at.startswith(_CLUSTER):
-            self.admin = Cluster(at, self.config)
-        elif isinstance(at, str | os.PathLike):
-            self.admin = self.peer = opens(at)
+        elif not isinstance(at, str | os.PathLike):
+            raise InvalidArgumentError(f"the {side} is {at!r}: expected a Broker, a Cluster, kafka://HOST:PORT, or the path of a directory")
+        elif (place := Place(at)).kind == CLUSTER:
+            self.peer, self.admin = place.name, Cluster(place.name, self.config)
         else:
-            raise InvalidArgumentError(f"the {side} is {at!r}: expected a Broker, a Cluster, {_CLUSTER}HOST:PORT, or the path of a directory")
+            self.admin = self.peer = opens(place)
 
     def names_of(self, topic: TopicDescription) -> list[str]:
         """What tells a topic from all others, the most lasting name first."""
@@ -88,7 +87,7 @@ class _Place:
         """Where the directory is; None: a cluster, or in memory."""
         if not isinstance(self.admin, Broker) or (place := self.admin._place()) == "in memory":  # noqa: SLF001 - of this package
             return None
-        return place if is_uri(place) else os.path.realpath(place)
+        return place if Place(place).kind == STORE else os.path.realpath(place)
 
     def close(self) -> None:
         if self._owned:
@@ -137,8 +136,8 @@ def copy(
     """
     starts = {(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()}
     with contextlib.ExitStack() as stack:
-        read = stack.enter_context(contextlib.closing(_Place("source", source, source_config, opens=_opened_for_reading)))
-        write = stack.enter_context(contextlib.closing(_Place("destination", destination, destination_config, opens=_opened_for_writing(create=create))))
+        read = stack.enter_context(contextlib.closing(_Side("source", source, source_config, opens=_opened_for_reading)))
+        write = stack.enter_context(contextlib.closing(_Side("destination", destination, destination_config, opens=_opened_for_writing(create=create))))
         if isinstance(write.admin, Broker) and write.admin.read_only:
             raise ReadOnlyError("the destination is open for reading only; open it with fletchlog.Broker(PATH)")
         known = [name for name in read.admin.topics() if name != ledger.TOPIC]
@@ -153,15 +152,15 @@ def copy(
         return [_Copy(read, write, topic, on_progress or (lambda *_: None)).run(starts, append=append) for topic in described]
 
 
-def _opened_for_reading(path: Any) -> Broker:
-    return Broker(path, read_only=True)
+def _opened_for_reading(place: Place) -> Broker:
+    return Broker(place, read_only=True)
 
 
-def _opened_for_writing(*, create: bool) -> Callable[[Any], Broker]:
-    def opened(path: Any) -> Broker:
-        if is_uri(os.fspath(path)):
-            raise InvalidArgumentError(f"the destination {path} is an object store, which is only read; fletchlog.exporting.export brings a directory there")
-        return Broker(path, create=create)
+def _opened_for_writing(*, create: bool) -> Callable[[Place], Broker]:
+    def opened(place: Place) -> Broker:
+        if place.kind == STORE:
+            raise InvalidArgumentError(f"the destination {place} is an object store, which is only read; fletchlog.exporting.export brings a directory there")
+        return Broker(place, create=create)
 
     return opened
 
@@ -186,7 +185,7 @@ def _check_starts(starts: Mapping[tuple[str, int], int], topics: Iterable[TopicD
 class _Copy:
     """The copy of one topic."""
 
-    def __init__(self, read: _Place, write: _Place, source: TopicDescription, on_progress: Callable[[str, int], object]) -> None:
+    def __init__(self, read: _Side, write: _Side, source: TopicDescription, on_progress: Callable[[str, int], object]) -> None:
         self.read, self.write, self.source, self.on_progress = read, write, source, on_progress
         self.name = source.name
         _ensure_topic(write, source)
@@ -287,7 +286,7 @@ class _Copy:
         self.positions[number] = max(begin, end)
 
 
-def _is_same(read: _Place, write: _Place, source: TopicDescription, there: TopicDescription) -> bool:
+def _is_same(read: _Side, write: _Side, source: TopicDescription, there: TopicDescription) -> bool:
     """Whether a topic would be copied into itself. A copy of a directory's files has the same ids."""
     if read.admin is write.admin:
         return True
@@ -296,7 +295,7 @@ def _is_same(read: _Place, write: _Place, source: TopicDescription, there: Topic
     return source.topic_id == there.topic_id and read.admin.cluster_id() == write.admin.cluster_id()
 
 
-def _ensure_topic(write: _Place, described: TopicDescription) -> None:
+def _ensure_topic(write: _Side, described: TopicDescription) -> None:
     """A topic of this name with at least as many partitions."""
     name, count = described.name, max(p.partition for p in described.partitions) + 1
     if name not in write.admin.topics():
