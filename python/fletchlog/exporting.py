@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from zlib import crc32
 
 from fletchlog._core import Broker
+from fletchlog._place import Place
 from fletchlog.errors import DirectoryError, InvalidArgumentError, StorageError
 from fletchlog.stores import Store, is_uri
 from fletchlog.types import TopicPartition
@@ -106,10 +107,10 @@ def export(
         fletchlog.errors.InvalidArgumentError: pyarrow does not take the URI or an option.
     """
     place = os.fspath(destination)
-    if is_uri(place) and not place.startswith("file:"):
+    if is_uri(place):
         target: _Target = _Objects(Store(place, storage_options))
     else:
-        target = _Directory(Path(place.removeprefix("file://")))
+        target = _Directory(Path(Place(place)))
         if storage_options:
             raise InvalidArgumentError("storage_options are for an object store, e.g. s3://BUCKET/PREFIX")
         if target.root.resolve().is_relative_to(Path(directory).resolve()):

@@ -1,7 +1,9 @@
 """Object stores (S3, Google Cloud Storage, Azure, HDFS) through `pyarrow.fs`: what the engine reads logs from, and what an export writes to.
 
-A store is named by a URI, `s3://bucket/prefix`. Without options pyarrow finds credentials and endpoint where the SDK of the store finds them, e.g. in
-`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_ENDPOINT_URL` and `~/.aws`. `storage_options` are the keyword arguments of pyarrow's file system.
+A store is named by a URI, `s3://bucket/prefix`. The prefix is taken as it is, as `aws s3` and Hadoop do: `#`, `%20`, blanks and umlauts are characters of
+it. Only `?NAME=VALUE&..` at its end are parameters of pyarrow's, percent-encoded as in any URI. Without options pyarrow finds credentials and endpoint
+where the SDK of the store finds them, e.g. in `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_ENDPOINT_URL` and `~/.aws`. `storage_options` are the
+keyword arguments of pyarrow's file system.
 
 What pyarrow's file systems differ in is in `_KINDS`; how a store says that a bucket is missing, that it refuses or that it does not answer is in `explained`.
 """
@@ -14,8 +16,9 @@ import threading
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from fletchlog._place import DIRECTORY, STORES, Place
 from fletchlog.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ _HADOOP = _Kind(
     "user in storage_options, or HADOOP_USER_NAME, and the permissions of the files",
 )
 _OTHER = _Kind("", "bucket", "the URI", "in the URI or in the environment")
-_KINDS = {"s3": _S3, "s3a": _S3, "gs": _GOOGLE, "gcs": _GOOGLE, "abfs": _AZURE, "abfss": _AZURE, "hdfs": _HADOOP}
+_KINDS = {"s3": _S3, "s3a": _S3, "s3n": _S3, "gs": _GOOGLE, "gcs": _GOOGLE, "abfs": _AZURE, "abfss": _AZURE, "hdfs": _HADOOP}
 _NUMBERS = {"request_timeout": float, "connect_timeout": float, "load_frequency": int, "port": int, "replication": int, "buffer_size": int}
 # Seconds that Google's client tries again, which would otherwise be a quarter of an hour, and that Hadoop's waits for an answer, else for ever.
 _PATIENCE_S = 10
@@ -98,21 +101,50 @@ _JAVA_FAILED = 255
 
 
 def is_uri(path: str) -> bool:
-    """Whether it is `SCHEME://...`."""
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
+    """Whether it names no directory of this machine but a place on an object store, or a cluster.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It begins as a URI and is none.
+    """
+    return Place(path).kind != DIRECTORY
+
+
+class _Uri(NamedTuple):
+    """A URI, taken apart.
+
+    Attributes:
+        scheme: In small letters.
+        user: What is before an `@`: the container of Azure, else user and password.
+        host: Bucket, account or host and port.
+        path: As it is given, `/` before it.
+        parameters: What is behind the `?`.
+    """
+
+    scheme: str
+    user: str
+    host: str
+    path: str
+    parameters: str
+
+
+_PARAMETERS = re.compile(r"(.*?)(?:\?([A-Za-z_]\w*=[^&]*(?:&[A-Za-z_]\w*=[^&]*)*))?", re.DOTALL)
+
+
+def _parts(uri: str) -> _Uri:
+    scheme, _, rest = uri.partition("://")
+    found = _PARAMETERS.fullmatch(rest)
+    place, parameters = (found[1], found[2] or "") if found else (rest, "")
+    authority, slash, path = place.partition("/")
+    user, _, host = authority.rpartition("@")
+    return _Uri(scheme.lower(), user, host, slash + path, parameters)
 
 
 def shown(uri: str) -> str:
     """The URI without user, password and parameters."""
-    scheme, _, rest = uri.partition("://")
-    host, slash, path = rest.partition("?")[0].partition("/")
+    parts = _parts(uri)
     # the container of abfs://container@account is where others have a user
-    if not scheme.lower().startswith("abfs"):
-        host = host.rpartition("@")[2]
-    else:
-        user, at, account = host.rpartition("@")
-        host = user.partition(":")[0] + at + account
-    return f"{scheme}://{host}{slash}{path}".rstrip("/")
+    user = parts.user.partition(":")[0] + "@" if parts.scheme.startswith("abfs") and parts.user else ""
+    return f"{parts.scheme}://{user}{parts.host}{parts.path.rstrip('/')}"
 
 
 class _Opened(NamedTuple):
@@ -133,7 +165,7 @@ class Store:
     """The objects below one URI. For any number of threads.
 
     Args:
-        uri: What `pyarrow.fs.FileSystem.from_uri` takes, `s3a://` too.
+        uri: A place on a store; `s3a://` and `s3n://` are S3 too.
         options: Keyword arguments of pyarrow's file system of that scheme, as text where that is handier. None or empty: those of the URI and the
             environment.
 
@@ -142,6 +174,7 @@ class Store:
     """
 
     def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None:
+        uri = Place(uri).name
         self.place = shown(uri)
         """The URI without secrets."""
         self._kind = _KINDS.get(uri.partition("://")[0].lower(), _OTHER)
@@ -297,12 +330,12 @@ class _ChangedError(FileNotFoundError):
 
 def _secrets(uri: str, options: Mapping[str, Any]) -> list[str]:
     """What must not be shown: values of options and of parameters, and what is before the host of a URI."""
-    parts = urlsplit(uri)
-    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    named = [*options.items(), *parse_qsl(parts.query)]
+    parts = _parts(uri)
+    user, _, password = parts.user.partition(":")
+    named = [*options.items(), *parse_qsl(parts.parameters)]
     secrets = [str(value) for name, value in named if value and _SECRETS.search(name)]
     # the user of S3 is a key; that of Azure is the container or the account, and a user without one at Google is called `anonymous`
-    return secrets + [part for part in (user if parts.scheme.lower().startswith("s3") else "", password) if part]
+    return secrets + [part for part in (user if parts.scheme.startswith("s3") else "", password) if part]
 
 
 def _connection_string() -> dict[str, Any]:
@@ -331,34 +364,50 @@ def _filesystem(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
     """The file system of pyarrow and the path in it."""
     from pyarrow import fs
 
-    scheme = uri.partition("://")[0].lower()
-    uri = scheme.replace("s3a", "s3") + uri[len(scheme) :]
-    kind = _KINDS.get(scheme, _OTHER)
+    parts = _parts(uri)
+    kind = _KINDS.get(parts.scheme, _OTHER)
+    path = parts.path.removeprefix("/").removesuffix("/")
+    if (wrong := _not_taken(parts, path)) is not None:
+        raise InvalidArgumentError(f"{shown(uri)}: {wrong}")
     if not options:
         patience: Mapping[str, str] = {_GOOGLE: {"retry_limit_seconds": f"{_PATIENCE_S}"}, _HADOOP: _HADOOP_PATIENCE}.get(kind, {})
-        given = urlsplit(uri).query
-        query = "&".join([given] * bool(given) + [f"{name}={value}" for name, value in patience.items() if f"{name}=" not in given])
-        filesystem, path = fs.FileSystem.from_uri(f"{uri.partition('?')[0]}?{query}" if query else uri)
-        return filesystem, path.rstrip("/")
+        query = "&".join(
+            [parts.parameters] * bool(parts.parameters) + [f"{name}={value}" for name, value in patience.items() if f"{name}=" not in parts.parameters]
+        )
+        user = f"{parts.user}@" if parts.user else ""
+        scheme = "s3" if kind is _S3 else parts.scheme
+        filesystem, found = fs.FileSystem.from_uri(f"{scheme}://{user}{parts.host}{quote(parts.path)}{'?' if query else ''}{query}")
+        return filesystem, found.rstrip("/")
     if kind is _OTHER:
         raise InvalidArgumentError(f"{shown(uri)}: storage_options are for {', '.join(_KINDS)}")
-    parts = urlsplit(uri)
-    user, _, host = parts.netloc.rpartition("@")
-    path = unquote(parts.path).strip("/")
     if kind is _HADOOP:
-        options = {"host": parts.hostname or "default", "port": parts.port or 0, **options}
+        host, _, port = parts.host.partition(":")
+        options = {"host": host or "default", "port": port or 0, **options}
         options["extra_conf"] = {**_HADOOP_PATIENCE, **options.get("extra_conf", {})}
         path = "/" + path
-    elif kind is _AZURE and user:
-        options = {"account_name": host.partition(".")[0], **options}
-        path = f"{user}/{path}"
+    elif kind is _AZURE and parts.user:
+        options = {"account_name": parts.host.partition(".")[0], **options}
+        path = f"{parts.user}/{path}"
     else:
-        path = f"{host}/{path}"
+        path = f"{parts.host}/{path}"
     if kind is _S3 and not options.keys() & {"region", "endpoint_override"}:
-        options["region"] = fs.resolve_s3_region(host)
+        options["region"] = fs.resolve_s3_region(parts.host)
     if kind is _GOOGLE:
         options = {"retry_time_limit": _PATIENCE_S, **options}
     return getattr(fs, kind.name)(**{name: _value(name, value) for name, value in options.items()}), path.rstrip("/")
+
+
+def _not_taken(parts: _Uri, path: str) -> str | None:
+    """Why pyarrow would not take it, or take another place; None: it does not."""
+    if parts.scheme not in STORES:
+        return f"no object store that is known; there are {', '.join(STORES)}"
+    if re.search(r"[\s#?%\\]", parts.host):
+        return "its bucket, container or host has a character that none can have"
+    if not parts.host and not parts.scheme.startswith(("hdfs", "viewfs")):
+        return "it names no bucket"
+    if any(part in {"", ".", ".."} for part in path.split("/")) and path:
+        return "a name between its slashes is empty, . or .., which pyarrow does not take"
+    return None
 
 
 def _value(name: str, value: Any) -> Any:

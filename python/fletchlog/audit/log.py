@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fletchlog._core import Broker, Cluster, clean_offsets, partition_directories
+from fletchlog._place import CLUSTER, STORE, Place
 from fletchlog.audit.report import AuditReport, compared
 from fletchlog.errors import UnknownTopicOrPartitionError
 from fletchlog.interop import readable_path
-from fletchlog.stores import is_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,16 +47,17 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
     Raises:
         fletchlog.errors.KafkaError: As `Broker`, `Cluster` and their `scan` raise it.
     """
-    if isinstance(source, str) and is_uri(source) and not source.startswith("kafka://"):
-        with Broker(source, read_only=True) as broker:
-            return audit(broker, topics, keys=keys)
     if isinstance(source, Broker):
         with tempfile.TemporaryDirectory(prefix="fletchlog-audit-") as copies:
             return _audit(source, "a broker in this process", lambda topic, described: _copy(source, topic, described, Path(copies)), topics, keys)
-    if str(source).startswith("kafka://"):
-        with Cluster(str(source), config) as cluster:
-            return _audit(cluster, str(source), None, topics, keys)
-    root = Path(source)
+    place = Place(source)
+    if place.kind == STORE:
+        with Broker(place.name, read_only=True) as broker:
+            return audit(broker, topics, keys=keys)
+    if place.kind == CLUSTER:
+        with Cluster(place.name, config) as cluster:
+            return _audit(cluster, place.name, None, topics, keys)
+    root = Path(place)
     with Broker(root, read_only=True) as broker:
         if not any((root / name).exists() for name in ("fletchlog.metadata", "meta.properties")):
             return audit(broker, topics, keys=keys)  # segments of tiered storage

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, command
+from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.common import CommandError, Given, command
 from fletchlog.cli.delivery import write_file
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out
@@ -34,7 +35,7 @@ def assign(
     leave: Annotated[list[str] | None, typer.Option(help="A member that leaves afterwards; may be repeated.", metavar="MEMBER")] = None,
     assignors: Annotated[str, typer.Option("--assignors", "-a", help="Which: those of the Java client, legacy-range, legacy-roundrobin, or all.")] = MODERN,
     streams: Annotated[int, typer.Option(help="Threads per topic of each legacy consumer.")] = 1,
-    directory: Annotated[Path | None, typer.Option("--dir", help="A broker's directory that knows the partitions.", metavar="DIR")] = None,
+    directory: Annotated[Place | None, typer.Option("--dir", parser=Given, help="A broker's directory that knows the partitions.", metavar="DIR")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw it as SVG.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw it as PNG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
@@ -78,7 +79,7 @@ def assign(
         note(f"wrote {png}")
 
 
-def _topics(text: str, directory: Path | None) -> dict[str, int]:
+def _topics(text: str, directory: Place | None) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in (part.strip() for part in text.split(",") if part.strip()):
         name, equals, count = item.partition("=")
@@ -93,7 +94,7 @@ def _topics(text: str, directory: Path | None) -> dict[str, int]:
     return found
 
 
-def _partitions(directory: Path, topic: str) -> int:
+def _partitions(directory: Place, topic: str) -> int:
     import fletchlog as fl
 
     with fl.Broker(directory, read_only=True) as broker:

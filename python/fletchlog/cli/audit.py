@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, peer, store_of, takes_clusters, topics_of
+from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.common import CommandError, Given, cluster_of, command, configured, opened, peer, store_of, takes_clusters, topics_of
 from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import CommandConfig, Config, lists_of_topics
 from fletchlog.cli.tables import draw
@@ -30,7 +31,7 @@ SHOWN = {
 @command
 @takes_clusters
 def audit(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
+    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
     most: Annotated[
         list[str] | None, typer.Option("--max", help="Fail if a partition exceeds this, e.g. gaps_unexplained=0; may be repeated.", metavar="COLUMN=N")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import changed_properties, command, configured, opened, shown, takes_clusters
+from fletchlog._place import Place
+from fletchlog.cli.common import Given, changed_properties, command, configured, opened, shown, takes_clusters
 from fletchlog.cli.options import CommandConfig, Config  # noqa: TC001 - typer reads it
 from fletchlog.cli.tables import done, show
 
 brokers = typer.Typer(no_args_is_help=True, help="Describe and alter the properties of a broker's nodes.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
+Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 
+from fletchlog._place import CLUSTER, DIRECTORY, STORE, STORES, Place
 from fletchlog.cli.streams import PipeClosedError
 from fletchlog.cli.text import note
 from fletchlog_shell.interrupts import INTERRUPTED
@@ -12,7 +13,7 @@ from fletchlog_shell.interrupts import INTERRUPTED
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import NoReturn, ParamSpec, TypeVar
+    from typing import Any, NoReturn, ParamSpec, TypeVar
 
     import fletchlog as fl
 
@@ -28,16 +29,32 @@ class CommandError(Exception):
     """What the user asked for cannot be done; the text is all that is shown."""
 
 
+class UsageError(Exception):
+    """An argument is no text; exit code 2, as for an option that there is not."""
+
+
+class Given(os.PathLike[str]):
+    """A place as it is typed; the command gets the `Place`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __fspath__(self) -> str:
+        return self.text
+
+
 def command(function: Callable[P, R]) -> Callable[P, R]:
     """Turns expected errors into one sentence and exit code 1; everything else is a defect and keeps its traceback."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
+            taken: dict[str, Any] = {name: _taken(value, name, function) for name, value in kwargs.items()}
             if not getattr(function, "takes_clusters", False):
-                _refuse_clusters(kwargs.values())
-                _refuse_stores(kwargs.values())
-            return function(*args, **kwargs)
+                refuse(taken.values())
+            return function(*args, **taken)
+        except UsageError as error:
+            fail(str(error), 2)
         # ImportError: an extra is missing, and its text says which
         except (CommandError, _kafka_error(), ImportError) as error:
             fail(in_words_of_the_shell(error))
@@ -139,22 +156,97 @@ def _kafka_error() -> type[Exception]:
     return KafkaError
 
 
-def _refuse_clusters(arguments: Iterable[object]) -> None:
+# arguments that may be paths, whose bytes are anything, and have another type than that
+_MAY_BE_PATHS = {"sources", "compare", "destination", "directory", "config_file"}
+
+
+def _taken(value: object, name: str, function: Callable[..., object]) -> object:
+    """An argument as its command takes it: a `Place`, a path of this machine, a text in UTF-8."""
+    if isinstance(value, (list, tuple)):
+        return [_taken(item, name, function) for item in value]
+    if not isinstance(value, (str, os.PathLike)):
+        return value
+    text = os.fspath(value)
+    if "\0" in text:
+        raise UsageError(f"{_flag(name, function)} has a byte that is 0")
+    if isinstance(value, Given):
+        return _named(text, name, function)
+    try:
+        data = os.fsencode(text)
+        if isinstance(value, os.PathLike):
+            place = _named(text, name, function)
+            if place.kind != DIRECTORY or place.name == text:
+                return value
+            from pathlib import Path
+
+            return Path(place.name)
+        return text if name in _MAY_BE_PATHS else data.decode()
+    except UnicodeError:
+        pass
+    # not what the operating system has handed over
+    try:
+        text.encode()
+    except UnicodeError:
+        raise UsageError(f"{_flag(name, function)} is no text in UTF-8: {text}") from None
+    return value
+
+
+def _named(text: str, name: str, function: Callable[..., object]) -> Place:
+    from fletchlog.errors import InvalidArgumentError
+
+    try:
+        return place_of(text)
+    except InvalidArgumentError:
+        if any(0xD800 <= ord(c) <= 0xDFFF for c in text):  # noqa: PLR2004 - halves of surrogate pairs stand for bytes that are no UTF-8
+            raise UsageError(f"{_flag(name, function)} is no text in UTF-8: {text}") from None
+        raise
+
+
+def _flag(name: str, function: Callable[..., object]) -> str:
+    """How the user knows an argument: its flag, or what the help calls it."""
+    import inspect
+    from typing import get_args
+
+    annotation = inspect.signature(function, eval_str=True).parameters[name].annotation
+    for info in get_args(annotation)[1:]:
+        if declared := getattr(info, "param_decls", None):
+            return str(max(declared, key=len))
+        if type(info).__name__ == "ArgumentInfo":
+            return str(info.metavar or name.upper())
+    return f"--{name.replace('_', '-')}"
+
+
+def refuse(arguments: Iterable[object]) -> None:
+    """Refuses what is no directory of this machine.
+
+    Raises:
+        CommandError: An argument is a cluster, or a place on an object store.
+    """
     for argument in arguments:
-        if isinstance(argument, os.PathLike) and (address := cluster_of(argument)):
-            raise CommandError(f"{address} is a cluster; this command works on a directory")
+        if not isinstance(argument, os.PathLike):
+            continue
+        place = place_of(argument)
+        if place.kind == CLUSTER:
+            raise CommandError(f"{place} is a cluster; this command works on a directory")
+        if place.kind == STORE:
+            raise CommandError(f"{place}: object stores are read-only; this command works on a directory of this machine. `fletchlog copy` brings topics there")
 
 
-def _refuse_stores(arguments: Iterable[object]) -> None:
-    for argument in arguments:
-        if isinstance(argument, os.PathLike) and (uri := store_of(argument)):
-            raise CommandError(f"{uri}: object stores are read-only; this command works on a directory of this machine. `fletchlog copy` brings topics there")
+def place_of(source: os.PathLike[str] | str) -> Place:
+    """What a path or URI names. `Path` turns the slashes of a URI into one, or none at the end."""
+    import re
+
+    if isinstance(source, Place):
+        return source
+    text = os.fspath(source)
+    collapsed = re.fullmatch(rf"({'|'.join(STORES)}|kafka):(?:/([^/].*)?)?", text, re.DOTALL | re.IGNORECASE)
+    return Place(f"{collapsed[1]}://{collapsed[2] or ''}" if collapsed else text)
 
 
-def fail(message: str) -> NoReturn:
-    """Shows `message` and ends the command with code 1."""
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Shows `message` and ends the command with this code."""
     note(f"fletchlog: {message}")
-    raise SystemExit(1) from None
+    raise SystemExit(code) from None
 
 
 def properties(pairs: Iterable[str] | None) -> dict[str, str]:
@@ -239,17 +331,15 @@ def configured(file: os.PathLike[str] | str | None, pairs: Iterable[str] | None 
 
 
 def cluster_of(source: os.PathLike[str] | str) -> str | None:
-    """The address, if a cluster is given in place of a directory. `Path` turns the two slashes of `kafka://` into one, or none at the end."""
-    text = os.fspath(source)
-    return f"kafka://{text.removeprefix('kafka:').lstrip('/')}" if text == "kafka:" or text.startswith("kafka:/") else None
+    """The address, if a cluster is given in place of a directory."""
+    place = place_of(source)
+    return place.name if place.kind == CLUSTER else None
 
 
 def store_of(source: os.PathLike[str] | str) -> str | None:
-    """The URI, if a place on an object store is given. `Path` turns the two slashes of `s3://` into one, or none at the end."""
-    import re
-
-    found = re.fullmatch("(s3|s3a|gs|gcs|abfs|abfss|hdfs|viewfs):(?:/+(.*))?", os.fspath(source))
-    return f"{found[1]}://{found[2] or ''}" if found else None
+    """The URI, if a place on an object store is given."""
+    place = place_of(source)
+    return place.name if place.kind == STORE else None
 
 
 def storage_options() -> dict[str, str]:
@@ -261,15 +351,17 @@ def storage_options() -> dict[str, str]:
 
 def shown(source: os.PathLike[str]) -> str:
     """The directory, the address of the cluster, or the URI of the store without secrets, for a message."""
-    if uri := store_of(source):
-        from fletchlog import stores
-
-        return stores.shown(uri)
-    return cluster_of(source) or str(source)
+    return str(place_of(source))
 
 
-def opened(source: os.PathLike[str], *, read_only: bool = False, nodes: int | None = None, client: Mapping[str, str] | None = None) -> fl.Broker | fl.Cluster:
-    """The broker of a directory or of a place on an object store, or a cluster; `client`: properties of the clients of a cluster."""
+def opened(
+    source: os.PathLike[str], *, read_only: bool = False, create: bool = False, nodes: int | None = None, client: Mapping[str, str] | None = None
+) -> fl.Broker | fl.Cluster:
+    """The broker of a directory or of a place on an object store, or a cluster; `client`: properties of the clients of a cluster.
+
+    Raises:
+        CommandError: A directory that does not exist, unless `create`, or that a Kafka broker has written, unless `read_only`.
+    """
     import fletchlog as fl
 
     address = cluster_of(source)
@@ -277,11 +369,12 @@ def opened(source: os.PathLike[str], *, read_only: bool = False, nodes: int | No
         return fl.Cluster(address, {"default.api.timeout.ms": CLUSTER_MS} | dict(client or {}))
     if uri := store_of(source):
         if not read_only:
-            _refuse_stores([source])
+            refuse([source])
         return fl.Broker(uri, read_only=True, nodes=nodes, storage_options=storage_options())
-    if read_only and not os.path.lexists(source):
+    source = place_of(source)
+    if not create and not os.path.lexists(source):
         raise CommandError(f"{shown(source)}: does not exist; `fletchlog topics create {shown(source)} TOPIC` makes it")
-    return fl.Broker(source, read_only=read_only, nodes=nodes)
+    return fl.Broker(source, read_only=read_only, create=create, nodes=nodes)
 
 
 def peer(broker: fl.Broker | fl.Cluster, source: os.PathLike[str]) -> fl.Broker | str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, command, configured, opened, peer, takes_clusters, topic
+from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, takes_clusters, topic
 from fletchlog.cli.delivery import advance_by
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.outputs import FORMATS, writer
@@ -31,7 +32,7 @@ TABLE_ROWS = 50
 @command
 @takes_clusters
 def consume(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
+    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topics: Annotated[list[str], typer.Argument(help="Topics to read.", metavar="TOPIC", autocompletion=names_of_topics)],
     form: Annotated[str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}, or a template as kcat has it.")] = "table",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fletchlog._place import Place
+from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli.common import CommandError, Given, cluster_of, command, configured, opened, shown, takes_clusters, topics_of
 from fletchlog.cli.options import lists_of_topics
 from fletchlog.cli.terminal import progress

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, peer, shown, store_of, topics_of
+from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, peer, place_of, shown, store_of, topics_of
 from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import CommandConfig, Config, lists_of_topics
 from fletchlog.cli.tables import draw
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from fletchlog._place import Place
     from fletchlog.explain import Explanation
 
 
@@ -85,7 +86,7 @@ def explain(
     explanations: list[Explanation] = []
     if source is not None:
         client = configured(command_config, config)
-        explanations = _first(Path(source), topics, client, orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
+        explanations = _first(place_of(source), topics, client, orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
         explanations += [_from_trace(Path(item)) for item in against if item not in orders]
     view = _producer_view(producer)
     if view is not None and html is None and as_json is None:
@@ -98,14 +99,14 @@ def explain(
         note(f"wrote {path}")
 
 
-def _first(source: Path, topics: str, given: dict[str, str], orders: Sequence[str], polls: int, *, subscribe: bool, every: bool) -> list[Explanation]:
+def _first(source: Place, topics: str, given: dict[str, str], orders: Sequence[str], polls: int, *, subscribe: bool, every: bool) -> list[Explanation]:
     import fletchlog as fl
     from fletchlog.explain import compare
 
-    if source.is_file():
+    if Path(source).is_file():
         if topics or given or orders:
             raise CommandError(f"{source} is a saved trace: its topics, properties and release are fixed; leave out --topics, --config and releases")
-        return [_from_trace(source)]
+        return [_from_trace(Path(source))]
     names = topics_of(source, topics, given)
     if not names:
         raise CommandError("--topics names no topic")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import command, names_in, storage_options
+from fletchlog._place import STORE, Place
+from fletchlog.cli.common import Given, command, names_in, refuse, storage_options, takes_clusters
 from fletchlog.cli.options import lists_of_topics
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note, say
 
 
 @command
+@takes_clusters
 def export(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory, fletchlog's or Kafka's.", metavar="DIR")],
-    destination: Annotated[str, typer.Argument(help="s3://BUCKET/PREFIX, gs://, abfs://, hdfs://, or a directory; empty or missing.", metavar="TO")],
+    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, fletchlog's or Kafka's.", metavar="DIR")],
+    destination: Annotated[Place, typer.Argument(parser=Given, help="s3://BUCKET/PREFIX, gs://, .., or a directory; empty or missing.", metavar="TO")],
     topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
     as_json: Annotated[bool, typer.Option("--json", help="JSON report instead of a sentence.")] = False,
 ) -> None:
@@ -32,15 +33,15 @@ def export(
       fletchlog export data/ /mnt/backup/logs --topics orders,payments --json
     """
     from fletchlog.exporting import export as export_directory
-    from fletchlog.stores import is_uri
 
+    refuse([directory])
     with progress(unit="bytes") as bar:
         task = bar.add_task("exporting", total=None)
         made = export_directory(
             directory,
             destination,
             names_in(topics),
-            storage_options=storage_options() if is_uri(destination) else None,
+            storage_options=storage_options() if destination.kind == STORE else None,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     if as_json:

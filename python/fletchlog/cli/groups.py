@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fletchlog._place import Place
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
+from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, shown, takes_clusters
 from fletchlog.cli.common import group as listed_group
 from fletchlog.cli.common import topic as topic_of
 from fletchlog.cli.options import CommandConfig, names_of_groups, names_of_topics
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 groups = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete the consumer groups of a directory.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
+Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
 Group = Annotated[str, typer.Argument(help="group.id.", metavar="GROUP", autocompletion=names_of_groups)]
 # Types of groups whose members DescribeGroups shows; "" is one that an older broker does not report.
 _DESCRIBED = ("classic", "")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
+from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, shown, takes_clusters
 from fletchlog.cli.common import topic as described
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name, waiting
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
@@ -31,7 +32,7 @@ RETRIES = 1
 @command
 @takes_clusters
 def produce(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
+    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
     topic: Annotated[str, typer.Argument(help="Topic to write to.", autocompletion=names_of_topics)],
     source: Annotated[Path | None, typer.Argument(help="File to read; default or -: standard input.", metavar="FILE")] = None,
     form: Annotated[
@@ -93,7 +94,7 @@ def produce(
     asked = configured(command_config, config)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(path.open("rb")) if path is not None else _standard_input()
-        broker = stack.enter_context(_opened(directory, asked))
+        broker = stack.enter_context(_opened(directory, asked, create=partitions is not None))
         if partitions is not None and topic not in broker.topics():
             broker.create_topic(topic, partitions=partitions)
         start = _end(broker, topic)
@@ -142,11 +143,11 @@ def _standard_input() -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _opened(directory: Path, asked: Mapping[str, str]) -> Iterator[fl.Broker | fl.Cluster]:
+def _opened(directory: Place, asked: Mapping[str, str], *, create: bool) -> Iterator[fl.Broker | fl.Cluster]:
     """A broker whose close and log lines do not hide why the command ends."""
     import fletchlog as fl
 
-    broker = opened(directory, client=asked)
+    broker = opened(directory, create=create, client=asked)
     with _log_held():
         try:
             yield broker
@@ -157,7 +158,7 @@ def _opened(directory: Path, asked: Mapping[str, str]) -> Iterator[fl.Broker | f
         broker.close()
 
 
-def _producer(broker: fl.Broker | fl.Cluster, directory: Path, asked: Mapping[str, str]) -> fl.Producer:
+def _producer(broker: fl.Broker | fl.Cluster, directory: Place, asked: Mapping[str, str]) -> fl.Producer:
     import fletchlog as fl
 
     own = {"retries": str(RETRIES)} if isinstance(broker, fl.Broker) else {}

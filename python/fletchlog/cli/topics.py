@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fletchlog._place import Place
 from fletchlog.cli.common import (
     CommandError,
+    Given,
     changed_properties,
     cluster_of,
     command,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
+Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
 Name = Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC", autocompletion=names_of_topics)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
@@ -75,7 +76,7 @@ def create(
 
     fletchlog topics create data/ clicks -c message.timestamp.type=LogAppendTime
     """
-    with opened(directory, nodes=nodes, client=configured(command_config)) as broker:
+    with opened(directory, create=True, nodes=nodes, client=configured(command_config)) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
     done(f"created {name} with {counted(partitions, 'partition')} in {shown(directory)}", as_json=as_json, topic=name, partitions=partitions)
 
@@ -116,7 +117,7 @@ def _row(partition: fl.PartitionDescription, directory: str | None, *, sized: bo
     return row | {"bytes": partition.size_bytes, "segments": partition.segments, "directory": directory} if sized else row
 
 
-def _directories(directory: Path) -> dict[str, str]:
+def _directories(directory: Place) -> dict[str, str]:
     """Where the partitions of a directory are."""
     from fletchlog._core import partition_directories
 

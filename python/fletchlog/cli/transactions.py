@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters
+from fletchlog._place import Place
+from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, shown, takes_clusters
 from fletchlog.cli.options import CommandConfig  # noqa: TC001 - typer reads it
 from fletchlog.cli.tables import done, show
 
 transactions = typer.Typer(no_args_is_help=True, help="List the transactional ids of a directory or cluster, and abort an open transaction.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
+Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 

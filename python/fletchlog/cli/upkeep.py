@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fletchlog._place import Place
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, command, configured, opened, peer, shown, takes_clusters, topic
+from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, shown, takes_clusters, topic
 from fletchlog.cli.options import CommandConfig, names_of_topics
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted, visible
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory.", metavar="DIR")]
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC", autocompletion=names_of_topics)]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
@@ -21,7 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 @command
 @takes_clusters
 def delete_records(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")],
+    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")],
     name: Topic,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="A partition; may be repeated. Default: all.")] = None,
     before_offset: Annotated[int | None, typer.Option(help="Delete the records before this offset; -1: all. Needs --partition, but for -1.")] = None,
@@ -65,6 +65,21 @@ def delete_records(
 
 
 @command
+def take_over(directory: Directory, as_json: Json = False) -> None:
+    """Let fletchlog write to a directory that a Kafka broker has written. The broker must be stopped.
+
+    The logs stay as they are; fletchlog.metadata and .lock are added. A Kafka broker can use the directory again.
+
+    fletchlog take-over /var/lib/kafka/data
+    """
+    import fletchlog as fl
+
+    with fl.Broker(directory, take_over=True) as broker:
+        names = broker.topics()
+    done(f"{shown(directory)} can be written now; it has {counted(len(names), 'topic')}", as_json=as_json, topics=names)
+
+
+@command
 def clean(
     directory: Directory,
     name: Topic,
@@ -75,9 +90,7 @@ def clean(
 
     fletchlog clean data/ accounts --force
     """
-    import fletchlog as fl
-
-    with fl.Broker(directory) as broker:
+    with opened(directory) as broker:
         policy = (topic(broker, name).config or {}).get("cleanup.policy", "")
         if "compact" not in policy:
             raise CommandError(f"{name} is not compacted; `fletchlog topics alter {shown(directory)} {name} -c cleanup.policy=compact` makes it so")
@@ -99,8 +112,6 @@ def retention(directory: Directory, as_json: Json = False) -> None:
 
     fletchlog retention data/
     """
-    import fletchlog as fl
-
-    with fl.Broker(directory) as broker:
+    with opened(directory) as broker:
         count = broker.run_retention()
     done(f"deleted {counted(count, 'segment')}", as_json=as_json, segments=count)

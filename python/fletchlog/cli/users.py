@@ -5,18 +5,18 @@ from __future__ import annotations
 import getpass
 import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fletchlog.cli.common import CommandError, command
+from fletchlog._place import Place
+from fletchlog.cli.common import CommandError, Given, command
 from fletchlog.cli.tables import done, draw
 from fletchlog.cli.text import say, visible
 
 users = typer.Typer(no_args_is_help=True, help="Add, list and remove the users of SCRAM that clients of a listener can be.")
 
-Directory = Annotated[Path, typer.Argument(help="The broker's directory.", metavar="DIR")]
+Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory.", metavar="DIR")]
 User = Annotated[str, typer.Argument(help="Name of the user.", metavar="USER")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table or a sentence.")]
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -42,7 +42,7 @@ def add(
 
     password = _password(user)
     wanted = mechanism or MECHANISMS
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         for name in wanted:
             broker.upsert_user_scram_credential(user, password, name, iterations)
     done(f"{user} has a password for {' and '.join(wanted)}", as_json=as_json, user=user, mechanisms=wanted)

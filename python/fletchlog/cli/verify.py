@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fletchlog.cli.common import CommandError, command
+from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
+from fletchlog.cli.common import CommandError, Given, command
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import progress, styled
 from fletchlog.cli.text import counted, say, visible
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @command
 def verify(
-    directory: Annotated[Path, typer.Argument(help="The broker's directory, or one partition's.", metavar="DIR")],
+    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or one partition's.", metavar="DIR")],
     as_json: Annotated[bool, typer.Option("--json", help="JSON report instead of a table.")] = False,
 ) -> None:
     """Check every batch, index, snapshot and checkpoint of a directory.

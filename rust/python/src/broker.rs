@@ -7,8 +7,8 @@ use bytes::Bytes;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{ConfigResource, Scope, Transport};
 use fletchlog_broker::{
-    AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, LocalTransport, OpenOptions,
-    ScramDeletion, ScramUpsertion, TopicDescription,
+    AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, DirectoryKind,
+    LocalTransport, OpenOptions, ScramDeletion, ScramUpsertion, TopicDescription, directory_kind,
 };
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
@@ -86,6 +86,18 @@ fn options(nodes: Option<i64>, read_only: bool, config: Option<&Bound<'_, PyAny>
     })
 }
 
+/// A mistyped path makes no directory, and what a Kafka broker has written is not changed without a word.
+fn check_for_writing(path: &Path, create: bool, take_over: bool) -> Result<(), Failure> {
+    let advice = match directory_kind(path)? {
+        DirectoryKind::Missing if !create => "does not exist; check the name, or give create=True to make it",
+        DirectoryKind::Kafka if !take_over => {
+            "was written by a Kafka broker; give read_only=True to read it, or take_over=True to write to it and keep fletchlog's metadata there"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::of("directory", format!("{}: {advice}", path.display())))
+}
+
 impl Broker {
     fn open_with(
         py: Python<'_>,
@@ -109,11 +121,6 @@ impl Broker {
         storage_options: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let uri = uri.to_string_lossy();
-        if uri.starts_with("kafka://") {
-            return Err(
-                Failure::argument("a cluster is opened by Cluster, Consumer and Producer, not by Broker").into(),
-            );
-        }
         if !options.read_only {
             let reason = "object stores are read-only; open it with read_only=True, or a directory on a disk to write";
             return Err(Failure::of("read-only", reason).into());
@@ -210,13 +217,16 @@ impl Broker {
 #[pymethods]
 impl Broker {
     #[new]
-    #[pyo3(signature = (path, *positional, nodes=None, read_only=false, config=None, storage_options=None), text_signature = "(path, *, nodes=None, read_only=False, config=None, storage_options=None)")]
+    #[pyo3(signature = (path, *positional, create=false, nodes=None, read_only=false, take_over=false, config=None, storage_options=None), text_signature = "(path, *, create=False, nodes=None, read_only=False, take_over=False, config=None, storage_options=None)")]
+    #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn new(
         py: Python<'_>,
         path: PathBuf,
         positional: &Bound<'_, PyTuple>,
+        create: bool,
         nodes: Option<i64>,
         read_only: bool,
+        take_over: bool,
         config: Option<&Bound<'_, PyAny>>,
         storage_options: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -227,11 +237,23 @@ impl Broker {
             )));
         }
         let options = options(nodes, read_only, config)?;
-        if store::is_uri(&path) {
+        let (kind, path) = store::place(py, path)?;
+        if kind == "cluster" {
+            return Err(
+                Failure::argument("a cluster is opened by Cluster, Consumer and Producer, not by Broker").into(),
+            );
+        }
+        if kind == "store" {
             return Self::open_store(py, &path, options, storage_options);
         }
         if storage_options.is_some() {
             let reason = "storage_options are for an object store, Broker('s3://BUCKET/PREFIX', read_only=True, ...)";
+            return Err(Failure::argument(reason).into());
+        }
+        if !read_only {
+            check_for_writing(&path, create, take_over)?;
+        } else if create || take_over {
+            let reason = "create and take_over are for writing; read_only never writes: leave one of them out";
             return Err(Failure::argument(reason).into());
         }
         let place = format!("'{}'", path.display());
@@ -523,7 +545,7 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.scan)]
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None, timestamp_unit="us"))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -540,6 +562,7 @@ impl Broker {
         start_time: Option<&Bound<'_, PyAny>>,
         end_time: Option<&Bound<'_, PyAny>>,
         threads: Option<i64>,
+        timestamp_unit: &str,
     ) -> PyResult<Scan> {
         let batch_rows = number_from_py("batch_rows", batch_rows, 1)?;
         let wanted = Wanted {
@@ -547,7 +570,7 @@ impl Broker {
             start_offset,
             end_offset,
             batch_rows,
-            columns: columns_from_py(columns, include_headers)?,
+            columns: columns_from_py(columns, include_headers, timestamp_unit)?,
             isolation_level,
             order,
             times: times_from_py(start_time, end_time)?,
@@ -642,10 +665,9 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.delete_records)]
-    #[pyo3(signature = (topic, partition, before_offset=None))]
-    fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
+    fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: i64) -> PyResult<i64> {
         let tp = TopicPartition::new(topic, partition);
-        let before_offset = before_offset.filter(|offset| *offset != TO_THE_END);
+        let before_offset = Some(before_offset).filter(|offset| *offset != TO_THE_END);
         self.inner
             .call(py, |broker, _| broker.delete_records(&tp, before_offset))
     }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::{Builder, scope};
 
 use bytes::Bytes;
@@ -19,12 +19,14 @@ use std::sync::Arc;
 use crate::errors::Failure;
 use crate::gate::gate;
 
-/// Whether a path is the URI of a store: `SCHEME://...`.
-pub fn is_uri(path: &Path) -> bool {
-    let scheme = path.to_str().and_then(|path| Some(path.split_once("://")?.0));
-    scheme.is_some_and(|scheme| {
-        scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+.-".contains(&b))
-    })
+/// What a path names (`fletchlog._place.Place`): its kind, and the path of the directory, the URI or the address.
+pub fn place(py: Python<'_>, path: PathBuf) -> PyResult<(String, PathBuf)> {
+    if !path.as_os_str().as_encoded_bytes().contains(&b':') {
+        return Ok(("directory".to_owned(), path));
+    }
+    let class = py.import("fletchlog._place")?.getattr("Place")?;
+    let place = class.call1((path.as_os_str(),))?;
+    Ok((place.getattr("kind")?.extract()?, place.getattr("name")?.extract()?))
 }
 
 /// A store, listed, and the URI without secrets by which it is shown.
