@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.common import CommandError
-from fletchlog.cli.delivery import Offsets, Output, advance
+from fletchlog.cli.delivery import Offsets, Output, advance, advance_by
 from fletchlog.cli.records import CSV
 from fletchlog.cli.rows import cell, csv_line, header_text, json_line, plain
 from fletchlog.cli.tables import NARROW, vertical
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
+
+# a row group, or a batch of Arrow, of useful size for those who read it
+GROUP_ROWS = 128 * 1024
+GROUP_BYTES = 64 << 20
 
 
 class Writer:
@@ -175,7 +180,7 @@ def _table(rows: list[dict[str, Any]], *, narrow: bool) -> Any:
 
 
 class _Columns(Writer):
-    """Parquet, complete when it is closed, or an Arrow stream, batch by batch."""
+    """Parquet, complete when it is closed, or an Arrow stream. Many polls are written as one row group or batch, unless somebody is to follow it."""
 
     def __init__(self, output: Path | None, *, follow: bool, form: str) -> None:
         super().__init__(output, follow=follow)
@@ -185,15 +190,19 @@ class _Columns(Writer):
             raise CommandError(f"--format {form} is no text: give --output FILE, or send it to another program")
         self._sink = _Sink()
         self._writer: Any = None
+        self._follow = follow
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
         self._behind: Offsets = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         if self._writer is None:
             self._writer = self._open(batch.schema)
-        self._writer.write_batch(batch)
-        for row in batch.select(["topic", "partition", "offset"]).to_pylist():
-            advance(self._behind, row)
-        self._out.write([(self._sink.taken(), dict(self._behind) if self._form == "arrow" else {})])
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._follow or self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._write()
         self.count += batch.num_rows
 
     def finish(self) -> None:
@@ -209,9 +218,22 @@ class _Columns(Writer):
         sink: Any = self._sink
         return pq.ParquetWriter(sink, schema) if self._form == "parquet" else pa.ipc.new_stream(sink, schema)
 
+    def _write(self) -> None:
+        """Writes what is in hand."""
+        import pyarrow as pa
+
+        if not self._batches:
+            return
+        for batch in pa.Table.from_batches(self._batches).combine_chunks().to_batches():
+            self._writer.write_batch(batch)
+            advance_by(self._behind, batch)
+        self._batches, self._rows, self._bytes = [], 0, 0
+        self._out.write([(self._sink.taken(), dict(self._behind) if self._form == "arrow" else {})])
+
     def _end(self) -> None:
         # also what was read up to a Ctrl-C or an error becomes a file that can be read
         if self._writer is not None:
+            self._write()
             self._writer.close()
             self._out.write([(self._sink.taken(), self._behind)])
 

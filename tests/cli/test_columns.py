@@ -1,0 +1,51 @@
+"""`fletchlog consume -f parquet` and `-f arrow`: files that are good to read, whatever a poll gives."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fletchlog as fl
+from fletchlog.cli import outputs
+
+COUNT = 3000  # six polls
+
+
+@pytest.fixture
+def filled(data):
+    with fl.Broker(data, create=True) as broker:
+        for topic in ("t", "u"):
+            broker.create_topic(topic, partitions=2)
+        with fl.Producer(broker) as producer:
+            for number in range(COUNT):
+                producer.send("tu"[number % 3 == 0], b"%d" % number, partition=number % 2)
+    return data
+
+
+def batches(form, file):
+    """Rows of each row group or batch."""
+    if form == "parquet":
+        parquet = pq.ParquetFile(file)
+        return [parquet.read_row_group(number) for number in range(parquet.num_row_groups)]
+    with pa.ipc.open_stream(file) as stream:
+        return [pa.Table.from_batches([batch]) for batch in stream]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_many_polls_make_one_row_group(cli, filled, tmp_path, form):
+    cli("consume", filled, "t", "u", "-f", form, "-o", tmp_path / "all", "--group", "g")
+    (only,) = batches(form, tmp_path / "all")
+    assert only.num_rows == COUNT
+    lines = cli("consume", filled, "t", "u", "-f", "jsonl").lines
+    assert [(row["topic"], row["partition"], row["offset"]) for row in only.to_pylist()] == [(row["topic"], row["partition"], row["offset"]) for row in lines]
+    # and all of it is committed
+    assert cli("groups", "list", filled, "--json").json[0]["lag"] == 0
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize("limit", ["GROUP_ROWS", "GROUP_BYTES"])
+def test_no_row_group_grows_without_a_bound(cli, filled, tmp_path, form, limit, monkeypatch):
+    monkeypatch.setattr(outputs, limit, 1100)
+    cli("consume", filled, "t", "u", "-f", form, "-o", tmp_path / "all", "--group", "g")
+    found = [part.num_rows for part in batches(form, tmp_path / "all")]
+    assert found == ([1500, 1500] if limit == "GROUP_ROWS" else [500] * 6)
+    assert cli("groups", "list", filled, "--json").json[0]["lag"] == 0
