@@ -164,6 +164,25 @@ def test_a_new_topic_whose_beginning_is_gone_is_judged_before_it_is_logged(addre
         assert address.planner(subscribe="t,u", failOnDataLoss="false").latestOffset({"t": {"0": 0}}, ALL) == {"t": {"0": 0}, "u": {"0": 4}}
 
 
+@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("left", [{}, {"t": [8]}])
+def test_a_task_does_not_skip_what_it_does_not_see(address, fail, left):
+    with address.serve(t=[8, 5]):
+        planner = address.planner(failOnDataLoss=fail)
+        (planned,) = planner.partitions({"t": {"0": 8, "1": 2}}, {"t": {"0": 8, "1": 5}})
+    with address.serve(**left), pytest.raises(DataLossError, match=r"t-1 is gone, or kafka://.* does not show it now; offsets 2 to 4 were to be read"):
+        list(planner.read(planned))
+    with address.serve(t=[8, 7]):
+        assert [offset for rows in planner.read(planned) for offset in rows.column("offset").to_pylist()] == [2, 3, 4]
+    # as the error says: a new topic of that name
+    with address.serve(t=[0, 0]):
+        if fail == "false":
+            assert list(planner.read(planned)) == []
+        else:
+            with pytest.raises(DataLossError, match="the log of t-1 ends at 0"):
+                list(planner.read(planned))
+
+
 def test_a_loss_is_reported_once_and_not_with_every_question(address, caplog):
     with address.serve(u=[9]):
         planner = address.planner(subscribePattern="^[tu]$", failOnDataLoss="false")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from typing import TYPE_CHECKING
 
 from fletchlog.errors import OffsetOutOfRangeError, StorageError
 from fletchlog.spark.cluster import open_log
+from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.offset_reader import loss_reporter
 from fletchlog.spark.schema import arrow_schema, check_projection
 
@@ -33,14 +35,19 @@ def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema:
 
     Offsets without a record (compaction, transaction markers, aborted data) are skipped. Offsets below the log start or at
     and above its end, and those that are deleted while the range is read, are lost data: an error, or skipped with a warning when
-    failOnDataLoss is false.
+    failOnDataLoss is false. A partition that a cluster does not show need not be deleted, so it is always an error: what is skipped once is never read.
     """
     if not wanted:
         return
     columns = check_projection(schema)
     target = arrow_schema(schema)
     source = open_log(options)
-    spans = source.spans((item.topic, item.partition) for item in wanted)
+    for attempt in range(options.fetch_attempts):
+        if attempt:
+            time.sleep(options.fetch_interval_ms / 1000)
+        spans = source.spans((item.topic, item.partition) for item in wanted)
+        if all((item.topic, item.partition) in spans for item in wanted):
+            break
     if options.store is not None and not _covered(wanted, spans):
         # this process has opened the store before the query was planned
         source = open_log(options, anew=True)
@@ -80,7 +87,10 @@ def _read_range(
     tp = (wanted.topic, wanted.partition)
     name = f"{wanted.topic}-{wanted.partition}"
     if span is None:
-        report_loss(f"{name} is gone; offsets {wanted.start} to {wanted.end - 1} were to be read")
+        what = f"offsets {wanted.start} to {wanted.end - 1} were to be read"
+        if options.path is None:
+            raise _unseen(name, what, options)
+        report_loss(f"{name} is gone; {what}")
         return
     if span.start > wanted.start:
         report_loss(f"the log of {name} starts at {span.start}; offsets from {wanted.start} were to be read")
@@ -99,16 +109,25 @@ def _read_range(
                 else:
                     yield pa.RecordBatch.from_arrays([batch.column(column) for column in columns], schema=target)
         except OffsetOutOfRangeError:
-            gone, start = start, _first_left(source, tp, start, end)
+            span = source.spans([tp]).get(tp)
+            if span is None and options.path is None:
+                raise _unseen(name, f"offsets {start} to {end - 1} were to be read", options) from None
+            gone, start = start, _first_left(span, start, end)
             report_loss(f"records of {name} from offset {gone} on were deleted while they were read; what is left of the range begins at {start}")
         else:
             return
 
 
-def _first_left(source: Directory | ClusterLog, tp: Partition, start: int, end: int) -> int:
+def _unseen(name: str, what: str, options: SourceOptions) -> DataLossError:
+    return DataLossError(
+        f"{name} is gone, or {options.source} does not show it now; {what}. Start the query again when it is back. If it was deleted for good, a new topic of "
+        "the same name and failOnDataLoss=false let the query go on"
+    )
+
+
+def _first_left(span: Span | None, start: int, end: int) -> int:
     """Where a range goes on whose records are gone from `start` on; its end if nothing is left.
 
     Kafka: `KafkaDataConsumer#getEarliestAvailableOffsetBetween`.
     """
-    span = source.spans([tp]).get(tp)
     return end if span is None or start >= span.end or span.start >= end else max(start, span.start)
