@@ -420,6 +420,88 @@ def test_a_reader_schema_of_another_unit_or_scale_gets_the_same_value(writer, re
         assert serde.Avro(outer(writer), outer(writer)).decode(column(data)) == serde.Avro(outer(writer)).decode(column(data))
 
 
+def record(name, *fields, **more):
+    return {"type": "record", "name": name, "fields": list(fields)} | more
+
+
+def fixed(name, size):
+    return {"type": "fixed", "name": name, "size": size}
+
+
+def enum(name, *symbols):
+    return {"type": "enum", "name": name, "symbols": list(symbols)}
+
+
+A_INT, A_STRING = {"name": "a", "type": "int"}, {"name": "a", "type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "reason"),
+    [
+        ("string", "int", "string is read as int"),
+        ("long", "int", "long is read as int"),
+        ("double", "float", "double is read as float"),
+        (record("R", A_INT), record("R", {"name": "b", "type": "int"}), "the field /b is not in the schema, and has no default in the reader_schema"),
+        (record("R", A_STRING), record("R", A_INT), "string at /a is read as int"),
+        (record("R", A_INT), record("Q", A_INT), "record R is read as record Q, which has no such alias"),
+        (fixed("F", 2), fixed("F", 3), "fixed F has 2 bytes in the schema and 3 in the reader_schema"),
+        (enum("E", "A"), enum("D", "A"), "enum E is read as enum D"),
+        ({"type": "array", "items": "string"}, {"type": "array", "items": "int"}, "string at /items is read as int"),
+        ({"type": "map", "values": "int"}, {"type": "array", "items": "int"}, "map is read as array"),
+        (["null", "string"], "int", "string is read as int"),
+        ("string", ["null", "int"], "string is read as int"),
+        (
+            record("O", {"name": "r", "type": record("R", A_STRING)}),
+            record("O", {"name": "r", "type": ["null", record("R", A_INT)]}),
+            "string at /r/a is read as int",
+        ),
+    ],
+)
+def test_schemas_that_never_resolve_are_refused_at_once(writer, reader, reason):
+    with pytest.raises(fl.errors.InvalidArgumentError, match="no value of the Avro schema can be read by the reader_schema: ") as caught:
+        serde.Avro(writer, reader)
+    assert reason in str(caught.value)
+    # one schema of many is the fault of its values only
+    decoded, reasons = serde.Confluent({1: writer, 2: reader}, reader).decode(column(framed(1, b""), framed(2, write(reader, sample(reader)))))
+    assert list(reasons) == [0]
+    assert reason in reasons[0]
+    assert decoded.is_valid().to_pylist() == [False, True]
+
+
+def sample(schema):
+    """A value of a schema."""
+    if isinstance(schema, list):
+        return sample(schema[-1])
+    if not isinstance(schema, dict):
+        return 1
+    kinds = {"array": [], "map": {}, "enum": schema.get("symbols", [None])[0], "fixed": bytes(schema.get("size", 0))}
+    return kinds[schema["type"]] if schema["type"] in kinds else {field["name"]: sample(field["type"]) for field in schema["fields"]}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value", "result"),
+    [
+        ("int", "double", 1, 1.0),
+        ("bytes", "string", b"x", "x"),
+        ("string", "bytes", "x", b"x"),
+        (["string", "int"], "long", 5, 5),
+        ("int", ["null", "long"], 5, 5),
+        (record("x.R", A_INT), record("y.R", {"name": "b", "type": "long", "aliases": ["a"]}), {"a": 1}, {"b": 1}),
+        (record("x.R", A_INT), record("Q", A_INT, aliases=["x.R"]), {"a": 1}, {"a": 1}),
+        (record("R", A_INT), record("R"), {"a": 1}, {}),
+        (record("R"), record("R", A_INT | {"default": 7}), {}, {"a": 7}),
+        (record("R"), record("R", {"name": "n", "type": ["null", "R2"], "default": None}), {}, None),
+        (enum("E", "A", "B"), enum("E", "A", "C"), "A", "A"),
+        (record("L", A_INT, {"name": "next", "type": ["null", "L"]}), record("L", A_INT), {"a": 1, "next": {"a": 2, "next": None}}, {"a": 1}),
+    ],
+)
+def test_schemas_that_resolve_are_not_refused(writer, reader, value, result):
+    if result is None:
+        reader["fields"][0]["type"][1] = record("R2", A_INT)
+        result = {"n": None}
+    assert serde.Avro(writer, reader).decode(column(write(writer, value))) == (pa.array([result], serde.Avro(reader).type), {})
+
+
 def test_a_time_beyond_the_end_of_the_day_is_malformed():
     for kind, annotation, number in [("int", "time-millis", DAY * 10**3), ("long", "time-micros", DAY * 10**6), ("int", "time-millis", -1)]:
         decoded, reasons = serde.Avro({"type": kind, "logicalType": annotation}).decode(column(long(number), long(1)))

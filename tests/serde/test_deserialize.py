@@ -118,6 +118,15 @@ def test_calls_that_cannot_be_meant_are_refused(orders, options, text):
         serde.deserialize(orders.scan("orders"), **options)
 
 
+def test_a_class_or_something_else_in_place_of_a_deserializer_is_refused(orders):
+    table = orders.scan("orders").to_pyarrow()
+    for call, verb in ((serde.deserialize, "decode"), (serde.serialize, "encode")):
+        with pytest.raises(fl.errors.InvalidArgumentError, match=rf"value= takes an object that can {verb}, .* got <class .*; give value=Json\(\)"):
+            call(table, value=serde.Json)
+        with pytest.raises(fl.errors.InvalidArgumentError, match=rf"key= takes an object that can {verb}, .* got 'utf-8'"):
+            call(table, key="utf-8")
+
+
 def test_columns_that_are_missing_or_decoded_already_are_refused(orders):
     table = serde.deserialize(orders.scan("orders"), value=AMOUNT, on_error="null")
     with pytest.raises(fl.errors.InvalidArgumentError, match="not binary: was it decoded before"):

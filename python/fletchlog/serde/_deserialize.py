@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fletchlog.errors import InvalidArgumentError, RecordDeserializationError
 from fletchlog.serde.columns import plain
-from fletchlog.serde.outcome import Reasons, arrow, rows_of
+from fletchlog.serde.outcome import Reasons, arrow, check_objects, rows_of
 from fletchlog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializ
     wanted = {name: deserializer for name, deserializer in (("key", key), ("value", value)) if deserializer is not None}
     if not wanted:
         raise InvalidArgumentError("nothing to decode: give a deserializer as key=, value= or both")
+    check_objects(wanted, "decode")
     if on_error not in _POLICIES:
         raise InvalidArgumentError(f"on_error is {on_error!r}; expected one of {', '.join(_POLICIES)}")
     rows = rows_of(data)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.columns import plain
-from fletchlog.serde.outcome import Reasons, arrow, rows_of
+from fletchlog.serde.outcome import Reasons, arrow, check_objects, rows_of
 
 if TYPE_CHECKING:
     from fletchlog.serde.outcome import Serializer
@@ -33,6 +33,7 @@ def serialize(data: Any, *, key: Serializer | None = None, value: Serializer | N
     wanted = {name: serializer for name, serializer in (("key", key), ("value", value)) if serializer is not None}
     if not wanted:
         raise InvalidArgumentError("nothing to encode: give a serializer as key=, value= or both")
+    check_objects(wanted, "encode")
     rows = rows_of(data)
     for name, serializer in wanted.items():
         if name not in rows.schema.names:

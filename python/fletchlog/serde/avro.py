@@ -13,6 +13,7 @@ from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde.avro_defaults import DEFAULT, decode_defaults, fields
 from fletchlog.serde.avro_limits import MAX_TYPES, Walk
+from fletchlog.serde.avro_resolution import Resolution
 from fletchlog.serde.avro_units import LOGICAL_TYPE, resolve
 from fletchlog.serde.columns import cast, converted, number
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each, framed
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 _DECIMAL128_DIGITS = 38
 _DECIMAL256_DIGITS = 76
 _DECIMAL256_BYTES = 32
+
+
+class UnresolvableError(InvalidArgumentError):
+    """No value of the schema can be read by the reader schema."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Avro(OneByOne):
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not an Avro schema, one without an Arrow type, one nested too deep, a reader schema with a default that is
-            not of its type, or one with more than 100,000 types once every name in it is replaced by its type, as in Arrow.
+            not of its type or by which no value can be read, or one with more than 100,000 types once every name in it is replaced by its type, as in Arrow.
     """
 
     schema: Any
@@ -60,6 +65,9 @@ class Avro(OneByOne):
 
     def __post_init__(self) -> None:
         self.type  # noqa: B018 - a schema that cannot work fails here, not at the first record
+        reason = None if self._reader is None else Resolution(self._writer, self._reader).reason()
+        if reason is not None:
+            raise UnresolvableError(f"no value of the Avro schema can be read by the reader_schema: {reason}")
 
     @cached_property
     def type(self) -> pa.DataType:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
-from fletchlog.serde.avro import Avro
+from fletchlog.serde.avro import Avro, UnresolvableError
 from fletchlog.serde.outcome import Deserializer, Reasons, arrow
 
 if TYPE_CHECKING:
@@ -152,10 +152,24 @@ class Confluent:
             if not hasattr(found, "decode") or not hasattr(found, "type"):
                 try:
                     found = Avro(found, self.reader_schema)
+                except UnresolvableError as error:
+                    # the fault of whoever wrote with that schema, so of these values only
+                    found = _Malformed(str(error), self.type)
                 except InvalidArgumentError as error:
                     raise InvalidArgumentError(f"schema id {schema_id}: {error}") from error
             self._known[schema_id] = getattr(found, "after_schema_id", found)
         return self._known[schema_id]
+
+
+@dataclass(frozen=True)
+class _Malformed:
+    """The deserializer of a schema whose values cannot be read."""
+
+    reason: str
+    type: pa.DataType | None
+
+    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
+        return arrow().nulls(len(column), self.type), dict.fromkeys(range(len(column)), self.reason)
 
 
 def _taken(column: pa.Array, index: list[int | None]) -> pa.Array:

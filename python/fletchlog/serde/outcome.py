@@ -80,6 +80,14 @@ def framed(data: bytes) -> str:
     return " (it begins as in Confluent's wire format: give the deserializer to Confluent)" if len(data) > _FRAME and data[0] == 0 else ""
 
 
+def check_objects(given: dict[str, Any], method: str) -> None:
+    """Raises for what is no object of a class such as `Json`: the class itself, or something else."""
+    for name, one in given.items():
+        if isinstance(one, type | str | bytes) or not hasattr(one, method):
+            hint = f"; give {name}={one.__name__}()" if isinstance(one, type) else ""
+            raise InvalidArgumentError(f"{name}= takes an object that can {method}, such as serde.Json(), got {one!r:.60}{hint}")
+
+
 def rows_of(data: Any) -> Any:
     """A RecordBatch as it is, all else that has columns as a Table.
 
