@@ -6,7 +6,10 @@ from confluent_kafka import admin
 import fletchlog as fl
 from fletchlog.errors import KafkaError
 from fletchlog.spark.cluster import ClusterLog
+from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.options import SourceOptions
+from fletchlog.spark.schema import kafka_schema
+from fletchlog.spark.stream import StreamReader
 
 CONFIG = {
     "security.protocol": "SASL_PLAINTEXT",
@@ -52,3 +55,18 @@ def test_a_reader_is_enough_for_spark(alice):
     span = log.spans([("orders", 0)])["orders", 0]
     batches = log.scan(("orders", 0), span.start, span.end, columns=["value"])
     assert [value for batch in batches for value in batch["value"].to_pylist()] == [b"v"]
+
+
+def test_a_stream_keeps_its_place_in_a_topic_that_it_may_not_see_any_more(alice):
+    def planner(**options):
+        given = {f"kafka.{name}": value for name, value in alice.items()} | {"fetchOffset.numRetries": "1"} | options
+        return StreamReader(SourceOptions.parse(given), kafka_schema(include_headers=False))
+
+    start = {"orders": {"0": 0}, "secret": {"0": 7}}
+    with pytest.raises(DataLossError, match="partitions secret-0 are gone, or kafka://"):
+        planner(subscribePattern="orders|secret").latestOffset(start)
+    forgiving = planner(subscribePattern="orders|secret", failOnDataLoss="false")
+    assert forgiving.latestOffset(start) == {"orders": {"0": 1}, "secret": {"0": 7}}
+    for strategy in ({"subscribe": "orders,secret"}, {"assign": '{"secret":[0]}'}):
+        with pytest.raises(KafkaError, match="authoriz"):
+            planner(failOnDataLoss="false", **strategy).latestOffset(start)

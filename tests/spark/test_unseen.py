@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
@@ -105,6 +107,39 @@ def test_a_partition_that_is_not_seen_keeps_its_offset(address, options, left, a
         assert {(topic, p): first for topic, p, first, _ in ranges(again.partitions(end, whole))}.items() <= {
             (topic, int(p)): offset for topic in end for p, offset in end[topic].items()
         }.items()
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_directory_that_is_missing_empty_or_another_one_for_a_while_costs_nothing(log, tmp_path, fail):
+    log.topic("t", 2).append("t", 0, 5).append("t", 1, 5)
+    log.broker.close()
+    home, start = Path(log.path), {"t": {"0": 3, "1": 5}}
+
+    def ask():
+        options = SourceOptions.parse({"path": log.path, "subscribePattern": "t", "failOnDataLoss": fail})
+        return StreamReader(options, kafka_schema(include_headers=False)).latestOffset(start, ALL)
+
+    assert ask() == {"t": {"0": 5, "1": 5}}
+    home.rename(tmp_path / "elsewhere")
+    with pytest.raises(OptionError, match="cannot be read on this machine: No such file or directory; it names the directory of a log"):
+        ask()
+    home.mkdir()
+    with pytest.raises(OptionError, match=f"{home} is empty"):
+        ask()
+    home.rmdir()
+    with fl.Broker(home, create=True) as other:
+        other.create_topic("t")
+        with fl.Producer(other) as producer:
+            for _ in range(4):
+                producer.send("t", value=b"")
+    if fail == "true":
+        with pytest.raises(DataLossError, match=r"partitions t-1 are gone, or .* does not show them now"):
+            ask()
+    else:
+        assert ask() == {"t": {"0": 4, "1": 5}}
+    shutil.rmtree(home)
+    (tmp_path / "elsewhere").rename(home)
+    assert ask() == {"t": {"0": 5, "1": 5}}
 
 
 def test_a_topic_that_was_never_seen_is_an_error_whatever_may_be_lost(address):
