@@ -121,13 +121,17 @@ impl Writer {
         write: impl FnOnce(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         self.unsigned_varint(tag);
-        let start = self.buffer.len();
+        let (start, before, spliced) = (self.buffer.len(), self.len(), self.spliced.len());
         write(self)?;
-        let end = self.buffer.len();
-        self.unsigned_varint(u32::try_from(end - start).map_err(|_| Fault::Length(end - start))?);
+        let (end, size) = (self.buffer.len(), self.len() - before);
+        self.unsigned_varint(u32::try_from(size).map_err(|_| Fault::Length(size))?);
         let size_bytes = self.buffer.len() - end;
         if let Some(field) = self.buffer.get_mut(start..) {
             field.rotate_right(size_bytes);
+        }
+        // The field has moved behind its size, and its large chunks with it.
+        for (at, _) in self.spliced.iter_mut().skip(spliced) {
+            *at += size_bytes;
         }
         Ok(())
     }
@@ -136,6 +140,43 @@ impl Writer {
     pub(crate) fn overwrite(&mut self, at: usize, bytes: &[u8]) {
         if let Some(place) = self.buffer.get_mut(at..at + bytes.len()) {
             place.copy_from_slice(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_tagged_field_counts_large_bytes_too() {
+        for large in [SPLICED_FROM - 1, SPLICED_FROM, 3 * SPLICED_FROM] {
+            let mut writer = Writer::new();
+            writer.set_flexible(true);
+            let bytes = Bytes::from(vec![7; large]);
+            writer.put(b"before");
+            let field = |writer: &mut Writer| {
+                writer.length(bytes.len())?;
+                writer.splice(&bytes);
+                writer.put(b"end");
+                writer.splice(&bytes);
+                Ok::<_, Fault>(())
+            };
+            writer.tag(5, field).unwrap();
+            writer.put(b"after");
+            let mut expected = Writer::new();
+            expected.set_flexible(true);
+            field(&mut expected).unwrap();
+            let content = expected.into_chunks().concat();
+            let mut size = Writer::new();
+            size.unsigned_varint(u32::try_from(content.len()).unwrap());
+            let size = size.into_chunks().concat();
+            let all = writer.into_chunks().concat();
+            assert_eq!(
+                all,
+                [b"before", &[5][..], &size, &content, b"after"].concat(),
+                "{large}"
+            );
         }
     }
 }
