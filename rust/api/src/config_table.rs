@@ -46,6 +46,12 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// Comma-separated list of these (empty slice: anything).
     ListOf(&'static [&'static str]),
+    /// A level of gzip: 1 to 9, or -1 for the codec's default. Kafka: `CompressionType#levelValidator`.
+    GzipLevel,
+    /// `*`, or a comma-separated list of `PARTITION:NODE`. Kafka: `ThrottledReplicaListValidator`.
+    ThrottledReplicas,
+    /// earliest, latest, none or by_duration with a duration of ISO 8601. Kafka: `AutoOffsetResetStrategy` (KIP-1106).
+    OffsetReset,
     /// A client release such as 2.6 or 2.6.3, within 2.4 .. 4.3.
     Release,
     /// Only its default is accepted: a property of Kafka for something that is not done here. The type is Kafka's.
@@ -129,6 +135,11 @@ impl ConfigError {
             Self::Invalid { name, value, reason } => {
                 let mut rows = keys(Scope::Topic).iter().chain(keys(Scope::Broker));
                 match rows.find(|key| key.name == name) {
+                    // Kafka: `LogConfig#validateRemoteStorageOnlyIfSystemEnabled`.
+                    Some(ConfigKey { name: "remote.storage.enable", kind: Kind::Only(kind), .. }) if parses(kind, value) => {
+                        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+                            .to_owned()
+                    }
                     Some(key) => kafka_refusal(name, &key.kind, key.default, value),
                     None => format!("Invalid value {value} for configuration {name}: {reason}"),
                 }
@@ -146,12 +157,12 @@ pub fn kafka_refusal_of(name: &str, kind: &Kind, value: &str) -> Option<String> 
 }
 
 fn kafka_refusal(name: &str, kind: &Kind, default: Option<&str>, value: &str) -> String {
-    let (value, reason) = kafka_reason(kind, default, value);
+    let (value, reason) = kafka_reason(name, kind, default, value);
     format!("Invalid value {value} for configuration {name}: {reason}")
 }
 
 /// The value that Kafka refuses, and the text of its error. Kafka: `ConfigDef#parseType`, `ConfigDef.Range`, `ConfigDef.ValidString`.
-fn kafka_reason<'a>(kind: &Kind, default: Option<&str>, value: &'a str) -> (Cow<'a, str>, String) {
+fn kafka_reason<'a>(name: &str, kind: &Kind, default: Option<&str>, value: &'a str) -> (Cow<'a, str>, String) {
     fn range<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
         value: &str,
         low: T,
@@ -181,8 +192,18 @@ fn kafka_reason<'a>(kind: &Kind, default: Option<&str>, value: &'a str) -> (Cow<
             return (wrong.unwrap_or(value).into(), one_of(choices));
         }
         Kind::Only(kind) if parses(kind, value) => one_of(&[default.unwrap_or("")]),
-        Kind::Only(kind) => return kafka_reason(kind, default, value),
-        Kind::Text | Kind::Password | Kind::Release => "not understood".to_owned(),
+        Kind::Only(kind) => return kafka_reason(name, kind, default, value),
+        Kind::GzipLevel => match value.parse::<i32>() {
+            Err(_) => "Not a number of type INT".to_owned(),
+            Ok(_) => "Value must be between 1 and 9 or equal to -1".to_owned(),
+        },
+        Kind::ThrottledReplicas => {
+            let items: Vec<&str> = value.split(',').map(str::trim).collect();
+            let reason = "must be the literal '*' or a list of replicas in the following format: \
+                          [partitionId]:[brokerId],[partitionId]:[brokerId],...";
+            return (format!("[{}]", items.join(", ")).into(), format!("{name} {reason}"));
+        }
+        Kind::Text | Kind::Password | Kind::Release | Kind::OffsetReset => "not understood".to_owned(),
     };
     (Cow::Borrowed(value), reason)
 }
@@ -263,7 +284,7 @@ impl Config {
                 value: key.shown(value).to_owned(),
                 reason,
             })?;
-            let value = if key.kind == Kind::Boolean {
+            let value = if matches!(key.kind, Kind::Boolean | Kind::Only(Kind::Boolean)) {
                 value.to_ascii_lowercase()
             } else {
                 value.to_owned()
@@ -273,7 +294,26 @@ impl Config {
                 self.explicit.push(key.name);
             }
         }
+        self.check_reset_of_release()?;
         Ok(self)
+    }
+
+    /// A consumer can begin by a duration from 4.0 on (KIP-1106).
+    fn check_reset_of_release(&self) -> Result<(), ConfigError> {
+        if self.scope != Scope::Consumer || self.release("fletchlog.consumer.version") >= (4, 0) {
+            return Ok(());
+        }
+        let name = "auto.offset.reset";
+        match self.text(name) {
+            value if value.starts_with(BY_DURATION) => Err(ConfigError::Invalid {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                reason:
+                    "expected one of: earliest, latest, none; by_duration needs fletchlog.consumer.version 4.0 or later"
+                        .to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Properties of other clients that were given and have no effect, each with the reason.
@@ -359,6 +399,48 @@ fn without_listener_name(scope: Scope, name: &str) -> &str {
         .map_or(name, |(_, property)| property)
 }
 
+/// What a value of auto.offset.reset begins with that ends with a duration.
+pub const BY_DURATION: &str = "by_duration:";
+
+/// ms of a duration of ISO 8601 that is not negative: days, hours, minutes, seconds with a fraction. Java: `Duration#parse`.
+pub fn parse_duration_ms(text: &str) -> Option<i64> {
+    let text = text.to_ascii_uppercase().replace(',', ".");
+    let text = text.strip_prefix('+').unwrap_or(&text).strip_prefix('P')?;
+    let (days, time) = match text.split_once('T') {
+        Some((days, time)) if !time.is_empty() => (days, time),
+        Some(_) => return None,
+        None if text.is_empty() => return None,
+        None => (text, ""),
+    };
+    let (days_ms, rest) = part(days, 'D', 86_400_000)?;
+    let (hours_ms, time) = part(time, 'H', 3_600_000)?;
+    let (minutes_ms, time) = part(time, 'M', 60_000)?;
+    let (seconds, fraction) = match time.strip_suffix('S') {
+        Some(seconds) => seconds.split_once('.').unwrap_or((seconds, "")),
+        None if time.is_empty() => ("0", ""),
+        None => return None,
+    };
+    let are_digits = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit());
+    if !rest.is_empty() || !are_digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let (seconds_ms, _) = part(&format!("{seconds}S"), 'S', 1_000)?;
+    let thousandths: String = fraction.chars().chain("000".chars()).take(3).collect();
+    let parts = [days_ms, hours_ms, minutes_ms, seconds_ms, thousandths.parse().ok()?];
+    parts.into_iter().try_fold(0_i64, i64::checked_add)
+}
+
+/// The number in front of a unit, in ms, and what comes behind it; 0 if the unit is not there.
+fn part(text: &str, unit: char, ms: i64) -> Option<(i64, &str)> {
+    let Some((number, rest)) = text.split_once(unit) else {
+        return Some((0, text));
+    };
+    let digits = number.strip_prefix('+').unwrap_or(number);
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let number: i64 = digits.parse().ok().filter(|_| is_number)?;
+    Some((number.checked_mul(ms)?, rest))
+}
+
 /// Major and minor number of a client release that can be selected, from 2.4 to 4.3; a patch number is ignored.
 pub fn parse_release(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
@@ -412,11 +494,32 @@ fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> 
             }
             Ok(())
         }
+        Kind::GzipLevel => match value.parse() {
+            Ok(-1 | 1..=9) => Ok(()),
+            _ => Err("expected 1 to 9, or -1 for the codec's default".to_owned()),
+        },
+        Kind::ThrottledReplicas => {
+            let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+            let is_replica = |item: &str| item.split_once(':').is_some_and(|(p, node)| is_number(p) && is_number(node));
+            let mut items = value.split(',').map(str::trim).filter(|item| !item.is_empty());
+            match items.clone().all(is_replica) || items.next() == Some("*") && items.next().is_none() {
+                true => Ok(()),
+                false => Err("expected `*`, or a list of PARTITION:NODE such as 0:1,1:2".to_owned()),
+            }
+        }
+        Kind::Only(Kind::Boolean) if default.is_some_and(|default| default.eq_ignore_ascii_case(value)) => Ok(()),
         Kind::Only(_) if default == Some(value) => Ok(()),
         Kind::Only(_) => Err(format!(
             "only `{}` is accepted: the property is Kafka's, and what it asks for is not done here",
             default.unwrap_or("")
         )),
+        Kind::OffsetReset => match value.strip_prefix(BY_DURATION) {
+            Some(duration) => parse_duration_ms(duration).map(|_| ()).ok_or_else(|| {
+                "expected by_duration:PnDTnHnMn.nS, a duration of ISO 8601 that is not negative, such as by_duration:PT1H30M".to_owned()
+            }),
+            None if ["earliest", "latest", "none"].contains(&value) => Ok(()),
+            None => Err("expected one of: earliest, latest, none, by_duration:PnDTnHnMn.nS".to_owned()),
+        },
         Kind::Release => parse_release(value)
             .map(|_| ())
             .ok_or_else(|| "expected a Kafka client release from 2.4 to 4.3, such as 2.6".to_owned()),
@@ -426,6 +529,11 @@ fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> 
 /// The known name that ends with this one, or the one with the smallest edit distance, if it is small enough
 /// for a typing error.
 fn nearest(scope: Scope, name: &str) -> Option<String> {
+    /// Longer than any name: it cannot be one with a typing error, and comparing costs its length times that of all names.
+    const TOO_LONG: usize = 100;
+    if name.len() > TOO_LONG {
+        return None;
+    }
     let given = name.to_ascii_lowercase().replace('_', ".");
     let distance = |known: &str| match known.strip_suffix(&*given) {
         Some(before) if before.ends_with('.') => 0,
@@ -452,4 +560,56 @@ fn edit_distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_java() {
+        for (text, expected) in [
+            ("PT1H", Some(3_600_000)),
+            ("PT1H30M", Some(5_400_000)),
+            ("P1DT2H3M4.5S", Some(93_784_500)),
+            ("pt0.0015s", Some(1)),
+            ("P2D", Some(172_800_000)),
+            ("PT0S", Some(0)),
+            ("+PT+5M", Some(300_000)),
+            ("PT1,25S", Some(1_250)),
+            ("", None),
+            ("P", None),
+            ("PT", None),
+            ("P1DT", None),
+            ("1H", None),
+            ("PT-1H", None),
+            ("-PT1H", None),
+            ("P1H", None),
+            ("PT1D", None),
+            ("PT1M1H", None),
+            ("PT1.5H", None),
+            ("PT1.1234567890S", None),
+            ("PT1 H", None),
+            ("P9223372036854775807D", None),
+        ] {
+            assert_eq!(parse_duration_ms(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_consumer_can_begin_by_a_duration_from_4_0_on() {
+        let of = |version, reset| {
+            let given = [("auto.offset.reset", reset), ("fletchlog.consumer.version", version)];
+            Config::parse(Scope::Consumer, given).map_err(|error| error.to_string())
+        };
+        assert!(of("4.0", "by_duration:PT1H").is_ok() && of("4.3", "latest").is_ok());
+        let old = of("3.9", "by_duration:PT1H").unwrap_err();
+        assert!(
+            old.contains("expected one of: earliest, latest, none") && old.contains("4.0 or later"),
+            "{old}"
+        );
+        let bad = of("4.3", "by_duration:1h").unwrap_err();
+        assert!(bad.contains("by_duration:PT1H30M"), "{bad}");
+        assert!(of("2.6", "soonest").unwrap_err().contains("by_duration"));
+    }
 }

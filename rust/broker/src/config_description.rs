@@ -67,11 +67,11 @@ impl ConfigType {
     fn of(kind: Kind) -> Self {
         match kind {
             Kind::Boolean => Self::Boolean,
-            Kind::Int(..) => Self::Int,
+            Kind::Int(..) | Kind::GzipLevel => Self::Int,
             Kind::Long(..) => Self::Long,
             Kind::Double(..) => Self::Double,
-            Kind::Text | Kind::OneOf(_) | Kind::Release => Self::String,
-            Kind::ListOf(_) => Self::List,
+            Kind::Text | Kind::OneOf(_) | Kind::OffsetReset | Kind::Release => Self::String,
+            Kind::ListOf(_) | Kind::ThrottledReplicas => Self::List,
             Kind::Password => Self::Password,
             Kind::Only(kind) => Self::of(*kind),
         }
@@ -364,9 +364,9 @@ fn altered_entry(name: &str, kind: Kind, synonyms: Vec<ConfigSynonym>) -> Config
 /// A value as Kafka prints it, in whatever form it was set. Kafka: `ConfigDef#convertToString`.
 fn as_text(kind: Kind, value: &str) -> String {
     let number = match kind {
-        Kind::Int(..) | Kind::Long(..) => value.parse::<i64>().ok().map(|number| number.to_string()),
+        Kind::Int(..) | Kind::GzipLevel | Kind::Long(..) => value.parse::<i64>().ok().map(|number| number.to_string()),
         Kind::Double(..) => value.parse::<f64>().ok().map(|number| format!("{number:?}")),
-        Kind::ListOf(_) => {
+        Kind::ListOf(_) | Kind::ThrottledReplicas => {
             let items: Vec<&str> = value
                 .split(',')
                 .map(str::trim)

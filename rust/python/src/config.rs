@@ -34,7 +34,10 @@ fn kind_text(kind: Kind) -> String {
         Kind::OneOf(choices) => choices.join(" | "),
         Kind::ListOf([]) => "list".to_owned(),
         Kind::ListOf(choices) => format!("list of {}", choices.join(", ")),
+        Kind::GzipLevel => "int -1, 1..9".to_owned(),
+        Kind::ThrottledReplicas => "list of PARTITION:NODE, or *".to_owned(),
         Kind::Only(_) => "only the default".to_owned(),
+        Kind::OffsetReset => "earliest | latest | none | by_duration:PnDTnHnMn.nS".to_owned(),
         Kind::Release => "Kafka client release 2.4..4.3".to_owned(),
     }
 }

@@ -37,7 +37,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     row(
         "compression.gzip.level",
-        Kind::Int(-1, 9),
+        Kind::GzipLevel,
         Some("-1"),
         "Default of a topic's compression.gzip.level.",
     ),

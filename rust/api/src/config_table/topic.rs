@@ -22,8 +22,7 @@ pub(super) const TIMESTAMP_TYPES: &[&str] = &["CreateTime", "LogAppendTime"];
 /// `fletchlog.durability`.
 pub(super) const DURABILITIES: &[&str] = &["page-cache", "fsync"];
 
-/// Rows by name. Properties of features that an embedded log with one copy does not have (tiered storage, preallocated
-/// files) accept only their default: other values are refused rather than ignored.
+/// Rows by name. Tiered storage accepts only its default, as in a Kafka broker that is not set up for it.
 pub(super) const KEYS: &[ConfigKey] = &[
     row(
         "cleanup.policy",
@@ -33,7 +32,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     row(
         "compression.gzip.level",
-        Kind::Int(-1, 9),
+        Kind::GzipLevel,
         Some("-1"),
         "Level when the broker compresses with gzip, 1 to 9; -1 = the codec's default.",
     ),
@@ -93,7 +92,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     row(
         "follower.replication.throttled.replicas",
-        Kind::ListOf(&[]),
+        Kind::ThrottledReplicas,
         Some(""),
         "Replicas whose replication is throttled. Without effect: there is one copy of the bytes, and nothing is replicated.",
     ),
@@ -111,7 +110,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     row(
         "leader.replication.throttled.replicas",
-        Kind::ListOf(&[]),
+        Kind::ThrottledReplicas,
         Some(""),
         "Replicas whose replication is throttled. Without effect: there is one copy of the bytes, and nothing is replicated.",
     ),
@@ -183,21 +182,21 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     row(
         "preallocate",
-        Kind::Only(&Kind::Boolean),
+        Kind::Boolean,
         Some("false"),
-        "Whether segment files get their full size at once. Not done here: only the default is accepted.",
+        "Whether segment files get their full size at once. Without effect: a segment grows as it is written.",
     ),
     row(
         "remote.log.copy.disable",
-        Kind::Only(&Kind::Boolean),
+        Kind::Boolean,
         Some("false"),
-        "Part of tiered storage, which there is none of: only the default is accepted.",
+        "Part of tiered storage. Without effect, as in Kafka without remote storage.",
     ),
     row(
         "remote.log.delete.on.disable",
-        Kind::Only(&Kind::Boolean),
+        Kind::Boolean,
         Some("false"),
-        "Part of tiered storage, which there is none of: only the default is accepted.",
+        "Part of tiered storage. Without effect, as in Kafka without remote storage.",
     ),
     row(
         "remote.storage.enable",
@@ -315,13 +314,46 @@ mod tests {
                 "Invalid value 1 for configuration preallocate: Expected value to be either true or false",
             ),
             (
-                "preallocate",
+                "leader.replication.throttled.replicas",
+                "0:1, 1:x",
+                "Invalid value [0:1, 1:x] for configuration leader.replication.throttled.replicas: leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+            ),
+            (
+                "compression.gzip.level",
+                "0",
+                "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1",
+            ),
+            (
+                "remote.storage.enable",
                 "true",
-                "Invalid value true for configuration preallocate: String must be one of: false",
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
             ),
         ] {
             let refused = Config::parse(Scope::Topic, [(name, value)]).unwrap_err();
             assert_eq!(refused.kafka_message(), text);
+        }
+    }
+
+    #[test]
+    fn what_kafka_takes_is_taken() {
+        for (name, values) in [
+            ("preallocate", &["true", "TRUE", " False "][..]),
+            ("remote.log.copy.disable", &["true"]),
+            ("remote.log.delete.on.disable", &["true"]),
+            ("remote.storage.enable", &["False"]),
+            (
+                "leader.replication.throttled.replicas",
+                &["*", "", "0:1", "0:1,1:2", " 0:1 , 1:2 "],
+            ),
+            ("follower.replication.throttled.replicas", &["*", "10:3"]),
+            ("compression.gzip.level", &["-1", "1", "9"]),
+        ] {
+            for value in values {
+                Config::parse(Scope::Topic, [(name, *value)]).unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
+        for value in ["x", "0", ":1", "0:", "*,0:1", "*,*", "-1:1"] {
+            Config::parse(Scope::Topic, [("leader.replication.throttled.replicas", value)]).unwrap_err();
         }
     }
 

@@ -351,8 +351,9 @@ fn a_full_change_replaces_what_was_set() {
 fn what_is_not_done_here_takes_its_default_alone() {
     let broker = in_memory(1);
     broker
-        .create_topic_with("t", &with_config(&[("preallocate", Some("false"))]))
+        .create_topic_with("t", &with_config(&[("remote.storage.enable", Some("FALSE"))]))
         .unwrap();
-    let answer = refused(broker.create_topic_with("u", &with_config(&[("preallocate", Some("true"))])));
+    let tiered = with_config(&[("remote.storage.enable", Some("true"))]);
+    let answer = refused(broker.create_topic_with("u", &tiered));
     assert_eq!(answer.0, ErrorCode::INVALID_CONFIG);
 }
