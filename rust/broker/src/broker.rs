@@ -67,6 +67,12 @@ impl std::fmt::Debug for Broker {
     }
 }
 
+/// The result for the only one that was asked for.
+pub(crate) fn only<T>(results: Vec<Result<T, BrokerError>>) -> Result<T, BrokerError> {
+    let mut results = results.into_iter();
+    results.next().unwrap_or(Err(BrokerError::Closed))
+}
+
 impl Broker {
     /// Opens (or creates, in write mode) a directory. With `read_only` also one of segments of tiered storage.
     ///
@@ -161,7 +167,7 @@ impl Broker {
             config: config.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect(),
             ..NewTopic::default()
         };
-        self.replicas.create_user_topic(name, &new).map(drop)
+        only(self.replicas.create_user_topics(&[(name, &new)])).map(drop)
     }
 
     /// Deletes a topic (directories renamed `-delete`, then removed).
@@ -169,8 +175,18 @@ impl Broker {
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal topic, TOPIC_DELETION_DISABLED, `ReadOnly`, `Closed`.
     pub fn delete_topic(&self, name: &str) -> Result<(), BrokerError> {
+        only(self.delete_topics(&[name])?)
+    }
+
+    /// As [`Broker::delete_topic`], for several topics; what becomes of each.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn delete_topics(&self, names: &[&str]) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.remove_topic(name, || self.groups.forget_offsets_of(name))
+        Ok(self
+            .replicas
+            .remove_topics(names, |gone| self.groups.forget_offsets_of(gone)))
     }
 
     /// Topic names, sorted, without internal ones unless asked.

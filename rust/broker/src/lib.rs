@@ -33,7 +33,10 @@ pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use metrics::BrokerMetric;
 pub use port::{Outcome, Port, Ticket};
-pub use replica_manager::{AlterConfig, AlterConfigOp, CreatedTopic, NewTopic, PartitionDescription, TopicDescription};
+pub use replica_manager::{
+    AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, NewTopic, PartitionDescription,
+    TopicDescription,
+};
 pub use security::{
     Acl, AclFilter, AclOperation, Action, AlteredUsers, Authorizer, CLUSTER_NAME, Coded, PatternType, PermissionType,
     Principal, ResourceType, ScramDeletion, ScramUpsertion,

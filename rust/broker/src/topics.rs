@@ -1,6 +1,7 @@
 //! Topics: names by Kafka's rule, their partitions, and the table of them.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use fletchlog_api::{Config, ConfigError, Scope, topic_by_id};
@@ -38,13 +39,10 @@ pub(crate) fn validate_name(name: &str) -> Result<(), String> {
     Err(format!("Topic name is invalid: {reason}"))
 }
 
-/// Kafka's metric names map `.` to `_`, so two names that differ only in these collide. Kafka: `Topic#hasCollision`.
-pub(crate) fn collide(a: &str, b: &str) -> bool {
-    a != b
-        && a.len() == b.len()
-        && a.bytes()
-            .zip(b.bytes())
-            .all(|(x, y)| x == y || (matches!(x, b'.' | b'_') && matches!(y, b'.' | b'_')))
+/// The name as Kafka's metrics have it: they map `.` to `_`, so two names that differ only in these collide. Kafka:
+/// `Topic#unifyCollisionChars`.
+pub(crate) fn unified(name: &str) -> String {
+    name.replace('.', "_")
 }
 
 /// KRaft's own log, no topic of the data plane. Kafka: `Topic#CLUSTER_METADATA_TOPIC_NAME`.
@@ -149,6 +147,8 @@ pub(crate) struct TopicTable {
     topics: BTreeMap<Arc<str>, Arc<Topic>>,
     /// Without those of a Kafka broker's directory that have kept no id.
     names: FxHashMap<[u8; 16], Arc<str>>,
+    /// The names of topics by their [unified] names; more than one where an old directory has them.
+    by_unified: FxHashMap<String, Vec<Arc<str>>>,
 }
 
 impl TopicTable {
@@ -183,6 +183,12 @@ impl TopicTable {
         self.names.get(id)
     }
 
+    /// A topic whose name a topic of this name would collide with, or is the same.
+    pub(crate) fn named_alike(&self, name: &str) -> Option<&Arc<str>> {
+        let alike = self.by_unified.get(&unified(name))?;
+        alike.iter().find(|other| &***other != name).or(alike.first())
+    }
+
     /// A partition.
     pub(crate) fn partition(&self, tp: &TopicPartition) -> Option<&Arc<Partition>> {
         self.topics.get(&tp.topic).and_then(|t| t.partition(tp.partition))
@@ -204,6 +210,10 @@ impl TopicTable {
         if topic.record.id != [0; 16] {
             self.names.insert(topic.record.id, topic.name.clone());
         }
+        if !self.topics.contains_key(&topic.name) {
+            let alike = self.by_unified.entry(unified(&topic.name)).or_default();
+            alike.push(topic.name.clone());
+        }
         self.topics.insert(topic.name.clone(), topic);
     }
 
@@ -211,6 +221,12 @@ impl TopicTable {
     pub(crate) fn remove(&mut self, name: &str) -> Option<Arc<Topic>> {
         let topic = self.topics.remove(name)?;
         self.names.remove(&topic.record.id);
+        if let Entry::Occupied(mut alike) = self.by_unified.entry(unified(name)) {
+            alike.get_mut().retain(|other| **other != *name);
+            if alike.get().is_empty() {
+                alike.remove();
+            }
+        }
         Some(topic)
     }
 }
@@ -232,9 +248,8 @@ mod tests {
 
     #[test]
     fn names_that_differ_only_in_dot_and_underscore_collide() {
-        assert!(collide("a.b", "a_b"));
-        assert!(!collide("a.b", "a.b"));
-        assert!(!collide("a.b", "a-b"));
-        assert!(!collide("a.b", "a_bc"));
+        assert_eq!(unified("a.b"), unified("a_b"));
+        assert_ne!(unified("a.b"), unified("a-b"));
+        assert_ne!(unified("a.b"), unified("a_bc"));
     }
 }

@@ -206,3 +206,28 @@ fn an_end_of_a_transaction_holds_up_neither_consumers_nor_other_transactional_pr
             .all(|t| t.state != "PrepareCommit")
     );
 }
+
+#[test]
+fn a_second_close_returns_when_the_first_is_done() {
+    let (fs, hold) = HeldFs::new();
+    let broker = Broker::open_in(fs, Path::new("/data"), options(Some(1), false, &[]), ManualClock::new()).unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    broker.append_batches(&tp("t", 0), batch(1, 10)).unwrap();
+    let held = hold.disk.lock().unwrap();
+    *hold.partition.lock().unwrap() = "t-0";
+    let before = hold.held.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| broker.close().unwrap());
+        while hold.held.load(Ordering::SeqCst) == before {
+            assert!(!first.is_finished(), "nothing was held up");
+            std::thread::yield_now();
+        }
+        let second = scope.spawn(|| broker.close().unwrap());
+        // It would have returned by then.
+        std::thread::park_timeout(Duration::from_millis(200));
+        let returned = second.is_finished();
+        drop(held);
+        assert!(!returned, "it returned while a log was still being written");
+        second.join().unwrap();
+    });
+}

@@ -7,7 +7,7 @@ use fletchlog_api::{ConfigResource, ErrorCode, NodeId};
 use fletchlog_log::ProducerState;
 use fletchlog_records::TopicPartition;
 
-use super::Broker;
+use super::{Broker, only};
 use crate::BrokerError;
 use crate::config_description::{
     ConfigEntry, describe_all_brokers, describe_broker_config, describe_client_metrics, describe_group_config,
@@ -15,19 +15,22 @@ use crate::config_description::{
 };
 use crate::log_manager::LogDirDescription;
 use crate::metrics::{BrokerMetric, value};
-use crate::replica_manager::{AlterConfig, CreatedTopic, NewTopic};
+use crate::replica_manager::{AlterConfig, Alteration, ConfigChange, CreatedTopic, NewTopic};
 use crate::topics::validate_name;
 use crate::transaction::{TransactionDescription, TransactionFilter, TransactionListing};
 
 impl Broker {
-    /// As [`Broker::create_topic`], with all that CreateTopics can ask for.
+    /// As [`Broker::create_topic`], with all that CreateTopics can ask for; what becomes of each topic.
     ///
     /// # Errors
-    /// INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+    /// `Closed`. Of a topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
     /// INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, `ReadOnly`, `Closed`, storage errors, as for [`Broker::create_topic`].
-    pub fn create_topic_with(&self, name: &str, new: &NewTopic) -> Result<CreatedTopic, BrokerError> {
+    pub fn create_topics(
+        &self,
+        topics: &[(&str, &NewTopic)],
+    ) -> Result<Vec<Result<CreatedTopic, BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.create_user_topic(name, new)
+        Ok(self.replicas.create_user_topics(topics))
     }
 
     /// Gives a topic more partitions: `count` in all. `assignments`: nodes of the replicas of each new one, the leader first. Durable when
@@ -61,21 +64,25 @@ impl Broker {
         validate_only: bool,
     ) -> Result<(), BrokerError> {
         let _open = self.enter()?;
-        self.replicas.alter_config(resource, changes, validate_only)
+        let change = ConfigChange::Some(changes.to_vec());
+        let resource = resource.clone();
+        only(
+            self.replicas
+                .alter_configs(&[Alteration { resource, change }], validate_only),
+        )
     }
 
-    /// As [`Broker::alter_config`], but `config` replaces everything that is set. Kafka: AlterConfigs.
+    /// As [`Broker::alter_config`], for several resources; what becomes of each alteration.
     ///
     /// # Errors
-    /// As [`Broker::alter_config`].
-    pub fn replace_config(
+    /// `Closed`.
+    pub fn alter_configs(
         &self,
-        resource: &ConfigResource,
-        config: &[(String, Option<String>)],
+        alterations: &[Alteration],
         validate_only: bool,
-    ) -> Result<(), BrokerError> {
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.replace_config(resource, config, validate_only)
+        Ok(self.replicas.alter_configs(alterations, validate_only))
     }
 
     /// Every property by name, with where it comes from: of a topic as `node` sees it, of a node, of a group, of a subscription to client

@@ -2,6 +2,7 @@
 //! `#onPartitionsDeleted`.
 
 use fletchlog_records::{BatchParams, TopicPartition};
+use rustc_hash::FxHashSet;
 
 use super::coordinator::GroupCoordinator;
 use super::records;
@@ -45,15 +46,17 @@ impl GroupCoordinator {
         });
     }
 
-    /// The offsets of a deleted topic must not be used for a later topic of its name.
-    pub(crate) fn forget_offsets_of(&self, topic: &str) {
+    /// The offsets of deleted topics must not be used for later topics of their names.
+    pub(crate) fn forget_offsets_of(&self, topics: &[&str]) {
         if self.load_all_groups().is_err() {
-            log::warn!("commits for the deleted topic {topic} may remain: not all groups could be loaded");
+            let topics = topics.join(", ");
+            log::warn!("commits for the deleted topics {topics} may remain: not all groups could be loaded");
         }
+        let topics: FxHashSet<&str> = topics.iter().copied().collect();
         for id in self.ids() {
             self.in_group(&id, |group| {
-                let gone: Vec<TopicPartition> =
-                    group.with_offsets().filter(|tp| &*tp.topic == topic).cloned().collect();
+                let gone = group.with_offsets().filter(|tp| topics.contains(&*tp.topic));
+                let gone: Vec<TopicPartition> = gone.cloned().collect();
                 if let Err(error) = self.drop_offsets(group, &gone) {
                     log::error!("offsets of group {id} could not be dropped: {error}");
                 }

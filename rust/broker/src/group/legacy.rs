@@ -23,13 +23,21 @@ use crate::sync::{Mutex, Rank};
 /// All legacy groups of a broker. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct LegacyGroups {
-    groups: Mutex<BTreeMap<Arc<str>, Group>>,
+    groups: Mutex<Groups>,
+}
+
+#[derive(Debug, Default)]
+struct Groups {
+    /// Those with members.
+    by_id: BTreeMap<Arc<str>, Group>,
+    /// Highest generation of a group that is gone. A consumer of it that comes back must not find its old one.
+    last_generation: i32,
 }
 
 impl Default for LegacyGroups {
     fn default() -> Self {
         Self {
-            groups: Mutex::new(Rank::LegacyGroups, BTreeMap::new()),
+            groups: Mutex::new(Rank::LegacyGroups, Groups::default()),
         }
     }
 }
@@ -73,12 +81,21 @@ impl LegacyGroups {
         now_ms: i64,
         partitions: &dyn Fn(&str) -> Option<i32>,
     ) -> LegacyGroupResponse {
-        let mut groups = self.groups.lock();
-        let group = groups.entry(Arc::clone(&request.group_id)).or_default();
+        let groups = &mut *self.groups.lock();
+        let new = || Group {
+            generation: groups.last_generation,
+            ..Group::default()
+        };
+        let group = groups.by_id.entry(Arc::clone(&request.group_id)).or_insert_with(new);
         group.expire(now_ms);
         let error = group.act(client, &request.consumer_id, &request.action);
         group.look_at_topics(partitions);
-        group.answer(error)
+        let answer = group.answer(error);
+        if group.members.is_empty() {
+            groups.last_generation = groups.last_generation.max(group.generation);
+            groups.by_id.remove(&request.group_id);
+        }
+        answer
     }
 }
 
@@ -353,9 +370,26 @@ mod tests {
         register(&groups, &b);
         let left = step(&groups, &b, 4, LegacyGroupAction::Unregister);
         assert_eq!(left.members.len(), 1);
+        assert_eq!(groups.groups.lock().by_id.len(), 1);
         assert_eq!(
             step(&groups, &b, 4, LegacyGroupAction::View).error,
             ErrorCode::UNKNOWN_MEMBER_ID
         );
+    }
+
+    #[test]
+    fn a_group_without_members_is_forgotten() {
+        let (groups, a, b) = (LegacyGroups::default(), client("g_a"), client("g_b"));
+        // One that asks about a group, and no member.
+        assert_eq!(
+            step(&groups, &b, 0, LegacyGroupAction::View).error,
+            ErrorCode::UNKNOWN_MEMBER_ID
+        );
+        assert_eq!(groups.groups.lock().by_id.len(), 0);
+        let before = register(&groups, &a).generation;
+        assert_eq!(groups.groups.lock().by_id.len(), 1);
+        assert!(step(&groups, &a, 0, LegacyGroupAction::Unregister).members.is_empty());
+        assert_eq!(groups.groups.lock().by_id.len(), 0);
+        assert!(register(&groups, &a).generation > before);
     }
 }

@@ -1,5 +1,6 @@
 //! Metadata and FindCoordinator. Kafka: `KafkaApis#handleTopicMetadataRequest`, `#handleFindCoordinatorRequest`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use fletchlog_api::{
@@ -21,10 +22,17 @@ impl KafkaApis {
                 let all: Vec<_> = self.replicas.topic_table().iter().cloned().collect();
                 all.iter().map(|t| self.describe_for_clients(t)).collect()
             }
-            Some(names) => names
-                .iter()
-                .map(|name| self.topic_metadata(name, request.allow_auto_topic_creation))
-                .collect(),
+            Some(names) => {
+                let failed = match request.allow_auto_topic_creation {
+                    true => self.auto_create(names),
+                    false => HashMap::new(),
+                };
+                let error = |name: &Arc<str>| failed.get(name).copied();
+                names
+                    .iter()
+                    .map(|name| self.topic_metadata(name, error(name)))
+                    .collect()
+            }
         };
         Ok(MetadataResponse {
             error: ErrorCode::NONE,
@@ -34,35 +42,16 @@ impl KafkaApis {
         })
     }
 
-    fn topic_metadata(&self, name: &Arc<str>, create: bool) -> TopicMetadata {
+    /// `failed`: why it was not created.
+    fn topic_metadata(&self, name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
         let known = self.replicas.topic_table().get(name).cloned();
         if let Some(topic) = known {
             return self.describe_for_clients(&topic);
         }
-        let mut error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
-        if topics::validate_name(name).is_err() {
-            error = ErrorCode::INVALID_TOPIC_EXCEPTION;
-        } else if create && !self.replicas.is_read_only() && self.replicas.config().boolean("auto.create.topics.enable")
-        {
-            match self.auto_create(name) {
-                Ok(())
-                | Err(BrokerError::Kafka {
-                    code: ErrorCode::TOPIC_ALREADY_EXISTS,
-                    ..
-                }) => {
-                    self.replicas.failures().succeeded(|| format!("creating topic {name}"));
-                    if let Ok(topic) = self.replicas.topic(name) {
-                        return self.describe_for_clients(&topic);
-                    }
-                }
-                Err(failed) => {
-                    self.replicas
-                        .failures()
-                        .failed(format_args!("creating topic {name}"), &failed);
-                    error = failed.code();
-                }
-            }
-        }
+        let error = match topics::validate_name(name) {
+            Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
+            Ok(()) => failed.unwrap_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        };
         TopicMetadata {
             error,
             name: name.clone(),
@@ -72,13 +61,43 @@ impl KafkaApis {
         }
     }
 
-    /// Kafka: `DefaultAutoTopicCreationManager#creatableTopic`.
-    fn auto_create(&self, name: &str) -> Result<(), BrokerError> {
-        match name {
-            topics::CONSUMER_OFFSETS => self.replicas.offsets_topic().map(drop),
-            topics::TRANSACTION_STATE => self.replicas.transaction_topic().map(drop),
-            _ => self.replicas.create_user_topic(name, &NewTopic::default()).map(drop),
+    /// Creates those of the topics that are not there; the errors of those that could not be created. Kafka:
+    /// `DefaultAutoTopicCreationManager#creatableTopic`.
+    fn auto_create(&self, names: &[Arc<str>]) -> HashMap<Arc<str>, ErrorCode> {
+        if self.replicas.is_read_only() || !self.replicas.config().boolean("auto.create.topics.enable") {
+            return HashMap::new();
         }
+        let is_missing =
+            |name: &&Arc<str>| topics::validate_name(name).is_ok() && self.replicas.topic_table().get(name).is_none();
+        let (of_coordinators, of_users): (Vec<&Arc<str>>, Vec<_>) = names
+            .iter()
+            .filter(is_missing)
+            .partition(|name| [topics::CONSUMER_OFFSETS, topics::TRANSACTION_STATE].contains(&&***name));
+        let as_configured = NewTopic::default();
+        let new: Vec<_> = of_users.iter().map(|name| (&***name, &as_configured)).collect();
+        let created = self
+            .replicas
+            .create_user_topics(&new)
+            .into_iter()
+            .map(|created| created.map(drop));
+        let coordinators = of_coordinators.iter().map(|name| match &***name {
+            topics::CONSUMER_OFFSETS => self.replicas.offsets_topic().map(drop),
+            _ => self.replicas.transaction_topic().map(drop),
+        });
+        let coordinators: Vec<_> = coordinators.collect();
+        let results = created.chain(coordinators).zip(of_users.iter().chain(&of_coordinators));
+        let mut failed = HashMap::new();
+        for (created, name) in results {
+            match created {
+                Err(error) if error.code() != ErrorCode::TOPIC_ALREADY_EXISTS => {
+                    let failures = self.replicas.failures();
+                    failures.failed(format_args!("creating topic {name}"), &error);
+                    failed.insert(Arc::clone(name), error.code());
+                }
+                _ => self.replicas.failures().succeeded(|| format!("creating topic {name}")),
+            }
+        }
+        failed
     }
 
     fn describe_for_clients(&self, topic: &Topic) -> TopicMetadata {

@@ -13,10 +13,11 @@ use fletchlog_api::{ConfigResource, ErrorCode, Scope};
 use fletchlog_log::config::Durability;
 
 use super::ReplicaManager;
+use super::topic_admin::spread;
 use crate::BrokerError;
 use crate::directory::ClusterMetadata;
 use crate::dynamic_config::{self, Properties};
-use crate::topics::validate_name;
+use crate::topics::{Topic, validate_name};
 
 /// What to do with a property. Kafka: `AlterConfigOp.OpType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,55 +54,144 @@ pub struct AlterConfig {
     pub value: Option<String>,
 }
 
-impl ReplicaManager {
-    /// `alter_config`.
-    pub(crate) fn alter_config(
-        &self,
-        resource: &ConfigResource,
-        changes: &[AlterConfig],
-        validate_only: bool,
-    ) -> Result<(), BrokerError> {
-        check_names(changes.iter().map(|c| {
-            let may_be_null = c.op == AlterConfigOp::Delete;
-            (c.name.as_str(), may_be_null || c.value.is_some())
-        }))?;
-        self.alter(resource, validate_only, |before| {
-            let mut config = before.clone();
-            for change in changes {
-                alter_one(resource, &mut config, change)?;
+/// A change of the properties of a topic, a node, all nodes, a group or a subscription to client metrics.
+#[derive(Debug, Clone)]
+pub struct Alteration {
+    /// Whose.
+    pub resource: ConfigResource,
+    /// How.
+    pub change: ConfigChange,
+}
+
+/// How properties are changed.
+#[derive(Debug, Clone)]
+pub enum ConfigChange {
+    /// These; the others stay. Kafka: IncrementalAlterConfigs.
+    Some(Vec<AlterConfig>),
+    /// These replace everything that is set. Kafka: AlterConfigs.
+    All(Vec<(String, Option<String>)>),
+}
+
+impl ConfigChange {
+    fn check(&self) -> Result<(), BrokerError> {
+        match self {
+            Self::Some(changes) => check_names(changes.iter().map(|c| {
+                let may_be_null = c.op == AlterConfigOp::Delete;
+                (c.name.as_str(), may_be_null || c.value.is_some())
+            })),
+            Self::All(config) => check_names(config.iter().map(|(name, value)| (name.as_str(), value.is_some()))),
+        }
+    }
+
+    fn apply(&self, resource: &ConfigResource, before: &Properties) -> Result<Properties, BrokerError> {
+        match self {
+            Self::Some(changes) => {
+                let mut config = before.clone();
+                for change in changes {
+                    alter_one(resource, &mut config, change)?;
+                }
+                Ok(config)
             }
-            Ok(config)
-        })
+            Self::All(config) => {
+                let set = |(name, value): &(String, Option<String>)| {
+                    Some((name.clone(), value.as_deref()?.trim().to_owned()))
+                };
+                Ok(config.iter().filter_map(set).collect())
+            }
+        }
+    }
+}
+
+/// What is to be written of several alterations.
+struct Altered {
+    changed: ClusterMetadata,
+    /// Places of the alterations, and the topics that they are of.
+    topics: Vec<(usize, Arc<Topic>)>,
+    /// Places of the others.
+    dynamic: Vec<usize>,
+}
+
+impl ReplicaManager {
+    /// `alter_configs`: each alteration is done or refused by itself; those that are done are in one write of the metadata.
+    pub(crate) fn alter_configs(&self, all: &[Alteration], validate_only: bool) -> Vec<Result<(), BrokerError>> {
+        let mut metadata = self.metadata.lock();
+        let mut altered = Altered {
+            changed: metadata.clone(),
+            topics: Vec::new(),
+            dynamic: Vec::new(),
+        };
+        let mut results: Vec<_> = (all.iter().enumerate())
+            .map(|(place, one)| self.prepare_alteration(&mut altered, place, one, validate_only))
+            .collect();
+        let of_topics = altered.topics.iter().map(|(place, _)| *place);
+        let places: Vec<usize> = of_topics.chain(altered.dynamic.iter().copied()).collect();
+        if !places.is_empty()
+            && let Err(error) = self.store_alterations(&mut metadata, altered, &mut results)
+        {
+            spread(error, &places, &mut results);
+        }
+        results
     }
 
-    /// `replace_config`.
-    pub(crate) fn replace_config(
+    fn prepare_alteration(
         &self,
-        resource: &ConfigResource,
-        config: &[(String, Option<String>)],
+        altered: &mut Altered,
+        place: usize,
+        Alteration { resource, change }: &Alteration,
         validate_only: bool,
     ) -> Result<(), BrokerError> {
-        check_names(config.iter().map(|(name, value)| (name.as_str(), value.is_some())))?;
-        self.alter(resource, validate_only, |_| {
-            let set =
-                |(name, value): &(String, Option<String>)| Some((name.clone(), value.as_deref()?.trim().to_owned()));
-            Ok(config.iter().filter_map(set).collect())
-        })
-    }
-
-    fn alter(
-        &self,
-        resource: &ConfigResource,
-        validate_only: bool,
-        change: impl FnOnce(&Properties) -> Result<Properties, BrokerError>,
-    ) -> Result<(), BrokerError> {
+        change.check()?;
         self.for_writing("alter properties")?;
         self.check_node(resource)?;
-        let mut metadata = self.metadata.lock();
+        let change = |before: &Properties| change.apply(resource, before);
         match resource {
-            ConfigResource::Topic(name) => self.alter_topic(&mut metadata, name, validate_only, change),
-            _ => self.alter_dynamic(&mut metadata, resource, validate_only, change),
+            ConfigResource::Topic(name) => {
+                let topic = self.alter_topic(&mut altered.changed, name, validate_only, change)?;
+                altered.topics.extend(topic.map(|topic| (place, topic)));
+            }
+            _ => {
+                if self.alter_dynamic(&mut altered.changed, resource, validate_only, change)? {
+                    altered.dynamic.push(place);
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Writes alterations, and puts them into effect.
+    fn store_alterations(
+        &self,
+        metadata: &mut ClusterMetadata,
+        Altered {
+            changed,
+            topics,
+            dynamic,
+        }: Altered,
+        results: &mut [Result<(), BrokerError>],
+    ) -> Result<(), BrokerError> {
+        let configs = (!dynamic.is_empty()).then(|| self.configs().altered_to(&changed.configs));
+        if let Some(configs) = &configs {
+            self.logs.make_durable(configs)?;
+        }
+        self.store_or_undo(&changed, metadata)?;
+        *metadata = changed;
+        for (place, topic) in topics {
+            let record = metadata
+                .topics
+                .get(&*topic.name)
+                .cloned()
+                .unwrap_or_else(|| topic.record.clone());
+            match topic.altered(record, &self.configs(), self.logs.directory()) {
+                Ok(altered) => self.logs.insert(Arc::new(altered)),
+                Err(error) => results[place] = Err(error),
+            }
+        }
+        if let Some(configs) = configs
+            && let Err(error) = self.logs.reconfigure(configs)
+        {
+            spread(error, &dynamic, results);
+        }
+        Ok(())
     }
 
     /// Whether the broker has the node whose properties are meant.
@@ -115,66 +205,53 @@ impl ReplicaManager {
         }
     }
 
+    /// The topic, if something of it changes.
     fn alter_topic(
         &self,
         metadata: &mut ClusterMetadata,
         name: &str,
         validate_only: bool,
         change: impl FnOnce(&Properties) -> Result<Properties, BrokerError>,
-    ) -> Result<(), BrokerError> {
+    ) -> Result<Option<Arc<Topic>>, BrokerError> {
         // Kafka looks whether there is such a topic last: `ConfigurationControlManager#validateAlterConfig`.
-        let record = metadata.topics.get(name).cloned();
+        let record = metadata.topics.get_mut(name);
         let config = change(record.as_ref().map_or(&BTreeMap::new(), |record| &record.config))?;
         check_name(name)?;
         let settings = self.check_config(&config)?;
-        let mut record = record.ok_or_else(|| {
+        let record = record.ok_or_else(|| {
             let text = format!("The topic '{name}' does not exist.");
             BrokerError::kafka(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text)
         })?;
         if validate_only || config == record.config {
-            return Ok(());
+            return Ok(None);
         }
-        record.config = config;
-        if settings.log.durability == Durability::Fsync
-            && let Ok(topic) = self.topic(name)
-        {
+        let topic = self.topic(name)?;
+        if settings.log.durability == Durability::Fsync {
             let fs = &**self.logs.directory().fs();
             topic.partitions.iter().try_for_each(|p| p.make_durable(fs))?;
         }
-        let topic = self.topic(name)?;
-        let mut changed = metadata.clone();
-        changed.topics.insert(name.to_owned(), record.clone());
-        self.store_or_undo(&changed, metadata)?;
-        *metadata = changed;
-        let altered = topic.altered(record, &self.configs(), self.logs.directory())?;
-        self.logs.insert(Arc::new(altered));
-        Ok(())
+        record.config = config;
+        Ok(Some(topic))
     }
 
-    /// Of nodes, groups and client metrics.
+    /// Of nodes, groups and client metrics. True: something changes.
     fn alter_dynamic(
         &self,
         metadata: &mut ClusterMetadata,
         resource: &ConfigResource,
         validate_only: bool,
         change: impl FnOnce(&Properties) -> Result<Properties, BrokerError>,
-    ) -> Result<(), BrokerError> {
+    ) -> Result<bool, BrokerError> {
         let now = self.configs();
         let before = dynamic_config::before(resource, &now);
         let after = change(&before)?;
         dynamic_config::validate(resource, &after, &now)?;
         if validate_only || after == before {
-            return Ok(());
+            return Ok(false);
         }
-        let mut changed = metadata.clone();
-        changed
-            .configs
-            .set(resource, dynamic_config::stored(resource, after, &now));
-        let configs = now.altered_to(&changed.configs);
-        self.logs.make_durable(&configs)?;
-        self.store_or_undo(&changed, metadata)?;
-        *metadata = changed;
-        self.logs.reconfigure(configs)
+        let kept = dynamic_config::stored(resource, after, &now);
+        metadata.configs.set(resource, kept);
+        Ok(true)
     }
 }
 
@@ -252,7 +329,7 @@ fn default_of_list(resource: &ConfigResource, name: &str) -> Option<&'static str
         ConfigResource::Group(_) | ConfigResource::ClientMetrics(_) => return None,
     };
     let key = keys(scope).iter().find(|key| key.name == name)?;
-    matches!(key.kind, Kind::ListOf(_)).then(|| key.default.unwrap_or(""))
+    matches!(key.kind, Kind::ListOf(_) | Kind::ThrottledReplicas).then(|| key.default.unwrap_or(""))
 }
 
 fn no_list(resource: &ConfigResource, AlterConfig { name, op, .. }: &AlterConfig) -> String {

@@ -13,7 +13,7 @@ mod producer_ids;
 mod security;
 mod topic_admin;
 
-pub use alter_config::{AlterConfig, AlterConfigOp};
+pub use alter_config::{AlterConfig, AlterConfigOp, Alteration, ConfigChange};
 pub(crate) use coordinator_log::CoordinatorRecord;
 pub use new_topic::{CreatedTopic, NewTopic};
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};

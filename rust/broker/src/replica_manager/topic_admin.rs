@@ -1,6 +1,6 @@
 //! Creating, deleting, describing topics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use fletchlog_api::{Config, ErrorCode, NodeId, Scope};
@@ -45,7 +45,45 @@ pub struct PartitionDescription {
 impl ReplicaManager {
     /// `create_topic`. The topics of the coordinators can be made as well, as in Kafka: they get the partitions and the properties
     /// of the request. Kafka: `ReplicationControlManager#createTopics`, in its order.
-    pub(crate) fn create_user_topic(&self, name: &str, new: &NewTopic) -> Result<CreatedTopic, BrokerError> {
+    ///
+    /// Each of them is made or refused by itself; those that are made are in one write of the metadata.
+    pub(crate) fn create_user_topics(&self, all: &[(&str, &NewTopic)]) -> Vec<Result<CreatedTopic, BrokerError>> {
+        let mut metadata = self.metadata.lock();
+        let mut creation = Creation::new(&metadata);
+        let mut results: Vec<_> = all
+            .iter()
+            .map(|(name, new)| self.prepare_topic(&mut metadata, &mut creation, name, new))
+            .collect();
+        let Creation {
+            made, failed, changed, ..
+        } = creation;
+        if !made.is_empty() {
+            match self.store_or_undo(&changed, &metadata) {
+                Ok(()) => {
+                    *metadata = changed;
+                    made.into_iter().for_each(|(_, topic)| self.logs.insert(topic));
+                }
+                Err(error) => {
+                    let places: Vec<usize> = made.iter().map(|(place, _)| *place).collect();
+                    made.iter().for_each(|(_, topic)| self.take_back(&mut metadata, topic));
+                    spread(error, &places, &mut results);
+                }
+            }
+        }
+        failed.iter().for_each(|topic| self.take_back(&mut metadata, topic));
+        results
+    }
+
+    /// Makes the directories of a new topic, if it can be made. It is a topic once the metadata is written.
+    fn prepare_topic(
+        &self,
+        metadata: &mut ClusterMetadata,
+        creation: &mut Creation,
+        name: &str,
+        new: &NewTopic,
+    ) -> Result<CreatedTopic, BrokerError> {
+        let place = creation.seen;
+        creation.seen += 1;
         self.for_writing("create topics")?;
         topics::validate_name(name).map_err(|reason| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
         if name == CLUSTER_METADATA {
@@ -54,20 +92,34 @@ impl ReplicaManager {
                 format!("Creation of internal topic {name} is prohibited."),
             ));
         }
-        let mut metadata = self.metadata.lock();
-        check_name_is_free(&metadata, name)?;
+        self.check_name_is_free(name)?;
+        check_alike(name, creation.names.get(&topics::unified(name)))?;
         let config = self.checked_config(&new.config)?;
-        let placement = new.place(self.config(), metadata.nodes)?;
-        let record = new_record(&metadata, placement, config, true);
+        let placement = new.place(self.config(), creation.changed.nodes)?;
+        let record = new_record(&creation.changed, placement, config, true);
         let created = CreatedTopic {
             topic_id: record.id,
             partitions: record.partitions,
             replication_factor: i16::try_from(record.replication_factor).unwrap_or(i16::MAX),
             config: describe_topic_config(&self.configs(), 1, &record.config)?,
         };
-        if !new.validate_only {
-            self.add_topic(&mut metadata, name, record, true)?;
+        if new.validate_only {
+            return Ok(created);
         }
+        if creation.made.is_empty() {
+            self.finish_deletions(metadata)?;
+            creation.changed.deleting.clone_from(&metadata.deleting);
+        }
+        let topic = Topic::new(name, record.clone(), &self.configs(), self.logs.directory())?;
+        let topic = Arc::new(topic);
+        if let Err(error) = self.make_directories(&topic.partitions) {
+            creation.failed.push(topic);
+            return Err(error);
+        }
+        creation.changed.topics.insert(name.to_owned(), record);
+        creation.changed.topics_created += 1;
+        creation.names.insert(topics::unified(name), Arc::clone(&topic.name));
+        creation.made.push((place, topic));
         Ok(created)
     }
 
@@ -122,44 +174,28 @@ impl ReplicaManager {
             // Another thread has made it meanwhile.
             return Ok(topic.clone());
         }
-        check_name_is_free(&metadata, name)?;
+        self.check_name_is_free(name)?;
         let placement = Placement {
             partitions: self.config().int(partitions),
             replication_factor: 1,
             assigned: BTreeMap::new(),
         };
         let record = new_record(&metadata, placement, config().into_iter().collect(), false);
-        self.add_topic(&mut metadata, name, record, false)
-    }
-
-    fn add_topic(
-        &self,
-        metadata: &mut ClusterMetadata,
-        name: &str,
-        record: TopicRecord,
-        counted: bool,
-    ) -> Result<Arc<Topic>, BrokerError> {
-        self.finish_deletions(metadata)?;
-        let topic = Arc::new(Topic::new(
-            name,
-            record.clone(),
-            &self.configs(),
-            self.logs.directory(),
-        )?);
+        self.finish_deletions(&mut metadata)?;
+        let topic = Topic::new(name, record.clone(), &self.configs(), self.logs.directory())?;
+        let topic = Arc::new(topic);
         let mut changed = metadata.clone();
         changed.topics.insert(name.to_owned(), record);
-        changed.topics_created += u64::from(counted);
-        // The metadata last: as long as the topic is not in it, a creation that fails has made nothing that a start would find.
-        let made = if counted {
-            self.make_directories(&topic.partitions)
-        } else {
-            Ok(())
-        };
-        made.and_then(|()| self.store_or_undo(&changed, metadata))
-            .inspect_err(|_| self.take_back(metadata, &topic))?;
+        self.store_or_undo(&changed, &metadata)
+            .inspect_err(|_| self.take_back(&mut metadata, &topic))?;
         *metadata = changed;
         self.logs.insert(topic.clone());
         Ok(topic)
+    }
+
+    /// Kafka: `ReplicationControlManager#validateNewTopicNames`, and what `#createTopics` asks of the names that there are.
+    fn check_name_is_free(&self, name: &str) -> Result<(), BrokerError> {
+        check_alike(name, self.topic_table().named_alike(name))
     }
 
     /// Stores the metadata with a topic that is new or has changed. If that fails, the file may have its name all the same: the next
@@ -200,8 +236,64 @@ impl ReplicaManager {
 
     /// `delete_topic`: gone from the metadata first (with a note that its directories go), then the directories are
     /// renamed out of the way and removed. If that fails half-way, the topic is gone all the same; the next topic that is
-    /// made or deleted, or the next start, removes the rest. `on_deleted` runs when the topic is gone.
-    pub(crate) fn remove_topic(&self, name: &str, on_deleted: impl FnOnce()) -> Result<(), BrokerError> {
+    /// made or deleted, or the next start, removes the rest. `on_deleted` runs when topics are gone, with their names.
+    ///
+    /// Each topic is deleted or refused by itself; those that are deleted leave the metadata in one write.
+    pub(crate) fn remove_topics(
+        &self,
+        names: &[&str],
+        on_deleted: impl FnOnce(&[&str]),
+    ) -> Vec<Result<(), BrokerError>> {
+        let mut metadata = self.metadata.lock();
+        let mut changed = metadata.clone();
+        let mut gone: Vec<(usize, TopicRecord)> = Vec::new();
+        let mut results: Vec<_> = (names.iter().enumerate())
+            .map(|(place, name)| {
+                let record = self.take_out(&mut metadata, &mut changed, gone.is_empty(), name)?;
+                gone.push((place, record));
+                Ok(())
+            })
+            .collect();
+        if gone.is_empty() {
+            return results;
+        }
+        let places: Vec<usize> = gone.iter().map(|(place, _)| *place).collect();
+        let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
+        let stored = changed.store(fs, root);
+        if stored.is_err() && ClusterMetadata::load(fs, root).is_ok_and(|(found, _)| found.topics == metadata.topics) {
+            stored
+                .err()
+                .into_iter()
+                .for_each(|error| spread(error, &places, &mut results));
+            return results;
+        }
+        // It may be stored: the new file has its name, but that may not be durable. From now on no record is accepted, because
+        // the topics may be gone at the next start.
+        *metadata = changed;
+        let deleted: Vec<&str> = places.iter().map(|place| names[*place]).collect();
+        let topics: Vec<Option<Arc<Topic>>> = deleted.iter().map(|name| self.logs.remove(name)).collect();
+        self.logs.directory().forget_deleted(&metadata);
+        let partitions = || topics.iter().flatten().flat_map(|topic| &topic.partitions);
+        partitions().for_each(|p| p.set_deleted());
+        match stored {
+            Err(error) => spread(error, &places, &mut results),
+            Ok(()) => self.remove_directories(&mut metadata, &gone, &topics, &mut results),
+        }
+        drop(metadata);
+        on_deleted(&deleted);
+        // Waiting fetches of the topics end with their error.
+        self.partitions_changed(partitions().map(|p| &**p));
+        results
+    }
+
+    /// Takes a topic out of what is to be written, with a note that its directories go.
+    fn take_out(
+        &self,
+        metadata: &mut ClusterMetadata,
+        changed: &mut ClusterMetadata,
+        is_first: bool,
+        name: &str,
+    ) -> Result<TopicRecord, BrokerError> {
         self.for_writing("delete topics")?;
         if !self.config().boolean("delete.topic.enable") {
             return Err(BrokerError::kafka(
@@ -209,48 +301,57 @@ impl ReplicaManager {
                 "Topic deletion is disabled.",
             ));
         }
-        let mut metadata = self.metadata.lock();
         if topics::is_internal(name) {
             return Err(BrokerError::kafka(
                 ErrorCode::INVALID_TOPIC_EXCEPTION,
                 format!("`{name}` is the broker's own topic and cannot be deleted"),
             ));
         }
-        // A caller that gets UNKNOWN_TOPIC_OR_PARTITION relies on the topic being gone.
-        self.finish_deletions(&mut metadata)?;
-        let mut changed = metadata.clone();
-        let Some(record) = changed.topics.remove(name) else {
-            return Err(BrokerError::unknown_topic(name));
-        };
-        changed.deleting.push(record.id);
-        let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
-        let stored = changed.store(fs, root);
-        if stored.is_err() && ClusterMetadata::load(fs, root).is_ok_and(|(found, _)| found.topics == metadata.topics) {
-            return stored;
+        if is_first {
+            // A caller that gets UNKNOWN_TOPIC_OR_PARTITION relies on the topic being gone.
+            self.finish_deletions(metadata)?;
+            changed.deleting.clone_from(&metadata.deleting);
         }
-        // It may be stored: the new file has its name, but that may not be durable. From now on no record is accepted, because
-        // the topic may be gone at the next start.
-        *metadata = changed;
-        let topic = self.logs.remove(name);
-        self.logs.directory().forget_deleted(&metadata);
-        let partitions = topic.iter().flat_map(|t| &t.partitions);
-        partitions.clone().for_each(|p| p.set_deleted());
-        let removed = stored
-            .and_then(|()| partitions.clone().try_for_each(|p| self.remove_log(p)))
-            .and_then(|()| self.forget_deletion(&mut metadata, &record.id));
-        drop(metadata);
-        on_deleted();
-        // Waiting fetches of the topic end with its error.
-        self.partitions_changed(partitions.map(|p| &**p));
-        removed
+        let record = changed
+            .topics
+            .remove(name)
+            .ok_or_else(|| BrokerError::unknown_topic(name))?;
+        changed.deleting.push(record.id);
+        Ok(record)
     }
 
-    /// Removes the note of a deletion once the directories are gone. The checkpoints are written first: then no checkpoint names
+    /// Removes the directories of deleted topics, and the notes of those that are gone.
+    fn remove_directories(
+        &self,
+        metadata: &mut ClusterMetadata,
+        gone: &[(usize, TopicRecord)],
+        topics: &[Option<Arc<Topic>>],
+        results: &mut [Result<(), BrokerError>],
+    ) {
+        let (mut places, mut ids) = (Vec::new(), BTreeSet::new());
+        for ((place, record), topic) in gone.iter().zip(topics) {
+            let mut partitions = topic.iter().flat_map(|topic| &topic.partitions);
+            match partitions.try_for_each(|p| self.remove_log(p)) {
+                Ok(()) => {
+                    places.push(*place);
+                    ids.insert(record.id);
+                }
+                Err(error) => results[*place] = Err(error),
+            }
+        }
+        if !places.is_empty()
+            && let Err(error) = self.forget_deletions(metadata, &ids)
+        {
+            spread(error, &places, results);
+        }
+    }
+
+    /// Removes the notes of deletions once the directories are gone. The checkpoints are written first: then no checkpoint names
     /// them, and their removal is durable.
-    fn forget_deletion(&self, metadata: &mut ClusterMetadata, topic_id: &[u8; 16]) -> Result<(), BrokerError> {
+    fn forget_deletions(&self, metadata: &mut ClusterMetadata, ids: &BTreeSet<[u8; 16]>) -> Result<(), BrokerError> {
         self.logs.write_checkpoints()?;
         let mut changed = metadata.clone();
-        changed.deleting.retain(|id| id != topic_id);
+        changed.deleting.retain(|id| !ids.contains(id));
         changed.store(&**self.logs.directory().fs(), self.logs.directory().root())?;
         *metadata = changed;
         Ok(())
@@ -369,21 +470,56 @@ impl ReplicaManager {
     }
 }
 
-/// Kafka: `ReplicationControlManager#validateNewTopicNames`, and what `#createTopics` asks of the names that there are.
-fn check_name_is_free(metadata: &ClusterMetadata, name: &str) -> Result<(), BrokerError> {
-    if let Some(other) = metadata.topics.keys().find(|other| topics::collide(other, name)) {
-        return Err(BrokerError::kafka(
-            ErrorCode::INVALID_TOPIC_EXCEPTION,
-            format!("Topic '{name}' collides with existing topic: {other}"),
-        ));
+/// Topics that are being created.
+struct Creation {
+    /// Topics of the request that were looked at.
+    seen: usize,
+    /// With their directories, and their places in the request.
+    made: Vec<(usize, Arc<Topic>)>,
+    /// Their names, by the unified ones.
+    names: HashMap<String, Arc<str>>,
+    /// Without some of their directories.
+    failed: Vec<Arc<Topic>>,
+    /// What is to be written.
+    changed: ClusterMetadata,
+}
+
+impl Creation {
+    fn new(metadata: &ClusterMetadata) -> Self {
+        Self {
+            seen: 0,
+            made: Vec::new(),
+            names: HashMap::new(),
+            failed: Vec::new(),
+            changed: metadata.clone(),
+        }
     }
-    if metadata.topics.contains_key(name) {
-        return Err(BrokerError::kafka(
+}
+
+/// An error of a write that several changes wait for is the result of each of them.
+pub(super) fn spread<T>(error: BrokerError, places: &[usize], results: &mut [Result<T, BrokerError>]) {
+    let (code, text) = (error.code(), error.to_string());
+    for place in places.iter().skip(1) {
+        results[*place] = Err(BrokerError::kafka(code, text.clone()));
+    }
+    if let Some(first) = places.first() {
+        results[*first] = Err(error);
+    }
+}
+
+/// `alike`: a topic whose name is the same, or differs from it in `.` and `_` alone.
+fn check_alike(name: &str, alike: Option<&Arc<str>>) -> Result<(), BrokerError> {
+    match alike {
+        None => Ok(()),
+        Some(other) if **other == *name => Err(BrokerError::kafka(
             ErrorCode::TOPIC_ALREADY_EXISTS,
             format!("Topic '{name}' already exists."),
-        ));
+        )),
+        Some(other) => Err(BrokerError::kafka(
+            ErrorCode::INVALID_TOPIC_EXCEPTION,
+            format!("Topic '{name}' collides with existing topic: {other}"),
+        )),
     }
-    Ok(())
 }
 
 /// The k-th topic starts its stripe of leaders on node 1 + k mod nodes; internal topics always on node 1, so that the time of the

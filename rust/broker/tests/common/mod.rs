@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fletchlog_api::*;
-use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
+use fletchlog_broker::{
+    Alteration, Broker, BrokerError, ConfigChange, CreatedTopic, LocalTransport, NewTopic, OpenOptions,
+};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
 /// A clock that moves only when a test moves it.
@@ -205,4 +207,34 @@ pub fn sizes(response: &FetchResponse) -> Vec<(String, usize)> {
         .iter()
         .map(|p| (p.tp.topic.to_string(), p.records.len()))
         .collect()
+}
+
+/// One topic or resource at a time.
+pub trait OneAtATime {
+    fn create_topic_with(&self, name: &str, new: &NewTopic) -> Result<CreatedTopic, BrokerError>;
+    fn replace_config(
+        &self,
+        resource: &ConfigResource,
+        config: &[(String, Option<String>)],
+        validate_only: bool,
+    ) -> Result<(), BrokerError>;
+}
+
+impl OneAtATime for Broker {
+    fn create_topic_with(&self, name: &str, new: &NewTopic) -> Result<CreatedTopic, BrokerError> {
+        self.create_topics(&[(name, new)])?.remove(0)
+    }
+
+    fn replace_config(
+        &self,
+        resource: &ConfigResource,
+        config: &[(String, Option<String>)],
+        validate_only: bool,
+    ) -> Result<(), BrokerError> {
+        let alteration = Alteration {
+            resource: resource.clone(),
+            change: ConfigChange::All(config.to_vec()),
+        };
+        self.alter_configs(&[alteration], validate_only)?.remove(0)
+    }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fletchlog_api::ConfigResource;
 use fletchlog_broker::{
-    AclOperation, AlterConfig, AlterConfigOp, BrokerError, ConfigEntry, ConfigSource, ConfigSynonym, ConfigType,
+    AclOperation, AlterConfig, AlterConfigOp, Alteration, BrokerError, ConfigChange, ConfigEntry, ConfigSource,
+    ConfigSynonym, ConfigType,
 };
 use fletchlog_records::ErrorCode;
 use fletchlog_wire::messages::{
@@ -16,7 +17,7 @@ use fletchlog_wire::messages::{
 };
 
 use super::topics::gone_in_4;
-use super::{Call, Handled, Unreadable, repeated};
+use super::{CLOSED, Call, Handled, Unreadable, repeated};
 
 /// What has properties. Kafka: `ConfigResource.Type`.
 mod resource {
@@ -219,10 +220,10 @@ pub(super) fn alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             .iter()
             .map(|r| (r.resource_type, Arc::clone(&r.resource_name))),
     );
-    let responses = request.resources.into_iter().map(|resource| {
+    let alterations = request.resources.iter().map(|resource| {
         let names = resource.configs.iter().map(|c| Arc::clone(&c.name));
         let of = (resource.resource_type, Arc::clone(&resource.resource_name));
-        let altered = check_resource(call, &of, names, &repeated).and_then(|altered| {
+        check_resource(call, &of, names, &repeated).and_then(|altered| {
             let altered = altered.ok_or_else(|| unknown_type(resource.resource_type))?;
             let config: Vec<_> = resource
                 .configs
@@ -234,9 +235,14 @@ pub(super) fn alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
                 &altered,
                 config.iter().map(|(name, value)| (&**name, value.as_deref())),
             )?;
-            let result = call.broker().replace_config(&altered, &config, validate_only);
-            result.map_err(|error| refused_alteration(&altered, &error))
-        });
+            Ok(Some(Alteration {
+                resource: altered,
+                change: ConfigChange::All(config),
+            }))
+        })
+    });
+    let outcomes = alter(call, alterations.collect(), validate_only)?;
+    let responses = request.resources.into_iter().zip(outcomes).map(|(resource, altered)| {
         let Refusal(error, error_message) = outcome(altered);
         alter_configs_response::AlterConfigsResourceResponse {
             error_code: error.code(),
@@ -261,12 +267,15 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
             .iter()
             .map(|r| (r.resource_type, Arc::clone(&r.resource_name))),
     );
-    let responses = request.resources.into_iter().map(|resource| {
+    let alterations = request.resources.iter().map(|resource| {
         let names = resource.configs.iter().map(|c| Arc::clone(&c.name));
         let of = (resource.resource_type, Arc::clone(&resource.resource_name));
-        let altered = check_resource(call, &of, names, &repeated).and_then(|altered| {
+        check_resource(call, &of, names, &repeated).and_then(|altered| {
             let Some(altered) = altered else {
-                return resource.configs.first().map_or(Ok(()), |config| Err(no_logger(config)));
+                return resource
+                    .configs
+                    .first()
+                    .map_or(Ok(None), |config| Err(no_logger(config)));
             };
             let change = |config| change(&altered, config);
             let changes: Vec<_> = resource.configs.iter().map(change).collect::<Result<_, _>>()?;
@@ -276,9 +285,14 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
                 &altered,
                 set.map(|change| (&*change.name, change.value.as_deref())),
             )?;
-            let result = call.broker().alter_config(&altered, &changes, validate_only);
-            result.map_err(|error| refused_alteration(&altered, &error))
-        });
+            Ok(Some(Alteration {
+                resource: altered,
+                change: ConfigChange::Some(changes),
+            }))
+        })
+    });
+    let outcomes = alter(call, alterations.collect(), validate_only)?;
+    let responses = request.resources.into_iter().zip(outcomes).map(|(resource, altered)| {
         let Refusal(error, error_message) = outcome(altered);
         incremental_alter_configs_response::AlterConfigsResourceResponse {
             error_code: error.code(),
@@ -292,6 +306,28 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
         responses,
         ..Default::default()
     })
+}
+
+/// Does those alterations that are not refused already, all in one; `None`: there is nothing to do. What became of each.
+fn alter(
+    call: &Call<'_>,
+    alterations: Vec<Result<Option<Alteration>, Refusal>>,
+    validate_only: bool,
+) -> Result<Vec<Result<(), Refusal>>, Unreadable> {
+    let wanted: Vec<Alteration> = alterations.iter().flatten().flatten().cloned().collect();
+    let mut altered = call
+        .broker()
+        .alter_configs(&wanted, validate_only)
+        .map_err(|_| CLOSED)?
+        .into_iter();
+    let outcome = |alteration: Result<Option<Alteration>, Refusal>| match alteration? {
+        Some(Alteration { resource, .. }) => {
+            let altered = altered.next().unwrap_or(Ok(()));
+            altered.map_err(|error| refused_alteration(&resource, &error))
+        }
+        None => Ok(()),
+    };
+    Ok(alterations.into_iter().map(outcome).collect())
 }
 
 /// One change. Kafka: `AlterConfigOp.OpType`; for what is no broker, its handler fails on another number.
@@ -426,7 +462,7 @@ pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unre
         });
     };
     if is_asked(resource::TOPIC) {
-        let topics = call.broker().topics(true).map_err(|_| super::CLOSED)?;
+        let topics = call.broker().topics(true).map_err(|_| CLOSED)?;
         topics.into_iter().for_each(|topic| add(resource::TOPIC, topic));
     }
     for kind in [resource::BROKER, resource::BROKER_LOGGER] {
@@ -435,7 +471,7 @@ pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unre
             nodes.for_each(|node| add(kind, node.to_string().into()));
         }
     }
-    for altered in call.broker().altered_resources().map_err(|_| super::CLOSED)? {
+    for altered in call.broker().altered_resources().map_err(|_| CLOSED)? {
         let (kind, name) = match altered {
             ConfigResource::Group(name) => (resource::GROUP, name),
             ConfigResource::ClientMetrics(name) => (resource::CLIENT_METRICS, name),

@@ -12,7 +12,7 @@ use fletchlog_wire::messages::{
     delete_topics_request, delete_topics_response,
 };
 
-use super::{Call, Handled, Unreadable, by_topic, repeated};
+use super::{CLOSED, Call, Handled, Unreadable, by_topic, repeated};
 
 /// Least segment.bytes of a topic in Kafka 4.
 const MIN_SEGMENT_BYTES: i64 = 1024 * 1024;
@@ -49,38 +49,60 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             ..not_created(name)
         })
         .collect();
-    for topic in request.topics.into_iter().filter(|t| !twice.contains(&t.name)) {
-        let name = Arc::clone(&topic.name);
-        if !call.may_cluster(AclOperation::Create) && !call.may_topic(AclOperation::Create, &name) {
-            topics.push(create_topics_response::CreatableTopicResult {
-                error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
-                error_message: Some("Authorization failed.".into()),
-                ..not_created(&name)
-            });
-            continue;
-        }
-        let gone = gone_in_4(topic.configs.iter().map(|c| (&*c.name, c.value.as_deref())));
-        let new = new_topic(topic, request.validate_only || gone.is_some());
-        let created = call.broker().create_topic_with(&name, &new);
+    let wanted = request.topics.into_iter().filter(|t| !twice.contains(&t.name));
+    let wanted: Vec<_> = wanted
+        .map(|topic| Wanted::new(call, topic, request.validate_only))
+        .collect();
+    let allowed = wanted.iter().filter_map(|w| Some((&*w.name, w.new.as_ref()?)));
+    let created = call
+        .broker()
+        .create_topics(&allowed.collect::<Vec<_>>())
+        .map_err(|_| CLOSED)?;
+    let mut created = created.into_iter();
+    for Wanted { name, gone, new } in wanted {
         let refused = |error: ErrorCode, text: String| create_topics_response::CreatableTopicResult {
             error_code: error.code(),
             error_message: Some(text.into()),
             ..not_created(&name)
         };
-        topics.push(match (created, gone) {
-            (Ok(_), Some(text)) => refused(ErrorCode::INVALID_CONFIG, text),
-            (Err(error), Some(text)) if error.code() == ErrorCode::INVALID_CONFIG => refused(error.code(), text),
-            (Ok(created), None) => match call.may_topic(AclOperation::DescribeConfigs, &name) {
+        let outcome = new.and_then(|_| created.next());
+        topics.push(match (outcome, gone) {
+            (None, _) => refused(
+                ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+                "Authorization failed.".to_owned(),
+            ),
+            (Some(Ok(_)), Some(text)) => refused(ErrorCode::INVALID_CONFIG, text),
+            (Some(Err(error)), Some(text)) if error.code() == ErrorCode::INVALID_CONFIG => refused(error.code(), text),
+            (Some(Ok(created)), None) => match call.may_topic(AclOperation::DescribeConfigs, &name) {
                 true => created_topic(name, created),
                 false => without_config(created_topic(name, created)),
             },
-            (Err(error), _) => refused(error.code(), error.kafka_message()),
+            (Some(Err(error)), _) => refused(error.code(), error.kafka_message()),
         });
     }
     call.answer(&CreateTopicsResponse {
         topics,
         ..Default::default()
     })
+}
+
+/// A topic of a request.
+struct Wanted {
+    name: Arc<str>,
+    /// Why Kafka 4 refuses its configuration.
+    gone: Option<String>,
+    /// `None`: the client may not create it.
+    new: Option<NewTopic>,
+}
+
+impl Wanted {
+    fn new(call: &Call<'_>, topic: create_topics_request::CreatableTopic, validate_only: bool) -> Self {
+        let name = Arc::clone(&topic.name);
+        let gone = gone_in_4(topic.configs.iter().map(|c| (&*c.name, c.value.as_deref())));
+        let may = call.may_cluster(AclOperation::Create) || call.may_topic(AclOperation::Create, &name);
+        let new = may.then(|| new_topic(topic, validate_only || gone.is_some()));
+        Self { name, gone, new }
+    }
 }
 
 /// Partitions of all these topics. Kafka: `ReplicationControlManager#validateTotalNumberOfPartitions`.
@@ -198,9 +220,20 @@ pub(super) fn delete_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             ),
         })
         .collect();
-    for topic in topics {
-        if !twice.contains(&(topic.name.clone(), topic.topic_id)) {
-            responses.push(delete_topic(call, topic));
+    let once = topics
+        .into_iter()
+        .filter(|topic| !twice.contains(&(topic.name.clone(), topic.topic_id)));
+    let judged: Vec<_> = once.map(|topic| judge_deletion(call, topic)).collect();
+    let names = judged.iter().flatten().map(|(name, _)| &**name);
+    let deleted = call
+        .broker()
+        .delete_topics(&names.collect::<Vec<_>>())
+        .map_err(|_| CLOSED)?;
+    let mut deleted = deleted.into_iter();
+    for topic in judged {
+        match topic {
+            Err(refused) => responses.push(refused),
+            Ok((name, topic_id)) => responses.extend(deleted.next().map(|deleted| deletion(name, topic_id, deleted))),
         }
     }
     call.answer(&DeleteTopicsResponse {
@@ -209,69 +242,74 @@ pub(super) fn delete_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     })
 }
 
-fn delete_topic(
+/// The name and the id of a topic that the client may delete, or why not.
+fn judge_deletion(
     call: &Call<'_>,
     topic: delete_topics_request::DeleteTopicState,
-) -> delete_topics_response::DeletableTopicResult {
-    let has_id = topic.topic_id != [0; 16];
+) -> Result<(Arc<str>, [u8; 16]), delete_topics_response::DeletableTopicResult> {
+    let topic_id = topic.topic_id;
+    let has_id = topic_id != [0; 16];
+    let refused = |name, error: ErrorCode, text: &str| delete_topics_response::DeletableTopicResult {
+        name,
+        topic_id,
+        error_code: error.code(),
+        error_message: Some(text.into()),
+    };
     if topic.name.is_some() == has_id {
         let text = match has_id {
             true => "You may not specify both topic name and topic id.",
             false => "Neither topic name nor id were specified.",
         };
-        return delete_topics_response::DeletableTopicResult {
-            name: topic.name,
-            topic_id: topic.topic_id,
-            error_code: ErrorCode::INVALID_REQUEST.code(),
-            error_message: Some(text.into()),
-        };
+        return Err(refused(topic.name, ErrorCode::INVALID_REQUEST, text));
     }
     let found = match topic.name {
         Some(name) => Ok(Some(name)),
-        None => call.broker().topic_name(topic.topic_id),
+        None => call.broker().topic_name(topic_id),
     };
-    let denied = |name| delete_topics_response::DeletableTopicResult {
-        name,
-        topic_id: topic.topic_id,
-        error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
-        error_message: Some("Topic authorization failed.".into()),
+    let denied = |name| {
+        refused(
+            name,
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+            "Topic authorization failed.",
+        )
     };
-    let (name, deleted) = match found {
+    match found {
         // A client that may not describe the topic does not learn the name behind an id.
-        Ok(Some(name)) if !call.may_topic(AclOperation::Describe, &name) => return denied((!has_id).then_some(name)),
-        Ok(Some(name)) if !call.may_topic(AclOperation::Delete, &name) => return denied(Some(name)),
+        Ok(Some(name)) if !call.may_topic(AclOperation::Describe, &name) => Err(denied((!has_id).then_some(name))),
+        Ok(Some(name)) if !call.may_topic(AclOperation::Delete, &name) => Err(denied(Some(name))),
         Ok(Some(name)) => {
-            let found = call.broker().topic_id(&name).ok().flatten();
-            let id = found.unwrap_or(topic.topic_id);
-            let deleted = call.broker().delete_topic(&name).map(|()| id);
-            (Some(name), deleted)
+            let id = call.broker().topic_id(&name).ok().flatten().unwrap_or(topic_id);
+            Ok((name, id))
         }
-        Ok(None) => {
-            let error = ErrorCode::UNKNOWN_TOPIC_ID;
-            return delete_topics_response::DeletableTopicResult {
-                name: None,
-                topic_id: topic.topic_id,
-                error_code: error.code(),
-                error_message: Some("This server does not host this topic ID.".into()),
-            };
-        }
-        Err(error) => (None, Err(error)),
-    };
-    match deleted {
-        Ok(topic_id) => delete_topics_response::DeletableTopicResult {
-            name,
-            topic_id,
-            ..Default::default()
-        },
-        Err(error) => delete_topics_response::DeletableTopicResult {
-            name,
-            topic_id: topic.topic_id,
-            error_code: error.code().code(),
-            error_message: Some(match error.code() {
+        Ok(None) => Err(refused(
+            None,
+            ErrorCode::UNKNOWN_TOPIC_ID,
+            "This server does not host this topic ID.",
+        )),
+        Err(error) => Err(refused(None, error.code(), &error.kafka_message())),
+    }
+}
+
+fn deletion(
+    name: Arc<str>,
+    topic_id: [u8; 16],
+    deleted: Result<(), BrokerError>,
+) -> delete_topics_response::DeletableTopicResult {
+    let (error, error_message) = match deleted {
+        Ok(()) => (ErrorCode::NONE, None),
+        Err(error) => {
+            let text = match error.code() {
                 ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => "This server does not host this topic-partition.".into(),
                 _ => error.kafka_message().into(),
-            }),
-        },
+            };
+            (error.code(), Some(text))
+        }
+    };
+    delete_topics_response::DeletableTopicResult {
+        name: Some(name),
+        topic_id,
+        error_code: error.code(),
+        error_message,
     }
 }
 

@@ -5,8 +5,13 @@ use serde_json::Value;
 
 use crate::served_apis;
 
-/// Topics of the tests are named `t0` to `t99`.
+/// How many topics there are, see [`thing`].
 pub(super) const TOPICS: usize = 100;
+
+/// What topics, groups and all else are called.
+pub(super) fn thing(at: usize) -> String {
+    format!("thing-{at}")
+}
 
 /// A served API and the table of its request.
 pub(super) struct Api {
@@ -23,6 +28,8 @@ pub(super) struct Api {
 pub(super) enum Values {
     /// The same thing again and again.
     Same,
+    /// What there is, as far as it reaches; each thing twice.
+    Twice,
     /// What there is, as far as it reaches; each thing once.
     Known,
     /// What there is not, each once.
@@ -160,7 +167,7 @@ impl Body<'_> {
             return;
         }
         match kind {
-            "string" => match self.text(name, at) {
+            "string" => match self.text(name, path, at) {
                 None if may_be_null => self.null(2),
                 text => {
                     let text = text.unwrap_or_default();
@@ -187,7 +194,7 @@ impl Body<'_> {
             "int8" | "int16" | "uint16" | "int32" | "int64" => {
                 let bits = kind.trim_start_matches(char::is_alphabetic);
                 let size = bits.parse::<usize>().unwrap() / 8;
-                self.out.extend(&self.number(name, at).to_be_bytes()[8 - size..]);
+                self.out.extend(&self.number(name, path, at).to_be_bytes()[8 - size..]);
             }
             _ if may_be_null => self.out.push(0xff),
             _ => self.fields(field["fields"].as_array().unwrap(), path, at),
@@ -214,51 +221,73 @@ impl Body<'_> {
     }
 
     fn place(&self, at: usize) -> usize {
-        if self.shape.values == Values::Same { 0 } else { at }
+        match self.shape.values {
+            Values::Same => 0,
+            Values::Twice => at / 2,
+            Values::Known | Values::Unknown => at,
+        }
     }
 
     /// A text; `None`: null, if it may be.
-    fn text(&self, name: &str, at: usize) -> Option<String> {
+    fn text(&self, name: &str, path: &str, at: usize) -> Option<String> {
         let place = self.place(at);
-        let thing = match self.shape.values {
-            Values::Unknown => format!("u{at}"),
-            _ if place < TOPICS => format!("t{place}"),
-            _ => format!("u{place}"),
+        let named = match self.shape.values {
+            Values::Unknown => thing(1_000_000 + at),
+            _ => thing(place),
         };
         let api = &*self.api.name;
         Some(match (api, name) {
+            // A property of a topic or a group, unless properties are what there are many of.
+            (_, "name" | "value") if path.contains("/configs/") && !self.shape.long.ends_with("/configs") => {
+                let [property, value] = match self.alters_groups() {
+                    true => ["consumer.session.timeout.ms", "45000"],
+                    false => ["retention.ms", "60000"],
+                };
+                if name == "name" { property } else { value }.to_owned()
+            }
             ("LeaveGroup", "group_id") => "members".to_owned(),
             ("JoinGroup", "protocol_type") => "consumer".to_owned(),
-            ("LeaveGroup" | "JoinGroup", "group_instance_id") => thing,
+            ("LeaveGroup" | "JoinGroup", "group_instance_id") => named,
             (_, "group_instance_id" | "transactional_id_pattern") => return None,
             // A producer without transactions, but where the transaction is what is asked for.
             ("Produce" | "InitProducerId", "transactional_id") => return None,
             (_, "member_id") if api != "SyncGroup" => String::new(),
-            (_, "principal" | "principal_filter") => format!("User:{thing}"),
-            _ => thing,
+            (_, "principal" | "principal_filter") => format!("User:{named}"),
+            _ => named,
         })
     }
 
-    fn number(&self, name: &str, at: usize) -> i64 {
+    /// There are few topics, but a group can have any name.
+    fn alters_groups(&self) -> bool {
+        self.shape.values == Values::Unknown && self.api.name.ends_with("AlterConfigs")
+    }
+
+    fn number(&self, name: &str, path: &str, at: usize) -> i64 {
+        let place = self.place(at) as i64;
         let at = at as i64;
         match name {
+            // The one partition of a topic that is assigned by hand.
+            _ if path.contains("/assignments/") && !self.shape.long.ends_with("/assignments") => {
+                i64::from(name == "broker_ids")
+            }
+            "num_partitions" | "replication_factor" => -1,
+            "resource_type" if self.alters_groups() => 32,
             "acks" | "timestamp" | "replica_id" | "session_epoch" | "retention_time_ms" | "duration_filter" => -1,
-            "num_partitions" | "replication_factor" | "broker_ids" | "replicas" | "mechanism" | "endpoint_type" => 1,
-            "count" => 300,
+            "broker_ids" | "replicas" | "mechanism" | "endpoint_type" => 1,
+            "count" => 2,
             "resource_types" => 2,
             "partition_max_bytes" | "max_bytes" => 1 << 20,
             "iterations" => 4096,
             "response_partition_limit" => 2000,
             "producer_id" | "producer_epoch" | "v3_and_below_producer_id" | "v3_and_below_producer_epoch" => 0,
-            "producer_id_filters" => at,
+            "producer_id_filters" => place,
             _ if name.starts_with("resource_type") => 2,
             _ if name.contains("pattern_type") || name == "operation" || name == "permission_type" => 3,
             _ if name.ends_with("epoch") || name.starts_with("generation") => -1,
             _ if name.ends_with("timeout_ms") => 10_000,
             _ if name.contains("partition") || name.contains("index") => match self.shape.values {
-                Values::Same => 0,
-                Values::Known => at,
                 Values::Unknown => 1_000_000 + at,
+                _ => place,
             },
             _ => 0,
         }
