@@ -14,7 +14,8 @@ ALL = ReadMaxRows(NO_LIMIT)
 @pytest.fixture
 def reader(log):
     def make(clock=lambda: 0.0, **options):
-        parsed = SourceOptions.parse({"path": log.path, "subscribe": "t", **options})
+        given = {"path": log.path, "subscribe": "t", **options}
+        parsed = SourceOptions.parse({name: value for name, value in given.items() if value is not None})
         return StreamReader(parsed, kafka_schema(include_headers=False), clock)
 
     return make
@@ -28,7 +29,9 @@ def test_the_initial_offset_is_the_same_however_often_it_is_asked_for(log, reade
     assert planner.initialOffset() == first == {"t": {"0": 5}}
 
 
-@pytest.mark.parametrize("options", [{}, {"startingOffsets": "earliest"}, {"startingTimestamp": "0"}, {"startingOffsets": '{"t":{"0":-1}}'}])
+@pytest.mark.parametrize(
+    "options", [{}, {"startingOffsets": "earliest"}, {"startingTimestamp": "0"}, {"startingOffsets": '{"t":{"0":-1}}'}, {"startingOffsets": '{"t":"latest"}'}]
+)
 def test_the_first_batch_is_empty_so_that_its_start_is_logged(log, reader, options):
     log.topic("t").append("t", 0, 5)
     planner = reader(**options)
@@ -118,6 +121,13 @@ def test_a_start_that_names_other_partitions_is_refused(log, reader):
     log.topic("t", 2)
     with pytest.raises(OptionError, match=r"names t-0, the query reads t-0, t-1"):
         reader(startingOffsets='{"t":{"0":0}}').initialOffset()
+    with pytest.raises(OptionError, match=r"names t-0, the query reads t-0, t-1 \(0 is the first record that has a time\)$"):
+        reader(startingOffsetsByTimestamp='{"t":{"0":7}}').initialOffset()
+    log.append("t", 0, 3).append("t", 1, 2)
+    assert reader(startingOffsetsByTimestamp='{"t":{"0":0,"1":0}}').initialOffset() == {"t": {"0": 0, "1": 0}}
+    assert reader(startingOffsets='{"t":"latest"}').initialOffset() == {"t": {"0": 3, "1": 2}}
+    assert reader(subscribe="t", startingOffsets='{"t":{"0":-1,"1":1.0}}').initialOffset() == {"t": {"0": 3, "1": 1}}
+    assert reader(subscribePattern="none", subscribe=None, startingOffsets="{}").initialOffset() == {}
 
 
 def test_a_directory_that_is_kept_open_shows_records_that_were_deleted_since(log, reader):
