@@ -42,7 +42,7 @@ def opened(store: StoreServer, key: str) -> fl.Broker:
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of two segments and more than one read each."""
     directory = tmp_path_factory.mktemp("log") / "log"
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         broker.create_topic("orders", config={"segment.bytes": 6 << 20, "retention.ms": "-1"})
         broker.create_topic("payments", partitions=2, config={"retention.ms": "-1"})
         with fl.Producer(broker) as producer:
@@ -85,7 +85,7 @@ def test_an_export_reads_as_its_directory(store: StoreServer, exported: str, log
     text = fails(lambda: export(log, place, storage_options=store.options), fl.errors.DirectoryError, store)
     assert f"{place} holds a whole directory" in text
     with pytest.raises(fl.errors.ReadOnlyError, match="object stores are read-only"):
-        fl.Broker(place, storage_options=store.options)
+        fl.Broker(place, create=True, storage_options=store.options)
 
 
 def test_what_was_copied_as_it_is_reads_too(store: StoreServer, log: Path) -> None:

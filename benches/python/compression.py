@@ -28,7 +28,7 @@ def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
     values = pa.array([(b"user-%07d, item-%06d, " % (i * 7919, i * 31) + b"x" * 80)[:100] for i in range(records)], pa.binary())
     tables = {n: pa.record_batch({"value": values, "partition": pa.array([i % n for i in range(records)], pa.int32())}) for n in PARTITIONS}
     best: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as directory, fl.Broker(f"{directory}/log") as broker:
+    with tempfile.TemporaryDirectory() as directory, fl.Broker(f"{directory}/log", create=True) as broker:
         for number in range(rounds):
             for codec, rate in alone(records).items():
                 best[codec] = max(best.get(codec, 0.0), rate)

@@ -62,7 +62,7 @@ def write(path: Path, records: int) -> dict[str, float]:
     """Appends the records and closes the directory."""
     value = pa.array([b"0123456789"] * CHUNK, pa.binary())
     cost = Cost()
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t", config={"retention.ms": "-1"})
         with fl.Producer(broker) as producer:
             for at in range(0, records, CHUNK):
@@ -88,7 +88,7 @@ def read(path: Path, records: int) -> dict[str, float]:
     """Opens the directory, scans all of it, and reads and looks up at random places."""
     rng = random.Random(1)
     with Cost() as opened:
-        broker = fl.Broker(path)
+        broker = fl.Broker(path, create=True)
     with broker:
         with Cost() as scanned:
             rows = sum(batch.num_rows for batch in broker.scan("t", threads=1))
@@ -130,7 +130,7 @@ def one(path: Path, records: int) -> dict[str, float]:
 
 def segments_of_nothing(path: Path, count: int) -> dict[str, float]:
     """CPU time that it takes to open a directory of so many segments, closed cleanly, whose logs are then all loaded."""
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t", partitions=PARTITIONS, config={"retention.ms": "-1"})
         with fl.Producer(broker) as producer:
             for partition in range(PARTITIONS):

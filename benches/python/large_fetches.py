@@ -43,7 +43,7 @@ def poll(broker: fl.Broker, topic: str, records: int, fetch: int, most: int) -> 
 def measure(records: int = 200_000, rounds: int = 5) -> dict[str, float]:
     """The best rate for each codec, size of a fetch and of a poll."""
     best: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as directory, fl.Broker(f"{directory}/log") as broker:
+    with tempfile.TemporaryDirectory() as directory, fl.Broker(f"{directory}/log", create=True) as broker:
         for codec in CODECS:
             fill(broker, codec, records)
         for _ in range(rounds):

@@ -36,7 +36,7 @@ def measure(records: int = 200_000, rounds: int = 5) -> dict[str, float]:
     chunk = pa.record_batch({"value": pa.array([bytes([i % 251]) * VALUE_BYTES for i in range(CHUNK)], pa.binary())})
     rows = pa.Table.from_batches([chunk] * (records // CHUNK) + [chunk.slice(0, records % CHUNK)])
     best: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as directory, fl.Broker(f"{directory}/log") as broker:
+    with tempfile.TemporaryDirectory() as directory, fl.Broker(f"{directory}/log", create=True) as broker:
         for number in range(rounds):
             topic = f"t{number}"
             broker.create_topic(topic, partitions=1)

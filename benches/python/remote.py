@@ -52,7 +52,7 @@ SECURE = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAI
 SERVE = """
 import json, sys
 import fletchlog as fl
-with fl.Broker(sys.argv[1]) as broker, broker.listen() as plain, broker.listen(config=json.loads(sys.argv[2])) as secure:
+with fl.Broker(sys.argv[1], create=True) as broker, broker.listen() as plain, broker.listen(config=json.loads(sys.argv[2])) as secure:
     print(json.dumps([plain.bootstrap, secure.bootstrap]), flush=True)
     sys.stdin.read()
 """

@@ -103,7 +103,7 @@ def measure(records: int, rounds: int) -> dict[str, float]:
     """The best rate of every candidate."""
     best: dict[str, float] = {}
     rows = table(records)
-    with tempfile.TemporaryDirectory() as directory, other_client.filled() as other, fl.Broker(f"{directory}/log") as broker:
+    with tempfile.TemporaryDirectory() as directory, other_client.filled() as other, fl.Broker(f"{directory}/log", create=True) as broker:
         broker.create_topic("small", partitions=1)
         send(broker, "small", rows.slice(0, SMALL))
         broker.create_topic("large_batches", partitions=1)

@@ -75,7 +75,7 @@ def measure(records: int = 500_000, rounds: int = 5) -> dict[str, float]:
     """The best rate of every candidate, in million records a second."""
     best: dict[str, float] = {}
     for _ in range(rounds):
-        with tempfile.TemporaryDirectory() as directory, fl.Broker(f"{directory}/log") as broker, broker.listen() as listener:
+        with tempfile.TemporaryDirectory() as directory, fl.Broker(f"{directory}/log", create=True) as broker, broker.listen() as listener:
             broker.create_topic(TOPIC, partitions=1)
             remote = f"kafka://{listener.bootstrap}"
             candidates: dict[str, Callable[[int], None]] = {

@@ -74,7 +74,7 @@ class ReadyMadeReader(DataSourceReader):
 def fill(path: Path, records: int) -> None:
     """Writes the topic."""
     each = records // PARTITIONS
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t", partitions=PARTITIONS, config={"retention.ms": "-1"})
         with fl.Producer(broker, {"linger.ms": 1000}) as producer:
             for partition in range(PARTITIONS):

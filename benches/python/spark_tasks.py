@@ -27,7 +27,7 @@ PACKED = 8
 def fill(path: Path, partitions: int) -> None:
     """Writes the topic."""
     rows = partitions * RECORDS
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t", partitions=partitions, config={"retention.ms": "-1"})
         with fl.Producer(broker, {"linger.ms": 1000}) as producer:
             numbers = pa.array([number // RECORDS for number in range(rows)], pa.int32())

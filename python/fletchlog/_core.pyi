@@ -106,9 +106,11 @@ class Broker:
     for one that is missing, damaged, encrypted or of an unknown version.
 
     Args:
-        path: Directory, created if it is missing and `read_only` is false. Or a URI that `pyarrow.fs.FileSystem.from_uri` takes, with `read_only`.
+        path: Directory. Or a URI that `pyarrow.fs.FileSystem.from_uri` takes, with `read_only`.
+        create: Makes the directory if it does not exist. Without it a mistyped path is an error; an empty directory is taken either way.
         nodes: Number of nodes; None: what the directory says, 1 for a new one.
         read_only: Takes no lock and never writes; sees what a live writer adds.
+        take_over: Writes to a directory that a Kafka broker has written, and keeps fletchlog's metadata there. Needed once: later openings find it.
         config: Broker properties, see `config_table()`.
         storage_options: Keyword arguments of pyarrow's file system, e.g. of `S3FileSystem`, if `path` is a URI: `endpoint_override`, `access_key`,
             `secret_key`, `region`, ... None: from the environment, as the SDK of the store does.
@@ -127,8 +129,10 @@ class Broker:
         cls,
         path: str | PathLike[str],
         *,
+        create: bool = False,
         nodes: int | None = None,
         read_only: bool = False,
+        take_over: bool = False,
         config: BrokerConfig | _Properties | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Self: ...
@@ -335,6 +339,7 @@ class Broker:
         start_time: datetime | int | None = None,
         end_time: datetime | int | None = None,
         threads: int | None = None,
+        timestamp_unit: str = "us",
     ) -> Scan:
         """The records of the log as a stream of Arrow batches, without a consumer.
 
@@ -354,15 +359,20 @@ class Broker:
             columns: Names of the columns, in the order of the result: of `key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
                 `timestampType`, `headers`. None: all, `headers` by `include_headers`. What is not asked for is not copied; records are
                 checked all the same, and values that are not asked for do not count for the size of a batch.
-            start_time: Only records with a timestamp at or after it: a datetime (without a zone it is UTC) or ms since 1970. Reading begins
+            start_time: Only records with a timestamp at or after it: a datetime with a time zone, or ms since 1970. Reading begins
                 at the first one, which the time index gives. Timestamps need not grow with offsets: every record behind it is looked at.
             end_time: Only records with a timestamp before it. Nothing says where they end: the log is read to `end_offset`, and what can be
                 is skipped by the headers of the batches.
             threads: How many threads decode, 4 MiB of the log at a time; rows come in the same order. None: one a core. 1: only the one that
                 reads the stream, as always with `order="timestamp"` and for less than some 4 MiB of the log.
+            timestamp_unit: `us`: the column `timestamp` is `timestamp[us]`, as in Spark. `ms`: `timestamp[ms]`, which holds every timestamp of
+                Kafka. In both, a record without a timestamp (-1) has null.
 
         Raises:
-            fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start.
+            fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start. While it is read: records of the range were deleted
+                after this call.
+            fletchlog.errors.InvalidTimestampError: While it is read: a timestamp that microseconds in 64 bits cannot hold (from the year 294247 on, as
+                of a producer that sends nanoseconds). `timestamp_unit="ms"`, or `columns` without `timestamp`, read it.
             fletchlog.errors.InvalidArgumentError: A negative offset, an end below the start, no rows per batch, another isolation level or order,
                 no column, an unknown one or one twice.
             TypeError: A time that is neither datetime nor int, `columns` that are no names.
@@ -391,8 +401,8 @@ class Broker:
     ) -> tuple[list[tuple[Path, Path, int | None]], list[tuple[Path, bytes]], list[tuple[str, int, int, int]]]: ...
     def _control_batches(self, topic: str, partition: int, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """For `fletchlog.explain`: first and last offset of every control batch with an offset in the range (end exclusive)."""
-    def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
-        """Moves the log start to `before_offset` (None, or -1 as in Kafka: the end); returns the new log start."""
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Deletes the records of a partition before an offset (-1, as in Kafka: all there are now); returns the new log start."""
     def run_retention(self) -> int:
         """Applies retention by time and size to every topic now; returns how many segments were deleted."""
     def clean_topic(self, topic: str, *, force: bool = False) -> list[CleanedPartition]:
@@ -558,8 +568,8 @@ class Cluster:
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): no such node.
             ValueError: More than one of topic, node and group.
         """
-    def delete_records(self, topic: str, partition: int, before_offset: int | None = None) -> int:
-        """Moves the log start to `before_offset` (None, or -1 as in Kafka: the end); returns the new log start.
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Deletes the records of a partition before an offset (-1, as in Kafka: all there are now); returns the new log start.
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `before_offset` is beyond the end.
@@ -579,6 +589,7 @@ class Cluster:
         columns: Iterable[str] | None = None,
         start_time: datetime | int | None = None,
         end_time: datetime | int | None = None,
+        timestamp_unit: str = "us",
     ) -> Scan:
         """The records of a topic as a stream of Arrow batches, without a consumer. As `Broker.scan`; all leaders are read at once.
 
@@ -679,7 +690,7 @@ class Producer:
             value: Value, as bytes or what the `value_serializer` takes; None is a tombstone.
             key: Key, as bytes or what the `key_serializer` takes; without `partition` it decides the partition (murmur2, as in Java).
             partition: Explicit partition.
-            timestamp_ms: CreateTime, in milliseconds or as a datetime; None: now.
+            timestamp_ms: CreateTime, in milliseconds or as a datetime with a time zone; None: now.
             headers: (key, value) pairs in order.
             callback: Called as `callback(metadata, None)` or `callback(None, exception)` once the outcome is decided: in Java's order, so
                 for one partition in the order of the sends, one at a time, in a thread of the producer's own. It may send; what it
@@ -937,7 +948,7 @@ class Consumer:
     called from anywhere.
 
     Times: one rule. How long (`timeout_ms`): an int of milliseconds or a `datetime.timedelta`. When: an int of milliseconds since 1970 or a
-    `datetime.datetime`, which is UTC without a zone. A float, whose unit nobody could tell, is a TypeError. Where `timeout_ms` may be None
+    `datetime.datetime` with a time zone; one without is refused, since it could be meant in any. A float, whose unit nobody could tell, is a TypeError. Where `timeout_ms` may be None
     it then is `default.api.timeout.ms` (60,000 unless set); `KafkaTimeoutError` when it is over.
 
     Args:
@@ -960,6 +971,10 @@ class Consumer:
         on_lost: _Listener | None = None,
     ) -> None:
         """Joins the group with these topics, or with every topic whose whole name matches `pattern`.
+
+        A pattern has Java's syntax, with look-ahead, back references, possessive quantifiers, flags and classes of POSIX and Unicode. Not supported
+        are the escapes for graphemes (X), for characters by name (N) and for borders of graphemes (b{g}), and blocks of Unicode: names of topics are
+        ASCII. A pattern that takes too many steps back on a name is an error of `poll`.
 
         The callbacks run inside `poll`, `unsubscribe` and `close`, in the calling thread, with a list of partitions; they may use this
         consumer. `on_assigned` runs before anything of the new partitions is read, so it may seek. `on_revoked` and `on_lost` run while the
@@ -1184,11 +1199,15 @@ class Records:
         """Partitions in the order of their first rows."""
     def with_headers(self) -> Records:
         """The same records with the column `headers`."""
-    def to_pyarrow(self, *, include_headers: bool = False) -> pa.Table:
-        """As a `pyarrow.Table`."""
-    def to_pandas(self, *, include_headers: bool = False, **options: Any) -> pd.DataFrame:
+    def to_pyarrow(self, *, include_headers: bool = False, timestamp_unit: str = "us") -> pa.Table:
+        """As a `pyarrow.Table`. A record without a timestamp (-1) has null.
+
+        Raises:
+            fletchlog.errors.InvalidTimestampError: A timestamp that microseconds in 64 bits cannot hold; `timestamp_unit="ms"` reads it.
+        """
+    def to_pandas(self, *, include_headers: bool = False, timestamp_unit: str = "us", **options: Any) -> pd.DataFrame:
         """As a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas` (`types_mapper=pd.ArrowDtype` is quickest)."""
-    def to_polars(self, *, include_headers: bool = False) -> pl.DataFrame:
+    def to_polars(self, *, include_headers: bool = False, timestamp_unit: str = "us") -> pl.DataFrame:
         """As a `polars.DataFrame`."""
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...

@@ -1,4 +1,4 @@
-"""The small values that calls take and return. All but `Metrics`, a dict, are tuples: comparable, picklable, and hashable unless a field is a list or a dict."""
+"""The small values that calls take and return. All but `Metrics`, a dict, are tuples: comparable, picklable, hashable unless a field is a list or a dict."""
 
 from __future__ import annotations
 

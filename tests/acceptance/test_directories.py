@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,15 @@ def test_a_consumer_reads_what_scan_reads(directory: tuple[Path, dict[str, Any]]
                             break
                         offsets += consumer.poll(timeout_ms=200).to_pyarrow()["offset"].to_pylist()
                     assert offsets == wanted, (name, isolation)
+
+
+def test_a_kafka_directory_is_written_only_when_it_is_said(directory: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    path = shutil.copytree(directory[0], tmp_path / "copy")
+    before = fingerprint(path)
+    with pytest.raises(fl.errors.DirectoryError, match="written by a Kafka broker; give read_only=True to read it, or take_over=True"):
+        fl.Broker(path, create=True)
+    assert fingerprint(path) == before
+    with fl.Broker(path, take_over=True) as broker:
+        topics = broker.topics()
+    with fl.Broker(path) as broker:
+        assert broker.topics() == topics

@@ -176,7 +176,7 @@ import logging, pathlib, sys
 import fletchlog as fl
 from acceptance.batches import batch_of
 logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
-with fl.Broker(sys.argv[1]) as broker:
+with fl.Broker(sys.argv[1], create=True) as broker:
     broker.create_topic("t", config={"internal.segment.bytes": 200})
     for _ in range(10):
         broker.append_batches("t", 0, batch_of(7, 180))

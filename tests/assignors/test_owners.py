@@ -86,7 +86,7 @@ def test_the_command_shows_before_and_after(tmp_path):
 
 
 def test_a_directory_knows_the_partitions(tmp_path):
-    with fl.Broker(tmp_path / "data") as broker:
+    with fl.Broker(tmp_path / "data", create=True) as broker:
         broker.create_topic("orders", partitions=5)
     found = json.loads(run("-t", "orders", "-m", "1", "-a", "range", "--dir", str(tmp_path / "data"), "--json"))
     assert found[0]["assignments"][0]["owners"] == {"c1": {"orders": [0, 1, 2, 3, 4]}}

@@ -23,7 +23,7 @@ START = 1_700_000_000_000
 
 def fill(path, rows, *, partitions=2, topic="t", config=None):
     """Rows are (partition, key, value, ms after START)."""
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic(topic, partitions=partitions)
         with fl.Producer(broker, {"linger.ms": 10_000, **(config or {})}) as producer:
             for partition, key, value, ms in rows:
@@ -195,7 +195,7 @@ def test_memory_does_not_grow_with_the_partition(tmp_path):
     peaks = []
     for records in (200_000, 2_000_000):
         path = tmp_path / str(records)
-        with fl.Broker(path) as broker:
+        with fl.Broker(path, create=True) as broker:
             broker.create_topic("t", partitions=1)
             with fl.Producer(broker, {"linger.ms": 1000}) as producer:
                 for start in range(0, records, 100_000):
@@ -253,7 +253,7 @@ def test_lateness_is_that_of_a_sorted_list(chunks, share):
 
 
 def test_the_page_names_the_lateness_beyond_its_last_decade_and_topics_without_any(tmp_path):
-    with fl.Broker(tmp_path / "d") as broker:
+    with fl.Broker(tmp_path / "d", create=True) as broker:
         for topic in ("late", "punctual"):
             broker.create_topic(topic)
             with fl.Producer(broker) as producer:
@@ -272,7 +272,7 @@ def test_the_page_names_the_lateness_beyond_its_last_decade_and_topics_without_a
 
 @pytest.fixture
 def late(tmp_path):
-    with fl.Broker(tmp_path / "d") as broker:
+    with fl.Broker(tmp_path / "d", create=True) as broker:
         broker.create_topic("orders", partitions=2)
         with fl.Producer(broker) as producer:
             for ms in (1_700_000_000_000, 1_700_000_000_000 - 7_200_000):
@@ -309,7 +309,7 @@ def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(l
         "  orders-0: lateness_max_ms is 7,200,000 ms (2 h), at most 60,000 ms (1 min) are allowed",
         "  orders-0: records is 2, at most 1 are allowed",
     ]
-    with fl.Broker(late) as broker:
+    with fl.Broker(late, create=True) as broker:
         broker.create_topic("a-topic-with-a-name-that-needs-room", partitions=12)
     printed = CliRunner().invoke(app, ["audit", str(late)], env={"COLUMNS": "60"}).stdout
     assert all(f"a-topic-with-a-name-that-needs-room-{p}" in printed for p in range(12))

@@ -27,7 +27,7 @@ def sized(browser):
 
 @pytest.fixture
 def report(tmp_path):
-    with fl.Broker(tmp_path / "data") as broker:
+    with fl.Broker(tmp_path / "data", create=True) as broker:
         broker.create_topic("orders", partitions=12)
         with fl.Producer(broker) as producer:
             for ms in (1_700_000_000_000, 1_700_000_000_000 - 7_200_000):

@@ -121,7 +121,7 @@ def test_what_has_come_through_a_pipe_waits_for_nothing(shell, form):
         "csv": b"n\n1\n2\n",
         "arrow": columns(arrow, pa.timestamp("ms"), [1_700_000_000_000] * 2)[:-8],  # without the mark at the end
     }[form]
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t", config={"retention.ms": "-1"})
     process = shell.start("produce", "d", "t", "-f", form, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdin.write(first)

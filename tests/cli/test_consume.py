@@ -17,7 +17,7 @@ HOUR = 3_600_000
 def ten(data):
     """Two partitions of ten records, each an hour younger than the one before it; the last is half an hour old."""
     now = time.time_ns() // 1_000_000
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("t", partitions=2)
         with fl.Producer(broker) as producer:
             for number in range(20):
@@ -63,7 +63,7 @@ def test_a_number_is_a_time_in_milliseconds(cli, ten):
 
 
 def test_the_last_records_are_counted_without_markers(cli, data):
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
             producer.init_transactions()
@@ -74,7 +74,7 @@ def test_the_last_records_are_counted_without_markers(cli, data):
 
 
 def test_an_open_transaction_does_not_keep_a_reader_of_committed_records_waiting(cli, data):
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
             producer.init_transactions()
@@ -114,7 +114,7 @@ def test_what_does_not_go_together_is_refused(cli, ten, words, text):
 
 
 def test_templates_are_kcats(data):
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             producer.send("t", b"\xff\x00", b"k", timestamp_ms=5, headers=[("a", b"1"), ("b", None), ("c", b"")])
@@ -129,7 +129,7 @@ def test_templates_are_kcats(data):
 
 
 def test_headers_are_in_every_text(cli, data, tmp_path):
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             producer.send("t", b"v", headers=[("color", b"red")])

@@ -29,7 +29,7 @@ IN_A_PIPE = 30
 
 
 def produce(path, partitions, numbers):
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         if "t" not in broker.topics():
             broker.create_topic("t", partitions)
         with fl.Producer(broker) as producer:
@@ -191,7 +191,7 @@ def test_follow_commits_while_it_runs(shell, tmp_path):
 
 def test_a_group_that_has_read_all_has_no_lag_behind_markers_and_aborted_records(cli, tmp_path):
     data = tmp_path / "d"
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("t", 3)  # nothing is in partition 2
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
             producer.init_transactions()
@@ -212,7 +212,7 @@ def test_a_group_that_has_read_all_has_no_lag_behind_markers_and_aborted_records
 
 @pytest.mark.parametrize("words", [["-n", 4], ["--until", "1970-01-01T00:00:00.004Z"]])
 def test_a_group_goes_on_at_the_first_record_that_was_not_wanted(cli, tmp_path, words):
-    with fl.Broker(tmp_path / "d") as broker:
+    with fl.Broker(tmp_path / "d", create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             for number in range(10):
@@ -224,7 +224,7 @@ def test_a_group_goes_on_at_the_first_record_that_was_not_wanted(cli, tmp_path, 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "made again"])
 @pytest.mark.parametrize("words", [[], ["--group", "g"]], ids=["alone", "group"])
 def test_a_topic_that_is_deleted_ends_the_command_that_reads_it(shell, tmp_path, words, again):
-    with fl.Broker(tmp_path / "d") as broker, broker.listen() as listener:
+    with fl.Broker(tmp_path / "d", create=True) as broker, broker.listen() as listener:
         for topic in ("t", "other"):
             broker.create_topic(topic)
         with fl.Producer(broker) as producer:

@@ -66,7 +66,7 @@ def test_a_group_is_reset_only_when_it_is_said_twice(cli, data, words, after):
 def test_a_reset_group_goes_on_there(cli, data):
     cli("groups", "reset", data, "g", "-t", "t", "--to-latest", "--execute")
     cli("groups", "reset", data, "g", "-t", "t", "--to-offset", 5, "-p", 0, "--execute")
-    with fl.Broker(data) as broker, fl.Consumer(broker, {"group.id": "g"}) as consumer:
+    with fl.Broker(data, create=True) as broker, fl.Consumer(broker, {"group.id": "g"}) as consumer:
         consumer.subscribe(["t"])
         assert [(r.partition, r.offset) for r in consumer.poll(timeout_ms=2000)] == [(0, offset) for offset in range(5, 10)]
 
@@ -92,7 +92,7 @@ def test_a_place_that_does_not_exist_is_refused(cli, data, words, text):
 
 def test_names_that_are_nearly_right_are_answered_with_the_right_ones(cli, data):
     cli("topics", "create", data, "orders")
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.alter_offsets("billing", {("orders", 0): 0})
     for words in (["groups", "describe", data, "biling"], ["groups", "lag", data, "biling"], ["groups", "delete", data, "biling", "--yes"]):
         assert "did you mean billing?" in cli(*words, code=1).err
@@ -122,7 +122,7 @@ def pending_offset(broker):
 
 
 def test_a_pending_offset_hides_neither_its_group_nor_the_others(cli, data):
-    with fl.Broker(data) as broker, pending_offset(broker), broker.listen() as listener:
+    with fl.Broker(data, create=True) as broker, pending_offset(broker), broker.listen() as listener:
         place = f"kafka://{listener.bootstrap}"
         for at in (place, data):
             assert {row["group"]: row["lag"] for row in cli("groups", "list", at, "--json").json} == {"g": 7, "pending": 6}
@@ -132,7 +132,7 @@ def test_a_pending_offset_hides_neither_its_group_nor_the_others(cli, data):
 
 
 def test_an_offset_whose_transaction_nobody_ends_holds_back_no_reader(tmp_path, cli, data):
-    with fl.Broker(data) as broker, pending_offset(broker):
+    with fl.Broker(data, create=True) as broker, pending_offset(broker):
         broker.flush()
         copy = shutil.copytree(data, tmp_path / "copy")
     assert {row["group"]: row["lag"] for row in cli("groups", "list", copy, "--json").json} == {"g": 7, "pending": 6}
@@ -142,7 +142,7 @@ def test_an_offset_whose_transaction_nobody_ends_holds_back_no_reader(tmp_path, 
 
 
 def test_offsets_of_a_deleted_topic_have_no_end(cli, data):
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("gone")
         broker.alter_offsets("g", {("gone", 0): 0})
         with broker.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}") as cluster:
@@ -155,7 +155,7 @@ def test_offsets_of_a_deleted_topic_have_no_end(cli, data):
 
 
 def test_listing_groups_costs_requests_by_groups_and_not_by_topics(cli, data):
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         for number in range(20):
             broker.create_topic(f"topic-{number}")
         for number in range(10):

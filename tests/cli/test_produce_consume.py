@@ -88,7 +88,7 @@ def test_consume_prints_json_lines_in_poll_order_and_stops_at_the_end(cli, order
 
 
 def test_values_that_are_no_text_are_base64(cli, orders):
-    with fl.Broker(orders) as broker, fl.Producer(broker) as producer:
+    with fl.Broker(orders, create=True) as broker, fl.Producer(broker) as producer:
         producer.send("orders", value=b"\xff\x00", key=None)
     line = cli("consume", orders, "orders", "-f", "jsonl").lines[0]
     assert line["valueBase64"] == "/wA="
@@ -106,7 +106,7 @@ def test_a_group_goes_on_after_its_commit(cli, orders):
 
 
 def test_a_reader_does_not_need_the_writers_lock(cli, orders):
-    with fl.Broker(orders) as broker, fl.Producer(broker) as producer:
+    with fl.Broker(orders, create=True) as broker, fl.Producer(broker) as producer:
         producer.send("orders", value=b"1").result(5)
         assert len(cli("consume", orders, "orders", "-f", "jsonl").lines) == 1
         assert "locked" in cli("produce", orders, "orders", stdin="2\n", code=1).err
@@ -154,6 +154,6 @@ def test_a_disk_that_takes_no_more_ends_it_with_one_line(data, config):
     assert "File too large" in line
     assert "t-0/00000000000000000000.log" in line
     taken = int(line.split()[1].replace(",", ""))
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         assert taken == broker.describe_topic("t").partitions[0].high_watermark > 0
     assert f"{taken:,} of the 20,000 records" in line

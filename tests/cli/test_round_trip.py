@@ -54,7 +54,7 @@ def records(data):
 def go_round(form, made):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        with fl.Broker(path) as broker:
+        with fl.Broker(path, create=True) as broker:
             for topic in ("t", "copy"):  # old records are not to be deleted meanwhile
                 broker.create_topic(topic, partitions=2, config={"retention.ms": "-1"})
             with fl.Producer(broker) as producer:
@@ -89,7 +89,7 @@ def test_bytes_come_back_in_every_format_but_csv(form, made):
 @pytest.fixture
 def one(cli, data):
     """A topic with a text, and then bytes that are none."""
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             producer.send("t", b"x", b"k", timestamp_ms=5, headers=[("h", b"1")])
@@ -116,7 +116,7 @@ def test_through_a_file_and_through_a_pipe(cli, shell, one):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["jsonl", "json", "csv", "parquet", "arrow"])
 def test_a_pipe_of_records_is_known_without_a_format(cli, shell, data, form):
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         broker.create_topic("t", config={"retention.ms": "-1"})
         with fl.Producer(broker) as producer:
             # the first line is longer than any buffer

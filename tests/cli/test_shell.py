@@ -26,7 +26,7 @@ def test_every_command_that_changes_something_has_json(cli, topic):
     cli("produce", topic, "orders", stdin="a\n")
     cli("consume", topic, "orders", "--group", "g")
     assert cli("groups", "delete", topic, "g", "--yes", "--json").json == {"group": "g"}
-    with fl.Broker(topic) as broker:
+    with fl.Broker(topic, create=True) as broker:
         producer = fl.Producer(broker, {"transactional.id": "copier"})
         producer.init_transactions()
         producer.begin_transaction()

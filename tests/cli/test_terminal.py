@@ -25,7 +25,7 @@ OURS = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[2K|\x1b\[1A|\r")
 def nasty(tmp_path):
     """A directory whose name and records want to be more than text."""
     path = tmp_path / os.fsdecode(b"d[/x]\xff")
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t", 2)
         with fl.Producer(broker) as producer:
             for partition in (0, 1):

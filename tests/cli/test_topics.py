@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import pytest
 import typer
 
 import fletchlog as fl
@@ -101,6 +102,39 @@ def test_a_partition_that_was_added_and_never_used_is_empty_to_every_reader(cli,
             shutil.rmtree(data / "t-1")
         assert len(cli("consume", data, "t", "-f", "jsonl").lines) == 3
         assert "reads 2 partitions of t" in cli("explain", data, "-t", "t").out
-    with fl.Broker(data) as broker, fl.Producer(broker) as producer:
+    with fl.Broker(data, create=True) as broker, fl.Producer(broker) as producer:
         producer.send("t", b"4", partition=1)
     assert len(cli("consume", data, "t", "-f", "jsonl").lines) == 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["produce", "DIR", "t"],
+        ["topics", "delete", "DIR", "t", "--yes"],
+        ["topics", "alter", "DIR", "t", "-p", 2],
+        ["groups", "reset", "DIR", "g", "-t", "t", "--to-earliest", "--execute"],
+        ["groups", "delete", "DIR", "g", "--yes"],
+        ["consume", "DIR", "t", "--group", "g"],
+        ["delete-records", "DIR", "t", "--before", "now", "--yes"],
+        ["clean", "DIR", "t"],
+        ["retention", "DIR"],
+        ["users", "remove", "DIR", "alice"],
+        ["brokers", "alter", "DIR", "-c", "log.retention.ms=1"],
+        ["take-over", "DIR"],
+    ],
+)
+def test_a_mistyped_path_makes_no_directory(cli, tmp_path, words):
+    typo = tmp_path / "typo"
+    assert "does not exist" in cli(*(typo if word == "DIR" else word for word in words), stdin="1", code=1).err
+    assert not typo.exists()
+
+
+def test_a_directory_of_kafka_is_taken_over_by_a_command_of_its_own(cli, data):
+    cli("topics", "create", data, "t")
+    (data / "fletchlog.metadata").unlink()  # what is left is a log.dir of Kafka
+    for words in (["topics", "create", data, "u"], ["users", "add", data, "alice"], ["serve", data]):
+        assert f"`fletchlog take-over {data}` lets fletchlog write to it" in cli(*words, stdin="secret", code=1).err
+    assert cli("take-over", data, "--json").json == {"topics": ["t"]}
+    cli("topics", "create", data, "u")
+    assert cli("topics", "list", data, "--json").json

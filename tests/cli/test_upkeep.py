@@ -79,7 +79,7 @@ def test_a_topic_is_compacted(cli, data):
 
 def test_retention_is_applied_now(cli, data):
     cli("topics", "create", data, "r", "-c", "retention.ms=1000")
-    with fl.Broker(data) as broker, fl.Producer(broker) as producer:
+    with fl.Broker(data, create=True) as broker, fl.Producer(broker) as producer:
         producer.send("r", b"old", timestamp_ms=1)
     # the records of t are from 1970, too, and go after the default seven days
     assert "deleted 3 segments" in cli("retention", data).out
@@ -90,7 +90,7 @@ def test_retention_is_applied_now(cli, data):
 def test_an_open_transaction_is_listed_and_aborted(cli, data):
     assert "no transactional id" in cli("transactions", "list", data).out
     producers = []  # one that is dropped aborts what it left open
-    with fl.Broker(data) as broker:
+    with fl.Broker(data, create=True) as broker:
         for name in ("open", "done"):
             producer = fl.Producer(broker, {"transactional.id": name})
             producers.append(producer)

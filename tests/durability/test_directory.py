@@ -43,7 +43,7 @@ def offsets(broker: fl.Broker) -> list[int]:
 
 
 def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
         before = broker.scan("t").to_pyarrow()
         described = broker.describe_topic("t")
@@ -58,7 +58,7 @@ def test_a_broker_that_was_killed_keeps_everything_acknowledged(tmp_path: Path) 
 import os, sys
 sys.path.insert(0, sys.argv[2])
 import fletchlog as fl
-broker = fl.Broker(sys.argv[1])
+broker = fl.Broker(sys.argv[1], create=True)
 broker.create_topic("t", partitions=1)
 producer = fl.Producer(broker, {"acks": "all"})
 for i in range(100):
@@ -66,13 +66,13 @@ for i in range(100):
 os._exit(1)
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "log"), str(Path(__file__).parent.parent)], check=False)
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         assert [int(v) for v in broker.scan("t").to_pyarrow().column("value").to_pylist()] == list(range(100))
 
 
 @pytest.mark.parametrize("cut", [1, 17, 61, 179])
 def test_a_torn_tail_is_cut_to_the_last_whole_batch(tmp_path: Path, cut: int) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
     segment = tmp_path / "log" / "t-0" / "00000000000000000000.log"
     (tmp_path / "log" / ".kafka_cleanshutdown").unlink()
@@ -83,17 +83,17 @@ def test_a_torn_tail_is_cut_to_the_last_whole_batch(tmp_path: Path, cut: int) ->
 
 
 def test_deleted_records_stay_deleted_after_a_kill(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
         assert broker.delete_records("t", 0, 14) == 14
         # What a killed process leaves.
         shutil.copytree(tmp_path / "log", tmp_path / "killed")
-    with fl.Broker(tmp_path / "killed") as broker:
+    with fl.Broker(tmp_path / "killed", create=True) as broker:
         assert offsets(broker)[0] == 14
 
 
 def test_a_second_writer_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
         assert child(tmp_path / "log", "write") == "DirectoryLockedError"
         assert child(tmp_path / "log", "read") == "rows 70"
@@ -104,7 +104,7 @@ def test_a_second_writer_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
 
 
 def test_a_reader_sees_what_a_live_writer_adds(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as writer:
+    with fl.Broker(tmp_path / "log", create=True) as writer:
         fill(writer, batches=1)
         with fl.Broker(tmp_path / "log", read_only=True) as reader:
             assert len(offsets(reader)) == 7
@@ -119,7 +119,7 @@ def test_a_reader_sees_what_a_live_writer_adds(tmp_path: Path) -> None:
 WRITER = """
 import sys
 import fletchlog as fl
-with fl.Broker(sys.argv[1]) as writer:
+with fl.Broker(sys.argv[1], create=True) as writer:
     print("open", flush=True)
     for line in sys.stdin:
         print(writer.delete_records("t", 0, int(line)), flush=True)
@@ -127,7 +127,7 @@ with fl.Broker(sys.argv[1]) as writer:
 
 
 def test_an_open_reader_follows_records_that_another_process_deletes(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "log")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert writer.stdin is not None
@@ -154,7 +154,7 @@ def test_an_open_reader_follows_records_that_another_process_deletes(tmp_path: P
 
 
 def test_a_reader_writes_nothing_and_refuses_to(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
     before = {p: (p.stat().st_size, p.stat().st_mtime_ns) for p in (tmp_path / "log").rglob("*")}
     with fl.Broker(tmp_path / "log", read_only=True) as reader:
@@ -183,22 +183,36 @@ def test_a_missing_directory_cannot_be_read(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_mistyped_path_makes_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(fl.errors.DirectoryError, match="typo: does not exist; check the name, or give create=True"):
+        fl.Broker(tmp_path / "typo")
+    assert not (tmp_path / "typo").exists()
+    for _ in range(2):
+        with fl.Broker(tmp_path / "new", create=True) as broker:
+            assert broker.topics() == []
+    fl.Broker(tmp_path / "new", create=True).close()
+    (tmp_path / "empty").mkdir()
+    fl.Broker(tmp_path / "empty").close()
+    with pytest.raises(fl.errors.InvalidArgumentError, match="read_only never writes"):
+        fl.Broker(tmp_path / "other", create=True, read_only=True)
+
+
 def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(fl.errors.StorageError):
-        fl.Broker(tmp_path / "file")
+        fl.Broker(tmp_path / "file", create=True)
 
 
 def test_a_foreign_directory_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.txt").write_text("important")
     with pytest.raises(fl.errors.DirectoryError):
-        fl.Broker(tmp_path / "home")
+        fl.Broker(tmp_path / "home", create=True)
     assert sorted(p.name for p in (tmp_path / "home").iterdir()) == ["thesis.txt"]
 
 
 def test_another_number_of_nodes_is_refused(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log", nodes=3) as broker:
+    with fl.Broker(tmp_path / "log", create=True, nodes=3) as broker:
         broker.create_topic("t", partitions=6)
         assert len(broker.nodes) == 3
     with pytest.raises(fl.errors.DirectoryError):
@@ -208,7 +222,7 @@ def test_another_number_of_nodes_is_refused(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_is_named_with_its_place(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t")
         for _ in range(10):
             broker.append_batches("t", 0, batch_of(910, 16_377))
@@ -235,7 +249,7 @@ def test_damage_in_the_middle_is_named_with_its_place(tmp_path: Path) -> None:
 
 
 def test_retention_by_size_removes_the_oldest_segments(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t", partitions=1, config={"segment.bytes": 1024 * 1024, "retention.bytes": 1024 * 1024})
         for _ in range(200):
             broker.append_batches("t", 0, batch_of(910, 16377))
@@ -250,17 +264,17 @@ def test_retention_by_size_removes_the_oldest_segments(tmp_path: Path) -> None:
 
 
 def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
         assert broker.delete_records("t", 0, 10) == 10
         assert offsets(broker) == list(range(10, 70))
     with fl.Broker(tmp_path / "log") as broker:
         assert offsets(broker) == list(range(10, 70))
-        assert broker.delete_records("t", 0) == 70
+        assert broker.delete_records("t", 0, -1) == 70
 
 
 def test_a_deleted_topic_is_gone_after_reopening(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
         broker.create_topic("u")
         broker.delete_topic("t")
@@ -272,7 +286,7 @@ def test_a_deleted_topic_is_gone_after_reopening(tmp_path: Path) -> None:
 
 
 def test_the_files_are_kafkas(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         fill(broker)
         broker.flush()
     names = {p.name for p in (tmp_path / "log" / "t-0").iterdir()}
@@ -284,7 +298,7 @@ def test_the_files_are_kafkas(tmp_path: Path) -> None:
 
 
 def test_one_brokers_part_of_a_cluster_is_read_without_the_partitions_of_others(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t", partitions=3)
         for partition in range(3):
             broker.append_batches("t", partition, batch_of(7, 180))
@@ -298,7 +312,7 @@ def test_one_brokers_part_of_a_cluster_is_read_without_the_partitions_of_others(
 
 
 def test_a_partition_whose_directory_is_not_made_yet_counts_and_is_empty(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t", partitions=3)
         broker.append_batches("t", 0, batch_of(7, 180))
     shutil.rmtree(tmp_path / "log" / "t-1")

@@ -41,7 +41,7 @@ def report(**facts):
     sys.__stdout__.write(json.dumps(facts | {"logged": logged}))
 
 TIMES = {"request.timeout.ms": 200, "delivery.timeout.ms": 400, "max.block.ms": 400, "retry.backoff.ms": 5}
-broker = fl.Broker(sys.argv[1], config={"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1})
+broker = fl.Broker(sys.argv[1], create=True, config={"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1})
 broker.create_topic("t")
 """
 

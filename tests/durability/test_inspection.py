@@ -12,7 +12,7 @@ from acceptance.batches import batch, batch_of, record
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t", partitions=2)
         for _ in range(10):
             broker.append_batches("t", 0, batch_of(7, 180))
@@ -54,7 +54,7 @@ def test_a_sound_directory_is_ok(directory: Path) -> None:
 
 
 def test_several_nodes_are_walked(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log", nodes=3) as broker:
+    with fl.Broker(tmp_path / "log", create=True, nodes=3) as broker:
         broker.create_topic("t", partitions=6)
     assert sorted(r.name for r in fl.verify(tmp_path / "log")) == [f"t-{i}" for i in range(6)]
 
@@ -62,7 +62,7 @@ def test_several_nodes_are_walked(tmp_path: Path) -> None:
 def test_a_partition_behind_a_link_is_checked_as_it_is_read_and_written(directory: Path, tmp_path: Path) -> None:
     (directory / "t-0").rename(tmp_path / "elsewhere")
     (directory / "t-0").symlink_to(tmp_path / "elsewhere")
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         assert broker.append_batches("t", 0, batch_of(7, 180))[0] == 70
     assert [(p.name, p.ok, p.records) for p in fl.verify(directory)] == [("t-0", True, 77), ("t-1", True, 1)]
     segment = tmp_path / "elsewhere" / "00000000000000000000.log"

@@ -16,7 +16,7 @@ CLEAN = ".kafka_cleanshutdown"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "log"
-    with fl.Broker(root) as broker:
+    with fl.Broker(root, create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             producer.send("t", value=b"1").result(30)

@@ -21,7 +21,7 @@ def check(broker, count):
         assert table["value"].to_pylist() == [b"%d %d" % (i, partition) for i in range(count)], partition
     assert len(os.listdir("/proc/self/fd")) < LIMIT
 
-with fl.Broker(sys.argv[1]) as broker:
+with fl.Broker(sys.argv[1], create=True) as broker:
     broker.create_topic("t", partitions=PARTITIONS, config={"segment.bytes": 100})
     with fl.Producer(broker, {}) as producer:
         for i in range(ROUNDS):

@@ -31,7 +31,7 @@ def value(offset: int) -> bytes:
 def root(tmp_path: Path) -> Path:
     """A closed log of ten batches, so large that an opening looks at the last ones only."""
     root = tmp_path / "log"
-    with fl.Broker(root) as broker:
+    with fl.Broker(root, create=True) as broker:
         broker.create_topic("t")
         for i in range(BATCHES):
             broker.append_batches("t", 0, batch([record(j, value(i * RECORDS + j)) for j in range(RECORDS)]))
@@ -111,7 +111,7 @@ def test_a_writer_is_refused_and_nothing_is_changed(root: Path, bit: int, clean:
     if not clean:
         (root / CLEAN).unlink()
     logs = shutil.copytree(root / "t-0", root.parent / "before")
-    with pytest.raises(fl.errors.DamagedFileError, match=r"000\.log is damaged .*nothing was changed"), fl.Broker(root) as broker:
+    with pytest.raises(fl.errors.DamagedFileError, match=r"000\.log is damaged .*nothing was changed"), fl.Broker(root, create=True) as broker:
         broker.append_batches("t", 0, batch([record(0, b"new")]))
     assert {p.name: p.read_bytes() for p in (root / "t-0").iterdir()} == {p.name: p.read_bytes() for p in logs.iterdir()}
 
@@ -122,5 +122,5 @@ def test_batches_that_overlap_are_neither_read_twice_nor_written_behind(root: Pa
     (root / "t-0" / f"{0:020}.log").write_bytes(whole)
     with fl.Broker(root, read_only=True) as broker, pytest.raises(fl.errors.DamagedFileError):
         broker.scan("t")
-    with fl.Broker(root) as broker, pytest.raises(fl.errors.DamagedFileError, match="is damaged"):
+    with fl.Broker(root, create=True) as broker, pytest.raises(fl.errors.DamagedFileError, match="is damaged"):
         broker.append_batches("t", 0, batch([record(0, b"new")]))

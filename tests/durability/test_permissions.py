@@ -21,7 +21,7 @@ NOBODY = 65534
 def log(tmp_path: Path) -> Iterator[Path]:
     """A directory with three records, written and closed."""
     path = tmp_path / "log"
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t", partitions=1)
         with fl.Producer(broker) as producer:
             for i in range(3):
@@ -100,9 +100,9 @@ except fl.errors.KafkaError as error:
 def test_a_link_to_a_log_directory_is_that_directory(log: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(log)
-    with fl.Broker(link) as broker:
+    with fl.Broker(link, create=True) as broker:
         with pytest.raises(fl.errors.DirectoryLockedError):
-            fl.Broker(log)
+            fl.Broker(log, create=True)
         with fl.Producer(broker) as producer:
             producer.send("t", value=b"3")
     with fl.Broker(log) as broker:
@@ -114,7 +114,7 @@ def test_what_is_created_is_closed_to_others_whatever_the_umask(tmp_path: Path) 
     before = os.umask(0)
     try:
         path = tmp_path / "log"
-        with fl.Broker(path) as broker:
+        with fl.Broker(path, create=True) as broker:
             broker.create_topic("t", partitions=1)
             with fl.Producer(broker) as producer:
                 producer.send("t", value=b"v").result()

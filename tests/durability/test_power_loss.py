@@ -16,7 +16,7 @@ EPOCHS = "leader-epoch-checkpoint"
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_leader_epoch_checkpoint_without_its_bytes_keeps_no_broker_from_opening(tmp_path: Path, left: bytes, read_only: bool) -> None:
     living, root = tmp_path / "log", tmp_path / "after"
-    with fl.Broker(living, config={"fletchlog.durability": "fsync"}) as broker:
+    with fl.Broker(living, create=True, config={"fletchlog.durability": "fsync"}) as broker:
         broker.create_topic("t")
         broker.create_topic("u")
         with fl.Producer(broker) as producer:

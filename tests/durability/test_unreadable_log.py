@@ -25,7 +25,7 @@ CALLS: dict[str, Callable[[fl.Consumer], object]] = {
 @pytest.fixture(params=["leader-epoch-checkpoint"])
 def broken_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A file of a partition that is no file any more."""
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t", partitions=2)
         with fl.Producer(broker) as producer:
             for partition in (0, 1):

@@ -135,7 +135,7 @@ def test_a_run_with_other_members_is_refused(small_broker, assignor):
 
 
 def test_a_directory_is_replayed_without_being_written(tmp_path):
-    with fl.Broker(tmp_path / "data") as broker:
+    with fl.Broker(tmp_path / "data", create=True) as broker:
         broker.create_topic("orders", partitions=2)
         with fl.Producer(broker) as producer:
             for i in range(100):

@@ -58,7 +58,7 @@ def test_an_old_epoch_is_refused(broker: fl.Broker) -> None:
 
 
 def test_after_a_clean_restart_the_last_batch_is_still_recognised(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t", partitions=1)
         for n in (1, 2, 3):
             broker.append_batches("t", 0, message(n))
@@ -69,7 +69,7 @@ def test_after_a_clean_restart_the_last_batch_is_still_recognised(tmp_path: Path
 
 
 def test_a_producer_that_was_silent_for_a_day_is_forgotten_at_the_restart(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t", partitions=1)
         broker.append_batches("t", 0, message(1, timestamp=NOW - 2 * 86_400_000))
     with fl.Broker(tmp_path / "log") as broker:
@@ -79,7 +79,7 @@ def test_a_producer_that_was_silent_for_a_day_is_forgotten_at_the_restart(tmp_pa
 def test_a_restarted_producer_gets_a_fresh_id(tmp_path: Path) -> None:
     ids = []
     for _ in range(2):
-        with fl.Broker(tmp_path / "log") as broker:
+        with fl.Broker(tmp_path / "log", create=True) as broker:
             if not ids:
                 broker.create_topic("t", partitions=1)
             for _ in range(2):

@@ -181,7 +181,7 @@ def write(directory: Path, seed: int, topics: int, *, compacted: bool = False) -
     """Writes a directory; yields acknowledged records as they come. Reopens it between topics, one in four of them `compacted` if not all."""
     rng = random.Random(seed)
     with contextlib.ExitStack() as stack:
-        broker = stack.enter_context(fl.Broker(directory))
+        broker = stack.enter_context(fl.Broker(directory, create=True))
         for number in range(topics):
             config, partitions = topic_config(rng, compacted=compacted), rng.randrange(1, 4)
             topic = f"t{number}"
@@ -200,7 +200,7 @@ def clean_some(directory: Path, seed: int) -> set[str]:
     """Compacts most of the topics that may be compacted, some of them once more after new records; returns which."""
     rng = random.Random(f"{seed} clean")
     cleaned = set()
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         for topic in broker.topics(include_internal=True):
             described = broker.describe_topic(topic)
             if "compact" not in described.config.get("cleanup.policy", "") or rng.random() < 0.2:

@@ -59,7 +59,7 @@ def fill(directory: Path, seed: int) -> None:
     for _ in generate.write(directory, rng.randrange(10**6), TOPICS):
         pass
     generate.clean_some(directory, rng.randrange(10**6))
-    with fl.Broker(directory) as broker, fl.Producer(broker, {"transactional.id": "late"}) as producer:
+    with fl.Broker(directory, create=True) as broker, fl.Producer(broker, {"transactional.id": "late"}) as producer:
         for topic in (KEYED, JSON, "empty"):
             broker.create_topic(topic, partitions=3)
         producer.init_transactions()

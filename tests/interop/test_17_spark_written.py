@@ -56,7 +56,7 @@ def save(frame: DataFrame, directory: Path, **options: str) -> None:
 
 def leave_an_aborted_transaction(directory: Path) -> None:
     """What a commit that died leaves for readers of uncommitted records."""
-    with fl.Broker(directory) as broker, fl.Producer(broker, {"transactional.id": "died"}) as producer:
+    with fl.Broker(directory, create=True) as broker, fl.Producer(broker, {"transactional.id": "died"}) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         for partition in range(3):
@@ -100,7 +100,7 @@ def test_a_real_broker_shows_what_spark_wrote(
 ) -> None:
     source, directory = tmp_path / "source", tmp_path / "data"
     for path in (source, directory):
-        with fl.Broker(path) as broker:
+        with fl.Broker(path, create=True) as broker:
             broker.create_topic("orders", partitions=3)
     save(rows(spark, 0, 1000), directory, **{"kafka.compression.type": "lz4"})
     leave_an_aborted_transaction(directory)

@@ -74,7 +74,7 @@ def directories(kind: int) -> range:
 
 
 def test_the_judge_sees_damage(scratch: Path) -> None:
-    with fl.Broker(scratch / "data") as broker:
+    with fl.Broker(scratch / "data", create=True) as broker:
         broker.create_topic("t", partitions=2, config={"index.interval.bytes": 100})
         with fl.Producer(broker, {"batch.size": 1}) as producer:
             for number in range(20):
@@ -122,7 +122,7 @@ def test_the_tools_accept_and_print_a_directory(number: int, seed: int, scratch:
 def test_the_tools_accept_and_print_a_directory_whose_writer_was_killed(number: int, seed: int, scratch: Path, count: Callable[..., None]) -> None:
     directory = scratch / "data"
     acked = generate.write_and_kill(directory, seed * 1_000 + 500 + number, TOPICS)
-    with fl.Broker(directory):
+    with fl.Broker(directory, create=True):
         pass
     judge(directory, scratch, acked, count)
     count(PART, killed_writers=1)

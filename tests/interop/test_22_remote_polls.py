@@ -67,7 +67,7 @@ def served(request: pytest.FixtureRequest, proxies: Proxies, tmp_path_factory: p
         for number, topics in enumerate(shelves(every)):
             directory = scratch / f"data-{number}"
             target: dict[str, Any] = {}
-            with fl.Broker(directory) as broker:
+            with fl.Broker(directory, create=True) as broker:
                 target["names"] = fill(broker, topics)
             address = proxies.open(target)
             real = Kraft(request.param, directory, scratch, cluster_of(directory), config={"advertised.listeners": f"PLAINTEXT://{address}"})

@@ -45,7 +45,7 @@ def sent(notes: list[Note], process: int, outcome: str) -> list[list[int]]:
 def test_nothing_that_java_was_acknowledged_is_lost_or_repeated(release: str, scratch: Path, count: Callable[..., None]) -> None:
     rng = random.Random(SEED)
     directory = scratch / "data"
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         for topic in TOPICS.values():
             broker.create_topic(topic, partitions=PARTITIONS)
     served = Served(directory)

@@ -33,7 +33,7 @@ Committed = dict[tuple[str, str, int], tuple[int, int, str]]
 def commit_some(directory: Path, rng: random.Random) -> Committed:
     """Commits of several groups, some of them again and again."""
     committed = {}
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         places = [(topic, p.partition) for topic in broker.topics() for p in broker.describe_topic(topic).partitions]
         for number in range(5):
             group = f"group-{number}"

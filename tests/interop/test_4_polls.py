@@ -55,7 +55,7 @@ def fill(directory: Path, rng: random.Random) -> dict[str, Any]:
     """Topics with batches of all sizes, one segment or many, plain and compressed. Returns their ends."""
     names = ["a", "b", "orders", "payments", "t-1", "vary", "Z", "topic10"]
     topics = {}
-    with fl.Broker(directory, config={"transaction.max.timeout.ms": OPEN_MS}) as broker:
+    with fl.Broker(directory, create=True, config={"transaction.max.timeout.ms": OPEN_MS}) as broker:
         for number, name in enumerate(names):
             partitions = rng.randrange(1, 7)
             config = {"internal.segment.bytes": rng.choice([3_000, 30_000])} if number % 2 else {}

@@ -104,7 +104,7 @@ def write_java(client: str, address: str, runs: list[Batches]) -> None:
 
 def write_ours(client: str, directory: Path, runs: list[Batches]) -> None:
     """The same calls."""
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         for of in runs:
             broker.create_topic(of.topic)
             with fl.Producer(broker, {**of.config, "fletchlog.producer.version": client}) as producer:

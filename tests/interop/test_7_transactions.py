@@ -43,7 +43,7 @@ def first_segment(directory: Path, prefix: str) -> list[Path]:
 
 def write(directory: Path) -> None:
     """Committed, aborted and open transactions, and one that is decided but lacks a marker and its end."""
-    with fl.Broker(directory) as broker, fl.Consumer(broker, {"group.id": GROUP}) as consumer:
+    with fl.Broker(directory, create=True) as broker, fl.Consumer(broker, {"group.id": GROUP}) as consumer:
         for topic in ("source", "decided", "open"):
             broker.create_topic(topic, partitions=2)
         group = consumer.group_metadata()
@@ -98,7 +98,7 @@ def test_a_broker_ends_what_was_decided_and_keeps_what_is_open(release: str, scr
         offsets = kafka.run("clients", [("kafka-clients", "4.3.1")], "Offsets", broker.address, GROUP)
         assert f"admin {GROUP} source 0 4 -1 " in offsets, offsets
     # and back: what the broker has written into __transaction_state is understood, and its open transaction ended
-    with fl.Broker(directory) as back:
+    with fl.Broker(directory, create=True) as back:
         states_of = {one.transactional_id: (one.state, one.producer_epoch) for one in back.transactions()}
         assert {name: state for name, (state, _) in states_of.items()} == known
         with producer(back, "open") as heir:

@@ -127,7 +127,7 @@ def test_a_broker_goes_on_with_what_we_have_compacted(number: int, release: str,
         pass
     committed = commit_some(directory, rng)
     table = newest(ours(directory, "read_committed"))
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         known = transactions(broker)
         held = {place for one in broker.transactions() if one.state == "Ongoing" for place in one.partitions}
         gone = clean(broker)

@@ -82,7 +82,7 @@ class Process:
         return True
 
     def _open(self, directory: Path) -> None:
-        self.broker = fl.Broker(directory, config=CONFIG)
+        self.broker = fl.Broker(directory, create=True, config=CONFIG)
         self.closing.append(self.broker.close)
         for topic, (partitions, config) in TOPICS.items():
             if topic not in self.broker.topics():
@@ -191,7 +191,7 @@ def run_once(preloaded: shim.Shim, directory: Path, fault: Fault, rng: random.Ra
 
 def look(directory: Path, notes: list[Note]) -> list[str]:
     """Opens the directory again: what is wrong with it."""
-    with fl.Broker(directory, config=CONFIG) as broker:
+    with fl.Broker(directory, create=True, config=CONFIG) as broker:
         check = Check(broker, History().take(notes), gapless=False)
         with fl.Producer(broker) as producer:
             for topic in sorted(set(TOPICS) & check.there):

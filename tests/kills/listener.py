@@ -162,7 +162,7 @@ def main() -> int:
     rng, deadline = random.Random(seed), time.monotonic() + limit
     done = 0
     with tempfile.TemporaryDirectory(prefix="fletchlog-kills-") as root:
-        with fl.Broker(root) as broker:
+        with fl.Broker(root, create=True) as broker:
             broker.create_topic(TOPIC, partitions=PARTITIONS)
         served = Served(Path(root))
         clients = Clients(served.bootstrap)

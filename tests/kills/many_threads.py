@@ -50,7 +50,7 @@ def work(preloaded: shim.Shim, directory: Path, run: int, seed: int, notes: Path
 def check(directory: Path, notes: Path, clean: bool) -> dict[str, list[object]]:
     """What is wrong with the directory, and what is settled now."""
     history = History().take(json.loads(line) for line in notes.read_text().splitlines())
-    broker = fl.Broker(directory, config=CONFIG)
+    broker = fl.Broker(directory, create=True, config=CONFIG)
     found = Check(broker, history, gapless=True)
     if clean:
         broker.close()

@@ -109,7 +109,7 @@ def open_broker(directory: Path) -> Any:
     """Opens the directory and sees to it that the topics are there."""
     import fletchlog as fl
 
-    broker = fl.Broker(directory, config={"offsets.topic.num.partitions": 1})
+    broker = fl.Broker(directory, create=True, config={"offsets.topic.num.partitions": 1})
     topics = broker.topics()
     if "t" not in topics:
         broker.create_topic("t", partitions=PARTITIONS, config={"internal.segment.bytes": "900", "index.interval.bytes": "200"})

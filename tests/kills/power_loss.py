@@ -65,7 +65,7 @@ def record(preloaded: shim.Shim, root: Path, rng: random.Random) -> list[Entry]:
 
 def look(directory: Path, notes: list[bytes]) -> list[str]:
     """Opens what is left: what is wrong with it."""
-    with fl.Broker(directory, config=CONFIG) as broker:
+    with fl.Broker(directory, create=True, config=CONFIG) as broker:
         check = Check(broker, History().take(json.loads(note) for note in notes), gapless=True)
     return check.wrong + damage(directory)
 

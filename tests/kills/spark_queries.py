@@ -174,7 +174,7 @@ def opened(log: Path) -> fl.Broker:
     end = time.monotonic() + 60
     while True:
         try:
-            return fl.Broker(log)
+            return fl.Broker(log, create=True)
         except fl.errors.DirectoryLockedError:
             if time.monotonic() > end:
                 raise
@@ -456,11 +456,11 @@ def spark_home(scratch: Path) -> Path:
 
 def fill(root: Path) -> None:
     """The source's directory, and an empty one to write to."""
-    with fl.Broker(root / "in") as broker, fl.Producer(broker, {"linger.ms": 50}) as producer:
+    with fl.Broker(root / "in", create=True) as broker, fl.Producer(broker, {"linger.ms": 50}) as producer:
         broker.create_topic("in", partitions=PARTITIONS, config={"retention.ms": "-1"})
         for number in range(ROWS):
             producer.send("in", value=str(number).encode(), partition=number % PARTITIONS)
-    with fl.Broker(root / "log", config={"offsets.topic.num.partitions": 1}) as broker:
+    with fl.Broker(root / "log", create=True, config={"offsets.topic.num.partitions": 1}) as broker:
         for topic, partitions in {"a": PARTITIONS, "b": 1, "c": PARTITIONS, "d": 1, "end": 1}.items():
             broker.create_topic(topic, partitions=partitions)
 

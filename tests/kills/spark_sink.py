@@ -114,7 +114,7 @@ def check(directory: Path, batches: int, *, cleared: bool) -> list[str]:
     import fletchlog as fl
 
     wrong = []
-    with fl.Broker(directory / "log") as broker:
+    with fl.Broker(directory / "log", create=True) as broker:
         for partition in range(PARTITIONS):
             table = broker.scan("t", partition=partition, isolation_level="read_committed").to_pyarrow()
             found = [int(value) for value in table["value"].to_pylist()]
@@ -161,7 +161,7 @@ def main() -> int:
             directory, first = Path(root), 0
             (directory / "c").mkdir()
             (directory / "c" / "metadata").write_text(json.dumps({"id": QUERY}))  # as Spark
-            with fl.Broker(directory / "log", config={"offsets.topic.num.partitions": 1}) as broker:
+            with fl.Broker(directory / "log", create=True, config={"offsets.topic.num.partitions": 1}) as broker:
                 broker.create_topic("t", partitions=PARTITIONS)
             for _ in range(KILLS_PER_DIRECTORY):
                 killed, filled, now, wrong = kill_once(preloaded, directory, first, rng)

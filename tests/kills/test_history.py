@@ -15,7 +15,7 @@ from kills.history import COMPACTED, CONFIG, GROUP, SENT, TOPICS, TRANSACTIONAL,
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Note]]:
     """A closed directory, and the notes of all that was acknowledged in it."""
     directory, notes = tmp_path_factory.mktemp("whole") / "log", []
-    with fl.Broker(directory, config=CONFIG) as broker:
+    with fl.Broker(directory, create=True, config=CONFIG) as broker:
         for topic, (partitions, config) in TOPICS.items():
             broker.create_topic(topic, partitions, config=config)
             notes += [["create", topic], ["created", topic]]
@@ -50,13 +50,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Note]]:
 
 
 def wrong(directory: Path, notes: list[Note], *, gapless: bool = True) -> list[str]:
-    with fl.Broker(directory, config=CONFIG) as broker:
+    with fl.Broker(directory, create=True, config=CONFIG) as broker:
         return Check(broker, History().take(notes), gapless=gapless).wrong
 
 
 def test_a_whole_directory_is_judged_sound_and_so_is_it_by_what_the_first_check_noted(whole: tuple[Path, list[Note]], tmp_path: Path) -> None:
     directory = Path(shutil.copytree(whole[0], tmp_path / "log"))
-    with fl.Broker(directory, config=CONFIG) as broker:
+    with fl.Broker(directory, create=True, config=CONFIG) as broker:
         check = Check(broker, History().take(whole[1]), gapless=True)
     assert check.wrong == damage(directory) == wrong(directory, whole[1] + check.notes) == []
 
@@ -104,7 +104,7 @@ def test_a_value_and_an_offset_that_went_back_are_named(whole: tuple[Path, list[
 )
 def test_a_record_that_is_doubled_moved_or_left_out_is_named(whole: tuple[Path, list[Note]], tmp_path: Path, values: list[str], complaint: str) -> None:
     directory = Path(shutil.copytree(whole[0], tmp_path / "log"))
-    with fl.Broker(directory, config=CONFIG) as broker, fl.Producer(broker) as producer:
+    with fl.Broker(directory, create=True, config=CONFIG) as broker, fl.Producer(broker) as producer:
         for value in values:
             producer.send(SENT, value=value.encode(), partition=0).result()
     assert complaint in wrong(directory, whole[1])

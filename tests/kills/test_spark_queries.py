@@ -39,7 +39,7 @@ def wrong(root: Path, rows: Rows, *, topics: str = "abcd") -> list[str]:
     for name in ("1f", "2f", "3f"):
         note(root / "d.begun", name)
     note(root / "d.done", "1f")
-    with fl.Broker(root / "log") as broker, fl.Producer(broker) as producer:
+    with fl.Broker(root / "log", create=True) as broker, fl.Producer(broker) as producer:
         for topic, partitions in rows.items():
             broker.create_topic(topic, partitions=len(partitions))
             for partition, values in enumerate(partitions):

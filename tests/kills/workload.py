@@ -34,7 +34,7 @@ class Workload:
     def __init__(self, directory: Path, run: int, rng: random.Random, note: Callable[..., None]) -> None:
         self.run, self.note, self.stop = run, note, threading.Event()
         cleaner = {"log.cleaner.enable": True, "log.cleaner.backoff.ms": 20} if rng.random() < 0.5 else {}
-        self.broker = fl.Broker(directory, config=CONFIG | cleaner)
+        self.broker = fl.Broker(directory, create=True, config=CONFIG | cleaner)
         there = self.broker.topics()
         for topic, (partitions, config) in TOPICS.items():
             if topic not in there:

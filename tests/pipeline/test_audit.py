@@ -223,7 +223,7 @@ def test_partitions_of_several_topics_are_kept_apart(spark):
 @pytest.mark.slow
 def test_workers_print_nothing(tmp_path):
     """A session of its own, because the tests' one has no standard error to itself. Rows are many more than fit into a socket."""
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             producer.send_arrow("t", pa.table({"value": pa.array([b"v"] * 200_000, pa.binary())}))

@@ -115,7 +115,7 @@ def test_a_topic_is_created_once(topic: fl.Broker) -> None:
         lambda broker: broker.delete_topic("nothing"),
         lambda broker: broker.append_batches("t", 9, b""),
         lambda broker: broker.read_batches("nothing", 0, 0, 10),
-        lambda broker: broker.delete_records("t", 3),
+        lambda broker: broker.delete_records("t", 3, -1),
         lambda broker: broker.scan("t", partition=-1),
     ],
 )
@@ -135,7 +135,7 @@ def test_impossible_scans_are_refused(topic: fl.Broker, arguments: dict[str, Any
 
 def test_numbers_outside_their_range_are_refused(topic: fl.Broker, tmp_path: Path) -> None:
     for call in (
-        lambda: fl.Broker(tmp_path / "log", nodes=0),
+        lambda: fl.Broker(tmp_path / "log", create=True, nodes=0),
         lambda: fl.Broker.in_memory(nodes=-1),
         lambda: topic.read_batches("t", 0, 0, -1),
         lambda: topic.scan("t", start_offset=9, end_offset=4),

@@ -158,7 +158,7 @@ FORK = """
 import os, sys, warnings
 import fletchlog as fl
 warnings.simplefilter("ignore")
-broker = fl.Broker(sys.argv[1])
+broker = fl.Broker(sys.argv[1], create=True)
 broker.create_topic("t")
 producer = fl.Producer(broker)
 future = producer.send("t", value=b"v")

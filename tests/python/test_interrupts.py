@@ -69,7 +69,7 @@ def _no_garbage_collection() -> Iterator[None]:
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[fl.Broker]:
     """A broker on disk with some thousand records."""
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             producer.send_arrow("t", pa.table({"value": [b"%d" % i for i in range(5000)]}))
@@ -182,7 +182,7 @@ def test_commit(log: fl.Broker) -> None:
 
 def test_open_and_close(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    with fl.Broker(path, nodes=3) as broker:
+    with fl.Broker(path, create=True, nodes=3) as broker:
         broker.create_topic("t", partitions=30)
 
     def open_and_close() -> None:

@@ -21,7 +21,7 @@ MEMORY_BYTES = 2 << 30
 
 @pytest.mark.parametrize("nodes", [1001, HUGE, 2**32 - 1])
 def test_a_broker_has_at_most_a_thousand_nodes(tmp_path: Path, nodes: int) -> None:
-    for make in (lambda: fl.Broker.in_memory(nodes=nodes), lambda: fl.Broker(tmp_path / "log", nodes=nodes)):
+    for make in (lambda: fl.Broker.in_memory(nodes=nodes), lambda: fl.Broker(tmp_path / "log", create=True, nodes=nodes)):
         with pytest.raises(fl.errors.KafkaError, match="1 to 1000 nodes"):
             make()
 
@@ -37,7 +37,7 @@ def test_a_topic_has_at_most_ten_thousand_partitions_to_begin_with(broker: fl.Br
 @pytest.mark.parametrize(("key", "value"), [("nodes", HUGE), ("partitions", HUGE), ("nodes", -1), ("partitions", 0)])
 def test_a_damaged_number_in_the_metadata_is_named(tmp_path: Path, key: str, value: int) -> None:
     path = tmp_path / "log"
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t")
     file = path / "fletchlog.metadata"
     metadata = json.loads(file.read_text())
@@ -71,7 +71,7 @@ for read_only in (True, False):
 @pytest.mark.parametrize("name", PIPES)
 def test_a_pipe_in_place_of_a_file_is_named_and_nobody_waits_for_its_other_end(tmp_path: Path, name: str) -> None:
     path = tmp_path / "log"
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t")
         with fl.Producer(broker) as producer:
             producer.send("t", value=b"v").result(10)
@@ -134,7 +134,7 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 bomb = struct.pack(">qiibI", 0, 49 + len(body), 0, 2, crc32c(head + body)) + head + body
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-with fl.Broker(sys.argv[1]) as broker:
+with fl.Broker(sys.argv[1], create=True) as broker:
     broker.create_topic("t", config={"max.message.bytes": 1 << 30})
     try:
         broker.append_batches("t", 0, bomb)

@@ -73,7 +73,7 @@ for _ in range(2):
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("memory") / "log"
     values = pa.array([os.urandom(VALUE_BYTES) for _ in range(RECORDS)], pa.binary())
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("first")
         broker.create_topic("one")
         broker.create_topic("t", partitions=PARTITIONS)

@@ -34,7 +34,7 @@ def checked(script: str, *arguments: str | Path) -> str:
 
 def work(path: Path) -> int:
     """What a worker process does: writes to a log of its own and reads it back."""
-    with fl.Broker(path) as broker, fl.Producer(broker) as producer:
+    with fl.Broker(path, create=True) as broker, fl.Producer(broker) as producer:
         broker.create_topic("t")
         for _ in range(100):
             producer.send("t", value=b"v")
@@ -45,7 +45,7 @@ def work(path: Path) -> int:
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_every_start_method_use_logs_of_their_own(tmp_path: Path, method: str) -> None:
     # The parent has handles open and its sender thread running while they start
-    with fl.Broker(tmp_path / "parent") as broker, fl.Producer(broker) as producer:
+    with fl.Broker(tmp_path / "parent", create=True) as broker, fl.Producer(broker) as producer:
         broker.create_topic("t")
         producer.send("t", value=b"before").result(10)
         context = multiprocessing.get_context(method)
@@ -140,7 +140,7 @@ def test_children_forked_while_threads_are_inside_the_engine_get_errors_and_neve
 ORPHAN = """
 import os, signal, sys, time
 import fletchlog as fl
-broker = fl.Broker(sys.argv[1])
+broker = fl.Broker(sys.argv[1], create=True)
 if os.fork() == 0:
     print(os.getpid(), flush=True)
     time.sleep(60)
@@ -155,7 +155,7 @@ def test_a_child_does_not_keep_the_lock_of_its_dead_parent(tmp_path: Path) -> No
     child = int(parent.stdout.readline())
     try:
         with pytest.raises(fl.errors.DirectoryLockedError):
-            fl.Broker(path)
+            fl.Broker(path, create=True)
         parent.kill()
         parent.wait()
         # The child lives on, with everything it has inherited
@@ -169,7 +169,7 @@ def test_a_child_does_not_keep_the_lock_of_its_dead_parent(tmp_path: Path) -> No
 HELPER = """
 import subprocess, sys
 import fletchlog as fl
-broker = fl.Broker(sys.argv[1])
+broker = fl.Broker(sys.argv[1], create=True)
 helper = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 print(helper.pid, flush=True)
 """
@@ -178,7 +178,7 @@ print(helper.pid, flush=True)
 def test_a_program_that_was_started_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
     helper = int(checked(HELPER, tmp_path / "log"))
     try:
-        fl.Broker(tmp_path / "log").close()
+        fl.Broker(tmp_path / "log", create=True).close()
     finally:
         os.kill(helper, signal.SIGKILL)
 
@@ -205,7 +205,7 @@ ENDINGS = {
 END = """
 import atexit, sys, threading, time
 import fletchlog as fl
-broker = fl.Broker(sys.argv[1])
+broker = fl.Broker(sys.argv[1], create=True)
 broker.create_topic("t")
 producer = fl.Producer(broker)
 acknowledged = [producer.send("t", value=b"v").result(10).offset for _ in range(3)]
@@ -220,7 +220,7 @@ def test_an_interpreter_that_ends_with_open_handles_ends_at_once_and_loses_nothi
     started = time.monotonic()
     assert checked(END + ENDINGS[how], tmp_path / "log") == "3"
     assert time.monotonic() - started < PATIENCE_S / 2
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         assert broker.scan("t").to_pyarrow().column("value").to_pylist()[:3] == [b"v"] * 3
 
 
@@ -231,7 +231,7 @@ def test_a_terminated_process_loses_nothing_that_was_acknowledged(tmp_path: Path
     child.terminate()
     assert child.wait(PATIENCE_S) == -signal.SIGTERM
     child.stdout.close()
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         assert broker.scan("t").to_pyarrow().num_rows == 3
 
 

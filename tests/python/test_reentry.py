@@ -108,7 +108,7 @@ def test_a_log_handler_calls_the_broker_for_what_the_producer_thread_logs(tmp_pa
         logger = logging.getLogger("fletchlog")
         logger.addHandler(Sizes())
         logger.propagate = False
-        broker = fl.Broker(sys.argv[1])
+        broker = fl.Broker(sys.argv[1], create=True)
         broker.create_topic("t")
         producer = fl.Producer(broker, {"delivery.timeout.ms": 300, "request.timeout.ms": 300, "enable.idempotence": False})
         producer.send("t", b"v").result(30)

@@ -13,7 +13,7 @@ SECRET = "hush-hush"
 
 def test_a_broker_names_its_place_its_topics_and_whether_it_is_open(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "data"
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         assert repr(broker) == f"<fletchlog.Broker '{path}': 0 topics, open>"
         broker.create_topic("t")
         assert repr(broker) == f"<fletchlog.Broker '{path}': 1 topic, open>"
@@ -69,7 +69,7 @@ def test_faults_say_what_goes_wrong() -> None:
 
 
 def test_what_was_read_is_shown_in_a_line(tmp_path: pathlib.Path) -> None:
-    with fl.Broker(tmp_path / "data") as broker:
+    with fl.Broker(tmp_path / "data", create=True) as broker:
         broker.create_topic("t", partitions=2)
         with fl.Producer(broker) as producer:
             producer.send_many("t", [b"v"] * 3, partition=0)

@@ -22,7 +22,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three partitions of some 20 MiB: one of several segments, one in a single segment, one with aborted transactions."""
     path = tmp_path_factory.mktemp("threads") / "log"
     values = pa.array([b"%0300d" % number for number in range(RECORDS)], pa.binary())
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         for topic, config in (("segments", {"segment.bytes": SEGMENT}), ("whole", {}), ("aborted", {"segment.bytes": SEGMENT})):
             broker.create_topic(topic, config={"retention.ms": "-1", **config})
             with fl.Producer(broker, {"transactional.id": "t"} if topic == "aborted" else {}) as producer:

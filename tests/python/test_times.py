@@ -70,8 +70,29 @@ def test_anything_else_is_refused_with_the_unit(consumer: fl.Consumer, given: ob
             call()
 
 
-@pytest.mark.parametrize("given", [MS, WHEN, WHEN.replace(tzinfo=None), WHEN.astimezone(dt.timezone(dt.timedelta(hours=5)))])
-def test_when_is_milliseconds_or_a_datetime_and_utc_without_a_zone(broker: fl.Broker, consumer: fl.Consumer, given: int | dt.datetime) -> None:
+def test_a_datetime_without_a_zone_is_refused_everywhere(broker: fl.Broker, consumer: fl.Consumer) -> None:
+    naive = WHEN.replace(tzinfo=None)
+    with fl.Producer(broker) as producer, broker.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}") as cluster:
+        for call in (
+            lambda: consumer.offsets_for_times({T0: naive}),
+            lambda: consumer.seek(T0, naive),
+            lambda: producer.send("t", b"", timestamp_ms=naive),
+            lambda: broker.scan("t", start_time=naive),
+            lambda: broker.scan("t", end_time=naive),
+            lambda: cluster.scan("t", start_time=naive),
+        ):
+            with pytest.raises(fl.errors.InvalidArgumentError, match=r"has no time zone; give it one: .*astimezone"):
+                call()
+
+
+def test_a_seek_and_a_scan_begin_at_the_same_record_between_two_milliseconds(broker: fl.Broker, consumer: fl.Consumer) -> None:
+    between = WHEN + dt.timedelta(microseconds=1)
+    consumer.seek(T0, between)
+    assert consumer.position(T0) == broker.scan("t", 0, start_time=between).to_pyarrow()["offset"][0].as_py() == 1
+
+
+@pytest.mark.parametrize("given", [MS, WHEN, WHEN.astimezone(dt.timezone(dt.timedelta(hours=5)))])
+def test_when_is_milliseconds_or_a_datetime(broker: fl.Broker, consumer: fl.Consumer, given: int | dt.datetime) -> None:
     found = consumer.offsets_for_times({T0: given})[T0]
     assert found is not None
     assert (found.offset, found.timestamp) == (0, MS)

@@ -20,7 +20,7 @@ def _sent(broker: fl.Broker, partition: int, size: int = 1) -> int:
 
 
 def test_more_partitions_are_there_at_once_and_after_the_next_start(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "d") as broker:
+    with fl.Broker(tmp_path / "d", create=True) as broker:
         broker.create_topic("t", partitions=1)
         assert _sent(broker, 0) == 0
         broker.create_partitions("t", 3, validate_only=True)
@@ -54,7 +54,7 @@ def test_a_running_producer_and_consumer_come_to_the_new_partitions() -> None:
 
 
 def test_a_change_of_properties_holds_at_once_and_after_the_next_start(tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "d") as broker:
+    with fl.Broker(tmp_path / "d", create=True) as broker:
         broker.create_topic("t", config={"retention.ms": 1000, "segment.bytes": 5000})
         assert _sent(broker, 0, 500) == 0
         broker.alter_topic_config("t", {"max.message.bytes": 300, "retention.ms": None})
@@ -71,7 +71,7 @@ def test_nodes_and_groups_are_altered_while_the_broker_runs(tmp_path: Path) -> N
         entry = next(entry for entry in broker.describe_config(**whose) if entry.name == name)
         return entry.value, entry.source
 
-    with fl.Broker(tmp_path / "d", nodes=2, config={retention: 9_000_000}) as broker:
+    with fl.Broker(tmp_path / "d", create=True, nodes=2, config={retention: 9_000_000}) as broker:
         broker.alter_broker_config({retention: 5_000_000})
         broker.alter_broker_config({retention: 6_000_000}, node=2)
         broker.alter_group_config("g", {"consumer.session.timeout.ms": 50_000})

@@ -42,7 +42,7 @@ def fill(broker, topic, partitions=3, first=0, count=300):
 
 def opened(stack, kind, path):
     """A directory's broker and what `copy` is given of it."""
-    broker = stack.enter_context(fl.Broker(path))
+    broker = stack.enter_context(fl.Broker(path, create=True))
     if kind == "directory":
         return broker, broker
     return broker, f"kafka://{stack.enter_context(broker.listen()).bootstrap}"
@@ -73,7 +73,7 @@ def test_a_copy_has_what_the_source_has_and_goes_on(source_kind, destination_kin
 
 
 def test_what_retention_took_is_reported(tmp_path):
-    with fl.Broker(tmp_path / "source") as source, fl.Broker(tmp_path / "destination") as destination:
+    with fl.Broker(tmp_path / "source", create=True) as source, fl.Broker(tmp_path / "destination", create=True) as destination:
         fill(source, "a", partitions=1, count=20)
         copy(source, destination)
         end = source.describe_topic("a").partitions[0].high_watermark
@@ -86,7 +86,7 @@ def test_what_retention_took_is_reported(tmp_path):
 
 
 def test_a_copy_refuses_what_cannot_be_copied(tmp_path):
-    with fl.Broker(tmp_path / "source") as source, fl.Broker(tmp_path / "destination") as destination:
+    with fl.Broker(tmp_path / "source", create=True) as source, fl.Broker(tmp_path / "destination", create=True) as destination:
         fill(source, "a")
         with pytest.raises(UnknownTopicOrPartitionError, match="nope"):
             copy(source, destination, ["nope"])
@@ -115,12 +115,12 @@ def test_a_copy_that_is_killed_anywhere_has_every_record_once_in_the_end(destina
     rng = random.Random(int(os.environ.get("SEED", "1")))
     rounds = int(os.environ.get("COPY_KILLS", "12"))
     source_path, destination_path = tmp_path / "source", tmp_path / "destination"
-    with fl.Broker(source_path) as source:
+    with fl.Broker(source_path, create=True) as source:
         fill(source, "a", count=60_000)
     with ExitStack() as stack:
         write, destination = str(destination_path), None
         if destination_kind == "cluster":
-            destination = stack.enter_context(fl.Broker(destination_path, config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}))
+            destination = stack.enter_context(fl.Broker(destination_path, create=True, config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}))
             write = f"kafka://{stack.enter_context(destination.listen()).bootstrap}"
         began = time.monotonic()
         run(str(source_path), str(tmp_path / "whole"))

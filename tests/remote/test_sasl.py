@@ -266,6 +266,26 @@ def test_a_session_that_ends_is_renewed_while_records_flow(listening):
     assert read == [b"v", *(b"%d" % i for i in range(sent))]
 
 
+def test_a_client_that_did_nothing_for_longer_than_its_session_keeps_its_connections(listening, caplog):
+    address = listening(LISTENER | {"connections.max.reauth.ms": "1000"})
+    group = user(address, group_id="g", heartbeat_interval_ms=3000, auto_offset_reset="earliest")
+    with caplog.at_level(logging.DEBUG), fl.Cluster(user(address)) as cluster, fl.Consumer(group) as consumer, fl.Producer(user(address)) as producer:
+        consumer.subscribe(["t"])
+        read = []
+        while not read:
+            read += consumer.poll(timeout_ms=500)
+        for _ in range(2):
+            assert cluster.topics() == ["t"]
+            producer.send("t", value=b"w").result()
+            consumer.commit()
+            time.sleep(1.5)
+        while len(read) < 3:
+            read += consumer.poll(timeout_ms=500)
+    assert [record.value for record in read] == [b"v", b"w", b"w"]
+    lost = [text for text in caplog.messages if "closed" in text or "no connection" in text]
+    assert not lost
+
+
 def test_sasl_goes_over_tls(listening, tmp_path):
     authority = Authority(tmp_path)
     keystore = authority.issue("broker", ("127.0.0.1",))[0]

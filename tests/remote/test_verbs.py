@@ -111,7 +111,7 @@ def test_a_scan_refuses_what_a_broker_refuses(cluster):
             with pytest.raises(InvalidArgumentError):
                 where.scan("t", 0, **options)
     scan = cluster.scan("t", 0)
-    broker.delete_records("t", 0, None)
+    broker.delete_records("t", 0, -1)
     with pytest.raises(OffsetOutOfRangeError):
         scan.to_pyarrow()
 
@@ -154,10 +154,10 @@ def test_topics_are_altered_and_records_deleted(cluster):
         cluster.alter_broker_config({}, node=9)
     assert cluster.delete_records("t", 2, 30) == 30 == broker.describe_topic("t").partitions[2].log_start_offset
     end = broker.describe_topic("t").partitions[3].high_watermark
-    assert cluster.delete_records("t", 3) == end
+    assert cluster.delete_records("t", 3, -1) == end
     with pytest.raises(OffsetOutOfRangeError):
         cluster.delete_records("t", 3, end + 1)
-    for call in (lambda: cluster.delete_records("t", 9), lambda: cluster.create_partitions("nope", 2), lambda: cluster.describe_config("nope")):
+    for call in (lambda: cluster.delete_records("t", 9, -1), lambda: cluster.create_partitions("nope", 2), lambda: cluster.describe_config("nope")):
         with pytest.raises(UnknownTopicOrPartitionError):
             call()
 

@@ -13,7 +13,7 @@ class Log:
 
     def __init__(self, path, nodes=1):
         self.path = str(path)
-        self.broker = fl.Broker(path, nodes=nodes)
+        self.broker = fl.Broker(path, create=True, nodes=nodes)
         self._numbers = itertools.count()
 
     def topic(self, name, partitions=1, **config):

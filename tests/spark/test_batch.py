@@ -48,7 +48,7 @@ def test_a_batch_read_equals_a_scan_while_the_writer_has_the_directory_open(log,
 
 
 def test_several_nodes_are_one_directory(spark, tmp_path):
-    with fl.Broker(tmp_path / "nodes", nodes=3) as broker:
+    with fl.Broker(tmp_path / "nodes", create=True, nodes=3) as broker:
         broker.create_topic("t", partitions=5)
         with fl.Producer(broker, {}) as producer:
             for i in range(500):

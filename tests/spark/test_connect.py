@@ -77,7 +77,7 @@ def answer(process):
 def test_a_client_reads_writes_and_streams_in_directories_and_clusters(server, tmp_path):
     topics = {"orders": 2, "out": 2, "streamed": 2, "each": 1, "tasks": 2}
     with fl.Broker.in_memory() as served, served.listen() as listener:
-        with fl.Broker(tmp_path / "log") as log:
+        with fl.Broker(tmp_path / "log", create=True) as log:
             for broker in (log, served):
                 create(broker, topics)
                 send(broker, 0, 100)
@@ -114,7 +114,7 @@ def test_a_pipeline_reads_into_tables_and_writes_through_a_sink_each_record_once
     (tmp_path / "spark-pipeline.yaml").write_text(SPECIFICATION.replace("/data/pipeline", str(tmp_path / "state")))
     command = [Path(sys.executable).with_name("spark-pipelines"), "--remote", server, "run"]
     for first, end in ((0, 100), (100, 130)):
-        with fl.Broker(log) as broker:
+        with fl.Broker(log, create=True) as broker:
             if not first:
                 create(broker, {"orders": 2, "shouted": 1})
             send(broker, first, end)

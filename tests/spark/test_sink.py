@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 @pytest.fixture
 def target(tmp_path):
     """A directory that nobody has open, with topics `t` (1 partition) and `u` (3)."""
-    with fl.Broker(tmp_path / "out") as broker:
+    with fl.Broker(tmp_path / "out", create=True) as broker:
         broker.create_topic("t")
         broker.create_topic("u", partitions=3)
     return tmp_path / "out"
@@ -183,7 +183,7 @@ def test_a_version_of_an_application_is_written_once(spark, target):
 
 def test_a_directory_in_use_is_waited_for_and_then_named(spark, target):
     frame = spark.range(3, numPartitions=1).selectExpr("cast(id as string) as value")
-    with fl.Broker(target), pytest.raises(PySparkException, match=rf"is locked by another writer .process {os.getpid()}"):
+    with fl.Broker(target, create=True), pytest.raises(PySparkException, match=rf"is locked by another writer .process {os.getpid()}"):
         save(frame, target, topic="t", lockTimeout="100ms")
     holder = "import sys, fletchlog as fl\nwith fl.Broker(sys.argv[1]):\n    print(flush=True)\n    sys.stdin.read()\n"
     with subprocess.Popen([sys.executable, "-c", holder, target], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -361,7 +361,7 @@ def test_a_query_of_which_every_task_failed_leaves_nothing(spark, log, target, t
 
 def forget(target):
     """Deletes the ledger, and every group."""
-    with fl.Broker(target) as broker:
+    with fl.Broker(target, create=True) as broker:
         broker.delete_topic(TOPIC)
         for group in broker.groups():
             broker.delete_group(group.group_id)
@@ -421,7 +421,7 @@ def test_groups_may_be_forgotten(target):
     options = options_of(target)
     for number in range(3):
         assert append(options, frame_of(number), ("q", number), "q")
-        with fl.Broker(target) as broker:
+        with fl.Broker(target, create=True) as broker:
             for group in broker.groups():
                 broker.delete_group(group.group_id)
         assert not append(options, frame_of(number), ("q", number), "q")
@@ -440,7 +440,7 @@ def test_a_query_whose_first_batches_were_empty_goes_on_in_a_topic_that_others_f
 
 def test_a_query_goes_on_in_a_new_topic_but_not_in_one_that_has_records(target):
     assert append(options_of(target), frame_of(0), ("q", 0), "q")
-    with fl.Broker(target) as broker:
+    with fl.Broker(target, create=True) as broker:
         broker.create_topic("new")
     assert append(options_of(target, topic="new"), frame_of(1), ("q", 1), "q")
     assert numbers(target, "new") == [1]
@@ -461,7 +461,7 @@ def test_topics_of_a_column_are_looked_at_before_their_first_row(target):
     with pytest.raises(LedgerMissingError, match="topic t of"):
         append(options, staged_rows, ("q", 5), "q")
     assert (numbers(target, "u"), numbers(target)) == ([], [0])
-    with fl.Broker(target) as broker:
+    with fl.Broker(target, create=True) as broker:
         broker.delete_topic("t")
         broker.create_topic("t")
     assert append(options, staged_rows, ("q", 5), "q")

@@ -25,7 +25,7 @@ SECRET = "hunter2-of-the-reader"
 def prefix(s3: S3Server, bucket: str, tmp_path: Path) -> str:
     """A log of two segments and more than one read each."""
     values = pa.array([b"%01000d" % number for number in range(12_000)], pa.binary())
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("orders", config={"segment.bytes": 6 << 20})
         with fl.Producer(broker) as producer:
             producer.send_arrow("orders", pa.table({"value": values}))

@@ -26,7 +26,7 @@ COUNT = 6_000
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     path = tmp_path / "log"
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         for topic in ("orders", "payments"):
             broker.create_topic(topic, partitions=2, config={"retention.ms": "-1", "segment.bytes": 100_000})
             send(broker, topic, COUNT)
@@ -68,7 +68,7 @@ def test_some_topics_are_copied_with_their_settings(s3: S3Server, bucket: str, d
 
 
 def test_users_and_acls_stay_at_home(directory: Path, tmp_path: Path) -> None:
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         broker.upsert_user_scram_credential("alice", "alice-secret")
     export(directory, tmp_path / "copy")
     assert "alice" in (directory / "fletchlog.metadata").read_text()
@@ -87,7 +87,7 @@ def test_nothing_opens_a_copy_that_is_not_finished_and_the_same_call_goes_on(s3:
             fl.Broker(place, read_only=True, storage_options=options)
         if kind == "directory":
             with pytest.raises(fl.errors.DirectoryError, match="export that is not finished"):
-                fl.Broker(place)
+                fl.Broker(place, create=True)
     made = export(directory, place, storage_options=options)
     reused.append(made.reused)
     assert made.reused > 0
@@ -128,7 +128,7 @@ def test_a_copy_that_was_stopped_before_its_last_file_is_finished_as_it_is(s3: S
         export(directory, f"s3://{bucket}", storage_options=s3.options)
     monkeypatch.undo()
     first = rows(f"s3://{bucket}", s3, "orders")
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         send(broker, "orders", 10)
     made = export(directory, f"s3://{bucket}", storage_options=s3.options)
     assert "meta.properties" in names(s3, bucket)
@@ -139,7 +139,7 @@ def test_a_copy_that_was_stopped_before_its_last_file_is_finished_as_it_is(s3: S
 
 def test_files_of_another_moment_are_not_mixed_in(s3: S3Server, bucket: str, directory: Path) -> None:
     assert stopped(directory, f"s3://{bucket}", s3.options, 30)
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         broker.alter_topic_config("payments", {"cleanup.policy": "compact"})
         send(broker, "orders", 1_000)
         broker.delete_records("orders", 0, 2_000)
@@ -163,7 +163,7 @@ def test_beside_a_writer_that_appends_and_deletes(s3: S3Server, bucket: str, dir
             broker.delete_records("orders", 0, max(0, end - 3_000))
             broker.run_retention()
 
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         writer = threading.Thread(target=work, args=(broker,))
         writer.start()
         try:

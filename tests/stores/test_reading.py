@@ -19,7 +19,7 @@ def opened(s3: S3Server, prefix: str) -> fl.Broker:
 
 def fill(directory: Path, records: int, size: int, **config: object) -> None:
     values = pa.array([b"%0*d" % (size, number) for number in range(records)], pa.binary())
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         broker.create_topic("orders", config={"retention.ms": "-1", **config})
         with fl.Producer(broker) as producer:
             producer.send_arrow("orders", pa.table({"value": values}))

@@ -33,7 +33,7 @@ NOW = 1_700_000_000_000
 def write(directory: Path, log: tuple) -> None:
     written, end, tail = log
     # moto answers some 100 requests a second, and every partition has its files
-    with fl.Broker(directory, config={"transaction.state.log.num.partitions": 1}) as broker:
+    with fl.Broker(directory, create=True, config={"transaction.state.log.num.partitions": 1}) as broker:
         for topic, config in TOPICS.items():
             broker.create_topic(topic, partitions=2, config={"retention.ms": "-1", **config})
         for number, (codec, records, outcome) in enumerate(written):
@@ -136,5 +136,5 @@ def check(s3: S3Server, log: tuple) -> None:
             assert read(broker) == expected
         # sound for a writer too
         assert all(report.ok for report in fl.verify(Path(folder) / "copy"))
-        with fl.Broker(Path(folder) / "copy") as broker:
+        with fl.Broker(Path(folder) / "copy", create=True) as broker:
             broker.create_topic("more")

@@ -33,7 +33,7 @@ def grow(s3: S3Server, bucket: str, tmp_path: Path) -> Callable[[int], None]:
     """Appends records to a directory and brings it to the store as it is then."""
 
     def append(records: int) -> None:
-        with fl.Broker(tmp_path / "log") as broker:
+        with fl.Broker(tmp_path / "log", create=True) as broker:
             if not broker.topics():
                 broker.create_topic("orders", partitions=2, config={"retention.ms": "-1", "segment.bytes": 20_000})
             with fl.Producer(broker) as producer:
@@ -112,7 +112,7 @@ def test_tasks_are_whole_segments_and_every_offset_is_in_one(sizes: list[tuple[i
 
 @pytest.mark.spark
 def test_an_export_is_read(spark, options: dict[str, str], s3: S3Server, tmp_path: Path) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("orders", partitions=3)
         with fl.Producer(broker) as producer:
             producer.send_arrow("orders", pa.table({"value": [b"v"] * 300}))

@@ -17,7 +17,7 @@ ROWS = 24_000
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_every_consumer_of_a_stream_reads_it(s3: S3Server, bucket: str, tmp_path: Path, threads: int) -> None:
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("orders", config={"segment.bytes": 6 << 20, "retention.ms": "-1"})
         with fl.Producer(broker) as producer:
             producer.send_arrow("orders", pa.table({"value": [b"%01000d" % number for number in range(ROWS)]}))
@@ -35,7 +35,7 @@ def test_every_consumer_of_a_stream_reads_it(s3: S3Server, bucket: str, tmp_path
 
 def test_a_stream_that_is_released_without_the_gil_drops_its_store(s3: S3Server, bucket: str, tmp_path: Path) -> None:
     """Inside a callback, which runs in a thread of the engine; pyarrow releases a stream without the GIL."""
-    with fl.Broker(tmp_path / "log") as broker:
+    with fl.Broker(tmp_path / "log", create=True) as broker:
         broker.create_topic("orders")
         s3.upload(tmp_path / "log", bucket)
         # the scan has the last reference to the store

@@ -26,7 +26,7 @@ NOW = 1_700_000_000_000
 
 def fill(directory: Path, sizes: list[int], partitions: int = 1, topic: str = "orders") -> None:
     """A batch a size, every third one in a transaction, half of which are aborted."""
-    with fl.Broker(directory) as broker:
+    with fl.Broker(directory, create=True) as broker:
         broker.create_topic(topic, partitions=partitions, config=CONFIG)
         with fl.Producer(broker) as plain, fl.Producer(broker, {"transactional.id": "t"}) as transactional:
             transactional.init_transactions()
@@ -140,7 +140,7 @@ def test_it_is_not_written(source: Path, tmp_path: Path) -> None:
     with fl.Broker(tmp_path / "objects", read_only=True) as broker, pytest.raises(fl.errors.KafkaError, match="object stores are read-only"):
         broker.create_topic("new")
     with pytest.raises(fl.errors.DirectoryError, match="no broker's directory"):
-        fl.Broker(tmp_path / "objects")
+        fl.Broker(tmp_path / "objects", create=True)
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -131,7 +131,7 @@ def test_a_time_outside_the_topics_limits_is_refused(broker: fl.Broker) -> None:
 
 
 def test_committed_offsets_survive_a_restart(tmp_path: object) -> None:
-    with fl.Broker(f"{tmp_path}/log") as broker:
+    with fl.Broker(f"{tmp_path}/log", create=True) as broker:
         broker.create_topic("t", partitions=1)
         with fl.Producer(broker) as producer:
             for i in range(10):

@@ -21,7 +21,7 @@ APPLICATION = """
 import sys
 import fletchlog as fl
 
-with fl.Broker(sys.argv[1]) as broker:
+with fl.Broker(sys.argv[1], create=True) as broker:
     consumer = fl.Consumer(broker, {
         "group.id": "app", "isolation.level": "read_committed", "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "max.poll.records": 5,

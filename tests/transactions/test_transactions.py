@@ -224,7 +224,7 @@ def test_bad_configurations_are_refused_with_what_to_do(broker: fl.Broker) -> No
 
 def test_a_read_only_broker_has_no_transactions_to_offer(tmp_path: object) -> None:
     path = str(tmp_path)
-    with fl.Broker(path) as broker:
+    with fl.Broker(path, create=True) as broker:
         broker.create_topic("t")
     with fl.Broker(path, read_only=True) as reader, fl.Producer(reader, {"transactional.id": "x"}) as producer:
         with pytest.raises(errors.KafkaError) as raised:

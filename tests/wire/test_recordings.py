@@ -59,7 +59,7 @@ def test_every_recorded_request_is_answered_as_kafka_answered_it(golden, kafka_c
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_broker_of_a_directory_answers_them_too(golden, tmp_path):
-    with fl.Broker(tmp_path / "data", config=DEFAULTS | SETTINGS) as broker, broker.listen() as listener:
+    with fl.Broker(tmp_path / "data", create=True, config=DEFAULTS | SETTINGS) as broker, broker.listen() as listener:
         check_vectors(golden, listener.bootstrap, VECTORS)
 
 

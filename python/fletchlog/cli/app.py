@@ -24,7 +24,7 @@ from fletchlog.cli.produce import produce
 from fletchlog.cli.serve import OPTIONS, serve
 from fletchlog.cli.topics import topics
 from fletchlog.cli.transactions import transactions
-from fletchlog.cli.upkeep import clean, delete_records, retention
+from fletchlog.cli.upkeep import clean, delete_records, retention, take_over
 from fletchlog.cli.users import users
 from fletchlog.cli.verify import verify
 
@@ -65,6 +65,7 @@ for command in (
     delete_records,
     clean,
     retention,
+    take_over,
     assign,
     audit,
     dump,

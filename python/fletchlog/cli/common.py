@@ -374,7 +374,20 @@ def opened(
     source = place_of(source)
     if not create and not os.path.lexists(source):
         raise CommandError(f"{shown(source)}: does not exist; `fletchlog topics create {shown(source)} TOPIC` makes it")
+    if not read_only:
+        refuse_kafkas(source)
     return fl.Broker(source, read_only=read_only, create=create, nodes=nodes)
+
+
+def refuse_kafkas(directory: os.PathLike[str] | str) -> None:
+    """Before a command writes to a directory.
+
+    Raises:
+        CommandError: A Kafka broker has written it, and fletchlog has not taken it over.
+    """
+    where = os.fspath(directory)
+    if os.path.lexists(f"{where}/meta.properties") and not os.path.lexists(f"{where}/fletchlog.metadata"):
+        raise CommandError(f"{where} was written by a Kafka broker and can be read; `fletchlog take-over {where}` lets fletchlog write to it")
 
 
 def peer(broker: fl.Broker | fl.Cluster, source: os.PathLike[str]) -> fl.Broker | str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, shown, takes_clusters
+from fletchlog.cli.common import CommandError, Given, command, configured, in_words_of_the_shell, opened, peer, shown, takes_clusters
 from fletchlog.cli.common import topic as described
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name, waiting
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
@@ -108,9 +108,12 @@ def produce(
                     sender.add(item)
         except CommandError as error:
             raise CommandError(f"{error}; {_written(sender.count, topic)}") from None
-        except (fl.errors.StorageError, fl.errors.KafkaTimeoutError) as error:
-            taken = _end(broker, topic) - start
-            raise CommandError(f"{taken:,} of the {counted(sender.read, 'record')} read so far are in {topic}: {error}") from None
+        except fl.KafkaError as error:
+            try:
+                taken = _end(broker, topic) - start
+            except (CommandError, fl.KafkaError):  # it cannot be asked any more
+                raise error from None
+            raise CommandError(f"{taken:,} of the {counted(sender.read, 'record')} read so far are in {topic}: {in_words_of_the_shell(error)}") from None
     how = " as `fletchlog consume` wrote them" if read.as_records else ""
     note(f"produced {counted(sender.count, 'record')}{how} to {topic} in {shown(directory)}")
 

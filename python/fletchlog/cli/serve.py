@@ -7,7 +7,7 @@ import os
 import signal
 
 from fletchlog._core import log_to
-from fletchlog.cli.common import CommandError, cluster_of, command, properties, properties_of_file, storage_options, store_of
+from fletchlog.cli.common import CommandError, cluster_of, command, properties, properties_of_file, refuse_kafkas, storage_options, store_of
 from fletchlog.cli.plain import CONFIG, Option
 from fletchlog.cli.text import note
 
@@ -90,8 +90,10 @@ def _broker(directory: str | None, memory: bool, nodes: int | None, read_only: b
             raise CommandError("--read-only is for a directory: memory is empty at the start")
         return fl.Broker.in_memory(nodes=nodes or 1, config=config)
     store = store_of(directory)
+    if not read_only and not store:
+        refuse_kafkas(directory)
     options = storage_options() if store else None
-    return fl.Broker(store or directory, nodes=nodes, read_only=read_only, config=config, storage_options=options)
+    return fl.Broker(store or directory, create=not read_only and not store, nodes=nodes, read_only=read_only, config=config, storage_options=options)
 
 
 def _properties(config: list[str] | None, config_file: str | None, auto_create: int | None) -> dict[str, str]:

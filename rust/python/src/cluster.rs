@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, ConfigResource, NodeId};
+use fletchlog_api::{Clock, Config, ConfigResource, NodeId, TopicMetadata};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, TransactionDescription};
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
 use fletchlog_records::TopicPartition;
@@ -211,9 +211,8 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.delete_records)]
-    #[pyo3(signature = (topic, partition, before_offset=None))]
-    fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: Option<i64>) -> PyResult<i64> {
-        let before_offset = before_offset.filter(|offset| *offset != TO_THE_END);
+    fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: i64) -> PyResult<i64> {
+        let before_offset = Some(before_offset).filter(|offset| *offset != TO_THE_END);
         if let Some(offset) = before_offset.filter(|offset| *offset < 0) {
             return Err(Failure::argument(format!("before_offset is {offset}; offsets start at 0")).into());
         }
@@ -223,7 +222,7 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.scan)]
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, timestamp_unit="us"))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -239,13 +238,14 @@ impl Cluster {
         columns: Option<&Bound<'_, PyAny>>,
         start_time: Option<&Bound<'_, PyAny>>,
         end_time: Option<&Bound<'_, PyAny>>,
+        timestamp_unit: &str,
     ) -> PyResult<Scan> {
         let wanted = Wanted {
             partition,
             start_offset,
             end_offset,
             batch_rows: number_from_py("batch_rows", batch_rows, 1)?,
-            columns: columns_from_py(columns, include_headers)?,
+            columns: columns_from_py(columns, include_headers, timestamp_unit)?,
             isolation_level,
             order,
             times: times_from_py(start_time, end_time)?,

@@ -23,7 +23,7 @@ use crate::oauth::split_callback;
 use crate::peer::{Peer, arguments};
 use crate::records::{Builder, RecordIterator, Records};
 use crate::table::Table;
-use crate::time::{Moment, Wait};
+use crate::time::{TimeBound, Wait};
 
 /// How long a close waits. Kafka: `Consumer.DEFAULT_CLOSE_TIMEOUT_MS`.
 const CLOSE: Wait = Wait(30_000);
@@ -303,7 +303,7 @@ impl Consumer {
         if let Ok(offset) = offset.extract::<i64>() {
             return self.inner.call(py, |consumer, _| consumer.seek(&tp, offset));
         }
-        if let Some(Moment(ms)) = Moment::of_datetime(offset)? {
+        if let Some(TimeBound(ms)) = TimeBound::of_datetime(offset)? {
             let timeout_ms = self.default_timeout_ms;
             return self.inner.call(py, |consumer, stop| {
                 let found = consumer.offsets_for_times(&[(tp.clone(), ms)], timeout_ms, stop)?;
@@ -353,7 +353,7 @@ impl Consumer {
         let timeout_ms = self.timeout(timeout_ms);
         let times = times
             .iter()
-            .map(|(tp, time)| Ok((partition_from_py(&tp)?, time.extract::<Moment>()?.0)))
+            .map(|(tp, time)| Ok((partition_from_py(&tp)?, time.extract::<TimeBound>()?.0)))
             .collect::<PyResult<Vec<(TopicPartition, i64)>>>()?;
         let found = self.inner.call(py, |consumer, stop| {
             consumer.offsets_for_times(&times, timeout_ms, stop)

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::convert::{describe, names_from_py, number_from_py};
 use crate::errors::Failure;
-use crate::interop;
+use crate::time::TimeBound;
 
 /// What to read.
 pub struct Wanted<'a> {
@@ -81,10 +81,35 @@ impl Wanted<'_> {
     }
 }
 
+/// Kafka's columns with the timestamp in this unit.
+///
+/// # Errors
+/// There is no such unit.
+pub fn in_unit(columns: &[Column], timestamp_unit: &str) -> Result<Vec<Column>, Failure> {
+    let timestamp = match timestamp_unit {
+        "us" => Column::Timestamp,
+        "ms" => Column::TimestampMillis,
+        other => {
+            return Err(Failure::argument(format!(
+                "timestamp_unit is `{other}`; expected us or ms"
+            )));
+        }
+    };
+    let of_unit = |column: &Column| match column {
+        Column::Timestamp => timestamp,
+        other => *other,
+    };
+    Ok(columns.iter().map(of_unit).collect())
+}
+
 /// The columns asked for, in their order; all, if none are given.
-pub fn columns_from_py(columns: Option<&Bound<'_, PyAny>>, include_headers: bool) -> PyResult<Vec<Column>> {
+pub fn columns_from_py(
+    columns: Option<&Bound<'_, PyAny>>,
+    include_headers: bool,
+    timestamp_unit: &str,
+) -> PyResult<Vec<Column>> {
     let Some(columns) = columns else {
-        return Ok(Column::of_kafka(include_headers).to_vec());
+        return Ok(in_unit(Column::of_kafka(include_headers), timestamp_unit)?);
     };
     let all = || Column::ALL.map(Column::name).join(", ");
     let mut found = Vec::new();
@@ -105,7 +130,7 @@ pub fn columns_from_py(columns: Option<&Bound<'_, PyAny>>, include_headers: bool
         let text = "include_headers is True, but columns does not name `headers`; add it to columns, or leave include_headers out";
         return Err(Failure::argument(text).into());
     }
-    Ok(found)
+    Ok(in_unit(&found, timestamp_unit)?)
 }
 
 /// The times from `start_time` on and before `end_time`.
@@ -126,13 +151,12 @@ fn time_from_py(name: &str, time: &Bound<'_, PyAny>) -> PyResult<i64> {
     if let Ok(milliseconds) = time.extract::<i64>() {
         return Ok(milliseconds);
     }
-    let datetime = time.py().import("datetime")?.getattr("datetime")?;
-    if !time.is_instance(&datetime)? {
+    let Some(TimeBound(milliseconds)) = TimeBound::of_datetime(time)? else {
         let text = format!(
             "{name}: expected datetime or int (ms since 1970), got {}",
             describe(time)
         );
         return Err(PyTypeError::new_err(text));
-    }
-    interop::call(time, "milliseconds", None)?.extract()
+    };
+    Ok(milliseconds)
 }

@@ -1,6 +1,6 @@
 //! Times from Python, by one rule. A duration is an int of milliseconds, as the names `..._ms` say, or a `datetime.timedelta`. A point in
-//! time is an int of milliseconds since 1970 or a `datetime.datetime`; one without a zone is UTC. A float is refused, whose unit
-//! nobody could tell. `RecordFuture.result(timeout=)` alone takes seconds, as every future of Python's does.
+//! time is an int of milliseconds since 1970 or a `datetime.datetime` with a zone. A datetime without one is refused: Python takes it for local
+//! time, Arrow and Spark for UTC. A float is refused, whose unit nobody could tell. `RecordFuture.result(timeout=)` alone takes seconds, as every future of Python's does.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::intern;
@@ -20,9 +20,13 @@ pub struct Wait(pub i64);
 #[derive(Debug, Clone, Copy)]
 pub struct Seconds(pub i64);
 
-/// Milliseconds since 1970.
+/// The time of a record, in milliseconds since 1970: the millisecond in which a datetime lies.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(pub i64);
+
+/// From when on records are wanted, in milliseconds since 1970: the first millisecond that is not before a datetime.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeBound(pub i64);
 
 fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     once(py, cell, || py.import("datetime")?.getattr(name).map(Bound::unbind)).map(|class| class.bind(py).clone())
@@ -116,47 +120,64 @@ impl FromPyObject<'_, '_> for Seconds {
     }
 }
 
-impl Moment {
-    /// A `datetime.datetime` as milliseconds; `None` for anything else.
+/// A `datetime.datetime` as microseconds since 1970; `None` for anything else.
+fn of_datetime(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    let py = value.py();
+    let datetime = datetime_class(py)?;
+    if !value.is_instance(&datetime)? {
+        return Ok(None);
+    }
+    if value.call_method0(intern!(py, "utcoffset"))?.is_none() {
+        let text = format!(
+            "{} has no time zone; give it one: datetime.now(UTC), or .astimezone() if it is local time",
+            value.repr()?
+        );
+        return Err(Failure::argument(text).into());
+    }
+    let utc = py.import("datetime")?.getattr("UTC")?;
+    let epoch = datetime.call1((1970, 1, 1, 0, 0, 0, 0, &utc))?;
+    microseconds(&value.sub(epoch)?).map(Some)
+}
+
+impl TimeBound {
+    /// Of a `datetime.datetime`; `None` for anything else.
     ///
     /// # Errors
-    /// What Python raises.
+    /// It has no time zone.
     pub fn of_datetime(value: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        let py = value.py();
-        let datetime = datetime_class(py)?;
-        if !value.is_instance(&datetime)? {
-            return Ok(None);
-        }
-        let utc = py.import("datetime")?.getattr("UTC")?;
-        let zoned = if value.getattr(intern!(py, "tzinfo"))?.is_none() {
-            let options = pyo3::types::PyDict::new(py);
-            options.set_item("tzinfo", &utc)?;
-            value.call_method("replace", (), Some(&options))?
-        } else {
-            value.clone()
-        };
-        let epoch = datetime.call1((1970, 1, 1, 0, 0, 0, 0, &utc))?;
-        let micros = microseconds(&zoned.sub(epoch)?)?;
-        Ok(Some(Self(micros.div_euclid(1000))))
+        Ok(of_datetime(value)?.map(|micros| Self(up(micros))))
     }
+}
+
+fn milliseconds(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err(format!(
+            "expected milliseconds since 1970 as an int, or a datetime, got {}",
+            describe(value)
+        )));
+    }
+    let ms = value.extract::<i64>();
+    ms.map_err(|error| too_large(value, error, "milliseconds since 1970 as an int, or a datetime"))
 }
 
 impl FromPyObject<'_, '_> for Moment {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let value = &*value;
-        if let Some(moment) = Self::of_datetime(value)? {
-            return Ok(moment);
+        match of_datetime(&value)? {
+            Some(micros) => Ok(Self(micros.div_euclid(1000))),
+            None => milliseconds(&value).map(Self),
         }
-        if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyBool>() {
-            return Err(PyTypeError::new_err(format!(
-                "expected milliseconds since 1970 as an int, or a datetime, got {}",
-                describe(value)
-            )));
+    }
+}
+
+impl FromPyObject<'_, '_> for TimeBound {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        match Self::of_datetime(&value)? {
+            Some(bound) => Ok(bound),
+            None => milliseconds(&value).map(Self),
         }
-        let ms = value.extract::<i64>();
-        ms.map(Self)
-            .map_err(|error| too_large(value, error, "milliseconds since 1970 as an int, or a datetime"))
     }
 }

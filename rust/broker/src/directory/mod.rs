@@ -27,3 +27,4 @@ pub(crate) use log_dir::{LogDir, LogOffsets};
 pub(crate) use metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
 pub(crate) use names::{deleted_dir_name, partition_dir_name};
 pub(crate) use open::{Directory, file_system};
+pub use open::{DirectoryKind, directory_kind};

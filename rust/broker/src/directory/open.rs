@@ -60,26 +60,40 @@ pub(crate) fn file_system(root: &Path, read_only: bool) -> Result<Arc<dyn Fs>, B
     }
 }
 
-enum Found {
+/// What a directory is before it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectoryKind {
+    /// It does not exist.
     Missing,
+    /// Nothing is in it.
     Empty,
-    Ours,
+    /// fletchlog has written it, or has taken it over.
+    Fletchlog,
+    /// A Kafka broker's log.dir, without a file of fletchlog.
     Kafka,
 }
 
-fn classify(fs: &dyn Fs, root: &Path) -> Result<Found, BrokerError> {
+/// What a directory of this machine is.
+///
+/// # Errors
+/// It cannot be read, or it holds something else.
+pub fn directory_kind(path: &Path) -> Result<DirectoryKind, BrokerError> {
+    classify(&RealFs::new(), path)
+}
+
+fn classify(fs: &dyn Fs, root: &Path) -> Result<DirectoryKind, BrokerError> {
     if !fs.exists(root) {
-        return Ok(Found::Missing);
+        return Ok(DirectoryKind::Missing);
     }
     let entries = fs
         .read_dir(root)
         .map_err(|e| BrokerError::directory(fs, root, format!("is not a directory that can be read: {e}")))?;
     let has = |name: &str| entries.iter().any(|e| e.name == name);
     if has(METADATA_FILE) {
-        return Ok(Found::Ours);
+        return Ok(DirectoryKind::Fletchlog);
     }
     if has(META_PROPERTIES) {
-        return Ok(Found::Kafka);
+        return Ok(DirectoryKind::Kafka);
     }
     let ignorable = |name: &str| name == ".lock" || name == "lost+found" || name.starts_with(METADATA_FILE);
     if let Some(other) = entries.iter().find(|e| !ignorable(&e.name)) {
@@ -94,7 +108,7 @@ fn classify(fs: &dyn Fs, root: &Path) -> Result<Found, BrokerError> {
         );
         return Err(BrokerError::directory(fs, root, reason));
     }
-    Ok(Found::Empty)
+    Ok(DirectoryKind::Empty)
 }
 
 impl Directory {
@@ -122,22 +136,22 @@ impl Directory {
         nodes: Option<u32>,
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
         let (kind, metadata) = match classify(&*fs, root)? {
-            Found::Missing => {
+            DirectoryKind::Missing => {
                 return Err(BrokerError::directory(
                     &*fs,
                     root,
                     "does not exist; open it without read_only to create it",
                 ));
             }
-            Found::Empty => {
+            DirectoryKind::Empty => {
                 return Err(BrokerError::directory(
                     &*fs,
                     root,
                     "is empty, there is nothing to read; open it without read_only to begin a log in it",
                 ));
             }
-            Found::Ours => (Kind::Ours, ClusterMetadata::load(&*fs, root)?.0),
-            Found::Kafka => (Kind::Kafka, derive_metadata(&*fs, root, true)?),
+            DirectoryKind::Fletchlog => (Kind::Ours, ClusterMetadata::load(&*fs, root)?.0),
+            DirectoryKind::Kafka => (Kind::Kafka, derive_metadata(&*fs, root, true)?),
         };
         check_nodes(&*fs, root, nodes, metadata.nodes)?;
         let log_dirs = node_paths(root, metadata.nodes)
@@ -160,7 +174,7 @@ impl Directory {
         root: &Path,
         nodes: Option<u32>,
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
-        if let Found::Missing | Found::Empty = classify(&*fs, root)? {
+        if let DirectoryKind::Missing | DirectoryKind::Empty = classify(&*fs, root)? {
             create_durably(&*fs, root)
                 .map_err(|e| BrokerError::directory(&*fs, root, format!("cannot be created: {e}")))?;
         }
@@ -168,16 +182,16 @@ impl Directory {
         let mut locks = vec![take_lock(&*fs, root)?];
         // Classified again under the lock: another process may have been quicker.
         let metadata = match classify(&*fs, root)? {
-            Found::Missing | Found::Empty => {
+            DirectoryKind::Missing | DirectoryKind::Empty => {
                 let metadata = ClusterMetadata::new(nodes.unwrap_or(1));
                 metadata.store(&*fs, root)?;
                 metadata
             }
-            Found::Ours => {
+            DirectoryKind::Fletchlog => {
                 sync_names(&*fs, root)?;
                 ClusterMetadata::load(&*fs, root)?.0
             }
-            Found::Kafka => {
+            DirectoryKind::Kafka => {
                 check_nodes(&*fs, root, nodes, 1)?;
                 let metadata = derive_metadata(&*fs, root, false)?;
                 metadata.store(&*fs, root)?;
