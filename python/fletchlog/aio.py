@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import logging
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, cast
 
 from fletchlog.errors import WakeupError
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from fletchlog.types import RecordMetadata
 
 _log = logging.getLogger("fletchlog")
-# how long one poll waits in its thread
+# after how long the thread of a poll without records looks whether its event loop is still there
 _POLL_MS = 1_000
 
 
@@ -59,8 +61,9 @@ def future(record: RecordFuture) -> concurrent.futures.Future[RecordMetadata]:
 
 
 class Polls:
-    """The polls of a consumer that have records, one after another, for ever. Each runs in a thread of the event loop's pool.
+    """The polls of a consumer that have records, one after another, for ever.
 
+    Each runs in a thread of its own, which ends with it. The event loop's executor is left to others, whatever the number of consumers.
     No thread uses the consumer while the body of the loop runs, nor after the loop was left or cancelled. What a cancelled poll had read is
     returned by the next one.
     """
@@ -72,30 +75,95 @@ class Polls:
         return self
 
     async def __anext__(self) -> Records:
-        while True:
-            poll = asyncio.ensure_future(asyncio.to_thread(self._consumer.poll, _POLL_MS))
-            try:
-                records = await asyncio.shield(poll)
-            except asyncio.CancelledError:
-                await self._end(poll)
-                raise
-            if records:
-                return records
+        return await _Poll(self._consumer).records()
 
-    async def _end(self, poll: asyncio.Task[Records]) -> None:
+
+class _Poll:
+    """One poll that waits until there are records, in its thread."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._loop = asyncio.get_running_loop()
+        # decided in the event loop, once the thread no longer uses the consumer
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        # of what follows, which the thread and the loop use
+        self._lock = threading.Lock()
+        self._outcome: Records | BaseException | None = None
+        self._is_given_up = False
+        self._is_over = False
+
+    async def records(self) -> Records:
+        run = contextvars.copy_context().run
+        # a daemon if the thread of the event loop is one
+        threading.Thread(target=run, args=(self._poll,), name="fletchlog-poll").start()
+        try:
+            await asyncio.shield(self._ended)
+        except asyncio.CancelledError:
+            await self._end()
+            raise
+        except GeneratorExit:  # the event loop has ended without this task
+            self._give_up()
+            raise
+        outcome, self._outcome = self._outcome, None
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return cast("Records", outcome)
+
+    def _poll(self) -> None:
+        """What the thread does."""
+        try:
+            polled = self._consumer.poll(_POLL_MS)
+            while not polled and not self._is_loop_gone():
+                polled = self._consumer.poll(_POLL_MS)
+            self._outcome = polled
+        except BaseException as failed:  # noqa: BLE001 - raised in the task
+            self._outcome = failed
+        with self._lock:
+            self._is_over = True
+            if not self._is_given_up:
+                try:
+                    self._loop.call_soon_threadsafe(self._set_ended)
+                except RuntimeError:  # the loop is closed, and its tasks with it
+                    self._is_given_up = True
+            if self._is_given_up:
+                self._hand_back()
+
+    def _is_loop_gone(self) -> bool:
+        # A loop that was left at the end of the process must not keep it alive.
+        return self._loop.is_closed() or not (threading.main_thread().is_alive() or self._loop.is_running())
+
+    def _set_ended(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    async def _end(self) -> None:
         """Waits for the thread, which the wake-up ends, and hands back what it has read."""
         self._consumer.wakeup()
-        while not poll.done():
+        while not self._ended.done():
             try:
-                await asyncio.wait([poll])
+                await asyncio.wait([self._ended])
             except asyncio.CancelledError:
                 continue  # the thread has to end before anybody else may use the consumer
-        records = None
-        try:
-            records = poll.result()
-        except WakeupError:
-            pass
-        except Exception:  # noqa: BLE001 - any failure: the task ends by its cancellation
-            _log.exception("a poll failed while its task was cancelled")
-        # It may have ended before it saw the wake-up, which the next poll must not see.
-        self._consumer._hand_back(records)  # noqa: SLF001 - of this package
+            except GeneratorExit:
+                self._give_up()
+                raise
+        with self._lock:
+            self._hand_back()
+
+    def _give_up(self) -> None:
+        """Leaves it to the thread to hand back what it reads."""
+        with self._lock:
+            if self._is_over:
+                self._hand_back()
+                return
+            self._is_given_up = True
+        self._consumer.wakeup()
+
+    def _hand_back(self) -> None:
+        """The next poll returns what this one has read, and does not see its wake-up."""
+        outcome, self._outcome = self._outcome, None
+        if isinstance(outcome, BaseException):
+            if not isinstance(outcome, WakeupError):
+                _log.error("a poll failed while its task was cancelled", exc_info=outcome)
+            outcome = None
+        self._consumer._hand_back(outcome)  # noqa: SLF001 - of this package

@@ -14,7 +14,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
 
 use crate::callbacks::{Callbacks, ensure_callable};
 use crate::capsule::arrow_from_py;
@@ -196,6 +196,9 @@ impl Producer {
             .at_once(py, |producer| producer.try_send_with(&record, &mut on_decided))?;
         let future = match queued {
             Some(future) => future,
+            None if in_event_loop(py)? => self
+                .inner
+                .call(py, |producer, _| producer.send_later(&record, on_decided))?,
             None => self
                 .inner
                 .call(py, |producer, stop| producer.send_with(&record, on_decided, stop))?,
@@ -506,6 +509,15 @@ impl RecordFuture {
     fn __reduce__(&self) -> PyResult<()> {
         Err(unpicklable("RecordFuture", "its result()"))
     }
+}
+
+/// This thread runs an event loop of asyncio, which must not wait. Without the module, which takes long to import, there is none.
+fn in_event_loop(py: Python<'_>) -> PyResult<bool> {
+    let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
+    let asyncio = modules.cast::<PyDict>()?.get_item(intern!(py, "asyncio.events"))?;
+    let Some(asyncio) = asyncio else { return Ok(false) };
+    let running = asyncio.call_method0(intern!(py, "_get_running_loop"))?;
+    Ok(!running.is_none())
 }
 
 fn serializer_from_py(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<PyAny>>> {

@@ -304,6 +304,18 @@ impl Core {
         }
     }
 
+    /// A record failed that nobody waits for but its future: its transaction must not be committed without it, whatever the failure.
+    pub(crate) fn waiting_failed(&mut self, error: &ClientError) {
+        self.send_failed(error);
+        let is_on_the_future = matches!(
+            error,
+            ClientError::RecordTooLarge(_) | ClientError::BufferExhausted(_) | ClientError::Timeout(_)
+        );
+        if !is_on_the_future && let Some(transactions) = self.transactions() {
+            transactions.batch_failed(error.clone());
+        }
+    }
+
     /// Begins to abort the open transaction.
     pub(crate) fn begin_abort(&mut self) -> Result<Arc<RequestResult>, ClientError> {
         let producer = self.idempotence.as_ref().and_then(Idempotence::id).unwrap_or((-1, -1));

@@ -1,5 +1,6 @@
 //! The outcome of a batch and of its records. Kafka: `ProduceRequestResult`, `FutureRecordMetadata`.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,7 +86,8 @@ enum State {
         log_append_time: i64,
     },
     Failed(ClientError),
-    /// Cut into smaller ones: the index of each one's first record, ascending. Kafka: `FutureRecordMetadata#chain`.
+    /// Its records are in other batches: the index of each one's first record, ascending. A batch was cut into smaller ones, or a record
+    /// that waited was put into one: then the index is not above 0. Kafka: `FutureRecordMetadata#chain`.
     Split(Vec<(i32, Arc<BatchResult>)>),
 }
 
@@ -147,17 +149,31 @@ impl BatchResult {
         let mut waiting = std::mem::take(waiting);
         // Stable: what was given for the same record stays in its order.
         waiting.sort_by_key(|(at, _)| at.index);
+        // Before the calls: a record is decided even if one of them panics.
+        *state = outcome;
         for (at, call) in waiting {
-            if let Some(outcome) = outcome.outcome(at) {
-                call(&outcome);
+            let Some(outcome) = state.outcome(at) else { continue };
+            let called = catch_unwind(AssertUnwindSafe(|| call(&outcome)));
+            if called.is_err() {
+                log::error!(
+                    "a callback for the outcome of a record panicked; the outcome and the other callbacks are not affected"
+                );
             }
         }
-        *state = outcome;
     }
     /// The records go on in smaller batches, given by the index of each one's first record, ascending, from 0. Returns theirs.
     pub(crate) fn split(&self, firsts: &[i32]) -> Vec<Arc<Self>> {
         let pieces: Vec<_> = firsts.iter().map(|&first| (first, Self::new(&self.signal))).collect();
         let results = pieces.iter().map(|(_, piece)| piece.clone()).collect();
+        self.continue_in(pieces);
+        results
+    }
+    /// The one record of this result is in a batch now, and is decided with it.
+    pub(crate) fn continue_as(&self, record: &RecordFuture) {
+        self.continue_in(vec![(-record.at.index, record.result.clone())]);
+    }
+    /// Kafka: `FutureRecordMetadata#chain`.
+    fn continue_in(&self, pieces: Vec<(i32, Arc<Self>)>) {
         let mut state = lock(&self.state);
         if let State::Open(waiting) = &mut *state {
             for (at, call) in std::mem::take(waiting) {
@@ -168,7 +184,6 @@ impl BatchResult {
             }
             *state = State::Split(pieces);
         }
-        results
     }
     /// Calls this with the outcome of a record, unless the batch is decided or split already.
     pub(crate) fn call_when_decided(&self, at: Place, call: OnDecided) {
@@ -265,5 +280,33 @@ impl RecordFuture {
                 return Err(ClientError::Interrupted);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use fletchlog_api::transport::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn a_callback_that_panics_leaves_the_outcome_and_the_other_callbacks_alone() {
+        let signal = Signal::new(Arc::new(SystemClock::default()));
+        let result = BatchResult::new(&signal);
+        let at = |index| Place { index, timestamp: 5 };
+        let seen = Arc::new(AtomicI64::new(-1));
+        let note = seen.clone();
+        result.call_when_decided(at(0), Box::new(|_| panic!("out of thin air")));
+        result.call_when_decided(
+            at(1),
+            Box::new(move |outcome| note.store(outcome.as_ref().map_or(-2, |at| at.offset), Ordering::SeqCst)),
+        );
+        result.written(&TopicPartition::new("t", 0), 10, -1);
+        assert_eq!(seen.load(Ordering::SeqCst), 11);
+        let future = RecordFuture::new(result.clone(), at(0));
+        assert_eq!(future.try_result().unwrap().unwrap().offset, 10);
+        assert!(!future.on_decided(Box::new(|_| ())), "it is decided");
     }
 }

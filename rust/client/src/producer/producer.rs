@@ -11,7 +11,7 @@ use super::core::{Core, Leaving};
 use super::future::{OnDecided, RecordFuture, lock};
 use super::send;
 use super::sender::Sender;
-use super::shared::{Pause, Shared};
+use super::shared::{Pause, Shared, end};
 use super::trace::TraceEvent;
 use super::transaction;
 use super::{ProducerRecord, RecordColumns};
@@ -159,6 +159,21 @@ impl Producer {
         })
     }
 
+    /// Queues one record without waiting for metadata or memory: for callers that must not wait, such as a coroutine. What keeps it from
+    /// being sent is on the future, with the errors of [`Producer::send_with`], at the latest after max.block.ms. Records of its topic
+    /// that are sent later go behind it.
+    ///
+    /// # Errors
+    /// A negative timestamp, a closed producer. Then `on_decided` is not called.
+    pub fn send_later(
+        &self,
+        record: &ProducerRecord<'_>,
+        on_decided: Option<OnDecided>,
+    ) -> Result<RecordFuture, ClientError> {
+        self.start()?;
+        send::waiting::send_later(&self.shared, record, on_decided)
+    }
+
     /// Queues one record as a row of [`Producer::send_columns`], if that needs no waiting. False: nothing has happened.
     pub fn try_send_row(&self, record: &ProducerRecord<'_>) -> bool {
         send::try_queue(&self.shared, record, |batch, _, _| batch.add_run(1)).is_some()
@@ -200,9 +215,7 @@ impl Producer {
     pub fn close(&self, timeout_ms: Option<i64>, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let start = {
             let mut guard = self.shared.lock();
-            guard.core.closing = true;
-            guard.core.accumulator.closed = true;
-            self.shared.wake_sender_locked(&mut guard);
+            self.shared.begin_close(&mut guard);
             guard.core.now()
         };
         if lock(&self.sender).take().is_some() {
@@ -219,9 +232,9 @@ impl Producer {
                 let waited = guard.core.now().saturating_sub(start);
                 let left = timeout_ms.map_or(i64::MAX, |t| t.saturating_sub(waited));
                 if left <= 0 {
-                    guard.core.abort_all(&forced());
+                    self.shared.fail_all(&mut guard, &forced());
                     guard.core.closed = true;
-                    self.shared.wake_sender_locked(&mut guard);
+                    self.shared.wake_sender();
                     break;
                 }
                 (guard.progress(), left)
@@ -229,7 +242,7 @@ impl Producer {
             pause.settle(&self.shared, u64::MAX, seen, left)?;
         }
         let mut guard = self.shared.lock();
-        guard.core.abort_all(&forced());
+        self.shared.fail_all(&mut guard, &forced());
         let failure = guard.core.run_failure.take();
         drop(guard);
         let thread = lock(&self.thread).take();
@@ -341,10 +354,7 @@ fn forced() -> ClientError {
 /// A producer that is dropped without `close` sends what it has, without anyone waiting for it.
 impl Drop for Producer {
     fn drop(&mut self) {
-        let mut guard = self.shared.lock();
-        guard.core.closing = true;
-        guard.core.accumulator.closed = true;
-        self.shared.wake_sender_locked(&mut guard);
+        self.shared.begin_close(&mut self.shared.lock());
     }
 }
 
@@ -356,7 +366,7 @@ impl Drop for Farewell<'_> {
         let mut guard = self.0.lock();
         if !guard.core.closed {
             let error = ClientError::IllegalState("the producer's thread has failed; make a new producer".to_owned());
-            guard.core.die(&error);
+            end(self.0, &mut guard, &error);
         }
         self.0.made_progress(&mut guard);
     }
@@ -391,7 +401,7 @@ fn run(shared: &Shared, mut sender: Sender) {
 /// transaction is aborted first.
 fn time_to_close(shared: &Shared) -> i64 {
     let mut guard = shared.lock();
-    if !guard.core.closing || guard.core.accumulator.has_undrained() {
+    if !guard.core.closing || guard.core.accumulator.has_undrained() || !shared.waiting.is_empty() {
         return i64::MAX;
     }
     match guard.core.end_open_transaction() {
@@ -401,7 +411,7 @@ fn time_to_close(shared: &Shared) -> i64 {
             0
         }
         Leaving::Aborted => {
-            shared.wake_sender_locked(&mut guard);
+            shared.wake_sender();
             i64::MAX
         }
         Leaving::Ending(left) => left,
@@ -413,10 +423,12 @@ fn wait_for_answer(shared: &Shared, sender: &mut Sender, ms: i64) {
     let now = || shared.lock().core.now();
     let end = now().saturating_add(ms);
     let mut left = ms;
+    shared.set_receiving(true);
     while left > 0 && !shared.take_wake() {
         if sender.wait(left) || sender.has_answer() {
             break;
         }
         left = end.saturating_sub(now());
     }
+    shared.set_receiving(false);
 }

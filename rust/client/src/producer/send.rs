@@ -1,6 +1,7 @@
 //! The users' side: from a record to a batch of the accumulator. Kafka: `KafkaProducer#doSend`.
 
 mod columns;
+pub(crate) mod waiting;
 
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ pub(crate) fn until<T>(
             if let Some(value) = attempt(&mut guard)? {
                 return Ok(value);
             }
-            shared.wake_sender_locked(&mut guard);
+            shared.wake_sender();
             (guard.progress(), guard.core.now())
         };
         let waited = now.saturating_sub(start);
@@ -60,59 +61,68 @@ pub(crate) fn until<T>(
     }
 }
 
-/// The topic's number, asking for its metadata first if need be. Kafka: `waitOnMetadata`. Ours: a topic that a broker in this
+/// What a record that waits for a topic's metadata has seen.
+pub(crate) struct Lookup {
+    /// It was asked for.
+    asked: bool,
+    /// How many failures that no retry mends had come before.
+    failures: u64,
+}
+
+/// The topic's number, if its metadata is there; asks for it otherwise. Kafka: `waitOnMetadata`. Ours: a topic that a broker in this
 /// process reports as unknown is an error at once, not after max.block.ms.
+fn look_up(core: &mut Core, name: &str, lookup: &mut Lookup) -> Result<Option<TopicId>, ClientError> {
+    if let (count, Some(error)) = &core.unmendable
+        && *count > lookup.failures
+    {
+        return Err(error.clone());
+    }
+    let asked = std::mem::replace(&mut lookup.asked, true);
+    let Some(id) = core.metadata.topic_id(name) else {
+        core.metadata.request_topic(name);
+        return Ok(None);
+    };
+    let info = core.metadata.topic(id);
+    if !info.partitions.is_empty() {
+        return Ok(Some(id));
+    }
+    match info.answer {
+        Some(ErrorCode::LEADER_NOT_AVAILABLE) => core.metadata.request_update(),
+        // It may have been made a moment ago at another node. Kafka: `KafkaProducer#waitOnMetadata`.
+        Some(code) if asked && core.metadata.is_remote && code.is_retriable() => core.metadata.request_update(),
+        Some(code) if asked && code != ErrorCode::NONE => return Err(no_such_topic(name, code)),
+        Some(_) if !asked => drop(core.metadata.request_topic(name)),
+        _ => {}
+    }
+    Ok(None)
+}
+
+fn no_metadata(core: &Core, name: &str, waited: i64) -> ClientError {
+    let unreachable = core.unreachable.as_deref();
+    let why = unreachable.unwrap_or("does the topic exist, and does the broker answer?");
+    ClientError::Timeout(format!(
+        "no metadata for topic {name} after {waited} ms (max.block.ms): {why}"
+    ))
+}
+
+/// The topic's number, waiting for its metadata if need be.
 pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Result<TopicId, ClientError> {
     let (start, max_ms, failures) = {
         let guard = shared.lock();
         let core = &guard.core;
         (core.now(), core.config.max_block_ms, core.unmendable.0)
     };
-    let mut asked = false;
+    let mut lookup = Lookup { asked: false, failures };
     until(
         shared,
         pause,
         start,
         max_ms,
-        |guard| {
-            let core = &mut guard.core;
-            if let Some(error) = closed(core) {
-                return Err(error);
-            }
-            if let (count, Some(error)) = &core.unmendable
-                && *count > failures
-            {
-                return Err(error.clone());
-            }
-            let known = core.metadata.topic_id(name);
-            if let Some(id) = known {
-                let info = core.metadata.topic(id);
-                if !info.partitions.is_empty() {
-                    return Ok(Some(id));
-                }
-                match info.answer {
-                    Some(ErrorCode::LEADER_NOT_AVAILABLE) => core.metadata.request_update(),
-                    // It may have been made a moment ago at another node. Kafka: `KafkaProducer#waitOnMetadata`.
-                    Some(code) if asked && core.metadata.is_remote && code.is_retriable() => {
-                        core.metadata.request_update()
-                    }
-                    Some(code) if asked && code != ErrorCode::NONE => return Err(no_such_topic(name, code)),
-                    Some(_) if !asked => drop(core.metadata.request_topic(name)),
-                    _ => {}
-                }
-            } else {
-                core.metadata.request_topic(name);
-            }
-            asked = true;
-            Ok(None)
+        |guard| match closed(&guard.core) {
+            Some(error) => Err(error),
+            None => look_up(&mut guard.core, name, &mut lookup),
         },
-        |waited| {
-            let unreachable = shared.lock().core.unreachable.clone();
-            let why = unreachable.unwrap_or_else(|| "does the topic exist, and does the broker answer?".to_owned());
-            ClientError::Timeout(format!(
-                "no metadata for topic {name} after {waited} ms (max.block.ms): {why}"
-            ))
-        },
+        |waited| no_metadata(&shared.lock().core, name, waited),
     )
 }
 
@@ -209,7 +219,7 @@ fn append_now<T>(
     let (partition, is_first) = (batch.partition, batch.count() == 1);
     let value = then(batch, &core.signal);
     if is_first || core.accumulator.is_sendable_now(partition) {
-        shared.wake_sender_locked(guard);
+        shared.wake_sender();
     }
     Some(value)
 }
@@ -289,6 +299,7 @@ pub(crate) fn send(
     mut on_decided: Option<OnDecided>,
 ) -> Result<RecordFuture, ClientError> {
     shared.lock().core.check_ready_for_send()?;
+    waiting::after_waiting(shared, pause, Some(record.topic))?;
     let topic = topic(shared, pause, record.topic)?;
     let headers = headers_of(record);
     let (row, start, sized) = {
@@ -310,8 +321,8 @@ pub(crate) fn send(
     }
 }
 
-/// Queues one record without any waiting. Nothing, and nothing has happened: the lock is held, the topic or the memory has to be waited
-/// for, or the record cannot be queued. Then [`send`] or [`send_columns`] waits, or has the error.
+/// Queues one record without any waiting. Nothing, and nothing has happened: the lock is held, the topic, the memory or an earlier record
+/// has to be waited for, or the record cannot be queued. Then [`send`] or [`send_columns`] waits, or has the error.
 pub(crate) fn try_queue<T>(
     shared: &Shared,
     record: &ProducerRecord<'_>,
@@ -319,7 +330,7 @@ pub(crate) fn try_queue<T>(
 ) -> Option<T> {
     let mut guard = shared.lock_soon()?;
     let core = &guard.core;
-    if closed(core).is_some() || core.check_ready_for_send().is_err() {
+    if closed(core).is_some() || core.check_ready_for_send().is_err() || shared.waiting.has(record.topic) {
         return None;
     }
     let topic = core.metadata.topic_id(record.topic)?;
@@ -337,26 +348,26 @@ pub(crate) fn try_queue<T>(
 /// Makes everything queued sendable and waits until it is decided. The first failure of a `send_columns` row since the last
 /// flush is the error.
 pub(crate) fn flush(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
-    let mark = {
-        let mut guard = shared.lock();
-        guard.core.accumulator.flushes += 1;
-        shared.wake_sender_locked(&mut guard);
-        guard.core.accumulator.serial_mark()
-    };
-    let waited = loop {
-        let seen = {
-            let guard = shared.lock();
-            if guard.core.accumulator.all_decided_below(mark) {
-                break Ok(());
-            }
-            guard.progress()
-        };
-        if let Err(error) = pause.settle(shared, mark, seen, i64::MAX) {
-            break Err(error);
-        }
-    };
+    shared.lock().core.accumulator.flushes += 1;
+    shared.wake_sender();
+    let waited = waiting::after_waiting(shared, pause, None).and_then(|()| settle(shared, pause));
     let core = &mut shared.lock().core;
     core.accumulator.flushes = core.accumulator.flushes.saturating_sub(1);
     waited?;
     core.run_failure.take().map_or(Ok(()), Err)
+}
+
+/// Waits until every batch that there is now is decided.
+fn settle(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
+    let mark = shared.lock().core.accumulator.serial_mark();
+    loop {
+        let seen = {
+            let guard = shared.lock();
+            if guard.core.accumulator.all_decided_below(mark) {
+                return Ok(());
+            }
+            guard.progress()
+        };
+        pause.settle(shared, mark, seen, i64::MAX)?;
+    }
 }

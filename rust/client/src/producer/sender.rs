@@ -16,7 +16,8 @@ use super::errors::expired;
 use super::idempotence::{Failure, Idempotence};
 use super::producer_batch::BatchId;
 use super::record_accumulator::past_delivery;
-use super::shared::Shared;
+use super::send::waiting::{fail_waiting, place};
+use super::shared::{Shared, end};
 use super::trace::TraceKind;
 use super::transaction::TxnRequest;
 use crate::error::broker_closed;
@@ -64,6 +65,9 @@ impl Sender {
             core.seed
         };
         let client = NetworkClient::new(transport, config.max_in_flight, config.reconnect, seed);
+        if let Some(waker) = client.waker() {
+            shared.set_waker(waker);
+        }
         Self {
             shared,
             config,
@@ -97,20 +101,24 @@ impl Sender {
         let shared = self.shared.clone();
         if self.client.is_closed() {
             let mut guard = shared.lock();
-            guard.core.die(&broker_closed());
-            shared.made_progress(&mut guard);
+            end(&shared, &mut guard, &broker_closed());
             return 0;
         }
         let held = self.client.in_process().is_some_and(|peer| !peer.begin_drain());
         self.pack();
         let mut wait = {
             let mut guard = shared.lock();
+            let (placed, next_ms) = place(&shared, &mut guard.core);
+            if placed {
+                shared.made_progress(&mut guard);
+            }
             let core = &mut guard.core;
-            if held && !core.closing {
+            let wait = if held && !core.closing {
                 HOLD_SLICE_MS
             } else {
                 self.turn(core)
-            }
+            };
+            wait.min(next_ms)
         };
         let now = {
             let mut guard = shared.lock();
@@ -126,6 +134,7 @@ impl Sender {
         let mut guard = shared.lock();
         if let Some(error) = self.client.take_fatal() {
             guard.core.authentication_failed(&error);
+            fail_waiting(&shared, &mut guard.core, &error);
             shared.made_progress(&mut guard);
         }
         guard.core.unreachable = self.client.last_failure();
@@ -134,7 +143,13 @@ impl Sender {
             guard.core.signal.notify();
             shared.made_progress(&mut guard);
         }
-        wait = wait.min(self.maybe_send_metadata(&mut guard.core));
+        let next_metadata_ms = self.maybe_send_metadata(&mut guard.core);
+        wait = wait.min(next_metadata_ms);
+        drop(guard);
+        if next_metadata_ms == 0 {
+            // A broker in this process carries the request out now: no user waits with it.
+            self.client.write(now);
+        }
         if self.is_idle() {
             wait
         } else {
@@ -232,7 +247,7 @@ impl Sender {
         if check.unknown_leaders {
             core.metadata.request_update();
         }
-        let due = core.metadata.is_update_due(now);
+        let due = self.client.metadata_go_first(core.metadata.is_update_due(now), now);
         let mut wait = check.next_check_ms;
         if self.back_off_ends_at <= now {
             self.fruitless_turns = 0;
@@ -405,7 +420,7 @@ impl Sender {
         !batches.is_empty()
     }
 
-    /// Sends a Metadata request when one is due. Returns ms until the next may be; 0 when it has sent one, for a poll in Java
+    /// Sends a Metadata request when one is due. Returns ms until the next may be; 0 when there is one to write, for a poll in Java
     /// ends with what it has written, and nodes are ready again. Kafka: `DefaultMetadataUpdater#maybeUpdate`, `Selector#poll`.
     fn maybe_send_metadata(&mut self, core: &mut Core) -> i64 {
         let now = core.now();
@@ -425,7 +440,6 @@ impl Sender {
         };
         core.metadata.start_request();
         self.send(node, RequestKind::Metadata, Request::Metadata(request));
-        self.client.write(now);
         0
     }
 }

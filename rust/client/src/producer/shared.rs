@@ -1,10 +1,15 @@
 //! The lock between the users' threads and the sender, and the two ways to wait behind it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+use fletchlog_api::Clock;
+use fletchlog_api::transport::Waker;
 
 use super::core::Core;
-use super::future::{WAIT_SLICE_MS, lock, millis};
+use super::future::{Signal, WAIT_SLICE_MS, lock, millis};
+use super::send::closed;
+use super::send::waiting::{WaitingRecords, fail_waiting};
 use crate::ClientError;
 
 /// How often a call that does not wait tries to get the lock.
@@ -13,7 +18,12 @@ const SPINS: u32 = 100;
 /// [`Core`] behind its lock, with the condition variables of the waiting threads.
 pub(crate) struct Shared {
     core: Mutex<Guarded>,
-    /// The sender parks here.
+    pub clock: Arc<dyn Clock>,
+    pub signal: Arc<Signal>,
+    /// Records whose callers do not wait. Locked after the core, or alone.
+    pub waiting: WaitingRecords,
+    /// The sender parks here, with nothing on the wire: whether it does. Locked last.
+    parked: Mutex<bool>,
     work: Condvar,
     /// Users park here: for metadata, memory, decisions.
     progress: Condvar,
@@ -23,6 +33,9 @@ pub(crate) struct Shared {
     room: Condvar,
     /// The sender has something new to look at.
     wake: AtomicBool,
+    /// The sender waits for an answer, which this ends early.
+    receiving: AtomicBool,
+    waker: OnceLock<Waker>,
 }
 
 /// What the lock guards: the core and a counter that grows when something happened.
@@ -33,8 +46,7 @@ pub(crate) struct Guarded {
     room_wanted: bool,
     /// A user waits until every batch with a lower serial is decided.
     decision_wanted: Option<u64>,
-    /// The sender sleeps, and how many users wait for progress: waking nobody takes a system call too.
-    parked: bool,
+    /// How many users wait for progress: waking nobody takes a system call too.
     waiting: usize,
 }
 
@@ -60,19 +72,24 @@ pub(crate) trait Pause {
 impl Shared {
     pub(crate) fn new(core: Core) -> Self {
         Self {
+            clock: core.clock.clone(),
+            signal: core.signal.clone(),
+            waiting: WaitingRecords::default(),
             core: Mutex::new(Guarded {
                 core,
                 progress: 0,
                 room_wanted: false,
                 decision_wanted: None,
-                parked: false,
                 waiting: 0,
             }),
+            parked: Mutex::new(false),
             work: Condvar::new(),
             progress: Condvar::new(),
             decided: Condvar::new(),
             room: Condvar::new(),
             wake: AtomicBool::new(false),
+            receiving: AtomicBool::new(false),
+            waker: OnceLock::new(),
         }
     }
 
@@ -92,32 +109,63 @@ impl Shared {
         None
     }
 
-    /// Makes the sender look again. It tests `wake` under the lock before it parks, so it cannot miss a caller that
-    /// holds the lock.
-    pub(crate) fn wake_sender_locked(&self, held: &mut Guarded) {
-        if !self.wake.swap(true, Ordering::AcqRel) && held.parked {
+    /// What ends the sender's wait for an answer early.
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        let _ = self.waker.set(waker);
+    }
+
+    /// Makes the sender look again. Needs no lock of the core.
+    pub(crate) fn wake_sender(&self) {
+        if self.wake.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if self.receiving.load(Ordering::SeqCst) {
+            if let Some(waker) = self.waker.get() {
+                waker();
+            }
+        } else if *lock(&self.parked) {
             self.work.notify_one();
         }
     }
     /// Whether the sender was woken since it last asked.
     pub(crate) fn take_wake(&self) -> bool {
-        self.wake.swap(false, Ordering::AcqRel)
+        self.wake.swap(false, Ordering::SeqCst)
     }
-    /// The sender sleeps until it is woken, at most `ms`.
+    /// The sender begins, or ends, to wait for answers.
+    pub(crate) fn set_receiving(&self, receiving: bool) {
+        self.receiving.store(receiving, Ordering::SeqCst);
+    }
+    /// The sender sleeps until it is woken, at most `ms`. It tests `wake` under the lock that a waker takes after it has set it, so it
+    /// cannot miss one.
     pub(crate) fn park(&self, ms: i64) {
-        let mut guard = self.lock();
+        let mut parked = lock(&self.parked);
         if self.take_wake() {
             return;
         }
-        guard.parked = true;
-        let mut guard = if ms == i64::MAX {
-            self.work.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        *parked = true;
+        let mut parked = if ms == i64::MAX {
+            self.work.wait(parked).unwrap_or_else(PoisonError::into_inner)
         } else {
-            let waited = self.work.wait_timeout(guard, millis(ms));
+            let waited = self.work.wait_timeout(parked, millis(ms));
             waited.unwrap_or_else(PoisonError::into_inner).0
         };
-        guard.parked = false;
+        *parked = false;
         self.take_wake();
+    }
+
+    /// No more records: what is queued is sent.
+    pub(crate) fn begin_close(&self, guard: &mut Guarded) {
+        guard.core.closing = true;
+        guard.core.accumulator.closed = true;
+        if let Some(error) = closed(&guard.core) {
+            self.waiting.close(error);
+        }
+        self.wake_sender();
+    }
+    /// Fails everything undecided.
+    pub(crate) fn fail_all(&self, guard: &mut Guarded, error: &ClientError) {
+        guard.core.abort_all(error);
+        fail_waiting(self, &mut guard.core, error);
     }
 
     /// Wakes every waiting user.
@@ -148,7 +196,7 @@ impl Shared {
         guard.room_wanted = true;
         // A waiter makes everything sendable.
         guard.core.accumulator.memory_waiters += 1;
-        self.wake_sender_locked(&mut guard);
+        self.wake_sender();
         let slice = millis(ms.min(WAIT_SLICE_MS));
         let waited = self.room.wait_timeout(guard, slice);
         let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -182,4 +230,12 @@ impl Guarded {
     pub(crate) fn progress(&self) -> u64 {
         self.progress
     }
+}
+
+/// The sender can do nothing more: everything undecided, and every later call, fails with this.
+pub(crate) fn end(shared: &Shared, guard: &mut Guarded, error: &ClientError) {
+    guard.core.die(error);
+    shared.waiting.close(error.clone());
+    fail_waiting(shared, &mut guard.core, error);
+    shared.made_progress(guard);
 }

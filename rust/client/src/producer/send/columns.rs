@@ -2,7 +2,8 @@
 
 use fletchlog_records::{Compression, Header};
 
-use super::{MAX_OVERHEAD, append, check_partition, check_size, check_timestamp, closed, topic};
+use super::waiting::after_waiting;
+use super::{MAX_OVERHEAD, append, check_partition, check_size, closed, topic};
 use crate::ClientError;
 use crate::producer::RecordColumns;
 use crate::producer::core::{Append, Core, Row};
@@ -32,6 +33,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
         return Ok(0);
     }
     shared.lock().core.check_ready_for_send()?;
+    after_waiting(shared, pause, Some(name))?;
     let topic = topic(shared, pause, name)?;
     let rows = columns.len();
     let (max_block_ms, chunk) = {
@@ -50,7 +52,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
         let start = {
             let mut guard = shared.lock();
             // Also without a new row: the sender passes over a batch that it finds on loan.
-            shared.wake_sender_locked(&mut guard);
+            shared.wake_sender();
             match stopped {
                 Ok(()) => (row < end).then(|| guard.core.now()),
                 Err(Stopped::Closed(error)) => return Err(error),
@@ -109,7 +111,7 @@ fn pack(shared: &Shared) {
         batch.pack(&config);
         let mut guard = shared.lock();
         guard.core.accumulator.put_packed(batch);
-        shared.wake_sender_locked(&mut guard);
+        shared.wake_sender();
         unpacked = guard.core.accumulator.take_unpacked_behind();
     }
 }
@@ -211,7 +213,7 @@ impl Drop for Loan<'_> {
             let shared = self.shared;
             let mut guard = shared.lock();
             self.put(&mut guard.core);
-            shared.wake_sender_locked(&mut guard);
+            shared.wake_sender();
         }
     }
 }
@@ -253,7 +255,6 @@ fn append_rows<C: RecordColumns>(
             headers: &headers,
         };
         check_partition(core, topic, one.partition)?;
-        check_timestamp(one.timestamp)?;
         check_size(core, &one)?;
         match core.append(topic, &one) {
             Append::Done(id) => {
@@ -305,7 +306,7 @@ impl Run {
             let (key, value) = (columns.key(at), columns.value(at));
             let timestamp = columns.timestamp(at).unwrap_or(self.wall);
             let same = self.takes(columns, at, key);
-            if !same || needs_check(timestamp, key, value, self.most) || taken == i32::MAX {
+            if !same || needs_check(key, value, self.most) || taken == i32::MAX {
                 break;
             }
             let Some(size) = batch.push(timestamp, key, value) else {
@@ -392,9 +393,9 @@ fn most(core: &Core) -> usize {
 
 /// It may have to be refused, which the way of a single record decides.
 #[inline]
-fn needs_check(timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>, most: usize) -> bool {
+fn needs_check(key: Option<&[u8]>, value: Option<&[u8]>, most: usize) -> bool {
     let lengths = key.map_or(0, <[u8]>::len).saturating_add(value.map_or(0, <[u8]>::len));
-    timestamp < 0 || lengths > most
+    lengths > most
 }
 
 /// The same for rows whose partitions follow from each of them: each goes to its own partition's last batch.
@@ -417,7 +418,7 @@ fn append_placed<C: RecordColumns>(
         };
         let value = columns.value(*row);
         let timestamp = columns.timestamp(*row).unwrap_or(wall);
-        if needs_check(timestamp, key, value, most) {
+        if needs_check(key, value, most) {
             return;
         }
         let id = core.partition_id(topic, partition);

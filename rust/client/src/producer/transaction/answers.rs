@@ -10,7 +10,9 @@
 //! | 29, 55, others of a partition | | abortable | | | |
 //! | 120 | abortable | abortable | abortable | abortable | abortable |
 //! | any, with a storage failure that lasts until the broker is reopened | fatal | fatal | fatal | fatal | fatal |
-//! | 48, 53, anything else | fatal | 48, 53 fatal | fatal | fatal | fatal |
+//! | 48, 53, anything else | fatal | 48, 53 fatal | fatal | fatal | fatal (48: the end of an abort of a transaction of which no addition was acknowledged) |
+//!
+//! While a transaction is aborted nothing is added to it: what would be sent again fails instead.
 
 use fletchlog_api::{
     AddOffsetsToTxnResponse, AddPartitionsToTxnResponse, CoordinatorType, EndTxnResponse, ErrorCode, Response,
@@ -37,8 +39,13 @@ pub(crate) struct NewId {
 }
 
 impl TransactionManager {
-    /// The connection was lost before the answer came.
+    /// The connection was lost before the answer came, or before the request was sent.
     pub(crate) fn disconnected(&mut self, request: TxnRequest, now: i64) {
+        let adds = matches!(
+            request.kind,
+            Kind::AddPartitionsToTxn { .. } | Kind::AddOffsetsToTxn { .. }
+        );
+        self.maybe_started |= adds && self.in_flight;
         self.in_flight = false;
         self.look_up_coordinator(&request);
         self.retry(request, now, self.retry_backoff_ms);
@@ -46,7 +53,7 @@ impl TransactionManager {
 
     fn retry(&mut self, mut request: TxnRequest, now: i64, backoff_ms: i64) {
         request.not_before_ms = now.saturating_add(backoff_ms);
-        self.queue.push(request);
+        self.queue_again(request);
     }
 
     /// Takes an answer over. `producer`: its id and epoch.
@@ -105,12 +112,18 @@ impl TransactionManager {
                 let (offsets, group) = (offsets.clone(), group.clone());
                 // The call is over when the offsets are written.
                 let kind = Kind::TxnOffsetCommit { offsets, group };
-                self.queue.push(TxnRequest::new(kind, request.result));
+                self.queue_again(TxnRequest::new(kind, request.result));
             }
             (Kind::TxnOffsetCommit { .. }, Response::TxnOffsetCommit(response)) => {
                 self.offsets_written(request, response, now);
             }
             (Kind::EndTxn { .. }, Response::EndTxn(ended)) if ended.error == ErrorCode::NONE => {
+                self.end_of_transaction(&request.result, producer);
+            }
+            (Kind::EndTxn { committed: false }, Response::EndTxn(ended))
+                if ended.error == ErrorCode::INVALID_TXN_STATE && !self.started =>
+            {
+                // The request whose answer was lost has added nothing: there is no transaction.
                 self.end_of_transaction(&request.result, producer);
             }
             (Kind::EndTxn { committed: false }, Response::EndTxn(ended)) if is_forgotten(ended.error) => {

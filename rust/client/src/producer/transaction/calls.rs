@@ -6,12 +6,14 @@ use std::sync::Arc;
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_records::TopicPartition;
 
+use super::errors::aborted;
 use super::manager::TransactionManager;
 use super::request::RequestResult;
 use crate::ClientError;
 use crate::group::ConsumerGroupMetadata;
 use crate::producer::core::Core;
 use crate::producer::errors::with_cause;
+use crate::producer::send::waiting::{after_waiting, fail_waiting, place};
 use crate::producer::send::{closed, until};
 use crate::producer::shared::{Pause, Shared};
 
@@ -36,8 +38,8 @@ fn wait(
     hint: &str,
 ) -> Result<(), ClientError> {
     let (start, max_ms) = {
-        let mut guard = shared.lock();
-        shared.wake_sender_locked(&mut guard);
+        let guard = shared.lock();
+        shared.wake_sender();
         (guard.core.now(), guard.core.config.max_block_ms)
     };
     let outcome = until(
@@ -70,7 +72,10 @@ pub(crate) fn init_transactions(shared: &Shared, pause: &mut dyn Pause) -> Resul
 }
 
 pub(crate) fn begin_transaction(shared: &Shared) -> Result<(), ClientError> {
-    manager(&mut shared.lock().core)?.begin()
+    let mut guard = shared.lock();
+    // Records that wait were sent outside of a transaction.
+    place(shared, &mut guard.core);
+    manager(&mut guard.core)?.begin()
 }
 
 pub(crate) fn send_offsets_to_transaction(
@@ -108,6 +113,9 @@ pub(crate) fn send_offsets_to_transaction(
 }
 
 pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed: bool) -> Result<(), ClientError> {
+    if committed {
+        after_waiting(shared, pause, None)?;
+    }
     let (operation, result) = {
         let mut guard = shared.lock();
         let core = &mut guard.core;
@@ -115,7 +123,9 @@ pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed:
             ("commit_transaction", manager(core)?.begin_commit()?)
         } else {
             manager(core)?;
-            ("abort_transaction", core.begin_abort()?)
+            let result = core.begin_abort()?;
+            fail_waiting(shared, core, &aborted("this record was sent"));
+            ("abort_transaction", result)
         }
     };
     wait(shared, pause, operation, &result, AGAIN)?;

@@ -14,6 +14,8 @@ use crate::group::ConsumerGroupMetadata;
 use crate::producer::metadata::PartitionId;
 
 const NO_PRODUCER: (i64, i16) = (-1, -1);
+/// Of what an abort drops: before what.
+const BEFORE_ADDED: &str = "this was added to it";
 
 /// A call whose outcome was not returned to the user: it was interrupted or has timed out.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub(crate) struct TransactionManager {
     pub(super) in_flight: bool,
     /// A partition or a group was added: EndTxn is needed.
     pub(super) started: bool,
+    /// Something may have been added: the answer to a request that adds was lost.
+    pub(super) maybe_started: bool,
     pub(super) epoch_bump_required: bool,
     pending: Option<PendingTransition>,
     pub(super) transaction_coordinator: Option<NodeId>,
@@ -63,6 +67,7 @@ impl TransactionManager {
             queue: Queue::default(),
             in_flight: false,
             started: false,
+            maybe_started: false,
             epoch_bump_required: false,
             pending: None,
             transaction_coordinator: None,
@@ -110,6 +115,11 @@ impl TransactionManager {
             let forgotten = this.last_error.as_ref().is_some_and(is_unknown_id);
             this.transition_to(State::AbortingTransaction)?;
             this.new_partitions.clear();
+            // They no longer matter. As in Java they would delay the end of the transaction for as long as they are refused, which
+            // is for ever when a topic was deleted.
+            for request in this.queue.take(Kind::is_addition) {
+                this.fail(&request.result, aborted(BEFORE_ADDED));
+            }
             if forgotten {
                 // EndTxn would be refused: the producer continues with a new id at once (KIP-360).
                 let result = Arc::<RequestResult>::default();
@@ -271,6 +281,9 @@ impl TransactionManager {
     /// The request to send now; EndTxn, and a new epoch, wait until no record is undecided. Kafka: `nextRequest`.
     pub(crate) fn next_request(&mut self, has_incomplete: bool) -> Option<TxnRequest> {
         self.queue_new_partitions();
+        if !has_incomplete {
+            self.end_without_coordinator();
+        }
         let is_end = |request: &TxnRequest| matches!(request.kind, Kind::EndTxn { .. });
         let is_bump =
             |request: &TxnRequest| matches!(request.kind, Kind::InitProducerId { producer } if producer != NO_PRODUCER);
@@ -286,18 +299,33 @@ impl TransactionManager {
                 self.fail(&request.result, error);
                 continue;
             }
-            if self.state == State::AbortingTransaction && request.kind.is_offsets() {
-                // They no longer matter, and as in Java they would delay the end of the transaction for as long as they
-                // are refused.
-                self.fail(&request.result, aborted("the offsets were written"));
-                continue;
-            }
-            if is_end(&request) && !self.started {
-                // Nothing was added, so the coordinator has no transaction.
-                self.end_of_transaction(&request.result, NO_PRODUCER);
-                return self.queue.pop();
-            }
             return Some(request);
+        }
+    }
+
+    /// Nothing was added and nothing is to be, so the coordinator has no transaction, and need not even be found.
+    fn end_without_coordinator(&mut self) {
+        if self.started || self.maybe_started || self.queue.has(Kind::is_addition) {
+            return;
+        }
+        let is_end = |kind: &Kind| matches!(kind, Kind::EndTxn { .. });
+        if !self.queue.has(is_end) {
+            return;
+        }
+        // Those that look for a coordinator: the next request looks anew.
+        for request in self.queue.drain() {
+            if is_end(&request.kind) {
+                self.end_of_transaction(&request.result, NO_PRODUCER);
+            }
+        }
+    }
+
+    /// Queues a request that comes of an answer, or of a lost one.
+    pub(super) fn queue_again(&mut self, request: TxnRequest) {
+        if self.state == State::AbortingTransaction && request.kind.is_addition() {
+            self.fail(&request.result, aborted(BEFORE_ADDED));
+        } else {
+            self.queue.push(request);
         }
     }
 
@@ -336,7 +364,7 @@ impl TransactionManager {
         let same = |kind: &Kind| matches!(kind, Kind::FindCoordinator { key_type: t, .. } if *t == key_type);
         if !self.queue.has(same) {
             let kind = Kind::FindCoordinator { key_type, key };
-            self.queue.push(TxnRequest::new(kind, Arc::default()));
+            self.queue_again(TxnRequest::new(kind, Arc::default()));
         }
     }
 
@@ -436,6 +464,7 @@ impl TransactionManager {
         self.last_error = None;
         self.epoch_bump_required = false;
         self.started = false;
+        self.maybe_started = false;
         self.new_partitions.clear();
         self.pending_partitions.clear();
         self.partitions.clear();

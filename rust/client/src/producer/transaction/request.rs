@@ -40,9 +40,18 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Offsets that the transaction commits.
-    pub(super) fn is_offsets(&self) -> bool {
-        matches!(self, Self::AddOffsetsToTxn { .. } | Self::TxnOffsetCommit { .. })
+    /// Adds partitions or offsets to the transaction, or looks for whom to ask for it: of no use once the transaction is aborted.
+    pub(super) fn is_addition(&self) -> bool {
+        matches!(
+            self,
+            Self::AddPartitionsToTxn { .. }
+                | Self::AddOffsetsToTxn { .. }
+                | Self::TxnOffsetCommit { .. }
+                | Self::FindCoordinator {
+                    key_type: CoordinatorType::Group,
+                    ..
+                }
+        )
     }
     /// Lower goes first. Kafka: `TransactionManager.Priority`.
     fn priority(&self) -> u8 {
@@ -107,6 +116,10 @@ impl Queue {
     }
     pub(super) fn drain(&mut self) -> Vec<TxnRequest> {
         std::mem::take(&mut self.0)
+    }
+    /// Takes out the requests of these kinds.
+    pub(super) fn take(&mut self, wanted: impl Fn(&Kind) -> bool) -> Vec<TxnRequest> {
+        self.0.extract_if(.., |request| wanted(&request.kind)).collect()
     }
     pub(super) fn has(&self, wanted: impl Fn(&Kind) -> bool) -> bool {
         self.0.iter().any(|request| wanted(&request.kind))

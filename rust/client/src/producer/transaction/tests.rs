@@ -424,3 +424,99 @@ fn a_storage_failure_that_lasts_ends_the_producer() {
     assert_eq!(code, ErrorCode::KAFKA_STORAGE_ERROR);
     assert!(message.contains("/data") && message.contains("reopen"), "{message}");
 }
+
+/// Sent over a connection that was lost.
+fn lose(manager: &mut TransactionManager, request: TxnRequest) {
+    manager.disconnected(request, 0);
+    let lookup = next(manager);
+    assert!(matches!(lookup.kind, Kind::FindCoordinator { .. }));
+    answer(manager, lookup, ErrorCode::NONE);
+}
+
+#[test]
+fn partitions_that_are_refused_do_not_hold_an_abort_back() {
+    for on_the_wire in [false, true] {
+        let (mut manager, request) = about_to("AddPartitionsToTxn");
+        let abort = if on_the_wire {
+            let abort = manager.begin_abort(PRODUCER).unwrap();
+            answer(&mut manager, request, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            abort
+        } else {
+            answer(&mut manager, request, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            manager.begin_abort(PRODUCER).unwrap()
+        };
+        assert!(manager.next_request(false).is_none(), "nothing was added");
+        assert!(abort.outcome().unwrap().is_ok());
+        assert_eq!(manager.state, State::Ready);
+    }
+}
+
+#[test]
+fn an_addition_whose_answer_was_lost_may_have_begun_the_transaction_which_an_abort_ends() {
+    for code in [ErrorCode::NONE, ErrorCode::INVALID_TXN_STATE] {
+        for kind in ["AddPartitionsToTxn", "AddOffsetsToTxn"] {
+            let (mut manager, request) = about_to(kind);
+            lose(&mut manager, request);
+            let abort = manager.begin_abort(PRODUCER).unwrap();
+            let end = next(&mut manager);
+            assert!(matches!(end.kind, Kind::EndTxn { committed: false }), "{:?}", end.kind);
+            answer(&mut manager, end, code);
+            assert!(abort.outcome().unwrap().is_ok(), "{kind} {code}");
+            assert_eq!(manager.state, State::Ready);
+        }
+    }
+}
+
+#[test]
+fn an_abort_that_is_refused_is_fatal_if_something_was_added() {
+    let (mut manager, request) = about_to("AddPartitionsToTxn");
+    answer(&mut manager, request, ErrorCode::NONE);
+    manager.begin_abort(PRODUCER).unwrap();
+    let end = next(&mut manager);
+    answer(&mut manager, end, ErrorCode::INVALID_TXN_STATE);
+    assert_eq!(manager.state, State::FatalError);
+}
+
+#[test]
+fn the_search_for_the_groups_coordinator_does_not_hold_an_abort_back() {
+    for on_the_wire in [false, true] {
+        let (mut manager, request) = about_to("TxnOffsetCommit");
+        manager.started = true;
+        answer(&mut manager, request, ErrorCode::NOT_COORDINATOR);
+        let lookup = next(&mut manager);
+        assert!(matches!(lookup.kind, Kind::FindCoordinator { .. }), "{:?}", lookup.kind);
+        let abort = if on_the_wire {
+            let abort = manager.begin_abort(PRODUCER).unwrap();
+            answer(&mut manager, lookup, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            abort
+        } else {
+            answer(&mut manager, lookup, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+            manager.begin_abort(PRODUCER).unwrap()
+        };
+        let end = next(&mut manager);
+        assert!(matches!(end.kind, Kind::EndTxn { committed: false }), "{:?}", end.kind);
+        answer(&mut manager, end, ErrorCode::NONE);
+        assert!(abort.outcome().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn a_transaction_without_anything_ends_without_its_coordinator() {
+    for commits in [false, true] {
+        let (mut manager, request) = about_to("AddPartitionsToTxn");
+        // Refused by a coordinator that has moved, then aborted: the new one is not found.
+        answer(&mut manager, request, ErrorCode::NOT_COORDINATOR);
+        let lookup = next(&mut manager);
+        answer(&mut manager, lookup, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+        let mut ended = manager.begin_abort(PRODUCER).unwrap();
+        if commits {
+            assert!(manager.next_request(false).is_none());
+            ended.acknowledge();
+            manager.begin().unwrap();
+            ended = manager.begin_commit().unwrap();
+        }
+        assert!(manager.next_request(false).is_none());
+        assert!(ended.outcome().unwrap().is_ok());
+        assert_eq!(manager.state, State::Ready);
+    }
+}

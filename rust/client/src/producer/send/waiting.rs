@@ -1,0 +1,305 @@
+//! Records whose callers do not wait for metadata and memory, such as those that a coroutine sends: [`send_later`]. They wait here,
+//! with their own memory, and the sender puts them into batches: for each topic in the order in which they were sent. Later records of
+//! the topic go behind them, so the order within a partition is kept; a topic without metadata holds back no other one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fletchlog_records::Header;
+
+use super::{Lookup, check_partition, check_size, check_timestamp, closed, exhausted, look_up, no_metadata, until};
+use crate::ClientError;
+use crate::producer::ProducerRecord;
+use crate::producer::core::{Append, Core, Row};
+use crate::producer::future::{BatchResult, OnDecided, Place, RecordFuture, lock};
+use crate::producer::metadata::TopicId;
+use crate::producer::shared::{Pause, Shared};
+
+/// Most records that are put into batches at once: a caller's thread that adds one waits for no more.
+const AT_ONCE: usize = 1024;
+
+type Bytes = Option<Box<[u8]>>;
+
+/// One record, and where its outcome goes.
+struct WaitingRecord {
+    /// Its number among all that waited.
+    serial: u64,
+    since_ms: i64,
+    partition: Option<i32>,
+    timestamp: i64,
+    key: Bytes,
+    value: Bytes,
+    headers: Vec<(Box<str>, Bytes)>,
+    result: Arc<BatchResult>,
+}
+
+/// The records of one topic; never empty but while they are put into batches.
+struct WaitingTopic {
+    name: Box<str>,
+    lookup: Option<Lookup>,
+    /// Its metadata, once known.
+    id: Option<TopicId>,
+    records: VecDeque<WaitingRecord>,
+}
+
+#[derive(Default)]
+struct Queues {
+    topics: Vec<WaitingTopic>,
+    next_serial: u64,
+    /// Why no record may wait any more.
+    closed: Option<ClientError>,
+    /// One of them waits for memory.
+    wants_memory: bool,
+}
+
+impl Queues {
+    fn count(&self) -> usize {
+        self.topics.iter().map(|topic| topic.records.len()).sum()
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct WaitingRecords {
+    queues: Mutex<Queues>,
+    /// How many there are: most producers never have one.
+    count: AtomicUsize,
+}
+
+impl WaitingRecords {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+    /// A record of the topic waits: another one goes behind it.
+    pub(crate) fn has(&self, topic: &str) -> bool {
+        !self.is_empty() && lock(&self.queues).topics.iter().any(|waiting| *waiting.name == *topic)
+    }
+    /// No record may wait from now on.
+    pub(crate) fn close(&self, error: ClientError) {
+        lock(&self.queues).closed.get_or_insert(error);
+    }
+    /// The number that the next record will get.
+    fn mark(&self) -> u64 {
+        lock(&self.queues).next_serial
+    }
+    /// None with a lower number is left, of this topic or of all.
+    fn none_below(&self, mark: u64, topic: Option<&str>) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let queues = lock(&self.queues);
+        let mut asked = queues
+            .topics
+            .iter()
+            .filter(|waiting| topic.is_none_or(|topic| *waiting.name == *topic));
+        asked.all(|waiting| waiting.records.front().is_none_or(|first| first.serial >= mark))
+    }
+}
+
+/// Queues one record, without waiting for anything. Whatever keeps it from being sent is on the future, with the error that
+/// [`super::send`] would have; a record that is not in a batch after max.block.ms fails.
+pub(crate) fn send_later(
+    shared: &Shared,
+    record: &ProducerRecord<'_>,
+    on_decided: Option<OnDecided>,
+) -> Result<RecordFuture, ClientError> {
+    if let Some(timestamp) = record.timestamp {
+        check_timestamp(timestamp)?;
+    }
+    let timestamp = record.timestamp.unwrap_or_else(|| shared.clock.now_ms());
+    let result = BatchResult::new(&shared.signal);
+    let at = Place { index: 0, timestamp };
+    let owned = |bytes: Option<&[u8]>| bytes.map(Box::from);
+    let headers = record.headers.iter().map(|&(name, value)| (name.into(), owned(value)));
+    let mut waiting = WaitingRecord {
+        serial: 0,
+        since_ms: shared.clock.monotonic_ms(),
+        partition: record.partition,
+        timestamp,
+        key: owned(record.key),
+        value: owned(record.value),
+        headers: headers.collect(),
+        result: Arc::clone(&result),
+    };
+    let mut queues = lock(&shared.waiting.queues);
+    if let Some(error) = &queues.closed {
+        return Err(error.clone());
+    }
+    if let Some(call) = on_decided {
+        result.call_when_decided(at, call);
+    }
+    waiting.serial = queues.next_serial;
+    queues.next_serial += 1;
+    match queues.topics.iter_mut().find(|topic| *topic.name == *record.topic) {
+        Some(topic) => topic.records.push_back(waiting),
+        None => queues.topics.push(WaitingTopic {
+            name: record.topic.into(),
+            lookup: None,
+            id: None,
+            records: VecDeque::from([waiting]),
+        }),
+    }
+    shared.waiting.count.fetch_add(1, Ordering::Release);
+    drop(queues);
+    shared.wake_sender();
+    Ok(RecordFuture::new(result, at))
+}
+
+/// Waits until every record that waits now is in a batch or has failed; with a topic, only its records.
+pub(crate) fn after_waiting(shared: &Shared, pause: &mut dyn Pause, topic: Option<&str>) -> Result<(), ClientError> {
+    if shared.waiting.is_empty() {
+        return Ok(());
+    }
+    let mark = shared.waiting.mark();
+    // Each of them fails after max.block.ms, so this ends.
+    until(
+        shared,
+        pause,
+        shared.clock.monotonic_ms(),
+        i64::MAX,
+        |guard| match closed_for_good(&guard.core) {
+            Some(error) => Err(error),
+            None => Ok(shared.waiting.none_below(mark, topic).then_some(())),
+        },
+        |_| ClientError::Interrupted,
+    )
+}
+
+fn closed_for_good(core: &Core) -> Option<ClientError> {
+    core.closed.then(|| closed(core)).flatten()
+}
+
+/// The sender's part: puts records into batches as far as metadata and memory are there, and fails those that can never be sent and
+/// those that waited for too long. Returns whether anything came of it, and after how many ms the next of them is late.
+pub(crate) fn place(shared: &Shared, core: &mut Core) -> (bool, i64) {
+    if shared.waiting.is_empty() {
+        return (false, i64::MAX);
+    }
+    let mut queues = lock(&shared.waiting.queues);
+    let before = queues.count();
+    let now = core.now();
+    for topic in &mut queues.topics {
+        find_topic(core, topic);
+    }
+    let (wants_memory, more) = append_some(core, &mut queues.topics);
+    let max_ms = core.config.max_block_ms;
+    let mut next_ms = if more { 0 } else { i64::MAX };
+    for topic in &mut queues.topics {
+        while let Some(first) = topic.records.front() {
+            let waited = now.saturating_sub(first.since_ms);
+            if waited < max_ms {
+                next_ms = next_ms.min(max_ms.saturating_sub(waited));
+                break;
+            }
+            let error = match topic.id {
+                Some(_) => exhausted(core.config.buffer_memory, waited),
+                None => no_metadata(core, &topic.name, waited),
+            };
+            fail_first(core, topic, &error);
+        }
+    }
+    queues.topics.retain(|topic| !topic.records.is_empty());
+    note_memory_waiter(core, &mut queues, wants_memory);
+    let left = queues.count();
+    shared.waiting.count.store(left, Ordering::Release);
+    if left < before {
+        core.signal.notify();
+    }
+    (left < before, next_ms)
+}
+
+/// Fails every record that waits.
+pub(crate) fn fail_waiting(shared: &Shared, core: &mut Core, error: &ClientError) {
+    if shared.waiting.is_empty() {
+        return;
+    }
+    let mut queues = lock(&shared.waiting.queues);
+    for mut topic in std::mem::take(&mut queues.topics) {
+        fail_topic(core, &mut topic, error);
+    }
+    note_memory_waiter(core, &mut queues, false);
+    shared.waiting.count.store(0, Ordering::Release);
+    core.signal.notify();
+}
+
+/// A waiter makes everything sendable.
+fn note_memory_waiter(core: &mut Core, queues: &mut Queues, wants_memory: bool) {
+    let waiters = &mut core.accumulator.memory_waiters;
+    match (queues.wants_memory, wants_memory) {
+        (false, true) => *waiters += 1,
+        (true, false) => *waiters = waiters.saturating_sub(1),
+        _ => {}
+    }
+    queues.wants_memory = wants_memory;
+}
+
+/// Asks for the topic's metadata if need be. Records of a topic that is refused, or that belong to no transaction, fail.
+fn find_topic(core: &mut Core, topic: &mut WaitingTopic) {
+    let failures = core.unmendable.0;
+    let lookup = topic.lookup.get_or_insert(Lookup { asked: false, failures });
+    let found = core
+        .check_ready_for_send()
+        .and_then(|()| look_up(core, &topic.name, lookup));
+    match found {
+        Ok(id) => topic.id = id,
+        Err(error) => fail_topic(core, topic, &error),
+    }
+}
+
+/// Appends what can be appended, in the order of the sends. Returns whether memory is short, and whether there may be more to append.
+fn append_some(core: &mut Core, topics: &mut [WaitingTopic]) -> (bool, bool) {
+    for _ in 0..AT_ONCE {
+        let known = topics.iter_mut().filter_map(|topic| {
+            let (first, id) = (topic.records.front()?, topic.id?);
+            Some((first.serial, id, topic))
+        });
+        let Some((_, id, topic)) = known.min_by_key(|(serial, ..)| *serial) else {
+            return (false, false);
+        };
+        match topic.records.front().map_or(Ok(false), |first| append(core, id, first)) {
+            Ok(true) => drop(topic.records.pop_front()),
+            Ok(false) => return (true, false),
+            Err(error) => fail_first(core, topic, &error),
+        }
+    }
+    (false, true)
+}
+
+/// False: there is no memory for it now.
+fn append(core: &mut Core, topic: TopicId, record: &WaitingRecord) -> Result<bool, ClientError> {
+    check_partition(core, topic, record.partition)?;
+    let headers = record.headers.iter().map(|(key, value)| Header {
+        key,
+        value: value.as_deref(),
+    });
+    let headers: Vec<Header<'_>> = headers.collect();
+    let row = Row {
+        partition: record.partition,
+        timestamp: record.timestamp,
+        key: record.key.as_deref(),
+        value: record.value.as_deref(),
+        headers: &headers,
+    };
+    check_size(core, &row)?;
+    let Append::Done(id) = core.append(topic, &row) else {
+        return Ok(false);
+    };
+    let batch = &mut core.accumulator.batches[id];
+    let placed = batch.future_of_last(&core.signal, record.timestamp, None);
+    record.result.continue_as(&placed);
+    Ok(true)
+}
+
+fn fail_topic(core: &mut Core, topic: &mut WaitingTopic, error: &ClientError) {
+    while !topic.records.is_empty() {
+        fail_first(core, topic, error);
+    }
+}
+
+fn fail_first(core: &mut Core, topic: &mut WaitingTopic, error: &ClientError) {
+    if let Some(record) = topic.records.pop_front() {
+        core.waiting_failed(error);
+        record.result.failed(error);
+    }
+}
