@@ -29,6 +29,8 @@ def parse(**options):
         ({**BASE, "kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         ({**BASE, "kafka.bootstrap.servers": "a:1"}, "found both"),
         ({**BASE, "kafka.key.deserializer": "x"}, "cast"),
+        ({**BASE, "store.region": "x"}, "options store.* are for an object store.* is a directory"),
+        ({"kafka.bootstrap.servers": "a:1", "subscribe": "t", "store.region": "x"}, "options store.* are for an object store.* a:1 is a cluster"),
         ({**BASE, "kafka.isolation.level": "serializable"}, "read_uncommitted or read_committed"),
         ({**BASE, "includeHeaders": "yes"}, "includeHeaders: expected true or false, got yes"),
         ({**BASE, "minPartitions": "0"}, "minPartitions: expected a positive"),

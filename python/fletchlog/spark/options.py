@@ -308,13 +308,14 @@ def target(given: Mapping[str, str]) -> tuple[str | None, str]:
             f"exactly one of the options path and kafka.bootstrap.servers must be given, {found}: a directory, e.g. .option('path', 'data/'), or a cluster"
         )
         raise OptionError(message)
-    if servers is not None:
-        return None, f"kafka://{servers.strip()}"
-    path = given["path"].strip()
+    path = given.get("path", "").strip()
     if is_store(path):
         return path, shown(path)
     if any(name.startswith(_STORE) for name in given):
-        raise OptionError(f"options store.* are for an object store, e.g. .option('path', 's3://bucket/prefix'); {path} is a directory")
+        found = f"{path} is a directory" if servers is None else f"{servers} is a cluster"
+        raise OptionError(f"options store.* are for an object store, e.g. .option('path', 's3://bucket/prefix'); {found}")
+    if servers is not None:
+        return None, f"kafka://{servers.strip()}"
     path = absolute_path(path)
     return path, path
 
