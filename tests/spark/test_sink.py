@@ -159,6 +159,7 @@ def test_one_refused_row_leaves_nothing_to_readers_of_committed_records(spark, t
     [
         ("9 as partition", "topic t has no partition 9: it has"),
         ("timestamp_millis(-5) as timestamp", "timestamp -5 is negative"),
+        ("timestamp_millis(-1) as timestamp", "timestamp -1 is negative"),
     ],
 )
 def test_a_refused_row_is_not_named_by_its_place_in_a_piece_of_the_frame(spark, target, column, says):

@@ -269,6 +269,7 @@ def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions
                 look(topic)
             seen.add(topic)
             of_topic = rows if options.topic is not None else rows.filter(pc.equal(of_rows, topic))
+            _refuse_negative(topic, of_topic)
             try:
                 producer.send_arrow(topic, of_topic)
             except fl.KafkaError as error:
@@ -277,6 +278,19 @@ def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions
                     raise
                 # which row of which piece it is means nothing to who wrote a frame
                 raise type(error)(f"a row for topic {topic}: {refused[1]}. Its transaction is aborted, nothing of it is committed") from None
+
+
+def _refuse_negative(topic: str, rows: pa.Table) -> None:
+    """As Java's producer, and so Spark's kafka sink. In Kafka -1 is no time: it would become that of the commit."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from fletchlog.errors import InvalidArgumentError
+
+    least = pc.min(rows["timestamp"].cast(pa.int64())).as_py() if "timestamp" in rows.column_names else None
+    if least is not None and least < 0:
+        advice = "give milliseconds since 1970, or null for now. Its transaction is aborted, nothing of it is committed"
+        raise InvalidArgumentError(f"a row for topic {topic}: timestamp {least} is negative; {advice}")
 
 
 def _as_sent(name: str, column: pa.Array) -> pa.Array:
