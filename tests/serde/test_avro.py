@@ -7,6 +7,7 @@ import json
 import pickle
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -228,6 +229,18 @@ def test_a_file_whose_annotation_is_not_valid_is_read(annotation, codec):
     rows = [{"d": bytes([n % 256]) * n, "t": INSTANT} for n in range(1000)]
     fastavro.writer(file, {"type": "record", "name": "R", "fields": fields}, rows, codec=codec)
     assert list(avro.records(io.BytesIO(file.getvalue().replace(b"logicalTypo", b"logicalType", 1)))) == rows
+
+
+def test_the_records_of_a_file_are_pythons_objects_where_python_has_them():
+    file = io.BytesIO()
+    rows = [VALUE, VALUE | {"day": 2932897, "ms": 253402300800000, "us": -(2**63), "local": 253402300800000000}]
+    fastavro.writer(file, EVERYTHING, rows)
+    file.seek(0)
+    first, second = avro.records(file)
+    assert first == VALUE | {"uid": str(UID)}
+    texts = {"day": "+10000-01-01", "ms": "+10000-01-01T00:00:00Z", "us": "-290308-12-21T19:59:05.224192Z", "local": "+10000-01-01T00:00:00"}
+    assert second == first | texts
+    assert texts["us"] == f"{np.datetime64(-(2**63) + 1, 'us')}".replace("193", "192") + "Z"
 
 
 def test_a_fixed_decimal_has_as_many_digits_as_its_size_holds():

@@ -14,7 +14,7 @@ from fletchlog.interop import require
 from fletchlog.serde.avro_defaults import DEFAULT, decode_defaults, fields
 from fletchlog.serde.avro_limits import MAX_TYPES, Walk
 from fletchlog.serde.avro_resolution import Resolution
-from fletchlog.serde.avro_units import LOGICAL_TYPE, resolve
+from fletchlog.serde.avro_units import LOGICAL_TYPE, resolve, with_texts
 from fletchlog.serde.columns import cast, converted, number
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each, framed
 
@@ -183,7 +183,7 @@ def _check_defaults(types: _Types, schema: Any, names: dict[str, Any]) -> None:
 
 
 def records(file: BinaryIO) -> Iterator[Any]:
-    """The records of an Avro file, as Python values.
+    """The records of an Avro file, as Python values; dates and timestamps that Python has not are texts.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not an Avro file, a damaged one, or one with types whose values may have any size.
@@ -221,7 +221,7 @@ class _Readable:
     def __init__(self, file: BinaryIO) -> None:
         fastavro, header = require("fastavro", "serde"), io.BytesIO()
         found = fastavro.schemaless_reader(file, _HEADER, None)
-        found["meta"]["avro.schema"] = json.dumps(_prepared(json.loads(found["meta"]["avro.schema"]), _mark_known)).encode()
+        found["meta"]["avro.schema"] = json.dumps(_prepared(json.loads(found["meta"]["avro.schema"]), with_texts)).encode()
         fastavro.schemaless_writer(header, _HEADER, found)
         self._header = io.BytesIO(header.getvalue())
         self._file = file

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from fletchlog.interop import require
+from fletchlog.serde import iso8601
+from fletchlog.serde.outcome import arrow
 
 LOGICAL_TYPE = "fletchlog.logicalType"
 """The annotation of a type, under a name that fastavro does not know: it would make Python's objects of it."""
@@ -59,3 +61,25 @@ def _decimal(data: bytes, writer: dict[str, Any], reader: dict[str, Any]) -> byt
         raise ValueError(f"a decimal has more digits than the {size} bytes of the reader schema hold")
     made: bytes = digits.to_bytes(size, "big", signed=True)
     return made
+
+
+def with_texts(schema: dict[str, Any], annotation: str) -> None:
+    """Lets fastavro make Python's objects of an annotated type, and texts of dates and timestamps that Python has not."""
+    name = f"{_PREFIX}text-{annotation}"
+    schema[LOGICAL_TYPE], schema["logicalType"] = annotation, name
+    require("fastavro.read", "serde").LOGICAL_READERS[f"{schema['type']}-{name}"] = _object_or_text
+
+
+def _object_or_text(data: Any, writer: dict[str, Any], reader: Any) -> Any:
+    annotation, readers = writer[LOGICAL_TYPE], require("fastavro.read", "serde").LOGICAL_READERS
+    made = readers.get(f"{writer['type']}-{annotation}")
+    try:
+        return data if made is None else made(data, writer, reader)
+    except (OverflowError, ValueError):
+        kind, _, unit = annotation.rpartition("-")
+        if annotation == "date":
+            return iso8601.text_of(data, arrow().date32())
+        if not kind.endswith("timestamp"):
+            raise
+        units = {"millis": "ms", "micros": "us", "nanos": "ns"}
+        return iso8601.text_of(data, arrow().timestamp(units[unit], None if kind.startswith("local") else "UTC"))
