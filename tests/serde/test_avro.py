@@ -5,6 +5,8 @@ import decimal
 import io
 import json
 import pickle
+import subprocess
+import sys
 import uuid
 
 import numpy as np
@@ -513,6 +515,15 @@ def test_schemas_that_resolve_are_not_refused(writer, reader, value, result):
         reader["fields"][0]["type"][1] = record("R2", A_INT)
         result = {"n": None}
     assert serde.Avro(writer, reader).decode(column(write(writer, value))) == (pa.array([result], serde.Avro(reader).type), {})
+
+
+def test_in_another_process_units_are_converted_as_well():
+    avro = serde.Avro(time_type("long", "timestamp-millis"), time_type("long", "timestamp-micros"))
+    data = column(long(5))
+    assert avro.decode(data)[0].cast(pa.int64()).to_pylist() == [5000]
+    code = "import pickle, sys; avro, data = pickle.load(sys.stdin.buffer); print(avro.decode(data)[0].cast('int64').to_pylist())"
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps((avro, data)), capture_output=True, check=True)
+    assert done.stdout.split() == [b"[5000]"]
 
 
 def test_a_time_beyond_the_end_of_the_day_is_malformed():

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 import arrow_types
 from fletchlog import serde
 
+# a busy machine takes long for many cases
+pytestmark = pytest.mark.timeout(180)
 CASES = settings(
     max_examples=100,
     deadline=None,

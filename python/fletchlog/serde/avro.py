@@ -69,6 +69,10 @@ class Avro(OneByOne):
         if reason is not None:
             raise UnresolvableError(f"no value of the Avro schema can be read by the reader_schema: {reason}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what is parsed is parsed again: in another process fastavro does not know the functions of annotated types
+        return {"schema": self.schema, "reader_schema": self.reader_schema}
+
     @cached_property
     def type(self) -> pa.DataType:
         """Arrow type of the result."""
