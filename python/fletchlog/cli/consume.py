@@ -192,7 +192,7 @@ def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops
         while left is None or left > 0:
             records = consumer.poll(timeout_ms=200)
             rows, cut = [], set()
-            for batch in records.to_pyarrow(include_headers=True).to_batches() if len(records) else ():
+            for batch in records.to_pyarrow(include_headers=True, timestamp_unit="ms").to_batches() if len(records) else ():
                 wanted = places.until(batch, stops)
                 taken = wanted if left is None else wanted.slice(0, left)
                 if taken.num_rows:

@@ -27,9 +27,7 @@ def _info(option: Option) -> Any:
 
 Config = Annotated[list[str] | None, _info(CONFIG)]
 # the name that Kafka's own tools have for it
-CommandConfig = Annotated[
-    Path | None, typer.Option("--command-config", metavar="FILE", help="Properties of clients of a cluster, as Kafka's tools read them.")
-]
+CommandConfig = Annotated[Path | None, typer.Option("--command-config", metavar="FILE", help="Properties of clients of a cluster, as Kafka's tools read them.")]
 
 
 def names_of_topics(context: typer.Context) -> list[str]:

@@ -111,7 +111,7 @@ def _tail(consumer: Any, partition: fl.TopicPartition, number: int, begin: int, 
         while consumer.position(partition) < end:
             records = consumer.poll(timeout_ms=200)
             if len(records):
-                last.extend(offset for offset in records.to_pyarrow()["offset"].to_pylist() if offset < end)
+                last.extend(offset for offset in records.to_pyarrow(timestamp_unit="ms")["offset"].to_pylist() if offset < end)
             else:
                 existing.check()
         if len(last) == number or start == begin:

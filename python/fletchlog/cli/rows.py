@@ -11,6 +11,7 @@ from typing import Any
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.text import controls
 
+_EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 _QUOTED = re.compile(r'[",\r\n]')
 
 
@@ -66,26 +67,24 @@ def _csv(item: str | int | None) -> str:
 
 
 def plain(batch: Any) -> list[dict[str, Any]]:
-    """Rows of a batch or table. A time that Python has not (beyond the year 9999) is a number: milliseconds since 1970."""
+    """Rows of a batch or table. A time that Python has not (before the year 1, beyond the year 9999) is a number: milliseconds since 1970."""
     import pyarrow as pa
 
-    try:
-        rows: list[dict[str, Any]] = batch.to_pylist()
-    except (OverflowError, ValueError):
-        place = batch.schema.get_field_index("timestamp")
-        rows = batch.set_column(place, "timestamp", batch.column(place).cast(pa.int64())).to_pylist()
-        for row in rows:
-            row["timestamp"] = _time(row["timestamp"])
+    place = batch.schema.get_field_index("timestamp")
+    numbers = batch.column(place).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    rows: list[dict[str, Any]] = batch.set_column(place, "timestamp", numbers).to_pylist()
+    for row in rows:
+        row["timestamp"] = _time(row["timestamp"])
     return rows
 
 
-def _time(microseconds: int | None) -> dt.datetime | int | None:
-    if microseconds is None:
+def _time(milliseconds: int | None) -> dt.datetime | int | None:
+    if milliseconds is None:
         return None
     try:
-        return dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(microseconds=microseconds)
+        return _EPOCH + dt.timedelta(milliseconds=milliseconds)
     except OverflowError:
-        return microseconds // 1000
+        return milliseconds
 
 
 def cell(item: bytes | dt.datetime | int | None) -> str:

@@ -22,21 +22,26 @@ _AGO = re.compile(r"-?((?:\d+ ?(?:ms|[wdhms]) ?)+)(?:ago)?", re.ASCII)
 _PART = re.compile(r"(\d+) ?(ms|[wdhms])", re.ASCII)
 
 
-def moment(text: str) -> int:
-    """Milliseconds since 1970 of a time in a file.
+def moment(text: str, *, bound: bool = False) -> int:
+    """Milliseconds since 1970 of a time in a file, or of a `bound` as `milliseconds` has it.
 
     Raises:
         ValueError: It is none.
     """
     if text.isascii() and text.removeprefix("-").isdigit():
         return int(text)
-    return milliseconds(dt.datetime.fromisoformat(text))
+    return milliseconds(dt.datetime.fromisoformat(text), bound=bound)
 
 
-def milliseconds(time: dt.datetime) -> int:
-    """Milliseconds since 1970; a time without a zone is UTC."""
+def milliseconds(time: dt.datetime, *, bound: bool = False) -> int:
+    """Milliseconds since 1970; a time without a zone is UTC.
+
+    The time of a record is the millisecond in which it lies, as in `Producer.send`. A `bound` is the first millisecond that is not before it, as in
+    `Consumer.seek` and `scan(start_time=)`.
+    """
     zoned = time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time
-    return round(zoned.timestamp() * 1000)
+    microseconds = (zoned - dt.datetime.fromtimestamp(0, dt.UTC)) // dt.timedelta(microseconds=1)
+    return -(-microseconds // 1000) if bound else microseconds // 1000
 
 
 def when(option: str, text: str) -> int:
@@ -48,6 +53,6 @@ def when(option: str, text: str) -> int:
     if text == "now" or _AGO.fullmatch(text):
         return time.time_ns() // 1_000_000 - sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
     try:
-        return moment(text)
+        return moment(text, bound=True)
     except (ValueError, OverflowError):
         raise CommandError(f"{option} {text} is no time: {HELP}") from None
