@@ -101,6 +101,11 @@ pub trait Transport: Send {
     /// Waits until an answer has arrived on any connection, or one that was asked for by [`Transport::ready`] is ready
     /// or has failed; at most `timeout`. Returns true if something did.
     fn wait(&mut self, timeout: Duration) -> bool;
+    /// Where a node is, for messages; `None`: nowhere but here, or not known.
+    fn address(&self, node: NodeId) -> Option<String> {
+        let _ = node;
+        None
+    }
     /// What another thread calls to end the current or next [`Transport::wait`] early. Without one, clients check every
     /// 50 ms.
     fn waker(&self) -> Option<Waker> {

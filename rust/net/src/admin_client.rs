@@ -251,7 +251,8 @@ impl Call<'_, '_> {
     fn wait_for_answer(&mut self, node: NodeId, late_ms: i64) -> Result<(), Stop> {
         if self.now_ms() >= late_ms {
             self.client.transport.disconnect(node);
-            return Err(failed(node, Failure::TimedOut));
+            let address = self.client.transport.address(node).unwrap_or_default();
+            return Err(Stop::Again(format!("node {node} ({address}): {}", Failure::TimedOut)));
         }
         self.wait(late_ms)
     }

@@ -191,6 +191,9 @@ impl<S: Sockets> Channel<S> {
         if self.is_connected {
             return Err(self.not_connected(match &self.tls {
                 Some(tls) if tls.is_handshaking() => "no TLS within request.timeout.ms",
+                _ if self.connection.knows_versions() => {
+                    "it did not finish the authentication within request.timeout.ms"
+                }
                 _ => "it did not say within request.timeout.ms which versions it serves",
             }));
         }
@@ -198,8 +201,12 @@ impl<S: Sockets> Channel<S> {
         self.try_next_address(&format_args!("no connection within {limit} ms"), sockets, now_ms)
     }
 
-    /// A pause is over, or the session is about to end.
-    fn go_on(&mut self, now_ms: i64) -> Result<(), Failure> {
+    /// A pause is over, or the session is about to end. Before a request is sent, so that the node does not close the connection of a client
+    /// that did nothing for long. Kafka: `KafkaChannel#maybeBeginClientReauthentication`, before a write.
+    ///
+    /// # Errors
+    /// The channel is to be closed.
+    pub(crate) fn go_on(&mut self, now_ms: i64) -> Result<(), Failure> {
         if self.muted_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
             self.muted_until_ms = None;
             self.connection.resume();
@@ -295,11 +302,12 @@ impl<S: Sockets> Channel<S> {
     }
 
     fn ended(&self) -> Failure {
-        if self.connection.is_ready() {
+        if self.connection.was_ready() {
             return Failure::Disconnected;
         }
         self.not_connected(match self.is_in_tls() {
             true => "it closed the connection when TLS was begun; it may not speak TLS on this port (security.protocol)",
+            false if self.connection.knows_versions() => "it closed the connection during the authentication",
             false => {
                 "it closed the connection before it said which versions it serves; it may expect TLS or SASL (security.protocol)"
             }
@@ -307,7 +315,7 @@ impl<S: Sockets> Channel<S> {
     }
 
     fn lost(&self, error: &std::io::Error) -> Failure {
-        if self.connection.is_ready() {
+        if self.connection.was_ready() {
             log::debug!("the connection to {} was lost: {error}", self.address);
             return Failure::Disconnected;
         }

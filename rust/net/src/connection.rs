@@ -98,6 +98,7 @@ pub(crate) struct Connection {
     authenticator: Option<Authenticator>,
     /// How long the session that has just begun may last, by the node's answer.
     session_lifetime_ms: Option<i64>,
+    was_authenticated: bool,
     unsent: VecDeque<(i32, Outgoing)>,
     /// The node asked for a pause: nothing is sent meanwhile.
     is_paused: bool,
@@ -125,6 +126,7 @@ impl Connection {
             versions: None,
             authenticator: sasl.map(Authenticator::new),
             session_lifetime_ms: None,
+            was_authenticated: false,
             unsent: VecDeque::new(),
             is_paused: false,
             in_flight: VecDeque::new(),
@@ -148,6 +150,16 @@ impl Connection {
     /// True once the versions are known and the node has accepted the client: requests are sent at once.
     pub(crate) fn is_ready(&self) -> bool {
         self.versions.is_some() && self.authenticator.as_ref().is_none_or(Authenticator::is_complete)
+    }
+
+    /// True once it was ready, also while the client authenticates again.
+    pub(crate) fn was_ready(&self) -> bool {
+        self.is_ready() || self.was_authenticated
+    }
+
+    /// The node has said which versions it serves.
+    pub(crate) fn knows_versions(&self) -> bool {
+        self.versions.is_some()
     }
 
     /// Sends a request, now or when the connection is ready and not paused.
@@ -325,6 +337,7 @@ impl Connection {
                 self.write_own(ApiKey::SaslAuthenticate, &request)?;
             }
             Next::Complete(lifetime_ms) => {
+                self.was_authenticated = true;
                 self.session_lifetime_ms = (lifetime_ms > 0).then_some(lifetime_ms);
                 self.write_unsent();
             }

@@ -23,6 +23,9 @@ const TLS_REFUSALS: u32 = 3;
 /// The same without TLS: a connection that ends at the first request says less, and nodes that restart one after another do it, too.
 const PLAIN_REFUSALS: u32 = 5;
 
+/// How long a wait lasts at most while sockets cannot be watched.
+const UNWATCHED_WAIT: Duration = Duration::from_millis(50);
+
 /// The client.id of a client that sets none.
 const NAMELESS: &str = "fletchlog";
 
@@ -109,6 +112,10 @@ pub struct TcpTransport<S: Sockets = SystemSockets> {
     changed: bool,
     /// Runs once the client is a member of a group.
     heartbeats: Option<HeartbeatThread>,
+    /// No thread could be started for them: reported once.
+    lacks_heartbeats: bool,
+    /// The last attempt to watch the sockets failed.
+    is_unwatched: bool,
 }
 
 impl TcpTransport {
@@ -140,6 +147,8 @@ impl<S: Sockets> TcpTransport<S> {
             refusals: 0,
             changed: false,
             heartbeats: None,
+            lacks_heartbeats: false,
+            is_unwatched: false,
         }
     }
 
@@ -172,7 +181,7 @@ impl<S: Sockets> TcpTransport<S> {
         self.tokens.remove(&channel.token());
         let failure = self.refused(&channel, failure);
         channel.shut(&mut self.sockets);
-        if channel.connection.is_ready() {
+        if channel.connection.was_ready() {
             log::debug!(
                 "the connection to node {node} ({}) is closed: {failure}",
                 channel.address()
@@ -217,8 +226,14 @@ impl<S: Sockets> TcpTransport<S> {
     /// One turn of the selector, at most `timeout` long: what can be read is read, what can be written is written.
     fn turn(&mut self, timeout: Duration) {
         let mut events = std::mem::take(&mut self.events);
-        if let Err(error) = self.sockets.wait(timeout, &mut events) {
-            log::error!("sockets cannot be watched: {error}");
+        let waited = self.sockets.wait(timeout, &mut events);
+        let was_unwatched = std::mem::replace(&mut self.is_unwatched, waited.is_err());
+        if let Err(error) = waited {
+            if !was_unwatched {
+                log::error!("sockets cannot be watched: {error}");
+            }
+            // Callers wait in a loop.
+            std::thread::sleep(timeout.min(UNWATCHED_WAIT));
             return;
         }
         for event in events.drain(..) {
@@ -321,9 +336,11 @@ impl<S: Sockets> TcpTransport<S> {
         let Some(channel) = self.channels.get_mut(&node) else {
             return;
         };
+        let now_ms = self.clock.monotonic_ms();
+        let begun = channel.go_on(now_ms);
         channel.connection.send(id, outgoing);
-        let outcome = channel.write();
-        take_answers(channel, node, &mut self.arrived, self.clock.monotonic_ms());
+        let outcome = begun.and_then(|()| channel.write());
+        take_answers(channel, node, &mut self.arrived, now_ms);
         if let Err(failure) = outcome {
             self.close(node, failure);
         }
@@ -456,6 +473,10 @@ impl<S: Sockets> Transport for TcpTransport<S> {
         }
     }
 
+    fn address(&self, node: NodeId) -> Option<String> {
+        self.book.address_of(node).map(ToString::to_string)
+    }
+
     fn waker(&self) -> Option<Waker> {
         let (woken, waker) = (Arc::clone(&self.woken), self.sockets.waker());
         Some(Arc::new(move || {
@@ -473,7 +494,10 @@ impl<S: Sockets> Transport for TcpTransport<S> {
                 |sockets| HeartbeatThread::start(TcpTransport::over(sockets, settings, Arc::clone(&self.clock)));
             match sockets.and_then(|sockets| sockets.map(start).transpose()) {
                 Ok(thread) => self.heartbeats = thread,
-                Err(error) => log::error!("no thread keeps the member in its group between two polls: {error}"),
+                Err(error) if !std::mem::replace(&mut self.lacks_heartbeats, true) => {
+                    log::error!("no thread keeps the member in its group between two polls: {error}");
+                }
+                Err(_) => {}
             }
         }
         if let Some(thread) = &self.heartbeats {

@@ -230,9 +230,18 @@ impl<K> NetworkClient<K> {
 
     /// Which node was lost last and why, with its address, if no answer has come from it since: what a time-out says.
     pub(crate) fn last_failure(&self) -> Option<String> {
-        self.states.last_failure().map(|(node, failure)| match node {
-            ..0 => failure.to_string(), // One of bootstrap.servers.
-            _ => format!("node {}: {failure}", node_of_connection(node)),
+        let (node, failure) = self.states.last_failure()?;
+        let failure = failure.to_string();
+        let address = self
+            .transport
+            .address(node)
+            .filter(|address| !failure.contains(address));
+        let id = node_of_connection(node);
+        Some(match address {
+            None if node < 0 => failure, // One of bootstrap.servers.
+            None => format!("node {id}: {failure}"),
+            Some(address) if node < 0 => format!("{address}: {failure}"),
+            Some(address) => format!("node {id} ({address}): {failure}"),
         })
     }
 
@@ -396,7 +405,12 @@ impl<K> NetworkClient<K> {
 
     /// Kafka: `NetworkClient#cancelInFlightRequests`.
     fn give_up(&mut self, node: NodeId, why: &Failure, now: i64) -> impl Iterator<Item = ClientResponse<K>> {
-        log::debug!("node {node}: {why}");
+        let level = if *why == Failure::TimedOut {
+            log::Level::Info
+        } else {
+            log::Level::Debug
+        };
+        log::log!(level, "node {}: {why}", node_of_connection(node));
         self.disconnected(node, why.clone(), now);
         // What its socket still holds must not end a later wait, nor hold back the next request.
         self.transport.disconnect(node);

@@ -8,9 +8,9 @@ mod group;
 mod log;
 mod transaction;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, ProduceResponse, Request, Response, list_offsets};
@@ -157,8 +157,12 @@ pub(crate) fn decode(
 
 /// The error with this code; a code that is not in our table is UNKNOWN_SERVER_ERROR, as in Java (`Errors#forCode`).
 pub(crate) fn error(code: i16) -> ErrorCode {
+    static REPORTED: Mutex<BTreeSet<i16>> = Mutex::new(BTreeSet::new());
     ErrorCode::from_code(code).unwrap_or_else(|| {
-        ::log::warn!("a node answered with the error code {code}, which this client does not know");
+        let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.insert(code) {
+            ::log::warn!("a node answered with the error code {code}, which this client does not know");
+        }
         ErrorCode::UNKNOWN_SERVER_ERROR
     })
 }
