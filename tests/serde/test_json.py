@@ -217,6 +217,28 @@ def test_a_value_that_the_type_does_not_hold_is_malformed_and_says_why(arrow_typ
     assert reason in reasons[1]
 
 
+def test_a_field_that_must_not_be_null_may_be_so_in_rows_that_are_null():
+    required = [pa.field("a", pa.int64(), nullable=False), pa.field("d", pa.date32())]
+    values = [None, b"null", b'{"a":1}', b"{}", b'{"a":null}', b"["]
+    for schema in (pa.schema(required), pa.schema(required[:1])):
+        decoded, reasons = serde.Json(schema).decode(pa.array(values))
+        assert decoded.type == pa.struct(list(schema))
+        assert [row and row["a"] for row in decoded.to_pylist()] == [None, None, 1, None, None, None]
+        assert list(reasons) == [5, 3, 4]
+        assert reasons[3] == reasons[4] == "the field a must not be null, and is null or missing"
+        decoded.validate(full=True)
+    for outer, value in [
+        (pa.list_(pa.field("item", pa.date32(), nullable=False)), b'["2024-01-01",null]'),
+        (pa.list_(pa.field("item", pa.int8(), nullable=False), 1), b"[null]"),
+        (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), b'{"a":null}'),
+        (pa.struct({"s": pa.struct(required)}), b'{"s":{}}'),
+    ]:
+        decoded, reasons = serde.Json(outer).decode(pa.array([b"null", value, None]))
+        assert decoded.null_count == 3
+        assert list(reasons) == [1]
+        assert "must not be null" in reasons[1]
+
+
 def test_dates_as_numbers_and_as_texts_may_be_mixed():
     schema = pa.schema({"d": pa.date32(), "t": pa.time32("ms"), "id": pa.int64()})
     rows, reasons = decode([b'{"d":1,"t":"00:00:01"}', b'{"d":"1970-01-02","t":1000}', b'{"d":1,"id":"x"}', b"7"], schema)

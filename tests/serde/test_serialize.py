@@ -122,6 +122,7 @@ def test_send_calls_the_serializers_but_not_for_none():
         ([{"a": 1}], serde.Long(), "the value of row 0 cannot be encoded"),
         ([1.0, float("inf")], serde.Json(), "the value of row 1 cannot be encoded: ValueError: Out of range float"),
         ([b"x"], serde.Json(), "TypeError: bytes has no JSON"),
+        ([b"x", b"\xff"], serde.String(), "the value of row 1 cannot be encoded: Invalid UTF8"),
         ([{"id": 1}], serde.String(), "the column 'value' is struct<id: int64>, which String cannot encode"),
         ([1], serde.Confluent({}, schema_id=1), "schema id 1 is unknown"),
         ([1], serde.Confluent({1: "long"}), r"which schema is written\? Give Confluent\(schemas, schema_id=ID\)"),

@@ -70,27 +70,44 @@ def converted(array: pa.Array, arrow_type: pa.DataType, leaf: Callable[[pa.Array
     if types.is_dictionary(array.type):
         array = pa.DictionaryArray.from_arrays(array.indices, plain(array.dictionary)).dictionary_decode()
     if types.is_struct(arrow_type) and arrow_type.num_fields > 0:
-        parts = [converted(part, field.type, leaf) for part, field in zip(array.flatten(), arrow_type, strict=True)]
+        pairs = zip(array.flatten(), arrow_type, strict=True)
+        parts = [_required(converted(part, field.type, leaf), field, nulls=array.null_count) for part, field in pairs]
         return pa.StructArray.from_arrays(parts, fields=list(arrow_type), mask=array.is_null())
     if types.is_map(arrow_type):
         offsets, entries = _unpacked(array)
-        keys, items = (converted(part, one, leaf) for part, one in zip(entries.flatten(), (arrow_type.key_type, arrow_type.item_type), strict=True))
+        fields = (arrow_type.key_field, arrow_type.item_field)
+        keys, items = (_required(converted(part, field.type, leaf), field) for part, field in zip(entries.flatten(), fields, strict=True))
         return pa.MapArray.from_arrays(offsets.cast(pa.int32()), keys, items, type=arrow_type, mask=array.is_null())
     if types.is_list(arrow_type) or types.is_large_list(arrow_type):
         offsets, values = _unpacked(array)
-        values, made = converted(values, arrow_type.value_type, leaf), pa.ListArray if types.is_list(arrow_type) else pa.LargeListArray
+        values, made = (
+            _required(converted(values, arrow_type.value_type, leaf), arrow_type.value_field),
+            pa.ListArray if types.is_list(arrow_type) else pa.LargeListArray,
+        )
         return made.from_arrays(offsets.cast(pa.int32() if types.is_list(arrow_type) else pa.int64()), values, type=arrow_type, mask=array.is_null())
     if types.is_fixed_size_list(arrow_type):
         if arrow_type.list_size == 0:
             # pyarrow divides by the size
             return pa.array([[] if is_valid else None for is_valid in array.is_valid().to_pylist()], arrow_type)
         offsets, values = _unpacked(array)
-        values = _of_fixed_size(offsets.to_pylist(), array.is_valid().to_pylist(), converted(values, arrow_type.value_type, leaf), arrow_type.list_size)
+        values = _of_fixed_size(
+            offsets.to_pylist(),
+            array.is_valid().to_pylist(),
+            _required(converted(values, arrow_type.value_type, leaf), arrow_type.value_field),
+            arrow_type.list_size,
+        )
         return pa.FixedSizeListArray.from_arrays(values, type=arrow_type, mask=array.is_null())
     if types.is_dictionary(arrow_type):
         coded = converted(array, arrow_type.value_type, leaf).dictionary_encode()
         return pa.DictionaryArray.from_arrays(coded.indices.cast(arrow_type.index_type), coded.dictionary, ordered=arrow_type.ordered)
     return array if array.type == arrow_type and types.is_struct(arrow_type) else leaf(array, arrow_type)
+
+
+def _required(array: pa.Array, field: pa.Field, nulls: int = 0) -> pa.Array:
+    """The array, which has no nulls beside those of rows that are null themselves, if the field may have none."""
+    if not field.nullable and array.null_count > nulls:
+        raise ValueError(f"the field {field.name} must not be null, and is null or missing")
+    return array
 
 
 def _of_fixed_size(offsets: list[int], valid: list[bool], values: pa.Array, size: int) -> pa.Array:

@@ -46,16 +46,17 @@ def to_read(arrow_type: pa.DataType) -> pa.DataType:
             names = [field.name for field in one]
             if len(set(names)) != len(names):
                 raise InvalidArgumentError(f"a JSON object has no name twice, but {one} has{_at(path)}")
-            return None
+            # fields that must not be null are checked where the rows are known that are null themselves
+            return pa.struct([(field.name, mapped(field.type, part, f"{path}/{field.name}")) for field in one])
         if types.is_map(one):
             if _is_nested(one.key_type):
                 raise InvalidArgumentError(f"Json has no {one}{_at(path)}: the names of an object are strings")
             mapped(one.key_type, part, f"{path}/key")
             value = mapped(one.item_type, part, f"{path}/value")
-            return pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), one.item_field.with_name("value").with_type(value)]))
-        if types.is_large_list(one) or types.is_fixed_size_list(one):
-            return mapped(pa.list_(one.value_field), part, path)
-        if types.is_list(one) or (types.is_dictionary(one) and not _is_nested(one.value_type)):
+            return pa.list_(pa.struct([("key", pa.string()), ("value", value)]))
+        if types.is_list(one) or types.is_large_list(one) or types.is_fixed_size_list(one):
+            return pa.list_(mapped(one.value_type, part, f"{path}/items"))
+        if types.is_dictionary(one) and not _is_nested(one.value_type):
             return None
         # pyarrow's reader makes no valid lists of nulls
         if _is_iso(one) or types.is_null(one):

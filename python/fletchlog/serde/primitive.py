@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fletchlog.interop import require
-from fletchlog.serde.columns import cast_whole
+from fletchlog.serde.columns import cast, cast_whole
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class String(OneByOne):
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
-        pa = arrow()
-        return column.cast(pa.string()).cast(pa.binary()), {}
+        reasons: Reasons = {}
+        return cast(column, arrow().string(), reasons).cast(arrow().binary()), reasons
 
 
 _JAVA = "fletchlog-java"
