@@ -36,7 +36,7 @@ fn main() -> std::io::Result<()> {
     at_once.write_all(&segment)?;
     let (by_batch, of_other_thread) = (written_by_batch(&segment)?, written_by_batch(&segment)?);
     let (mut flat, mut other_flat) = (floor_pass::Flat::default(), floor_pass::Flat::default());
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = RowsBuilder::of(Column::of_kafka(false), TimeRange::ALL);
     let mut some = [Column::Offset, Column::Value].map(|column| RowsBuilder::of(&[column], TimeRange::ALL));
     let names = [
         "decode_floor",

@@ -19,7 +19,10 @@ fn decode(c: &mut Criterion) {
     group.throughput(Throughput::Elements(RECORDS as u64)).sample_size(20);
     let mut flat = floor_pass::Flat::default();
     group.bench_function("floor", |b| b.iter(|| floor_pass::decode_floor(&segment, &mut flat)));
-    let mut builder = fletchlog_arrow::RowsBuilder::new(false);
+    let mut builder = fletchlog_arrow::RowsBuilder::of(
+        fletchlog_arrow::Column::of_kafka(false),
+        fletchlog_records::TimeRange::ALL,
+    );
     group.bench_function("scan", |b| b.iter(|| ours::scan(&segment, &mut builder)));
     group.bench_function("walk", |b| b.iter(|| ours::walk(&segment)));
     group.bench_function("poll decode", |b| b.iter(|| ours::poll_decode(&spans, &mut builder)));

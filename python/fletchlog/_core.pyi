@@ -722,7 +722,8 @@ class Producer:
     def send_arrow(self, topic: str, data: _ArrowStream | _ArrowArray) -> int:
         """Queues the rows of Arrow data in order; returns how many.
 
-        Columns: `value` (required), `key`, `partition`, `timestamp`, `headers`. The rules are those of `send`, row by row.
+        Columns: `value` (required), `key`, `partition`, `timestamp`, `headers`. The rules are those of `send`, row by row; but a timestamp of null or -1
+        (Kafka's "no timestamp") means now, and every other one is sent as it is.
         Failures of queued rows are raised by `flush` and `close`.
 
         Raises:

@@ -131,7 +131,7 @@ class _Topic:
             if folder_of is not None:
                 folder = folder_of(name, p)
                 files = Files(folder, p.high_watermark if compacted else clean_offsets(folder.parent).get((name, p.partition), 0))
-            found = look(broker.scan(name, partition=p.partition), files, (name, p.partition), keys)
+            found = look(broker.scan(name, partition=p.partition, timestamp_unit="ms"), files, (name, p.partition), keys)
             partitions.append(found.audit)
             newest[p.partition] = found.order.newest
             lateness.append(found.order.lateness.decades())

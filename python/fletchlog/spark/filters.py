@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fletchlog.spark.offset_reader import OffsetReader
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_NEVER_NULL = {"topic", "partition", "offset", "timestamp"}
+_NEVER_NULL = {"topic", "partition", "offset"}
 
 
 # Conditions on topic and partition, which are the same for a whole range: the range's, then the query's.

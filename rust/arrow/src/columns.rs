@@ -133,6 +133,8 @@ pub(crate) struct Columns {
     pub(crate) offsets: Vec<i64>,
     pub(crate) timestamps: Vec<i64>,
     pub(crate) timestamp_nulls: Vec<u32>,
+    /// What a millisecond is in the timestamp column.
+    pub(crate) per_millisecond: i64,
     pub(crate) headers: Option<HeadersColumn>,
     /// Sizes that the next batch may have: rows, value bytes, key bytes.
     hint: (usize, usize, usize),
@@ -152,7 +154,7 @@ fn bit(column: Column) -> u8 {
         Column::Key => asked::KEY,
         Column::Value => asked::VALUE,
         Column::Offset => asked::OFFSET,
-        Column::Timestamp => asked::TIMESTAMP,
+        Column::Timestamp | Column::TimestampMillis => asked::TIMESTAMP,
         Column::Topic | Column::Partition | Column::TimestampType | Column::Headers => 0,
     }
 }
@@ -162,6 +164,11 @@ impl Columns {
         Self {
             asked: columns.iter().fold(0, |asked, column| asked | bit(*column)),
             headers: columns.contains(&Column::Headers).then(HeadersColumn::default),
+            per_millisecond: if columns.contains(&Column::TimestampMillis) {
+                1
+            } else {
+                1000
+            },
             ..Self::default()
         }
     }

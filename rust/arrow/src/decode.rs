@@ -19,7 +19,7 @@ use std::ops::Range;
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use fletchlog_records::record::{BLOCK, Frame, MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
-use fletchlog_records::{RecordCursor, RecordError, RecordsSlice, TimeRange};
+use fletchlog_records::{NO_TIMESTAMP, RecordCursor, RecordError, RecordsSlice, TimeRange};
 
 use crate::columns::asked::{KEY, OFFSET, TIMESTAMP, VALUE};
 use crate::columns::{BytesColumn, Columns, Pools};
@@ -230,20 +230,21 @@ impl BytesHead {
     }
 }
 
-/// The timestamps of a batch's records in microseconds: the base and a delta, which has 21 bits, times the factor.
-struct Microseconds {
+/// The timestamps of a batch's records in the column's unit: the base and a delta, which has 21 bits, times the factor.
+struct Times {
     base: i64,
     factor: u32,
 }
 
-impl Microseconds {
-    /// `None` if one of them could overflow.
-    fn of(slice: &RecordsSlice) -> Option<Self> {
-        const MOST: i64 = i64::MAX / 1000 - (1 << 21);
+impl Times {
+    /// `None` if one of them could overflow, or be no timestamp.
+    fn of(slice: &RecordsSlice, per_millisecond: i64) -> Option<Self> {
+        const DELTAS: i64 = 1 << 21;
         let base = slice.timestamp(0);
-        (-MOST..=MOST).contains(&base).then(|| Self {
-            base: base * 1000,
-            factor: if slice.timestamp(1) == base { 0 } else { 1000 },
+        let factor = if slice.timestamp(1) == base { 0 } else { per_millisecond };
+        (DELTAS..=i64::MAX / 1000 - DELTAS).contains(&base).then(|| Self {
+            base: base * per_millisecond,
+            factor: u32::try_from(factor).unwrap_or(0),
         })
     }
 }
@@ -255,6 +256,7 @@ struct Heads {
     value: BytesHead,
     /// `None` before the first key.
     key: Option<BytesHead>,
+    per_millisecond: i64,
 }
 
 impl Heads {
@@ -264,6 +266,7 @@ impl Heads {
             timestamp: head(&mut columns.timestamps),
             value: BytesHead::new(&mut columns.value),
             key: columns.has_keys().then(|| BytesHead::new(&mut columns.key)),
+            per_millisecond: columns.per_millisecond,
         }
     }
 
@@ -278,7 +281,7 @@ impl Heads {
         columns: &mut Columns,
         payload: &[u8],
         offset: i64,
-        milliseconds: i64,
+        time: Option<i64>,
         row: usize,
         raw: &RawRecord<'_>,
     ) {
@@ -291,11 +294,10 @@ impl Heads {
             }
             if ASKED & TIMESTAMP != 0 {
                 debug_assert!(row < columns.timestamps.capacity());
-                let microseconds = milliseconds.checked_mul(1000);
-                if microseconds.is_none() {
+                if time.is_none() {
                     columns.timestamp_nulls.push(row_number(row));
                 }
-                self.timestamp.write(microseconds.unwrap_or(0));
+                self.timestamp.write(time.unwrap_or(0));
                 self.timestamp = self.timestamp.add(1);
             }
             if ASKED & VALUE != 0 {
@@ -311,7 +313,7 @@ impl Heads {
 
     /// Writes the columns `asked` for of at most `most` records from `position` on, and returns how many that were. It ends before a
     /// record of another layout than `frame` or with an offset outside of the window. It writes none if values are asked for and these
-    /// are null, or if the key column has begun and these keys are null, or the reverse.
+    /// are null, or if the key column has begun and these keys are null, or the reverse, or if it is not sure that all `times` are in the column.
     ///
     /// # Safety
     /// As [`Self::write`], for `most` rows. A base offset and a delta do not overflow.
@@ -375,7 +377,11 @@ impl Heads {
         if value.is_some() != (asked & VALUE != 0) || key.is_some() != self.key.is_some() {
             return 0;
         }
-        let Some(times) = Microseconds::of(slice) else { return 0 };
+        let times = match Times::of(slice, self.per_millisecond) {
+            Some(times) => times,
+            None if asked & TIMESTAMP == 0 => Times { base: 0, factor: 0 },
+            None => return 0,
+        };
         let (timestamp_delta, offset_delta) = (frame.timestamp_delta(), frame.offset_delta());
         let offset_of = |first| slice.base_offset + offset_delta.of(first);
         let is_wanted = |offset| (window.from_offset..window.to_offset).contains(&offset);
@@ -402,8 +408,8 @@ impl Heads {
                     self.offset = write_each(self.offset, firsts, offset_of);
                 }
                 if asked & TIMESTAMP != 0 {
-                    let microseconds = |first| times.base + timestamp_delta.times(first, times.factor);
-                    self.timestamp = write_each(self.timestamp, firsts, microseconds);
+                    let time = |first| times.base + timestamp_delta.times(first, times.factor);
+                    self.timestamp = write_each(self.timestamp, firsts, time);
                 }
                 if let Some(value) = &value {
                     self.value
@@ -467,8 +473,28 @@ fn parse<'a>(
     }
 }
 
-/// Decodes from the cursor on, moving it; returns the rows appended. A malformed record ends it before that record; it
-/// is an error only when no row was appended, so that the next call repeats it.
+/// A time of the column, `None`: there is none. Kafka: `RecordBatch#NO_TIMESTAMP`.
+///
+/// # Errors
+/// The column cannot hold it.
+#[inline(always)]
+fn time_of(offset: i64, milliseconds: i64, per_millisecond: i64) -> Result<Option<i64>, Unfit> {
+    match milliseconds.checked_mul(per_millisecond) {
+        _ if milliseconds == NO_TIMESTAMP => Ok(None),
+        None => Err(Unfit::Time(offset, milliseconds)),
+        time => Ok(time),
+    }
+}
+
+/// Why a record does not become a row.
+enum Unfit {
+    Malformed(&'static str),
+    /// The column cannot hold its timestamp: offset, milliseconds.
+    Time(i64, i64),
+}
+
+/// Decodes from the cursor on, moving it; returns the rows appended. A malformed record, or one whose timestamp the column cannot hold, ends
+/// it before that record; it is an error only when no row was appended, so that the next call repeats it.
 pub(crate) fn decode(
     columns: &mut Columns,
     pools: &Pools,
@@ -538,7 +564,7 @@ fn decode_as<const ASKED: u8>(
         let (raw, end, offset) = match parse(slice, region, position, (returned == last).then_some(payload.len())) {
             Ok(parsed) => parsed,
             Err(reason) => {
-                failure = Some(reason);
+                failure = Some(Unfit::Malformed(reason));
                 break;
             }
         };
@@ -553,6 +579,13 @@ fn decode_as<const ASKED: u8>(
                 returned += 1;
                 continue;
             }
+            let time = match time_of(offset, milliseconds, columns.per_millisecond) {
+                Err(unfit) if ASKED & TIMESTAMP != 0 => {
+                    failure = Some(unfit);
+                    break;
+                }
+                time => time.unwrap_or(None),
+            };
             if ASKED & KEY != 0 && raw.key.is_some() && heads.key.is_none() {
                 columns.begin_keys(rows);
                 columns.reserve_keys(pools, budget - (rows - before), bytes, SLACK);
@@ -560,7 +593,7 @@ fn decode_as<const ASKED: u8>(
             }
             // SAFETY: fewer than `budget` rows were written, and the values and keys so far are parts of the region; see
             // the module's text. Rows past their lengths become part of the vectors in `close`.
-            unsafe { heads.write::<ASKED>(columns, payload, offset, milliseconds, rows, &raw) };
+            unsafe { heads.write::<ASKED>(columns, payload, offset, time, rows, &raw) };
             if raw.header_count > 0 {
                 push_headers(columns, rows, &raw);
             }
@@ -582,9 +615,11 @@ fn decode_as<const ASKED: u8>(
     // SAFETY: every column was written up to `rows`.
     unsafe { heads.close(columns, rows) };
     *cursor = RecordCursor::resume_at(position, returned);
-    failure
-        .filter(|_| rows == before)
-        .map_or(Ok(rows - before), |reason| Err(slice.invalid(reason)))
+    match failure.filter(|_| rows == before) {
+        None => Ok(rows - before),
+        Some(Unfit::Malformed(reason)) => Err(slice.invalid(reason)),
+        Some(Unfit::Time(offset, timestamp)) => Err(RecordError::Timestamp { offset, timestamp }),
+    }
 }
 
 /// A row number; no column outgrows 31 bits, as was checked before the loop.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use fletchlog_records::{RecordCursor, RecordError, RecordSpan, RecordsSlice, TimeRange, TopicPartition};
@@ -28,7 +29,6 @@ const MAX_LENT: usize = 10;
 pub struct RowsBuilder {
     asked: Arc<[Column]>,
     schema: SchemaRef,
-    timestamp_type: arrow_schema::DataType,
     times: TimeRange,
     pools: Pools,
     columns: Columns,
@@ -39,18 +39,12 @@ pub struct RowsBuilder {
 }
 
 impl RowsBuilder {
-    /// An empty builder for [`crate::kafka_schema`] with or without headers.
-    pub fn new(include_headers: bool) -> Self {
-        Self::of(Column::of_kafka(include_headers), TimeRange::ALL)
-    }
-
     /// An empty builder for these columns, in this order, of the records whose timestamps are in `times`. Every record is checked
     /// completely whatever is asked for.
     pub fn of(columns: &[Column], times: TimeRange) -> Self {
         Self {
             asked: columns.into(),
             schema: schema_of(columns),
-            timestamp_type: Column::Timestamp.data_type(),
             times,
             pools: Pools::new(),
             columns: Columns::new(columns),
@@ -88,7 +82,7 @@ impl RowsBuilder {
     /// Appends the rows of a whole span that a consumer has cut.
     ///
     /// # Errors
-    /// If the span does not hold its records: nothing of it is appended then.
+    /// If the span does not hold its records, or a timestamp that the column can: nothing of it is appended then.
     pub fn append_span(&mut self, tp: &TopicPartition, span: &RecordSpan) -> Result<(), RecordError> {
         let before = self.rows();
         let mut cursor = span.cursor();
@@ -105,8 +99,10 @@ impl RowsBuilder {
         if walked == Ok(span.count) && cursor.position() == span.end {
             return Ok(());
         }
+        // What stopped it behind a row is the error of the next call.
+        let error = self.append(tp, &span.slice, &mut cursor, window).err();
         self.forget(before);
-        Err(span.slice.invalid("a span does not hold the records it was cut with"))
+        Err(error.unwrap_or_else(|| span.slice.invalid("a span does not hold the records it was cut with")))
     }
 
     /// Decodes and checks records from the cursor on, in one pass: skips those below `from_offset`, stops before
@@ -114,7 +110,8 @@ impl RowsBuilder {
     /// those outside of the builder's times. The cursor is where it stopped.
     ///
     /// # Errors
-    /// A malformed record before which nothing was appended. The same call gives the same error again.
+    /// A malformed record, or one whose timestamp the column cannot hold, before which nothing was appended. The same call gives the same
+    /// error again.
     pub fn append_records(
         &mut self,
         tp: &TopicPartition,
@@ -220,7 +217,7 @@ impl RowsBuilder {
         let taken = self.columns.take(&self.pools);
         let runs = std::mem::take(&mut self.runs);
         self.topic_bytes = 0;
-        let timestamps = taken.timestamps.with_data_type(self.timestamp_type.clone());
+        let timestamps = taken.timestamps;
         let array = |column: &Column| -> Option<ArrayRef> {
             Some(match column {
                 Column::Key => match &taken.key {
@@ -231,7 +228,11 @@ impl RowsBuilder {
                 Column::Topic => self.constants.topics(&runs),
                 Column::Partition => self.constants.ints(&runs, |run| run.tp.partition),
                 Column::Offset => Arc::new(Int64Array::new(taken.offsets.clone(), None)),
-                Column::Timestamp => Arc::new(timestamps.clone()),
+                Column::Timestamp => Arc::new(timestamps.clone().with_data_type(column.data_type())),
+                Column::TimestampMillis => {
+                    let milliseconds = timestamps.reinterpret_cast::<TimestampMillisecondType>();
+                    Arc::new(milliseconds.with_data_type(column.data_type()))
+                }
                 Column::TimestampType => self.constants.ints(&runs, |run| run.timestamp_type),
                 Column::Headers => Arc::clone(headers.as_ref()?),
             })

@@ -13,6 +13,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
+use fletchlog_records::NO_TIMESTAMP;
 
 use bytes_column::BytesColumn;
 use headers_column::HeadersColumn;
@@ -109,7 +110,7 @@ impl ProducerBatch {
     /// | value     | required; any binary or string type, a dictionary of one, or Null                          |
     /// | key       | the same                                                                                   |
     /// | partition | any integer type; null: the partitioner decides                                            |
-    /// | timestamp | Timestamp of any unit (to milliseconds, rounded down) or Int64 milliseconds; null: now      |
+    /// | timestamp | Timestamp of any unit (to milliseconds, rounded down) or Int64 milliseconds; null, -1: now  |
     /// | headers   | List or LargeList of Struct(key, value), or Map; keys strings, values binary or strings    |
     ///
     /// # Errors
@@ -181,10 +182,11 @@ impl ProducerBatch {
         self.partition.as_ref()?.get(row)
     }
 
-    /// Milliseconds since the epoch, `None` = null or no such column.
+    /// Milliseconds since the epoch, `None` = null, no timestamp (-1) or no such column.
     #[inline]
     pub fn timestamp(&self, row: usize) -> Option<i64> {
-        self.timestamp.as_ref()?.get(row)
+        let timestamp = self.timestamp.as_ref()?.get(row);
+        timestamp.filter(|timestamp| *timestamp != NO_TIMESTAMP)
     }
 
     /// Is there a headers column.

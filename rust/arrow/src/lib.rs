@@ -18,4 +18,4 @@ mod pool;
 pub use export::RowsBuilder;
 pub use import::{ImportError, ProducerBatch};
 
-pub use schema::{Column, kafka_schema, schema_of};
+pub use schema::{Column, schema_of};

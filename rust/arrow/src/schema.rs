@@ -4,9 +4,23 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
-/// A column of what this crate exports.
+/// A column of what this crate exports; all are those of Spark's kafka source.
+///
+/// | column        | type                                     | null when                                     |
+/// |---------------|------------------------------------------|-----------------------------------------------|
+/// | key           | Binary                                   | the key is null                               |
+/// | value         | Binary                                   | the value is null (a tombstone)               |
+/// | topic         | Utf8                                     | never                                         |
+/// | partition     | Int32                                    | never                                         |
+/// | offset        | Int64                                    | never                                         |
+/// | timestamp     | Timestamp(Microsecond, "UTC")            | the record has no timestamp (-1)              |
+/// | timestampType | Int32                                    | never; -1 none, 0 CreateTime, 1 LogAppendTime |
+/// | headers       | List<element: Struct<key: Utf8, value: Binary>> | the record has no headers; only when asked for |
+///
+/// All fields are declared nullable, as Spark declares them. A timestamp beyond 64 bits of microseconds is an error: a null would say that
+/// there is none. [`Self::TimestampMillis`] holds every timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "see `kafka_schema`")]
+#[allow(missing_docs, reason = "see the table")]
 pub enum Column {
     Key,
     Value,
@@ -16,10 +30,12 @@ pub enum Column {
     Timestamp,
     TimestampType,
     Headers,
+    /// The column `timestamp` in milliseconds.
+    TimestampMillis,
 }
 
 impl Column {
-    /// All columns, in the order of the schema.
+    /// All columns, in the order of the schema. [`Self::TimestampMillis`] may stand in the place of [`Self::Timestamp`].
     pub const ALL: [Self; 8] = [
         Self::Key,
         Self::Value,
@@ -31,7 +47,7 @@ impl Column {
         Self::Headers,
     ];
 
-    /// Those of [`kafka_schema`].
+    /// Those of Spark's kafka source.
     pub fn of_kafka(include_headers: bool) -> &'static [Self] {
         const WITHOUT: [Column; 7] = {
             let [columns @ .., _] = Column::ALL;
@@ -48,7 +64,7 @@ impl Column {
             Self::Topic => "topic",
             Self::Partition => "partition",
             Self::Offset => "offset",
-            Self::Timestamp => "timestamp",
+            Self::Timestamp | Self::TimestampMillis => "timestamp",
             Self::TimestampType => "timestampType",
             Self::Headers => "headers",
         }
@@ -61,6 +77,7 @@ impl Column {
             Self::Partition | Self::TimestampType => DataType::Int32,
             Self::Offset => DataType::Int64,
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::TimestampMillis => DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
             Self::Headers => DataType::List(header_element()),
         }
     }
@@ -70,24 +87,6 @@ impl Column {
 pub fn schema_of(columns: &[Column]) -> SchemaRef {
     let field = |column: &Column| Field::new(column.name(), column.data_type(), true);
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
-}
-
-/// All columns, exactly those of Spark's kafka source.
-///
-/// | column        | type                                     | null when                                     |
-/// |---------------|------------------------------------------|-----------------------------------------------|
-/// | key           | Binary                                   | the key is null                               |
-/// | value         | Binary                                   | the value is null (a tombstone)               |
-/// | topic         | Utf8                                     | never                                         |
-/// | partition     | Int32                                    | never                                         |
-/// | offset        | Int64                                    | never                                         |
-/// | timestamp     | Timestamp(Microsecond, "UTC")            | it is beyond 64 bits of microseconds; no timestamp (-1) stays -1 ms, as in Spark |
-/// | timestampType | Int32                                    | never; -1 none, 0 CreateTime, 1 LogAppendTime |
-/// | headers       | List<element: Struct<key: Utf8, value: Binary>> | the record has no headers; only when asked for |
-///
-/// All fields are declared nullable, as Spark declares them.
-pub fn kafka_schema(include_headers: bool) -> SchemaRef {
-    schema_of(Column::of_kafka(include_headers))
 }
 
 /// Key and value of a header.

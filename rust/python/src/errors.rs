@@ -201,6 +201,15 @@ impl Failure {
         self.with(Context::Place(tp.clone(), offset))
     }
 
+    /// What is wrong with a record, with its place as far as it is known: that of its batch, which begins at `base_offset`.
+    pub fn of_record(error: RecordError, tp: &TopicPartition, base_offset: i64) -> Self {
+        let offset = match error {
+            RecordError::Timestamp { offset, .. } => offset,
+            _ => base_offset,
+        };
+        Self::from(error).at(tp, offset)
+    }
+
     /// A wrong argument.
     pub fn argument(message: impl Into<String>) -> Self {
         Self::of("argument", message)
@@ -384,6 +393,7 @@ impl From<RecordError> for Failure {
             | RecordError::Decompression { .. }
             | RecordError::DecompressionLimit { .. } => "corrupt",
             RecordError::Invalid { .. } => "invalid-record",
+            RecordError::Timestamp { .. } => return Self::kafka(ErrorCode::INVALID_TIMESTAMP, error.to_string()),
             RecordError::UnsupportedMagic { .. } => "unsupported",
         };
         Self::of(variant, error.to_string())

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchIterator};
 use arrow_schema::ArrowError;
-use fletchlog_arrow::{RowsBuilder, kafka_schema};
+use fletchlog_arrow::{Column, RowsBuilder, schema_of};
 use fletchlog_client::consumer::PolledRecords;
-use fletchlog_records::{RecordCursor, RecordSpan, TopicPartition};
+use fletchlog_records::{RecordCursor, RecordSpan, TimeRange, TopicPartition};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyInt, PyList, PyString, PyTuple};
 
@@ -16,6 +16,7 @@ use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
 use crate::convert::{counted, partition_to_py, record_class, run_class, unpicklable};
 use crate::errors::Failure;
 use crate::gate::gate;
+use crate::scan_arguments::in_unit;
 use crate::{interop, named_tuple};
 
 /// One Arrow batch holds at most 2 GiB per column (32-bit offsets). Batches are cut well below, and only there: fetches are
@@ -31,7 +32,8 @@ pub struct Records {
     polled: Arc<PolledRecords>,
     /// Indices into the runs, in row order.
     order: Arc<[usize]>,
-    include_headers: bool,
+    /// Of its Arrow batches.
+    columns: Arc<[Column]>,
     builder: Builder,
     batches: Mutex<Option<Vec<RecordBatch>>>,
 }
@@ -43,8 +45,19 @@ impl Records {
         Self {
             polled: Arc::new(polled),
             order,
-            include_headers: false,
+            columns: Column::of_kafka(false).into(),
             builder,
+            batches: Mutex::default(),
+        }
+    }
+
+    /// The same with these columns.
+    fn of_columns(&self, columns: &[Column]) -> Self {
+        Self {
+            polled: Arc::clone(&self.polled),
+            order: Arc::clone(&self.order),
+            columns: columns.into(),
+            builder: Arc::clone(&self.builder),
             batches: Mutex::default(),
         }
     }
@@ -67,28 +80,26 @@ impl Records {
     }
 
     fn decode(&self) -> Result<Vec<RecordBatch>, Failure> {
-        // headers need another schema, and another thread may be using the shared builder: then an own one
-        let shared = if self.include_headers {
-            None
-        } else {
-            self.builder.try_lock().ok().and_then(|mut slot| slot.take())
-        };
-        let mut builder = shared.unwrap_or_else(|| RowsBuilder::new(self.include_headers));
+        // another schema needs another builder, and another thread may be using the shared one: then an own one
+        let is_usual = *self.columns == *Column::of_kafka(false);
+        let shared = is_usual.then(|| self.builder.try_lock().ok().and_then(|mut slot| slot.take()));
+        let mut builder = shared
+            .flatten()
+            .unwrap_or_else(|| RowsBuilder::of(&self.columns, TimeRange::ALL));
         let mut batches = Vec::new();
         for run in self.order.iter().filter_map(|&index| self.polled.runs.get(index)) {
             for span in &run.spans {
                 if builder.rows() > 0 && builder.payload_bytes() + (span.end - span.start) > BATCH_PAYLOAD_MAX {
                     batches.push(builder.finish());
                 }
-                builder.append_span(&run.tp, span)?;
+                let appended = builder.append_span(&run.tp, span);
+                appended.map_err(|error| Failure::of_record(error, &run.tp, span.slice.base_offset))?;
             }
         }
         if builder.rows() > 0 || batches.is_empty() {
             batches.push(builder.finish());
         }
-        if !self.include_headers
-            && let Ok(mut slot) = self.builder.try_lock()
-        {
+        if is_usual && let Ok(mut slot) = self.builder.try_lock() {
             *slot = Some(builder);
         }
         Ok(batches)
@@ -126,13 +137,7 @@ impl Records {
 
     #[doc = stub!(Records.with_headers)]
     fn with_headers(&self) -> Self {
-        Self {
-            polled: Arc::clone(&self.polled),
-            order: Arc::clone(&self.order),
-            include_headers: true,
-            builder: Arc::clone(&self.builder),
-            batches: Mutex::default(),
-        }
+        self.of_columns(Column::of_kafka(true))
     }
 
     #[doc = stub!(Records.runs)]
@@ -175,7 +180,7 @@ impl Records {
         let batches: Vec<Result<RecordBatch, ArrowError>> = self.batches(py)?.into_iter().map(Ok).collect();
         stream_to_py(
             py,
-            Box::new(RecordBatchIterator::new(batches, kafka_schema(self.include_headers))),
+            Box::new(RecordBatchIterator::new(batches, schema_of(&self.columns))),
         )
     }
 
@@ -194,29 +199,38 @@ impl Records {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_to_py(py, &kafka_schema(self.include_headers))
+        schema_to_py(py, &schema_of(&self.columns))
     }
 
     #[doc = stub!(Records.to_pyarrow)]
-    #[pyo3(signature = (*, include_headers=false))]
-    fn to_pyarrow<'py>(slf: &Bound<'py, Self>, include_headers: bool) -> PyResult<Bound<'py, PyAny>> {
-        interop::call(&view(slf, include_headers)?, "to_pyarrow", None)
+    #[pyo3(signature = (*, include_headers=false, timestamp_unit="us"))]
+    fn to_pyarrow<'py>(
+        slf: &Bound<'py, Self>,
+        include_headers: bool,
+        timestamp_unit: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(&view(slf, include_headers, timestamp_unit)?, "to_pyarrow", None)
     }
 
     #[doc = stub!(Records.to_pandas)]
-    #[pyo3(signature = (*, include_headers=false, **options))]
+    #[pyo3(signature = (*, include_headers=false, timestamp_unit="us", **options))]
     fn to_pandas<'py>(
         slf: &Bound<'py, Self>,
         include_headers: bool,
+        timestamp_unit: &str,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        interop::call(&view(slf, include_headers)?, "to_pandas", options)
+        interop::call(&view(slf, include_headers, timestamp_unit)?, "to_pandas", options)
     }
 
     #[doc = stub!(Records.to_polars)]
-    #[pyo3(signature = (*, include_headers=false))]
-    fn to_polars<'py>(slf: &Bound<'py, Self>, include_headers: bool) -> PyResult<Bound<'py, PyAny>> {
-        interop::call(&view(slf, include_headers)?, "to_polars", None)
+    #[pyo3(signature = (*, include_headers=false, timestamp_unit="us"))]
+    fn to_polars<'py>(
+        slf: &Bound<'py, Self>,
+        include_headers: bool,
+        timestamp_unit: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(&view(slf, include_headers, timestamp_unit)?, "to_polars", None)
     }
 
     fn __iter__(&self) -> RecordIterator {
@@ -250,12 +264,15 @@ impl Records {
     }
 }
 
-/// The same records, with the headers column if asked for.
-fn view<'py>(slf: &Bound<'py, Records>, include_headers: bool) -> PyResult<Bound<'py, PyAny>> {
-    if include_headers && !slf.get().include_headers {
-        return Ok(Bound::new(slf.py(), slf.get().with_headers())?.into_any());
+/// The same records, with the headers column and the unit of timestamps asked for.
+fn view<'py>(slf: &Bound<'py, Records>, include_headers: bool, timestamp_unit: &str) -> PyResult<Bound<'py, PyAny>> {
+    let records = slf.get();
+    let include_headers = include_headers || records.columns.contains(&Column::Headers);
+    let columns = in_unit(Column::of_kafka(include_headers), timestamp_unit)?;
+    if *columns == *records.columns {
+        return Ok(slf.clone().into_any());
     }
-    Ok(slf.clone().into_any())
+    Ok(Bound::new(slf.py(), records.of_columns(&columns))?.into_any())
 }
 
 struct Place {

@@ -241,7 +241,7 @@ pub fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows:
         }
         let rows = batch.in_turn(room);
         rows.and_then(|rows| builder.append_records(batch.tp, batch.slice, batch.cursor, rows, batch.start, batch.end))
-            .map_err(|error| Failure::from(error).at(batch.tp, batch.slice.base_offset))?;
+            .map_err(|error| Failure::of_record(error, batch.tp, batch.slice.base_offset))?;
     }
     Ok(())
 }
@@ -279,7 +279,7 @@ impl ClusterRows {
             let most = room.min(span.count - before);
             builder
                 .append_records(tp, &span.slice, cursor, most, i64::MIN, *end)
-                .map_err(|error| Failure::from(error).at(tp, span.slice.base_offset))?;
+                .map_err(|error| Failure::of_record(error, tp, span.slice.base_offset))?;
             let after = walked(cursor);
             if after - before < most || after >= span.count {
                 self.current = None;

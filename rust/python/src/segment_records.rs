@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fletchlog_arrow::RowsBuilder;
+use fletchlog_arrow::{Column, RowsBuilder};
 use fletchlog_log::LogError;
 use fletchlog_log::fs::{Fs, RealFs};
-use fletchlog_records::{BatchIter, DECOMPRESSION_LIMIT, RecordCursor, TopicPartition, next_batch_size};
+use fletchlog_records::{BatchIter, DECOMPRESSION_LIMIT, RecordCursor, TimeRange, TopicPartition, next_batch_size};
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::gate::gate;
+use crate::scan_arguments::in_unit;
 use crate::table::Table;
 
 /// Bytes of keys, values and headers after which no further batch is taken: compressed ones expand.
@@ -29,7 +30,8 @@ pub fn segment_records(
 ) -> PyResult<(Table, Option<u64>)> {
     gate(py, |_| {
         let tp = TopicPartition::new(topic, partition);
-        let mut builder = RowsBuilder::new(true);
+        let columns = in_unit(Column::of_kafka(true), "ms")?;
+        let mut builder = RowsBuilder::of(&columns, TimeRange::ALL);
         let mut batches = BatchIter::new(read(&path, position)?);
         while builder.payload_bytes() < MOST_PAYLOAD
             && let Some(batch) = batches.next().transpose()?

@@ -19,6 +19,14 @@ pub enum RecordError {
         /// What is wrong.
         reason: String,
     },
+    /// A timestamp that the column asked for cannot hold. Spark: `KAFKA_MALFORMED_RECORD_TIMESTAMP`.
+    #[error("the timestamp {timestamp} (ms) at offset {offset} is beyond what microseconds in 64 bits can hold; read the column timestamp in milliseconds, or without it")]
+    Timestamp {
+        /// Offset of the record.
+        offset: i64,
+        /// Its timestamp.
+        timestamp: i64,
+    },
     /// The compressed payload does not decompress, or its codec id is unknown.
     #[error("cannot decompress the {codec} payload of the batch at offset {base_offset}: {reason}")]
     Decompression {

@@ -27,7 +27,7 @@ pub use batch_header::BatchHeader;
 pub use compression::{Compression, DECOMPRESSION_LIMIT};
 pub use error::RecordError;
 pub use error_code::ErrorCode;
-pub use ids::{TimestampType, TopicPartition};
+pub use ids::{NO_TIMESTAMP, TimestampType, TopicPartition};
 pub use record::{Header, Record, RecordCursor};
 pub use retained::{empty_batch, retained_batch};
 pub use time_range::TimeRange;

@@ -6,10 +6,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use fletchlog_api::{Config, Scope};
-use fletchlog_arrow::RowsBuilder;
+use fletchlog_arrow::{Column, RowsBuilder};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::Consumer;
-use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+use fletchlog_records::{BatchBuilder, BatchParams, TimeRange, TopicPartition};
 use fletchlog_sim::virtual_clock::VirtualClock;
 
 struct Counting;
@@ -76,7 +76,7 @@ fn allocations_per_poll(records_per_batch: usize) -> Vec<usize> {
     let config = Config::parse(Scope::Consumer, properties).unwrap();
     let mut consumer = Consumer::new(config, Box::new(LocalTransport::new(broker)), clock).unwrap();
     consumer.assign(std::slice::from_ref(&tp)).unwrap();
-    let mut columns = RowsBuilder::new(false);
+    let mut columns = RowsBuilder::of(Column::of_kafka(false), TimeRange::ALL);
     (0..BATCHES / BATCHES_PER_POLL)
         .map(|_| {
             let before = ALLOCATIONS.get();

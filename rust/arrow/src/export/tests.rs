@@ -1,13 +1,14 @@
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType};
 use arrow_array::{Array, StructArray};
 use bytes::Bytes;
 use fletchlog_records::batch::set_max_timestamp;
-use fletchlog_records::{BatchBuilder, BatchParams, Compression, Header, RecordBatch as KafkaBatch, TimestampType};
+use fletchlog_records::{
+    BatchBuilder, BatchParams, Compression, Header, NO_TIMESTAMP, RecordBatch as KafkaBatch, TimestampType,
+};
 use proptest::prelude::*;
 
 use super::*;
-use crate::schema::kafka_schema;
 
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
@@ -56,11 +57,14 @@ fn rows_of(batch: &RecordBatch) -> Vec<Row> {
         .collect()
 }
 
-/// What the plain decoder of the records crate makes of a slice.
+/// What the plain decoder of the records crate makes of a slice, up to a timestamp that microseconds cannot hold.
 fn plainly(tp: &TopicPartition, slice: &RecordsSlice, include_headers: bool) -> Vec<Row> {
     let mut cursor = RecordCursor::new();
     let mut rows = Vec::new();
     while let Ok(Some(record)) = cursor.next(slice) {
+        let Some(microseconds) = record.timestamp.checked_mul(1000) else {
+            break;
+        };
         let headers: Vec<_> = record
             .headers()
             .map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec)))
@@ -71,12 +75,21 @@ fn plainly(tp: &TopicPartition, slice: &RecordsSlice, include_headers: bool) -> 
             topic: tp.topic.to_string(),
             partition: tp.partition,
             offset: record.offset,
-            timestamp: record.timestamp.checked_mul(1000),
+            timestamp: (record.timestamp != NO_TIMESTAMP).then_some(microseconds),
             timestamp_type: i32::from(slice.timestamp_type as i8),
             headers: (include_headers && !headers.is_empty()).then_some(headers),
         });
     }
     rows
+}
+
+/// Of all columns, or all but the headers.
+fn rows_builder(include_headers: bool) -> RowsBuilder {
+    RowsBuilder::of(Column::of_kafka(include_headers), TimeRange::ALL)
+}
+
+fn kafka_schema(include_headers: bool) -> SchemaRef {
+    schema_of(Column::of_kafka(include_headers))
 }
 
 fn tp(topic: &str, partition: i32) -> TopicPartition {
@@ -140,38 +153,32 @@ fn the_schema_is_that_of_sparks_kafka_source() {
         ]
     );
     assert_eq!(kafka_schema(false).fields().len(), 7);
-    let mut builder = RowsBuilder::new(true);
+    let mut builder = rows_builder(true);
     let empty = builder.finish();
     assert_eq!((empty.num_rows(), empty.schema()), (0, kafka_schema(true)));
     append_all(&mut builder, &tp("t", 0), &sample(0, 3));
     assert_eq!(builder.finish().schema(), kafka_schema(true));
 }
 
-#[test]
-fn times_are_microseconds_with_none_as_minus_one_and_overflow_as_null() {
+/// A record at each of these times.
+fn at_times(times: &[i64]) -> BatchBuilder {
     let mut builder = BatchBuilder::with_capacity(0);
-    for timestamp in [-1, 0, i64::MAX / 1000, i64::MAX / 1000 + 1, i64::MIN, 5] {
-        builder.append(timestamp, None, Some(b"v"), &[]);
-    }
-    let mut bytes = builder.build(&BatchParams::default()).to_vec();
-    let mut rows = RowsBuilder::new(false);
-    append_all(&mut rows, &tp("t", 0), &slice_of(&Bytes::copy_from_slice(&bytes)));
-    let times: Vec<_> = rows_of(&rows.finish())
+    times
         .iter()
-        .map(|r| (r.timestamp, r.timestamp_type))
-        .collect();
-    let largest = i64::MAX / 1000 * 1000;
-    assert_eq!(
-        times,
-        [
-            (Some(-1000), 0),
-            (Some(0), 0),
-            (Some(largest), 0),
-            (None, 0),
-            (None, 0),
-            (Some(5000), 0)
-        ]
-    );
+        .for_each(|time| builder.append(*time, None, Some(b"v"), &[]));
+    builder
+}
+
+const MOST: i64 = i64::MAX / 1000;
+
+#[test]
+fn times_are_microseconds_and_null_where_there_is_none() {
+    let times = [NO_TIMESTAMP, 0, MOST, -MOST, -2, -1, NOW, 5];
+    let mut bytes = at_times(&times).build(&BatchParams::default()).to_vec();
+    let mut rows = rows_builder(false);
+    append_all(&mut rows, &tp("t", 0), &slice_of(&Bytes::copy_from_slice(&bytes)));
+    let found: Vec<_> = rows_of(&rows.finish()).iter().map(|row| row.timestamp).collect();
+    assert_eq!(found, times.map(|time| (time != NO_TIMESTAMP).then_some(time * 1000)));
     set_max_timestamp(&mut bytes, TimestampType::LogAppendTime, 77);
     append_all(&mut rows, &tp("t", 0), &slice_of(&Bytes::from(bytes)));
     assert!(
@@ -181,19 +188,60 @@ fn times_are_microseconds_with_none_as_minus_one_and_overflow_as_null() {
     );
 }
 
+/// Records of one layout are taken in one go, whose times are not looked at one by one.
+#[test]
+fn records_of_one_layout_around_1970_may_have_no_timestamp() {
+    let times: Vec<i64> = (-100..100).collect();
+    let slice = slice_of(&at_times(&times).build(&BatchParams::default()));
+    for column in [Column::Timestamp, Column::TimestampMillis] {
+        let mut rows = RowsBuilder::of(&[column], TimeRange::ALL);
+        append_all(&mut rows, &tp("t", 0), &slice);
+        let column = Arc::clone(rows.finish().column(0));
+        let nulls: Vec<_> = (0..200).filter(|row| column.is_null(*row)).collect();
+        assert_eq!(nulls, [99], "{}", column.data_type());
+    }
+}
+
+#[test]
+fn a_timestamp_that_microseconds_cannot_hold_is_an_error_in_front_of_its_record() {
+    for (far, alike) in [(MOST + 1, 0), (-MOST - 1, 2), (i64::MAX, 100), (i64::MIN, 100)] {
+        let mut times = vec![NOW; alike];
+        times.extend([far, 7]);
+        let slice = slice_of(&at_times(&times).build(&BatchParams::default()));
+        let offset = i64::try_from(alike).unwrap();
+        let expected = RecordError::Timestamp { offset, timestamp: far };
+        let (mut builder, mut cursor) = (rows_builder(false), RecordCursor::new());
+        let mut next = || builder.append_records(&tp("t", 0), &slice, &mut cursor, 1000, 0, i64::MAX);
+        if alike > 0 {
+            assert_eq!(next(), Ok(alike));
+        }
+        assert_eq!((next(), next()), (Err(expected.clone()), Err(expected.clone())));
+        assert_eq!(builder.finish().num_rows(), alike);
+        let whole = span(&slice, &mut RecordCursor::new(), usize::MAX);
+        assert_eq!(builder.append_span(&tp("t", 0), &whole), Err(expected));
+        assert_eq!(builder.rows(), 0, "a span is appended whole or not at all");
+        // Who does not ask for the time, or asks for milliseconds, gets every record.
+        for column in [Column::Value, Column::TimestampMillis] {
+            let mut rows = RowsBuilder::of(&[column], TimeRange::ALL);
+            rows.append_span(&tp("t", 0), &whole).unwrap();
+            assert_eq!(rows.finish().num_rows(), times.len());
+        }
+    }
+}
+
 #[test]
 fn rows_of_v0_entries_say_that_they_have_no_timestamp() {
     let mut slice = sample(0, 1);
     (slice.timestamp_type, slice.base_timestamp) = (TimestampType::NoTimestampType, -1);
-    let mut rows = RowsBuilder::new(false);
+    let mut rows = rows_builder(false);
     append_all(&mut rows, &tp("t", 0), &slice);
     let row = &rows_of(&rows.finish())[0];
-    assert_eq!((row.timestamp, row.timestamp_type), (Some(-1000), -1));
+    assert_eq!((row.timestamp, row.timestamp_type), (None, -1));
 }
 
 #[test]
 fn several_topics_partitions_and_types_share_a_batch_in_the_order_they_came() {
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let mut expected = Vec::new();
     let mut stamped = sample(0, 4);
     (stamped.timestamp_type, stamped.max_timestamp) = (TimestampType::LogAppendTime, 9);
@@ -214,7 +262,7 @@ fn several_topics_partitions_and_types_share_a_batch_in_the_order_they_came() {
 
 #[test]
 fn batches_of_any_size_follow_each_other() {
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     for count in [1, 1024, 1025, 3, 5000, 1] {
         let mut expected = Vec::new();
         for tp in [tp("t", 0), tp("t", 1)] {
@@ -239,7 +287,7 @@ fn a_key_after_rows_without_keys_leaves_those_null() {
         &[],
     );
     let mixed = slice_of(&records.build(&BatchParams::default()));
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let keyless = sample(0, 2000);
     append_all(&mut builder, &tp("t", 0), &keyless);
     append_all(&mut builder, &tp("t", 0), &mixed);
@@ -277,14 +325,14 @@ fn headers_are_lists_where_there_are_any_and_null_elsewhere() {
         }],
     );
     let slice = slice_of(&records.build(&BatchParams::default()));
-    let mut builder = RowsBuilder::new(true);
+    let mut builder = rows_builder(true);
     append_all(&mut builder, &tp("t", 0), &slice);
     append_all(&mut builder, &tp("t", 0), &slice);
     assert_eq!(builder.payload_bytes(), 2 * 5);
     let expected = plainly(&tp("t", 0), &slice, true);
     assert_eq!(expected.iter().filter(|row| row.headers.is_some()).count(), 2);
     assert_eq!(rows_of(&builder.finish()), [&expected[..], &expected[..]].concat());
-    let mut without = RowsBuilder::new(false);
+    let mut without = rows_builder(false);
     append_all(&mut without, &tp("t", 0), &slice);
     assert_eq!(without.finish().num_columns(), 7);
 }
@@ -292,7 +340,7 @@ fn headers_are_lists_where_there_are_any_and_null_elsewhere() {
 #[test]
 fn a_scan_takes_the_offsets_asked_for_and_continues_where_it_stopped() {
     let slice = sample(100, 50);
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let mut cursor = RecordCursor::new();
     let mut take = |max, from, to| {
         builder
@@ -370,7 +418,7 @@ fn a_malformed_record_ends_a_scan_before_it_and_is_then_the_error() {
     let mut payload = slice.payload.to_vec();
     payload[at_ten.position() + 5] = 0x7f;
     slice.payload = Bytes::from(payload);
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let mut cursor = RecordCursor::new();
     let mut take = || builder.append_records(&tp("t", 0), &slice, &mut cursor, usize::MAX, 0, i64::MAX);
     assert_eq!(take(), Ok(10));
@@ -384,7 +432,7 @@ fn a_malformed_record_ends_a_scan_before_it_and_is_then_the_error() {
 fn bytes_after_the_last_record_withhold_it() {
     let mut slice = sample(0, 5);
     slice.count = 4;
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let mut cursor = RecordCursor::new();
     assert_eq!(
         builder.append_records(&tp("t", 0), &slice, &mut cursor, 9, 0, i64::MAX),
@@ -400,7 +448,7 @@ fn bytes_after_the_last_record_withhold_it() {
 #[test]
 fn spans_give_their_rows_wherever_they_were_cut() {
     let slice = sample(40, 1000);
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let mut cursor = RecordCursor::new();
     for max in [1, 499, 500, 7] {
         let span = span(&slice, &mut cursor, max);
@@ -422,7 +470,7 @@ fn a_span_that_lies_is_refused_and_leaves_nothing_behind() {
         }; 3];
         let key = (i % 3 == 0).then_some(&b"key"[..]);
         records.append(
-            i64::MAX - i64::from(i),
+            i64::MAX / 1000 - i64::from(i),
             key,
             (i % 5 > 0).then_some(b"v"),
             &headers[..usize::from(i % 4)],
@@ -471,7 +519,7 @@ fn a_span_that_lies_is_refused_and_leaves_nothing_behind() {
             ..whole.clone()
         },
     ];
-    let mut builder = RowsBuilder::new(true);
+    let mut builder = rows_builder(true);
     builder.append_span(&tp("t", 0), &whole).unwrap();
     for lie in lies {
         assert!(builder.append_span(&tp("u", 1), &lie).is_err(), "{lie:?}");
@@ -485,7 +533,7 @@ fn a_span_that_lies_is_refused_and_leaves_nothing_behind() {
 
 #[test]
 fn a_batch_that_is_still_read_is_not_written_over() {
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let (first, second) = (sample(0, 30_000), sample(500_000, 30_000));
     append_all(&mut builder, &tp("t", 0), &first);
     let held = builder.finish();
@@ -498,7 +546,7 @@ fn a_batch_that_is_still_read_is_not_written_over() {
 
 #[test]
 fn memory_of_a_dropped_batch_is_used_again() {
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let slice = sample(0, 1000);
     let mut export = || {
         (0..60).for_each(|_| assert_eq!(append_all(&mut builder, &tp("t", 0), &slice), 1000));
@@ -518,7 +566,7 @@ fn memory_of_a_dropped_batch_is_used_again() {
 #[test]
 fn memory_of_a_builder_serves_one_of_other_columns_and_times() {
     let slice = sample(0, 30_000);
-    let mut all = RowsBuilder::new(false);
+    let mut all = rows_builder(false);
     append_all(&mut all, &tp("t", 0), &slice);
     drop(all.finish());
     let memory = all.idle_bytes().unwrap();
@@ -538,7 +586,7 @@ fn memory_of_a_builder_serves_one_of_other_columns_and_times() {
 
 #[test]
 fn a_builder_is_idle_without_rows_and_while_few_of_its_batches_are_still_read() {
-    let mut builder = RowsBuilder::new(false);
+    let mut builder = rows_builder(false);
     let slice = sample(0, 50_000);
     let mut batch = || {
         append_all(&mut builder, &tp("t", 0), &slice);
@@ -553,11 +601,14 @@ fn a_builder_is_idle_without_rows_and_while_few_of_its_batches_are_still_read() 
     assert!(one_read.is_some() && one_read < all_free, "{one_read:?} {all_free:?}");
 }
 
+const NOW: i64 = 1_700_000_000_000;
+
 type Fields = (i64, Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>);
 
 fn fields() -> impl Strategy<Value = Fields> {
     let bytes = || proptest::option::of(proptest::collection::vec(any::<u8>(), 0..80));
-    let time = prop_oneof![0i64..100, 0i64..100_000, Just(-1), any::<i64>()];
+    let any_time = any::<i64>().prop_map(|time| time / 1000);
+    let time = prop_oneof![0i64..100, 0i64..100_000, NOW..NOW + 100, Just(NO_TIMESTAMP), any_time];
     let headers = prop_oneof![
         4 => Just(Vec::new()),
         1 => proptest::collection::vec((".{0,4}", proptest::option::of(proptest::collection::vec(any::<u8>(), 0..9))), 1..3),
@@ -609,7 +660,7 @@ proptest! {
         include_headers in any::<bool>(),
         cut in 1usize..50,
     ) {
-        let mut builder = RowsBuilder::new(include_headers);
+        let mut builder = rows_builder(include_headers);
         let (mut expected, mut offset) = (Vec::new(), 0);
         for (mut rows, partition, codec) in batches {
             if !keys {
@@ -632,6 +683,21 @@ proptest! {
         }
         prop_assert_eq!(builder.rows(), expected.len());
         prop_assert_eq!(rows_of(&builder.finish()), expected);
+    }
+
+    #[test]
+    fn milliseconds_hold_every_timestamp(times in proptest::collection::vec(
+        prop_oneof![any::<i64>(), -3i64..3, NOW..NOW + 9, Just(i64::MIN), Just(i64::MAX)], 1..60,
+    )) {
+        let slice = slice_of(&at_times(&times).build(&BatchParams::default()));
+        let mut rows = RowsBuilder::of(&[Column::TimestampMillis], TimeRange::ALL);
+        append_all(&mut rows, &tp("t", 0), &slice);
+        let batch = rows.finish();
+        let column = batch.column_by_name("timestamp").unwrap().as_primitive::<TimestampMillisecondType>();
+        let found: Vec<_> = column.iter().collect();
+        let expected = times.iter().map(|time| (*time != NO_TIMESTAMP).then_some(*time));
+        prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        prop_assert_eq!(batch.schema(), schema_of(&[Column::TimestampMillis]));
     }
 
     #[test]
@@ -686,7 +752,7 @@ proptest! {
         }
         let mut expected = plainly(&tp("t", 0), &slice, true);
         expected.retain(|row| (start..end).contains(&row.offset));
-        let (mut builder, mut cursor) = (RowsBuilder::new(true), RecordCursor::new());
+        let (mut builder, mut cursor) = (rows_builder(true), RecordCursor::new());
         while builder.append_records(&tp("t", 0), &slice, &mut cursor, max, start, end).unwrap() > 0 {}
         prop_assert_eq!(rows_of(&builder.finish()), expected);
     }
@@ -705,7 +771,7 @@ proptest! {
         }
         (slice.payload, slice.count) = (Bytes::from(payload), count);
         let expected = plainly(&tp("t", 0), &slice, true);
-        let mut builder = RowsBuilder::new(true);
+        let mut builder = rows_builder(true);
         let mut cursor = RecordCursor::new();
         let appended =
             builder.append_records(&tp("t", 0), &slice, &mut cursor, usize::MAX, i64::MIN, i64::MAX).unwrap_or(0);

@@ -120,20 +120,25 @@ fn timestamps_of_every_unit_become_milliseconds_rounded_down() {
         assert_eq!([0, 1, 2].map(|row| rows.timestamp(row)), want);
     };
     check(
+        Arc::new(Int64Array::from(vec![Some(1), None, Some(-2)])),
+        [Some(1), None, Some(-2)],
+    );
+    // No timestamp.
+    check(
         Arc::new(Int64Array::from(vec![Some(1), None, Some(-1)])),
-        [Some(1), None, Some(-1)],
+        [Some(1), None, None],
     );
     check(
         Arc::new(TimestampSecondArray::from(vec![Some(1), None, Some(-1)])),
         [Some(1000), None, Some(-1000)],
     );
-    let millis = TimestampMillisecondArray::from(vec![Some(1), None, Some(-1)]).with_timezone("Europe/Berlin");
-    check(Arc::new(millis), [Some(1), None, Some(-1)]);
-    let micros = TimestampMicrosecondArray::from(vec![Some(1999), None, Some(-1)]).with_timezone("UTC");
-    check(Arc::new(micros), [Some(1), None, Some(-1)]);
+    let millis = TimestampMillisecondArray::from(vec![Some(1), None, Some(i64::MIN)]).with_timezone("Europe/Berlin");
+    check(Arc::new(millis), [Some(1), None, Some(i64::MIN)]);
+    let micros = TimestampMicrosecondArray::from(vec![Some(1999), None, Some(-1001)]).with_timezone("UTC");
+    check(Arc::new(micros), [Some(1), None, Some(-2)]);
     check(
         Arc::new(TimestampNanosecondArray::from(vec![Some(1_999_999), None, Some(-1)])),
-        [Some(1), None, Some(-1)],
+        [Some(1), None, None],
     );
     let far = import(with("timestamp", TimestampSecondArray::from(vec![i64::MAX]))).unwrap_err();
     assert!(matches!(
@@ -299,6 +304,9 @@ fn columns_that_the_log_decides_are_ignored_so_that_an_export_can_be_produced_ag
         ("timestampType", Arc::new(Int32Array::from(vec![0]))),
     ];
     assert_eq!(import(columns).unwrap().value(0), Some(&b"v"[..]));
-    let empty = ProducerBatch::try_new(&crate::RowsBuilder::new(true).finish()).unwrap();
+    let empty = ProducerBatch::try_new(
+        &crate::RowsBuilder::of(&crate::Column::ALL, fletchlog_records::TimeRange::ALL).finish(),
+    )
+    .unwrap();
     assert!(empty.is_empty() && empty.has_headers());
 }

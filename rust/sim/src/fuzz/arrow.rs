@@ -13,7 +13,9 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
 use bytes::Bytes;
 use fletchlog_arrow::{Column, ProducerBatch, RowsBuilder};
-use fletchlog_records::{RecordCursor, RecordsSlice, TimeRange, TimestampType, TopicPartition};
+use fletchlog_records::{
+    NO_TIMESTAMP, RecordCursor, RecordError, RecordsSlice, TimeRange, TimestampType, TopicPartition,
+};
 
 use super::{Input, Owned, records_of};
 
@@ -40,11 +42,19 @@ pub(super) fn export(data: &[u8]) {
         producer: (-1, -1, -1),
         payload: Bytes::copy_from_slice(input.0),
     };
-    let (expected, error) = records_of(&slice);
+    let (mut expected, mut error) = records_of(&slice);
+    let far = expected
+        .iter()
+        .position(|record| record.timestamp.checked_mul(1000).is_none());
+    if let Some(far) = far {
+        let Owned { offset, timestamp, .. } = expected[far];
+        expected.truncate(far);
+        error = Some(RecordError::Timestamp { offset, timestamp });
+    }
     let with_headers = choices & 1 == 1;
     let most = usize::from(choices >> 2) + 1;
     some_columns(&slice, choices, most);
-    let mut builder = RowsBuilder::new(with_headers);
+    let mut builder = RowsBuilder::of(Column::of_kafka(with_headers), TimeRange::ALL);
     let mut cursor = RecordCursor::new();
     let tp = TopicPartition::new("t", 3);
     let mut seen = 0;
@@ -75,7 +85,12 @@ pub(super) fn export(data: &[u8]) {
 fn some_columns(slice: &RecordsSlice, choices: u8, most: usize) {
     let chosen = |place: &usize| choices >> place & 1 == 1;
     let places: Vec<usize> = (0..8).rev().filter(chosen).collect();
-    let columns: Vec<Column> = places.iter().map(|place| Column::ALL[*place]).collect();
+    // Milliseconds hold every timestamp.
+    let names = Column::ALL.map(|column| match column {
+        Column::Timestamp => Column::TimestampMillis,
+        other => other,
+    });
+    let columns: Vec<Column> = places.iter().map(|place| names[*place]).collect();
     let middle = slice.base_timestamp;
     let times = match choices % 3 {
         0 => TimeRange::ALL,
@@ -97,7 +112,7 @@ fn some_columns(slice: &RecordsSlice, choices: u8, most: usize) {
         };
         (batches, failure)
     };
-    let (all, failure) = read(&Column::ALL);
+    let (all, failure) = read(&names);
     let (some, same_failure) = read(&columns);
     assert_eq!(failure, same_failure);
     let projected: Vec<_> = all.iter().map(|batch| batch.project(&places).unwrap()).collect();
@@ -119,7 +134,10 @@ fn same_rows(batch: &RecordBatch, expected: &[Owned], with_headers: bool) {
         assert_eq!(cell(&values), record.value);
         assert_eq!((offsets.value(row), partitions.value(row)), (record.offset, 3));
         let time = times.is_valid(row).then(|| times.value(row));
-        assert_eq!(time, record.timestamp.checked_mul(1000));
+        assert_eq!(
+            time,
+            (record.timestamp != NO_TIMESTAMP).then_some(record.timestamp * 1000)
+        );
         if with_headers {
             assert_eq!(headers_of(batch, row), record.headers);
         }
@@ -186,7 +204,10 @@ pub(super) fn import(data: &[u8]) {
         assert_eq!(found.value(row), values[at].as_deref());
         assert_eq!(found.key(row), keys[at].as_deref());
         assert_eq!(Ok(found.partition(row)), partition_of(at));
-        assert_eq!(Ok(found.timestamp(row)), time_of(at));
+        assert_eq!(
+            Ok(found.timestamp(row)),
+            time_of(at).map(|time| time.filter(|time| *time != NO_TIMESTAMP))
+        );
         found.headers(row, &mut read);
         let expected: Vec<_> = headers[at]
             .iter()
