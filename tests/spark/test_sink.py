@@ -17,7 +17,7 @@ from fletchlog.ledger import TOPIC
 from fletchlog.spark.errors import LedgerMissingError, OptionError
 from fletchlog.spark.sink_options import SinkOptions
 from fletchlog.spark.staging import Staged, clear, new_run, stage
-from fletchlog.spark.writer import append
+from fletchlog.spark.writer import append, check_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -475,6 +475,11 @@ def test_a_batch_whose_rows_are_refused_leaves_no_entry(target):
         append(options, staged_as({"value": [b"x" * 3_000_000]}), ("q", 0), "q")
     assert records(target, TOPIC) == []
     assert append(options, frame_of(0), ("q", 0), "q")
+
+
+def test_the_ledger_is_no_topic_of_rows(target):
+    with pytest.raises(OptionError, match="write into another topic"):
+        check_topic(options_of(target, topic=TOPIC))
 
 
 def test_an_option_for_a_missing_ledger_is_checked(target):

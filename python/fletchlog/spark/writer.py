@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from fletchlog.ledger import TOPIC as LEDGER_TOPIC
 from fletchlog.ledger import Ledger
 from fletchlog.spark.directory import open_directory
 from fletchlog.spark.errors import OptionError
@@ -213,6 +214,8 @@ def check_topic(options: SinkOptions) -> None:
     """
     import fletchlog as fl
 
+    if options.topic == LEDGER_TOPIC:
+        raise OptionError(f"option topic: {LEDGER_TOPIC} is where copies and sinks keep how far they are; write into another topic")
     if options.path is None:
         fl.Producer(options.source, options.producer).close(_CLOSE_MS)  # connects with its first record
         with _opened(options) as cluster:
