@@ -60,7 +60,7 @@ import faulthandler, os, sys, threading, time
 import fletchlog as fl
 path = sys.argv[1]
 DEADLINE = 40
-broker = fl.Broker(path)
+broker = fl.Broker(path, create=True)
 broker.create_topic("t")
 producer = fl.Producer(broker, {"linger.ms": 0})
 # A child must not find the lock of an import that a thread of the parent had begun: Python's own trap
@@ -96,7 +96,7 @@ def in_child(i):
         except fl.errors.ForkedHandleError:
             continue
         os._exit(3)
-    with fl.Broker(f"{path}-{i}") as mine, fl.Producer(mine) as writer:
+    with fl.Broker(f"{path}-{i}", create=True) as mine, fl.Producer(mine) as writer:
         mine.create_topic("t")
         writer.send("t", value=b"own").result(10)
     with fl.Broker(path, read_only=True) as reader:
