@@ -33,6 +33,10 @@ SCALARS = st.one_of(
 NAMES = st.lists(TEXT, max_size=3, unique=True)
 
 
+def field(name, arrow_type, nullable):
+    return pa.field(name, arrow_type, nullable=nullable or arrow_type == pa.null())
+
+
 def nested(inner):
     """Types with parts of the strategy `inner`."""
     return st.one_of(
@@ -41,7 +45,7 @@ def nested(inner):
         # pyarrow makes no valid array of such lists of nulls
         st.builds(pa.list_, inner.filter(lambda one: one != pa.null()), st.integers(0, 2)),
         st.builds(pa.map_, SCALARS, inner),
-        NAMES.flatmap(lambda names: st.tuples(*[inner] * len(names)).map(lambda parts: pa.struct(list(zip(names, parts, strict=True))))),
+        NAMES.flatmap(lambda names: st.tuples(*[st.builds(field, st.just(name), inner, st.booleans()) for name in names]).map(pa.struct)),
     )
 
 
@@ -52,7 +56,7 @@ def raw_type(arrow_type):
     """The type whose values Python has for each of a type's; a cast makes the type of it."""
     types = pa.types
     if types.is_struct(arrow_type):
-        return pa.struct([(field.name, raw_type(field.type)) for field in arrow_type])
+        return pa.struct([field.with_type(raw_type(field.type)) for field in arrow_type])
     if types.is_map(arrow_type):
         return pa.map_(raw_type(arrow_type.key_type), raw_type(arrow_type.item_type))
     if types.is_fixed_size_list(arrow_type):
@@ -120,7 +124,8 @@ def values(arrow_type, *, finite=True, nulls=True):
     types = pa.types
     some = functools.partial(values, finite=finite, nulls=nulls)
     if types.is_struct(arrow_type):
-        made = st.fixed_dictionaries({field.name: some(field.type) for field in arrow_type})
+        # pyarrow has nulls in fields that must not be null only where the struct is null
+        made = st.fixed_dictionaries({field.name: some(field.type, nulls=field.nullable) for field in arrow_type})
     elif types.is_map(arrow_type):
         key = some(arrow_type.key_type, nulls=False)
         made = st.lists(st.tuples(key, some(arrow_type.item_type)), max_size=3, unique_by=lambda entry: entry[0])

@@ -128,8 +128,8 @@ def _unpacked(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Offsets, and the values of all rows of a list or map array; those that no row has (of a null, around a slice) are left out."""
     pa, compute, types = arrow(), require("pyarrow.compute", "serde"), arrow().types
     if types.is_map(array.type):
-        # Arrow keeps a map as a list of entries
-        entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+        # Arrow keeps a map as a list of entries; its casts leave too many items that are of the type null
+        entries = pa.StructArray.from_arrays([array.keys, array.items[: len(array.keys)]], names=["key", "value"])
         array = pa.Array.from_buffers(pa.list_(entries.type), len(array), array.buffers()[:2], offset=array.offset, children=[entries])
     lengths = compute.fill_null(compute.list_value_length(array), 0).cast(pa.int64())
     return pa.concat_arrays([pa.array([0]), compute.cumulative_sum(lengths)]), array.flatten()
