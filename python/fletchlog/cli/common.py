@@ -175,7 +175,9 @@ def _taken(value: object, name: str, function: Callable[..., object]) -> object:
         data = os.fsencode(text)
         if isinstance(value, os.PathLike):
             place = _named(text, name, function)
-            if place.kind != DIRECTORY or place.name == text:
+            if place.kind != DIRECTORY:
+                raise CommandError(f"{place}: {_flag(name, function)} is a file of this machine")
+            if place.name == text:
                 return value
             from pathlib import Path
 
