@@ -23,9 +23,6 @@ const TLS_REFUSALS: u32 = 3;
 /// The same without TLS: a connection that ends at the first request says less, and nodes that restart one after another do it, too.
 const PLAIN_REFUSALS: u32 = 5;
 
-/// How long a wait lasts at most while sockets cannot be watched.
-const UNWATCHED_WAIT: Duration = Duration::from_millis(50);
-
 /// The client.id of a client that sets none.
 const NAMELESS: &str = "fletchlog";
 
@@ -232,8 +229,6 @@ impl<S: Sockets> TcpTransport<S> {
             if !was_unwatched {
                 log::error!("sockets cannot be watched: {error}");
             }
-            // Callers wait in a loop.
-            std::thread::sleep(timeout.min(UNWATCHED_WAIT));
             return;
         }
         for event in events.drain(..) {

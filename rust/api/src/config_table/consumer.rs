@@ -31,9 +31,9 @@ pub(super) const KEYS: &[ConfigKey] = &[
     ),
     key(
         "auto.offset.reset",
-        Kind::OneOf(&["earliest", "latest", "none"]),
+        Kind::OffsetReset,
         Some("latest"),
-        "Where to start without a committed offset, and where to go when the position is outside the log: the log start, its end at the time of the lookup, or an error.",
+        "Where to start without a committed offset, and where to go when the position is outside the log: the log start, its end at the time of the lookup, or an error. From fletchlog.consumer.version 4.0 on also by_duration:PnDTnHnMn.nS: the first record that is at most so old, or the end if there is none.",
     ),
     key(
         "bootstrap.servers",

@@ -24,7 +24,7 @@ use super::wakeup::WakeupHandle;
 use super::{Interrupt, RebalanceEvent};
 use crate::ClientError;
 use crate::error::broker_closed;
-use crate::group::{ConsumerCoordinator, ConsumerGroupMetadata};
+use crate::group::{Commit, ConsumerCoordinator, ConsumerGroupMetadata};
 use crate::metrics::Metric;
 
 /// One consumer. Not thread-safe (the binding guards it); only its [`WakeupHandle`] may be used from other threads.
@@ -250,7 +250,7 @@ impl Consumer {
     /// # Errors
     /// `IllegalState` if a partition is not assigned; then none has moved.
     pub fn seek_to_beginning(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
-        self.request_reset(partitions, ResetStrategy::Earliest)
+        self.request_reset(partitions, ResetStrategy::Earliest, "seek_to_beginning")
     }
 
     /// Lazily to the log end (the last stable offset under read_committed); empty = all assigned.
@@ -258,20 +258,21 @@ impl Consumer {
     /// # Errors
     /// `IllegalState` if a partition is not assigned; then none has moved.
     pub fn seek_to_end(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
-        self.request_reset(partitions, ResetStrategy::Latest)
+        self.request_reset(partitions, ResetStrategy::Latest, "seek_to_end")
     }
 
-    fn request_reset(&mut self, partitions: &[TopicPartition], strategy: ResetStrategy) -> Result<(), ClientError> {
+    fn request_reset(
+        &mut self,
+        partitions: &[TopicPartition],
+        strategy: ResetStrategy,
+        method: &'static str,
+    ) -> Result<(), ClientError> {
         self.ensure_open()?;
         self.ensure_assigned(partitions)?;
         let all = if partitions.is_empty() {
             self.subs.assigned_partitions()
         } else {
             partitions.to_vec()
-        };
-        let method = match strategy {
-            ResetStrategy::Earliest => "seek_to_beginning",
-            ResetStrategy::Latest => "seek_to_end",
         };
         self.trace.called(method, all.iter().map(|tp| (tp, -1)), -1);
         for tp in &all {
@@ -392,7 +393,7 @@ impl Consumer {
         };
         let offsets = self.subs.all_consumed();
         if coordinator.auto_commit_enabled() && !offsets.is_empty() {
-            match self.commit_until(offsets, deadline, interrupt) {
+            match self.commit_until(offsets, Commit::Last, deadline, interrupt) {
                 Err(e @ (ClientError::Interrupted | ClientError::Wakeup)) => return Err(e),
                 Err(error) => log::warn!("the commit on close failed: {error}"),
                 Ok(()) => {}

@@ -266,6 +266,11 @@ impl ConsumerNetworkClient {
         self.client.metrics()
     }
 
+    /// Wall clock, ms since the epoch.
+    pub fn wall_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
     /// Monotonic milliseconds.
     pub fn now_ms(&self) -> i64 {
         self.clock.monotonic_ms()

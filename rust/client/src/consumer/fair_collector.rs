@@ -12,6 +12,7 @@ impl Collector<'_> {
     /// KIP-387's `drain()`.
     pub(super) fn collect_fairly(&mut self, max_records: usize, collected: &mut Collected) -> Result<(), ClientError> {
         let mut remaining = max_records;
+        let retry_at_ms = self.retry_at_ms();
         while remaining > 0 {
             let turn = self
                 .buffer
@@ -26,7 +27,7 @@ impl Collector<'_> {
                     }
                     continue;
                 };
-                match initialize(head, self.subs, self.metadata, self.trace) {
+                match initialize(head, self.subs, self.metadata, retry_at_ms, self.trace) {
                     Ok(false) => self.buffer.throw_away_head(),
                     Ok(true) => {
                         // Data of a new answer comes before all older data; then the round begins at the oldest.

@@ -78,6 +78,11 @@ impl Collector<'_> {
         }
     }
 
+    /// When a fetch that was refused is repeated.
+    pub(super) fn retry_at_ms(&self) -> i64 {
+        self.now_ms.saturating_add(self.settings.retry_backoff_ms)
+    }
+
     fn collect_by_partition(
         &mut self,
         max_records: usize,
@@ -85,6 +90,7 @@ impl Collector<'_> {
         paused: &mut Vec<CompletedFetch>,
     ) -> Result<(), ClientError> {
         let mut remaining = max_records;
+        let retry_at_ms = self.retry_at_ms();
         while remaining > 0 {
             match self.buffer.next_in_line.take().filter(|f| !f.consumed) {
                 None => {
@@ -94,7 +100,7 @@ impl Collector<'_> {
                     let usable = if head.initialized {
                         true
                     } else {
-                        match initialize(head, self.subs, self.metadata, self.trace) {
+                        match initialize(head, self.subs, self.metadata, retry_at_ms, self.trace) {
                             Ok(usable) => usable,
                             Err(error) => {
                                 if collected.runs.is_empty() && head.size == 0 {
@@ -144,9 +150,10 @@ pub(super) fn initialize(
     fetch: &mut CompletedFetch,
     subs: &mut SubscriptionState,
     metadata: &mut ConsumerMetadata,
+    retry_at_ms: i64,
     trace: &mut Trace,
 ) -> Result<bool, ClientError> {
-    let outcome = judge(fetch, subs, metadata, trace);
+    let outcome = judge(fetch, subs, metadata, retry_at_ms, trace);
     if fetch.error != ErrorCode::NONE {
         subs.move_partition_to_end(&fetch.tp);
         trace.push(|| TraceEvent::of(TraceKind::Rotate, &fetch.tp).because(fetch.error.name()));
@@ -158,6 +165,7 @@ fn judge(
     fetch: &mut CompletedFetch,
     subs: &mut SubscriptionState,
     metadata: &mut ConsumerMetadata,
+    retry_at_ms: i64,
     trace: &mut Trace,
 ) -> Result<bool, ClientError> {
     let tp = fetch.tp.clone();
@@ -176,6 +184,7 @@ fn judge(
             if fetch.has_only_a_fragment() {
                 return Err(fragment(fetch));
             }
+            subs.fetch_succeeded(&tp);
             subs.update_ends(&tp, fetch.high_watermark, fetch.last_stable_offset);
             if let Some(node) = fetch.preferred_read_replica {
                 subs.prefer_replica(&tp, node);
@@ -191,10 +200,13 @@ fn judge(
             discard(trace, fetch.error.name());
             metadata.request_update();
             subs.clear_preferred_replica(&tp);
-            subs.log_failed(&tp, fetch.error, fetch.error_message.as_deref());
+            if !subs.log_failed(&tp, fetch.error, fetch.error_message.as_deref()) {
+                subs.fetch_failed(&tp, fetch.error, retry_at_ms);
+            }
         }
         E::UNKNOWN_TOPIC_OR_PARTITION | E::UNKNOWN_TOPIC_ID | E::INCONSISTENT_TOPIC_ID => {
-            log::warn!("{tp}: {}; asking for the topic again", fetch.error);
+            // The three say the same, by name and by id.
+            refused(fetch, E::UNKNOWN_TOPIC_OR_PARTITION, subs, retry_at_ms);
             discard(trace, fetch.error.name());
             metadata.request_update();
             subs.clear_preferred_replica(&tp);
@@ -206,7 +218,7 @@ fn judge(
         E::OFFSET_OUT_OF_RANGE => reset_or_fail(tp, position, subs, trace)?,
         E::TOPIC_AUTHORIZATION_FAILED => return Err(ClientError::kafka(fetch.error, &tp)),
         E::UNKNOWN_LEADER_EPOCH | E::UNKNOWN_SERVER_ERROR => {
-            log::warn!("{tp} at offset {}: {}", fetch.fetch_offset, fetch.error);
+            refused(fetch, fetch.error, subs, retry_at_ms);
             discard(trace, fetch.error.name());
         }
         E::CORRUPT_MESSAGE => {
@@ -227,6 +239,14 @@ fn judge(
         }
     }
     Ok(false)
+}
+
+/// The partition is fetched again, and the first such answer is logged.
+fn refused(fetch: &CompletedFetch, error: ErrorCode, subs: &mut SubscriptionState, retry_at_ms: i64) {
+    let (tp, offset) = (&fetch.tp, fetch.fetch_offset);
+    if subs.fetch_failed(tp, error, retry_at_ms) {
+        log::warn!("{tp} at offset {offset}: {}; it is fetched again", fetch.error);
+    }
 }
 
 /// The position is outside of the log: to where `auto.offset.reset` says, or the user decides.

@@ -53,6 +53,7 @@ impl FetchRequests {
         settings: &Settings,
         trace: &mut Trace,
     ) -> usize {
+        subs.end_back_offs(net.now_ms());
         if subs.expire_preferred_replicas(net.now_ms(), settings.metadata_max_age_ms, metadata) {
             metadata.request_update();
         }
@@ -125,7 +126,8 @@ impl FetchRequests {
         let mut requests = Vec::new();
         let mut backing_off = false;
         for (&node, fetches) in self.nodes.iter_mut().filter(|(_, f)| f.in_flight.is_none()) {
-            let unavailable = net.is_unavailable(node);
+            let unavailable =
+                net.is_unavailable(node) || fetches.backs_off(net.now_ms(), view.settings.retry_backoff_ms);
             backing_off |= unavailable;
             if unavailable || blocked.contains(&node) {
                 continue;
@@ -219,6 +221,7 @@ impl FetchRequests {
             session,
             in_flight,
             asked_ms,
+            thrown_away,
             ..
         } = self.nodes.entry(node).or_default();
         *in_flight = None;
@@ -251,10 +254,14 @@ impl FetchRequests {
             if misses_ids {
                 metadata.request_update_for_ids();
             }
-            log::info!("fetch answer of node {node} thrown away: {why}; the next request is a full one");
+            *thrown_away = thrown_away.saturating_add(1);
+            if *thrown_away == 1 {
+                log::info!("fetch answer of node {node} thrown away: {why}; the next request is a full one");
+            }
             trace.push(|| TraceEvent::new(TraceKind::Error).node(node).because(why));
             return false;
         }
+        *thrown_away = 0;
         trace.response(node, full, &response, |tp| session.fetch_offset(tp).unwrap_or(-1));
         let failed = response.partitions.iter().any(|p| p.error != ErrorCode::NONE);
         for partition in response.partitions {

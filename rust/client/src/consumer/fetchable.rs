@@ -33,6 +33,7 @@ impl<'a> View<'a> {
         match state.position() {
             None => Some("no position yet"),
             Some(_) if state.is_paused() => Some("paused"),
+            Some(_) if state.backs_off() => Some("its fetches are refused: again after retry.backoff.ms"),
             Some(_) if self.buffer.is_buffered(tp) => Some("the last fetch is still buffered"),
             Some(_) => None,
         }

@@ -26,6 +26,7 @@ mod range_scan;
 mod settings;
 pub mod subscription_state;
 mod timestamp_collector;
+mod topic_pattern;
 mod trace;
 mod wakeup;
 

@@ -36,9 +36,10 @@ impl OffsetReset {
             let leader = metadata.leader(&tp);
             (tp, leader, strategy)
         });
+        let now_ms = net.wall_ms();
         let request = |asked: &[(TopicPartition, Leader, ResetStrategy)]| {
             let lookup = |(tp, leader, strategy): &(TopicPartition, Leader, ResetStrategy)| {
-                (tp.clone(), leader.epoch, timestamp_of(*strategy))
+                (tp.clone(), leader.epoch, timestamp_of(*strategy, now_ms))
             };
             list_offsets_request(settings.isolation_level, asked.iter().map(lookup).collect())
         };
@@ -81,6 +82,12 @@ impl OffsetReset {
                         });
                     }
                 }
+                // No record is so new: records are read from now on.
+                Some(a) if a.error == ErrorCode::NONE && matches!(strategy, ResetStrategy::ByDuration(_)) => {
+                    if subs.is_waiting_for(&tp, strategy) {
+                        let _ = subs.request_offset_reset(&tp, ResetStrategy::Latest);
+                    }
+                }
                 Some(a) if a.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
                     self.questions.fail(ClientError::kafka(a.error, &tp));
                 }
@@ -100,11 +107,12 @@ impl OffsetReset {
     }
 }
 
-/// The special timestamp of an end.
-pub(super) fn timestamp_of(strategy: ResetStrategy) -> i64 {
+/// The timestamp to look up: a special one of an end.
+fn timestamp_of(strategy: ResetStrategy, now_ms: i64) -> i64 {
     match strategy {
         ResetStrategy::Earliest => list_offsets::EARLIEST_TIMESTAMP,
         ResetStrategy::Latest => list_offsets::LATEST_TIMESTAMP,
+        ResetStrategy::ByDuration(ms) => now_ms.saturating_sub(ms).max(0),
     }
 }
 

@@ -246,7 +246,7 @@ impl Consumer {
         if self.coordinator.is_none() {
             return Ok(());
         }
-        self.match_pattern();
+        self.match_pattern()?;
         // Which topics a pattern matches has to be known before the member joins with them. Kafka: `ConsumerCoordinator#poll`.
         if self.subs.pattern().is_some() && self.metadata.awaits_new_topics() {
             return Ok(());
@@ -272,21 +272,22 @@ impl Consumer {
     }
 
     /// Keeps the topics of a pattern current. Kafka: `updatePatternSubscription`.
-    fn match_pattern(&mut self) {
+    fn match_pattern(&mut self) -> Result<(), ClientError> {
         let version = self.metadata.version();
         let Some(pattern) = self.subs.pattern().filter(|_| self.matched_metadata != version) else {
-            return;
+            return Ok(());
         };
         let metadata = &self.metadata;
         let hidden = |topic: &str| self.settings.exclude_internal_topics && metadata.is_internal(topic);
-        let matched: Vec<Arc<str>> = metadata
-            .topic_names()
-            .iter()
-            .filter(|t| pattern.is_match(t) && !hidden(t))
-            .cloned()
-            .collect();
+        let mut matched: Vec<Arc<str>> = Vec::new();
+        for topic in metadata.topic_names().iter().filter(|topic| !hidden(topic)) {
+            if pattern.is_match(topic)? {
+                matched.push(Arc::clone(topic));
+            }
+        }
         self.matched_metadata = version;
         self.subs.subscribe_from_pattern(matched);
+        Ok(())
     }
 
     fn rejoin_needed(&self) -> bool {
@@ -310,6 +311,9 @@ impl Consumer {
         }
         if !self.subs.has_all_fetch_positions() || !self.net.has_pending() {
             wait = wait.min(self.settings.retry_backoff_ms);
+        }
+        if let Some(retry_at_ms) = self.subs.first_back_off_end_ms() {
+            wait = wait.min(retry_at_ms.saturating_sub(now));
         }
         if let Some(held_until) = self.buffer.by_time.held_until() {
             wait = wait.min(held_until.saturating_sub(now));
@@ -403,6 +407,9 @@ impl Consumer {
                     failure = outcome.map(|_| ());
                 }
             }
+        }
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.leave_out_deleted(&mut self.metadata);
         }
         failure.map(|()| answered)
     }

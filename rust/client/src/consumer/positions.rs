@@ -12,7 +12,7 @@ use super::consumer_network_client::Wait;
 use super::subscription_state::not_assigned;
 use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
-use crate::group::{Generation, OperationId};
+use crate::group::{Commit, Generation, OperationId};
 
 /// A lookup of committed offsets for partitions without position. It may take several polls, also across unsubscribe() if
 /// the same partitions are assigned again, but ends with the generation: after that another member may have committed. Kafka: `PendingCommittedOffsetRequest#sameRequest` (spec 7.12).
@@ -187,19 +187,30 @@ impl Consumer {
             )));
         }
         let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
-        self.commit_until(offsets, deadline, interrupt)
+        self.commit_until(offsets, Commit::Sync, deadline, interrupt)
+    }
+
+    /// Commits the positions of a consumer that gives up its partitions. As [`Self::commit`], without offsets of topics that were deleted.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub(crate) fn commit_last(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        self.ensure_open()?;
+        let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
+        self.commit_until(self.subs.all_consumed(), Commit::Last, deadline, interrupt)
     }
 
     pub(super) fn commit_until(
         &mut self,
         offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
+        kind: Commit,
         deadline: i64,
         interrupt: Interrupt<'_>,
     ) -> Result<(), ClientError> {
         let Some(coordinator) = &mut self.coordinator else {
             return Ok(());
         };
-        let id = coordinator.start_commit(offsets, true);
+        let id = coordinator.start_commit(offsets, kind);
         self.drive_until(
             id,
             deadline,
@@ -262,7 +273,8 @@ impl Consumer {
                 return Ok(result);
             }
             if now >= deadline {
-                let why = net.explain_silence("is the group's coordinator reachable?");
+                let silence = || net.explain_silence("is the group's coordinator reachable?");
+                let why = coordinator.last_refusal(id).map_or_else(silence, str::to_owned);
                 break ClientError::Timeout(format!("{late}; {why}"));
             }
             if let Err(error) = self.wait_for_answers(deadline, &mut *interrupt) {

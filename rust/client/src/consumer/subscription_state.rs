@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fletchlog_api::config_table::{BY_DURATION, parse_duration_ms};
 use fletchlog_api::{Config, PartitionStates};
 use fletchlog_records::TopicPartition;
 
 use super::changed::Changed;
 use super::decision_table::SubscribeOrder;
 use super::metadata::{Leader, Wanted};
+use super::topic_pattern::TopicPattern;
 use crate::ClientError;
+use fetch_failures::FetchFailure;
 use order::distinct;
 use preferred_replica::PreferredReplica;
 
@@ -20,6 +23,23 @@ pub enum ResetStrategy {
     Earliest,
     /// Log end.
     Latest,
+    /// The first record that is at most so many ms old when it is looked up; the log end if there is none. Kafka:
+    /// `AutoOffsetResetStrategy.StrategyType#BY_DURATION`.
+    ByDuration(i64),
+}
+
+impl ResetStrategy {
+    /// What auto.offset.reset says; `None`: none.
+    fn of(config: &Config) -> Option<Self> {
+        match config.text("auto.offset.reset") {
+            "earliest" => Some(Self::Earliest),
+            "none" => None,
+            other => match other.strip_prefix(BY_DURATION).and_then(parse_duration_ms) {
+                Some(ms) => Some(Self::ByDuration(ms)),
+                None => Some(Self::Latest),
+            },
+        }
+    }
 }
 
 /// Fetch state of a partition. Kafka: `SubscriptionState.FetchStates`.
@@ -57,6 +77,8 @@ pub struct PartitionState {
     last_stable_offset: Option<i64>,
     /// Read in place of the leader.
     preferred: Option<PreferredReplica>,
+    /// Its fetches are refused: see [`SubscriptionState::fetch_failed`].
+    backs_off: bool,
 }
 
 impl Default for PartitionState {
@@ -70,6 +92,7 @@ impl Default for PartitionState {
             high_watermark: None,
             last_stable_offset: None,
             preferred: None,
+            backs_off: false,
         }
     }
 }
@@ -83,9 +106,13 @@ impl PartitionState {
     pub fn leader(&self) -> Option<Leader> {
         self.leader
     }
-    /// Whether it may be fetched: it has a position and is not paused.
+    /// Whether it may be fetched: it has a position, is not paused, and its fetches are not refused.
     pub fn is_fetchable(&self) -> bool {
-        self.fetch_state == FetchState::Fetching && !self.paused
+        self.fetch_state == FetchState::Fetching && !self.paused && !self.backs_off
+    }
+    /// Whether it is fetched again only when retry.backoff.ms have passed.
+    pub fn backs_off(&self) -> bool {
+        self.backs_off
     }
     /// Paused by the user.
     pub fn is_paused(&self) -> bool {
@@ -106,7 +133,7 @@ impl PartitionState {
 enum Subscription {
     None,
     Topics,
-    Pattern(regex::Regex),
+    Pattern(TopicPattern),
     UserAssigned,
 }
 
@@ -133,22 +160,18 @@ pub struct SubscriptionState {
     needs_metadata: bool,
     /// Logs that the broker could not read lately, and why.
     log_failures: BTreeMap<TopicPartition, ClientError>,
+    fetch_failures: BTreeMap<TopicPartition, FetchFailure>,
 }
 
 impl SubscriptionState {
     /// Nothing assigned.
     pub fn new(config: &Config, subscribe_order: SubscribeOrder) -> Self {
-        let default_reset = match config.text("auto.offset.reset") {
-            "earliest" => Some(ResetStrategy::Earliest),
-            "none" => None,
-            _ => Some(ResetStrategy::Latest),
-        };
         Self {
             subscription: Subscription::None,
             topics: Vec::new(),
             group_topics: Vec::new(),
             assignment: PartitionStates::default(),
-            default_reset,
+            default_reset: ResetStrategy::of(config),
             subscribe_order,
             version: 1,
             jumps: 0,
@@ -158,6 +181,7 @@ impl SubscriptionState {
             prefers: false,
             needs_metadata: false,
             log_failures: BTreeMap::new(),
+            fetch_failures: BTreeMap::new(),
         }
     }
 
@@ -197,12 +221,7 @@ impl SubscriptionState {
         if matches!(self.subscription, Subscription::Topics | Subscription::UserAssigned) {
             return Err(exclusive());
         }
-        let regex = regex::Regex::new(&format!("^(?:{pattern})$")).map_err(|e| {
-            ClientError::IllegalArgument(format!(
-                "the topic pattern {pattern:?} is not a regular expression: {e}"
-            ))
-        })?;
-        self.subscription = Subscription::Pattern(regex);
+        self.subscription = Subscription::Pattern(TopicPattern::new(pattern)?);
         self.version += 1;
         self.needs_metadata = true;
         Ok(())
@@ -214,9 +233,9 @@ impl SubscriptionState {
     }
 
     /// The pattern, under `subscribe_pattern`.
-    pub fn pattern(&self) -> Option<&regex::Regex> {
+    pub fn pattern(&self) -> Option<&TopicPattern> {
         match &self.subscription {
-            Subscription::Pattern(regex) => Some(regex),
+            Subscription::Pattern(pattern) => Some(pattern),
             _ => None,
         }
     }
@@ -319,6 +338,7 @@ impl SubscriptionState {
     }
 
     fn set_assignment(&mut self, assignment: PartitionStates<PartitionState>) {
+        self.fetch_failures.retain(|tp, _| assignment.contains(tp));
         self.assignment = assignment;
         self.changed = Changed::Everything;
         self.assignments += 1;
@@ -451,6 +471,7 @@ fn exclusive() -> ClientError {
     )
 }
 
+mod fetch_failures;
 mod log_failures;
 mod order;
 mod positions;

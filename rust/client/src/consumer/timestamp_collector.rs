@@ -133,9 +133,10 @@ impl Collector<'_> {
 
     /// Looks at every answer; `parsed` stays ordered by partition, so that places in it order ties.
     fn take_in_answers(&mut self) -> Result<(), ClientError> {
+        let retry_at_ms = self.retry_at_ms();
         while let Some(head) = self.buffer.queue.front_mut() {
             let empty = head.size == 0;
-            let outcome = initialize(head, self.subs, self.metadata, self.trace);
+            let outcome = initialize(head, self.subs, self.metadata, retry_at_ms, self.trace);
             if outcome.is_err() && !empty {
                 return outcome.map(|_| ());
             }

@@ -263,7 +263,7 @@ impl ConsumerCoordinator {
                 .membership
                 .on_rebalance_request_lost(id, now_ms + self.settings.retry_backoff_ms),
             Purpose::Heartbeat => self.heartbeat_failed(now_ms),
-            Purpose::Operation(operation) => self.retry_operation(operation, ErrorCode::NETWORK_EXCEPTION, now_ms),
+            Purpose::Operation(operation) => self.operation_lost(operation, now_ms),
             Purpose::FindCoordinator | Purpose::Leave => {}
         }
     }

@@ -31,7 +31,7 @@ mod rebalance;
 pub(crate) use coordinator::session_timeout_ms;
 pub use coordinator::{ConsumerCoordinator, GroupTopics};
 pub use legacy::{LegacyConsumer, LegacyStream};
-pub use offsets::{CommittedOffsets, Generation, OperationId};
+pub use offsets::{Commit, CommittedOffsets, Generation, OperationId};
 
 /// The consumer whose offsets a transaction commits; the group coordinator compares it with the group. Kafka:
 /// `ConsumerGroupMetadata`.

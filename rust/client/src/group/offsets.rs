@@ -14,6 +14,7 @@ use super::coordinator::{ConsumerCoordinator, Purpose};
 use super::membership::{NO_GENERATION, State};
 use crate::ClientError;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
+use crate::consumer::metadata::ConsumerMetadata;
 use crate::consumer::subscription_state::SubscriptionState;
 
 /// Number of a started commit or lookup.
@@ -22,6 +23,18 @@ pub type OperationId = u64;
 /// Committed offsets by partition; `None` = nothing committed.
 pub type CommittedOffsets = Vec<(TopicPartition, Option<OffsetAndMetadata>)>;
 
+/// Who starts a commit, and so what happens when it is refused for the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// commitAsync and the timer: the refusal is the result.
+    Once,
+    /// commitSync: repeated until the caller cancels.
+    Sync,
+    /// The auto commit of close() and before a rebalance: as `Sync`, but offsets of a topic that is gone are left out. See
+    /// [`ConsumerCoordinator::leave_out_deleted`].
+    Last,
+}
+
 /// A generation of the group, and this member's id in it.
 pub type Generation = (i32, Arc<str>);
 
@@ -29,7 +42,7 @@ pub type Generation = (i32, Arc<str>);
 enum Kind {
     Commit {
         offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
-        retry: bool,
+        kind: Commit,
         result: Option<Result<(), ClientError>>,
     },
     Fetch {
@@ -43,6 +56,8 @@ struct Operation {
     kind: Kind,
     in_flight: bool,
     retry_at_ms: i64,
+    /// How the coordinator refused it last, for the moment.
+    refusal: Option<String>,
 }
 
 impl Operation {
@@ -68,6 +83,10 @@ pub(super) struct Offsets {
     /// When the timer next commits; `None` until the first turn, and without auto commit.
     pub auto_commit_at_ms: Option<i64>,
     auto_commits: Vec<OperationId>,
+    /// How the timer's last commit failed, as it was logged.
+    auto_commit_failure: Option<String>,
+    /// A commit of [`Commit::Last`] was refused because a topic is unknown, and the metadata of this version; `None`: still to be asked for.
+    unknown: Option<(OperationId, Option<u64>)>,
 }
 
 impl Offsets {
@@ -79,6 +98,7 @@ impl Offsets {
                 kind,
                 in_flight: false,
                 retry_at_ms: i64::MIN,
+                refusal: None,
             },
         );
         self.next_id
@@ -96,11 +116,54 @@ impl Offsets {
 }
 
 impl ConsumerCoordinator {
-    /// Starts a commit. With `retry`, retriable errors are repeated until the caller cancels (commitSync); without, they are
-    /// the result (commitAsync).
-    pub fn start_commit(&mut self, offsets: Vec<(TopicPartition, OffsetAndMetadata)>, retry: bool) -> OperationId {
+    /// Starts a commit.
+    pub fn start_commit(&mut self, offsets: Vec<(TopicPartition, OffsetAndMetadata)>, kind: Commit) -> OperationId {
         let result = if offsets.is_empty() { Some(Ok(())) } else { None };
-        self.offsets.start(Kind::Commit { offsets, retry, result })
+        self.offsets.start(Kind::Commit { offsets, kind, result })
+    }
+
+    /// How the coordinator refused an operation last that is being repeated.
+    pub fn last_refusal(&self, id: OperationId) -> Option<&str> {
+        self.offsets.operations.get(&id)?.refusal.as_deref()
+    }
+
+    /// The last commit of a member waits for topics that the coordinator does not know. Those that newer metadata do not have either were
+    /// deleted, and nobody will ever read their offsets. (Java repeats the commit until close() or max.poll.interval.ms is over.)
+    pub fn leave_out_deleted(&mut self, metadata: &mut ConsumerMetadata) {
+        let Some((id, asked)) = &mut self.offsets.unknown else {
+            return;
+        };
+        let Some(version) = asked else {
+            *asked = Some(metadata.version());
+            metadata.request_update();
+            return;
+        };
+        if metadata.version() == *version {
+            return;
+        }
+        let id = *id;
+        self.offsets.unknown = None;
+        let Some(Operation {
+            kind: Kind::Commit { offsets, result, .. },
+            ..
+        }) = self.offsets.operations.get_mut(&id)
+        else {
+            return;
+        };
+        let (known, gone) = std::mem::take(offsets)
+            .into_iter()
+            .partition(|(tp, _)| metadata.knows(&tp.topic));
+        *offsets = known;
+        for (tp, offset) in gone {
+            log::info!(
+                "group {}: offset {} of {tp} is not committed: its topic was deleted",
+                self.settings.group_id,
+                offset.offset
+            );
+        }
+        if offsets.is_empty() {
+            *result = Some(Ok(()));
+        }
     }
 
     /// The outcome, once; `None` while it is under way.
@@ -160,7 +223,7 @@ impl ConsumerCoordinator {
         self.offsets.auto_commit_at_ms = Some(now_ms + interval);
         let offsets = subs.all_consumed();
         if !offsets.is_empty() {
-            let id = self.start_commit(offsets, false);
+            let id = self.start_commit(offsets, Commit::Once);
             self.offsets.auto_commits.push(id);
         }
     }
@@ -176,12 +239,24 @@ impl ConsumerCoordinator {
         for id in std::mem::take(&mut self.offsets.auto_commits) {
             match self.commit_result(id) {
                 None if self.offsets.operations.contains_key(&id) => self.offsets.auto_commits.push(id),
-                None | Some(Ok(())) => {}
+                None => {}
+                Some(Ok(())) => self.offsets.auto_commit_failure = None,
+                // The others are committed; a topic that is gone does not come back by the next back-off.
+                Some(Err(ClientError::Kafka {
+                    code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                    message,
+                })) => log::debug!("group {}: auto commit: {message}", self.settings.group_id),
                 Some(Err(ClientError::Kafka { code, message })) if code.is_retriable() => {
                     log::debug!("group {}: auto commit is repeated: {message}", self.settings.group_id);
                     self.offsets.auto_commit_at_ms = Some(now_ms + self.settings.retry_backoff_ms);
                 }
-                Some(Err(error)) => log::warn!("group {}: auto commit failed: {error}", self.settings.group_id),
+                Some(Err(error)) => {
+                    let why = Some(error.to_string());
+                    if self.offsets.auto_commit_failure != why {
+                        log::warn!("group {}: auto commit failed: {error}", self.settings.group_id);
+                    }
+                    self.offsets.auto_commit_failure = why;
+                }
             }
         }
     }
@@ -298,12 +373,16 @@ impl ConsumerCoordinator {
         };
         let group = Arc::clone(&self.settings.group_id);
         match *code {
-            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
-                self.retry_operation(id, *code, now_ms)
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+                self.note_unknown(id, response);
+                self.repeat_operation(id, *code, format!("the commit of {tp} was refused"), now_ms);
+            }
+            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS => {
+                self.repeat_operation(id, *code, format!("the commit of {tp} was refused"), now_ms);
             }
             ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR | ErrorCode::REQUEST_TIMED_OUT => {
                 self.coordinator_unknown();
-                self.retry_operation(id, *code, now_ms);
+                self.repeat_operation(id, *code, format!("the commit of {tp} was refused"), now_ms);
             }
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => {
                 if self.membership.is_stable() {
@@ -360,7 +439,7 @@ impl ConsumerCoordinator {
                 if matches!(code, ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE) {
                     self.coordinator_unknown();
                 }
-                self.retry_operation(id, code, now_ms);
+                self.repeat_operation(id, code, "the committed offsets cannot be read now".to_owned(), now_ms);
             }
             Err(code) => {
                 let error = self.refused(code, "committed offsets could not be read");
@@ -369,17 +448,55 @@ impl ConsumerCoordinator {
         }
     }
 
+    /// What the coordinator knows of a commit is committed; the rest is repeated.
+    fn note_unknown(&mut self, id: OperationId, response: &OffsetCommitResponse) {
+        let Some(Operation {
+            kind:
+                Kind::Commit {
+                    offsets,
+                    kind: Commit::Last,
+                    ..
+                },
+            ..
+        }) = self.offsets.operations.get_mut(&id)
+        else {
+            return;
+        };
+        let refused = |tp: &TopicPartition| {
+            response
+                .partitions
+                .iter()
+                .any(|(of, code)| of == tp && *code != ErrorCode::NONE)
+        };
+        offsets.retain(|(tp, _)| refused(tp));
+        if self.offsets.unknown.is_none_or(|(of, _)| of != id) {
+            self.offsets.unknown = Some((id, None));
+        }
+    }
+
+    /// The connection was lost: repeated after the backoff, or the result where the caller does not want retries.
+    pub(super) fn operation_lost(&mut self, id: OperationId, now_ms: i64) {
+        let code = ErrorCode::NETWORK_EXCEPTION;
+        self.repeat_operation(id, code, "the commit was not confirmed".to_owned(), now_ms);
+        if let Some(op) = self.offsets.operations.get_mut(&id) {
+            op.refusal = None;
+        }
+    }
+
     /// A retriable error: repeated after the backoff, or the result where the caller does not want retries.
-    pub(super) fn retry_operation(&mut self, id: OperationId, code: ErrorCode, now_ms: i64) {
-        let error = self.refused(code, "the commit was not confirmed");
+    fn repeat_operation(&mut self, id: OperationId, code: ErrorCode, what: String, now_ms: i64) {
+        let error = self.refused(code, &what);
         let retry_at_ms = now_ms + self.settings.retry_backoff_ms;
         let Some(op) = self.offsets.operations.get_mut(&id) else {
             return;
         };
         op.in_flight = false;
         op.retry_at_ms = retry_at_ms;
+        op.refusal = Some(format!("{what}: {code}"));
         if let Kind::Commit {
-            retry: false, result, ..
+            kind: Commit::Once,
+            result,
+            ..
         } = &mut op.kind
         {
             *result = Some(Err(error));

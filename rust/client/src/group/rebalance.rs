@@ -13,6 +13,7 @@ use fletchlog_records::TopicPartition;
 use super::coordinator::{ConsumerCoordinator, GroupTopics, NextAssignment, Purpose};
 use super::leader;
 use super::membership::{NO_GENERATION, State};
+use super::offsets::Commit;
 use super::protocol::{self, ProtocolError};
 use crate::ClientError;
 use crate::assignor::{Assignor, TopicCounts};
@@ -71,7 +72,7 @@ impl ConsumerCoordinator {
                 if offsets.is_empty() {
                     return self.prepare_and_join(net, subs, now_ms);
                 }
-                let operation = self.start_commit(offsets, true);
+                let operation = self.start_commit(offsets, Commit::Last);
                 let give_up_at_ms = now_ms + i64::from(self.settings.max_poll_interval_ms);
                 self.membership.state = State::Committing {
                     operation,

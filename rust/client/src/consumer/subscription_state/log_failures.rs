@@ -8,12 +8,14 @@ use super::SubscriptionState;
 use crate::ClientError;
 
 impl SubscriptionState {
-    /// The broker could not read this log; without a reason it is as in Kafka.
-    pub fn log_failed(&mut self, tp: &TopicPartition, error: ErrorCode, why: Option<&str>) {
-        if let Some(why) = why.filter(|_| self.is_assigned(tp)) {
-            let failure = ClientError::unreadable(tp, error, why);
-            self.log_failures.insert(tp.clone(), failure);
-        }
+    /// The broker could not read this log; without a reason it is as in Kafka. Returns whether the caller will see it.
+    pub fn log_failed(&mut self, tp: &TopicPartition, error: ErrorCode, why: Option<&str>) -> bool {
+        let Some(why) = why.filter(|_| self.is_assigned(tp)) else {
+            return false;
+        };
+        let failure = ClientError::unreadable(tp, error, why);
+        self.log_failures.insert(tp.clone(), failure);
+        true
     }
 
     /// The logs are going to be asked again.

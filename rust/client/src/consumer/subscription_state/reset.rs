@@ -87,7 +87,11 @@ impl SubscriptionState {
         leader: Option<Leader>,
         asked: ResetStrategy,
     ) -> bool {
-        let waiting = matches!(self.state(tp), Some(PartitionState { fetch_state: FetchState::AwaitReset { strategy, .. }, .. }) if *strategy == asked);
-        waiting && self.seek(tp, offset, leader).is_ok()
+        self.is_waiting_for(tp, asked) && self.seek(tp, offset, leader).is_ok()
+    }
+
+    /// Whether the partition still waits for this lookup.
+    pub fn is_waiting_for(&self, tp: &TopicPartition, asked: ResetStrategy) -> bool {
+        matches!(self.state(tp), Some(PartitionState { fetch_state: FetchState::AwaitReset { strategy, .. }, .. }) if *strategy == asked)
     }
 }

@@ -1,7 +1,7 @@
 //! Spec 11.3 (FetcherTest) and 11.4 (FetchCollectorTest, CompletedFetchTest): one topic "A", records 1-3, 4-5, 6-8.
 
 use bytes::BytesMut;
-use fletchlog_api::{AbortedTransaction, ErrorCode};
+use fletchlog_api::{AbortedTransaction, Clock, ErrorCode};
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchBuilder, BatchParams};
 
@@ -567,4 +567,55 @@ fn a_poll_does_not_wait_when_the_answer_that_it_handles_was_the_only_thing_on_it
         let waited = fletchlog_api::Clock::monotonic_ms(&*broker.clock);
         assert!(waited < 100_000, "{version} waited {waited} ms");
     }
+}
+
+/// Fetches of a poll of 1000 ms that gives nothing.
+fn fetches_of_an_empty_poll(broker: &FakeBroker, c: &mut Consumer) -> usize {
+    let began_ms = broker.clock.monotonic_ms();
+    broker.take_net();
+    assert_eq!(token(&poll(c)), "");
+    assert!(broker.clock.monotonic_ms() >= began_ms + 1000);
+    let net = broker.take_net();
+    net.iter().filter(|sent| matches!(sent, Net::Fetch { .. })).count()
+}
+
+#[test]
+fn a_partition_whose_fetches_are_refused_is_fetched_again_after_retry_backoff_ms() {
+    for error in [
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode::UNKNOWN_SERVER_ERROR,
+        ErrorCode::UNKNOWN_LEADER_EPOCH,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER,
+    ] {
+        for order in ["partition", "kip-387", "timestamp"] {
+            let broker = FakeBroker::default().with("A", 0, 1, 3);
+            let mut c = consumer(
+                &broker,
+                &[("fletchlog.fetch.order", order), ("fetch.max.wait.ms", "5000")],
+            );
+            c.assign(&[tp("A")]).unwrap();
+            c.seek(&tp("A"), 0).unwrap();
+            broker.log("A", |log| log.fetch_errors.extend([error; 1000]));
+            let fetches = fetches_of_an_empty_poll(&broker, &mut c);
+            assert!((9..=12).contains(&fetches), "{error} {order}: {fetches}");
+            broker.log("A", |log| log.fetch_errors.clear());
+            assert_eq!(token(&poll(&mut c)), "A3", "{error} {order}");
+        }
+    }
+}
+
+#[test]
+fn a_node_whose_answers_cannot_be_used_is_asked_again_after_retry_backoff_ms() {
+    let broker = FakeBroker::default().with("A", 0, 1, 3);
+    let mut c = consumer(&broker, &[]);
+    c.assign(&[tp("A")]).unwrap();
+    c.seek(&tp("A"), 0).unwrap();
+    broker
+        .state()
+        .session_errors
+        .extend([ErrorCode::UNKNOWN_SERVER_ERROR; 1000]);
+    let fetches = fetches_of_an_empty_poll(&broker, &mut c);
+    assert!((9..=12).contains(&fetches), "{fetches}");
+    broker.state().session_errors.clear();
+    assert_eq!(token(&poll(&mut c)), "A3");
 }

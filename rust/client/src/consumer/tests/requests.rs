@@ -259,7 +259,13 @@ impl Client {
                 self.asks_for_metadata = false;
             }
             Step::Send => self.send(),
-            Step::Answer(node, which, failure) => self.answer(*node, which, *failure),
+            Step::Answer(node, which, failure) => {
+                self.answer(*node, which, *failure);
+                if matches!(failure, Failure::NoSession | Failure::Session(_)) {
+                    // A second answer in a row that cannot be used is followed by a pause.
+                    self.clock.advance(self.settings.retry_backoff_ms);
+                }
+            }
             Step::Take(count, rotates) => {
                 for _ in 0..*count {
                     let Some(mut fetch) = self.buffer.queue.pop_front() else {

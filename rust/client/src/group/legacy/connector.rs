@@ -378,7 +378,7 @@ impl Connector {
             if engine.assignment().is_empty() {
                 continue;
             }
-            if commit && let Err(error) = engine.commit(None, self.settings.timeout_ms, &mut || false) {
+            if commit && let Err(error) = engine.commit_last(self.settings.timeout_ms, &mut || false) {
                 log::warn!(
                     "thread {}: the commit before the rebalance failed: {error}",
                     cell.thread.id
@@ -408,7 +408,7 @@ impl Connector {
         for cell in &state.cells {
             let mut engine = cell.engine();
             if !engine.assignment().is_empty() {
-                let committed = engine.commit(None, self.settings.timeout_ms, &mut || false);
+                let committed = engine.commit_last(self.settings.timeout_ms, &mut || false);
                 outcome = outcome.and(committed);
             }
         }

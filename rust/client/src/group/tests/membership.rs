@@ -5,6 +5,7 @@ use fletchlog_api::*;
 
 use super::script::*;
 use crate::consumer::RebalanceEvent;
+use crate::group::Commit;
 
 #[test]
 fn heartbeats_go_out_every_interval_and_a_moved_coordinator_is_found_again_without_a_rejoin() {
@@ -68,7 +69,9 @@ fn a_listener_hears_of_its_partitions_while_they_are_assigned_and_the_join_waits
     assert_eq!(heard(&mut member), (vec!["Heartbeat".to_owned()], revoked, 1));
     assert_eq!(member.subs.position(&tp()), Some(5));
 
-    let commit = member.coordinator.start_commit(member.subs.all_consumed(), true);
+    let commit = member
+        .coordinator
+        .start_commit(member.subs.all_consumed(), Commit::Sync);
     let now = member.now();
     member.answer(commit_answer(ErrorCode::NONE));
     member.coordinator.drive(&mut member.net, &member.subs, now).unwrap();

@@ -3,12 +3,12 @@
 use fletchlog_api::*;
 
 use super::script::*;
-use crate::group::ConsumerCoordinator;
+use crate::group::{Commit, ConsumerCoordinator};
 
 #[test]
 fn a_commit_is_repeated_after_the_backoff_only_if_the_caller_wants_that() {
     let mut member = Member::stable(&[]);
-    let patient = member.coordinator.start_commit(offsets(), true);
+    let patient = member.coordinator.start_commit(offsets(), Commit::Sync);
     member
         .answer(commit_answer(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS))
         .answer(commit_answer(ErrorCode::NONE));
@@ -22,7 +22,7 @@ fn a_commit_is_repeated_after_the_backoff_only_if_the_caller_wants_that() {
         member.coordinator.commit_result(patient).is_none(),
         "a result is given once"
     );
-    let once = member.coordinator.start_commit(offsets(), false);
+    let once = member.coordinator.start_commit(offsets(), Commit::Once);
     member.lose_connection();
     member.turn().unwrap();
     let result = member.coordinator.commit_result(once).unwrap();
@@ -108,7 +108,33 @@ fn without_group_id_there_is_no_coordinator_and_assign_needs_no_membership() {
     assert!(member.turn().unwrap().is_empty());
     assert!(!member.coordinator.rejoin_needed_or_pending());
     assert_eq!(member.coordinator.next_deadline_ms(0), i64::MAX);
-    member.coordinator.start_commit(offsets(), true);
+    member.coordinator.start_commit(offsets(), Commit::Sync);
     member.answer(found()).answer(commit_answer(ErrorCode::NONE));
     assert_eq!(member.turn().unwrap(), ["FindCoordinator", "OffsetCommit -1"]);
+}
+
+#[test]
+fn the_last_commit_of_a_member_leaves_out_topics_that_are_gone_and_commitsync_repeats_it() {
+    let mut member = Member::stable(&[]);
+    let last = member.coordinator.start_commit(offsets(), Commit::Last);
+    member.answer(commit_answer(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+    assert_eq!(
+        member.turn().unwrap(),
+        ["OffsetCommit 1"],
+        "and the metadata have no topic"
+    );
+    assert!(matches!(member.coordinator.commit_result(last), Some(Ok(()))));
+
+    let sync = member.coordinator.start_commit(offsets(), Commit::Sync);
+    for _ in 0..3 {
+        member.answer(commit_answer(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+        assert_eq!(member.turn().unwrap(), ["OffsetCommit 1"]);
+        member.advance(100);
+    }
+    assert!(member.coordinator.commit_result(sync).is_none());
+    let why = member.coordinator.last_refusal(sync).unwrap();
+    assert!(
+        why.contains("t-0") && why.contains("UNKNOWN_TOPIC_OR_PARTITION"),
+        "{why}"
+    );
 }

@@ -180,6 +180,7 @@ impl Member {
         for completion in self.net.take_done() {
             assert!(self.coordinator.on_completion(completion, &mut self.subs, now)?);
         }
+        self.coordinator.leave_out_deleted(&mut self.metadata);
         Ok(())
     }
 

@@ -1,0 +1,71 @@
+//! Partitions whose fetches are refused. Java logs every refusal and repeats the fetch at once; where the answer comes at once, too (its topic
+//! is gone), it does so thousands of times a second. Here the first fetch that is refused is repeated at once, the next ones after
+//! retry.backoff.ms, and an error is logged once until the partition can be read again.
+
+use fletchlog_api::ErrorCode;
+use fletchlog_records::TopicPartition;
+
+use super::SubscriptionState;
+
+/// Of a partition whose last fetch was refused.
+#[derive(Debug, Default)]
+pub(super) struct FetchFailure {
+    /// Errors that were logged.
+    logged: Vec<ErrorCode>,
+    /// When it may be fetched again; `None`: now.
+    retry_at_ms: Option<i64>,
+}
+
+impl SubscriptionState {
+    /// A fetch was refused. If it is not the first one in a row, the partition is fetched again at `retry_at_ms`. Returns whether this
+    /// error is new.
+    pub fn fetch_failed(&mut self, tp: &TopicPartition, error: ErrorCode, retry_at_ms: i64) -> bool {
+        let Some(state) = self.assignment.get_mut(tp) else {
+            return false;
+        };
+        match self.fetch_failures.get_mut(tp) {
+            None => {
+                self.fetch_failures.entry(tp.clone()).or_default().logged.push(error);
+                true
+            }
+            Some(failure) => {
+                failure.retry_at_ms = Some(retry_at_ms);
+                state.backs_off = true;
+                self.changed.insert(tp);
+                self.version += 1;
+                let is_new = !failure.logged.contains(&error);
+                if is_new {
+                    failure.logged.push(error);
+                }
+                is_new
+            }
+        }
+    }
+
+    /// A fetch was answered.
+    pub fn fetch_succeeded(&mut self, tp: &TopicPartition) {
+        self.fetch_failures.remove(tp);
+    }
+
+    /// Partitions that have waited long enough may be fetched again.
+    pub fn end_back_offs(&mut self, now_ms: i64) {
+        for (tp, failure) in &mut self.fetch_failures {
+            if failure.retry_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+                failure.retry_at_ms = None;
+                if let Some(state) = self.assignment.get_mut(tp) {
+                    state.backs_off = false;
+                }
+                self.changed.insert(tp);
+                self.version += 1;
+            }
+        }
+    }
+
+    /// When the first partition may be fetched again that waits.
+    pub fn first_back_off_end_ms(&self) -> Option<i64> {
+        self.fetch_failures
+            .values()
+            .filter_map(|failure| failure.retry_at_ms)
+            .min()
+    }
+}
