@@ -158,7 +158,7 @@ def test_one_refused_row_leaves_nothing_to_readers_of_committed_records(spark, t
     ("column", "says"),
     [
         ("9 as partition", "topic t has no partition 9: it has"),
-        ("timestamp_millis(-5) as timestamp", "timestamp -5 is negative"),
+        ("repeat('x', 3000000) as key", "the record needs up to 3000001 bytes"),
         ("timestamp_millis(-1) as timestamp", "timestamp -1 is negative"),
     ],
 )
