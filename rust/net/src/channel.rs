@@ -262,7 +262,7 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
-    /// Reads until the socket has no more. A short read says so too, unless the end of the stream may follow it.
+    /// Reads until the socket has no more. A short read says so too, unless the end of the stream, or a failure of TLS, may follow it.
     fn read(&mut self, may_have_ended: bool, book: &mut AddressBook) -> Result<(), Failure> {
         loop {
             let room = self.connection.room();
@@ -276,7 +276,8 @@ impl<S: Sockets> Channel<S> {
                 Ok(count) => {
                     let received = self.connection.received(count, book);
                     received.map_err(|failure| self.with_address(failure))?;
-                    if count < most && !may_have_ended {
+                    let is_over = self.tls.as_ref().is_some_and(|tls| tls.is_over());
+                    if count < most && !may_have_ended && !is_over {
                         return Ok(());
                     }
                 }

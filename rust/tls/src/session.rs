@@ -21,8 +21,10 @@ pub struct Session {
     taken: usize,
     /// It has failed; every later call returns this failure.
     failure: Option<TlsFailure>,
-    /// The other side has announced the end of its data; it may wait for the socket to be closed.
+    /// The other side has announced the end of its data, and may wait for the socket to be closed; or the socket has ended.
     ended: bool,
+    /// The socket failed behind bytes that were returned: the next read returns this.
+    socket_failure: Option<io::Error>,
 }
 
 impl Session {
@@ -35,6 +37,7 @@ impl Session {
             taken: 0,
             failure: None,
             ended: false,
+            socket_failure: None,
         }
     }
 
@@ -59,7 +62,14 @@ impl Session {
         principal::subject(self.tls.peer_certificates()?.first()?)
     }
 
-    /// Fills the room with decrypted bytes, as far as they have arrived. 0: the other side ended the connection.
+    /// Nothing comes any more but what was decrypted, then a failure or the end. [`Self::read`] returns it although the socket has nothing
+    /// more, so a caller that waits for the socket would wait in vain.
+    pub fn is_over(&self) -> bool {
+        self.ended || self.failure.is_some() || self.socket_failure.is_some()
+    }
+
+    /// Fills the room with decrypted bytes, as far as they have arrived. 0: the other side ended the connection. If fewer bytes are returned
+    /// than there is room for, the socket has no more, or [`Self::is_over`].
     ///
     /// # Errors
     /// `WouldBlock`: the socket has no more. A [`TlsFailure`] inside of `InvalidData`: the connection is to be closed; the alert
@@ -71,11 +81,24 @@ impl Session {
             if filled == room.len() {
                 return Ok(filled);
             }
+            if let Some(error) = self.socket_failure.take() {
+                return Err(error);
+            }
             match self.feed(socket) {
                 Ok(true) => {}
                 Ok(false) => return Ok(filled),
-                Err(_) if filled > 0 => return Ok(filled),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // What arrived together with the bytes that cannot be decrypted.
+                    filled += self.take_plaintext(&mut room[filled..]);
+                    if filled == 0 {
+                        return Err(error);
+                    }
+                    // A failure of TLS is kept where it is made.
+                    if error.kind() != ErrorKind::WouldBlock && self.failure.is_none() {
+                        self.socket_failure = Some(error);
+                    }
+                    return Ok(filled);
+                }
             }
         }
     }
@@ -98,7 +121,10 @@ impl Session {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
         }
-        if self.ended || self.taken == self.incoming.len() && !self.fill(socket)? {
+        if self.taken == self.incoming.len() && !self.ended {
+            self.ended = !self.fill(socket)?;
+        }
+        if self.ended {
             return Ok(false);
         }
         let mut unread = &self.incoming[self.taken..];

@@ -367,3 +367,71 @@ fn a_side_that_says_that_nothing_follows_is_heard_to_the_end_and_then_has_ended(
         assert_eq!(server.heard, b"firstand last");
     }
 }
+
+/// A socket that has some bytes, then says something else once, then that it has nothing.
+struct Ending {
+    bytes: Vec<u8>,
+    then: Option<io::Result<usize>>,
+}
+
+impl Read for Ending {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.bytes.is_empty() {
+            let count = buffer.len().min(self.bytes.len());
+            self.bytes
+                .drain(..count)
+                .zip(buffer)
+                .for_each(|(byte, place)| *place = byte);
+            return Ok(count);
+        }
+        self.then.take().unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
+    }
+}
+
+impl Write for Ending {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        Ok(buffer.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_stands_behind_the_last_bytes_is_not_lost_though_the_socket_says_it_once() {
+    let reset = || Some(Err(ErrorKind::ConnectionReset.into()));
+    // What follows the words, whether it is known with them, and the outcome of the next read.
+    let cases: [(&[u8], Option<io::Result<usize>>, bool, Result<usize, ErrorKind>); 4] = [
+        (b"", None, false, Err(ErrorKind::WouldBlock)),
+        (b"", Some(Ok(0)), true, Ok(0)),
+        (b"", reset(), true, Err(ErrorKind::ConnectionReset)),
+        (&[23, 3, 3, 0, 4, 1, 2, 3, 4], None, true, Err(ErrorKind::InvalidData)),
+    ];
+    for (rubbish, then, is_over, expected) in cases {
+        let (mut client, mut server) = ends(client(&[]), server(&[]), [b"first", b""], 100);
+        let failures = talk(&mut client, &mut server, 1_000_000, 1_000_000);
+        assert!(matches!(failures, (None, None)), "{failures:?}");
+        let pipe = || Pipe {
+            bytes: VecDeque::new(),
+            room: 1_000_000,
+            step: 1_000_000,
+            passed: 0,
+        };
+        let (mut up, mut down) = (pipe(), pipe());
+        client.unsent = b"words".to_vec();
+        while !client.unsent.is_empty() {
+            let (input, output) = (&mut down, &mut up);
+            client.turn(&mut Socket { input, output }).unwrap();
+        }
+        let mut socket = Ending {
+            bytes: up.bytes.iter().chain(rubbish).copied().collect(),
+            then,
+        };
+        let mut room = [0; 100];
+        let count = server.session.read(&mut socket, &mut room).unwrap();
+        assert_eq!(&room[..count], b"words");
+        assert_eq!(server.session.is_over(), is_over, "{expected:?}");
+        let next = server.session.read(&mut socket, &mut room);
+        assert_eq!(next.map_err(|error| error.kind()), expected);
+    }
+}
