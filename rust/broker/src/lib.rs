@@ -34,7 +34,7 @@ pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use metrics::BrokerMetric;
 pub use port::{Outcome, Port, Ticket};
 pub use replica_manager::{
-    AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, NewTopic, PartitionDescription,
+    AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic, PartitionDescription,
     TopicDescription,
 };
 pub use security::{

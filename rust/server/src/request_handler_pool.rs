@@ -128,7 +128,8 @@ impl Shared {
 
     fn run(&self) {
         while let Some(job) = self.next() {
-            run(job);
+            // Whatever unwinds, the thread stays one of those that are counted.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(job)));
         }
     }
 

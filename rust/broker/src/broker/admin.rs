@@ -15,7 +15,7 @@ use crate::config_description::{
 };
 use crate::log_manager::LogDirDescription;
 use crate::metrics::{BrokerMetric, value};
-use crate::replica_manager::{AlterConfig, Alteration, ConfigChange, CreatedTopic, NewTopic};
+use crate::replica_manager::{AlterConfig, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic};
 use crate::topics::validate_name;
 use crate::transaction::{TransactionDescription, TransactionFilter, TransactionListing};
 
@@ -46,9 +46,25 @@ impl Broker {
         assignments: Option<&[Vec<NodeId>]>,
         validate_only: bool,
     ) -> Result<(), BrokerError> {
+        let more = MorePartitions {
+            topic: topic.into(),
+            count,
+            assignments: assignments.map(<[_]>::to_vec),
+        };
+        only(self.grow_topics(&[more], validate_only)?)
+    }
+
+    /// As [`Broker::create_partitions`], for several topics; what becomes of each.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn grow_topics(
+        &self,
+        topics: &[MorePartitions],
+        validate_only: bool,
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas
-            .create_partitions(topic, count, assignments, validate_only)
+        Ok(self.replicas.create_partitions(topics, validate_only))
     }
 
     /// Changes properties of a topic, a node, all nodes, a group or a subscription to client metrics; those not named stay. All of the

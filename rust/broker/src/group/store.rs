@@ -79,21 +79,25 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Loads every partition there is.
+    /// Loads every partition there is; one that cannot be read does not keep the others from it.
+    ///
+    /// # Errors
+    /// That of the first partition that cannot be read.
     pub(super) fn load_all_groups(&self) -> Result<(), ErrorCode> {
         let mut loaded = self.loaded.lock();
         let topic = self.replicas.topic(CONSUMER_OFFSETS).ok();
         let before = loaded.len();
+        let mut all = Ok(());
         for partition in topic.iter().flat_map(|t| &t.partitions) {
             if !loaded.contains_key(&partition.tp().partition) {
-                self.load_partition(&mut loaded, partition)?;
+                all = all.and(self.load_partition(&mut loaded, partition));
             }
         }
         if loaded.len() > before {
             drop(loaded);
             self.on_loaded();
         }
-        Ok(())
+        all
     }
 
     fn load_partition(&self, loaded: &mut FxHashMap<i32, i64>, partition: &Partition) -> Result<(), ErrorCode> {

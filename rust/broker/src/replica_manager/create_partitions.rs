@@ -9,23 +9,94 @@ use fletchlog_api::{ErrorCode, NodeId};
 
 use super::ReplicaManager;
 use super::new_topic::{MAX_PARTITIONS, check_assignment};
+use super::topic_admin::spread;
 use crate::BrokerError;
 use crate::directory::{self, ClusterMetadata, TopicRecord};
+use crate::topics::Topic;
+
+/// More partitions for a topic.
+#[derive(Debug, Clone)]
+pub struct MorePartitions {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// How many it has then, in all.
+    pub count: i32,
+    /// Nodes of the replicas of each new one, the leader first.
+    pub assignments: Option<Vec<Vec<NodeId>>>,
+}
+
+/// Topics that get more partitions.
+struct Growth {
+    /// With their new directories, and their places in the request.
+    grown: Vec<(usize, Grown)>,
+    /// Without some of them.
+    failed: Vec<Grown>,
+    /// What is to be written.
+    changed: ClusterMetadata,
+}
+
+/// A topic, and how many partitions it had.
+struct Grown {
+    topic: Arc<Topic>,
+    before: usize,
+}
 
 impl ReplicaManager {
-    /// `create_partitions`: `count` in all.
+    /// `create_partitions`: each topic gets its partitions or is refused by itself; all that get some are in one write of the metadata.
     pub(crate) fn create_partitions(
         &self,
-        name: &str,
-        count: i32,
-        assignments: Option<&[Vec<NodeId>]>,
+        all: &[MorePartitions],
+        validate_only: bool,
+    ) -> Vec<Result<(), BrokerError>> {
+        let mut metadata = self.metadata.lock();
+        let mut growth = Growth {
+            grown: Vec::new(),
+            failed: Vec::new(),
+            changed: metadata.clone(),
+        };
+        let mut results: Vec<_> = (all.iter().enumerate())
+            .map(|(place, more)| self.prepare_partitions(&mut metadata, &mut growth, place, more, validate_only))
+            .collect();
+        let Growth { grown, failed, changed } = growth;
+        if !grown.is_empty() {
+            match self.store_or_undo(&changed, &metadata) {
+                Ok(()) => {
+                    *metadata = changed;
+                    grown.into_iter().for_each(|(_, grown)| self.logs.insert(grown.topic));
+                }
+                Err(error) => {
+                    let places: Vec<usize> = grown.iter().map(|(place, _)| *place).collect();
+                    grown
+                        .iter()
+                        .for_each(|(_, grown)| self.take_back_grown(&mut metadata, grown));
+                    spread(error, &places, &mut results);
+                }
+            }
+        }
+        failed
+            .iter()
+            .for_each(|grown| self.take_back_grown(&mut metadata, grown));
+        results
+    }
+
+    fn take_back_grown(&self, metadata: &mut ClusterMetadata, Grown { topic, before }: &Grown) {
+        self.take_back_partitions(metadata, &topic.name, &topic.partitions[*before..]);
+    }
+
+    /// Makes the directories of a topic's new partitions, if it can have them.
+    fn prepare_partitions(
+        &self,
+        metadata: &mut ClusterMetadata,
+        growth: &mut Growth,
+        place: usize,
+        more: &MorePartitions,
         validate_only: bool,
     ) -> Result<(), BrokerError> {
         self.for_writing("create partitions")?;
-        let mut metadata = self.metadata.lock();
-        let mut record = record_of(&metadata, name)?.clone();
-        let additional = additional_partitions(name, record.partitions, count)?;
-        if let Some(assignments) = assignments {
+        let name = &*more.topic;
+        let mut record = record_of(&growth.changed, name)?.clone();
+        let additional = additional_partitions(name, record.partitions, more.count)?;
+        if let Some(assignments) = &more.assignments {
             if assignments.len() != additional {
                 return Err(BrokerError::kafka(
                     ErrorCode::INVALID_REPLICA_ASSIGNMENT,
@@ -41,22 +112,26 @@ impl ReplicaManager {
                 record.assigned.insert(partition, replicas.clone());
             }
         }
-        record.partitions = count;
+        record.partitions = more.count;
         if validate_only {
             return Ok(());
         }
-        self.finish_deletions(&mut metadata)?;
+        if growth.grown.is_empty() {
+            self.finish_deletions(metadata)?;
+            growth.changed.deleting.clone_from(&metadata.deleting);
+        }
         let topic = self.topic(name)?;
-        let altered = Arc::new(topic.altered(record.clone(), &self.configs(), self.logs.directory())?);
-        let new = &altered.partitions[topic.partitions.len()..];
-        let mut changed = metadata.clone();
-        changed.topics.insert(name.to_owned(), record);
+        let grown = Grown {
+            topic: Arc::new(topic.altered(record.clone(), &self.configs(), self.logs.directory())?),
+            before: topic.partitions.len(),
+        };
         // The metadata last, as for a new topic.
-        self.make_directories(new)
-            .and_then(|()| self.store_or_undo(&changed, &metadata))
-            .inspect_err(|_| self.take_back_partitions(&mut metadata, name, new))?;
-        *metadata = changed;
-        self.logs.insert(altered);
+        if let Err(error) = self.make_directories(&grown.topic.partitions[grown.before..]) {
+            growth.failed.push(grown);
+            return Err(error);
+        }
+        growth.changed.topics.insert(name.to_owned(), record);
+        growth.grown.push((place, grown));
         Ok(())
     }
 }

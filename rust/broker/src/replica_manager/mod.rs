@@ -15,6 +15,7 @@ mod topic_admin;
 
 pub use alter_config::{AlterConfig, AlterConfigOp, Alteration, ConfigChange};
 pub(crate) use coordinator_log::CoordinatorRecord;
+pub use create_partitions::MorePartitions;
 pub use new_topic::{CreatedTopic, NewTopic};
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
 pub use topic_admin::{PartitionDescription, TopicDescription};

@@ -46,6 +46,7 @@ pub(super) fn describe_configs(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         .resources
         .iter()
         .all(|r| resource::ALL.contains(&r.resource_type));
+    let mut room = call.room();
     let results = request.resources.into_iter().map(|resource| {
         let described = match is_readable {
             true => describe(call, &resource),
@@ -62,21 +63,30 @@ pub(super) fn describe_configs(call: &mut Call<'_>) -> Result<Handled, Unreadabl
             None => entry.is_listed(),
         };
         let entries = entries.into_iter().filter(is_asked);
-        describe_configs_response::DescribeConfigsResult {
+        let configs: Vec<_> = entries
+            .map(|entry| described_entry(entry, synonyms, documentation))
+            .collect();
+        room.take(configs.iter().map(size).sum())?;
+        Ok(describe_configs_response::DescribeConfigsResult {
             error_code: error.0.code(),
             error_message: error.1,
             resource_type: resource.resource_type,
             resource_name: resource.resource_name,
-            configs: entries
-                .map(|entry| described_entry(entry, synonyms, documentation))
-                .collect(),
-        }
+            configs,
+        })
     });
-    let results = results.collect();
+    let results = results.collect::<Result<_, Unreadable>>()?;
     call.answer(&DescribeConfigsResponse {
         results,
         ..Default::default()
     })
+}
+
+/// About how many bytes a property is in memory.
+fn size(config: &describe_configs_response::DescribeConfigsResourceResult) -> usize {
+    let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+    let synonyms = config.synonyms.iter().map(|s| 64 + s.name.len() + text(&s.value));
+    128 + config.name.len() + text(&config.value) + text(&config.documentation) + synonyms.sum::<usize>()
 }
 
 fn describe(

@@ -59,6 +59,7 @@ pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
 
 pub(super) fn describe_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeGroupsRequest = call.message()?;
+    let mut room = call.room();
     let describe = |group_id: Arc<str>| {
         let described = match check_group(call, AclOperation::Describe, &group_id) {
             Ok(()) => call
@@ -76,10 +77,19 @@ pub(super) fn describe_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable
             let name = Arc::clone(&group.group_id);
             group.authorized_operations = call.authorized_operations(AUTHORIZED_OPERATIONS, ResourceType::Group, &name);
         }
-        group
+        let size = |m: &describe_groups_response::DescribedGroupMember| {
+            128 + m.member_metadata.len() + m.member_assignment.len()
+        };
+        room.take(group.members.iter().map(size).sum())?;
+        Ok(group)
     };
+    let groups = request
+        .groups
+        .into_iter()
+        .map(describe)
+        .collect::<Result<_, Unreadable>>()?;
     call.answer(&DescribeGroupsResponse {
-        groups: request.groups.into_iter().map(describe).collect(),
+        groups,
         ..Default::default()
     })
 }

@@ -281,10 +281,20 @@ pub(super) fn offset_fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let require_stable = request.require_stable;
     let is_batched = call.version() >= 8;
     let groups = asked_groups(call, request);
+    let mut room = call.room();
     let groups = groups
         .into_iter()
-        .map(|group| fetch(call, group, require_stable))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|group| {
+            let is_all = group.topics.is_none();
+            let fetched = fetch(call, group, require_stable)?;
+            let size = |p: &offset_fetch_response::OffsetFetchResponsePartitions| {
+                size_of_val(p) + p.metadata.as_ref().map_or(0, |metadata| metadata.len())
+            };
+            let partitions = fetched.topics.iter().filter(|_| is_all).flat_map(|t| &t.partitions);
+            room.take(partitions.map(size).sum())?;
+            Ok(fetched)
+        })
+        .collect::<Result<Vec<_>, Unreadable>>()?;
     if is_batched {
         return call.answer(&OffsetFetchResponse {
             groups,

@@ -130,6 +130,8 @@ pub(crate) struct Apis {
     /// TLS and SASL of the listener.
     pub(crate) security: Security,
     unsent: Unsent,
+    /// The most bytes of an answer whose request is far smaller.
+    largest_answer: usize,
 }
 
 impl Apis {
@@ -139,6 +141,9 @@ impl Apis {
             security,
             clock: broker.clock(),
             unsent: Unsent::new(limits.queued_max_request_bytes),
+            largest_answer: limits
+                .queued_max_request_bytes
+                .max(usize::try_from(limits.socket_request_max_bytes).unwrap_or(0)),
             broker,
             endpoints,
         }
@@ -225,6 +230,10 @@ impl Call<'_> {
         Ok(M::decode(&mut self.reader, self.header.api_version)?)
     }
 
+    fn room(&self) -> Room {
+        Room(self.apis.largest_answer)
+    }
+
     fn version(&self) -> i16 {
         self.header.api_version
     }
@@ -265,6 +274,19 @@ impl Call<'_> {
             Outcome::Later(ticket) => Handled::Later(ticket, Box::new(encoded)),
             Outcome::Close => return Err(CLOSED),
         })
+    }
+}
+
+/// Room for the answer to a list whose entries may be a thousand times smaller than what answers them, and may be the same.
+struct Room(usize);
+
+impl Room {
+    /// Takes the room of an entry's answer, which is about so long.
+    fn take(&mut self, bytes: usize) -> Result<(), Unreadable> {
+        self.0 = self.0.checked_sub(bytes).ok_or(Unreadable::Refused(
+            "its answer would be larger than queued.max.request.bytes and socket.request.max.bytes; it has to ask for less at a time",
+        ))?;
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fletchlog_broker::{AclOperation, BrokerError, ConfigEntry, CreatedTopic, NewTopic};
+use fletchlog_broker::{AclOperation, BrokerError, ConfigEntry, CreatedTopic, MorePartitions, NewTopic};
 use fletchlog_records::{ErrorCode, TopicPartition};
 use fletchlog_wire::messages::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest,
@@ -324,32 +324,40 @@ pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadab
             error_message: Some(DUPLICATE.into()),
         })
         .collect();
-    for topic in request.topics.into_iter().filter(|t| !twice.contains(&t.name)) {
-        if !call.may_topic(AclOperation::Alter, &topic.name) {
-            results.push(create_partitions_response::CreatePartitionsTopicResult {
+    let once = request.topics.into_iter().filter(|t| !twice.contains(&t.name));
+    let (allowed, denied): (Vec<_>, Vec<_>) = once.partition(|t| call.may_topic(AclOperation::Alter, &t.name));
+    results.extend(
+        denied
+            .into_iter()
+            .map(|topic| create_partitions_response::CreatePartitionsTopicResult {
                 name: topic.name,
                 error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
                 error_message: None,
-            });
-            continue;
-        }
-        let nodes = |a: create_partitions_request::CreatePartitionsAssignment| a.broker_ids;
-        let assignments: Option<Vec<_>> = topic.assignments.map(|all| all.into_iter().map(nodes).collect());
-        let created =
-            call.broker()
-                .create_partitions(&topic.name, topic.count, assignments.as_deref(), request.validate_only);
-        results.push(match created {
-            Ok(()) => create_partitions_response::CreatePartitionsTopicResult {
-                name: topic.name,
-                ..Default::default()
-            },
-            Err(error) => create_partitions_response::CreatePartitionsTopicResult {
-                name: topic.name,
-                error_code: error.code().code(),
-                error_message: message(&error),
-            },
-        });
-    }
+            }),
+    );
+    let nodes = |a: create_partitions_request::CreatePartitionsAssignment| a.broker_ids;
+    let more = allowed.into_iter().map(|topic| MorePartitions {
+        topic: topic.name,
+        count: topic.count,
+        assignments: topic.assignments.map(|all| all.into_iter().map(nodes).collect()),
+    });
+    let more: Vec<MorePartitions> = more.collect();
+    let created = call
+        .broker()
+        .grow_topics(&more, request.validate_only)
+        .map_err(|_| CLOSED)?;
+    results.extend(
+        more.into_iter()
+            .zip(created)
+            .map(|(MorePartitions { topic: name, .. }, created)| {
+                let error = created.err();
+                create_partitions_response::CreatePartitionsTopicResult {
+                    name,
+                    error_code: error.as_ref().map_or(ErrorCode::NONE, BrokerError::code).code(),
+                    error_message: error.as_ref().and_then(message),
+                }
+            }),
+    );
     call.answer(&CreatePartitionsResponse {
         results,
         ..Default::default()

@@ -17,24 +17,26 @@ use super::{Call, Handled, Unreadable, by_topic};
 pub(super) fn describe_transactions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeTransactionsRequest = call.message()?;
     let node = call.peer.port.node();
+    let mut room = call.room();
     let states = request.transactional_ids.into_iter().map(|id| {
         if id.is_empty() {
-            return refused(ErrorCode::INVALID_REQUEST, id);
+            return Ok(refused(ErrorCode::INVALID_REQUEST, id));
         }
         if !call.may_transaction(AclOperation::Describe, &id) {
-            return refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, id);
+            return Ok(refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, id));
         }
-        match call.broker().describe_transaction(node, &id) {
+        Ok(match call.broker().describe_transaction(node, &id) {
             Ok(mut found) => {
                 found
                     .partitions
                     .retain(|tp| call.may_topic(AclOperation::Describe, &tp.topic));
+                room.take(found.partitions.len() * size_of::<TopicPartition>())?;
                 described(found)
             }
             Err(error) => refused(error.code(), id),
-        }
+        })
     });
-    let transaction_states = states.collect();
+    let transaction_states = states.collect::<Result<_, Unreadable>>()?;
     call.answer(&DescribeTransactionsResponse {
         transaction_states,
         ..Default::default()
@@ -105,17 +107,19 @@ fn listed(found: TransactionDescription) -> list_transactions_response::Transact
 
 pub(super) fn describe_producers(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeProducersRequest = call.message()?;
+    let mut room = call.room();
     let topics = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partition_indexes.into_iter();
-        let name = Arc::clone(&topic.name);
-        describe_producers_response::TopicResponse {
-            partitions: partitions
-                .map(|p| producers_of(call, &TopicPartition::new(Arc::clone(&name), p)))
-                .collect(),
-            name: topic.name,
-        }
+        let partitions = topic.partition_indexes.into_iter().map(|p| {
+            let producers = producers_of(call, &TopicPartition::new(Arc::clone(&topic.name), p));
+            room.take(size_of_val(&*producers.active_producers))?;
+            Ok(producers)
+        });
+        Ok(describe_producers_response::TopicResponse {
+            partitions: partitions.collect::<Result<_, Unreadable>>()?,
+            name: Arc::clone(&topic.name),
+        })
     });
-    let topics = topics.collect();
+    let topics = topics.collect::<Result<_, Unreadable>>()?;
     call.answer(&DescribeProducersResponse {
         topics,
         ..Default::default()

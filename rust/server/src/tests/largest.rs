@@ -1,6 +1,6 @@
 //! What a request costs grows with its bytes, however it is made. Processor time is compared with processor time of the same run.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +8,7 @@ use fletchlog_api as api;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Config, Scope};
 use fletchlog_broker::{Broker, OpenOptions};
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::requests::{Api, Shape, TOPICS, Values, all, thing};
@@ -17,9 +18,11 @@ use crate::limits::Limits;
 use crate::security::Security;
 use crate::stats::Stats;
 
-/// Entries of a list, and of one that is this many times as long.
-const ENTRIES: usize = 1000;
+/// Entries of a list: so many that work which grows with their square outweighs the rest. The other list is this many times as long.
+const ENTRIES: usize = 3000;
 const TIMES: usize = 8;
+/// Entries of CreateTopics, which refuses more than 10,000 partitions.
+const TOPICS_TO_CREATE: usize = 1200;
 /// The processor time of the longer one may be this many times what its length says.
 const SLACK: f64 = 3.0;
 /// Times below this one are not compared: they are of what does not depend on the list.
@@ -47,7 +50,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let config = [
+        Self::with(&[])
+    }
+
+    fn with(config: &[(&str, &str)]) -> Self {
+        let own = [
             (
                 "authorizer.class.name",
                 "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -58,7 +65,7 @@ impl World {
         let options = OpenOptions {
             nodes: None,
             read_only: false,
-            config: Config::parse(Scope::Broker, config).unwrap(),
+            config: Config::parse(Scope::Broker, own.iter().chain(config).copied()).unwrap(),
         };
         let broker = Broker::in_memory(options, Arc::new(SystemClock::default())).unwrap();
         for at in 0..TOPICS {
@@ -89,6 +96,41 @@ impl World {
             apis: Apis::new(broker, vec![endpoint], &limits, security),
             peer: Peer::new(port, "127.0.0.1:1".parse().unwrap(), false),
             ids,
+        }
+    }
+
+    /// A transaction of many partitions, a group with many offsets and members, a partition with many producers.
+    fn fill(&self) {
+        let (broker, name) = (self.apis.broker(), thing(0));
+        let partitions: Vec<_> = (0..200).map(|p| TopicPartition::new(&*name, p)).collect();
+        let offset = api::OffsetAndMetadata {
+            offset: 1,
+            leader_epoch: -1,
+            metadata: "".into(),
+        };
+        let offsets: Vec<_> = partitions.iter().map(|tp| (tp.clone(), offset.clone())).collect();
+        broker.alter_offsets(&name.as_str().into(), &offsets).unwrap();
+        let port = broker.connect(1, "/127.0.0.1");
+        port.handle(api::Request::AddPartitionsToTxn(api::AddPartitionsToTxnRequest {
+            transactional_id: name.as_str().into(),
+            producer_id: 0,
+            producer_epoch: 0,
+            partitions,
+        }));
+        for at in 0..20 {
+            let mut request = member(&thing(at));
+            request.group_id = name.as_str().into();
+            port.handle(api::Request::JoinGroup(request));
+            let mut batch = BatchBuilder::with_capacity(100);
+            batch.append(0, None, Some(b"v"), &[]);
+            let params = BatchParams {
+                producer_id: 1000 + i64::try_from(at).unwrap(),
+                producer_epoch: 0,
+                base_sequence: 0,
+                ..BatchParams::default()
+            };
+            let tp = TopicPartition::new(&*name, 0);
+            broker.append_batches(&tp, batch.build(&params)).unwrap();
         }
     }
 
@@ -145,7 +187,11 @@ fn growth(api: &Api, version: i16, long: &str, values: Values) -> f64 {
             },
         )
     };
-    let (short, longer) = (time_ms(ENTRIES), time_ms(ENTRIES * TIMES));
+    let entries = match &*api.name {
+        "CreateTopics" => TOPICS_TO_CREATE,
+        _ => ENTRIES,
+    };
+    let (short, longer) = (time_ms(entries), time_ms(entries * TIMES));
     longer / short.max(NOTHING_MS)
 }
 
@@ -154,8 +200,11 @@ fn the_time_of_a_request_grows_with_its_bytes() {
     let limit = TIMES as f64 * SLACK;
     let mut slow = Vec::new();
     for api in all() {
-        let versions = BTreeSet::from([api.min, api.max]);
-        for version in versions {
+        // An old version where its request has other lists.
+        let versions = [api.min, api.max]
+            .into_iter()
+            .map(|version| (api.lists(version), version));
+        for version in BTreeMap::from_iter(versions).into_values() {
             for long in api.lists(version) {
                 for values in [Values::Same, Values::Twice, Values::Known, Values::Unknown] {
                     // A machine that is busy with something else makes some runs slower, not all.
@@ -184,4 +233,47 @@ fn every_api_with_a_list_is_looked_at() {
     let mut without: Vec<&str> = without.map(|api| &*api.name).collect();
     without.sort_unstable();
     assert_eq!(without, WITHOUT_A_LIST);
+}
+
+/// Lists of which each entry is answered by all that there is of one thing, which a request may name again and again.
+const ANSWERED_BY_MORE: &[(&str, &str)] = &[
+    ("DescribeConfigs", "/resources"),
+    ("DescribeGroups", "/groups"),
+    ("DescribeProducers", "/topics/partition_indexes"),
+    ("DescribeTransactions", "/transactional_ids"),
+    ("OffsetFetch", "/groups"),
+];
+
+#[test]
+fn the_answer_to_what_is_named_again_and_again_has_a_limit() {
+    let world = World::with(&[
+        ("queued.max.request.bytes", "20000"),
+        ("socket.request.max.bytes", "20000"),
+    ]);
+    world.fill();
+    for api in all() {
+        let Some((_, long)) = ANSWERED_BY_MORE.iter().find(|(name, _)| *name == api.name) else {
+            continue;
+        };
+        let values = Values::Same;
+        let ids = &world.ids;
+        let handled = |count: usize| {
+            let request = api.request(
+                api.max,
+                1,
+                &Shape {
+                    long,
+                    count,
+                    values,
+                    ids,
+                },
+            );
+            world.apis.handle(&world.peer, request.into(), &Stats::default()).0
+        };
+        assert!(matches!(handled(1), Handled::Answer(_)), "{}", api.name);
+        let Handled::Close(reason) = handled(2000) else {
+            panic!("{} has no limit", api.name);
+        };
+        assert!(reason.contains("queued.max.request.bytes"), "{reason}");
+    }
 }

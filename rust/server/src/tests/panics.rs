@@ -336,6 +336,7 @@ fn a_panic_under_the_lock_of_a_group_leaves_the_group_usable() {
 fn a_panic_in_the_expiry_of_offsets_of_a_group_spares_the_other_groups() {
     let listener = Listener::open();
     let mut client = listener.connect();
+    plant("expiry of offsets of group a-expiry");
     for group in ["a-expiry", "b-expiry"] {
         client.join(group, next_id());
         let joined: JoinGroupResponse = client.end(11, 3).unwrap();
@@ -344,7 +345,6 @@ fn a_panic_in_the_expiry_of_offsets_of_a_group_spares_the_other_groups() {
             member_id: joined.member_id,
             ..Default::default()
         };
-        plant("expiry of offsets of group a-expiry");
         assert_eq!(
             client.ask::<_, LeaveGroupResponse>(13, 2, &leave).unwrap().error_code,
             0

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::served_apis;
 
 /// How many topics there are, see [`thing`].
-pub(super) const TOPICS: usize = 100;
+pub(super) const TOPICS: usize = 40;
 
 /// What topics, groups and all else are called.
 pub(super) fn thing(at: usize) -> String {
@@ -155,6 +155,11 @@ impl Body<'_> {
 
     fn value(&mut self, field: &Value, kind: &str, name: &str, path: &str, at: usize) {
         let may_be_null = contains(&field["nullableVersions"], self.version);
+        let is_within = path.len() > self.shape.long.len() && path.starts_with(self.shape.long);
+        if may_be_null && kind.starts_with("[]") && is_within && self.shape.values == Values::Same {
+            // All that there is.
+            return self.null(4);
+        }
         if let Some(element) = kind.strip_prefix("[]") {
             let count = if path == self.shape.long { self.shape.count } else { 1 };
             self.length(count, 4);
