@@ -153,7 +153,7 @@ power-loss: build ## Power loss from the recorded system calls of a process with
 	$(SUITE) -m kills.power_loss
 
 # Builds a copy of the sources under .build/mutants; the package never contains a planted bug.
-mutants: tools-rust ## Plant bugs one by one and let the crash and fault suites find each (TIME_LIMIT seconds, MUTANTS)
+mutants: build ## Plant bugs one by one and let the crash and fault suites find each (TIME_LIMIT seconds, MUTANTS)
 	$(PYTHON) tools/mutants.py
 
 # Needs a C++ compiler, for libFuzzer. What is found is kept in .build/fuzz.

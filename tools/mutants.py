@@ -1,7 +1,7 @@
 """Switches on one planted bug after the other and asks the crash and fault suites to find it: `make mutants`.
 
-The bugs are described in rust/sim/mutants.toml, some with a test that finds what the suites do not look at. They are built into a copy of the sources, never into the package. Ends with
-`mutants: K of N caught`; exit code 1 unless all are, or if the suites find something with no bug switched on.
+The bugs are described in rust/sim/mutants.toml, some with a test that finds what the suites do not look at: arguments of `cargo test`, or of pytest for
+a bug of the Python package. They are built into a copy of the sources, never into the package. Ends with `mutants: K of N caught`; exit code 1 unless all are, or if the suites find something with no bug switched on.
 TIME_LIMIT bounds the hunts, in seconds; MUTANTS is a comma-separated choice of bugs (default all).
 """
 
@@ -38,9 +38,11 @@ def mutants() -> list[dict[str, object]]:
 
 def edits(mutant: dict[str, object]) -> list[tuple[str, str, str]]:
     """(file, old text, new text) of a bug."""
-    switch = f'crate::planted::is("{mutant["name"]}")'
+    in_rust = f'crate::planted::is("{mutant["name"]}")'
+    in_python = f'(__import__("os").environ.get("PLANTED") == "{mutant["name"]}")'
     listed: list[dict[str, str]] = mutant.get("edit", [])  # type: ignore[assignment]
-    return [(edit["file"], edit["old"], edit["new"].replace("PLANTED", switch)) for edit in listed]
+    switch = {edit["file"]: in_python if edit["file"].endswith(".py") else in_rust for edit in listed}
+    return [(edit["file"], edit["old"], edit["new"].replace("PLANTED", switch[edit["file"]])) for edit in listed]
 
 
 def planted(root: Path) -> dict[str, str]:
@@ -57,12 +59,12 @@ def planted(root: Path) -> dict[str, str]:
 
 def copy_sources() -> None:
     """The workspace with all bugs in it. Files that do not change keep their times, so that cargo does not build them again."""
-    for name in ("rust", "benches/rust"):
+    for name in ("rust", "benches/rust", "python"):
         shutil.copytree(ROOT / name, COPY / name, dirs_exist_ok=True)
     for name in ("Cargo.toml", "Cargo.lock"):
         shutil.copy2(ROOT / name, COPY / name)
     texts = planted(COPY)
-    for crate in {file.split("/")[1] for file in texts}:
+    for crate in {file.split("/")[1] for file in texts if file.startswith("rust/")}:
         lib = f"rust/{crate}/src/lib.rs"
         texts[lib] = texts.get(lib, (COPY / lib).read_text()) + "\n#[allow(missing_docs)]\npub mod planted;\n"
         texts[f"rust/{crate}/src/planted.rs"] = PLANTED
@@ -72,7 +74,7 @@ def copy_sources() -> None:
 
 def hunt(command: list[str], name: str | None, seconds: float) -> tuple[bool, str]:
     """Runs a command with a bug switched on. Whether it found something, and its last line."""
-    environment = {**os.environ, "PLANTED": name or ""}
+    environment = {**os.environ, "PLANTED": name or "", "PYTHONPATH": str(COPY / "python")}
     process = subprocess.Popen(command, cwd=COPY, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         text, _ = process.communicate(timeout=seconds)
@@ -81,7 +83,7 @@ def hunt(command: list[str], name: str | None, seconds: float) -> tuple[bool, st
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         # A test that has its whole time hangs: without the bug it takes seconds. The suites may only be slow.
-        return command[0] == "cargo" and seconds >= TEST_SECONDS, "no time left"
+        return len(command) > 1 and seconds >= TEST_SECONDS, "no time left"
     lines = text.strip().splitlines()
     # A bug that makes an assertion fail is found, too.
     return process.returncode != 0, lines[-1] if lines else ""
@@ -108,9 +110,14 @@ def main() -> int:
     cargo = ["--locked", "--target-dir", str(target)]
     subprocess.run(["cargo", "build", *cargo, "-p", "fletchlog-sim", "--example", "hunt"], cwd=COPY, check=True)
     suites = [str(target / "debug" / "examples" / "hunt")]
-    tests = {
-        str(mutant["name"]): ["cargo", "test", *cargo, *str(mutant["test"]).split()] for mutant in mutants() if "test" in mutant and mutant["name"] in names
-    }
+    pytest = [str(ROOT / ".venv/bin/pytest"), "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", "-q"]
+    tests = {}
+    for mutant in mutants():
+        if mutant["name"] in names and "test" in mutant:
+            tests[str(mutant["name"])] = ["cargo", "test", *cargo, *str(mutant["test"]).split()]
+        elif mutant["name"] in names and "pytest" in mutant:
+            file, _, test = str(mutant["pytest"]).partition("::")
+            tests[str(mutant["name"])] = [*pytest, str(ROOT / file), "-k", test]
     deadline = time.monotonic() + limit
     # The first run of a test also builds it; several bugs may have the same one.
     for command in dict.fromkeys(map(tuple, (suites, *tests.values()))):
