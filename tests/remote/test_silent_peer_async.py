@@ -1,0 +1,170 @@
+"""An event loop beside a peer that is silent: it turns, and every operation ends by its own time limit or cancellation, with a clear error."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+
+import fletchlog as fl
+from fletchlog import errors
+from silent_peer import SilentPeer
+
+QUIET = ["nothing", "half", "black_hole"]
+# Between two turns of the loop. A turn that waits for the engine would take as long as max.block.ms.
+MOST_S = 0.25
+
+
+@asynccontextmanager
+async def turning() -> AsyncIterator[None]:
+    """The loop turns while the block runs; the second longest gap counts, as the machine may stop everything once."""
+    turns = [time.monotonic()]
+
+    async def turn() -> None:
+        while True:
+            await asyncio.sleep(0.01)
+            turns.append(time.monotonic())
+
+    task = asyncio.create_task(turn())
+    await asyncio.sleep(0)
+    yield
+    task.cancel()
+    turns.append(time.monotonic())
+    gaps = sorted(later - earlier for earlier, later in pairwise(turns))
+    assert gaps[-2] < MOST_S
+
+
+@pytest.fixture(params=QUIET)
+def peer(request: pytest.FixtureRequest) -> Iterator[SilentPeer]:
+    with SilentPeer(request.param) as peer:
+        yield peer
+
+
+def producer_of(peer: SilentPeer, **config: object) -> fl.Producer:
+    return fl.Producer(f"kafka://{peer.address}", {"max.block.ms": 1_000, **config})
+
+
+def test_an_awaited_send_fails_after_max_block_ms(peer: SilentPeer) -> None:
+    async def run() -> None:
+        producer = producer_of(peer)
+        async with turning():
+            sends = [producer.send("t", value=b"%d" % i) for i in range(50)]
+            outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        for outcome in outcomes:
+            assert isinstance(outcome, errors.KafkaTimeoutError)
+            assert "no metadata for topic t" in str(outcome)
+            assert "max.block.ms" in str(outcome)
+        async with turning():
+            await asyncio.to_thread(producer.close, timeout_ms=100)
+
+    asyncio.run(run())
+
+
+def test_a_send_may_be_cancelled_or_timed_out_and_the_record_fails_by_itself(peer: SilentPeer) -> None:
+    async def run() -> None:
+        producer = producer_of(peer)
+        async with turning():
+            future = producer.send("t", value=b"v")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await future
+
+            async def send() -> None:
+                await producer.send("t", value=b"v")
+
+            task = asyncio.create_task(send())
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(errors.KafkaTimeoutError, match="no metadata for topic t"):
+                await future
+            producer.close(timeout_ms=0)
+
+    asyncio.run(run())
+
+
+def test_an_iteration_is_ended_by_its_time_limit_or_cancellation_at_once(peer: SilentPeer) -> None:
+    async def run() -> None:
+        consumers = [fl.Consumer(f"kafka://{peer.address}", {"group.id": "g"}) for _ in range(5)]
+
+        async def read(consumer: fl.Consumer) -> None:
+            async for _ in consumer:
+                pass
+
+        for consumer in consumers[:2]:
+            consumer.subscribe(["t"])
+        for consumer in consumers[2:]:
+            consumer.assign([("t", 0)])
+        async with turning():
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await read(consumers[0])
+            tasks = [asyncio.create_task(read(consumer)) for consumer in consumers]
+            await asyncio.sleep(0.3)
+            assert not any(task.done() for task in tasks)
+            for task in tasks:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(outcome, asyncio.CancelledError) for outcome in done)
+            assert time.monotonic() - began < 10
+            # Each is free, and fails by its own limit.
+            with pytest.raises(errors.KafkaTimeoutError):
+                await asyncio.to_thread(consumers[3].position, ("t", 0), 200)
+            for consumer in consumers:
+                await asyncio.to_thread(consumer.close, 100)
+
+    asyncio.run(run())
+
+
+def test_calls_in_threads_end_by_their_limits_while_the_loop_turns(peer: SilentPeer) -> None:
+    async def run() -> None:
+        producer = producer_of(peer, **{"transactional.id": "x"})
+        async with turning():
+            with pytest.raises(errors.KafkaTimeoutError, match="init_transactions"):
+                await asyncio.to_thread(producer.init_transactions)
+            with pytest.raises(errors.IllegalStateError):
+                await producer.send("t", value=b"v")
+            plain = producer_of(peer)
+            with pytest.raises(errors.KafkaTimeoutError):
+                await asyncio.to_thread(plain.partitions_for, "t")
+            for one in (producer, plain):
+                await asyncio.to_thread(one.close, timeout_ms=100)
+
+    asyncio.run(run())
+
+
+def test_with_one_answer_in_ten_sends_and_iterations_end_and_the_loop_turns(broker: fl.Broker) -> None:
+    broker.create_topic("t")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        inside = free.getsockname()[1]
+    times = {"request.timeout.ms": 100, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 20, "retry.backoff.ms": 10}
+    with SilentPeer("one_in_ten", f"127.0.0.1:{inside}") as peer, broker.listen(port=inside, advertised=peer.address):
+
+        async def send() -> fl.RecordMetadata:
+            config = {"enable.idempotence": False, "linger.ms": 0, "delivery.timeout.ms": 20_000, "max.block.ms": 20_000}
+            producer = fl.Producer(f"kafka://{peer.address}", times | config)
+            outcome = await producer.send("t", value=b"v")
+            await asyncio.to_thread(producer.close, timeout_ms=100)
+            return outcome
+
+        async def read() -> None:
+            with fl.Consumer(f"kafka://{peer.address}", times) as consumer:
+                consumer.assign([("t", 0)])
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(1):
+                        async for _ in consumer:
+                            pass
+
+        async def run() -> None:
+            async with turning():
+                outcome, _ = await asyncio.gather(send(), read())
+            assert outcome.topic == "t"
+
+        asyncio.run(run())
