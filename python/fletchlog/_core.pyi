@@ -697,12 +697,18 @@ class Producer:
                 raises goes to `sys.unraisablehook`. `flush`, `close` and the end of a transaction wait for it (not from within one).
                 Not called when `send` itself raises.
 
+        In a thread with a running event loop of asyncio it never waits: a record whose metadata or memory is not there waits in the producer,
+        and later ones of its topic behind it. Elsewhere it waits itself, both at most for `max.block.ms`.
+
         Returns:
-            The outcome, to be awaited with `result()`. What Java reports on the future (too large, no memory, the broker's
-            refusal) is on the future here too.
+            The outcome, to be awaited with `result()` or `await`. What Java reports on the future (too large, no memory, the broker's
+            refusal) is on the future here too; in a thread with a running event loop everything but a wrong type, a negative
+            timestamp and a closed producer is.
         """
     def send_many(self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None = None, *, partition: int | None = None) -> int:
         """Queues one record for each value, in order; returns how many. Faster than `send` for each, as no futures are made.
+
+        It waits in the calling thread, also in a coroutine: use `await asyncio.to_thread(producer.send_many, ..)` there.
 
         The rules are those of `send`, record by record: each is queued before the next value is asked for, and is sent as
         `linger.ms` says. Failures of queued records are raised by `flush` and `close`. For columns there is `send_arrow`.
@@ -722,6 +728,8 @@ class Producer:
     def send_arrow(self, topic: str, data: _ArrowStream | _ArrowArray) -> int:
         """Queues the rows of Arrow data in order; returns how many.
 
+        It waits in the calling thread, also in a coroutine: use `await asyncio.to_thread(producer.send_arrow, ..)` there.
+
         Columns: `value` (required), `key`, `partition`, `timestamp`, `headers`. The rules are those of `send`, row by row; but a timestamp of null or -1
         (Kafka's "no timestamp") means now, and every other one is sent as it is.
         Failures of queued rows are raised by `flush` and `close`.
@@ -730,7 +738,10 @@ class Producer:
             fletchlog.errors.SchemaError: A missing, unknown or wrongly typed column; nothing was queued.
         """
     def flush(self) -> None:
-        """Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row or a `send_many` record."""
+        """Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row or a `send_many` record.
+
+        In a coroutine: `await asyncio.to_thread(producer.flush)`; so for `close` and the end of a transaction.
+        """
     def init_transactions(self) -> None:
         """Registers the `transactional.id`. Once, before the first transaction (Kafka: KafkaProducer#initTransactions).
 
@@ -795,7 +806,7 @@ class Producer:
         error raised. A transaction that the block has ended itself is left alone.
         """
     def partitions_for(self, topic: str) -> int:
-        """Number of partitions of a topic."""
+        """Number of partitions of a topic. Waits for its metadata, at most `max.block.ms`; in a coroutine use `asyncio.to_thread`."""
     @property
     def producer_id(self) -> tuple[int, int] | None:
         """(producer id, epoch), once the broker gave one."""
@@ -1111,8 +1122,8 @@ class Consumer:
     def __aiter__(self) -> AsyncIterator[Records]:
         """Under asyncio: `async for records in consumer` gives every poll that has records, for ever.
 
-        Each poll runs in a thread of the event loop's pool, with its rebalance callbacks; in the body of the loop, and after the loop was left or
-        cancelled, no thread uses the consumer. What a cancelled poll had read is returned by the next poll.
+        Each poll runs in a thread of its own, with its rebalance callbacks; the loop's executor is not used. In the body of the loop, and after the
+        loop was left or cancelled, no thread uses the consumer. What a cancelled poll had read is returned by the next poll.
 
         Raises:
             fletchlog.errors.WakeupError: Another thread called `wakeup`.
