@@ -6,14 +6,14 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 
 import pytest
 
 import fletchlog as fl
 from fletchlog import errors
-from silent_peer import SilentPeer
+from silent_peer import Mode, SilentPeer
 
 QUIET = ["nothing", "half", "black_hole"]
 # Between two turns of the loop. A turn that waits for the engine would take as long as max.block.ms.
@@ -166,5 +166,46 @@ def test_with_one_answer_in_ten_sends_and_iterations_end_and_the_loop_turns(brok
             async with turning():
                 outcome, _ = await asyncio.gather(send(), read())
             assert outcome.topic == "t"
+
+        asyncio.run(run())
+
+
+def two_ports() -> int:
+    """The first of two ports that follow each other and are free."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port: int = first.getsockname()[1]
+            with suppress(OSError, OverflowError), socket.create_server(("127.0.0.1", port + 1)):
+                return port
+
+
+@pytest.mark.parametrize("max_age_ms", [300, 300_000])
+@pytest.mark.parametrize("mode", ["nothing", "black_hole"])
+def test_sends_to_a_healthy_node_do_not_wait_for_the_answer_of_a_silent_one(mode: Mode, max_age_ms: int) -> None:
+    outside, inside = two_ports(), two_ports()
+    with (
+        fl.Broker.in_memory(nodes=2) as broker,
+        SilentPeer("all", f"127.0.0.1:{inside}", port=outside) as first,
+        SilentPeer("all", f"127.0.0.1:{inside + 1}", port=outside + 1) as second,
+        broker.listen(port=inside, advertised=f"127.0.0.1:{outside}"),
+    ):
+        broker.create_topic("t", partitions=2)
+        peers = {1: first, 2: second}
+        partitions = {node.leader: node.partition for node in broker.describe_topic("t").partitions}
+
+        async def run() -> None:
+            # The other node's answer would be waited for until request.timeout.ms, which the test does not wait for; nor for metadata that are due.
+            config = {"bootstrap.servers": f"{first.address},{second.address}", "linger.ms": 0, "enable.idempotence": False, "metadata.max.age.ms": max_age_ms}
+            producer = fl.Producer(config)
+            await asyncio.gather(*(producer.send("t", value=b"first", partition=partition) for partition in partitions.values()))
+            peers[1].mode = mode
+            stuck = producer.send("t", value=b"stuck", partition=partitions[1])
+            async with turning():
+                for i in range(5):
+                    outcome = await asyncio.wait_for(producer.send("t", value=b"%d" % i, partition=partitions[2]), 10)
+                    assert outcome.offset == i + 1
+                    await asyncio.sleep(0.2)
+            assert not stuck.done()
+            producer.close(timeout_ms=0)
 
         asyncio.run(run())
