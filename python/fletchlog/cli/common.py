@@ -373,6 +373,13 @@ def opened(
         if not read_only:
             refuse([source])
         return fl.Broker(uri, read_only=True, nodes=nodes, storage_options=storage_options())
+    return opened_directory(source, read_only=read_only, create=create, nodes=nodes)
+
+
+def opened_directory(source: os.PathLike[str], *, read_only: bool = False, create: bool = False, nodes: int | None = None) -> fl.Broker:
+    """As `opened`, for a command that works on directories of this machine only."""
+    import fletchlog as fl
+
     source = place_of(source)
     if not create and not os.path.lexists(source):
         raise CommandError(f"{shown(source)}: does not exist; `fletchlog topics create {shown(source)} TOPIC` makes it")

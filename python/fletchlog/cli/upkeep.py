@@ -8,7 +8,7 @@ import typer
 
 from fletchlog._place import Place
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, shown, takes_clusters, topic
+from fletchlog.cli.common import CommandError, Given, command, configured, opened, opened_directory, peer, shown, takes_clusters, topic
 from fletchlog.cli.options import CommandConfig, names_of_topics
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted, visible
@@ -90,7 +90,7 @@ def clean(
 
     fletchlog clean data/ accounts --force
     """
-    with opened(directory) as broker:
+    with opened_directory(directory) as broker:
         policy = (topic(broker, name).config or {}).get("cleanup.policy", "")
         if "compact" not in policy:
             raise CommandError(f"{name} is not compacted; `fletchlog topics alter {shown(directory)} {name} -c cleanup.policy=compact` makes it so")
@@ -112,6 +112,6 @@ def retention(directory: Directory, as_json: Json = False) -> None:
 
     fletchlog retention data/
     """
-    with opened(directory) as broker:
+    with opened_directory(directory) as broker:
         count = broker.run_retention()
     done(f"deleted {counted(count, 'segment')}", as_json=as_json, segments=count)

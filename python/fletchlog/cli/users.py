@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fletchlog._place import Place
-from fletchlog.cli.common import CommandError, Given, command, opened
+from fletchlog.cli.common import CommandError, Given, command, opened_directory
 from fletchlog.cli.tables import done, draw
 from fletchlog.cli.text import say, visible
 
@@ -40,7 +40,7 @@ def add(
     """
     password = _password(user)
     wanted = mechanism or MECHANISMS
-    with opened(directory, create=True) as broker:
+    with opened_directory(directory, create=True) as broker:
         for name in wanted:
             broker.upsert_user_scram_credential(user, password, name, iterations)
     done(f"{user} has a password for {' and '.join(wanted)}", as_json=as_json, user=user, mechanisms=wanted)
@@ -78,7 +78,7 @@ def remove(directory: Directory, user: User, mechanism: Mechanisms = None, as_js
 
     fletchlog users remove data/ alice
     """
-    with opened(directory) as broker:
+    with opened_directory(directory) as broker:
         known = broker.describe_user_scram_credentials().get(user, {})
         wanted = mechanism or list(known)
         if not wanted or not set(wanted) <= set(known):
