@@ -1,0 +1,133 @@
+"""Records that are deleted while they are read: every reader raises, or reports what it left out; none ends as if it had read all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import fletchlog as fl
+from fletchlog.errors import OffsetOutOfRangeError
+
+COUNT, LEFT_OUT = 40_000, 20_000
+# Parts of a threaded scan have 4 MiB.
+VALUE = b"x" * 200
+
+
+class Log:
+    """A topic of two partitions, and what takes its older half away."""
+
+    def __init__(self, path: Path) -> None:
+        self.broker = fl.Broker(path)
+        self.broker.create_topic("t", partitions=2, config={"segment.bytes": str(1 << 20)})
+        with fl.Producer(self.broker) as producer:
+            for partition in (0, 1):
+                columns = {"value": [VALUE] * COUNT, "partition": [partition] * COUNT, "timestamp": range(1, COUNT + 1)}
+                producer.send_arrow("t", pa.table({name: pa.array(cells) for name, cells in columns.items()}))
+
+    def delete_records(self) -> None:
+        for partition in (0, 1):
+            self.broker.delete_records("t", partition, LEFT_OUT)
+
+    def run_retention(self) -> None:
+        for partition in (0, 1):
+            self.broker.delete_records("t", partition, LEFT_OUT)
+        assert self.broker.run_retention() > 2
+
+    def delete_everything(self) -> None:
+        for partition in (0, 1):
+            self.broker.delete_records("t", partition, -1)
+        self.broker.run_retention()
+
+    def delete_topic(self) -> None:
+        self.broker.delete_topic("t")
+
+    def make_it_anew(self) -> None:
+        self.broker.delete_topic("t")
+        self.broker.create_topic("t", partitions=2)
+        with fl.Producer(self.broker) as producer:
+            for partition in (0, 1):
+                producer.send_arrow("t", pa.table({"value": [b"other"] * 9, "partition": [partition] * 9}))
+
+
+LOSSES: list[Callable[[Log], None]] = [Log.delete_records, Log.run_retention, Log.delete_everything, Log.delete_topic, Log.make_it_anew]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    made = Log(tmp_path)
+    yield made
+    made.broker.close()
+
+
+def rows_or_error(batches: Iterator[pa.RecordBatch]) -> int | Exception:
+    rows = 0
+    try:
+        for batch in batches:
+            values = set(batch["value"].to_pylist())
+            assert values == {VALUE}, values
+            rows += batch.num_rows
+    except fl.KafkaError as error:
+        return error
+    return rows
+
+
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda loss: loss.__name__)
+@pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"threads": 3, "partition": 1}, {"order": "timestamp"}], ids=str)
+@pytest.mark.parametrize("read_before", [0, 1])
+def test_a_scan_has_all_rows_or_an_error(log: Log, lose: Callable[[Log], None], options: dict[str, object], read_before: int) -> None:
+    batches = iter(log.broker.scan("t", batch_rows=10_000, **options))
+    first = [next(batches).num_rows for _ in range(read_before)]
+    lose(log)
+    found = rows_or_error(batches)
+    whole = COUNT if "partition" in options else 2 * COUNT
+    assert isinstance(found, fl.KafkaError) or found + sum(first) == whole
+    if lose in (Log.delete_records, Log.run_retention, Log.delete_everything) and not read_before:
+        assert isinstance(found, OffsetOutOfRangeError), found
+
+
+@pytest.mark.parametrize("lose", LOSSES[:3], ids=lambda loss: loss.__name__)
+def test_all_numbers_of_threads_have_the_same_error(log: Log, lose: Callable[[Log], None]) -> None:
+    scans = [log.broker.scan("t", threads=threads) for threads in (1, 2, 4)]
+    lose(log)
+    errors = [rows_or_error(iter(scan)) for scan in scans]
+    assert len({(type(error), str(error)) for error in errors}) == 1, errors
+    assert "t-0 at offset 0: offset 0 is outside" in str(errors[0])
+
+
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda loss: loss.__name__)
+def test_a_scan_of_a_cluster_has_all_rows_or_an_error(log: Log, lose: Callable[[Log], None]) -> None:
+    with log.broker.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}", {"default.api.timeout.ms": 2000}) as cluster:
+        batches = iter(cluster.scan("t", batch_rows=1000))
+        first = next(batches).num_rows
+        lose(log)
+        found = rows_or_error(batches)
+    assert isinstance(found, fl.KafkaError) or found + first == 2 * COUNT
+
+
+@pytest.mark.parametrize("place", ["embedded", "remote"])
+@pytest.mark.parametrize("lose", LOSSES[:3], ids=lambda loss: loss.__name__)
+@pytest.mark.parametrize("reset", ["none", "earliest"])
+def test_a_poll_raises_without_a_reset_and_goes_on_by_kafkas_rule_with_one(log: Log, reset: str, lose: Callable[[Log], None], place: str) -> None:
+    with log.broker.listen() as listener:
+        where = log.broker if place == "embedded" else f"kafka://{listener.bootstrap}"
+        with fl.Consumer(where, {"auto.offset.reset": reset, "max.partition.fetch.bytes": 20_000}) as consumer:
+            consumer.assign([("t", 0)])
+            consumer.seek(("t", 0), 0)
+            assert len(consumer.poll(timeout_ms=10_000)) > 0
+            lose(log)
+            start = consumer.beginning_offsets([("t", 0)])["t", 0]
+            seen: list[int] = []
+
+            def read_on() -> None:
+                while consumer.position(("t", 0)) < COUNT:
+                    seen.extend(record.offset for record in consumer.poll(timeout_ms=200))
+
+            if reset == "none":
+                with pytest.raises(OffsetOutOfRangeError):
+                    read_on()
+            else:
+                read_on()
+                assert [offset for offset in seen if offset >= start] == list(range(start, COUNT))
