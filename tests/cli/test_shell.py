@@ -96,8 +96,9 @@ def test_a_narrow_screen_gets_a_line_for_each_field(cli, topic, monkeypatch):
 def test_an_address_without_a_host_makes_no_directory(cli, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     assert "it names no server" in cli(*[word.replace("{place}", "kafka://") for word in words], code=1).err
+    assert "it names no bucket; give s3://BUCKET/PREFIX" in cli(*[word.replace("{place}", "s3://") for word in words], code=1).err
     if words[1] != "list":
-        assert "object stores are read-only" in cli(*[word.replace("{place}", "s3://") for word in words], code=1).err
+        assert "object stores are read-only" in cli(*[word.replace("{place}", "s3://b") for word in words], code=1).err
     assert list(tmp_path.iterdir()) == []
 
 

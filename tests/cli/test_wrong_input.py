@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(180)
 def here(tmp_path, monkeypatch):
     """A folder with a broker's directory `d`, damaged copies of it, and what is none."""
     monkeypatch.chdir(tmp_path)
-    with fl.Broker("d") as broker:
+    with fl.Broker("d", create=True) as broker:
         broker.create_topic("t", 2)
         with fl.Producer(broker) as producer:
             for number in range(10):

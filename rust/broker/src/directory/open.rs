@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use fletchlog_api::NodeId;
 use fletchlog_log::checkpoint;
-use fletchlog_log::file_name::{CLEANER_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA};
-use fletchlog_log::fs::{DirLock, Fs, LockError, RealFs, open_local};
+use fletchlog_log::file_name::{CLEANER_CHECKPOINT, LOG, META_PROPERTIES, PARTITION_METADATA, offset_of};
+use fletchlog_log::fs::{DirEntry, DirLock, Fs, LockError, RealFs, open_local};
 use fletchlog_records::TopicPartition;
 
 use super::log_dir::LogDir;
@@ -71,6 +71,8 @@ pub enum DirectoryKind {
     Fletchlog,
     /// A Kafka broker's log.dir, without a file of fletchlog.
     Kafka,
+    /// Folders of partitions without the files that a broker keeps beside them, as somebody has copied them.
+    Partitions,
 }
 
 /// What a directory of this machine is.
@@ -95,6 +97,22 @@ fn classify(fs: &dyn Fs, root: &Path) -> Result<DirectoryKind, BrokerError> {
     if has(META_PROPERTIES) {
         return Ok(DirectoryKind::Kafka);
     }
+    if !fs.is_snapshot() && !has(EXPORT_PLAN) {
+        if has_segments(&entries) {
+            let reason = "is the folder of one partition; open the directory that it is in, or read its files with `fletchlog verify` and `fletchlog dump`";
+            return Err(BrokerError::directory(fs, root, reason));
+        }
+        let is_log = |entry: &DirEntry| {
+            entry.is_dir
+                && matches!(names::parse(&entry.name), DirName::Partition(_))
+                && fs
+                    .read_dir(&root.join(&entry.name))
+                    .is_ok_and(|files| has_segments(&files))
+        };
+        if entries.iter().any(is_log) {
+            return Ok(DirectoryKind::Partitions);
+        }
+    }
     let ignorable = |name: &str| name == ".lock" || name == "lost+found" || name.starts_with(METADATA_FILE);
     if let Some(other) = entries.iter().find(|e| !ignorable(&e.name)) {
         let advice = if fs.is_snapshot() || has(EXPORT_PLAN) {
@@ -109,6 +127,17 @@ fn classify(fs: &dyn Fs, root: &Path) -> Result<DirectoryKind, BrokerError> {
         return Err(BrokerError::directory(fs, root, reason));
     }
     Ok(DirectoryKind::Empty)
+}
+
+fn has_segments(entries: &[DirEntry]) -> bool {
+    entries
+        .iter()
+        .any(|entry| !entry.is_dir && offset_of(&entry.name, LOG).is_some())
+}
+
+fn not_for_writing(fs: &dyn Fs, root: &Path) -> BrokerError {
+    let reason = "holds folders of partitions without the files that a broker keeps beside them; read_only=True reads them, and a copy of their topics in another directory can be written";
+    BrokerError::directory(fs, root, reason)
 }
 
 impl Directory {
@@ -151,7 +180,7 @@ impl Directory {
                 ));
             }
             DirectoryKind::Fletchlog => (Kind::Ours, ClusterMetadata::load(&*fs, root)?.0),
-            DirectoryKind::Kafka => (Kind::Kafka, derive_metadata(&*fs, root, true)?),
+            DirectoryKind::Kafka | DirectoryKind::Partitions => (Kind::Kafka, derive_metadata(&*fs, root, true)?),
         };
         check_nodes(&*fs, root, nodes, metadata.nodes)?;
         let log_dirs = node_paths(root, metadata.nodes)
@@ -174,9 +203,11 @@ impl Directory {
         root: &Path,
         nodes: Option<u32>,
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
-        if let DirectoryKind::Missing | DirectoryKind::Empty = classify(&*fs, root)? {
-            create_durably(&*fs, root)
-                .map_err(|e| BrokerError::directory(&*fs, root, format!("cannot be created: {e}")))?;
+        match classify(&*fs, root)? {
+            DirectoryKind::Missing | DirectoryKind::Empty => create_durably(&*fs, root)
+                .map_err(|e| BrokerError::directory(&*fs, root, format!("cannot be created: {e}")))?,
+            DirectoryKind::Partitions => return Err(not_for_writing(&*fs, root)),
+            DirectoryKind::Fletchlog | DirectoryKind::Kafka => {}
         }
         refuse_part_of_a_cluster(&*fs, root)?;
         let mut locks = vec![take_lock(&*fs, root)?];
@@ -197,6 +228,7 @@ impl Directory {
                 metadata.store(&*fs, root)?;
                 metadata
             }
+            DirectoryKind::Partitions => return Err(not_for_writing(&*fs, root)),
         };
         check_nodes(&*fs, root, nodes, metadata.nodes)?;
         let mut log_dirs = Vec::new();
