@@ -174,6 +174,7 @@ def until(read, limit=LIMIT_S):
     return False
 
 
+@pytest.mark.slow
 def test_clients_of_a_node_that_answers_one_request_of_ten_get_there(nodes):
     cluster = nodes(1)
     cluster.broker.create_topic("t")
