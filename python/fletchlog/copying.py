@@ -3,12 +3,12 @@
 ```text
 read       records that are committed, partition by partition; control records and
            aborted ones are left out, so offsets may become smaller
-write      one transaction a batch, and with it the offsets to go on at: an entry of the
+write      one transaction a batch, and with it the offsets to continue at: an entry of the
            destination's ledger (fletchlog/ledger.py)
-again      a copy that was killed leaves a transaction that the next one aborts; it goes
-           on where the ledger says
+again      a copy that was killed leaves a transaction that the next one aborts; it
+           continues where the ledger says
 ```
-The entry is that of the ids of both topics. So another address of the same cluster, or a moved directory, goes on, and a topic that was deleted and made again
+The entry is that of the ids of both topics. So another address of the same cluster, or a moved directory, is the same source, and a topic that was deleted and made again
 is another one. A topic whose log has no id is known by its name and the id of its cluster. A destination that has records and no entry is an error: nobody
 knows whether they are a copy. Of two copies of one topic at the same time the later one fences the earlier one. Kafka: KIP-98, KIP-447.
 """
@@ -106,7 +106,7 @@ def copy(
     start_offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int] | None = None,
     on_progress: Callable[[str, int], object] | None = None,
 ) -> list[CopiedTopic]:
-    """Copies topics up to their ends as of now: keys, values, headers, timestamps and partitions; a second call goes on.
+    """Copies topics up to their ends as of now: keys, values, headers, timestamps and partitions; a second call copies what is new.
 
     Topics that the destination lacks are made with the partitions and properties of the source. Each record arrives exactly once, in the order of
     its partition, for readers with `isolation.level=read_committed`; others may also see what a killed copy left. Offsets are those of the
@@ -124,7 +124,7 @@ def copy(
         destination_config: Properties of clients of the destination, if it is a cluster.
         create: Make the destination's directory, if there is none at this path.
         append: Append the source from its beginning to topics that have records of which the ledger knows nothing.
-        start_offsets: For such topics: the offset of the source to go on at, for each partition.
+        start_offsets: For such topics: the offset of the source to continue at, for each partition.
         on_progress: Called as `on_progress(topic, records)` after each transaction.
 
     Raises:
@@ -132,7 +132,7 @@ def copy(
         fletchlog.errors.IllegalStateError: The destination's topic has records, and the ledger has no entry of this source; or the source ends before
             the offsets that were copied.
         fletchlog.errors.InvalidArgumentError: The destination's topic has fewer partitions, or is the source itself; no such source or destination.
-        fletchlog.errors.KafkaError: As the clients raise it. What was copied until then stays, and the next call goes on.
+        fletchlog.errors.KafkaError: As the clients raise it. What was copied until then stays, and the next call continues.
     """
     starts = {(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()}
     with contextlib.ExitStack() as stack:
@@ -219,7 +219,7 @@ class _Copy:
         return CopiedTopic(self.name, self.records, self.skipped)
 
     def find_positions(self, starts: Mapping[tuple[str, int], int], *, append: bool) -> None:
-        """Where to go on: what the ledger says, or else the caller."""
+        """Where to continue: what the ledger says, or else the caller."""
         for key in self.keys:
             if (entry := self.ledger.read(*key)) is not None:
                 self.positions = dict(entry["positions"])
@@ -232,7 +232,7 @@ class _Copy:
         if not given and not append and ledger.has_records(self.write.admin, self.name):
             raise IllegalStateError(
                 f"topic {self.name}: the destination has records, and no entry of this source in its ledger, topic {ledger.TOPIC}: they may be a copy "
-                "whose entry is lost, or another source's. Nothing was copied. To append the source from its beginning: append=True (--append); to go on "
+                "whose entry is lost, or another source's. Nothing was copied. To append the source from its beginning: append=True (--append); to continue "
                 f"at an offset of the source: start_offsets={{('{self.name}', 0): OFFSET}} (--start-offset {self.name}:0=OFFSET)"
             )
         self.positions = given
@@ -281,7 +281,7 @@ class _Copy:
                         self.write_entry(producer)
                     self.records += batch.num_rows
                     self.on_progress(self.name, batch.num_rows)
-            except OffsetOutOfRangeError:  # retention was faster; the next call goes on behind what it took
+            except OffsetOutOfRangeError:  # retention was faster; the next call continues behind what it took
                 return
         self.positions[number] = max(begin, end)
 

@@ -34,11 +34,11 @@ def copy(
     append: Annotated[bool, typer.Option("--append", help="Copy from the beginning into topics that have records and no entry in the ledger.")] = False,
     start_offset: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOPIC:PARTITION=OFFSET", help="For such a topic: go on at this offset of the source; once for each partition."),
+        typer.Option(metavar="TOPIC:PARTITION=OFFSET", help="For such a topic: continue at this offset of the source; once for each partition."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of sentences.")] = False,
 ) -> None:
-    """Copy topics up to their ends as of now; the same command again goes on.
+    """Copy topics up to their ends as of now; the same command again copies what is new.
 
     Keys, values, headers, timestamps, partitions and their order are kept; each record arrives exactly once, also if the copy is killed.
     How far a topic is copied is kept in topic __fletchlog_ledger of TO.
