@@ -8,9 +8,9 @@ write      one transaction a batch, and with it the offsets to continue at: an e
 again      a copy that was killed leaves a transaction that the next one aborts; it
            continues where the ledger says
 ```
-The entry is that of the ids of both topics. So another address of the same cluster, or a moved directory, is the same source, and a topic that was deleted and made again
-is another one. A topic whose log has no id is known by its name and the id of its cluster. A destination that has records and no entry is an error: nobody
-knows whether they are a copy. Of two copies of one topic at the same time the later one fences the earlier one. Kafka: KIP-98, KIP-447.
+The entry is that of the ids of both topics. So another address of the same cluster, or a moved directory, is the same source, and a topic that was deleted and
+made again is another one. A topic whose log has no id is known by its name and the id of its cluster. A destination that has records and no entry is an error:
+nobody knows whether they are a copy. Of two copies of one topic at the same time the later one fences the earlier one. Kafka: KIP-98, KIP-447.
 """
 
 from __future__ import annotations
