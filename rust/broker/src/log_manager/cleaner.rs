@@ -9,6 +9,7 @@ use fletchlog_api::ErrorCode;
 use fletchlog_log::{Cleanable, CleanerOptions, CleanerStats, LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
+use super::each_log::EachLog;
 use super::{Changed, LogManager, node_index};
 use crate::BrokerError;
 use crate::partition::Partition;
@@ -45,6 +46,9 @@ impl CleanedPartition {
 
 impl LogManager {
     /// `clean_topic`.
+    ///
+    /// # Errors
+    /// The first failure of a partition, behind the cleaning of all others.
     pub(crate) fn clean(
         &self,
         name: &str,
@@ -56,6 +60,7 @@ impl LogManager {
         let topic = self.table().get(name).cloned();
         let topic = topic.ok_or_else(|| BrokerError::unknown_topic(name))?;
         let mut cleaned = Vec::new();
+        let mut cleaning = EachLog::new("cleaning failed");
         for partition in &topic.partitions {
             if !partition.config().log.cleanup_compact {
                 return Err(BrokerError::kafka(
@@ -63,14 +68,23 @@ impl LogManager {
                     format!("topic {name} is not compacted: its cleanup.policy lacks `compact`"),
                 ));
             }
-            if partition.opened_log().is_some() || partition.has_log(&self.directory)? {
-                let done = self.clean_partition(partition, force, cancelled, changed);
-                let done = self.unless_deleted(partition, done)?;
-                cleaned.push(done.ok_or_else(|| BrokerError::unknown_topic(name))?);
+            let mut clean = || {
+                if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
+                    return Ok(None);
+                }
+                self.clean_partition(partition, force, cancelled, changed).map(Some)
+            };
+            let done = match self.unless_deleted(partition, clean()) {
+                Ok(None) => return Err(BrokerError::unknown_topic(name)),
+                Err(BrokerError::Log(error @ LogError::Cancelled { .. })) => return Err(error.into()),
+                done => done.map(Option::flatten),
+            };
+            if let Some(Some(done)) = cleaning.note(partition, done) {
+                cleaned.push(done);
                 partition.set_uncleanable(false);
             }
         }
-        Ok(cleaned)
+        cleaning.outcome().map(|()| cleaned)
     }
 
     /// Rounds until the log is not due any more. With `force`: everything up to the log end, due or not.
@@ -131,14 +145,15 @@ impl LogManager {
             dedupe_buffer_bytes: usize::try_from(config.long("log.cleaner.dedupe.buffer.size")).unwrap_or(usize::MAX),
         };
         let stats = log.clean(cleanable, &options, self.clock.now_ms(), cancelled)?;
-        let table = self.table();
-        // A new topic with the name of a deleted one begins as not cleaned.
-        if table.holds(partition) {
+        // A deletion writes checkpoints behind this, or is seen here: a new topic with the name of a deleted one begins as not cleaned.
+        let _one_at_a_time = self.checkpointing.lock();
+        if self.table().holds(partition) {
+            let known = self.partitions();
             self.directory.log_dirs()[node_index(partition)].store_clean_offset(
                 &**self.directory.fs(),
                 partition.tp(),
                 stats.end_offset,
-                |tp| table.partition(tp).is_some(),
+                |tp| known.contains(tp),
             )?;
         }
         Ok(stats)
@@ -179,18 +194,22 @@ impl LogManager {
     /// Of the logs that are due, the one with the largest share of dirty bytes.
     fn filthiest(&self) -> Result<Option<Arc<Partition>>, BrokerError> {
         let topics = self.topics();
+        let mut looking = EachLog::new("cannot be looked at, clean_topic() tries again");
         let mut filthiest: Option<(f64, &Arc<Partition>)> = None;
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
             if !partition.config().log.cleanup_compact || partition.is_uncleanable() {
                 continue;
             }
             let due = self.unless_deleted(partition, self.due(partition));
-            let due = due.inspect_err(|_| partition.set_uncleanable(true))?;
-            let Some(ratio) = due.flatten() else { continue };
+            let due = due.inspect_err(|_| partition.set_uncleanable(true));
+            let Some(ratio) = looking.note(partition, due).flatten().flatten() else {
+                continue;
+            };
             if filthiest.is_none_or(|(most, _)| ratio > most) {
                 filthiest = Some((ratio, partition));
             }
         }
+        looking.outcome()?;
         Ok(filthiest.map(|(_, partition)| partition.clone()))
     }
 

@@ -8,6 +8,7 @@ use fletchlog_log::{LogError, file_name};
 use fletchlog_records::TopicPartition;
 
 use super::LogManager;
+use super::each_log::EachLog;
 use crate::BrokerError;
 use crate::partition::Partition;
 
@@ -27,11 +28,12 @@ pub struct LogDirDescription {
 }
 
 impl LogManager {
-    /// The log directory of every node. No log is opened.
+    /// The log directory of every node. No log is opened. A partition whose directory cannot be listed is left out, with a line in the log.
     pub(crate) fn describe_log_dirs(&self) -> Result<Vec<LogDirDescription>, BrokerError> {
         let topics = self.topics();
         let fs = self.directory.fs();
         let mut dirs = Vec::new();
+        let mut describing = EachLog::new("cannot be examined");
         for (dir, node) in self.directory.log_dirs().iter().zip(1..) {
             let space = fs.space(dir.path());
             let space =
@@ -46,11 +48,13 @@ impl LogManager {
             });
         }
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
-            let size = self.unless_deleted(partition, self.size_of(partition))?;
+            let size = self.unless_deleted(partition, self.size_of(partition));
+            let size = describing.note(partition, size).flatten();
             if let (Some(size), Some(dir)) = (size, dirs.get_mut(super::node_index(partition))) {
                 dir.partitions.push((partition.tp().clone(), size));
             }
         }
+        describing.report();
         Ok(dirs)
     }
 

@@ -2,25 +2,29 @@
 //! stop. Kafka: `LogManager`.
 
 mod cleaner;
+mod each_log;
 mod log_dirs;
 
 pub use cleaner::CleanedPartition;
 pub(crate) use cleaner::CleanerThread;
 pub use log_dirs::LogDirDescription;
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_log::config::Durability;
 use fletchlog_log::{LogError, PartitionLog, checkpoint};
+use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
-use crate::directory::{ClusterMetadata, Directory, LogOffsets};
+use crate::directory::{ClusterMetadata, Directory, LogDir, LogOffsets};
 use crate::dynamic_config::BrokerConfigs;
 use crate::partition::Partition;
 use crate::sync::{Mutex, Rank, ReadGuard, RwLock, is_due};
 use crate::topics::{Topic, TopicTable};
+use each_log::EachLog;
 
 /// Called after a change of a partition that a fetch could see.
 pub(crate) type Changed<'a> = &'a dyn Fn(&Partition);
@@ -80,16 +84,24 @@ impl LogManager {
             return Ok(());
         }
         let now_ms = self.clock.now_ms();
+        let mut loading = EachLog::new("cannot be loaded");
         for partition in self.topics().iter().flat_map(|topic| &topic.partitions) {
             if let Err(error) = partition.mend_topic_id(&self.directory) {
                 log::warn!("partition.metadata is written when the partition is first used: {error}");
             }
             let dir = &self.directory.log_dirs()[node_index(partition)];
-            if !dir.clean_shutdown() && partition.has_log(&self.directory)? {
-                partition.log(&self.directory, now_ms)?;
+            if dir.clean_shutdown() {
+                continue;
             }
+            let load = || {
+                if partition.has_log(&self.directory)? {
+                    partition.log(&self.directory, now_ms)?;
+                }
+                Ok(())
+            };
+            loading.note(partition, load());
         }
-        Ok(())
+        loading.outcome()
     }
 
     /// The clock.
@@ -229,10 +241,14 @@ impl LogManager {
     }
 
     /// Retention over every log (spec 4.1). Kafka: `LogManager#cleanupLogs`.
+    ///
+    /// # Errors
+    /// `ReadOnly`; the first failure of a log, behind retention over all others.
     pub(crate) fn cleanup_logs(&self, changed: Changed<'_>) -> Result<usize, BrokerError> {
         self.for_writing("delete old segments")?;
         let now_ms = self.clock.now_ms();
         let mut deleted = 0;
+        let mut retention = EachLog::new("retention failed");
         for partition in self.topics().iter().flat_map(|t| &t.partitions) {
             let delete = || {
                 if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
@@ -245,9 +261,9 @@ impl LogManager {
             if !matches!(segments, Ok(None | Some(0))) {
                 changed(partition);
             }
-            deleted += segments?.unwrap_or(0);
+            deleted += retention.note(partition, segments).flatten().unwrap_or(0);
         }
-        Ok(deleted)
+        retention.outcome().map(|()| deleted)
     }
 
     /// What was done with a partition; `None` if it failed and the topic was deleted meanwhile: its log is closed then.
@@ -291,41 +307,52 @@ impl LogManager {
     }
 
     /// fsync of every open log, then the recovery points (the log first, then what names its offsets).
+    ///
+    /// # Errors
+    /// The first failure, behind the fsync of all others and their checkpoints.
     pub(crate) fn flush_logs(&self) -> Result<(), BrokerError> {
         if self.is_read_only() {
             return Ok(());
         }
         let partitions = self.open_partitions();
-        self.sync_many(&partitions)?;
+        let mut flush = EachLog::new("flush failed");
+        self.sync_many(&partitions, &mut flush);
         for partition in partitions {
             if let Some(log) = partition.opened_log() {
-                self.unless_deleted(&partition, log.flush().map_err(BrokerError::from))?;
+                let flushed = self.unless_deleted(&partition, log.flush().map_err(BrokerError::from));
+                flush.note(&partition, flushed);
             }
         }
-        self.write_checkpoints()
+        let written = self.write_checkpoints();
+        flush.outcome().and(written)
     }
 
-    /// With many files to sync: all at once, so that the fsync of each has little left to do.
-    fn sync_many(&self, partitions: &[Arc<Partition>]) -> Result<(), BrokerError> {
+    /// With many files to sync: all at once, so that the fsync of each has little left to do. Returns the nodes whose directory failed.
+    fn sync_many(&self, partitions: &[Arc<Partition>], sync: &mut EachLog) -> BTreeSet<usize> {
         /// From here on one call for the whole device is cheaper than an fsync each (measured on ext4: 1,000 files take
         /// 14 ms instead of 290 ms), and others' writes that go along weigh less.
         const MANY: usize = 64;
         let logs = partitions.iter().filter_map(|p| p.opened_log());
         if logs.map(|log| log.unsynced_files()).sum::<usize>() < MANY {
-            return Ok(());
+            return BTreeSet::new();
         }
         let fs = self.directory.fs();
-        for dir in self.directory.log_dirs() {
+        let synced = |dir: &LogDir| {
             fs.sync_all(dir.path())
-                .map_err(|e| BrokerError::directory(&**fs, dir.path(), format!("cannot be synced: {e}")))?;
-        }
-        Ok(())
+                .map_err(|e| BrokerError::directory(&**fs, dir.path(), format!("cannot be synced: {e}")))
+        };
+        let dirs = self.directory.log_dirs().iter().enumerate();
+        dirs.filter(|(_, dir)| sync.note_dir(synced(dir)).is_none())
+            .map(|(node, _)| node)
+            .collect()
     }
 
     /// The three checkpoints of every log directory, as the logs are now.
     pub(crate) fn write_checkpoints(&self) -> Result<(), BrokerError> {
         let _one_at_a_time = self.checkpointing.lock();
-        self.store_checkpoints(&self.checkpoint_offsets())
+        let mut writing = EachLog::new("checkpoints");
+        self.store_checkpoints(&self.checkpoint_offsets(), &mut writing);
+        writing.outcome()
     }
 
     /// Writes the checkpoints with a log start that is not in effect yet; then `make_hold` puts it into effect. No other thread
@@ -348,7 +375,9 @@ impl LogManager {
         for (_, of_log) in offsets.iter_mut().filter(|(_, of_log)| of_log.tp == *tp) {
             of_log.log_start_offset = of_log.log_start_offset.max(log_start_offset);
         }
-        self.store_checkpoints(&offsets)?;
+        let mut writing = EachLog::new("checkpoints");
+        self.store_checkpoints(&offsets, &mut writing);
+        writing.outcome()?;
         Ok(make_hold()?)
     }
 
@@ -360,8 +389,11 @@ impl LogManager {
         of_open.collect()
     }
 
-    fn store_checkpoints(&self, offsets: &[(usize, LogOffsets)]) -> Result<(), BrokerError> {
-        let table = self.table();
+    /// Writes the checkpoints of every log directory; returns the nodes whose directory failed. The table of topics is looked at before, not
+    /// locked over the writes: a topic that is made or deleted meanwhile is in the next checkpoints.
+    fn store_checkpoints(&self, offsets: &[(usize, LogOffsets)], writing: &mut EachLog) -> BTreeSet<usize> {
+        let known = self.partitions();
+        let mut failed = BTreeSet::new();
         for (node, dir) in self.directory.log_dirs().iter().enumerate() {
             let of_node: Vec<LogOffsets> = offsets
                 .iter()
@@ -369,34 +401,45 @@ impl LogManager {
                 .map(|(_, o)| o.clone())
                 .collect();
             let fs = &**self.directory.fs();
-            dir.write_checkpoints(fs, &of_node, |tp| table.partition(tp).is_some())?;
-            dir.forget_clean_offsets(fs, |tp| table.partition(tp).is_some())?;
+            let written = dir.write_checkpoints(fs, &of_node, |tp| known.contains(tp));
+            let written = written.and_then(|()| dir.forget_clean_offsets(fs, |tp| known.contains(tp)));
+            if writing.note_dir(written).is_none() {
+                failed.insert(node);
+            }
         }
-        Ok(())
+        failed
     }
 
-    /// Closes every log, then checkpoints, then says so. Kafka: `LogManager#shutdown`.
+    /// The names of all partitions.
+    fn partitions(&self) -> HashSet<TopicPartition> {
+        let table = self.table();
+        let partitions = table.iter().flat_map(|topic| &topic.partitions);
+        partitions.map(|partition| partition.tp().clone()).collect()
+    }
+
+    /// Closes every log, then checkpoints, then says so in every directory whose logs are all closed. Kafka: `LogManager#shutdown`.
+    ///
+    /// # Errors
+    /// The first failure, behind the rest of the shutdown.
     pub(crate) fn shutdown(&self) -> Result<(), BrokerError> {
         let partitions = self.open_partitions();
+        let mut closing = EachLog::new("cannot be closed cleanly");
+        let mut failed = BTreeSet::new();
         let mut offsets_at_close = Vec::new();
-        let mut failure = None;
         if !self.is_read_only() {
             for log in partitions.iter().filter_map(|p| p.opened_log()) {
                 // A failure is reported below: closing the log fails in the same way.
                 let _ = log.prepare_close();
             }
-            self.sync_many(&partitions)?;
+            failed = self.sync_many(&partitions, &mut closing);
         }
         for partition in &partitions {
             let Some(log) = partition.opened_log() else { continue };
             let mut at_close = offsets(partition, log);
-            match log.close() {
+            match closing.note(partition, log.close().map_err(BrokerError::from)) {
                 // Closing has flushed everything.
-                Ok(()) => at_close.recovery_point = at_close.high_watermark,
-                Err(error) => {
-                    log::error!("{} could not be closed cleanly: {error}", partition.tp());
-                    failure.get_or_insert(error);
-                }
+                Some(()) => at_close.recovery_point = at_close.high_watermark,
+                None => drop(failed.insert(node_index(partition))),
             }
             // Also for a log that failed: otherwise its checkpoints would be those of the last start.
             offsets_at_close.push((node_index(partition), at_close));
@@ -404,14 +447,13 @@ impl LogManager {
         if self.is_read_only() {
             return Ok(());
         }
-        self.store_checkpoints(&offsets_at_close)?;
-        if let Some(error) = failure {
-            return Err(error.into());
+        failed.extend(self.store_checkpoints(&offsets_at_close, &mut closing));
+        let dirs = self.directory.log_dirs().iter().enumerate();
+        for (_, dir) in dirs.filter(|(node, _)| !failed.contains(node)) {
+            let marked = checkpoint::write_clean_shutdown(&**self.directory.fs(), dir.path());
+            closing.note_dir(marked.map_err(BrokerError::from));
         }
-        for dir in self.directory.log_dirs() {
-            checkpoint::write_clean_shutdown(&**self.directory.fs(), dir.path())?;
-        }
-        Ok(())
+        closing.outcome()
     }
 }
 
