@@ -10,7 +10,7 @@ import concurrent.futures
 import contextvars
 import logging
 import threading
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from fletchlog.errors import WakeupError
 
@@ -75,20 +75,25 @@ class Polls:
         return self
 
     async def __anext__(self) -> Records:
-        return await _Poll(self._consumer).records()
+        while not (records := await _Poll(self._consumer).records()):
+            pass
+        return records
 
 
 class _Poll:
-    """One poll that waits until there are records, in its thread."""
+    """One poll that waits until there are records, in its thread.
+
+    The thread hands what it has read back to the consumer, and the task takes it from there: so nothing is lost if the task is gone by then.
+    """
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._loop = asyncio.get_running_loop()
         # decided in the event loop, once the thread no longer uses the consumer
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        # of what follows, which the thread and the loop use
-        self._lock = threading.Lock()
-        self._outcome: Records | BaseException | None = None
+        self._failed: BaseException | None = None
+        # of what follows; a thread may have it while the garbage collector gives up the task
+        self._lock = threading.RLock()
         self._is_given_up = False
         self._is_over = False
 
@@ -104,10 +109,10 @@ class _Poll:
         except GeneratorExit:  # the event loop has ended without this task
             self._give_up()
             raise
-        outcome, self._outcome = self._outcome, None
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return cast("Records", outcome)
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+        return self._consumer.poll(0)  # does not wait: returns what was handed back
 
     def _poll(self) -> None:
         """What the thread does."""
@@ -115,18 +120,19 @@ class _Poll:
             polled = self._consumer.poll(_POLL_MS)
             while not polled and not self._is_loop_gone():
                 polled = self._consumer.poll(_POLL_MS)
-            self._outcome = polled
+            if polled:
+                self._consumer._hand_back(polled)  # noqa: SLF001 - of this package
         except BaseException as failed:  # noqa: BLE001 - raised in the task
-            self._outcome = failed
+            self._failed = failed
         with self._lock:
             self._is_over = True
-            if not self._is_given_up:
-                try:
-                    self._loop.call_soon_threadsafe(self._set_ended)
-                except RuntimeError:  # the loop is closed, and its tasks with it
-                    self._is_given_up = True
             if self._is_given_up:
-                self._hand_back()
+                self._forget_wakeup()
+        try:
+            self._loop.call_soon_threadsafe(self._set_ended)
+        except RuntimeError:  # the loop is closed, and its tasks with it
+            if not self._loop.is_closed():
+                raise
 
     def _is_loop_gone(self) -> bool:
         # A loop that was left at the end of the process must not keep it alive.
@@ -137,7 +143,7 @@ class _Poll:
             self._ended.set_result(None)
 
     async def _end(self) -> None:
-        """Waits for the thread, which the wake-up ends, and hands back what it has read."""
+        """Waits for the thread, which the wake-up ends."""
         self._consumer.wakeup()
         while not self._ended.done():
             try:
@@ -147,23 +153,17 @@ class _Poll:
             except GeneratorExit:
                 self._give_up()
                 raise
-        with self._lock:
-            self._hand_back()
+        if self._failed is not None and not isinstance(self._failed, WakeupError):
+            _log.error("a poll failed while its task was cancelled", exc_info=self._failed)
+        self._forget_wakeup()
 
     def _give_up(self) -> None:
-        """Leaves it to the thread to hand back what it reads."""
+        """Ends the thread without waiting for it."""
         with self._lock:
-            if self._is_over:
-                self._hand_back()
-                return
-            self._is_given_up = True
-        self._consumer.wakeup()
+            if not self._is_over:
+                self._is_given_up = True
+                self._consumer.wakeup()
 
-    def _hand_back(self) -> None:
-        """The next poll returns what this one has read, and does not see its wake-up."""
-        outcome, self._outcome = self._outcome, None
-        if isinstance(outcome, BaseException):
-            if not isinstance(outcome, WakeupError):
-                _log.error("a poll failed while its task was cancelled", exc_info=outcome)
-            outcome = None
-        self._consumer._hand_back(outcome)  # noqa: SLF001 - of this package
+    def _forget_wakeup(self) -> None:
+        """The thread may have ended before it saw the wake-up, which the next poll must not see."""
+        self._consumer._hand_back(None)  # noqa: SLF001 - of this package
