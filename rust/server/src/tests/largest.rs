@@ -19,14 +19,14 @@ use crate::security::Security;
 use crate::stats::Stats;
 
 /// Entries of a list: so many that work which grows with their square outweighs the rest. The other list is this many times as long.
-const ENTRIES: usize = 3000;
-const TIMES: usize = 8;
+const ENTRIES: usize = 1000;
+const TIMES: usize = 32;
 /// Entries of CreateTopics, which refuses more than 10,000 partitions.
-const TOPICS_TO_CREATE: usize = 1200;
+const TOPICS_TO_CREATE: usize = 300;
 /// The processor time of the longer one may be this many times what its length says.
 const SLACK: f64 = 3.0;
 /// Times below this one are not compared: they are of what does not depend on the list.
-const NOTHING_MS: f64 = 2.0;
+const NOTHING_MS: f64 = 0.5;
 
 /// APIs whose requests have no list: there is nothing to repeat.
 const WITHOUT_A_LIST: &[&str] = &[
@@ -142,7 +142,8 @@ impl World {
             let (handled, _) = self.apis.handle(&self.peer, frame.clone(), &Stats::default());
             let took = thread_ms() - begin;
             if let Handled::Close(reason) = handled {
-                panic!("{reason}");
+                // Its answer has a limit of its own; whatever else closes the connection is a mistake of this test.
+                assert!(reason.contains("queued.max.request.bytes"), "{reason}");
             }
             took
         };
