@@ -12,7 +12,10 @@ use fletchlog_broker::{Broker, OpenOptions};
 /// Device and number of a directory: one that was made anew at the same path has others.
 type Identity = (u64, u64);
 
-static OPEN: Mutex<BTreeMap<PathBuf, (Identity, Arc<Broker>)>> = Mutex::new(BTreeMap::new());
+/// The broker of a path. Locked while it is opened: tasks that read other directories do not wait for that.
+type Slot = Arc<Mutex<Option<(Identity, Arc<Broker>)>>>;
+
+static OPEN: Mutex<BTreeMap<PathBuf, Slot>> = Mutex::new(BTreeMap::new());
 
 /// The broker of a directory, opened once per process and as long as the directory is the same.
 pub(crate) fn open(path: &Path) -> Result<Arc<Broker>, String> {
@@ -21,8 +24,12 @@ pub(crate) fn open(path: &Path) -> Result<Arc<Broker>, String> {
         format!("{path} cannot be read on this machine: {error}; the driver and every executor have to see it under the same path")
     })?;
     let identity = (found.dev(), found.ino());
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((of, broker)) = open.get(path)
+    let slot = {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        Slot::clone(open.entry(path.to_path_buf()).or_default())
+    };
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((of, broker)) = &*slot
         && *of == identity
     {
         return Ok(Arc::clone(broker));
@@ -33,6 +40,6 @@ pub(crate) fn open(path: &Path) -> Result<Arc<Broker>, String> {
         config: Config::parse(Scope::Broker, []).map_err(|error| error.to_string())?,
     };
     let broker = Broker::open(path, options, Arc::new(SystemClock::default())).map_err(|error| error.to_string())?;
-    open.insert(path.to_path_buf(), (identity, Arc::clone(&broker)));
+    *slot = Some((identity, Arc::clone(&broker)));
     Ok(broker)
 }

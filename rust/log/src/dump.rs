@@ -134,7 +134,13 @@ fn records(bytes: &Bytes) -> Result<Option<Marker>, RecordError> {
     let slice = batch.records(DECOMPRESSION_LIMIT)?;
     let mut cursor = RecordCursor::new();
     let mut marker = None;
+    let last_offset = batch.header().last_offset();
     while let Some(record) = cursor.next(&slice)? {
+        if record.offset > last_offset {
+            let offset = record.offset;
+            let reason = format!("a record has offset {offset}, beyond the last one of its batch, {last_offset}");
+            return Err(slice.invalid(&reason));
+        }
         if batch.header().is_control() && marker.is_none() {
             use fletchlog_records::control::ControlType;
             marker = parse_control_record(record.key.unwrap_or_default(), record.value).map(|marker| {

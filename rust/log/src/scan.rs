@@ -340,12 +340,16 @@ struct Walk {
     batches: BatchIter,
     aborted: AbortedTransactions,
     records: Option<(RecordsSlice, RecordCursor)>,
+    /// End of these records, exclusive. A batch that is in the range is shown whole, also records with offsets beyond its last one (of a wrapper
+    /// of format v0 whose offset is too low), as Kafka's consumer does.
+    end: i64,
 }
 
 impl Walk {
     fn new(range: ScanRange, read_bytes: usize) -> Self {
         Self {
             next_offset: range.start,
+            end: range.end,
             range,
             read_bytes,
             times: TimeRange::ALL,
@@ -362,7 +366,7 @@ impl Walk {
             slice,
             cursor,
             start: self.range.start,
-            end: self.range.end,
+            end: self.end,
             until,
         })
     }
@@ -373,7 +377,7 @@ impl Walk {
             // The reader stopped: it had enough, or before a malformed record, or at the end of the range.
             let next = cursor.clone().next(slice);
             let next = next.map_err(|error| self.unreadable(slice.base_offset, error))?;
-            if next.is_some_and(|record| record.offset < self.range.end) {
+            if next.is_some_and(|record| record.offset < self.end) {
                 return Ok(true);
             }
             self.records = None;
@@ -410,7 +414,7 @@ impl Walk {
         let (mut cursor, mut count) = (RecordCursor::new(), 0);
         let unreadable = |error| self.unreadable(slice.base_offset, error);
         while let Some(record) = cursor.next(&slice).map_err(unreadable)? {
-            count += u64::from((self.range.start..self.range.end).contains(&record.offset));
+            count += u64::from((self.range.start..self.end).contains(&record.offset));
         }
         Ok(Some(count))
     }
@@ -442,6 +446,11 @@ impl Walk {
             let skipped =
                 is_aborted || header.is_control() || next_offset <= self.range.start || self.times.excludes(header);
             self.next_offset = next_offset.max(self.next_offset);
+            self.end = if next_offset <= self.range.end {
+                i64::MAX
+            } else {
+                self.range.end
+            };
             if !skipped {
                 return Ok(Some(batch));
             }

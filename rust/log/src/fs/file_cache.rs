@@ -212,11 +212,18 @@ impl Handle {
 
     fn file_for_writing(&self) -> io::Result<Arc<fs::File>> {
         let file = self.file()?;
-        if let Some(code) = lock(&self.0.slot).failed {
-            return Err(io::Error::from_raw_os_error(code));
+        match lock(&self.0.slot).failed {
+            Some(code) => Err(io::Error::from_raw_os_error(code)),
+            None => Ok(file),
         }
+    }
+
+    fn change(&self, change: impl FnOnce(&fs::File) -> io::Result<()>) -> io::Result<()> {
+        let file = self.file_for_writing()?;
+        let changed = change(&file);
+        // Behind the change: a sync meanwhile may not have reached it. The file is in use, so nobody closes it before this.
         self.0.dirty.store(true, Ordering::Release);
-        Ok(file)
+        changed
     }
 }
 
@@ -230,11 +237,11 @@ impl File for Handle {
     }
 
     fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()> {
-        self.file_for_writing()?.write_all_at(data, position)
+        self.change(|file| file.write_all_at(data, position))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file_for_writing()?.set_len(len)
+        self.change(|file| file.set_len(len))
     }
 
     fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
@@ -247,7 +254,7 @@ impl File for Handle {
 
     fn sync(&self) -> io::Result<()> {
         let file = self.file_for_writing()?;
-        // Cleared first: a write that comes meanwhile sets it again.
+        // Cleared first: a change that ends meanwhile sets it again.
         self.0.dirty.store(false, Ordering::Release);
         file.sync_data()
     }
@@ -272,6 +279,20 @@ mod tests {
 
     fn handle(cache: &Arc<FileCache>, path: &Path) -> Handle {
         Handle(CachedFile::open(cache, path, true, true).unwrap())
+    }
+
+    #[test]
+    fn a_change_that_a_sync_has_not_reached_is_synced_before_its_descriptor_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = handle(&FileCache::new(4), &dir.path().join("a"));
+        file.change(|descriptor| {
+            file.sync()?;
+            descriptor.write_all_at(b"late", 0)
+        })
+        .unwrap();
+        assert!(file.0.dirty.load(Ordering::Acquire));
+        file.sync().unwrap();
+        assert!(!file.0.dirty.load(Ordering::Acquire));
     }
 
     #[test]
