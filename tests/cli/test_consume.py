@@ -9,6 +9,9 @@ from typer.testing import CliRunner
 
 import fletchlog as fl
 from fletchlog.cli.app import app
+from fletchlog.cli.common import CommandError
+from fletchlog.cli.consume import _polls
+from fletchlog.cli.places import Existing
 
 HOUR = 3_600_000
 
@@ -168,3 +171,21 @@ def test_a_narrow_terminal_gets_a_line_a_field(shell, ten):
     assert code == 0
     fields = dict(line.split(maxsplit=1) for line in said.decode().splitlines() if len(line.split()) > 1)
     assert (fields["offset"].strip(), fields["value"].strip()) == ("9", "v18")
+
+
+def test_what_is_read_before_a_deleted_topic_is_noticed_is_not_lost():
+    with fl.Broker.in_memory() as broker:
+        for name in ("t", "other"):
+            broker.create_topic(name)
+        with fl.Producer(broker) as producer:
+            for _ in range(3):
+                producer.send("t", b"v")
+        existing = Existing(broker, [broker.describe_topic(name) for name in ("t", "other")])
+        broker.delete_topic("other")
+        with fl.Consumer(broker, {"auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([("t", 0)])
+            # with --until the topics are looked at behind each poll, also one with records
+            polls = _polls(consumer, existing, {}, {fl.TopicPartition("t", 0): 3}, None)
+            assert [offset for batch in next(polls).rows for offset in batch["offset"].to_pylist()] == [0, 1, 2]
+            with pytest.raises(CommandError, match="topic other was deleted while it was read"):
+                next(polls)

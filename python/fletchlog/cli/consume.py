@@ -203,7 +203,11 @@ def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops
                 left = None if left is None else left - taken.num_rows
             idle = bool(stops) or not len(records)
             if idle and existing is not None:
-                existing.check()
+                try:
+                    existing.check()
+                except CommandError:
+                    yield _Polled(rows, {}, cut)  # records that came before it was noticed
+                    raise
             positions = {tp: consumer.position(tp) for tp in consumer.assignment()} if idle else {}
             yield _Polled(rows, positions, cut)
             if existing is not None and positions and all(position >= goals.get(tp, 0) for tp, position in positions.items()):
