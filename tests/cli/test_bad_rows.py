@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fletchlog as fl
+from fletchlog.cli.inputs import _parts
 
 fastavro = pytest.importorskip("fastavro")
 pytestmark = pytest.mark.timeout(240)
@@ -150,3 +151,20 @@ def test_an_empty_name_is_no_missing_one(cli, data):
     cli("produce", data, "t", "-f", "jsonl", "--key", "", stdin='{"":"k"}\n')
     with fl.Broker(data, read_only=True) as broker:
         assert [row["key"] for row in broker.scan("t").to_pyarrow().to_pylist()] == [b"k"]
+
+
+@pytest.mark.parametrize("bad", [None, 0, 4, 9])
+def test_rows_that_are_too_many_for_one_part_make_several(bad):
+    """As 20,000 large values, which have more bytes than one column of bytes can have."""
+
+    def convert(batch):
+        rows = batch["n"].to_pylist()
+        if len(rows) > 3 or bad in rows:
+            raise ValueError(f"no part of {rows}")
+        return rows
+
+    found = list(_parts(pa.record_batch({"n": list(range(10))}), convert))
+    converted = [row for _, rows, wrong in found if wrong is None for row in rows]
+    assert converted == list(range(10 if bad is None else bad))
+    assert [rows[0] for _, rows, wrong in found if wrong is None] == [start for start, _, wrong in found if wrong is None]
+    assert [(start, str(wrong)) for start, _, wrong in found if wrong is not None] == ([] if bad is None else [(bad, f"no part of [{bad}]")])

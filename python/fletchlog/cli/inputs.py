@@ -531,26 +531,30 @@ def _from_columns(schema: pa.Schema, batches: Iterable[Any], source: Input) -> I
 
 
 def _parts(batch: Any, convert: Callable[[Any], Any]) -> Iterator[tuple[int, Any, Exception | None]]:
-    """What is made of a batch, with the row at which it begins; or of the rows before the first that cannot be converted, and why that one cannot."""
+    """What is made of a batch, with the row at which each part begins; ends with why a row cannot be converted, if there is such a row.
+
+    Rows that can be converted one by one may be too large for one part.
+    """
     import pyarrow as pa
 
     wrong = (pa.ArrowException, OverflowError, ValueError)
-    try:
-        yield 0, convert(batch), None
-    except wrong:
-        good, bad = 0, batch.num_rows
+    begin = 0
+    while begin < batch.num_rows:
+        good, bad, part = 0, batch.num_rows - begin, None
+        # all of them at first
+        tried = bad
         while good < bad:
-            middle = (good + bad + 1) // 2
             try:
-                convert(batch.slice(0, middle))
-                good = middle
-            except wrong:
-                bad = middle - 1
-        yield 0, convert(batch.slice(0, good)), None
-        try:
-            convert(batch.slice(good, 1))
-        except wrong as error:
-            yield good, None, error
+                part = convert(batch.slice(begin, tried))
+                good = tried
+            except wrong as error:
+                reason, bad = error, tried - 1
+            tried = (good + bad + 1) // 2
+        if good == 0:
+            yield begin, None, reason
+            return
+        yield begin, part, None
+        begin += good
 
 
 def _rows_of_columns(batch: Any) -> list[dict[str, Any]]:
