@@ -1,5 +1,8 @@
 """`fletchlog consume -f parquet` and `-f arrow`: files that are good to read, whatever a poll gives."""
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -49,3 +52,29 @@ def test_no_row_group_grows_without_a_bound(cli, filled, tmp_path, form, limit, 
     found = [part.num_rows for part in batches(form, tmp_path / "all")]
     assert found == ([1500, 1500] if limit == "GROUP_ROWS" else [500] * 6)
     assert cli("groups", "list", filled, "--json").json[0]["lag"] == 0
+
+
+CTRL_C_IN_THE_FIRST_ROW_GROUP = """
+import signal, sys
+import pyarrow.parquet as pq
+from fletchlog.cli import outputs
+from fletchlog_shell import main
+
+outputs.GROUP_ROWS = 1100
+write = pq.ParquetWriter.write_batch
+
+def write_batch(self, batch):
+    write(self, batch)
+    signal.raise_signal(signal.SIGINT)
+
+pq.ParquetWriter.write_batch = write_batch
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_in_a_row_group_writes_no_record_twice(filled, tmp_path):
+    words = ["consume", filled, "t", "u", "-f", "parquet", "-o", tmp_path / "some"]
+    done = subprocess.run([sys.executable, "-c", CTRL_C_IN_THE_FIRST_ROW_GROUP, *words], check=False)
+    assert done.returncode == 130
+    rows = pq.read_table(tmp_path / "some").select(["topic", "partition", "offset"]).to_pylist()
+    assert len(rows) == len({tuple(row.values()) for row in rows}) == 1500

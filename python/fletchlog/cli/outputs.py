@@ -224,10 +224,12 @@ class _Columns(Writer):
 
         if not self._batches:
             return
-        for batch in pa.Table.from_batches(self._batches).combine_chunks().to_batches():
-            self._writer.write_batch(batch)
-            advance_by(self._behind, batch)
-        self._batches, self._rows, self._bytes = [], 0, 0
+        # once, also if Ctrl-C or an error comes in between: the end of the output writes what is in hand, too
+        with held():
+            batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
+            for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
+                self._writer.write_batch(batch)
+                advance_by(self._behind, batch)
         self._out.write([(self._sink.taken(), dict(self._behind) if self._form == "arrow" else {})])
 
     def _end(self) -> None:
