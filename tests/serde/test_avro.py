@@ -670,3 +670,12 @@ def test_deserializers_survive_pickling_before_and_after_use():
             again = pickle.loads(pickle.dumps(deserializer))
             assert again.decode(column(data))[0].to_pylist() == [{"id": 1.0, "city": "?"}]
             deserializer.decode(column(data))
+
+
+def test_a_record_that_never_resolves_is_refused_also_where_it_is_named_again():
+    def schema(a):
+        return record("O", {"name": "may", "type": ["null", record("R", a)]}, {"name": "must", "type": "R"})
+
+    with pytest.raises(fl.errors.InvalidArgumentError, match="no value of the Avro schema can be read by the reader_schema: string at /may/a is read as int"):
+        serde.Avro(schema(A_STRING), schema(A_INT))
+    assert serde.Avro(schema(A_INT), schema(A_INT)).type == serde.Avro(schema(A_INT)).type

@@ -14,7 +14,8 @@ class Resolution:
     def __init__(self, writer: tuple[Any, dict[str, Any]], reader: tuple[Any, dict[str, Any]]) -> None:
         self._writer, self._writer_names = writer
         self._reader, self._reader_names = reader
-        self._done: set[tuple[str, str]] = set()
+        # reasons of records that were looked at; None while one is, for those within itself
+        self._known: dict[tuple[str, str], str | None] = {}
 
     def reason(self) -> str | None:
         """Why no value can be read; None where some can."""
@@ -47,9 +48,12 @@ class Resolution:
 
     def _of_records(self, writer: dict[str, Any], reader: dict[str, Any], path: str) -> str | None:
         names = (writer["name"], reader["name"])
-        if names in self._done:
-            return None
-        self._done.add(names)
+        if names not in self._known:
+            self._known[names] = None
+            self._known[names] = self._of_fields(writer, reader, path)
+        return self._known[names]
+
+    def _of_fields(self, writer: dict[str, Any], reader: dict[str, Any], path: str) -> str | None:
         written = {field["name"]: field for field in writer["fields"]}
         for field in reader["fields"]:
             found = next((written[name] for name in (field["name"], *field.get("aliases", ())) if name in written), None)
