@@ -124,6 +124,12 @@ def test_what_is_no_uri_is_not_served(shell):
     assert names_in(shell.folder) == set()
 
 
+def test_a_directory_of_kafka_is_not_served_by_its_uri_either(shell, filled):
+    (filled / "fletchlog.metadata").unlink()  # what is left is a log.dir of Kafka
+    done = shell.run("serve", filled.as_uri())
+    assert (done.returncode, f"`fletchlog take-over {filled}` lets fletchlog write to it" in done.stderr.decode()) == (1, True), done.stderr
+
+
 def test_stores_and_clusters_are_refused_by_what_works_on_files(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for uri in ("s3://b/p", "S3://b/p", "s3n://b/p", "gs://b", "kafka://h:1", "KAFKA://h:1"):

@@ -7,7 +7,7 @@ import os
 import signal
 
 from fletchlog._core import log_to
-from fletchlog.cli.common import CommandError, cluster_of, command, properties, properties_of_file, refuse_kafkas, storage_options, store_of
+from fletchlog.cli.common import CommandError, cluster_of, command, place_of, properties, properties_of_file, refuse_kafkas, storage_options, store_of
 from fletchlog.cli.plain import CONFIG, Option
 from fletchlog.cli.text import note
 
@@ -91,7 +91,7 @@ def _broker(directory: str | None, memory: bool, nodes: int | None, read_only: b
         return fl.Broker.in_memory(nodes=nodes or 1, config=config)
     store = store_of(directory)
     if not read_only and not store:
-        refuse_kafkas(directory)
+        refuse_kafkas(place_of(directory))
     options = storage_options() if store else None
     return fl.Broker(store or directory, create=not read_only and not store, nodes=nodes, read_only=read_only, config=config, storage_options=options)
 
