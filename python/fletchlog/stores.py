@@ -403,8 +403,6 @@ def _not_taken(parts: _Uri, path: str) -> str | None:
         return f"no object store that is known; there are {', '.join(STORES)}"
     if re.search(r"[\s#?%\\]", parts.host):
         return "its bucket, container or host has a character that none can have"
-    if not parts.host and not parts.scheme.startswith(("hdfs", "viewfs")):
-        return "it names no bucket"
     if any(part in {"", ".", ".."} for part in path.split("/")) and path:
         return "a name between its slashes is empty, . or .., which pyarrow does not take"
     return None

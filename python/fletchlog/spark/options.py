@@ -331,7 +331,7 @@ def storage_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def absolute_path(path: str) -> str:
-    """The path as tasks in other working directories see it.
+    """The path as tasks in other working directories see it. `file:` is taken away and nothing is decoded, as Hadoop does with paths of Spark.
 
     Raises:
         OptionError: It is empty.
