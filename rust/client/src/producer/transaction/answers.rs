@@ -117,21 +117,8 @@ impl TransactionManager {
             (Kind::TxnOffsetCommit { .. }, Response::TxnOffsetCommit(response)) => {
                 self.offsets_written(request, response, now);
             }
-            (Kind::EndTxn { .. }, Response::EndTxn(ended)) if ended.error == ErrorCode::NONE => {
-                self.end_of_transaction(&request.result, producer);
-            }
-            (Kind::EndTxn { committed: false }, Response::EndTxn(ended))
-                if ended.error == ErrorCode::INVALID_TXN_STATE && !self.started =>
-            {
-                // The request whose answer was lost has added nothing: there is no transaction.
-                self.end_of_transaction(&request.result, producer);
-            }
-            (Kind::EndTxn { committed: false }, Response::EndTxn(ended)) if is_forgotten(ended.error) => {
-                // There is nothing left to abort; the producer continues with a new id (KIP-360).
-                self.queue_init(producer, &request.result);
-            }
-            (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(AddOffsetsToTxnResponse { error, failure }))
-            | (Kind::EndTxn { .. }, Response::EndTxn(EndTxnResponse { error, failure })) => {
+            (Kind::EndTxn { .. }, Response::EndTxn(response)) => self.ended(request, response, producer, now),
+            (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(AddOffsetsToTxnResponse { error, failure })) => {
                 self.refused(request, *error, failure.as_ref(), now);
             }
             (kind, response) => {
@@ -140,6 +127,20 @@ impl TransactionManager {
             }
         }
         None
+    }
+
+    fn ended(&mut self, request: TxnRequest, response: &EndTxnResponse, producer: (i64, i16), now: i64) {
+        let aborts = matches!(request.kind, Kind::EndTxn { committed: false });
+        match response.error {
+            ErrorCode::NONE => self.end_of_transaction(&request.result, producer),
+            // The request whose answer was lost has added nothing: there is no transaction.
+            ErrorCode::INVALID_TXN_STATE if aborts && !self.started => {
+                self.end_of_transaction(&request.result, producer);
+            }
+            // There is nothing left to abort; the producer continues with a new id (KIP-360).
+            error if aborts && is_forgotten(error) => self.queue_init(producer, &request.result),
+            error => self.refused(request, error, response.failure.as_ref(), now),
+        }
     }
 
     fn coordinator_found(&mut self, request: &TxnRequest, node: i32) {

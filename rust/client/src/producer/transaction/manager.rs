@@ -305,7 +305,8 @@ impl TransactionManager {
 
     /// Nothing was added and nothing is to be, so the coordinator has no transaction, and need not even be found.
     fn end_without_coordinator(&mut self) {
-        if self.started || self.maybe_started || self.queue.has(Kind::is_addition) {
+        // A transaction that has failed is not ended by the commit that waits.
+        if !self.is_completing() || self.started || self.maybe_started || self.queue.has(Kind::is_addition) {
             return;
         }
         let is_end = |kind: &Kind| matches!(kind, Kind::EndTxn { .. });

@@ -520,3 +520,13 @@ fn a_transaction_without_anything_ends_without_its_coordinator() {
         assert_eq!(manager.state, State::Ready);
     }
 }
+
+#[test]
+fn a_commit_fails_when_the_only_addition_is_refused_for_good() {
+    let (mut manager, request) = about_to("AddPartitionsToTxn");
+    let commit = manager.begin_commit().unwrap();
+    answer(&mut manager, request, ErrorCode::INVALID_PRODUCER_ID_MAPPING);
+    assert!(manager.next_request(false).is_none());
+    assert!(matches!(commit.outcome(), Some(Err(_))), "{:?}", commit.outcome());
+    assert_eq!(manager.state, State::AbortableError);
+}
