@@ -104,7 +104,7 @@ def _finite(array: pa.Array) -> bool:
 
 
 def to_json(array: pa.Array) -> pa.Array:
-    """An array as one whose values are JSON's, but for those that have no JSON."""
+    """An array as one whose values are JSON's, except those that have no JSON."""
     pa, types = arrow(), arrow().types
 
     def part(one: Any, path: str) -> Any:

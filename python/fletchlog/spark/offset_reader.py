@@ -131,7 +131,7 @@ class OffsetReader:
         gone = start.keys() - end.keys()
         if gone:
             losses.append(
-                f"partitions {text(gone)} are gone, or {self._options.source} does not show them now: if they come back, the query can go on where it was"
+                f"partitions {text(gone)} are gone, or {self._options.source} does not show them now: if they come back, the query can continue where it was"
             )
         begin = start | first
         ranges = [OffsetRange(*tp, begin[tp], until) for tp, until in sorted(end.items()) if tp in begin]

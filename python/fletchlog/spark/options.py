@@ -47,7 +47,7 @@ KNOWN = {
         "batch: `earliest`, stream: `latest`",
         (
             'Where to begin: `earliest`, `latest`, or `{"orders":{"0":23,"1":-2},"payments":"latest"}` (-2 earliest, -1 latest). '
-            "A stream that has a checkpoint goes on from it."
+            "A stream that has a checkpoint continues from it."
         ),
     ),
     "startingOffsetsByTimestamp": ("", 'Where to begin, by time in ms since 1970: `{"orders":{"0":1700000000000}}`. Goes before `startingOffsets`.'),

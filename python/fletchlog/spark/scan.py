@@ -121,7 +121,7 @@ def _read_range(
 def _unseen(name: str, what: str, options: SourceOptions) -> DataLossError:
     return DataLossError(
         f"{name} is gone, or {options.source} does not show it now; {what}. Start the query again when it is back. If it was deleted for good, a new topic of "
-        "the same name and failOnDataLoss=false let the query go on"
+        "the same name and failOnDataLoss=false let the query continue"
     )
 
 

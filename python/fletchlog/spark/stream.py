@@ -42,7 +42,7 @@ NO_LIMIT = 2**63 - 1
 # The program of the process that plans the batches of one query.
 _RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 _REPAIR = (
-    "To go on where the query was, edit the newest file in the folder `offsets` of the checkpoint, delete the hidden file .NUMBER.crc beside it, and "
+    "To continue where the query was, edit the newest file in the folder `offsets` of the checkpoint, delete the hidden file .NUMBER.crc beside it, and "
     "start the query again: in place of that line, write"
 )
 
@@ -155,7 +155,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the log for a query that has read up to `begin`. It is judged here, because Spark logs the end of a batch before anything else.
 
         A partition that is not seen need not be deleted: a cluster that is starting does not show all, nor what a client may not see. So it stays at
-        the offset that the query has reached, and a query that ends here goes on from there.
+        the offset that the query has reached, and a query that ends here continues from there.
         Spark: KafkaOffsetReader#fetchLatestOffsets, which logs what is left over.
         """
         options = self._options
@@ -167,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for attempt in range(options.fetch_attempts):
             if attempt:
                 time.sleep(options.fetch_interval_ms / 1000)
-            # what an object store has now; until the next batch the other answers are of the same objects
+            # what an object store has now; until the next batch all else is of the same objects
             reader = OffsetReader(open_log(options, anew=True), options)
             seen = reader.latest(reader.assigned(begin))
             losses = reader.ranges(begin, seen)[1]
