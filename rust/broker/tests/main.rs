@@ -14,6 +14,7 @@ mod fetch_sessions;
 mod fetch_vectors;
 mod groups;
 mod live_reader;
+mod one_bad_log;
 mod produce_fetch;
 mod producer_ids;
 mod retention;

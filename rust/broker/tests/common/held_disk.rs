@@ -1,4 +1,4 @@
-//! A disk in memory on which the fsyncs of one partition's log can be held up.
+//! A disk in memory on which the fsyncs of one partition's log can be held up, and those of another one fail.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ pub struct Hold {
     pub disk: Mutex<()>,
     /// The beginning of the name of the partition's directory.
     pub partition: Mutex<&'static str>,
+    /// The name of a partition's directory; every fsync of its log fails. Empty: none.
+    pub failing: Mutex<&'static str>,
     /// Fsyncs that were or are held up.
     pub held: AtomicU64,
 }
@@ -63,6 +65,9 @@ impl File for HeldFile {
         let partition = *self.hold.partition.lock().unwrap();
         let dir = self.path.parent().and_then(Path::file_name).unwrap().to_string_lossy();
         let is_log = self.path.extension().is_some_and(|extension| extension == "log");
+        if is_log && dir == *self.hold.failing.lock().unwrap() {
+            return Err(io::Error::other("the disk fails, as the test wants"));
+        }
         if is_log && !partition.is_empty() && dir.starts_with(partition) {
             self.hold.held.fetch_add(1, Ordering::SeqCst);
             drop(self.hold.disk.lock().unwrap());
