@@ -9,6 +9,7 @@ use fletchlog_api::{
     Request, Response,
 };
 use fletchlog_records::TopicPartition;
+use rustc_hash::FxHashSet;
 
 use super::coordinator::{ConsumerCoordinator, Purpose};
 use super::membership::{NO_GENERATION, State};
@@ -462,13 +463,9 @@ impl ConsumerCoordinator {
         else {
             return;
         };
-        let refused = |tp: &TopicPartition| {
-            response
-                .partitions
-                .iter()
-                .any(|(of, code)| of == tp && *code != ErrorCode::NONE)
-        };
-        offsets.retain(|(tp, _)| refused(tp));
+        let refused = response.partitions.iter().filter(|(_, code)| *code != ErrorCode::NONE);
+        let refused: FxHashSet<&TopicPartition> = refused.map(|(tp, _)| tp).collect();
+        offsets.retain(|(tp, _)| refused.contains(tp));
         if self.offsets.unknown.is_none_or(|(of, _)| of != id) {
             self.offsets.unknown = Some((id, None));
         }

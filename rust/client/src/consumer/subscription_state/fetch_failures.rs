@@ -42,22 +42,30 @@ impl SubscriptionState {
         }
     }
 
-    /// A fetch was answered.
+    /// A fetch was answered. The partition may still wait after a refusal: answers of two nodes can come when its leader has changed.
     pub fn fetch_succeeded(&mut self, tp: &TopicPartition) {
-        self.fetch_failures.remove(tp);
+        if self.fetch_failures.remove(tp).is_some() {
+            self.end_back_off(tp);
+        }
     }
 
     /// Partitions that have waited long enough may be fetched again.
     pub fn end_back_offs(&mut self, now_ms: i64) {
+        let mut over = Vec::new();
         for (tp, failure) in &mut self.fetch_failures {
             if failure.retry_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
                 failure.retry_at_ms = None;
-                if let Some(state) = self.assignment.get_mut(tp) {
-                    state.backs_off = false;
-                }
-                self.changed.insert(tp);
-                self.version += 1;
+                over.push(tp.clone());
             }
+        }
+        over.iter().for_each(|tp| self.end_back_off(tp));
+    }
+
+    fn end_back_off(&mut self, tp: &TopicPartition) {
+        if let Some(state) = self.assignment.get_mut(tp).filter(|state| state.backs_off) {
+            state.backs_off = false;
+            self.changed.insert(tp);
+            self.version += 1;
         }
     }
 

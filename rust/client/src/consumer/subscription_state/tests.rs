@@ -148,3 +148,28 @@ fn policy_none_names_the_partitions_without_position() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_partition_that_can_be_read_again_waits_no_longer_after_a_refusal() {
+    let tp = TopicPartition::new("t", 0);
+    let mut s = state(SubscribeOrder::Sorted);
+    s.assign_from_user(std::slice::from_ref(&tp)).unwrap();
+    s.seek(&tp, 0, None).unwrap();
+    let fetchable = |s: &SubscriptionState| s.state(&tp).unwrap().is_fetchable();
+    let error = fletchlog_api::ErrorCode::UNKNOWN_SERVER_ERROR;
+    assert!(
+        s.fetch_failed(&tp, error, 100) && fetchable(&s),
+        "the first one is repeated at once"
+    );
+    assert!(!s.fetch_failed(&tp, error, 100) && !fetchable(&s));
+    s.end_back_offs(99);
+    assert!(!fetchable(&s));
+    s.end_back_offs(100);
+    assert!(fetchable(&s));
+    // The former leader refuses, the new one answers.
+    s.fetch_failed(&tp, error, 200);
+    assert!(!fetchable(&s));
+    s.fetch_succeeded(&tp);
+    assert!(fetchable(&s));
+    assert_eq!(s.first_back_off_end_ms(), None);
+}
