@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import select
 import signal
 import subprocess
@@ -12,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fletchlog as fl
-from fletchlog.cli.inputs import _parts
+from fletchlog.cli.common import CommandError
+from fletchlog.cli.inputs import Input, _parts
 
 fastavro = pytest.importorskip("fastavro")
 pytestmark = pytest.mark.timeout(240)
@@ -168,3 +170,14 @@ def test_rows_that_are_too_many_for_one_part_make_several(bad):
     assert converted == list(range(10 if bad is None else bad))
     assert [rows[0] for _, rows, wrong in found if wrong is None] == [start for start, _, wrong in found if wrong is None]
     assert [(start, str(wrong)) for start, _, wrong in found if wrong is not None] == ([] if bad is None else [(bad, f"no part of [{bad}]")])
+
+
+def test_a_compressed_file_that_becomes_shorter_ends_the_command():
+    class Shorter(io.BytesIO):
+        def seek(self, place, whence=0):
+            self.truncate(0)
+            return super().seek(place, whence)
+
+    cut_off = gzip.compress(os.urandom(30_000).hex().encode())[:-500]
+    with pytest.raises(CommandError, match="it became shorter while it was read"):
+        list(Input("p.gz", "lines", "gzip", None, None, None).read(Shorter(cut_off)))

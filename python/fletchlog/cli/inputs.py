@@ -257,14 +257,17 @@ class _Decompressed(io.RawIOBase):
         return len(data)
 
     def _again(self) -> None:
-        """Goes on byte by byte: a read that fails gives nothing, also not what comes before the damage."""
+        """Continues byte by byte: a read that fails gives nothing, also not what comes before the damage."""
         self._bytewise = True
         self._file.seek(0)
         # a stream of pyarrow closes its file when it is dropped
         self._first, self._content = self._content, self._opened()
         left = self._given
         while left > 0:
-            left -= len(self._content.read(min(left, io.DEFAULT_BUFFER_SIZE)))
+            data = self._content.read(min(left, io.DEFAULT_BUFFER_SIZE))
+            if not data:
+                raise CommandError(f"{self._wrong}: it became shorter while it was read")
+            left -= len(data)
 
 
 def _text(file: BinaryIO, source: Input, newline: str) -> Iterator[str]:
