@@ -10,16 +10,6 @@ from fletchlog.errors import ConfigException, InvalidArgumentError
 LIMIT_S = 10
 
 
-@pytest.fixture(params=["embedded", "remote"])
-def place(request, broker):
-    """The broker, and what a client of it is given."""
-    if request.param == "embedded":
-        yield broker, broker
-        return
-    with broker.listen() as listener:
-        yield broker, f"kafka://{listener.bootstrap}"
-
-
 def until(condition):
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:

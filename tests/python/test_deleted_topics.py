@@ -12,16 +12,6 @@ from fletchlog.errors import KafkaTimeoutError
 SOON_S = 10
 
 
-@pytest.fixture(params=["embedded", "remote"])
-def place(request, broker):
-    """The broker, and what a client of it is given."""
-    if request.param == "embedded":
-        yield broker, broker
-        return
-    with broker.listen() as listener:
-        yield broker, f"kafka://{listener.bootstrap}"
-
-
 def fetches(client):
     """Requests that a client has sent."""
     return sum(value for name, value in _numbers(client.metrics()) if name.endswith("request-total"))
