@@ -106,7 +106,7 @@ class Broker:
     for one that is missing, damaged, encrypted or of an unknown version.
 
     Args:
-        path: Directory. Or a URI that `pyarrow.fs.FileSystem.from_uri` takes, with `read_only`.
+        path: Directory, also as `file:///PATH`. With `read_only` also a place on an object store, `s3://bucket/prefix`.
         create: Makes the directory if it does not exist. Without it a mistyped path is an error; an empty directory is taken either way.
         nodes: Number of nodes; None: what the directory says, 1 for a new one.
         read_only: Takes no lock and never writes; sees what a live writer adds.
