@@ -3,8 +3,8 @@
 ```text
 read       records that are committed, partition by partition; control records and
            aborted ones are left out, so offsets may become smaller
-write      one transaction a batch, and with it the offsets to continue at: an entry of the
-           destination's ledger (fletchlog/ledger.py)
+write      one transaction a batch, and with it the offsets to continue at: an
+           entry of the destination's ledger (fletchlog/ledger.py)
 again      a copy that was killed leaves a transaction that the next one aborts; it
            continues where the ledger says
 ```
@@ -211,10 +211,12 @@ class _Copy:
             with self.ledger.rights():
                 producer.init_transactions()  # ends what a killed copy left, and fences one that runs
             self.find_positions(starts, append=append)
+            for p in self.source.partitions:
+                # from here on the next copy knows what retention has taken in between
+                self.positions.setdefault(str(p.partition), p.log_start_offset)
             self.remember(producer)
             for partition in self.source.partitions:
                 self.copy_partition(producer, partition)
-            # behind the last rows there may be offsets without any
             self.remember(producer)
         return CopiedTopic(self.name, self.records, self.skipped)
 
@@ -249,41 +251,76 @@ class _Copy:
         self.written, self.replaced = dict(self.positions), ()
 
     def copy_partition(self, producer: Producer, p: PartitionDescription) -> None:
-        """Committed records of a partition, one transaction for some at a time."""
+        """Committed records of a partition, and behind what retention takes meanwhile."""
         number = str(p.partition)
-        begin = self.positions.get(number, 0)
-        if begin > p.high_watermark:
+        if self.positions[number] > p.high_watermark:
             raise IllegalStateError(
-                f"{self.name}-{p.partition}: the source ends at offset {p.high_watermark}, and was copied up to {begin} before: it has lost records, or is an "
-                "older state of the log. Copy it into another destination, or into a new topic"
+                f"{self.name}-{p.partition}: the source ends at offset {p.high_watermark}, and was copied up to {self.positions[number]} before: it has lost "
+                "records, or is an older state of the log. Copy it into another destination, or into a new topic"
             )
-        if begin < p.log_start_offset:
-            if number in self.positions:
-                self.skipped[p.partition] = (begin, p.log_start_offset)
-            begin = p.log_start_offset
-        end = p.last_stable_offset
-        if begin < end:
-            try:
-                scan = self.read.admin.scan(
-                    self.name,
-                    p.partition,
-                    start_offset=begin,
-                    end_offset=end,
-                    batch_rows=_BATCH_ROWS,
-                    include_headers=True,
-                    isolation_level="read_committed",
-                    timestamp_unit="ms",  # holds every timestamp of Kafka's
-                )
-                for batch in scan:
-                    self.positions[number] = batch["offset"][-1].as_py() + 1
-                    with producer.transaction():
-                        producer.send_arrow(self.name, batch.select(_SENT))
-                        self.write_entry(producer)
-                    self.records += batch.num_rows
-                    self.on_progress(self.name, batch.num_rows)
-            except OffsetOutOfRangeError:  # retention was faster; the next call continues behind what it took
+        start, end = p.log_start_offset, p.last_stable_offset
+        while True:
+            if self.positions[number] < start:
+                self.skip(p.partition, start)
+            if self.positions[number] >= end:
                 return
-        self.positions[number] = max(begin, end)
+            try:
+                self.copy_range(producer, p.partition, end)
+            except OffsetOutOfRangeError:
+                start = self.source_now().partition(p.partition).log_start_offset
+                if start <= self.positions[number]:
+                    raise
+            else:
+                # behind the last rows there may be offsets without any
+                self.positions[number] = end
+                return
+
+    def skip(self, partition: int, start: int) -> None:
+        """Goes on where the source begins now. What is left out is logged too: an error later on would take the result away."""
+        begin = self.positions[str(partition)]
+        first, behind = self.skipped.get(partition, (begin, begin))
+        if behind != begin:
+            raise OffsetOutOfRangeError(
+                f"{self.name}-{partition}: the source no longer has offsets {begin} to {start - 1}, and {first} to {behind - 1} were skipped before: retention is "
+                "faster than the copy. What was copied stays; the next call continues there, and reports what is gone by then"
+            )
+        log.warning("%s-%s: the source no longer has offsets %s to %s; they are not copied", self.name, partition, begin, start - 1)
+        self.skipped[partition] = (first, start)
+        self.positions[str(partition)] = start
+
+    def copy_range(self, producer: Producer, partition: int, end: int) -> None:
+        """One transaction for some records at a time."""
+        scan = self.read.admin.scan(
+            self.name,
+            partition,
+            start_offset=self.positions[str(partition)],
+            end_offset=end,
+            batch_rows=_BATCH_ROWS,
+            include_headers=True,
+            isolation_level="read_committed",
+            timestamp_unit="ms",  # holds every timestamp of Kafka's
+        )
+        for batch in scan:
+            self.source_now()
+            self.positions[str(partition)] = batch["offset"][-1].as_py() + 1
+            with producer.transaction():
+                producer.send_arrow(self.name, batch.select(_SENT))
+                self.write_entry(producer)
+            self.records += batch.num_rows
+            self.on_progress(self.name, batch.num_rows)
+        self.source_now()
+
+    def source_now(self) -> TopicDescription:
+        """The source's topic. Asked after records were read: a scan of a cluster continues in a topic that has the name by then.
+
+        Raises:
+            IllegalStateError: It is another topic.
+            UnknownTopicOrPartitionError: It is gone.
+        """
+        now = self.read.admin.describe_topic(self.name)
+        if now.topic_id != self.source.topic_id:
+            raise IllegalStateError(f"topic {self.name} of the source was deleted and made again while it was copied; what came before that is copied")
+        return now
 
 
 def _is_same(read: _Side, write: _Side, source: TopicDescription, there: TopicDescription) -> bool:

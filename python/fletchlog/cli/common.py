@@ -347,7 +347,7 @@ def store_of(source: os.PathLike[str] | str) -> str | None:
 def storage_options() -> dict[str, str]:
     """Options of object stores, of the file of properties that `FLETCHLOG_STORAGE_CONFIG` names."""
     path = os.environ.get("FLETCHLOG_STORAGE_CONFIG")
-    # blanks at the end, which nobody sees, belong to no option: those of clients are taken away where they are read, as in Kafka
+    # without blanks at the end, which cannot be seen; those of clients are removed where the clients read them, as in Kafka
     return {name: value.strip() for name, value in properties_of_file(path).items()} if path else {}
 
 

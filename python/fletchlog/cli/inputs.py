@@ -179,7 +179,7 @@ def waiting(file: io.RawIOBase | BinaryIO, before: Callable[[], None]) -> Binary
         patient = raw.seekable()
     except (OSError, AttributeError):  # kept in memory, by a test
         patient = True
-    # a file makes nobody wait
+    # reading a file does not wait
     return file if patient else io.BufferedReader(_Waiting(raw, poll, before))  # type: ignore[return-value]
 
 

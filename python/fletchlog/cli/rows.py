@@ -67,7 +67,7 @@ def _csv(item: str | int | None) -> str:
 
 
 def plain(batch: Any) -> list[dict[str, Any]]:
-    """Rows of a batch or table. A time that Python has not (before the year 1, beyond the year 9999) is a number: milliseconds since 1970."""
+    """Rows of a batch or table. A time that `datetime` cannot hold (before the year 1, beyond the year 9999) is a number: milliseconds since 1970."""
     import pyarrow as pa
 
     place = batch.schema.get_field_index("timestamp")

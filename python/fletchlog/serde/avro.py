@@ -187,7 +187,7 @@ def _check_defaults(types: _Types, schema: Any, names: dict[str, Any]) -> None:
 
 
 def records(file: BinaryIO) -> Iterator[Any]:
-    """The records of an Avro file, as Python values; dates and timestamps that Python has not are texts.
+    """The records of an Avro file, as Python values; dates and timestamps that `datetime` cannot hold are texts.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not an Avro file, a damaged one, or one with types whose values may have any size.

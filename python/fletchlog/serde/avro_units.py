@@ -64,7 +64,7 @@ def _decimal(data: bytes, writer: dict[str, Any], reader: dict[str, Any]) -> byt
 
 
 def with_texts(schema: dict[str, Any], annotation: str) -> None:
-    """Lets fastavro make Python's objects of an annotated type, and texts of dates and timestamps that Python has not."""
+    """Lets fastavro make Python's objects of an annotated type, and texts of dates and timestamps that `datetime` cannot hold."""
     name = f"{_PREFIX}text-{annotation}"
     schema[LOGICAL_TYPE], schema["logicalType"] = annotation, name
     require("fastavro.read", "serde").LOGICAL_READERS[f"{schema['type']}-{name}"] = _object_or_text

@@ -81,7 +81,7 @@ def framed(data: bytes) -> str:
 
 
 def check_objects(given: dict[str, Any], method: str) -> None:
-    """Raises for what is no object of a class such as `Json`: the class itself, or something else."""
+    """Raises if one is not an object of a class such as `Json`, for example the class itself."""
     for name, one in given.items():
         if isinstance(one, type | str | bytes) or not hasattr(one, method):
             hint = f"; give {name}={one.__name__}()" if isinstance(one, type) else ""

@@ -139,7 +139,7 @@ class _Indexed(OneByOne):
 
 
 def _indexes(data: bytes) -> tuple[list[int] | None, int]:
-    """The indexes that a value begins with, and how many bytes they take; None for no such beginning. Some serializers write out [0], which is short for."""
+    """The indexes that a value begins with, and how many bytes they take; None if there are none. A 0 alone is short for [0]."""
     count, at = _read_varint(data, 0)
     if count == 0:
         return [0], at

@@ -279,7 +279,7 @@ def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions
                 refused = _ROW.fullmatch(str(error))
                 if refused is None:
                     raise
-                # which row of which piece it is means nothing to who wrote a frame
+                # the number of the row is that in a part of the frame, which its writer does not know
                 raise type(error)(f"a row for topic {topic}: {refused[1]}. Its transaction is aborted, nothing of it is committed") from None
 
 
