@@ -231,7 +231,7 @@ def refuse(arguments: Iterable[object]) -> None:
         if place.kind == CLUSTER:
             raise CommandError(f"{place} is a cluster; this command works on a directory")
         if place.kind == STORE:
-            raise CommandError(f"{place}: object stores are read-only; this command works on a directory of this machine. `fletchlog copy` brings topics into one")
+            raise CommandError(f"{place}: object stores are read-only; this command works on a directory of this machine; `fletchlog copy` makes one")
 
 
 def place_of(source: os.PathLike[str] | str) -> Place:
