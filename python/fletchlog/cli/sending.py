@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from fletchlog._rows import refused
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.records import Record, headers_type
 from fletchlog_shell.interrupts import held
@@ -23,8 +23,6 @@ _COUNT = 20_000
 _BYTES = 16 << 20
 _SECONDS = 1.0
 _LOOKS = 50
-# what the producer says of a row that it does not take
-_ROW = re.compile(r"row (\d+): (.*?)(?:; the \d+ rows before it are queued)?", re.DOTALL)
 
 
 class Sender:
@@ -100,12 +98,13 @@ class Sender:
         try:
             self._producer.send_arrow(self._topic, table)
         except (InvalidArgumentError, RecordTooLargeError) as error:
-            found = _ROW.fullmatch(str(error))
+            found = refused(error)
             if found is None:
                 raise
+            row, reason = found
             self._producer.flush()
-            self.count += int(found[1])
-            raise CommandError(f"{self._place(number(int(found[1])))}: {found[2]}") from None
+            self.count += row
+            raise CommandError(f"{self._place(number(row))}: {reason}") from None
         # report a record that fails before the rest is read
         self._producer.flush()
         self._at_work = False

@@ -9,13 +9,13 @@ often as it likes. A commit that died leaves a transaction that the next commit 
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from fletchlog._rows import refused
 from fletchlog.ledger import TOPIC as LEDGER_TOPIC
 from fletchlog.ledger import Ledger
 from fletchlog.spark.directory import open_directory
@@ -44,8 +44,6 @@ _RETRY_LOCK_S = 0.05
 _HIGHEST_SECONDS = 9.2e12
 # Of a producer after its transaction has ended, or could not be ended: nothing is left to send then.
 _CLOSE_MS = 30_000
-# What a producer says of a row of a table that it does not take.
-_ROW = re.compile(r"row \d+: (.*); the \d+ rows before it are queued", re.DOTALL)
 
 
 class _Writer:
@@ -276,11 +274,11 @@ def _send(producer: Any, batches: Iterable[pa.RecordBatch], options: SinkOptions
             try:
                 producer.send_arrow(topic, of_topic)
             except fl.KafkaError as error:
-                refused = _ROW.fullmatch(str(error))
-                if refused is None:
+                found = refused(error)
+                if found is None:
                     raise
                 # the number of the row is that in a part of the frame, which its writer does not know
-                raise type(error)(f"a row for topic {topic}: {refused[1]}. Its transaction is aborted, nothing of it is committed") from None
+                raise type(error)(f"a row for topic {topic}: {found[1]}. Its transaction is aborted, nothing of it is committed") from None
 
 
 def _refuse_negative(topic: str, rows: pa.Table) -> None:
