@@ -50,7 +50,7 @@ class CopiedTopic(NamedTuple):
     Attributes:
         topic: Name.
         records: Records that this call copied.
-        skipped: Offsets that retention took from the source before they were copied, by partition: (first, end).
+        skipped: Offsets that retention took from the source before they were copied, by partition: (first, end). Also logged, as warnings.
     """
 
     topic: str
@@ -130,7 +130,8 @@ def copy(
     Raises:
         fletchlog.errors.UnknownTopicOrPartitionError: The source has no such topic.
         fletchlog.errors.IllegalStateError: The destination's topic has records, and the ledger has no entry of this source; or the source ends before
-            the offsets that were copied.
+            the offsets that were copied; or its topic was made again while it was copied.
+        fletchlog.errors.OffsetOutOfRangeError: Retention took a second range of one partition while it was copied.
         fletchlog.errors.InvalidArgumentError: The destination's topic has fewer partitions, or is the source itself; no such source or destination.
         fletchlog.errors.KafkaError: As the clients raise it. What was copied until then stays, and the next call continues.
     """
@@ -267,7 +268,7 @@ class _Copy:
             try:
                 self.copy_range(producer, p.partition, end)
             except OffsetOutOfRangeError:
-                start = self.source_now().partition(p.partition).log_start_offset
+                start = next(now.log_start_offset for now in self.source_now().partitions if now.partition == p.partition)
                 if start <= self.positions[number]:
                     raise
             else:
@@ -281,8 +282,8 @@ class _Copy:
         first, behind = self.skipped.get(partition, (begin, begin))
         if behind != begin:
             raise OffsetOutOfRangeError(
-                f"{self.name}-{partition}: the source no longer has offsets {begin} to {start - 1}, and {first} to {behind - 1} were skipped before: retention is "
-                "faster than the copy. What was copied stays; the next call continues there, and reports what is gone by then"
+                f"{self.name}-{partition}: the source no longer has offsets {begin} to {start - 1}, and {first} to {behind - 1} were skipped before: "
+                "retention is faster than the copy. What was copied stays; the next call continues there, and reports what is gone by then"
             )
         log.warning("%s-%s: the source no longer has offsets %s to %s; they are not copied", self.name, partition, begin, start - 1)
         self.skipped[partition] = (first, start)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import fletchlog as fl
-from fletchlog.errors import OffsetOutOfRangeError
+from fletchlog import copying
+from fletchlog.errors import IllegalStateError, OffsetOutOfRangeError
 
 COUNT, LEFT_OUT = 40_000, 20_000
 # Parts of a threaded scan have 4 MiB.
@@ -44,15 +45,19 @@ class Log:
     def delete_topic(self) -> None:
         self.broker.delete_topic("t")
 
-    def make_it_anew(self) -> None:
+    def make_it_anew(self, count: int = 9) -> None:
         self.broker.delete_topic("t")
         self.broker.create_topic("t", partitions=2)
         with fl.Producer(self.broker) as producer:
             for partition in (0, 1):
-                producer.send_arrow("t", pa.table({"value": [b"other"] * 9, "partition": [partition] * 9}))
+                producer.send_arrow("t", pa.table({"value": [b"other"] * count, "partition": [partition] * count}))
+
+    def make_it_as_long(self) -> None:
+        self.make_it_anew(COUNT)
 
 
 LOSSES: list[Callable[[Log], None]] = [Log.delete_records, Log.run_retention, Log.delete_everything, Log.delete_topic, Log.make_it_anew]
+ALL_LOSSES = [*LOSSES, Log.make_it_as_long]
 
 
 @pytest.fixture
@@ -131,3 +136,89 @@ def test_a_poll_raises_without_a_reset_and_goes_on_by_kafkas_rule_with_one(log: 
             else:
                 read_on()
                 assert [offset for offset in seen if offset >= start] == list(range(start, COUNT))
+
+
+class Once:
+    """Loses records at its first call."""
+
+    def __init__(self, log: Log, lose: Callable[[Log], None]) -> None:
+        self._log, self._lose = log, lose
+        self.done = False
+
+    def __call__(self, *_: object) -> None:
+        if not self.done:
+            self.done = True
+            self._lose(self._log)
+
+
+def offsets_of(broker: fl.Broker) -> dict[int, list[int]]:
+    """The offsets that copied records had: a timestamp is one more. No record is of another topic."""
+    found: dict[int, list[int]] = {0: [], 1: []}
+    for batch in broker.scan("t", timestamp_unit="ms"):
+        assert set(batch["value"].to_pylist()) == {VALUE}
+        for partition, milliseconds in zip(batch["partition"].to_pylist(), pa.array(batch["timestamp"]).cast(pa.int64()).to_pylist(), strict=True):
+            found[partition].append(milliseconds - 1)
+    return found
+
+
+@pytest.mark.parametrize("place", ["directory", "embedded", "remote"])
+@pytest.mark.parametrize("lose", ALL_LOSSES, ids=lambda loss: loss.__name__)
+def test_a_copy_reports_what_it_leaves_out_or_has_an_error(
+    log: Log, lose: Callable[[Log], None], place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    once = Once(log, lose)
+    with log.broker.listen() as listener, fl.Broker(tmp_path / "copied", create=True) as into:
+        source = {"directory": tmp_path, "embedded": log.broker, "remote": f"kafka://{listener.bootstrap}"}[place]
+        config = {"default.api.timeout.ms": 2000} if place == "remote" else {}
+        try:
+            (copied,) = copying.copy(source, into, ["t"], source_config=config, on_progress=once)
+        except fl.KafkaError:
+            assert lose not in ALL_LOSSES[:3]
+            assert all(offsets == list(range(len(offsets))) for offsets in offsets_of(into).values())
+            return
+        assert once.done
+        for partition, offsets in offsets_of(into).items():
+            first, end = copied.skipped.get(partition, (COUNT, COUNT))
+            assert offsets == [*range(first), *range(end, COUNT)]
+            if first < end:
+                assert f"t-{partition}: the source no longer has offsets {first} to {end - 1}" in caplog.text
+        assert lose not in ALL_LOSSES[3:]
+        assert set(copied.skipped) >= {1}
+        (again,) = copying.copy(source, into, ["t"], source_config=config)
+        assert (again.records, again.skipped) == (0, {})
+
+
+def test_a_copy_that_loses_a_partition_twice_ends_and_the_next_one_continues(
+    log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "_BATCH_ROWS", 1000)
+
+    def lose(*_: object) -> None:
+        log.broker.delete_records("t", 0, 35_000 if "to 19999" in caplog.text else 20_000)
+
+    with fl.Broker(tmp_path / "copied", create=True) as into:
+        with pytest.raises(OffsetOutOfRangeError, match=r"t-0: the source no longer has offsets \d+ to 34999, and \d+ to 19999 were skipped before"):
+            copying.copy(log.broker, into, ["t"], on_progress=lose)
+        before = offsets_of(into)[0]
+        (copied,) = copying.copy(log.broker, into, ["t"])
+        assert copied.skipped == {0: (before[-1] + 1, 35_000)}
+        assert offsets_of(into) == {0: [*before, *range(35_000, COUNT)], 1: list(range(COUNT))}
+
+
+def test_a_copy_that_ended_early_knows_what_the_next_one_does_not_find(log: Log, tmp_path: Path) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with fl.Broker(tmp_path / "copied", create=True) as into:
+        with pytest.raises(KeyboardInterrupt):
+            copying.copy(log.broker, into, ["t"], on_progress=stop)
+        log.broker.delete_records("t", 1, 100)
+        (copied,) = copying.copy(log.broker, into, ["t"])
+        assert copied.skipped == {1: (0, 100)}
+
+
+def test_a_topic_made_anew_is_not_copied_as_the_one_before(log: Log, tmp_path: Path) -> None:
+    with log.broker.listen() as listener, fl.Broker(tmp_path / "copied", create=True) as into:
+        with pytest.raises(IllegalStateError, match="topic t of the source was deleted and made again while it was copied"):
+            copying.copy(f"kafka://{listener.bootstrap}", into, ["t"], on_progress=Once(log, Log.make_it_as_long))
+        assert 0 < len(offsets_of(into)[0]) < COUNT

@@ -14,7 +14,7 @@ from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli.common import CommandError, Given, cluster_of, command, configured, opened, shown, takes_clusters, topics_of
 from fletchlog.cli.options import lists_of_topics
 from fletchlog.cli.terminal import progress
-from fletchlog.cli.text import counted, note, say
+from fletchlog.cli.text import counted, say
 
 _Properties = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A property of this side's clients, if it is a cluster; may be repeated.")]
 
@@ -77,8 +77,6 @@ def copy(
         return
     for topic in copied:
         say(f"{topic.topic}: {counted(topic.records, 'record')} copied")
-        for partition, (first, end) in topic.skipped.items():
-            note(f"{topic.topic}-{partition}: the source no longer had offsets {first} to {end - 1}")
 
 
 def _offsets(texts: list[str]) -> dict[tuple[str, int], int]:
