@@ -120,7 +120,9 @@ def test_a_copy_that_is_killed_anywhere_has_every_record_once_in_the_end(destina
     with ExitStack() as stack:
         write, destination = str(destination_path), None
         if destination_kind == "cluster":
-            destination = stack.enter_context(fl.Broker(destination_path, create=True, config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}))
+            destination = stack.enter_context(
+                fl.Broker(destination_path, create=True, config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100})
+            )
             write = f"kafka://{stack.enter_context(destination.listen()).bootstrap}"
         began = time.monotonic()
         run(str(source_path), str(tmp_path / "whole"))
