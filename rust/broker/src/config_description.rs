@@ -297,7 +297,7 @@ pub(crate) fn describe_broker_config(broker: &BrokerConfigs, node: NodeId) -> Ve
 
 /// What is set for all nodes while they run.
 pub(crate) fn describe_all_brokers(broker: &BrokerConfigs) -> Vec<ConfigEntry> {
-    let set = dynamic_config::before(&ConfigResource::AllBrokers, broker);
+    let set = dynamic_config::before(&ConfigResource::AllBrokers, broker.altered(), broker);
     let entry = |(name, value): (&String, &String)| {
         let key = keys(Scope::Broker).iter().find(|key| key.name == name);
         let kind = key.map_or_else(|| kind_of(name).map_or(Kind::Text, |(kind, _)| kind), |key| key.kind);

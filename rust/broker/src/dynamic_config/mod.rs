@@ -227,12 +227,13 @@ pub(crate) fn stored(resource: &ConfigResource, mut after: Properties, now: &Bro
     after
 }
 
-/// What there is for a resource before it is altered: what is set, see [`BrokerConfigs::of_all`].
-pub(crate) fn before(resource: &ConfigResource, now: &BrokerConfigs) -> Properties {
-    let mut properties = now.altered().of(resource).clone();
+/// What there is for a resource before it is altered: what is set, see [`BrokerConfigs::of_all`]. `altered`: with earlier alterations of the
+/// same request, which are not in effect yet.
+pub(crate) fn before(resource: &ConfigResource, altered: &DynamicConfigs, now: &BrokerConfigs) -> Properties {
+    let mut properties = altered.of(resource).clone();
     if *resource == ConfigResource::AllBrokers {
-        let value = now.of_all(broker::MIN_IN_SYNC).map(str::to_owned);
-        properties.extend(value.map(|value| (broker::MIN_IN_SYNC.to_owned(), value)));
+        let always = || now.fixed().text(broker::MIN_IN_SYNC).to_owned();
+        properties.entry(broker::MIN_IN_SYNC.to_owned()).or_insert_with(always);
     }
     properties
 }

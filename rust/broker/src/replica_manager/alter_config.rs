@@ -243,7 +243,7 @@ impl ReplicaManager {
         change: impl FnOnce(&Properties) -> Result<Properties, BrokerError>,
     ) -> Result<bool, BrokerError> {
         let now = self.configs();
-        let before = dynamic_config::before(resource, &now);
+        let before = dynamic_config::before(resource, &metadata.configs, &now);
         let after = change(&before)?;
         dynamic_config::validate(resource, &after, &now)?;
         if validate_only || after == before {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_broker::{Broker, ConfigEntry};
+use fletchlog_broker::{Alteration, Broker, ConfigChange, ConfigEntry};
 use fletchlog_log::fs::MemoryFs;
 
 use super::*;
@@ -466,4 +466,35 @@ fn subscriptions_to_client_metrics_are_kept() {
         refused(broker.alter_config(&metrics(""), &[], false)),
         (ErrorCode::INVALID_REQUEST, text)
     );
+}
+
+#[test]
+fn alterations_of_one_resource_in_one_request_are_all_in_effect() {
+    let broker = open(&MemoryFs::new(), &[], false);
+    for resource in [NODE, ALL, group("g"), ConfigResource::Topic("t".to_owned())] {
+        let (one, other) = match &resource {
+            ConfigResource::Group(_) => (
+                ("consumer.session.timeout.ms", "50000"),
+                ("consumer.heartbeat.interval.ms", "6000"),
+            ),
+            ConfigResource::Topic(name) => {
+                broker.create_topic(name, 1, &[]).unwrap();
+                (("retention.ms", "50000"), ("retention.bytes", "60000"))
+            }
+            _ => ((RETENTION, "50000"), ("message.max.bytes", "60000")),
+        };
+        let alteration = |(name, value)| Alteration {
+            resource: resource.clone(),
+            change: ConfigChange::Some(vec![set(name, value)]),
+        };
+        let altered = broker
+            .alter_configs(&[alteration(one), alteration(other)], false)
+            .unwrap();
+        assert!(altered.iter().all(Result::is_ok), "{altered:?}");
+        for (name, value) in [one, other] {
+            let entries = broker.describe_config(1, &resource).unwrap();
+            let entry = entries.into_iter().find(|entry| entry.name == name).unwrap();
+            assert_eq!(entry.value.as_deref(), Some(value), "{resource:?} {name}");
+        }
+    }
 }
