@@ -194,6 +194,12 @@ impl Partition {
         self.stamp(*deleted, directory)
     }
 
+    /// Whether its directory is that of another topic, which had this name.
+    pub(crate) fn is_foreign(&self, directory: &Directory) -> bool {
+        let found = checkpoint::read_partition_metadata(&**directory.fs(), &self.dir);
+        matches!(found, Ok(Some(id)) if id != self.topic_id)
+    }
+
     /// The topic is deleted. From now on this partition does not make its directory again: a new topic of the name would find it.
     pub(crate) fn set_deleted(&self) {
         *self.deleted.lock() = true;

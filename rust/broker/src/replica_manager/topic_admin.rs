@@ -228,7 +228,9 @@ impl ReplicaManager {
     }
 
     fn take_back_directories(&self, metadata: &mut ClusterMetadata, name: &str, made: &[Arc<Partition>], id: [u8; 16]) {
-        if let Err(error) = made.iter().try_for_each(|p| self.remove_log(p)) {
+        // A directory of another topic may be why the creation has failed.
+        let mut made = made.iter().filter(|p| !p.is_foreign(self.logs.directory()));
+        if let Err(error) = made.try_for_each(|p| self.remove_log(p)) {
             log::warn!("directories of topic `{name}`, whose creation has failed, remain: {error}");
             metadata.deleting.push(id);
         }

@@ -101,3 +101,33 @@ fn what_a_power_loss_leaves_of_a_topic_id_is_written_again_when_the_directory_is
         assert_eq!(broker.append_batches(&tp("t", 0), batch(1, 1)).unwrap().0, 0);
     }
 }
+
+#[test]
+fn a_creation_that_fails_leaves_the_directory_of_another_incarnation_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = open(dir.path()).unwrap();
+    let foreign = dir.path().join("t-1");
+    std::fs::create_dir(&foreign).unwrap();
+    let files = [
+        ("partition.metadata", "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"),
+        ("00000000000000000000.log", "records"),
+    ];
+    for (name, text) in files {
+        std::fs::write(foreign.join(name), text).unwrap();
+    }
+    let new = fletchlog_broker::NewTopic {
+        partitions: 2,
+        ..Default::default()
+    };
+    let created = broker.create_topics(&[("s", &new), ("t", &new), ("u", &new)]).unwrap();
+    let refused = created[1].as_ref().unwrap_err().to_string();
+    assert!(refused.contains("another topic id"), "{refused}");
+    assert!(created[0].is_ok() && created[2].is_ok());
+    for (name, text) in files {
+        assert_eq!(std::fs::read_to_string(foreign.join(name)).unwrap(), text);
+    }
+    assert!(!dir.path().join("t-0").exists());
+    let topics = broker.topics(false).unwrap();
+    assert_eq!(topics.iter().map(|name| &**name).collect::<Vec<_>>(), ["s", "u"]);
+    broker.append_batches(&tp("u", 1), batch(1, 1)).unwrap();
+}
