@@ -20,7 +20,9 @@ pub enum RecordError {
         reason: String,
     },
     /// A timestamp that the column asked for cannot hold. Spark: `KAFKA_MALFORMED_RECORD_TIMESTAMP`.
-    #[error("the timestamp {timestamp} (ms) at offset {offset} is beyond what microseconds in 64 bits can hold; read the column timestamp in milliseconds, or without it")]
+    #[error(
+        "the timestamp {timestamp} (ms) at offset {offset} is beyond what microseconds in 64 bits can hold; read the column timestamp in milliseconds, or without it"
+    )]
     Timestamp {
         /// Offset of the record.
         offset: i64,

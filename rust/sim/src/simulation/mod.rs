@@ -260,7 +260,9 @@ fn report(world: &World) -> Report {
     let mut surprises = std::mem::take(&mut *world.surprises());
     match CONTAINED.load(Ordering::Relaxed) {
         0 => {}
-        contained => surprises.push(format!("{contained} panics of a broker, whose texts are lines of the log")),
+        contained => surprises.push(format!(
+            "{contained} panics of a broker, whose texts are lines of the log"
+        )),
     }
     let (forgotten, rewritten, late, wrongly_forgotten, requests) = {
         let net = &mut *lock(&world.net);
