@@ -473,14 +473,14 @@ fn parse<'a>(
     }
 }
 
-/// A time of the column, `None`: there is none. Kafka: `RecordBatch#NO_TIMESTAMP`.
+/// A time of the column, if it is asked for; `None`: there is none. Kafka: `RecordBatch#NO_TIMESTAMP`.
 ///
 /// # Errors
 /// The column cannot hold it.
 #[inline(always)]
-fn time_of(offset: i64, milliseconds: i64, per_millisecond: i64) -> Result<Option<i64>, Unfit> {
+fn time_of<const ASKED: u8>(offset: i64, milliseconds: i64, per_millisecond: i64) -> Result<Option<i64>, Unfit> {
     match milliseconds.checked_mul(per_millisecond) {
-        _ if milliseconds == NO_TIMESTAMP => Ok(None),
+        _ if ASKED & TIMESTAMP == 0 || milliseconds == NO_TIMESTAMP => Ok(None),
         None => Err(Unfit::Time(offset, milliseconds)),
         time => Ok(time),
     }
@@ -491,6 +491,15 @@ enum Unfit {
     Malformed(&'static str),
     /// The column cannot hold its timestamp: offset, milliseconds.
     Time(i64, i64),
+}
+
+impl Unfit {
+    fn error(self, slice: &RecordsSlice) -> RecordError {
+        match self {
+            Self::Malformed(reason) => slice.invalid(reason),
+            Self::Time(offset, timestamp) => RecordError::Timestamp { offset, timestamp },
+        }
+    }
 }
 
 /// Decodes from the cursor on, moving it; returns the rows appended. A malformed record, or one whose timestamp the column cannot hold, ends
@@ -561,12 +570,9 @@ fn decode_as<const ASKED: u8>(
     let mut heads = Heads::new(columns);
     let mut runs = Runs::of(slice);
     while rows - before + left_out < budget && returned <= last {
-        let (raw, end, offset) = match parse(slice, region, position, (returned == last).then_some(payload.len())) {
-            Ok(parsed) => parsed,
-            Err(reason) => {
-                failure = Some(Unfit::Malformed(reason));
-                break;
-            }
+        let parsed = parse(slice, region, position, (returned == last).then_some(payload.len()));
+        let Ok((raw, end, offset)) = parsed.map_err(|reason| failure = Some(Unfit::Malformed(reason))) else {
+            break;
         };
         if offset >= window.from_offset {
             if offset >= window.to_offset {
@@ -579,12 +585,9 @@ fn decode_as<const ASKED: u8>(
                 returned += 1;
                 continue;
             }
-            let time = match time_of(offset, milliseconds, columns.per_millisecond) {
-                Err(unfit) if ASKED & TIMESTAMP != 0 => {
-                    failure = Some(unfit);
-                    break;
-                }
-                time => time.unwrap_or(None),
+            let time = time_of::<ASKED>(offset, milliseconds, columns.per_millisecond);
+            let Ok(time) = time.map_err(|unfit| failure = Some(unfit)) else {
+                break;
             };
             if ASKED & KEY != 0 && raw.key.is_some() && heads.key.is_none() {
                 columns.begin_keys(rows);
@@ -615,11 +618,8 @@ fn decode_as<const ASKED: u8>(
     // SAFETY: every column was written up to `rows`.
     unsafe { heads.close(columns, rows) };
     *cursor = RecordCursor::resume_at(position, returned);
-    match failure.filter(|_| rows == before) {
-        None => Ok(rows - before),
-        Some(Unfit::Malformed(reason)) => Err(slice.invalid(reason)),
-        Some(Unfit::Time(offset, timestamp)) => Err(RecordError::Timestamp { offset, timestamp }),
-    }
+    let failure = failure.filter(|_| rows == before);
+    failure.map_or(Ok(rows - before), |unfit| Err(unfit.error(slice)))
 }
 
 /// A row number; no column outgrows 31 bits, as was checked before the loop.
