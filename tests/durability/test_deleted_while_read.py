@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import fletchlog as fl
+import fletchlog.audit.partition
 from fletchlog import copying
+from fletchlog.audit import audit
 from fletchlog.errors import IllegalStateError, OffsetOutOfRangeError
 
 COUNT, LEFT_OUT = 40_000, 20_000
@@ -222,3 +225,51 @@ def test_a_topic_made_anew_is_not_copied_as_the_one_before(log: Log, tmp_path: P
         with pytest.raises(IllegalStateError, match="topic t of the source was deleted and made again while it was copied"):
             copying.copy(f"kafka://{listener.bootstrap}", into, ["t"], on_progress=Once(log, Log.make_it_as_long))
         assert 0 < len(offsets_of(into)[0]) < COUNT
+
+
+@pytest.fixture
+def in_the_audit(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Has something done when the first batch of an audit was read."""
+
+    def hook(do: Callable[[], object]) -> None:
+        look = fletchlog.audit.partition.look
+
+        def hooked(batches: Iterable[Any], *more: Any) -> Any:
+            def read() -> Iterator[Any]:
+                for batch in batches:
+                    do()
+                    yield batch
+
+            return look(read(), *more)
+
+        monkeypatch.setattr(fletchlog.audit.partition, "look", hooked)
+
+    return hook
+
+
+@pytest.mark.parametrize("place", ["directory", "embedded", "remote"])
+@pytest.mark.parametrize("lose", ALL_LOSSES, ids=lambda loss: loss.__name__)
+def test_an_audit_has_an_error_when_records_go(
+    log: Log, lose: Callable[[Log], None], place: str, tmp_path: Path, in_the_audit: Callable[[Callable[[], object]], None]
+) -> None:
+    in_the_audit(Once(log, lose))
+    with log.broker.listen() as listener:
+        source: Any = {"directory": tmp_path, "embedded": log.broker, "remote": f"kafka://{listener.bootstrap}"}[place]
+        with pytest.raises(fl.KafkaError, match=r"\bt(-[01])?\b") as caught:
+            audit(source, ["t"], config={"default.api.timeout.ms": 2000} if place == "remote" else None)
+    if lose in ALL_LOSSES[:3]:
+        assert isinstance(caught.value, OffsetOutOfRangeError)
+
+
+@pytest.mark.parametrize("place", ["directory", "embedded", "remote"])
+def test_an_audit_has_an_error_when_a_later_topic_loses_records(
+    log: Log, place: str, tmp_path: Path, in_the_audit: Callable[[Callable[[], object]], None]
+) -> None:
+    log.broker.create_topic("z")
+    with fl.Producer(log.broker) as producer:
+        producer.send_arrow("z", pa.table({"value": [b"z"] * 10}))
+    in_the_audit(lambda: log.broker.delete_records("z", 0, 5))
+    with log.broker.listen() as listener:
+        source: Any = {"directory": tmp_path, "embedded": log.broker, "remote": f"kafka://{listener.bootstrap}"}[place]
+        with pytest.raises(OffsetOutOfRangeError, match="z-0"):
+            audit(source)

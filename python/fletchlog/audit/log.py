@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fletchlog._core import Broker, Cluster, clean_offsets, partition_directories
 from fletchlog._place import CLUSTER, STORE, Place
 from fletchlog.audit.report import AuditReport, compared
-from fletchlog.errors import UnknownTopicOrPartitionError
+from fletchlog.errors import IllegalStateError, UnknownTopicOrPartitionError
 from fletchlog.interop import readable_path
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fletchlog.audit.report import KeyAudit
-    from fletchlog.types import PartitionDescription
+    from fletchlog.types import PartitionDescription, TopicDescription
 
 WORST_KEYS = 20
 READ_BYTES = 8 << 20
@@ -45,6 +45,8 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
         config: Properties of the clients of a cluster.
 
     Raises:
+        fletchlog.errors.OffsetOutOfRangeError: Records that were there when the audit began were deleted before it had read them.
+        fletchlog.errors.IllegalStateError: A topic was deleted and made again meanwhile.
         fletchlog.errors.KafkaError: As `Broker`, `Cluster` and their `scan` raise it.
     """
     if isinstance(source, Broker):
@@ -75,7 +77,9 @@ def _audit(broker: Broker | Cluster, name: str, folder_of: Callable[[str, Partit
     missing = [topic for topic in topics if topic not in known]
     if missing:
         raise UnknownTopicOrPartitionError(f"{name} has no topic {', '.join(missing)}; it has {', '.join(broker.topics()) or 'none'}")
-    found = [_Topic(broker, folder_of, topic, keys) for topic in dict.fromkeys(topics) or broker.topics()]
+    # all at once: what is lost from here on is an error, also in a topic whose turn comes late
+    described = [broker.describe_topic(topic) for topic in dict.fromkeys(topics) or broker.topics()]
+    found = [_Topic(broker, folder_of, topic, keys) for topic in described]
     partitions = [partition for topic in found for partition in topic.partitions]
     worst = sorted((key for topic in found for key in topic.worst), key=_badness, reverse=True)
     return AuditReport(
@@ -118,23 +122,25 @@ def _badness(key: KeyAudit) -> tuple[int, int, int, int]:
 
 
 class _Topic:
-    def __init__(self, broker: Broker | Cluster, folder_of: Callable[[str, PartitionDescription], Path] | None, name: str, most: int) -> None:
+    def __init__(self, broker: Broker | Cluster, folder_of: Callable[[str, PartitionDescription], Path] | None, described: TopicDescription, most: int) -> None:
         from fletchlog.audit.keys import Keys
         from fletchlog.audit.partition import Files, look
 
-        described = broker.describe_topic(name)
         compacted = "compact" in (described.config or {}).get("cleanup.policy", "")
-        self.name = name
+        self.name = name = described.name
         partitions, newest, lateness, keys = [], {}, [], Keys()
         for p in described.partitions:
             files = None
             if folder_of is not None:
                 folder = folder_of(name, p)
                 files = Files(folder, p.high_watermark if compacted else clean_offsets(folder.parent).get((name, p.partition), 0))
-            found = look(broker.scan(name, partition=p.partition, timestamp_unit="ms"), files, (name, p.partition), keys)
+            scan = broker.scan(name, p.partition, p.log_start_offset, p.high_watermark, timestamp_unit="ms")
+            found = look(scan, files, (name, p.partition), keys)
             partitions.append(found.audit)
             newest[p.partition] = found.order.newest
             lateness.append(found.order.lateness.decades())
+        if broker.describe_topic(name).topic_id != described.topic_id:
+            raise IllegalStateError(f"topic {name} was deleted and made again while it was audited; audit it again")
         self.partitions = compared(partitions, newest)
         self.lateness = [sum(counts) for counts in zip(*lateness, strict=True)]
         self.worst, self.spread = keys.worst(name, most), keys.spread()

@@ -15,6 +15,7 @@ from fletchlog.audit.keys import NO_KEY
 from fletchlog.audit.order import NO_TIME, Order
 from fletchlog.audit.report import PartitionAudit
 from fletchlog.audit.spool import Spool
+from fletchlog.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,6 +81,8 @@ def look(batches: Iterable[Any], files: Files | None, place: tuple[str, int], ke
             same_records += len(owners)
         same_values += sum(len(owners) for owners in values.repeats())
     written = None if files is None else _Batches(files.folder, order.first, gaps.cleaned_to, order.last)
+    if written is not None and order.records and (written.first is None or written.first > order.first):
+        raise OffsetOutOfRangeError(f"{place[0]}-{place[1]}: the files of offsets from {order.first} on were deleted while they were audited; audit it again")
     return Finding(_audit(place, order, gaps, written, (same_records, same_values, keyed - new_keys)), order)
 
 
@@ -137,12 +140,15 @@ class _Batches:
     """What only the batches of the files show; segment after segment, so that memory holds the batches of one."""
 
     def __init__(self, folder: Path, first: int, cleaned_to: int, last: int) -> None:
+        self.first: int | None = None
         self.markers = 0
         self.markers_cleaned = 0
         self.repeated_sequences = 0
         with Spool() as seen:
             for path in segment_files(folder):
                 table: Any = inspect_segment(path).batches.to_pyarrow()
+                if self.first is None and table.num_rows:
+                    self.first = table["base_offset"][0].as_py()
                 control = table["control"]
                 offsets = table.filter(control)["base_offset"].to_numpy()
                 # no record has a marker's offset, so each between the first and the last record is in a gap
