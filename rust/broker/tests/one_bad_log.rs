@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use crate::common::held_disk::{HeldFs, Hold};
 use crate::common::*;
+use bytes::Bytes;
 use fletchlog_broker::Broker;
 use fletchlog_log::checkpoint::read_offset_checkpoint;
 use fletchlog_log::fs::Fs;
+use fletchlog_records::batch_builder::{BatchBuilder, BatchParams};
 
 const LOGS: usize = 10;
 /// Not the first: those behind it in the order of names must get their turn. Not the last either.
@@ -25,12 +27,19 @@ fn config(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
-/// Ten topics with records in three segments each.
+/// One record with a key, as compacted topics want it.
+fn keyed() -> Bytes {
+    let mut builder = BatchBuilder::with_capacity(100);
+    builder.append(START, Some(b"k"), Some(&[b'v'; 20]), &[]);
+    builder.build(&BatchParams::default())
+}
+
+/// Ten topics with three records each.
 fn fill(broker: &Broker, pairs: &[(&str, &str)]) {
     for name in names() {
         broker.create_topic(&name, 1, &config(pairs)).unwrap();
         for _ in 0..3 {
-            broker.append_batches(&tp(&name, 0), batch(1, 20)).unwrap();
+            broker.append_batches(&tp(&name, 0), keyed()).unwrap();
         }
     }
 }
@@ -135,7 +144,7 @@ fn a_bad_partition_does_not_keep_the_others_of_its_topic_from_being_cleaned() {
         .unwrap();
     for partition in 0..3 {
         for _ in 0..3 {
-            broker.append_batches(&tp("t", partition), batch(2, 20)).unwrap();
+            broker.append_batches(&tp("t", partition), keyed()).unwrap();
         }
     }
     broker.close().unwrap();

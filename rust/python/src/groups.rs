@@ -45,7 +45,7 @@ pub fn lag_to_py(
 ) -> PyResult<Bound<'_, PyDict>> {
     let (class, dict) = (partition_lag_class(py)?, PyDict::new(py));
     for (tp, (committed, end)) in partitions {
-        let lag = end.map(|end| (end - committed.offset).max(0));
+        let lag = end.map(|end| end.saturating_sub(committed.offset).max(0));
         dict.set_item(partition_to_py(py, &tp)?, class.call1((committed.offset, end, lag))?)?;
     }
     Ok(dict)
