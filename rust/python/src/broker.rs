@@ -319,7 +319,8 @@ impl Broker {
 
     #[doc = stub!(Broker._place)]
     fn _place(&self) -> &str {
-        self.place.trim_matches('\'')
+        let quoted = self.place.strip_prefix('\'').and_then(|place| place.strip_suffix('\''));
+        quoted.unwrap_or(&self.place)
     }
 
     #[doc = stub!(Broker.create_topic)]
