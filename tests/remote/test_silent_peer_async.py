@@ -16,8 +16,8 @@ from fletchlog import errors
 from silent_peer import Mode, SilentPeer
 
 QUIET = ["nothing", "half", "black_hole"]
-# Between two turns of the loop. A turn that waits for the engine would take as long as max.block.ms.
-MOST_S = 0.25
+# Between two turns of the loop: half of max.block.ms, which a turn that waits for the engine would take.
+MOST_S = 0.5
 
 
 @asynccontextmanager
