@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import fletchlog as fl
 import fletchlog.audit.partition
 from fletchlog import copying
 from fletchlog.audit import audit
+from fletchlog.cli import places
+from fletchlog.cli.app import app
 from fletchlog.errors import IllegalStateError, OffsetOutOfRangeError
 
 COUNT, LEFT_OUT = 40_000, 20_000
@@ -273,3 +280,97 @@ def test_an_audit_has_an_error_when_a_later_topic_loses_records(
         source: Any = {"directory": tmp_path, "embedded": log.broker, "remote": f"kafka://{listener.bootstrap}"}[place]
         with pytest.raises(OffsetOutOfRangeError, match="z-0"):
             audit(source)
+
+
+@pytest.mark.parametrize("place", ["directory", "remote"])
+@pytest.mark.parametrize("lose", ALL_LOSSES, ids=lambda loss: loss.__name__)
+def test_consume_names_the_offsets_that_it_leaves_out_or_has_an_error(log: Log, lose: Callable[[Log], None], place: str, tmp_path: Path) -> None:
+    once = Once(log, lose)
+    with log.broker.listen() as listener:
+        where = str(tmp_path) if place == "directory" else f"kafka://{listener.bootstrap}"
+        words = ["consume", where, "t", "-f", "%p %o %s\n", "-c", "max.partition.fetch.bytes=100000"]
+        with subprocess.Popen([sys.executable, "-m", "fletchlog", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
+            assert command.stdout is not None
+            assert command.stderr is not None
+            lines = [next(command.stdout)]
+            once()  # a pipe holds 64 KiB
+            lines += command.stdout
+            said = command.stderr.read()
+    if lose in ALL_LOSSES[3:]:
+        assert (command.returncode, "topic t was deleted while it was read" in said) == (1, True), said
+        return
+    assert command.returncode == 0, said
+    read: dict[int, set[int]] = {0: set(), 1: set()}
+    for partition, offset, value in map(str.split, lines):
+        assert value == VALUE.decode()
+        read[int(partition)].add(int(offset))
+    assert said.count("were deleted before they were read") == 2
+    for partition, first, end in re.findall(r"t-(\d): offsets (\d+) to (\d+) were deleted before they were read", said):
+        assert read[int(partition)] == {*range(int(first)), *range(int(end) + 1, COUNT)}
+
+
+@pytest.fixture
+def in_consume(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Has something done when `fletchlog consume` has polled the first records."""
+
+    def hook(do: Callable[[], object]) -> None:
+        polls = places.poll
+
+        def poll(*given: Any, **more: Any) -> Any:
+            found = polls(*given, **more)
+            if len(found):
+                do()
+            return found
+
+        monkeypatch.setattr(places, "poll", poll)
+
+    return hook
+
+
+@pytest.mark.parametrize("lose", ALL_LOSSES, ids=lambda loss: loss.__name__)
+def test_a_parquet_file_has_all_but_what_is_named_or_there_is_an_error(
+    log: Log, lose: Callable[[Log], None], tmp_path: Path, in_consume: Callable[[Callable[[], object]], None]
+) -> None:
+    in_consume(Once(log, lose))
+    written = tmp_path / "all.parquet"
+    words = ["consume", str(tmp_path), "t", "-f", "parquet", "-o", str(written), "-c", "max.partition.fetch.bytes=100000"]
+    result = CliRunner().invoke(app, words)
+    if lose in ALL_LOSSES[3:]:
+        assert (result.exit_code, "topic t was deleted while it was read" in result.stderr) == (1, True), result.stderr
+        return
+    assert result.exit_code == 0, result.stderr
+    left_out = sum(int(end) + 1 - int(first) for first, end in re.findall(r"offsets (\d+) to (\d+) were deleted before", result.stderr))
+    assert left_out > 0
+    assert pq.read_table(written).num_rows + left_out == 2 * COUNT
+
+
+@pytest.mark.parametrize("lose", ALL_LOSSES[:3], ids=lambda loss: loss.__name__)
+def test_the_last_records_are_those_that_are_left(
+    log: Log, lose: Callable[[Log], None], tmp_path: Path, in_consume: Callable[[Callable[[], object]], None]
+) -> None:
+    in_consume(Once(log, lose))
+    words = ["consume", str(tmp_path), "t", "-p", "0", "--tail", "30000", "-f", "%o\\n", "-c", "max.partition.fetch.bytes=100000"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.stderr
+    assert [int(line) for line in result.stdout.split()] == (list(range(LEFT_OUT, COUNT)) if lose is Log.delete_records else [])
+
+
+@pytest.mark.parametrize("lose", [Log.delete_records, Log.delete_everything, Log.make_it_as_long], ids=lambda loss: loss.__name__)
+def test_a_group_is_reset_by_kafkas_rule_and_commits_nothing_for_another_topic(
+    log: Log, lose: Callable[[Log], None], in_consume: Callable[[Callable[[], object]], None]
+) -> None:
+    in_consume(Once(log, lose))
+    with log.broker.listen() as listener:
+        words = ["consume", f"kafka://{listener.bootstrap}", "t", "--group", "g", "-f", "%p %o\\n", "-c", "max.partition.fetch.bytes=100000"]
+        result = CliRunner().invoke(app, words)
+    committed = {tp.partition: at.offset for tp, at in log.broker.group_offsets("g").items()}
+    if lose is Log.make_it_as_long:
+        assert (result.exit_code, committed) == (1, {})
+        return
+    assert (result.exit_code, committed) == (0, {0: COUNT, 1: COUNT})
+    read: dict[int, list[int]] = {0: [], 1: []}
+    for partition, offset in map(str.split, result.stdout.splitlines()):
+        read[int(partition)].append(int(offset))
+    for offsets in read.values():
+        left = [offset for offset in offsets if offset >= LEFT_OUT]
+        assert left == (list(range(LEFT_OUT, COUNT)) if lose is Log.delete_records else [])

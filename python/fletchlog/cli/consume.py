@@ -49,7 +49,8 @@ def consume(
 ) -> None:
     r"""Print or save records, in the order in which poll() returns them.
 
-    Without --group nothing is committed and the directory is opened for reading only, also beside a running writer.
+    Without --group nothing is committed and the directory is opened for reading only, also beside a running writer. Records that are deleted before
+    they are read are reported, with their offsets; with auto.offset.reset (-c) it decides, as for a group.
 
     With --group the next call continues behind the last record that this one wrote, also after Ctrl-C or `| head`. What was in a pipe when its reader
     ended comes again; a table counts when all of it was printed, Parquet when the file was closed. A group without a commit begins at --from.
@@ -80,7 +81,9 @@ def consume(
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
     asked = configured(command_config, config)
-    given = {"auto.offset.reset": start if start in places.RESETS else "earliest", **asked}
+    # without a group every partition has a place to begin at: a reset would be a loss, which is said
+    skip = group is None and "auto.offset.reset" not in asked
+    given = {"auto.offset.reset": "none" if skip else start if start in places.RESETS else "earliest", **asked}
     if group is not None:
         given |= {"group.id": group, "enable.auto.commit": "false"}
     with opened(directory, read_only=group is None, client=asked) as broker:
@@ -97,7 +100,7 @@ def consume(
             group_offsets = _Committed(consumer) if group is not None else None
             try:
                 with contextlib.closing(to):
-                    for polled in _polls(consumer, None if follow else existing, ends, stops, limit):
+                    for polled in _polls(consumer, None if follow else existing, ends, stops, limit, skip=skip):
                         for batch in polled.rows:
                             to.add(batch)
                         if group_offsets is not None:
@@ -179,7 +182,7 @@ class _Committed:
             self._offsets |= new
 
 
-def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops: Offsets, limit: int | None) -> Iterator[_Polled]:
+def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops: Offsets, limit: int | None, *, skip: bool = False) -> Iterator[_Polled]:
     """Polls until the partitions' ends at the beginning, or `stops`, or `limit`; or for ever, if `existing` is None.
 
     Raises:
@@ -190,7 +193,7 @@ def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops
     with progress() as bar:
         task = bar.add_task("consuming", total=limit)
         while left is None or left > 0:
-            records = consumer.poll(timeout_ms=200)
+            records = places.poll(consumer, existing, skip=skip)
             rows, cut = [], set()
             for batch in records.to_pyarrow(include_headers=True, timestamp_unit="ms").to_batches() if len(records) else ():
                 wanted = places.until(batch, stops)
@@ -211,4 +214,6 @@ def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops
             positions = {tp: consumer.position(tp) for tp in consumer.assignment()} if idle else {}
             yield _Polled(rows, positions, cut)
             if existing is not None and positions and all(position >= goals.get(tp, 0) for tp, position in positions.items()):
-                return
+                break
+    if existing is not None:
+        existing.check(now=True)  # a topic that was made again may be as long

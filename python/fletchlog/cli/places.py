@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RESETS = ("earliest", "latest")
 # Between two looks at the topics.
 _CHECK_S = 1.0
+_POLL_MS = 200
 
 
 def partitions(described: Sequence[fl.TopicDescription], numbers: Sequence[int] | None) -> list[fl.TopicPartition]:
@@ -52,15 +53,15 @@ class Existing:
         self._next = 0.0
         self.gone: list[str] = []
 
-    def check(self) -> None:
-        """Looks at the topics, once a second at most.
+    def check(self, *, now: bool = False) -> None:
+        """Looks at the topics: now, or once a second at most.
 
         Raises:
             CommandError: One is gone.
         """
         from fletchlog.errors import UnknownTopicOrPartitionError
 
-        if time.monotonic() < self._next:
+        if not now and time.monotonic() < self._next:
             return
         for topic in self._described:
             try:
@@ -100,8 +101,33 @@ def seek(consumer: Any, found: Sequence[fl.TopicPartition], start: str, offset: 
         consumer.seek(tp, place)
 
 
+def poll(consumer: Any, existing: Existing | None, *, skip: bool) -> Any:
+    """Polls. With `skip` and `auto.offset.reset=none`, records that were deleted before they were read are left out, which is said.
+
+    Raises:
+        CommandError: A topic is gone, so that its offsets are not there any more.
+    """
+    from fletchlog.errors import OffsetOutOfRangeError
+
+    while True:
+        try:
+            return consumer.poll(timeout_ms=_POLL_MS)
+        except OffsetOutOfRangeError:
+            if existing is not None:
+                existing.check(now=True)
+            begin = consumer.beginning_offsets(consumer.assignment()) if skip else {}
+            gone = {tp: position for tp in begin if (position := consumer.position(tp)) < begin[tp]}
+            if not gone:
+                raise
+            for tp, position in gone.items():
+                note(f"{tp}: offsets {position} to {begin[tp] - 1} were deleted before they were read")
+                consumer.seek(tp, begin[tp])
+
+
 def _tail(consumer: Any, partition: fl.TopicPartition, number: int, begin: int, end: int, existing: Existing) -> int:
     """The offset of the last record but `number` - 1: there may be offsets without a record, of markers and of what compaction took."""
+    from fletchlog.errors import OffsetOutOfRangeError
+
     consumer.assign([partition])
     back = number
     while True:
@@ -109,13 +135,22 @@ def _tail(consumer: Any, partition: fl.TopicPartition, number: int, begin: int, 
         consumer.seek(partition, start)
         last: deque[int] = deque(maxlen=number)
         while consumer.position(partition) < end:
-            records = consumer.poll(timeout_ms=200)
+            try:
+                records = poll(consumer, existing, skip=False)
+            except OffsetOutOfRangeError:
+                # the last ones of what is left
+                start = begin = consumer.beginning_offsets([partition])[partition]
+                if begin <= consumer.position(partition):
+                    raise
+                consumer.seek(partition, begin)
+                last.clear()
+                continue
             if len(records):
                 last.extend(offset for offset in records.to_pyarrow(timestamp_unit="ms")["offset"].to_pylist() if offset < end)
             else:
                 existing.check()
         if len(last) == number or start == begin:
-            return last[0] if last else end
+            return last[0] if last else max(begin, end)
         back *= 4
 
 
