@@ -20,7 +20,9 @@ from fletchlog import copying
 from fletchlog.audit import audit
 from fletchlog.cli import places
 from fletchlog.cli.app import app
-from fletchlog.errors import IllegalStateError, OffsetOutOfRangeError
+from fletchlog.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from fletchlog.explain import explain, replay
+from fletchlog.exporting import export
 
 COUNT, LEFT_OUT = 40_000, 20_000
 # Parts of a threaded scan have 4 MiB.
@@ -374,3 +376,91 @@ def test_a_group_is_reset_by_kafkas_rule_and_commits_nothing_for_another_topic(
     for offsets in read.values():
         left = [offset for offset in offsets if offset >= LEFT_OUT]
         assert left == (list(range(LEFT_OUT, COUNT)) if lose is Log.delete_records else [])
+
+
+@pytest.mark.parametrize("lose", ALL_LOSSES, ids=lambda loss: loss.__name__)
+@pytest.mark.parametrize("calls_before", [0, 3])
+def test_an_export_is_of_one_moment_before_or_behind_a_loss(log: Log, lose: Callable[[Log], None], calls_before: int, tmp_path: Path) -> None:
+    calls = 0
+
+    def progress(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == calls_before + 1:
+            lose(log)
+
+    log_of = log.broker.describe_topic("t")
+    try:
+        made = export(tmp_path, tmp_path.with_name(tmp_path.name + "-exported"), ["t"], on_progress=progress)
+    except UnknownTopicOrPartitionError:
+        assert lose is Log.delete_topic
+        return
+    with fl.Broker(made.destination, read_only=True) as exported:
+        is_old = exported.describe_topic("t").topic_id == log_of.topic_id
+        for partition in (0, 1):
+            first, end = made.partitions[fl.TopicPartition("t", partition)]
+            offsets: list[int] = []
+            for batch in exported.scan("t", partition):
+                assert set(batch["value"].to_pylist()) == {VALUE if is_old else b"other"}
+                offsets += batch["offset"].to_pylist()
+            assert offsets == list(range(first, end))
+            assert end == (9 if lose is Log.make_it_anew and not is_old else COUNT)
+
+
+def hooked(do: Callable[[], object]) -> type:
+    """A consumer that has something done behind the first poll with records."""
+
+    class Hooked:
+        def __init__(self, *given: Any) -> None:
+            self._consumer = fl.Consumer(*given)
+
+        def __enter__(self) -> Any:
+            self._consumer.__enter__()
+            return self
+
+        def __exit__(self, *given: object) -> None:
+            self._consumer.__exit__(*given)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._consumer, name)
+
+        def poll(self, **given: Any) -> Any:
+            records = self._consumer.poll(**given)
+            if len(records):
+                do()
+            return records
+
+    return Hooked
+
+
+EXPLAINED = {"max.poll.records": 5000, "max.partition.fetch.bytes": 300_000}
+
+
+@pytest.mark.parametrize("place", ["directory", "embedded", "remote"])
+@pytest.mark.parametrize("lose", ALL_LOSSES, ids=lambda loss: loss.__name__)
+def test_an_explanation_shows_a_reset_or_there_is_an_error(
+    log: Log, lose: Callable[[Log], None], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fletchlog.explain.run.Consumer", hooked(Once(log, lose)))
+    with log.broker.listen() as listener:
+        source: Any = {"directory": tmp_path, "embedded": log.broker, "remote": f"kafka://{listener.bootstrap}"}[place]
+        try:
+            found = explain(source, ["t"], EXPLAINED, polls=60, timeout_ms=300)
+        except fl.KafkaError:
+            return
+    assert (place, lose in ALL_LOSSES[:3]) == ("remote", True)
+    start = LEFT_OUT if lose is Log.delete_records else COUNT
+    for partition in (0, 1):
+        assert f"position of t-{partition}: Earliest offset looked up: {start:,}" in found.text(full=True)
+
+
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda loss: loss.__name__)
+def test_a_replay_is_not_the_same_when_records_go_in_it(log: Log, lose: Callable[[Log], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = explain(log.broker, ["t"], EXPLAINED, polls=10).trace
+    assert replay(trace, log.broker).same
+    monkeypatch.setattr("fletchlog.explain._replay.Consumer", hooked(Once(log, lose)))
+    monkeypatch.setattr("fletchlog.explain._replay.TIMEOUT_MS", 300)
+    try:
+        assert not replay(trace, log.broker).same
+    except fl.KafkaError as error:
+        assert str(error)  # noqa: PT017

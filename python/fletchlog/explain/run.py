@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _place
 from fletchlog._core import Broker, Cluster, Consumer, config_table
-from fletchlog.errors import InvalidArgumentError
+from fletchlog.errors import IllegalStateError, InvalidArgumentError
 from fletchlog.explain import words
 from fletchlog.explain._story import Story, tell
 from fletchlog.explain.gaps import Gap, gaps
@@ -159,6 +159,7 @@ def explain(
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Fewer polls than one.
+        fletchlog.errors.IllegalStateError: A topic was deleted and made again meanwhile.
         fletchlog.errors.KafkaError: As the consumer raises it.
     """
     if polls < 1:
@@ -193,6 +194,9 @@ def explain(
                 break
             empty = 0
         found = explanation(consumer.trace(), ends=ends, source=source)
+    for topic, now in _described(broker, topics, config).items():
+        if now.topic_id != described[topic].topic_id:
+            raise IllegalStateError(f"topic {topic} was deleted and made again while it was read: what came is of two topics; explain it again")
     if isinstance(broker, str):
         return found
     committed = found.config.get("isolation.level") == "read_committed"
