@@ -130,6 +130,7 @@ class _Export:
         self._topics = topics
         self._on_progress = on_progress
         self._lock = threading.Lock()
+        self._ids: dict[str, str] = {}
 
     def run(self) -> Exported:
         for _ in range(_ATTEMPTS):
@@ -159,6 +160,7 @@ class _Export:
         """The files of the copy, in the order in which they are written, and what they hold."""
         with Broker(self._directory, read_only=True) as broker:
             copied, made, partitions = broker._sealed(self._topics or None)  # noqa: SLF001 - of this package
+            self._ids = _topic_ids(broker, {topic for topic, *_ in partitions})
         files = {}
         for name, source, length in copied:
             try:
@@ -198,6 +200,7 @@ class _Export:
                 self._on_progress(done, total)
 
         self._all(write, [name for name in files if name not in same and name not in _LAST])
+        self._check_topics()
         self._check(files)
         self._target.settle()
         self._finish(plan, {})
@@ -226,11 +229,26 @@ class _Export:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
+    def _check_topics(self) -> None:
+        """Files of a topic that was made again may have the inodes of those before.
+
+        Raises:
+            _GoneError: There is such a topic.
+        """
+        with Broker(self._directory, read_only=True) as broker:
+            now = _topic_ids(broker, self._ids.keys() & set(broker.topics(include_internal=True)))
+        if any(self._ids[topic] != topic_id for topic, topic_id in now.items()):
+            raise _GoneError
+
     def _check(self, files: Mapping[str, _File]) -> None:
         there = self._target.list()
         for name, file in files.items():
             if name not in _LAST and there.get(name) != file.size:
                 raise StorageError(f"{self._target.place}/{name} has {there.get(name)} bytes after it was written, not {file.size}; export again")
+
+
+def _topic_ids(broker: Broker, topics: Iterable[str]) -> dict[str, str]:
+    return {topic: broker.describe_topic(topic).topic_id for topic in topics}
 
 
 def _chunks(file: _File) -> Iterator[bytes]:

@@ -407,6 +407,35 @@ def test_an_export_is_of_one_moment_before_or_behind_a_loss(log: Log, lose: Call
             assert end == (9 if lose is Log.make_it_anew and not is_old else COUNT)
 
 
+def test_an_export_is_not_mistaken_when_files_of_a_topic_made_again_have_the_inodes_of_those_before(tmp_path: Path) -> None:
+    home, kept = tmp_path / "log" / "t-0", tmp_path / "kept"
+    kept.mkdir()
+    with fl.Broker(tmp_path / "log", create=True) as broker:
+
+        def make(value: bytes) -> None:
+            broker.create_topic("t")
+            with fl.Producer(broker) as producer:
+                producer.send_arrow("t", pa.table({"value": [value] * 100}))
+
+        def make_again(*_: object) -> None:
+            if any(kept.iterdir()):
+                return
+            for file in home.iterdir():
+                (kept / file.name).hardlink_to(file)
+            broker.delete_topic("t")
+            make(b"new")
+            for file in [file for file in home.iterdir() if (kept / file.name).exists()]:
+                (kept / file.name).write_bytes(file.read_bytes())
+                (kept / file.name).replace(file)
+            (kept / "done").touch()
+
+        make(b"old")
+        made = export(tmp_path / "log", tmp_path / "exported", on_progress=make_again)
+        with fl.Broker(made.destination, read_only=True) as exported:
+            assert exported.describe_topic("t").topic_id == broker.describe_topic("t").topic_id
+            assert {value for batch in exported.scan("t") for value in batch["value"].to_pylist()} == {b"new"}
+
+
 def hooked(do: Callable[[], object]) -> type:
     """A consumer that has something done behind the first poll with records."""
 
