@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fletchlog.errors import OffsetOutOfRangeError, StorageError
 from fletchlog.spark.cluster import open_log
+from fletchlog.spark.directory import Span
 from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.offset_reader import loss_reporter
 from fletchlog.spark.schema import arrow_schema, check_projection
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from fletchlog.spark.cluster import ClusterLog
-    from fletchlog.spark.directory import Directory, Span
+    from fletchlog.spark.directory import Directory
     from fletchlog.spark.offsets import Partition
     from fletchlog.spark.options import SourceOptions
     from fletchlog.spark.range_calculator import OffsetRange
@@ -115,6 +116,10 @@ def _read_range(
             gone, start = start, _first_left(span, start, end)
             report_loss(f"records of {name} from offset {gone} on were deleted while they were read; what is left of the range begins at {start}")
         else:
+            # behind the last row there may be offsets without one, or a topic of this name that was made again and is shorter
+            now = Span(start, end) if start == end else source.spans([tp]).get(tp)
+            if now is None or now.end < end:
+                report_loss(f"the log of {name} was replaced while it was read; offsets {start} to {end - 1} were to be read")
             return
 
 
