@@ -400,8 +400,9 @@ impl Write for Ending {
 #[test]
 fn what_stands_behind_the_last_bytes_is_not_lost_though_the_socket_says_it_once() {
     let reset = || Some(Err(ErrorKind::ConnectionReset.into()));
-    // What follows the words, whether it is known with them, and the outcome of the next read.
-    let cases: [(&[u8], Option<io::Result<usize>>, bool, Result<usize, ErrorKind>); 4] = [
+    /// What follows the words, whether it is known with them, and the outcome of the next read.
+    type Case = (&'static [u8], Option<io::Result<usize>>, bool, Result<usize, ErrorKind>);
+    let cases: [Case; 4] = [
         (b"", None, false, Err(ErrorKind::WouldBlock)),
         (b"", Some(Ok(0)), true, Ok(0)),
         (b"", reset(), true, Err(ErrorKind::ConnectionReset)),

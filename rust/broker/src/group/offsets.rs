@@ -232,7 +232,11 @@ fn committed_offsets(
     partitions: Option<&[TopicPartition]>,
     require_stable: bool,
 ) -> OffsetFetchResponse {
-    let pending = require_stable.then(|| group.pending_partitions()).unwrap_or_default();
+    let pending = if require_stable {
+        group.pending_partitions()
+    } else {
+        Default::default()
+    };
     let committed = |tp: &TopicPartition| {
         let result = match pending.contains(tp) {
             true => Err(ErrorCode::UNSTABLE_OFFSET_COMMIT),

@@ -212,10 +212,10 @@ impl Body<'_> {
         }
         let mut left = length + 1;
         while left >= 0x80 {
-            self.out.push(left as u8 | 0x80);
+            self.out.push(left.to_le_bytes()[0] | 0x80);
             left >>= 7;
         }
-        self.out.push(left as u8);
+        self.out.push(left.to_le_bytes()[0]);
     }
 
     fn null(&mut self, size: usize) {
