@@ -59,19 +59,29 @@ class Existing:
         Raises:
             CommandError: One is gone.
         """
-        from fletchlog.errors import UnknownTopicOrPartitionError
-
         if not now and time.monotonic() < self._next:
             return
+        missing = self._missing()
+        if missing:
+            time.sleep(_CHECK_S)  # a node that has just started may not show a topic yet
+            missing &= self._missing()
+        self._next = time.monotonic() + _CHECK_S
+        if missing:
+            self.gone = sorted(missing)
+            raise CommandError(f"topic {' and topic '.join(self.gone)} was deleted while it was read: what came before that has been written")
+
+    def _missing(self) -> set[str]:
+        """Topics that are not shown, or that have another id."""
+        from fletchlog.errors import UnknownTopicOrPartitionError
+
+        found = set()
         for topic in self._described:
             try:
                 if self._broker.describe_topic(topic.name).topic_id != topic.topic_id:
-                    self.gone.append(topic.name)
+                    found.add(topic.name)
             except UnknownTopicOrPartitionError:
-                self.gone.append(topic.name)
-        self._next = time.monotonic() + _CHECK_S
-        if self.gone:
-            raise CommandError(f"topic {' and topic '.join(self.gone)} was deleted while it was read: what came before that has been written")
+                found.add(topic.name)
+        return found
 
 
 def at(consumer: Any, found: Sequence[fl.TopicPartition], milliseconds: int, ends: Offsets) -> Offsets:
@@ -107,15 +117,16 @@ def poll(consumer: Any, existing: Existing | None, *, skip: bool) -> Any:
     Raises:
         CommandError: A topic is gone, so that its offsets are not there any more.
     """
-    from fletchlog.errors import OffsetOutOfRangeError
+    from fletchlog.errors import OffsetOutOfRangeError, StorageError
 
     while True:
         try:
             return consumer.poll(timeout_ms=_POLL_MS)
-        except OffsetOutOfRangeError:
+        except (OffsetOutOfRangeError, StorageError) as error:
+            # a reader of a directory may miss the files of a deleted topic first
             if existing is not None:
                 existing.check(now=True)
-            begin = consumer.beginning_offsets(consumer.assignment()) if skip else {}
+            begin = consumer.beginning_offsets(consumer.assignment()) if skip and isinstance(error, OffsetOutOfRangeError) else {}
             gone = {tp: position for tp in begin if (position := consumer.position(tp)) < begin[tp]}
             if not gone:
                 raise
