@@ -126,7 +126,11 @@ impl CompletedFetch {
                 Ok(Some(span)) if span.count == 0 => break,
                 Ok(Some(span)) => {
                     taken += span.count;
-                    self.next_fetch_offset = self.next_fetch_offset.max(span.last_offset.saturating_add(1));
+                    // Not behind the batch, beyond which its records may have offsets (a wrapper of format v0 whose offset is too low): there
+                    // the position could be out of range.
+                    let behind = span.last_offset.saturating_add(1);
+                    let behind = behind.min(self.after_batches.unwrap_or(behind));
+                    self.next_fetch_offset = self.next_fetch_offset.max(behind);
                     self.returned_any = true;
                     spans.push(span);
                 }
@@ -196,10 +200,8 @@ impl CompletedFetch {
         if self.current.is_some() || self.next_batch(settings)? {
             return Ok(true);
         }
-        // Behind the last batch, also where its records have offsets beyond it (a wrapper of format v0 whose offset is too low): they would be
-        // out of range.
         if let Some(next) = self.after_batches {
-            self.next_fetch_offset = next;
+            self.next_fetch_offset = self.next_fetch_offset.max(next);
         }
         Ok(false)
     }
