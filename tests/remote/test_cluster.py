@@ -135,8 +135,8 @@ def test_the_shell_writes_to_a_cluster_and_resets_its_groups(cluster, tmp_path):
 
 def test_a_command_on_files_refuses_a_cluster(cluster, tmp_path):
     _, address, _ = cluster
-    for words in (["verify", address], ["dump", address], ["serve", address]):
-        done = subprocess.run([sys.executable, "-m", "fletchlog", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == f"fletchlog: {address} is a cluster; this command works on a directory\n"
+    directory = f"fletchlog: {address} is a cluster; this command works on a directory\n"
+    for command, text in (("verify", directory), ("dump", f"fletchlog: {address}: FILE.log is a file of this machine\n"), ("serve", directory)):
+        done = subprocess.run([sys.executable, "-m", "fletchlog", command, address], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", text)
     assert list(tmp_path.iterdir()) == []
