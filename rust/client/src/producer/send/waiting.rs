@@ -186,6 +186,10 @@ pub(crate) fn place(shared: &Shared, core: &mut Core) -> (bool, i64) {
     let max_ms = core.config.max_block_ms;
     let mut next_ms = if more { 0 } else { i64::MAX };
     for topic in &mut queues.topics {
+        // Those of a known topic that had no turn yet have one at once: they wait for nothing.
+        if more && topic.id.is_some() {
+            continue;
+        }
         while let Some(first) = topic.records.front() {
             let waited = now.saturating_sub(first.since_ms);
             if waited < max_ms {

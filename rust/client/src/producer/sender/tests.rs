@@ -793,6 +793,29 @@ fn records_that_wait_are_sent_in_order_once_the_metadata_is_there_and_later_ones
 }
 
 #[test]
+fn records_that_one_turn_does_not_take_are_not_late() {
+    let mut f = Fixture::new(&[]);
+    let time = f.wire.time.clone();
+    let config = Config::parse(
+        Scope::Producer,
+        [("max.block.ms", "500"), ("enable.idempotence", "false")],
+    )
+    .unwrap();
+    f.producer = Producer::stepped(config, Box::new(f.wire.clone()), time.clone()).unwrap();
+    let futures: Vec<_> = (0..20_000).map(|_| f.send_later("t", &[1; 40])).collect();
+    f.turns();
+    time.0.fetch_add(499, Ordering::SeqCst);
+    f.answer_metadata();
+    f.producer.run_once(0);
+    time.0.fetch_add(1, Ordering::SeqCst);
+    f.turns();
+    let failed = futures
+        .iter()
+        .filter(|future| future.try_result().is_some_and(|outcome| outcome.is_err()));
+    assert_eq!(failed.count(), 0);
+}
+
+#[test]
 fn a_topic_that_is_not_there_fails_its_own_records_and_holds_back_no_other() {
     let mut f = Fixture::new(&[("max.block.ms", "500"), ("enable.idempotence", "false")]);
     let lost = f.send_later("nowhere", b"1");
