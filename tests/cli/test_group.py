@@ -133,7 +133,8 @@ class Calls:
             read += process.stdout.read()
             # before it has begun, it ends without a word
             assert process.stderr.read() in ({b"interrupted\n"} if left else {b"interrupted\n", b""})
-            assert process.wait() == 130
+            # before Python has begun, the signal ends the process itself
+            assert process.wait() in ({130} if left else {130, -signal.SIGINT})
         return places(read.splitlines())
 
 
@@ -158,7 +159,8 @@ def test_every_record_is_shown_once_to_a_group(shell, partitions, steps):
             written += more
             shown.update(getattr(calls, name)(written - sum(shown.values()), n or (7 if name in {"head", "interrupted"} else None)))
             ends = {p: max(offset for q, offset in shown if q == p) + 1 for p in {p for p, _ in shown}}
-            assert committed(path, partitions) == ends
+            # a partition without records may have been read to its end, 0
+            assert {p: offset for p, offset in committed(path, partitions).items() if offset} == ends
         assert set(shown.values()) <= {1}
         assert sorted(shown) == sorted((number % partitions, number // partitions) for number in range(written))
 

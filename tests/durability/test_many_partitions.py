@@ -74,7 +74,7 @@ def works(broker):
         assert broker.scan(topic).to_pyarrow()["offset"].to_pylist()[-1] == end - 1
     assert len(os.listdir("/proc/self/fd")) < LIMIT
 
-with fl.Broker(PATH, config=CONFIG) as broker:
+with fl.Broker(PATH, create=True, config=CONFIG) as broker:
     fill(broker, "kept", {"retention.ms": "-1"})
     fill(broker, "deleted", {"retention.ms": "-1"})
     fill(broker, "compacted", {"cleanup.policy": "compact"})

@@ -54,7 +54,7 @@ def demo(
         loaded = source.load(bar, flights)
         report.say(f"{loaded.count:,} flights from New York in 2013 ({loaded.cancelled:,} cancelled), by scheduled departure")
         report.data["input"] = {"flights": loaded.count, "cancelled": loaded.cancelled, "delay_minutes": loaded.delay_minutes}
-        with fl.Broker(log, nodes=NODES) as broker:
+        with fl.Broker(log, create=True, nodes=NODES) as broker:
             produce(broker, loaded, report, bar, seed)
             share(broker, WAYS[0].topic, report, bar)
             compare(broker, WAYS[0].topic, report, bar, output / "poll-order.png")
