@@ -182,6 +182,19 @@ class _Committed:
             self._offsets |= new
 
 
+def _positions(consumer: Any, *, wait: bool) -> Offsets:
+    """Where the consumer is in each of its partitions; without `wait`, in those in which it knows that now."""
+    from fletchlog.errors import KafkaTimeoutError
+
+    if wait:
+        return {tp: consumer.position(tp) for tp in consumer.assignment()}
+    found: Offsets = {}
+    for tp in consumer.assignment():
+        with contextlib.suppress(KafkaTimeoutError):
+            found[tp] = consumer.position(tp, 0)
+    return found
+
+
 def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops: Offsets, limit: int | None, *, skip: bool = False) -> Iterator[_Polled]:
     """Polls until the partitions' ends at the beginning, or `stops`, or `limit`; or for ever, if `existing` is None.
 
@@ -211,7 +224,7 @@ def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops
                 except CommandError:
                     yield _Polled(rows, {}, cut)  # records that came before it was noticed
                     raise
-            positions = {tp: consumer.position(tp) for tp in consumer.assignment()} if idle else {}
+            positions = _positions(consumer, wait=existing is not None) if idle else {}
             yield _Polled(rows, positions, cut)
             if existing is not None and positions and all(position >= goals.get(tp, 0) for tp, position in positions.items()):
                 break
