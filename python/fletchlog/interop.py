@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import importlib
 import os
 from typing import TYPE_CHECKING, Any
@@ -27,12 +26,6 @@ def require(module: str, extra: str) -> Any:
 def readable_path(path: str | os.PathLike[str]) -> str:
     r"""A path for people: bytes of it that are no UTF-8 are escapes, as in `\xff`, so that it can be written anywhere."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def milliseconds(time: dt.datetime) -> int:
-    """Milliseconds since 1970, the next whole number of them; a time without a zone is UTC."""
-    zoned = time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time
-    return -((dt.datetime.fromtimestamp(0, dt.UTC) - zoned) // dt.timedelta(milliseconds=1))
 
 
 def schema(source: Any) -> pa.Schema:

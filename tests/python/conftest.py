@@ -9,3 +9,14 @@ def place(request, broker):
         return
     with broker.listen() as listener:
         yield broker, f"kafka://{listener.bootstrap}"
+
+
+@pytest.fixture(params=["embedded", "cluster"])
+def peer(request, broker):
+    """What clients connect to; topic `t` has two partitions."""
+    broker.create_topic("t", partitions=2)
+    if request.param == "embedded":
+        yield broker
+    else:
+        with broker.listen() as listener:
+            yield f"kafka://{listener.bootstrap}"

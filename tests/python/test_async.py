@@ -10,17 +10,6 @@ import fletchlog as fl
 from fletchlog.errors import InvalidArgumentError, RecordTooLargeError, WakeupError
 
 
-@pytest.fixture(params=["embedded", "cluster"])
-def peer(request, broker):
-    """What clients connect to."""
-    broker.create_topic("t", partitions=2)
-    if request.param == "embedded":
-        yield broker
-    else:
-        with broker.listen() as listener:
-            yield f"kafka://{listener.bootstrap}"
-
-
 def consumer_of(peer, **config):
     """One that begins at the beginning."""
     consumer = fl.Consumer(peer, {"auto.offset.reset": "earliest", **config})

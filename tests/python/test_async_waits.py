@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -20,17 +20,6 @@ from fletchlog import errors
 
 # far more than a busy machine needs for one turn of the loop, far less than any wait of the engine
 MOST_S = 1.0
-
-
-@pytest.fixture(params=["embedded", "cluster"])
-def peer(request: pytest.FixtureRequest, broker: fl.Broker) -> Iterator[fl.Broker | str]:
-    """What clients connect to."""
-    broker.create_topic("t", partitions=2)
-    if request.param == "embedded":
-        yield broker
-    else:
-        with broker.listen() as listener:
-            yield f"kafka://{listener.bootstrap}"
 
 
 @asynccontextmanager
