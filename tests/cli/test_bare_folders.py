@@ -9,9 +9,11 @@ import fletchlog as fl
 
 @pytest.fixture
 def bare(cli, data, tmp_path):
-    """As `cp -r data/orders-* bare/` makes it."""
+    """As `cp -r data/orders-* bare/` makes it; nothing was written to partition 0, so it has no segment."""
     cli("topics", "create", data, "orders", "-p", 2)
-    cli("produce", data, "orders", stdin="".join(f"{number}\n" for number in range(10)))
+    with fl.Broker(data) as broker, fl.Producer(broker) as producer:
+        for number in range(10):
+            producer.send("orders", str(number).encode(), partition=1)
     for number in (0, 1):
         shutil.copytree(data / f"orders-{number}", tmp_path / "bare" / f"orders-{number}")
     return tmp_path / "bare"
@@ -38,10 +40,17 @@ def test_they_are_not_written(cli, bare):
 
 
 def test_the_folder_of_one_partition_is_called_so(cli, bare):
-    for words in (["topics", "list"], ["topics", "create"], ["audit"], ["groups", "list"]):
-        said = cli(*words, bare / "orders-0", *(["t"] if "create" in words else []), code=1).err
-        assert "is the folder of one partition; open the directory that it is in, or read its files with `fletchlog verify` and `fletchlog dump`" in said
-    assert "sound" in cli("verify", bare / "orders-0").out
+    for folder in (bare / "orders-0", bare / "orders-1"):
+        for words in (["topics", "list"], ["topics", "create"], ["audit"], ["groups", "list"]):
+            said = cli(*words, folder, *(["t"] if "create" in words else []), code=1).err
+            assert "is the folder of one partition; open the directory that it is in, or read its files with `fletchlog verify` and `fletchlog dump`" in said
+        assert "sound" in cli("verify", folder).out
+
+
+def test_a_folder_without_segments_is_an_empty_partition(cli, bare):
+    shutil.rmtree(bare / "orders-1")
+    assert [(row["topic"], row["partitions"], row["records"]) for row in cli("topics", "list", bare, "--json").json] == [("orders", 1, 0)]
+    assert cli("consume", bare, "orders", "-f", "jsonl").out == ""
 
 
 def test_other_directories_are_still_none(cli, tmp_path):

@@ -98,7 +98,7 @@ fn classify(fs: &dyn Fs, root: &Path) -> Result<DirectoryKind, BrokerError> {
         return Ok(DirectoryKind::Kafka);
     }
     if !fs.is_snapshot() && !has(EXPORT_PLAN) {
-        if has_segments(&entries) {
+        if of_a_partition(&entries) {
             let reason = "is the folder of one partition; open the directory that it is in, or read its files with `fletchlog verify` and `fletchlog dump`";
             return Err(BrokerError::directory(fs, root, reason));
         }
@@ -107,7 +107,7 @@ fn classify(fs: &dyn Fs, root: &Path) -> Result<DirectoryKind, BrokerError> {
                 && matches!(names::parse(&entry.name), DirName::Partition(_))
                 && fs
                     .read_dir(&root.join(&entry.name))
-                    .is_ok_and(|files| has_segments(&files))
+                    .is_ok_and(|files| of_a_partition(&files))
         };
         if entries.iter().any(is_log) {
             return Ok(DirectoryKind::Partitions);
@@ -129,10 +129,11 @@ fn classify(fs: &dyn Fs, root: &Path) -> Result<DirectoryKind, BrokerError> {
     Ok(DirectoryKind::Empty)
 }
 
-fn has_segments(entries: &[DirEntry]) -> bool {
+/// Whether these are the files of one partition. A log that nothing was written to has `partition.metadata` and no segment.
+fn of_a_partition(entries: &[DirEntry]) -> bool {
     entries
         .iter()
-        .any(|entry| !entry.is_dir && offset_of(&entry.name, LOG).is_some())
+        .any(|entry| !entry.is_dir && (entry.name == PARTITION_METADATA || offset_of(&entry.name, LOG).is_some()))
 }
 
 fn not_for_writing(fs: &dyn Fs, root: &Path) -> BrokerError {
