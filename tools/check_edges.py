@@ -16,7 +16,7 @@ PREFIX = "fletchlog-"
 # crate -> crates of ours it may use (development dependencies count too, except in `sim`, which is for tests only)
 ALLOWED: dict[str, set[str]] = {
     "records": set(),
-    "wire": set(),
+    "protocol": set(),
     "sasl": set(),
     "api": {"records"},
     "log": {"records"},
@@ -24,11 +24,11 @@ ALLOWED: dict[str, set[str]] = {
     "broker": {"records", "api", "log", "sasl"},
     "tls": {"api"},
     "client": {"records", "api"},
-    "server": {"records", "api", "broker", "wire", "sasl", "tls"},
-    "net": {"records", "api", "wire", "sasl", "tls"},
+    "server": {"records", "api", "broker", "protocol", "sasl", "tls"},
+    "net": {"records", "api", "protocol", "sasl", "tls"},
     "jni": {"records", "api", "log", "arrow", "broker"},
-    "python": {"server", "net", "wire", "sasl", "records", "api", "log", "arrow", "broker", "client"},
-    "sim": {"records", "wire", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls"},
+    "python": {"server", "net", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
+    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls"},
 }
 # outside crates that only these crates may use
 RESERVED = {

@@ -40,7 +40,7 @@ def theirs() -> dict[str, Json]:
 
 @pytest.fixture(scope="module")
 def ours() -> list[Json]:
-    command = ["cargo", "run", "--quiet", "--locked", "-p", "fletchlog-wire", "--example", "wire_schema"]
+    command = ["cargo", "run", "--quiet", "--locked", "-p", "fletchlog-protocol", "--example", "wire_schema"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     tables: list[Json] = json.loads(done.stdout)
     return tables

@@ -11,7 +11,7 @@ use fletchlog_api::{
     Clock, Config, CoordinatorType, ErrorCode, Failure, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
     NodeId, Request, Response, TopicMetadata, Transport,
 };
-use fletchlog_wire::{ApiKey, Message, Reader};
+use fletchlog_protocol::{ApiKey, Message, Reader};
 
 use crate::tcp_transport::{ConnectionSettings, TcpTransport};
 
@@ -212,7 +212,7 @@ impl Call<'_, '_> {
         message: impl FnOnce(i16) -> Q + Send + 'static,
     ) -> Result<A, Stop> {
         let id = self.new_id();
-        let encode = Box::new(move |w: &mut fletchlog_wire::Writer, version| message(version).encode(w, version));
+        let encode = Box::new(move |w: &mut fletchlog_protocol::Writer, version| message(version).encode(w, version));
         self.client.transport.send_message(node, id, api, encode);
         let late_ms = self.late_ms();
         loop {

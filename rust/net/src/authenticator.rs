@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use fletchlog_api::Failure;
+use fletchlog_protocol::messages::{SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse};
 use fletchlog_records::ErrorCode;
 use fletchlog_sasl::{Credentials, SaslClient, secure_random_string};
-use fletchlog_wire::messages::{SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse};
 
 use crate::sasl::{Sasl, Token};
 

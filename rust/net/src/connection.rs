@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::{Failure, Request, Response};
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_protocol::messages::{
     ApiVersionsRequest, ApiVersionsResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeResponse,
 };
-use fletchlog_wire::{ApiKey, Message, Reader, WireError, Writer, frame};
+use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer, frame};
+use fletchlog_records::ErrorCode;
 
 use crate::address_book::AddressBook;
 use crate::authenticator::{Authenticator, Next};

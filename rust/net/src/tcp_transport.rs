@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
 use fletchlog_api::{Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Scope, Transport};
-use fletchlog_wire::ApiKey;
+use fletchlog_protocol::ApiKey;
 
 use crate::address_book::{Address, AddressBook};
 use crate::channel::{Channel, SetUp};

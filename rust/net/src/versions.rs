@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_wire::ApiKey;
-use fletchlog_wire::messages::ApiVersionsResponse;
+use fletchlog_protocol::ApiKey;
+use fletchlog_protocol::messages::ApiVersionsResponse;
 
 /// Versions that the client can send, where they are fewer than `wire` can encode.
 ///
@@ -75,7 +75,7 @@ pub(crate) fn asked_again_with(response: &ApiVersionsResponse, refused: i16) -> 
 
 #[cfg(test)]
 mod tests {
-    use fletchlog_wire::messages::api_versions_response::ApiVersion;
+    use fletchlog_protocol::messages::api_versions_response::ApiVersion;
 
     use super::*;
 

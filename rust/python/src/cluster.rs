@@ -7,10 +7,10 @@ use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ConfigResource, NodeId, TopicMetadata};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, TransactionDescription};
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
+use fletchlog_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
+use fletchlog_protocol::messages::describe_groups_response::DescribedGroup;
+use fletchlog_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
 use fletchlog_records::TopicPartition;
-use fletchlog_wire::messages::describe_configs_response::DescribeConfigsResourceResult;
-use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
-use fletchlog_wire::messages::describe_transactions_response::{TopicData, TransactionState};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -283,15 +283,16 @@ impl Cluster {
     #[doc = stub!(Cluster.groups)]
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let groups = self.inner.call(py, AdminClient::groups)?;
-        let listing = |(group, coordinator): &(fletchlog_wire::messages::list_groups_response::ListedGroup, NodeId)| {
-            let listed = GroupListing {
-                group_id: Arc::clone(&group.group_id),
-                protocol_type: Arc::clone(&group.protocol_type),
-                state: state_of(&group.group_state),
-                coordinator: *coordinator,
+        let listing =
+            |(group, coordinator): &(fletchlog_protocol::messages::list_groups_response::ListedGroup, NodeId)| {
+                let listed = GroupListing {
+                    group_id: Arc::clone(&group.group_id),
+                    protocol_type: Arc::clone(&group.protocol_type),
+                    state: state_of(&group.group_state),
+                    coordinator: *coordinator,
+                };
+                listing_to_py(py, &listed, &group.group_type)
             };
-            listing_to_py(py, &listed, &group.group_type)
-        };
         groups.iter().map(listing).collect()
     }
 

@@ -7,8 +7,8 @@
 //! ```
 //! After SaslHandshake in version 0 the tokens are frames of their own, from version 1 on they are in SaslAuthenticate.
 
+use fletchlog_protocol::ApiKey;
 use fletchlog_sasl::{Authorized, CredentialLookup, Mechanism, SaslError, SaslServer, secure_random_string};
-use fletchlog_wire::ApiKey;
 
 use crate::security::Sasl;
 

@@ -8,14 +8,14 @@ use fletchlog_api::{
     ErrorCode, Failure, IsolationLevel, NodeId, OffsetAndMetadata, OffsetCommitRequest, OffsetFetchRequest, Request,
     Response,
 };
-use fletchlog_records::TopicPartition;
-use fletchlog_wire::ApiKey;
-use fletchlog_wire::messages::describe_groups_response::DescribedGroup;
-use fletchlog_wire::messages::list_groups_response::ListedGroup;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::ApiKey;
+use fletchlog_protocol::messages::describe_groups_response::DescribedGroup;
+use fletchlog_protocol::messages::list_groups_response::ListedGroup;
+use fletchlog_protocol::messages::{
     DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest,
     ListGroupsResponse, OffsetDeleteRequest, OffsetDeleteResponse, offset_delete_request,
 };
+use fletchlog_records::TopicPartition;
 
 use super::{AdminClient, AdminError, Call, Interrupt, Stop, checked, failed};
 

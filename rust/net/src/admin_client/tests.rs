@@ -3,9 +3,9 @@
 use std::net::TcpListener;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_wire::messages::api_versions_response::ApiVersion;
-use fletchlog_wire::messages::metadata_response::{MetadataResponseBroker, MetadataResponseTopic};
-use fletchlog_wire::messages::{ApiVersionsResponse, MetadataResponse};
+use fletchlog_protocol::messages::api_versions_response::ApiVersion;
+use fletchlog_protocol::messages::metadata_response::{MetadataResponseBroker, MetadataResponseTopic};
+use fletchlog_protocol::messages::{ApiVersionsResponse, MetadataResponse};
 
 use super::*;
 use crate::tcp_transport::tests::{answer, read_request, server, settings};

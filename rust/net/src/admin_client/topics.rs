@@ -8,15 +8,15 @@ use fletchlog_api::{
     ConfigResource, ErrorCode, Failure, IsolationLevel, ListOffsetsPartitionResponse, ListOffsetsRequest, NodeId,
     Request, Response, TopicMetadata,
 };
-use fletchlog_records::TopicPartition;
-use fletchlog_wire::ApiKey;
-use fletchlog_wire::messages::describe_configs_response::DescribeConfigsResourceResult;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::ApiKey;
+use fletchlog_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
+use fletchlog_protocol::messages::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest,
     DeleteRecordsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, create_partitions_request, create_topics_request,
     delete_records_request, delete_topics_request, describe_configs_request, incremental_alter_configs_request,
 };
+use fletchlog_records::TopicPartition;
 
 use super::{AdminClient, AdminError, Call, Interrupt, PartitionOffsets, Stop, TopicOffsets, checked, failed};
 /// First version of DeleteTopics whose topics are structs.

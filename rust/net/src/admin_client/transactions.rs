@@ -1,9 +1,9 @@
 //! Transactional ids. Kafka: `KafkaAdminClient#listTransactions`, `#describeTransactions`.
 
 use fletchlog_api::{ErrorCode, NodeId};
-use fletchlog_wire::ApiKey;
-use fletchlog_wire::messages::describe_transactions_response::TransactionState;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::ApiKey;
+use fletchlog_protocol::messages::describe_transactions_response::TransactionState;
+use fletchlog_protocol::messages::{
     DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse,
 };
 

@@ -2,11 +2,11 @@
 
 use fletchlog_api as api;
 use fletchlog_api::{CoordinatorType, ErrorCode, Response};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, find_coordinator_response,
     metadata_request, metadata_response,
 };
-use fletchlog_wire::{Message, Reader, WireError, Writer};
+use fletchlog_protocol::{Message, Reader, WireError, Writer};
 
 use super::{Throttle, error};
 use crate::address_book::AddressBook;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_api::{ErrorCode, OffsetAndMetadata, Response};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
     OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, SyncGroupRequest,
     SyncGroupResponse, join_group_request, leave_group_request, offset_commit_request, offset_fetch_request,
     sync_group_request,
 };
-use fletchlog_wire::{Message, Reader, WireError, Writer};
+use fletchlog_protocol::{Message, Reader, WireError, Writer};
 
 use super::{Throttle, by_topic, error, flat, tp};
 
@@ -124,7 +124,7 @@ pub(super) fn leave(request: api::LeaveGroupRequest, version: i16, w: &mut Write
 
 pub(super) fn left(version: i16, r: &mut Reader) -> Decoded {
     let response = LeaveGroupResponse::decode(r, version)?;
-    let member = |m: fletchlog_wire::messages::leave_group_response::MemberResponse| {
+    let member = |m: fletchlog_protocol::messages::leave_group_response::MemberResponse| {
         let identity = api::LeavingMember {
             member_id: m.member_id,
             group_instance_id: m.group_instance_id,

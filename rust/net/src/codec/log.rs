@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_api::{IsolationLevel, Response, TopicId, topic_by_id};
-use fletchlog_records::TopicPartition;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse, ProduceRequest, ProduceResponse, fetch_request, list_offsets_request,
     offset_for_leader_epoch_request, produce_request,
 };
-use fletchlog_wire::{Message, Reader, WireError, Writer};
+use fletchlog_protocol::{Message, Reader, WireError, Writer};
+use fletchlog_records::TopicPartition;
 
 use super::{Throttle, by_topic, error, flat, grouped, tp};
 
@@ -159,7 +159,7 @@ pub(super) fn fetched(version: i16, r: &mut Reader) -> Decoded {
         log_start_offset: p.log_start_offset,
         diverging_epoch: Some((p.diverging_epoch.epoch, p.diverging_epoch.end_offset)).filter(|(epoch, _)| *epoch >= 0),
         aborted_transactions: p.aborted_transactions.map(|aborted| {
-            let one = |a: fletchlog_wire::messages::fetch_response::AbortedTransaction| api::AbortedTransaction {
+            let one = |a: fletchlog_protocol::messages::fetch_response::AbortedTransaction| api::AbortedTransaction {
                 producer_id: a.producer_id,
                 first_offset: a.first_offset,
             };

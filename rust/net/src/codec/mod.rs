@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, ProduceResponse, Request, Response, list_offsets};
+use fletchlog_protocol::{ApiKey, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
-use fletchlog_wire::{ApiKey, Reader, WireError, Writer};
 
 use crate::address_book::AddressBook;
 

@@ -2,12 +2,12 @@
 
 use fletchlog_api as api;
 use fletchlog_api::Response;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
     EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse, TxnOffsetCommitRequest,
     TxnOffsetCommitResponse, add_partitions_to_txn_request, txn_offset_commit_request,
 };
-use fletchlog_wire::{Message, Reader, WireError, Writer};
+use fletchlog_protocol::{Message, Reader, WireError, Writer};
 
 use super::{Throttle, by_topic, error, flat, tp};
 

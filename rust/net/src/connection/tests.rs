@@ -1,12 +1,12 @@
 use fletchlog_api as api;
 use fletchlog_api::{CoordinatorType, FindCoordinatorRequest, HeartbeatRequest, ProduceRequest};
-use fletchlog_records::TopicPartition;
-use fletchlog_wire::header::ResponseHeader;
-use fletchlog_wire::messages::api_versions_response::ApiVersion;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::header::ResponseHeader;
+use fletchlog_protocol::messages::api_versions_response::ApiVersion;
+use fletchlog_protocol::messages::{
     DescribeConfigsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, ListGroupsResponse,
     MetadataResponse, OffsetDeleteResponse, fetch_response,
 };
+use fletchlog_records::TopicPartition;
 
 use super::*;
 
@@ -329,7 +329,7 @@ fn addresses_in_answers_go_into_the_book() {
     });
     node.send(1, metadata);
     let id = node.requests()[0].correlation_id;
-    let broker = |node_id, host: &str, port| fletchlog_wire::messages::metadata_response::MetadataResponseBroker {
+    let broker = |node_id, host: &str, port| fletchlog_protocol::messages::metadata_response::MetadataResponseBroker {
         node_id,
         host: host.into(),
         port,
@@ -356,7 +356,7 @@ fn addresses_in_answers_go_into_the_book() {
         let mut response = FindCoordinatorResponse::default();
         response
             .coordinators
-            .push(fletchlog_wire::messages::find_coordinator_response::Coordinator {
+            .push(fletchlog_protocol::messages::find_coordinator_response::Coordinator {
                 node_id: 8,
                 host: "d".into(),
                 port,
@@ -393,7 +393,7 @@ fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
         let mut writer = frame::begin();
         codec::encode(fetch(), &rack, version, &mut writer).unwrap();
         let body = Bytes::from(frame::finish(writer).unwrap().concat()).slice(4..);
-        let read = fletchlog_wire::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();
+        let read = fletchlog_protocol::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();
         assert_eq!(&*read.rack_id, shown, "{version}");
     }
     let mut node = Node::ready(&[(ApiKey::Fetch, 4, 12)]);
@@ -465,7 +465,8 @@ fn an_answer_of_administration_asks_for_a_pause_too() {
         0
     );
     let mut node = Node::ready(&[(ApiKey::ListGroups, 0, 4)]);
-    let encode = |w: &mut Writer, version| fletchlog_wire::messages::ListGroupsRequest::default().encode(w, version);
+    let encode =
+        |w: &mut Writer, version| fletchlog_protocol::messages::ListGroupsRequest::default().encode(w, version);
     node.connection
         .send(5, Outgoing::Message(ApiKey::ListGroups, Box::new(encode)));
     let id = node.requests()[0].correlation_id;
@@ -522,7 +523,7 @@ fn a_fetch_by_topic_ids_names_nothing_and_forgets_what_a_former_topic_had() {
         let mut writer = frame::begin();
         codec::encode(fetch_by_ids(true), &"".into(), version, &mut writer).unwrap();
         let body = Bytes::from(frame::finish(writer).unwrap().concat()).slice(4..);
-        let sent = fletchlog_wire::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();
+        let sent = fletchlog_protocol::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();
         let listed = sent.topics.into_iter().map(|t| (t.topic.to_string(), t.topic_id[0]));
         let forgotten = sent.forgotten_topics_data.into_iter();
         let forgotten = forgotten.map(|t| (t.topic.to_string(), t.topic_id[0], t.partitions));

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 
 use fletchlog_api::HeartbeatRequest;
 use fletchlog_api::transport::SystemClock;
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
-use fletchlog_wire::messages::api_versions_response::ApiVersion;
-use fletchlog_wire::messages::{ApiVersionsResponse, HeartbeatResponse};
-use fletchlog_wire::{Message, Reader, frame};
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_protocol::messages::api_versions_response::ApiVersion;
+use fletchlog_protocol::messages::{ApiVersionsResponse, HeartbeatResponse};
+use fletchlog_protocol::{Message, Reader, frame};
 
 use super::*;
 

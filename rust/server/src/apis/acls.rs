@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use fletchlog_broker::{Acl, AclFilter, AclOperation, BrokerError, Coded, PatternType, PermissionType, ResourceType};
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     CreateAclsRequest, CreateAclsResponse, DeleteAclsRequest, DeleteAclsResponse, DescribeAclsRequest,
     DescribeAclsResponse, create_acls_request, create_acls_response, delete_acls_request, delete_acls_response,
     describe_acls_response,
 };
+use fletchlog_records::ErrorCode;
 
 use super::authorization::cluster_refused;
 use super::{Call, Handled, Unreadable};

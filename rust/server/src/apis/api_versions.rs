@@ -2,11 +2,11 @@
 
 use std::sync::PoisonError;
 
+use fletchlog_protocol::ApiKey;
+use fletchlog_protocol::header::ResponseHeader;
+use fletchlog_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, api_versions_response};
+use fletchlog_protocol::{Message, frame};
 use fletchlog_records::ErrorCode;
-use fletchlog_wire::ApiKey;
-use fletchlog_wire::header::ResponseHeader;
-use fletchlog_wire::messages::{ApiVersionsRequest, ApiVersionsResponse, api_versions_response};
-use fletchlog_wire::{Message, frame};
 
 use super::{
     Call, Handled, Handler, Unreadable, acls, cluster, configs, fetch, group_admin, group_offsets, groups, metadata,

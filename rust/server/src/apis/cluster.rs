@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_broker::{AclOperation, CLUSTER_NAME, LogDirDescription, ResourceType};
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     DescribeClusterRequest, DescribeClusterResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, describe_cluster_response,
     describe_log_dirs_request, describe_log_dirs_response, describe_topic_partitions_response,
 };
+use fletchlog_records::ErrorCode;
 
 use super::metadata::{CLUSTER_OPERATIONS, OPERATIONS_OMITTED, TOPIC_OPERATIONS, metadata_of};
 use super::{CLOSED, Call, Handled, Unreadable, by_topic};

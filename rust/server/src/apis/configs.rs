@@ -8,13 +8,13 @@ use fletchlog_broker::{
     AclOperation, AlterConfig, AlterConfigOp, Alteration, BrokerError, ConfigChange, ConfigEntry, ConfigSource,
     ConfigSynonym, ConfigType,
 };
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, ListConfigResourcesRequest,
     ListConfigResourcesResponse, alter_configs_response, describe_configs_request, describe_configs_response,
     incremental_alter_configs_request, incremental_alter_configs_response, list_config_resources_response,
 };
+use fletchlog_records::ErrorCode;
 
 use super::topics::gone_in_4;
 use super::{CLOSED, Call, Handled, Unreadable, repeated};

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_api::{IsolationLevel, NO_TOPIC_ID, topic_by_id, topic_id_of};
 use fletchlog_broker::{AclOperation, Broker, ResourceType};
+use fletchlog_protocol::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 use fletchlog_records::{ErrorCode, TopicPartition};
-use fletchlog_wire::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 
 use super::authorization::Client;
 use super::{CLOSED, Call, Handled, Unreadable, response};

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fletchlog_broker::{AclOperation, BrokerError, GroupDescription, GroupMember, ResourceType};
-use fletchlog_records::{ErrorCode, TopicPartition};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest,
     ListGroupsResponse, OffsetDeleteRequest, OffsetDeleteResponse, delete_groups_response, describe_groups_response,
     list_groups_response, offset_delete_response,
 };
+use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::{Call, Handled, Unreadable, by_topic};
 

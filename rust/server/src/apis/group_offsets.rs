@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_broker::AclOperation;
-use fletchlog_records::{ErrorCode, TopicPartition};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, TxnOffsetCommitRequest,
     TxnOffsetCommitResponse, offset_commit_request, offset_commit_response, offset_fetch_response,
     txn_offset_commit_response,
 };
+use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::{CLOSED, Call, Handled, Unreadable, by_topic, response};
 

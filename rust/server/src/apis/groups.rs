@@ -3,11 +3,11 @@
 
 use fletchlog_api as api;
 use fletchlog_broker::AclOperation;
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
     SyncGroupRequest, SyncGroupResponse, join_group_response, leave_group_response,
 };
+use fletchlog_records::ErrorCode;
 
 use super::{Call, Handled, Unreadable, response};
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_broker::{AclOperation, CLUSTER_NAME, ResourceType};
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, find_coordinator_response,
     metadata_request, metadata_response,
 };
+use fletchlog_records::ErrorCode;
 
 use super::{Apis, CLOSED, Call, Handled, Unreadable, response};
 

@@ -32,8 +32,8 @@ use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_broker::panics::place;
 use fletchlog_broker::{Broker, Outcome, Port, Ticket};
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, outline, response_header_version};
-use fletchlog_wire::{Message, Reader, WireError, frame};
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, outline, response_header_version};
+use fletchlog_protocol::{Message, Reader, WireError, frame};
 
 use crate::Endpoint;
 use crate::authenticator::Authenticator;

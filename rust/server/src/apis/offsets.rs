@@ -8,11 +8,11 @@ use fletchlog_api::list_offsets::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP,
 };
 use fletchlog_broker::AclOperation;
-use fletchlog_records::{ErrorCode, TopicPartition};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
     list_offsets_request, list_offsets_response, offset_for_leader_epoch_response,
 };
+use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::fetch::isolation_level;
 use super::{Call, Handled, Unreadable, by_topic, response};
@@ -126,7 +126,7 @@ fn offsets_message(
 
 pub(super) fn offset_for_leader_epoch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: OffsetForLeaderEpochRequest = call.message()?;
-    let of_topic = |t: &fletchlog_wire::messages::offset_for_leader_epoch_request::OffsetForLeaderTopic| {
+    let of_topic = |t: &fletchlog_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderTopic| {
         let tp = |p: i32| TopicPartition::new(Arc::clone(&t.topic), p);
         let asked = t.partitions.iter();
         asked

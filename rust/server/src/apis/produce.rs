@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_broker::AclOperation;
+use fletchlog_protocol::messages::{ProduceRequest, ProduceResponse, produce_request, produce_response};
 use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, COMPRESSION_MASK, MAGIC_POSITION, TRANSACTIONAL_MASK};
 use fletchlog_records::{Compression, ErrorCode, RecordError, TopicPartition, next_batch_size};
-use fletchlog_wire::messages::{ProduceRequest, ProduceResponse, produce_request, produce_response};
 
 use super::{CLOSED, Call, Handled, Unreadable, by_topic, response};
 

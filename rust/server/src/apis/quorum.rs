@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use fletchlog_broker::AclOperation;
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     DescribeQuorumRequest, DescribeQuorumResponse, describe_quorum_request, describe_quorum_response,
 };
+use fletchlog_records::ErrorCode;
 
 use super::authorization::cluster_refused;
 use super::{Apis, Call, Handled, Unreadable};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use fletchlog_api::NodeId;
 use fletchlog_broker::AclOperation;
-use fletchlog_records::{ErrorCode, TopicPartition};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse, ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse, alter_partition_reassignments_request, alter_partition_reassignments_response,
     alter_replica_log_dirs_response, elect_leaders_request, elect_leaders_response,
 };
+use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::authorization::cluster_refused;
 use super::{CLOSED, Call, Handled, Unreadable, by_topic};

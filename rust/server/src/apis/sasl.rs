@@ -4,11 +4,11 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     ApiVersionsResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
-use fletchlog_wire::{ApiKey, Message};
+use fletchlog_protocol::{ApiKey, Message};
+use fletchlog_records::ErrorCode;
 
 use super::{Apis, Call, Handled, Handler, Peer, Unreadable, encode};
 use crate::authenticator::{Authenticator, Gate, Refused, Step};

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use fletchlog_broker::{AclOperation, ScramDeletion, ScramUpsertion};
-use fletchlog_records::ErrorCode;
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, DescribeClientQuotasRequest,
     DescribeClientQuotasResponse, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse,
     alter_user_scram_credentials_response, describe_client_quotas_request, describe_user_scram_credentials_response,
 };
+use fletchlog_records::ErrorCode;
 
 use super::authorization::cluster_refused;
 use super::{CLOSED, Call, Handled, Unreadable, repeated};

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fletchlog_broker::{AclOperation, BrokerError, ConfigEntry, CreatedTopic, MorePartitions, NewTopic};
-use fletchlog_records::{ErrorCode, TopicPartition};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest,
     DeleteRecordsResponse, DeleteTopicsRequest, DeleteTopicsResponse, create_partitions_request,
     create_partitions_response, create_topics_request, create_topics_response, delete_records_response,
     delete_topics_request, delete_topics_response,
 };
+use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::{CLOSED, Call, Handled, Unreadable, by_topic, repeated};
 
@@ -376,22 +376,22 @@ pub(super) fn delete_records(call: &mut Call<'_>) -> Result<Handled, Unreadable>
     });
     // Of a partition that is named twice the later offset counts.
     let asked: HashMap<TopicPartition, i64> = asked.collect();
-    let results = asked.into_iter().map(|(tp, offset)| {
-        let before = (offset != HIGH_WATERMARK).then_some(offset);
-        let deleted = match call.may_topic(AclOperation::Delete, &tp.topic) {
-            true => call.broker().delete_records(&tp, before).map_err(|error| error.code()),
-            false => Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED),
-        };
-        let (low_watermark, error) = match deleted {
-            Ok(start) => (start, ErrorCode::NONE),
-            Err(code) => (-1, code),
-        };
+    let (allowed, denied): (Vec<_>, Vec<_>) = asked
+        .iter()
+        .partition(|(tp, _)| call.may_topic(AclOperation::Delete, &tp.topic));
+    let before = |offset: i64| (offset != HIGH_WATERMARK).then_some(offset);
+    let wanted: Vec<_> = allowed.iter().map(|(tp, offset)| (*tp, before(**offset))).collect();
+    let deleted = call.broker().delete_records_of(&wanted).map_err(|_| CLOSED)?;
+    let deleted = deleted.into_iter().map(|deleted| deleted.map_err(|error| error.code()));
+    let deleted = allowed.iter().map(|(tp, _)| *tp).zip(deleted);
+    let denied = denied.iter().map(|(tp, _)| (*tp, Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)));
+    let results = deleted.chain(denied).map(|(tp, deleted)| {
         let result = delete_records_response::DeleteRecordsPartitionResult {
             partition_index: tp.partition,
-            low_watermark,
-            error_code: error.code(),
+            low_watermark: deleted.unwrap_or(-1),
+            error_code: deleted.err().unwrap_or(ErrorCode::NONE).code(),
         };
-        (tp.topic, result)
+        (Arc::clone(&tp.topic), result)
     });
     let topics = by_topic(results)
         .map(|(name, partitions)| delete_records_response::DeleteRecordsTopicResult { name, partitions })

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fletchlog_broker::{AclOperation, TransactionDescription, TransactionFilter};
-use fletchlog_records::{ErrorCode, TopicPartition};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse,
     ListTransactionsRequest, ListTransactionsResponse, describe_producers_response, describe_transactions_response,
     list_transactions_response,
 };
+use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::{Call, Handled, Unreadable, by_topic};
 

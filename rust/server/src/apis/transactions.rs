@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_broker::AclOperation;
-use fletchlog_records::{ErrorCode, TopicPartition};
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
     EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse, add_partitions_to_txn_response,
 };
+use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::{Call, Handled, Unreadable, by_topic, response};
 

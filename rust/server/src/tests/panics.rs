@@ -12,9 +12,9 @@ use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Config, Scope};
 use fletchlog_broker::panics::PLANTED;
 use fletchlog_broker::{Broker, OpenOptions};
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
-use fletchlog_wire::messages::*;
-use fletchlog_wire::{Message, Reader, frame};
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_protocol::messages::*;
+use fletchlog_protocol::{Message, Reader, frame};
 
 use super::requests::{Shape, Values, all};
 use crate::{ListenOptions, SocketServer};

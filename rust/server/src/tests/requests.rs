@@ -1,6 +1,6 @@
 //! Requests of every served API, made from the printed tables of the wire's messages.
 
-use fletchlog_wire::schema_json;
+use fletchlog_protocol::schema_json;
 use serde_json::Value;
 
 use crate::served_apis;

@@ -1,8 +1,8 @@
 //! Requests and responses: whatever a peer sends is a message or an error, and what is a message says the same again.
 
 use bytes::Bytes;
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
-use fletchlog_wire::{ApiKey, Fault, Message, Reader, WireError, Writer};
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_protocol::{ApiKey, Fault, Message, Reader, WireError, Writer};
 
 use super::Input;
 
@@ -70,7 +70,7 @@ enum Side {
 macro_rules! messages {
     ($($api:ident $request:ident $response:ident;)*) => {
         fn message(api: ApiKey, side: Side, reader: Reader, version: i16) {
-            use fletchlog_wire::messages::{$($request, $response),*};
+            use fletchlog_protocol::messages::{$($request, $response),*};
             match (api, side) {
                 $(
                     (ApiKey::$api, Side::Request) => there_and_back::<$request>(reader, version),
@@ -81,7 +81,7 @@ macro_rules! messages {
     };
 }
 
-fletchlog_wire::for_each_api!(messages);
+fletchlog_protocol::for_each_api!(messages);
 
 /// What was decoded is encoded; what that gives means the same and is encoded to the same bytes.
 fn there_and_back<M: Message>(mut reader: Reader, version: i16) {

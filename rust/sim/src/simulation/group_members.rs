@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fletchlog_api::{ErrorCode, IsolationLevel, OffsetAndMetadata};
 use fletchlog_client::consumer::RebalanceEvent;
 use fletchlog_client::{ClientError, Consumer};
-use fletchlog_wire::ApiKey;
+use fletchlog_protocol::ApiKey;
 
 use super::cluster::TOPIC;
 use super::consumers::{GROUP, consumer, group_id, poll};

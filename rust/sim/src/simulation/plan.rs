@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fletchlog_wire::ApiKey;
+use fletchlog_protocol::ApiKey;
 
 use super::network::Faults;
 use crate::checker::Class;

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, ProducePartitionResponse};
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_protocol::messages::{ProduceRequest, ProduceResponse};
+use fletchlog_protocol::{ApiKey, Message, Reader, WireError};
 use fletchlog_records::TopicPartition;
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
-use fletchlog_wire::messages::{ProduceRequest, ProduceResponse};
-use fletchlog_wire::{ApiKey, Message, Reader, WireError};
 
 use super::super::memory::{Batch, batches_of};
 
@@ -93,8 +93,8 @@ fn answers_in(asked: &RequestHeader, frame: Bytes) -> Result<Option<Vec<ProduceP
     let response = ProduceResponse::decode(&mut reader, asked.api_version)?;
     let answers = response.responses.into_iter().flat_map(|topic| {
         let name = topic.name;
-        let answer =
-            move |p: fletchlog_wire::messages::produce_response::PartitionProduceResponse| ProducePartitionResponse {
+        let answer = move |p: fletchlog_protocol::messages::produce_response::PartitionProduceResponse| {
+            ProducePartitionResponse {
                 tp: TopicPartition::new(name.clone(), p.index),
                 error: ErrorCode::from_code(p.error_code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
                 base_offset: p.base_offset,
@@ -102,7 +102,8 @@ fn answers_in(asked: &RequestHeader, frame: Bytes) -> Result<Option<Vec<ProduceP
                 log_start_offset: p.log_start_offset,
                 record_errors: Vec::new(),
                 error_message: None,
-            };
+            }
+        };
         topic.partition_responses.into_iter().map(answer)
     });
     Ok(Some(answers.collect()))

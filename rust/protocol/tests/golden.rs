@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, request_header_version, response_header_version};
-use fletchlog_wire::{ApiKey, Reader, Writer};
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, request_header_version, response_header_version};
+use fletchlog_protocol::{ApiKey, Reader, Writer};
 use serde_json::Value;
 
 use crate::bytes_of_tables::{Walk, hex, plain_name, unhex};

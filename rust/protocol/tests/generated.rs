@@ -1,8 +1,8 @@
 //! Bodies of random messages, made from the tables: each is as Kafka would write it (tagged fields in order and only when
 //! they differ from their default), so that a codec that is right gives the same bytes again.
 
-use fletchlog_wire::schema::Versions;
-use fletchlog_wire::{FieldSpec, FieldType};
+use fletchlog_protocol::schema::Versions;
+use fletchlog_protocol::{FieldSpec, FieldType};
 
 /// What a generated message is chosen by: bytes, then zeros without end. Fewer bytes make smaller messages.
 pub struct Choices<'a>(pub &'a [u8]);

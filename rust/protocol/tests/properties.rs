@@ -1,7 +1,7 @@
 //! Every message at every version: what is decoded comes back; whatever the bytes are, nothing panics and memory is bounded.
 
 use bytes::Bytes;
-use fletchlog_wire::ApiKey;
+use fletchlog_protocol::ApiKey;
 use proptest::prelude::*;
 
 use crate::counting::peak;

@@ -2,5 +2,5 @@
 #![allow(clippy::print_stdout, reason = "it is what it is for")]
 
 fn main() {
-    println!("{}", fletchlog_wire::schema_json());
+    println!("{}", fletchlog_protocol::schema_json());
 }

@@ -1,7 +1,7 @@
 //! All messages by API, for tests that treat every one alike.
 
 use bytes::Bytes;
-use fletchlog_wire::{ApiKey, FieldSpec, Message, Reader, WireError, Writer};
+use fletchlog_protocol::{ApiKey, FieldSpec, Message, Reader, WireError, Writer};
 
 /// A request or a response, as functions.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ macro_rules! kinds {
     ($($api:ident $request:ident $response:ident;)*) => {
         /// The request and the response of an API.
         pub fn kinds(api: ApiKey) -> [Kind; 2] {
-            use fletchlog_wire::messages::*;
+            use fletchlog_protocol::messages::*;
             match api {
                 $(ApiKey::$api => [kind::<$request>(), kind::<$response>()],)*
             }
@@ -43,4 +43,4 @@ macro_rules! kinds {
     };
 }
 
-fletchlog_wire::for_each_api!(kinds);
+fletchlog_protocol::for_each_api!(kinds);

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use bytes::{Bytes, BytesMut};
-use fletchlog_wire::ApiKey;
+use fletchlog_protocol::ApiKey;
 use kafka_protocol::protocol::{Decodable, Encodable, Message, VersionRange};
 use proptest::prelude::*;
 
@@ -35,16 +35,16 @@ fn theirs<M: Message + Decodable + Encodable>() -> Theirs {
 
 macro_rules! oracle {
     ($($api:ident $request:ident $response:ident;)*) => {
-        fn of(api: fletchlog_wire::ApiKey) -> [Theirs; 2] {
+        fn of(api: fletchlog_protocol::ApiKey) -> [Theirs; 2] {
             use kafka_protocol::messages::*;
             match api {
-                $(fletchlog_wire::ApiKey::$api => [theirs::<$request>(), theirs::<$response>()],)*
+                $(fletchlog_protocol::ApiKey::$api => [theirs::<$request>(), theirs::<$response>()],)*
             }
         }
     };
 }
 
-fletchlog_wire::for_each_api!(oracle);
+fletchlog_protocol::for_each_api!(oracle);
 
 fn shared(api: ApiKey, theirs: &Theirs) -> RangeInclusive<i16> {
     api.min_version().max(theirs.versions.min)..=api.max_version().min(theirs.versions.max)

@@ -1,7 +1,7 @@
 //! A decoder of its own: it walks over the printed table and makes JSON, and shares no code with the structs.
 
-use fletchlog_wire::schema::Versions;
-use fletchlog_wire::{FieldSpec, FieldType};
+use fletchlog_protocol::schema::Versions;
+use fletchlog_protocol::{FieldSpec, FieldType};
 use serde_json::{Map, Value, json};
 
 /// Bytes and how far they have been read.

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fletchlog_wire::header::{RequestHeader, ResponseHeader, request_header_version, response_header_version};
-use fletchlog_wire::messages::describe_topic_partitions_request::Cursor;
-use fletchlog_wire::messages::fetch_response::{
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, request_header_version, response_header_version};
+use fletchlog_protocol::messages::describe_topic_partitions_request::Cursor;
+use fletchlog_protocol::messages::fetch_response::{
     AbortedTransaction, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
 };
-use fletchlog_wire::messages::{
+use fletchlog_protocol::messages::{
     ApiVersionsRequest, DescribeTopicPartitionsRequest, FetchRequest, FetchResponse, FindCoordinatorRequest,
     HeartbeatRequest, MetadataRequest, ProduceRequest, SyncGroupRequest,
 };
-use fletchlog_wire::{ApiKey, Fault, Message, Reader, WireError, Writer, frame, schema_json};
+use fletchlog_protocol::{ApiKey, Fault, Message, Reader, WireError, Writer, frame, schema_json};
 
 fn decode<M: Message>(bytes: &[u8], version: i16) -> Result<M, WireError> {
     M::decode(&mut Reader::new(Bytes::copy_from_slice(bytes)), version)

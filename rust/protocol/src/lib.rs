@@ -5,11 +5,11 @@
 //!
 //! ```
 //! use bytes::Bytes;
-//! use fletchlog_wire::header::{RequestHeader, ResponseHeader, response_header_version};
-//! use fletchlog_wire::messages::{HeartbeatRequest, HeartbeatResponse};
-//! use fletchlog_wire::{Message, Reader, frame};
+//! use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+//! use fletchlog_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
+//! use fletchlog_protocol::{Message, Reader, frame};
 //!
-//! fn answer(request: Bytes) -> Result<Vec<Bytes>, fletchlog_wire::WireError> {
+//! fn answer(request: Bytes) -> Result<Vec<Bytes>, fletchlog_protocol::WireError> {
 //!     let mut reader = Reader::new(request);
 //!     let header = RequestHeader::decode(&mut reader)?;
 //!     let _heartbeat = HeartbeatRequest::decode(&mut reader, header.api_version)?;
