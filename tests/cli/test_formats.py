@@ -201,3 +201,20 @@ def test_nested_values_and_times_become_json(shell):
     pq.write_table(table, shell.folder / "a.parquet")
     shell.run("produce", "d", "t", "a.parquet", "--partitions", 1)
     assert json.loads(records(shell.folder / "d")[0][1]) == {"at": ["1970-01-01 00:00:00"], "raw": {"b": "\\xffx"}, "day": "1970-01-02"}
+
+
+@pytest.mark.parametrize("encoding", [[], ["--encoding", "utf-8"]])
+@pytest.mark.parametrize("key", [None, b"::"])
+def test_lines_end_where_the_text_says(cli, data, tmp_path, key, encoding):
+    """Not where a read of the file ends: only a line's end is taken off, and the bytes in front of it stay."""
+    texts = [b"first", b"", b"two\r", b"k::v", b"k::v::w", b"::", b"x" * 200_000, "ä".encode()]
+    sizes = [65_530 - len(text) for text in texts]  # ends of lines on both sides of 65,536 bytes
+    texts = [part for text, size in zip(texts, sizes, strict=True) if size > 0 for part in (text, b"y" * size)] + texts
+    if key is not None:
+        texts = [text if key in text else b"a::" + text for text in texts]
+    content = b"\xef\xbb\xbf" + b"".join(text + end for text, end in zip(texts, [b"\n", b"\r\n", b"\r\n"] * len(texts), strict=False)) + b"a::last\r"
+    (tmp_path / "a.txt").write_bytes(content)
+    words = [] if key is None else ["--key", key.decode()]
+    cli("produce", data, "t", tmp_path / "a.txt", *words, *encoding, "--partitions", 1)
+    wanted = [*texts, b"a::last\r"]
+    assert records(data) == [(None, text) if key is None else (text.partition(key)[0], text.partition(key)[2]) for text in wanted]

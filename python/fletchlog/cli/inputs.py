@@ -42,6 +42,8 @@ RECORDS = ("jsonl", "json", "csv", "parquet", "arrow")
 SEPARATED = {"csv": ",", "tsv": "\t"}
 # rows of a file of columns that are read at once
 _ROWS = 20_000
+# bytes of lines that are read at once
+_BLOCK = 1 << 16
 # how long an input may make wait before the records in hand are sent
 _PATIENCE_MS = 100
 _BOM = "\ufeff"
@@ -98,7 +100,7 @@ class Input:
             raise CommandError(f"--as-records is for what `consume` wrote as {', '.join(RECORDS)}, without --key, --value and --timestamp")
 
     def read(self, file: BinaryIO) -> Iterator[Record | Columns]:
-        """The records, those before one that cannot be read, too.
+        """The records, one by one or as columns; those before one that cannot be read, too.
 
         Raises:
             CommandError: What is wrong with the next one, and where.
@@ -298,20 +300,65 @@ def _text(file: BinaryIO, source: Input, newline: str) -> Iterator[str]:
             text.detach()
 
 
-def _lines(file: BinaryIO, source: Input) -> Iterator[Record]:
+def _lines(file: BinaryIO, source: Input) -> Iterator[Record | Columns]:
     separator = None if source.key is None else unescaped(source.key)
-    raw: Iterable[bytes] = file if source.encoding is None else (line.encode() for line in _text(file, source, "\n"))
-    for number, line in enumerate(raw, 1):
-        content = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
-        if number == 1:
-            content = content.removeprefix(_BOM.encode())
+    if source.encoding is None:
+        yield from _lines_of_bytes(file, source, separator)
+        return
+    for number, line in enumerate(_text(file, source, "\n"), 1):
+        content = line.removesuffix("\r\n").removesuffix("\n").encode()
         if separator is None:
             yield Record(None, content, None, None, None, number)
             continue
         key, found, value = content.partition(separator)
         if not found:
-            raise CommandError(f"{source.place(number)}: there is no key separator {source.key!r} in it")
+            raise _no_separator(source, number)
         yield Record(key, value, None, None, None, number)
+
+
+def _lines_of_bytes(file: BinaryIO, source: Input, separator: bytes | None) -> Iterator[Columns]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    number = 1
+    for block in _blocks(file):
+        text = block.removeprefix(_BOM.encode()) if number == 1 else block
+        values = _split(pa.array([text.replace(b"\r\n", b"\n").removesuffix(b"\n")], pa.large_binary()), b"\n").values
+        if separator is None:
+            yield pa.table({"value": values}), number
+        else:
+            pairs = _split(values, separator, max_splits=1)
+            # of the first line without a separator
+            bad = pc.index(pc.list_value_length(pairs), 1).as_py()
+            pairs = pairs[:bad] if bad >= 0 else pairs
+            if len(pairs):
+                yield pa.table({"key": pc.list_element(pairs, 0), "value": pc.list_element(pairs, 1)}), number
+            if bad >= 0:
+                raise _no_separator(source, number + bad)
+        number += len(values)
+
+
+def _blocks(file: Any) -> Iterator[bytes]:
+    """Whole lines, as many as have come together; the last one perhaps without its end."""
+    begun: list[bytes] = []
+    while data := file.read1(_BLOCK):
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*begun, data[:end]])
+            begun.clear()
+        begun.append(data[end:])
+    if last := b"".join(begun):
+        yield last
+
+
+def _split(texts: Any, pattern: bytes, max_splits: int | None = None) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.split_pattern(texts, pattern, max_splits=max_splits)
+
+
+def _no_separator(source: Input, number: int) -> CommandError:
+    return CommandError(f"{source.place(number)}: there is no key separator {source.key!r} in it")
 
 
 def _jsonl(file: BinaryIO, source: Input) -> Iterator[Record]:
@@ -579,14 +626,16 @@ def _from_rows(rows: Iterable[Row], source: Input) -> Iterator[Record]:
 
 def _from_row(row: dict[str, Any], text: bytes | None, number: int, source: Input) -> Record:
     """The record of a row with fields; the value is its text, or the fields as JSON if it has none."""
-    place = source.place(number)
-    source.has(row, place)
     try:
+        time = None if source.timestamp is None else row[source.timestamp]
         key = None if source.key is None else _bytes(row[source.key])
         value = _bytes(row[source.value]) if source.value is not None else text if text is not None else _bytes(row)
+    except KeyError:
+        source.has(row, source.place(number))
+        raise
     except ValueError as error:
-        raise CommandError(f"{place}: cannot be written as JSON text: {error}") from None
-    return Record(key, value, None if source.timestamp is None else milliseconds(row[source.timestamp], place), None, None, number)
+        raise CommandError(f"{source.place(number)}: cannot be written as JSON text: {error}") from None
+    return Record(key, value, None if source.timestamp is None else milliseconds(time, source.place(number)), None, None, number)
 
 
 def _bytes(item: Any) -> bytes | None:
@@ -594,13 +643,15 @@ def _bytes(item: Any) -> bytes | None:
         return None
     if isinstance(item, bytes):
         return item
-    return (item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, allow_nan=False, default=_plain)).encode()
+    return (item if isinstance(item, str) else _ENCODER.encode(item)).encode()
 
 
 def _plain(item: Any) -> str:
     """What JSON does not know (times, decimals, bytes) as text."""
     return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
 
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain)
 
 # what is counted in a file, if not lines
 _UNITS = {"parquet": "row", "arrow": "row", "avro": "record"}

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    import pyarrow as pa
-
     import fletchlog as fl
+    from fletchlog.cli.inputs import Columns
 
 # Records that are sent together at most: large enough that Python's share of the time is small, small enough for a moving progress bar.
 _COUNT = 20_000
@@ -38,7 +37,10 @@ class Sender:
         self._topic = topic
         self._place = place
         self._on_progress = on_progress
+        # an input gives either the one or the other
         self._records: list[Record] = []
+        self._columns: list[Columns] = []
+        self._rows = 0
         self._bytes = 0
         self._since = 0.0
         self._at_work = False
@@ -54,30 +56,28 @@ class Sender:
             with held():
                 self.send()
 
-    def add(self, item: Record | tuple[pa.Table, int]) -> None:
+    def add(self, item: Record | Columns) -> None:
         """Takes a record, or a table of them with the number of its first row.
 
         Raises:
             CommandError: The producer does not take a record; those before it are in the topic.
             fletchlog.errors.KafkaError: It cannot be written.
         """
-        if not isinstance(item, Record):
-            self.send()
-            table, first = item
-            self.read += table.num_rows
-            self._hand_over(table, lambda row: first + row)
-            return
-        records = self._records
-        if not records:
+        if not self._rows:
             self._since = time.monotonic()
-        records.append(item)
-        self.read += 1
-        if item.key is not None:
-            self._bytes += len(item.key)
-        if item.value is not None:
-            self._bytes += len(item.value)
-        # the clock costs as much as all the rest
-        if self._bytes >= _BYTES or (len(records) % _LOOKS == 0 and (len(records) >= _COUNT or time.monotonic() - self._since >= _SECONDS)):
+        if isinstance(item, Record):
+            self._records.append(item)
+            rows, size = 1, len(item.key or b"") + len(item.value or b"")
+            # the clock costs as much as all the rest
+            looks = len(self._records) % _LOOKS == 0
+        else:
+            self._columns.append(item)
+            rows, size = item[0].num_rows, item[0].nbytes
+            looks = True
+        self._rows += rows
+        self._bytes += size
+        self.read += rows
+        if self._bytes >= _BYTES or self._rows >= _COUNT or (looks and time.monotonic() - self._since >= _SECONDS):
             self.send()
 
     def send(self) -> None:
@@ -87,9 +87,15 @@ class Sender:
             CommandError: As for `add`.
             fletchlog.errors.KafkaError: As for `add`.
         """
-        if self._records:
-            sent, self._records, self._bytes = self._records, [], 0
-            self._hand_over(_table(sent), lambda row: sent[row].number)
+        records, columns = self._records, self._columns
+        self._records, self._columns, self._rows, self._bytes = [], [], 0, 0
+        if records:
+            self._hand_over(_table(records), lambda row: records[row].number)
+        elif columns:
+            import pyarrow as pa
+
+            # the rows of an input follow each other
+            self._hand_over(pa.concat_tables([table for table, _ in columns]), lambda row: columns[0][1] + row)
 
     def _hand_over(self, table: Any, number: Callable[[int], int]) -> None:
         from fletchlog.errors import InvalidArgumentError, RecordTooLargeError
