@@ -294,7 +294,19 @@ impl Broker {
     /// OFFSET_OUT_OF_RANGE, POLICY_VIOLATION without the delete policy, UNKNOWN_TOPIC_OR_PARTITION, `ReadOnly`, `Closed`.
     pub fn delete_records(&self, tp: &TopicPartition, before_offset: Option<i64>) -> Result<i64, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.delete_records_of(tp, before_offset)
+        only(self.replicas.delete_records_of(&[(tp, before_offset)]))
+    }
+
+    /// As [`Broker::delete_records`], for several partitions; what becomes of each.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn delete_records_of(
+        &self,
+        all: &[(&TopicPartition, Option<i64>)],
+    ) -> Result<Vec<Result<i64, BrokerError>>, BrokerError> {
+        let _open = self.enter()?;
+        Ok(self.replicas.delete_records_of(all))
     }
 
     /// Fsync everything.

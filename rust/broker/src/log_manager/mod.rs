@@ -7,24 +7,28 @@ mod log_dirs;
 
 pub use cleaner::CleanedPartition;
 pub(crate) use cleaner::CleanerThread;
+pub(crate) use each_log::EachLog;
 pub use log_dirs::LogDirDescription;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_log::config::Durability;
-use fletchlog_log::{LogError, PartitionLog, checkpoint};
+use fletchlog_log::{PartitionLog, checkpoint};
 use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory, LogDir, LogOffsets};
 use crate::dynamic_config::BrokerConfigs;
+use crate::panics::{contained, failing, place};
 use crate::partition::Partition;
 use crate::sync::{Mutex, Rank, ReadGuard, RwLock, is_due};
 use crate::topics::{Topic, TopicTable};
-use each_log::EachLog;
+
+/// What did not work when a change of properties asks for durability.
+const MAKING_DURABLE: &str = "cannot be made durable";
 
 /// Called after a change of a partition that a fetch could see.
 pub(crate) type Changed<'a> = &'a dyn Fn(&Partition);
@@ -60,7 +64,9 @@ impl LogManager {
     ) -> Result<Self, BrokerError> {
         let nodes = NodeId::try_from(directory.log_dirs().len()).unwrap_or(NodeId::MAX);
         let configs = BrokerConfigs::new(&config, &metadata.configs, nodes);
-        let table = TopicTable::build(metadata, &configs, &directory, &TopicTable::default())?;
+        let mut building = EachLog::new("cannot be opened");
+        let table = TopicTable::build(metadata, &configs, &directory, &TopicTable::default(), &mut building);
+        building.outcome()?;
         let first_expiry_ms = clock.monotonic_ms().saturating_add(producer_expiry_check_ms(&config));
         let logs = Self {
             clock,
@@ -122,14 +128,17 @@ impl LogManager {
     /// Puts other properties into effect, for the open logs too. Kafka: `DynamicLogConfig#reconfigure`.
     ///
     /// # Errors
-    /// A bad property of a topic.
+    /// A bad property of a topic, which keeps its settings; all others have theirs.
     pub(crate) fn reconfigure(&self, configs: BrokerConfigs) -> Result<(), BrokerError> {
+        let mut altering = EachLog::new("keeps its settings");
         for topic in self.topics() {
-            let altered = topic.altered(topic.record.clone(), &configs, &self.directory)?;
-            self.insert(Arc::new(altered));
+            let altered = topic.altered(topic.record.clone(), &configs, &self.directory);
+            if let Some(altered) = altering.note_topic(&topic.name, altered) {
+                self.insert(Arc::new(altered));
+            }
         }
         *self.configs.lock() = Arc::new(configs);
-        Ok(())
+        altering.outcome()
     }
 
     /// The directory.
@@ -156,18 +165,38 @@ impl LogManager {
     /// Makes the logs durable that these properties ask it of, before they are in effect.
     ///
     /// # Errors
-    /// A bad property of a topic, storage errors.
+    /// The first failure, behind all others: a bad property of a topic, storage errors.
     pub(crate) fn make_durable(&self, configs: &BrokerConfigs) -> Result<(), BrokerError> {
-        let fs = &**self.directory.fs();
+        let mut making = EachLog::new(MAKING_DURABLE);
         for topic in self.topics() {
-            let of_node = topic.record.configs(configs)?;
-            let mut durable = topic.partitions.iter().filter(|partition| {
+            let of_node = topic.record.configs(configs).map_err(BrokerError::from);
+            let Some(of_node) = making.note_topic(&topic.name, of_node) else {
+                continue;
+            };
+            let durable = topic.partitions.iter().filter(|partition| {
                 let config = of_node.of(partition.leader());
                 config.log.durability == Durability::Fsync
             });
-            durable.try_for_each(|partition| partition.make_durable(fs))?;
+            self.make_each_durable(durable, &mut making);
         }
-        Ok(())
+        making.outcome()
+    }
+
+    /// Makes the logs of a topic durable, before its properties that ask it are in effect.
+    ///
+    /// # Errors
+    /// The first failure, behind all others.
+    pub(crate) fn make_topic_durable(&self, topic: &Topic) -> Result<(), BrokerError> {
+        let mut making = EachLog::new(MAKING_DURABLE);
+        self.make_each_durable(topic.partitions.iter(), &mut making);
+        making.outcome()
+    }
+
+    fn make_each_durable<'a>(&self, partitions: impl Iterator<Item = &'a Arc<Partition>>, making: &mut EachLog) {
+        let fs = &**self.directory.fs();
+        for partition in partitions {
+            making.note(partition, partition.make_durable(fs));
+        }
     }
 
     fn topics(&self) -> Vec<Arc<Topic>> {
@@ -189,19 +218,21 @@ impl LogManager {
         self.table.write().remove(name)
     }
 
-    /// Read-only: takes over the topics that the writer has now.
-    ///
-    /// # Errors
-    /// A bad property of a topic.
-    pub(crate) fn take_over(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
+    /// Read-only: takes over the topics that the writer has now. One with a bad property, as a newer release may write, does not
+    /// keep the others from their readers: it stays as it was known, and is reported in the log.
+    pub(crate) fn take_over(&self, metadata: &ClusterMetadata) {
         let mut configs = self.configs();
         if *configs.altered() != metadata.configs {
-            self.reconfigure(configs.altered_to(&metadata.configs))?;
+            if let Err(error) = self.reconfigure(configs.altered_to(&metadata.configs)) {
+                log::error!("a change of properties is not in effect everywhere: {error}");
+            }
             configs = self.configs();
         }
+        let mut building = EachLog::new("cannot be taken over");
         let mut table = self.table.write();
-        *table = TopicTable::build(metadata, &configs, &self.directory, &table)?;
-        Ok(())
+        *table = TopicTable::build(metadata, &configs, &self.directory, &table, &mut building);
+        drop(table);
+        building.report();
     }
 
     /// The log of a partition, opened on first use, refreshed when read-only.
@@ -222,9 +253,14 @@ impl LogManager {
         ) {
             let now_ms = self.clock.now_ms();
             for partition in self.open_partitions() {
-                if let Some(log) = partition.opened_log() {
-                    log.remove_expired_producers(now_ms);
-                }
+                contained(
+                    format_args!("forgetting expired producers of {}", partition.tp()),
+                    || {
+                        if let Some(log) = partition.opened_log() {
+                            log.remove_expired_producers(now_ms);
+                        }
+                    },
+                );
             }
         }
     }
@@ -250,13 +286,14 @@ impl LogManager {
         let mut deleted = 0;
         let mut retention = EachLog::new("retention failed");
         for partition in self.topics().iter().flat_map(|t| &t.partitions) {
-            let delete = || {
+            let segments = failing(format_args!("retention of {}", partition.tp()), || {
+                place(|| format!("retention of {}", partition.tp()));
                 if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
                     return Ok(0);
                 }
                 Ok(self.log_of(partition)?.delete_old_segments(now_ms)?)
-            };
-            let segments = self.unless_deleted(partition, delete());
+            });
+            let segments = self.unless_deleted(partition, segments);
             // Segments may have been deleted before an error.
             if !matches!(segments, Ok(None | Some(0))) {
                 changed(partition);
@@ -355,30 +392,43 @@ impl LogManager {
         writing.outcome()
     }
 
-    /// Writes the checkpoints with a log start that is not in effect yet; then `make_hold` puts it into effect. No other thread
-    /// writes checkpoints in between.
+    /// Writes the checkpoints once, with log starts that are not in effect yet; then `make_hold` puts each of them into effect. No other
+    /// thread writes checkpoints in between. A partition whose topic was deleted meanwhile, also where a new one has its name, has
+    /// the result UNKNOWN_TOPIC_OR_PARTITION.
     ///
     /// # Errors
-    /// UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted meanwhile, also where a new one has its name; storage errors.
+    /// Storage errors: then none is in effect.
     pub(crate) fn write_checkpoints_for<T>(
         &self,
-        partition: &Partition,
-        log_start_offset: i64,
-        make_hold: impl FnOnce() -> Result<T, LogError>,
-    ) -> Result<T, BrokerError> {
+        log_starts: &[(Arc<Partition>, i64)],
+        make_hold: impl Fn(&Partition, i64) -> Result<T, BrokerError>,
+    ) -> Result<Vec<Result<T, BrokerError>>, BrokerError> {
         let _one_at_a_time = self.checkpointing.lock();
-        let tp = partition.tp();
-        if !self.table().holds(partition) {
-            return Err(BrokerError::unknown_partition(tp));
+        let is_held: Vec<bool> = {
+            let table = self.table();
+            log_starts.iter().map(|(partition, _)| table.holds(partition)).collect()
+        };
+        let mut wanted: HashMap<&TopicPartition, i64> = HashMap::new();
+        for ((partition, start), _) in log_starts.iter().zip(&is_held).filter(|(_, is_held)| **is_held) {
+            let of_log = wanted.entry(partition.tp()).or_insert(*start);
+            *of_log = (*of_log).max(*start);
         }
         let mut offsets = self.checkpoint_offsets();
-        for (_, of_log) in offsets.iter_mut().filter(|(_, of_log)| of_log.tp == *tp) {
-            of_log.log_start_offset = of_log.log_start_offset.max(log_start_offset);
+        for (_, of_log) in &mut offsets {
+            if let Some(start) = wanted.get(&of_log.tp) {
+                of_log.log_start_offset = of_log.log_start_offset.max(*start);
+            }
         }
         let mut writing = EachLog::new("checkpoints");
         self.store_checkpoints(&offsets, &mut writing);
         writing.outcome()?;
-        Ok(make_hold()?)
+        let held = log_starts.iter().zip(is_held);
+        Ok(held
+            .map(|((partition, start), is_held)| match is_held {
+                true => make_hold(partition, *start),
+                false => Err(BrokerError::unknown_partition(partition.tp())),
+            })
+            .collect())
     }
 
     fn checkpoint_offsets(&self) -> Vec<(usize, LogOffsets)> {

@@ -11,6 +11,7 @@ use super::ReplicaManager;
 use super::new_topic::{CreatedTopic, NewTopic, Placement};
 use crate::config_description::describe_topic_config;
 use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
+use crate::log_manager::EachLog;
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
 use crate::topics::{self, CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
@@ -29,7 +30,7 @@ pub struct TopicDescription {
     pub partitions: Vec<PartitionDescription>,
 }
 
-/// One partition of a [`TopicDescription`].
+/// One partition of a [`TopicDescription`]. Offsets, bytes and segments are -1 if its log cannot be read.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct PartitionDescription {
@@ -38,8 +39,23 @@ pub struct PartitionDescription {
     pub log_start_offset: i64,
     pub high_watermark: i64,
     pub last_stable_offset: i64,
-    pub size_bytes: u64,
-    pub segments: usize,
+    pub size_bytes: i64,
+    pub segments: i64,
+}
+
+impl PartitionDescription {
+    /// 0: nothing was written to it; -1: it is not known what was.
+    fn of_length(partition: &Partition, length: i64) -> Self {
+        Self {
+            partition: partition.tp().partition,
+            leader: partition.leader(),
+            log_start_offset: length,
+            high_watermark: length,
+            last_stable_offset: length,
+            size_bytes: length,
+            segments: length,
+        }
+    }
 }
 
 impl ReplicaManager {
@@ -106,10 +122,7 @@ impl ReplicaManager {
         if new.validate_only {
             return Ok(created);
         }
-        if creation.made.is_empty() {
-            self.finish_deletions(metadata)?;
-            creation.changed.deleting.clone_from(&metadata.deleting);
-        }
+        self.finish_deletions_once(metadata, &mut creation.changed, &mut creation.finished)?;
         let topic = Topic::new(name, record.clone(), &self.configs(), self.logs.directory())?;
         let topic = Arc::new(topic);
         if let Err(error) = self.make_directories(&topic.partitions) {
@@ -229,8 +242,8 @@ impl ReplicaManager {
 
     fn take_back_directories(&self, metadata: &mut ClusterMetadata, name: &str, made: &[Arc<Partition>], id: [u8; 16]) {
         // A directory of another topic may be why the creation has failed.
-        let mut made = made.iter().filter(|p| !p.is_foreign(self.logs.directory()));
-        if let Err(error) = made.try_for_each(|p| self.remove_log(p)) {
+        let made = made.iter().filter(|p| !p.is_foreign(self.logs.directory()));
+        if let Err(error) = self.remove_logs(made) {
             log::warn!("directories of topic `{name}`, whose creation has failed, remain: {error}");
             metadata.deleting.push(id);
         }
@@ -249,9 +262,10 @@ impl ReplicaManager {
         let mut metadata = self.metadata.lock();
         let mut changed = metadata.clone();
         let mut gone: Vec<(usize, TopicRecord)> = Vec::new();
+        let mut finished = FinishedDeletions::default();
         let mut results: Vec<_> = (names.iter().enumerate())
             .map(|(place, name)| {
-                let record = self.take_out(&mut metadata, &mut changed, gone.is_empty(), name)?;
+                let record = self.take_out(&mut metadata, &mut changed, &mut finished, name)?;
                 gone.push((place, record));
                 Ok(())
             })
@@ -293,7 +307,7 @@ impl ReplicaManager {
         &self,
         metadata: &mut ClusterMetadata,
         changed: &mut ClusterMetadata,
-        is_first: bool,
+        finished: &mut FinishedDeletions,
         name: &str,
     ) -> Result<TopicRecord, BrokerError> {
         self.for_writing("delete topics")?;
@@ -309,11 +323,8 @@ impl ReplicaManager {
                 format!("`{name}` is the broker's own topic and cannot be deleted"),
             ));
         }
-        if is_first {
-            // A caller that gets UNKNOWN_TOPIC_OR_PARTITION relies on the topic being gone.
-            self.finish_deletions(metadata)?;
-            changed.deleting.clone_from(&metadata.deleting);
-        }
+        // A caller that gets UNKNOWN_TOPIC_OR_PARTITION relies on the topic being gone.
+        self.finish_deletions_once(metadata, changed, finished)?;
         let record = changed
             .topics
             .remove(name)
@@ -332,8 +343,7 @@ impl ReplicaManager {
     ) {
         let (mut places, mut ids) = (Vec::new(), BTreeSet::new());
         for ((place, record), topic) in gone.iter().zip(topics) {
-            let mut partitions = topic.iter().flat_map(|topic| &topic.partitions);
-            match partitions.try_for_each(|p| self.remove_log(p)) {
+            match self.remove_logs(topic.iter().flat_map(|topic| &topic.partitions)) {
                 Ok(()) => {
                     places.push(*place);
                     ids.insert(record.id);
@@ -359,9 +369,27 @@ impl ReplicaManager {
         Ok(())
     }
 
+    /// As [`ReplicaManager::finish_deletions`], for the first topic of a request that needs it: the others have its result. `changed` is
+    /// what is to be written.
+    pub(super) fn finish_deletions_once(
+        &self,
+        metadata: &mut ClusterMetadata,
+        changed: &mut ClusterMetadata,
+        finished: &mut FinishedDeletions,
+    ) -> Result<(), BrokerError> {
+        let finish = || {
+            self.finish_deletions(metadata)
+                .map_err(|error| (error.code(), error.to_string()))?;
+            changed.deleting.clone_from(&metadata.deleting);
+            Ok(())
+        };
+        let finished = finished.0.get_or_insert_with(finish);
+        finished.clone().map_err(|(code, text)| BrokerError::kafka(code, text))
+    }
+
     /// Removes what interrupted deletions have left, directories or offsets in checkpoints: a new topic would take it for its own.
     /// The metadata is written first, as it may not have been durable.
-    pub(super) fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
+    fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
         if !metadata.deleting.is_empty() {
             metadata.store(&**self.logs.directory().fs(), self.logs.directory().root())?;
             self.logs.directory().clear_leftovers(metadata)?;
@@ -369,6 +397,14 @@ impl ReplicaManager {
             metadata.deleting.clear();
         }
         Ok(())
+    }
+
+    fn remove_logs<'a>(&self, partitions: impl Iterator<Item = &'a Arc<Partition>>) -> Result<(), BrokerError> {
+        let mut removing = EachLog::new("cannot be removed");
+        for partition in partitions {
+            removing.note(partition, self.remove_log(partition));
+        }
+        removing.outcome()
     }
 
     fn remove_log(&self, partition: &Partition) -> Result<(), BrokerError> {
@@ -386,40 +422,45 @@ impl ReplicaManager {
             .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be removed: {e}")))
     }
 
-    /// `describe_topic`.
+    /// `describe_topic`. A partition whose log cannot be read has -1 for what is not known of it, with a line in the log.
     pub(crate) fn describe(&self, name: &str) -> Result<TopicDescription, BrokerError> {
         let topic = self.topic(name)?;
         let mut partitions = Vec::with_capacity(topic.partitions.len());
+        let mut describing = EachLog::new("cannot be described");
         for partition in &topic.partitions {
             // One broker of a cluster holds some partitions of a topic.
             if self.logs.directory().is_kafkas() && !self.logs.directory().fs().exists(partition.dir()) {
                 continue;
             }
-            let mut description = PartitionDescription {
-                partition: partition.tp().partition,
-                leader: partition.leader(),
-                log_start_offset: 0,
-                high_watermark: 0,
-                last_stable_offset: 0,
-                size_bytes: 0,
-                segments: 0,
+            let described = self.describe_partition(partition);
+            let Some(described) = self.logs.unless_deleted(partition, described).transpose() else {
+                return Err(BrokerError::unknown_topic(name));
             };
-            // Describing a partition that was never used does not make its log.
-            if partition.opened_log().is_some() || partition.has_log(self.logs.directory())? {
-                let log = self.log_of(partition)?;
-                description.log_start_offset = log.log_start_offset();
-                description.high_watermark = log.high_watermark();
-                description.last_stable_offset = log.last_stable_offset();
-                description.size_bytes = log.size();
-                description.segments = log.segments().len();
-            }
-            partitions.push(description);
+            let described = describing.note(partition, described);
+            partitions.push(described.unwrap_or_else(|| PartitionDescription::of_length(partition, -1)));
         }
+        describing.report();
         Ok(TopicDescription {
             name: topic.name.clone(),
             topic_id: topic.record.id,
             config: topic.record.config.clone(),
             partitions,
+        })
+    }
+
+    fn describe_partition(&self, partition: &Partition) -> Result<PartitionDescription, BrokerError> {
+        // Describing a partition that was never used does not make its log.
+        if partition.opened_log().is_none() && !self.has_log(partition)? {
+            return Ok(PartitionDescription::of_length(partition, 0));
+        }
+        let log = self.log_of(partition)?;
+        Ok(PartitionDescription {
+            log_start_offset: log.log_start_offset(),
+            high_watermark: log.high_watermark(),
+            last_stable_offset: log.last_stable_offset(),
+            size_bytes: i64::try_from(log.size()).unwrap_or(i64::MAX),
+            segments: i64::try_from(log.segments().len()).unwrap_or(i64::MAX),
+            ..PartitionDescription::of_length(partition, 0)
         })
     }
 
@@ -441,12 +482,40 @@ impl ReplicaManager {
         Ok(self.log_of(&partition)?.active_producers())
     }
 
-    /// DeleteRecords (spec 4.2). Kafka: `Partition#deleteRecordsOnLeader`.
-    pub(crate) fn delete_records_of(
+    /// DeleteRecords (spec 4.2), for each partition by itself. Kafka: `ReplicaManager#deleteRecords`, `Partition#deleteRecordsOnLeader`.
+    pub(crate) fn delete_records_of(&self, all: &[(&TopicPartition, Option<i64>)]) -> Vec<Result<i64, BrokerError>> {
+        let (mut starts, mut places) = (Vec::new(), Vec::new());
+        let mut results: Vec<_> = (all.iter().enumerate())
+            .map(|(place, (tp, before_offset))| {
+                let (partition, start) = self.log_start_after_deleting(tp, *before_offset)?;
+                starts.push((partition, start));
+                places.push(place);
+                Ok(start)
+            })
+            .collect();
+        if starts.is_empty() {
+            return results;
+        }
+        // Kafka does this once a minute; but if a crash took back a log start that clients have seen, deleted records would be there again.
+        let delete = |partition: &Partition, start| Ok(self.log_of(partition)?.delete_records(Some(start))?);
+        match self.logs.write_checkpoints_for(&starts, delete) {
+            Ok(deleted) => places
+                .iter()
+                .zip(deleted)
+                .for_each(|(place, deleted)| results[*place] = deleted),
+            Err(error) => spread(error, &places, &mut results),
+        }
+        let deleted = places.iter().zip(&starts).filter(|(place, _)| results[**place].is_ok());
+        self.partitions_changed(deleted.map(|(_, (partition, _))| &**partition));
+        results
+    }
+
+    /// A partition, and where its log would start.
+    fn log_start_after_deleting(
         &self,
         tp: &TopicPartition,
         before_offset: Option<i64>,
-    ) -> Result<i64, BrokerError> {
+    ) -> Result<(Arc<Partition>, i64), BrokerError> {
         self.for_writing("delete records")?;
         let partition = self.partition(tp)?;
         if topics::is_internal(&tp.topic) {
@@ -462,15 +531,14 @@ impl ReplicaManager {
                 format!("records of {tp} cannot be deleted: the topic's cleanup.policy lacks `delete`"),
             ));
         }
-        let log = self.log_of(&partition)?;
-        let start = log.log_start_after_deleting(before_offset)?;
-        // Kafka does this once a minute; but if a crash took back a log start that clients have seen, deleted records would be there again.
-        let logs = &self.logs;
-        let start = logs.write_checkpoints_for(&partition, start, || log.delete_records(Some(start)))?;
-        self.partition_changed(&partition);
-        Ok(start)
+        let start = self.log_of(&partition)?.log_start_after_deleting(before_offset)?;
+        Ok((partition, start))
     }
 }
+
+/// What came of the deletions that a request had to finish first; `None`: it has not needed to yet.
+#[derive(Default)]
+pub(super) struct FinishedDeletions(Option<Result<(), (ErrorCode, String)>>);
 
 /// Topics that are being created.
 struct Creation {
@@ -482,6 +550,7 @@ struct Creation {
     names: HashMap<String, Arc<str>>,
     /// Without some of their directories.
     failed: Vec<Arc<Topic>>,
+    finished: FinishedDeletions,
     /// What is to be written.
     changed: ClusterMetadata,
 }
@@ -493,6 +562,7 @@ impl Creation {
             made: Vec::new(),
             names: HashMap::new(),
             failed: Vec::new(),
+            finished: FinishedDeletions::default(),
             changed: metadata.clone(),
         }
     }
@@ -550,6 +620,7 @@ mod tests {
     use fletchlog_log::file_name::LOG_START_OFFSET_CHECKPOINT;
 
     use super::*;
+    use crate::broker::only;
     use crate::{Broker, OpenOptions};
 
     fn broker() -> Arc<Broker> {
@@ -587,10 +658,9 @@ mod tests {
         broker.delete_topic("t").unwrap();
         broker.create_topic("t", 1, &[]).unwrap();
         broker.partition_log(held.tp()).unwrap();
-        let refused = broker
-            .replicas()
-            .logs
-            .write_checkpoints_for(&held, 7, || -> Result<(), _> { panic!("nothing is to hold") });
+        let nothing = |_: &Partition, _| -> Result<(), BrokerError> { panic!("nothing is to hold") };
+        let starts = [(Arc::clone(&held), 7)];
+        let refused = only(broker.replicas().logs.write_checkpoints_for(&starts, nothing).unwrap());
         assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         let path = held.dir().with_file_name(LOG_START_OFFSET_CHECKPOINT);
         let starts = read_offset_checkpoint(&**broker.replicas().logs.directory().fs(), &path).unwrap();

@@ -1,7 +1,12 @@
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
 use fletchlog_api::ErrorCode;
 use fletchlog_broker::TransactionFilter;
+use fletchlog_records::TopicPartition;
 
 use super::*;
+use crate::common::held_disk::HeldFs;
 use crate::common::*;
 use crate::transactions::client::{Txn, broker};
 
@@ -174,4 +179,54 @@ fn records_are_deleted_up_to_the_end_and_not_from_the_brokers_own_topics() {
         ErrorCode::INVALID_TOPIC_EXCEPTION
     );
     assert_eq!(delete("t", None).unwrap(), 6);
+}
+
+/// What a request deletes in many partitions is in one write of the checkpoints.
+#[test]
+fn records_of_many_partitions_are_deleted_with_one_write_of_the_checkpoints() {
+    let (fs, hold) = HeldFs::new();
+    let open = || {
+        let options = options(Some(1), false, &[("fletchlog.durability", "fsync")]);
+        Broker::open_in(fs.clone(), Path::new("/data"), options, ManualClock::new())
+    };
+    let broker = open().unwrap();
+    broker.create_topic("t", 8, &[]).unwrap();
+    let all: Vec<_> = (0..8).map(|p| tp("t", p)).collect();
+    all.iter()
+        .for_each(|tp| drop(broker.append_batches(tp, batch(6, 10)).unwrap()));
+    let written = |wanted: &[(&TopicPartition, Option<i64>)]| {
+        let before = hold.checkpoints.load(Ordering::SeqCst);
+        let deleted = broker.delete_records_of(wanted).unwrap();
+        let deleted: Vec<_> = deleted
+            .into_iter()
+            .map(|one| one.map_err(|error| error.code()))
+            .collect();
+        (hold.checkpoints.load(Ordering::SeqCst) - before, deleted)
+    };
+    assert_eq!(written(&[(&all[0], Some(2))]), (3, vec![Ok(2)]));
+    let unknown = tp("u", 0);
+    let mut wanted: Vec<_> = all.iter().map(|tp| (tp, Some(i64::from(tp.partition)))).collect();
+    wanted.extend([(&unknown, None), (&all[1], None)]);
+    let (of_all, deleted) = written(&wanted);
+    assert_eq!(of_all, 3);
+    assert_eq!(
+        deleted,
+        [
+            Ok(2),
+            Ok(1),
+            Ok(2),
+            Ok(3),
+            Ok(4),
+            Ok(5),
+            Ok(6),
+            Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+            Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            Ok(6)
+        ]
+    );
+    assert_eq!(written(&[(&unknown, None)]).0, 0, "nothing to write");
+    drop(broker); // as if killed
+    let broker = open().unwrap();
+    let start = |tp: &TopicPartition| broker.partition_log(tp).unwrap().log_start_offset();
+    assert_eq!(all.iter().map(start).collect::<Vec<_>>(), [2, 6, 2, 3, 4, 5, 6, 0]);
 }

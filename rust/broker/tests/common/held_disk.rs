@@ -19,6 +19,8 @@ pub struct Hold {
     pub failing: Mutex<&'static str>,
     /// Fsyncs that were or are held up.
     pub held: AtomicU64,
+    /// Checkpoints of a log directory that were written.
+    pub checkpoints: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,9 @@ impl Fs for HeldFs {
         self.inner.read(path)
     }
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        if path.to_string_lossy().ends_with("-offset-checkpoint") {
+            self.hold.checkpoints.fetch_add(1, Ordering::SeqCst);
+        }
         self.inner.replace(path, data)
     }
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

@@ -32,7 +32,7 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let twice = repeated(request.topics.iter().map(|t| Arc::clone(&t.name)));
     if partitions_of(call, request.topics.iter().filter(|t| !twice.contains(&t.name))) > MAX_PARTITIONS {
         let refused = |t: &create_topics_request::CreatableTopic| create_topics_response::CreatableTopicResult {
-            error_code: ErrorCode::POLICY_VIOLATION.code(),
+            error_code: ErrorCode::POLICY_VIOLATION,
             error_message: Some("Excessively large number of partitions per request.".into()),
             ..not_created(&t.name)
         };
@@ -44,7 +44,7 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let mut topics: Vec<_> = twice
         .iter()
         .map(|name| create_topics_response::CreatableTopicResult {
-            error_code: ErrorCode::INVALID_REQUEST.code(),
+            error_code: ErrorCode::INVALID_REQUEST,
             error_message: Some(DUPLICATE.into()),
             ..not_created(name)
         })
@@ -61,7 +61,7 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let mut created = created.into_iter();
     for Wanted { name, gone, new } in wanted {
         let refused = |error: ErrorCode, text: String| create_topics_response::CreatableTopicResult {
-            error_code: error.code(),
+            error_code: error,
             error_message: Some(text.into()),
             ..not_created(&name)
         };
@@ -185,7 +185,7 @@ fn without_config(
     created: create_topics_response::CreatableTopicResult,
 ) -> create_topics_response::CreatableTopicResult {
     create_topics_response::CreatableTopicResult {
-        topic_config_error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+        topic_config_error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
         num_partitions: -1,
         replication_factor: -1,
         configs: Some(Vec::new()),
@@ -209,7 +209,7 @@ pub(super) fn delete_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         .map(|(name, topic_id)| delete_topics_response::DeletableTopicResult {
             name: name.clone(),
             topic_id: *topic_id,
-            error_code: ErrorCode::INVALID_REQUEST.code(),
+            error_code: ErrorCode::INVALID_REQUEST,
             error_message: Some(
                 if name.is_some() {
                     DUPLICATE
@@ -252,7 +252,7 @@ fn judge_deletion(
     let refused = |name, error: ErrorCode, text: &str| delete_topics_response::DeletableTopicResult {
         name,
         topic_id,
-        error_code: error.code(),
+        error_code: error,
         error_message: Some(text.into()),
     };
     if topic.name.is_some() == has_id {
@@ -308,7 +308,7 @@ fn deletion(
     delete_topics_response::DeletableTopicResult {
         name: Some(name),
         topic_id,
-        error_code: error.code(),
+        error_code: error,
         error_message,
     }
 }
@@ -320,7 +320,7 @@ pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadab
         .iter()
         .map(|name| create_partitions_response::CreatePartitionsTopicResult {
             name: Arc::clone(name),
-            error_code: ErrorCode::INVALID_REQUEST.code(),
+            error_code: ErrorCode::INVALID_REQUEST,
             error_message: Some(DUPLICATE.into()),
         })
         .collect();
@@ -331,7 +331,7 @@ pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadab
             .into_iter()
             .map(|topic| create_partitions_response::CreatePartitionsTopicResult {
                 name: topic.name,
-                error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+                error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
                 error_message: None,
             }),
     );
@@ -353,7 +353,7 @@ pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadab
                 let error = created.err();
                 create_partitions_response::CreatePartitionsTopicResult {
                     name,
-                    error_code: error.as_ref().map_or(ErrorCode::NONE, BrokerError::code).code(),
+                    error_code: error.as_ref().map_or(ErrorCode::NONE, BrokerError::code),
                     error_message: error.as_ref().and_then(message),
                 }
             }),
@@ -384,12 +384,14 @@ pub(super) fn delete_records(call: &mut Call<'_>) -> Result<Handled, Unreadable>
     let deleted = call.broker().delete_records_of(&wanted).map_err(|_| CLOSED)?;
     let deleted = deleted.into_iter().map(|deleted| deleted.map_err(|error| error.code()));
     let deleted = allowed.iter().map(|(tp, _)| *tp).zip(deleted);
-    let denied = denied.iter().map(|(tp, _)| (*tp, Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)));
+    let denied = denied
+        .iter()
+        .map(|(tp, _)| (*tp, Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)));
     let results = deleted.chain(denied).map(|(tp, deleted)| {
         let result = delete_records_response::DeleteRecordsPartitionResult {
             partition_index: tp.partition,
             low_watermark: deleted.unwrap_or(-1),
-            error_code: deleted.err().unwrap_or(ErrorCode::NONE).code(),
+            error_code: deleted.err().unwrap_or(ErrorCode::NONE),
         };
         (Arc::clone(&tp.topic), result)
     });
