@@ -14,7 +14,8 @@ import pytest
 
 import fletchlog as fl
 from fletchlog.cli.common import CommandError
-from fletchlog.cli.inputs import Input, _parts
+from fletchlog.cli.inputs import Input
+from fletchlog.cli.inputs.columns import parts
 
 fastavro = pytest.importorskip("fastavro")
 pytestmark = pytest.mark.timeout(240)
@@ -165,7 +166,7 @@ def test_rows_that_are_too_many_for_one_part_make_several(bad):
             raise ValueError(f"no part of {rows}")
         return rows
 
-    found = list(_parts(pa.record_batch({"n": list(range(10))}), convert))
+    found = list(parts(pa.record_batch({"n": list(range(10))}), convert))
     converted = [row for _, rows, wrong in found if wrong is None for row in rows]
     assert converted == list(range(10 if bad is None else bad))
     assert [rows[0] for _, rows, wrong in found if wrong is None] == [start for start, _, wrong in found if wrong is None]

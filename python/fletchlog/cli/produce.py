@@ -13,7 +13,8 @@ import typer
 from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli.common import CommandError, Given, command, configured, in_words_of_the_shell, opened, peer, shown, takes_clusters
 from fletchlog.cli.common import topic as described
-from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name, waiting
+from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
+from fletchlog.cli.inputs.files import waiting
 from fletchlog.cli.options import CommandConfig, Config, names_of_topics
 from fletchlog.cli.sending import Sender
 from fletchlog.cli.template import unescaped

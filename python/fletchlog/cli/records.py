@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    Columns = tuple[pa.Table, int]
+    """Records as columns, and the number of the first row."""
+
 # the columns of csv
 CSV = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _PLACE = frozenset({"topic", "partition", "offset", "timestamp"})

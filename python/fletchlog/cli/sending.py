@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import fletchlog as fl
-    from fletchlog.cli.inputs import Columns
+    from fletchlog.cli.records import Columns
 
 # Records that are sent together at most: large enough that Python's share of the time is small, small enough for a moving progress bar.
 _COUNT = 20_000
