@@ -57,6 +57,18 @@ def test_several_nodes_are_one_directory(spark, tmp_path):
         assert sorted(values(frame)) == list(range(500))
 
 
+def test_a_directory_is_named_by_its_uri(spark, tmp_path):
+    path = tmp_path / "100% of it"
+    with fl.Broker(path, create=True) as broker, fl.Producer(broker) as producer:
+        broker.create_topic("t")
+        producer.send("t", value=b"1")
+    reader = spark.read.format("fletchlog").option("subscribe", "t")
+    frame = reader.load(path.as_uri())
+    assert values(frame) == [1]
+    frame.select("value").write.format("fletchlog").option("topic", "t").mode("append").save(path.as_uri())
+    assert values(reader.load(path.as_uri())) == [1, 1]
+
+
 def test_max_partitions_packs_small_ranges_into_one_task(log, read):
     log.topic("t", partitions=9)
     for partition in range(9):

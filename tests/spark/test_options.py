@@ -52,6 +52,11 @@ def parse(**options):
         ({"path": "d", "assign": "[" * 100_000}, "assign: expected e.g."),
         ({**BASE, "path": ""}, "option path is empty"),
         ({**BASE, "path": "  "}, "option path is empty"),
+        ({**BASE, "path": "file:data"}, "option path: file:data: a URI file: has the whole path"),
+        ({**BASE, "path": "file://host/data"}, "names no other machine"),
+        ({**BASE, "path": "s3:bucket"}, "the URI of a store begins with s3://"),
+        ({**BASE, "path": "s3:///prefix"}, "it names no bucket"),
+        ({**BASE, "path": "kafka://h1:9092"}, "kafka://h1:9092 is a cluster; its servers are given as the option kafka.bootstrap.servers"),
         ({**BASE, "startingTimestamp": "yesterday"}, "one number of milliseconds since 1970, from 0, got yesterday$"),
         ({**BASE, "startingTimestamp": "-1"}, "from 0, got -1; for latest or earliest set startingOffsets"),
         ({**BASE, "endingTimestamp": "-2"}, "for latest or earliest set endingOffsets"),
@@ -89,6 +94,40 @@ def test_names_do_not_depend_on_case_and_connection_options_of_kafka_do_nothing(
     assert options.strategy == Subscribe(("a", "b"))
     assert not options.fail_on_data_loss
     assert options.path.endswith("/d")
+
+
+@pytest.mark.parametrize(
+    ("path", "directory"),
+    [
+        ("d/../e", "e"),
+        (" d ", "d"),
+        ("a%20b", "a%20b"),
+        ("/a%20b", "/a%20b"),
+        ("file:///a%20b/%C3%BC", "/a b/ü"),
+        ("file:/a#b?c/", "/a#b?c"),
+        ("FILE://localhost/a", "/a"),
+    ],
+)
+def test_a_path_names_the_directory_that_it_names_for_a_broker(monkeypatch, tmp_path, path, directory):
+    monkeypatch.chdir(tmp_path)
+    named = str(tmp_path / directory)
+    assert (parse(path=path, subscribe="t").path, parse(path=path, subscribe="t").source) == (named, named)
+    sink = SinkOptions.parse({"path": "/log", "stagingPath": path})
+    assert sink.staging_path == named
+    assert SinkOptions.parse({"path": path}).staging_path == named + ".staging"
+
+
+def test_a_store_is_named_by_a_uri_whose_scheme_has_any_case():
+    options = parse(path="S3://me:secret@bucket/p", subscribe="t", store__region="x")
+    assert options.path == "s3://me:secret@bucket/p"
+    assert options.source == "s3://bucket/p"
+    assert options.store == {"region": "x"}
+    for given, words in (
+        ({"path": "s3://bucket/p"}, "read-only"),
+        ({"path": "d", "stagingPath": "s3://bucket/p"}, "stagingPath: s3://bucket/p is an object store"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            SinkOptions.parse(given)
 
 
 def test_the_three_ways_to_choose_partitions():

@@ -9,11 +9,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from fletchlog._place import CLUSTER, STORE, Place
+from fletchlog.errors import InvalidArgumentError
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
 from fletchlog.spark.offsets import HIGHEST, Partition, parse_partitions
 from fletchlog.spark.patterns import PatternError, compile_java
-from fletchlog.stores import is_uri, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -157,19 +158,19 @@ class SourceOptions:
         """
         given = {name.lower(): value for name, value in options.items()}
         _check_names(given)
-        path, source = target(given)
+        place, source = target(given)
         isolation = given.get("kafka.isolation.level", "read_uncommitted").lower()
         if isolation not in {"read_uncommitted", "read_committed"}:
             message = f"option kafka.isolation.level: expected read_uncommitted or read_committed, got {isolation}"
             raise OptionError(message)
         attempts = _whole(given, "fetchOffset.numRetries", DEFAULT_FETCH_ATTEMPTS)
         parsed = cls(
-            path=path,
+            path=None if place is None else place.name,
             source=source,
-            store=storage_options(given) if is_store(path) else None,
+            store=storage_options(given) if place is not None and place.kind == STORE else None,
             client={name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name != "kafka.bootstrap.servers"},
             poll_timeout_ms=_whole(given, "kafkaConsumer.pollTimeoutMs", DEFAULT_POLL_TIMEOUT_MS),
-            fetch_attempts=attempts if path is None else 1,  # what a directory does not have now is not on its way
+            fetch_attempts=attempts if place is None else 1,  # what a directory does not have now is not on its way
             fetch_interval_ms=_whole(given, "fetchOffset.retryIntervalMs", DEFAULT_FETCH_INTERVAL_MS, lowest=0),
             strategy=_strategy(given),
             given=given,
@@ -293,11 +294,11 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
     return SubscribePattern(value)
 
 
-def target(given: Mapping[str, str]) -> tuple[str | None, str]:
-    """The directory, or None for a cluster, and what is read or written as one text.
+def target(given: Mapping[str, str]) -> tuple[Place | None, str]:
+    """The directory or store, or None for a cluster, and what is read or written as one text.
 
     Raises:
-        OptionError: Neither or both are given.
+        OptionError: Neither or both are given, or the place cannot be used.
     """
     servers = given.get("kafka.bootstrap.servers")
     if not given:
@@ -308,38 +309,34 @@ def target(given: Mapping[str, str]) -> tuple[str | None, str]:
             f"exactly one of the options path and kafka.bootstrap.servers must be given, {found}: a directory, e.g. .option('path', 'data/'), or a cluster"
         )
         raise OptionError(message)
-    path = given.get("path", "").strip()
-    if is_store(path):
-        return path, shown(path)
-    if any(name.startswith(_STORE) for name in given):
-        found = f"{path} is a directory" if servers is None else f"{servers} is a cluster"
+    place = place_of("path", given["path"]) if servers is None else None
+    if any(name.startswith(_STORE) for name in given) and (place is None or place.kind != STORE):
+        found = f"{servers} is a cluster" if place is None else f"{place} is a directory"
         raise OptionError(f"options store.* are for an object store, e.g. .option('path', 's3://bucket/prefix'); {found}")
-    if servers is not None:
-        return None, f"kafka://{servers.strip()}"
-    path = absolute_path(path)
-    return path, path
+    return place, f"kafka://{servers.strip()}" if servers is not None else str(place)
 
 
-def is_store(path: str | None) -> bool:
-    """Whether a path is a place on an object store."""
-    return path is not None and not path.startswith("file:") and is_uri(path)
+def place_of(option: str, text: str) -> Place:
+    """What an option names, by the rule of `Broker`. A directory has its path from `/` on, as tasks in other working directories see it.
+
+    Raises:
+        OptionError: It is empty, a cluster or no URI.
+    """
+    text = text.strip()
+    if not text:
+        raise OptionError(f"option {option} is empty: it names a directory, e.g. .option('{option}', 'data/')")
+    try:
+        place = Place(text)
+    except InvalidArgumentError as error:
+        raise OptionError(f"option {option}: {error}") from None
+    if place.kind == CLUSTER:
+        raise OptionError(f"option {option}: {place} is a cluster; its servers are given as the option kafka.bootstrap.servers")
+    return place if place.kind == STORE else Place(os.path.abspath(place))  # noqa: PTH100 - must not resolve links
 
 
 def storage_options(given: Mapping[str, str]) -> dict[str, str]:
     """The options of the object store."""
     return {name.removeprefix(_STORE): value for name, value in given.items() if name.startswith(_STORE)}
-
-
-def absolute_path(path: str) -> str:
-    """The path as tasks in other working directories see it. `file:` is taken away and nothing is decoded, as Hadoop does with paths of Spark.
-
-    Raises:
-        OptionError: It is empty.
-    """
-    if not path.strip():
-        raise OptionError("option path is empty: it names a directory, e.g. .option('path', 'data/')")
-    # tasks run in other working directories than the planner
-    return os.path.abspath(path.removeprefix("file://").removeprefix("file:"))  # noqa: PTH100 - must not resolve links
 
 
 def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fletchlog._place import STORE
 from fletchlog.spark.errors import OptionError
-from fletchlog.spark.options import absolute_path, boolean, check_properties, duration_ms, is_store, log, nearest, target
+from fletchlog.spark.options import boolean, check_properties, duration_ms, log, nearest, place_of, target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,9 +87,10 @@ class SinkOptions:
             OptionError: What is wrong and what to write instead.
         """
         given = {name.lower(): value for name, value in options.items()}
-        path, source = target(given)
-        if is_store(path):
+        place, source = target(given)
+        if place is not None and place.kind == STORE:
             raise OptionError(f"option path: object stores are read-only, {source} cannot be written; write into a directory or a cluster")
+        path = None if place is None else place.name
         producer, client = _properties(given)
         if path is None and "locktimeout" in given:
             log.warning("option lockTimeout has no effect: a cluster has no lock")
@@ -97,7 +99,7 @@ class SinkOptions:
             raise OptionError("option transactionPerTask: a directory has one writer, the driver; this is for kafka.bootstrap.servers")
         # Beside the directory, not in it: Kafka does not start over a log.dir with a folder that is no partition.
         beside = None if path is None else path + ".staging"
-        staging = absolute_path(given["stagingpath"]) if "stagingpath" in given else beside
+        staging = _staging(given["stagingpath"]) if "stagingpath" in given else beside
         if path is not None and staging is not None and (staging == path or staging.startswith(path + "/")):
             raise OptionError(f"option stagingPath: {staging} is inside of the directory {path}; Kafka allows only partitions there")
         return cls(
@@ -134,6 +136,13 @@ class SinkOptions:
                 raise OptionError("Required attribute 'value' not found")
         for name in found.keys() - COLUMNS.keys():
             raise OptionError(f"column {name}: a record has only {', '.join(COLUMNS)}")
+
+
+def _staging(text: str) -> str:
+    place = place_of("stagingPath", text)
+    if place.kind == STORE:
+        raise OptionError(f"option stagingPath: {place} is an object store; tasks stage rows in a directory, which the driver and every executor have to see")
+    return place.name
 
 
 def _missing_ledger(given: Mapping[str, str], *, task_transactions: bool) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 from fletchlog.spark.errors import OptionError
-from fletchlog.spark.options import absolute_path, log
+from fletchlog.spark.options import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -157,8 +157,10 @@ def _query(options: SinkOptions) -> str | None:
     """The id that Spark has put into the checkpoint of a streaming query. None: there is none, or it is on no path of this machine."""
     if options.checkpoint is None:
         return None
+    # Spark has opened it by Hadoop's rule, which decodes nothing
+    checkpoint = Path(options.checkpoint.removeprefix("file://").removeprefix("file:"))
     try:
-        return uuid.UUID(json.loads((Path(absolute_path(options.checkpoint)) / "metadata").read_text())["id"]).hex
+        return uuid.UUID(json.loads((checkpoint / "metadata").read_text())["id"]).hex
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
