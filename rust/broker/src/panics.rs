@@ -1,12 +1,18 @@
 //! A panic ends the work in which it happens, and nothing else.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many panics were contained in this process. A simulation that has one has failed.
-pub static CONTAINED: AtomicUsize = AtomicUsize::new(0);
+use fletchlog_api::ErrorCode;
+
+use crate::BrokerError;
+
+thread_local! {
+    /// How many panics were contained in this thread. A simulation that has one in a thread of its own has failed.
+    pub static CONTAINED: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Does one of several pieces of work. `None`: it panicked, which is logged; the other pieces are done all the same.
 ///
@@ -16,13 +22,25 @@ pub fn contained<T>(what: impl Display, work: impl FnOnce() -> T) -> Option<T> {
         Ok(done) => Some(done),
         Err(payload) => match text_of(&*payload) {
             Some(text) => {
-                CONTAINED.fetch_add(1, Ordering::Relaxed);
+                CONTAINED.set(CONTAINED.get() + 1);
                 log::error!("{what} failed with a panic, which is a defect of the broker: {text}");
                 None
             }
             None => resume_unwind(payload),
         },
     }
+}
+
+/// As [`contained`], for work that can fail: then a panic is a failure like any other.
+///
+/// # Errors
+/// That of the work; UNKNOWN_SERVER_ERROR if it panicked.
+pub(crate) fn failing<T>(what: impl Display, work: impl FnOnce() -> Result<T, BrokerError>) -> Result<T, BrokerError> {
+    contained(&what, work).unwrap_or_else(|| {
+        let text =
+            format!("{what} failed with a panic, which is a defect of the broker; its text is a line of the log");
+        Err(BrokerError::kafka(ErrorCode::UNKNOWN_SERVER_ERROR, text))
+    })
 }
 
 fn text_of(payload: &(dyn Any + Send)) -> Option<&str> {

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory, TopicRecord};
 use crate::dynamic_config::{BrokerConfigs, ByNode};
+use crate::log_manager::EachLog;
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
 
@@ -152,25 +153,28 @@ pub(crate) struct TopicTable {
 }
 
 impl TopicTable {
-    /// The table of `metadata`, keeping what `old` has already opened.
+    /// The table of `metadata`, keeping what `old` has already opened. A topic with a bad property stays as it was in `old`, if it was there.
     pub(crate) fn build(
         metadata: &ClusterMetadata,
         broker: &BrokerConfigs,
         directory: &Directory,
         old: &TopicTable,
-    ) -> Result<Self, BrokerError> {
+        building: &mut EachLog,
+    ) -> Self {
         let mut table = Self::default();
         for (name, record) in &metadata.topics {
-            let topic = match old.topics.get(name.as_str()) {
-                Some(topic) if topic.record == *record => topic.clone(),
-                Some(topic) if topic.may_become(record) => {
-                    Arc::new(topic.altered(record.clone(), broker, directory)?)
-                }
-                _ => Arc::new(Topic::new(name, record.clone(), broker, directory)?),
+            let known = old.topics.get(name.as_str());
+            let known = known.filter(|topic| topic.record == *record || topic.may_become(record));
+            let topic = match known {
+                Some(topic) if topic.record == *record => Ok(topic.clone()),
+                Some(topic) => topic.altered(record.clone(), broker, directory).map(Arc::new),
+                None => Topic::new(name, record.clone(), broker, directory).map(Arc::new),
             };
-            table.insert(topic);
+            if let Some(topic) = building.note_topic(name, topic).or_else(|| known.cloned()) {
+                table.insert(topic);
+            }
         }
-        Ok(table)
+        table
     }
 
     /// A topic.

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::common::held_disk::{HeldFs, Hold};
 use crate::common::*;
 use bytes::Bytes;
-use fletchlog_broker::Broker;
+use fletchlog_api::ConfigResource;
+use fletchlog_broker::{AlterConfig, AlterConfigOp, Broker, MorePartitions, NewTopic};
 use fletchlog_log::checkpoint::read_offset_checkpoint;
 use fletchlog_log::fs::Fs;
 use fletchlog_records::batch_builder::{BatchBuilder, BatchParams};
@@ -204,4 +206,188 @@ fn topics_are_deleted_beside_one_that_fails() {
     for name in others() {
         assert!(!fs.exists(&Path::new("/data").join(format!("{name}-0"))), "{name}");
     }
+}
+
+/// A broker on a disk, with a topic `t` of three partitions that have three records each.
+fn of_three() -> (Arc<Broker>, Arc<HeldFs>, Arc<Hold>) {
+    let (fs, hold) = HeldFs::new();
+    let broker = open_in(&fs).unwrap();
+    broker.create_topic("t", 3, &[]).unwrap();
+    for partition in 0..3 {
+        for _ in 0..3 {
+            broker.append_batches(&tp("t", partition), keyed()).unwrap();
+        }
+    }
+    (broker, fs, hold)
+}
+
+fn open_in(fs: &Arc<HeldFs>) -> Result<Arc<Broker>, fletchlog_broker::BrokerError> {
+    Broker::open_in(
+        fs.clone(),
+        Path::new("/data"),
+        options(None, false, &[]),
+        ManualClock::new(),
+    )
+}
+
+fn folders(fs: &HeldFs) -> Vec<String> {
+    let entries = fs.read_dir(Path::new("/data")).unwrap();
+    entries
+        .into_iter()
+        .filter_map(|entry| entry.is_dir.then_some(entry.name))
+        .collect()
+}
+
+fn fsync() -> [AlterConfig; 1] {
+    [AlterConfig {
+        name: "fletchlog.durability".to_owned(),
+        op: AlterConfigOp::Set,
+        value: Some("fsync".to_owned()),
+    }]
+}
+
+#[test]
+fn durability_reaches_every_other_log() {
+    let (broker, ..) = failing(&[]);
+    let error = broker.alter_config(&ConfigResource::AllBrokers, &fsync(), false);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains(BAD), "{error}");
+    for name in others() {
+        let log = broker.partition_log(&tp(&name, 0)).unwrap();
+        assert_eq!(log.recovery_point(), 3, "{name}");
+    }
+    let (broker, _, hold) = of_three();
+    *hold.failing.lock().unwrap() = "t-1";
+    let error = broker.alter_config(&ConfigResource::Topic("t".to_owned()), &fsync(), false);
+    assert!(error.unwrap_err().to_string().contains("t-1"));
+    let synced = [0, 1, 2].map(|p| broker.partition_log(&tp("t", p)).unwrap().recovery_point());
+    assert_eq!(synced, [3, 0, 3]);
+}
+
+/// A property of a newer release, say.
+#[test]
+fn a_reader_takes_over_every_topic_but_the_one_with_a_bad_property() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = open(dir.path()).unwrap();
+    fill(&writer, &[]);
+    let reader = open_read_only(dir.path()).unwrap();
+    assert_eq!(reader.topics(false).unwrap().len(), LOGS);
+    writer
+        .create_topic("bad", 1, &config(&[("retention.ms", "12345")]))
+        .unwrap();
+    writer.create_topic("good", 1, &[]).unwrap();
+    writer.close().unwrap();
+    let path = dir.path().join("fletchlog.metadata");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let newer = dir.path().join("newer");
+    std::fs::write(&newer, text.replace("retention.ms", "retention.years")).unwrap();
+    std::fs::rename(&newer, &path).unwrap();
+    let topics = reader.topics(false).unwrap();
+    assert_eq!(topics.len(), LOGS + 1);
+    assert_eq!(&*topics[0], "good");
+    assert_eq!(reader.describe_topic("good").unwrap().partitions[0].high_watermark, 0);
+    assert_eq!(reader.partition_log(&tp("t3", 0)).unwrap().log_end_offset(), 3);
+    assert!(reader.describe_topic("bad").is_err());
+}
+
+#[test]
+fn a_bad_partition_is_described_beside_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = open(dir.path()).unwrap();
+    broker.create_topic("t", 3, &[]).unwrap();
+    broker.append_batches(&tp("t", 0), keyed()).unwrap();
+    broker.append_batches(&tp("t", 1), keyed()).unwrap();
+    broker.close().unwrap();
+    let file = dir.path().join("t-1/leader-epoch-checkpoint");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    for broker in [open(dir.path()).unwrap(), open_read_only(dir.path()).unwrap()] {
+        let described = broker.describe_topic("t").unwrap().partitions;
+        let of = |p: &fletchlog_broker::PartitionDescription| {
+            let offsets = [p.log_start_offset, p.high_watermark, p.last_stable_offset];
+            (p.partition, p.leader, offsets, p.segments, p.size_bytes > 0)
+        };
+        let described: Vec<_> = described.iter().map(of).collect();
+        let known = [
+            (0, 1, [0, 1, 1], 1, true),
+            (1, 1, [-1; 3], -1, false),
+            (2, 1, [0; 3], 0, false),
+        ];
+        assert_eq!(described, known);
+    }
+}
+
+#[test]
+fn directories_of_every_other_partition_are_removed() {
+    let (broker, fs, hold) = of_three();
+    *hold.unremovable.lock().unwrap() = "t-0";
+    broker.delete_topic("t").unwrap_err();
+    let left = folders(&fs);
+    assert!(left.len() == 1 && left[0].starts_with("t-0"), "{left:?}");
+    *hold.unremovable.lock().unwrap() = "";
+    broker.create_topic("u", 1, &[]).unwrap();
+    assert_eq!(folders(&fs), ["u-0"]);
+}
+
+#[test]
+fn what_a_deletion_has_left_is_removed_beside_what_cannot_be() {
+    let (broker, fs, hold) = of_three();
+    *hold.unremovable.lock().unwrap() = "t-";
+    broker.delete_topic("t").unwrap_err();
+    assert_eq!(folders(&fs).len(), 3);
+    drop(broker); // as if killed
+    *hold.unremovable.lock().unwrap() = "t-0";
+    let error = open_in(&fs).unwrap_err().to_string();
+    assert!(error.contains("t-0"), "{error}");
+    assert_eq!(folders(&fs).len(), 1);
+}
+
+#[test]
+fn a_request_tries_once_to_finish_what_a_deletion_has_left() {
+    let (broker, fs, hold) = failing_deletion();
+    let tries = |work: &dyn Fn() -> usize| {
+        let before = hold.removals.load(Ordering::SeqCst);
+        let failed = work();
+        (hold.removals.load(Ordering::SeqCst) - before, failed)
+    };
+    let new = NewTopic {
+        partitions: 1,
+        ..NewTopic::default()
+    };
+    let create = || {
+        let created = broker.create_topics(&["a", "b", "c"].map(|name| (name, &new))).unwrap();
+        created.iter().filter(|result| result.is_err()).count()
+    };
+    let more = ["t1", "t2", "t3"].map(|topic| MorePartitions {
+        topic: topic.into(),
+        count: 2,
+        assignments: None,
+    });
+    let grow = || {
+        let grown = broker.grow_topics(&more, false).unwrap();
+        grown.iter().filter(|result| result.is_err()).count()
+    };
+    let delete = || {
+        let deleted = broker.delete_topics(&["t1", "t2", "t3"]).unwrap();
+        let kept = |error: &fletchlog_broker::BrokerError| error.to_string().contains("the disk keeps it");
+        deleted.iter().filter(|result| result.as_ref().is_err_and(kept)).count()
+    };
+    assert_eq!([tries(&create), tries(&grow), tries(&delete)], [(1, 3); 3]);
+    *hold.unremovable.lock().unwrap() = "";
+    assert_eq!([create(), grow(), delete()], [0; 3]);
+    assert!(
+        !folders(&fs)
+            .iter()
+            .any(|name| name.starts_with("t0-") || name.ends_with("-delete"))
+    );
+}
+
+/// Ten topics, of which the first is deleted, and its directory remains.
+fn failing_deletion() -> (Arc<Broker>, Arc<HeldFs>, Arc<Hold>) {
+    let (fs, hold) = HeldFs::new();
+    let broker = open_in(&fs).unwrap();
+    fill(&broker, &[]);
+    *hold.unremovable.lock().unwrap() = "t0-";
+    broker.delete_topic("t0").unwrap_err();
+    (broker, fs, hold)
 }

@@ -12,6 +12,7 @@ use fletchlog_records::TopicPartition;
 use super::each_log::EachLog;
 use super::{Changed, LogManager, node_index};
 use crate::BrokerError;
+use crate::panics::{contained, failing, place};
 use crate::partition::Partition;
 use crate::sync::lock;
 
@@ -87,8 +88,21 @@ impl LogManager {
         cleaning.outcome().map(|()| cleaned)
     }
 
-    /// Rounds until the log is not due any more. With `force`: everything up to the log end, due or not.
+    /// Rounds until the log is not due any more. With `force`: everything up to the log end, due or not. A panic is a failure of
+    /// this log, and of no other.
     fn clean_partition(
+        &self,
+        partition: &Partition,
+        force: bool,
+        cancelled: &mut dyn FnMut() -> bool,
+        changed: Changed<'_>,
+    ) -> Result<CleanedPartition, BrokerError> {
+        failing(format_args!("cleaning {}", partition.tp()), || {
+            self.clean_rounds(partition, force, cancelled, changed)
+        })
+    }
+
+    fn clean_rounds(
         &self,
         partition: &Partition,
         force: bool,
@@ -139,6 +153,7 @@ impl LogManager {
         cleanable: &Cleanable,
         cancelled: &mut dyn FnMut() -> bool,
     ) -> Result<CleanerStats, BrokerError> {
+        place(|| format!("cleaning {}", partition.tp()));
         let configs = self.configs();
         let config = configs.of(partition.leader());
         let options = CleanerOptions {
@@ -200,7 +215,10 @@ impl LogManager {
             if !partition.config().log.cleanup_compact || partition.is_uncleanable() {
                 continue;
             }
-            let due = self.unless_deleted(partition, self.due(partition));
+            let due = failing(format_args!("looking at {} for the cleaner", partition.tp()), || {
+                self.due(partition)
+            });
+            let due = self.unless_deleted(partition, due);
             let due = due.inspect_err(|_| partition.set_uncleanable(true));
             let Some(ratio) = looking.note(partition, due).flatten().flatten() else {
                 continue;
@@ -215,6 +233,7 @@ impl LogManager {
 
     /// The share of dirty bytes of a log that is due.
     fn due(&self, partition: &Partition) -> Result<Option<f64>, BrokerError> {
+        place(|| format!("looking at {}", partition.tp()));
         if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
             return Ok(None);
         }
@@ -291,11 +310,11 @@ impl Drop for CleanerThread {
 /// Cleans all logs that are due. False: the broker is closed or gone.
 fn work(clean: &impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError>) -> bool {
     loop {
-        match clean() {
-            Ok(Some(_)) => {}
-            Ok(None) => return true,
-            Err(BrokerError::Closed) => return false,
-            Err(error) => {
+        match contained("the cleaner's work", clean) {
+            Some(Ok(Some(_))) => {}
+            Some(Ok(None)) | None => return true,
+            Some(Err(BrokerError::Closed)) => return false,
+            Some(Err(error)) => {
                 log::error!("cleaning failed, clean_topic() tries again: {error}");
                 return true;
             }

@@ -22,6 +22,11 @@ impl EachLog {
         self.note_as(result, || format!("{}: ", partition.tp()))
     }
 
+    /// What was done with a topic; `None` if it failed.
+    pub(crate) fn note_topic<T>(&mut self, name: &str, result: Result<T, BrokerError>) -> Option<T> {
+        self.note_as(result, || format!("topic {name}: "))
+    }
+
     /// What was done with a log directory, whose errors have its path; `None` if it failed.
     pub(crate) fn note_dir<T>(&mut self, result: Result<T, BrokerError>) -> Option<T> {
         self.note_as(result, String::new)

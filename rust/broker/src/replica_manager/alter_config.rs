@@ -5,7 +5,7 @@
 //! It is one write of `fletchlog.metadata`, which is atomic: after a crash the change is there as a whole or not at all. The change
 //! takes effect once it is written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use fletchlog_api::config_table::{Kind, keys};
@@ -227,8 +227,7 @@ impl ReplicaManager {
         }
         let topic = self.topic(name)?;
         if settings.log.durability == Durability::Fsync {
-            let fs = &**self.logs.directory().fs();
-            topic.partitions.iter().try_for_each(|p| p.make_durable(fs))?;
+            self.logs.make_topic_durable(&topic)?;
         }
         record.config = config;
         Ok(Some(topic))
@@ -307,12 +306,13 @@ fn alter_one(resource: &ConfigResource, config: &mut Properties, change: &AlterC
                 .map(str::trim)
                 .filter(|item| !item.is_empty())
                 .collect();
-            for item in value.split(',').map(str::trim) {
-                if change.op == AlterConfigOp::Subtract {
-                    items.retain(|known| *known != item);
-                } else if !items.contains(&item) {
-                    items.push(item);
-                }
+            let given = value.split(',').map(str::trim);
+            if change.op == AlterConfigOp::Subtract {
+                let gone: HashSet<&str> = given.collect();
+                items.retain(|item| !gone.contains(item));
+            } else {
+                let mut known: HashSet<&str> = items.iter().copied().collect();
+                items.extend(given.filter(|item| known.insert(item)));
             }
             let items = items.join(",");
             config.insert(name.clone(), items);

@@ -9,7 +9,7 @@ use fletchlog_api::{ErrorCode, NodeId};
 
 use super::ReplicaManager;
 use super::new_topic::{MAX_PARTITIONS, check_assignment};
-use super::topic_admin::spread;
+use super::topic_admin::{FinishedDeletions, spread};
 use crate::BrokerError;
 use crate::directory::{self, ClusterMetadata, TopicRecord};
 use crate::topics::Topic;
@@ -31,6 +31,7 @@ struct Growth {
     grown: Vec<(usize, Grown)>,
     /// Without some of them.
     failed: Vec<Grown>,
+    finished: FinishedDeletions,
     /// What is to be written.
     changed: ClusterMetadata,
 }
@@ -52,12 +53,15 @@ impl ReplicaManager {
         let mut growth = Growth {
             grown: Vec::new(),
             failed: Vec::new(),
+            finished: FinishedDeletions::default(),
             changed: metadata.clone(),
         };
         let mut results: Vec<_> = (all.iter().enumerate())
             .map(|(place, more)| self.prepare_partitions(&mut metadata, &mut growth, place, more, validate_only))
             .collect();
-        let Growth { grown, failed, changed } = growth;
+        let Growth {
+            grown, failed, changed, ..
+        } = growth;
         if !grown.is_empty() {
             match self.store_or_undo(&changed, &metadata) {
                 Ok(()) => {
@@ -116,10 +120,7 @@ impl ReplicaManager {
         if validate_only {
             return Ok(());
         }
-        if growth.grown.is_empty() {
-            self.finish_deletions(metadata)?;
-            growth.changed.deleting.clone_from(&metadata.deleting);
-        }
+        self.finish_deletions_once(metadata, &mut growth.changed, &mut growth.finished)?;
         let topic = self.topic(name)?;
         let grown = Grown {
             topic: Arc::new(topic.altered(record.clone(), &self.configs(), self.logs.directory())?),

@@ -13,6 +13,7 @@ use super::records;
 use super::state::TransactionMetadata;
 use crate::BrokerError;
 use crate::failures::Refused;
+use crate::log_manager::EachLog;
 use crate::replica_manager::CoordinatorRecord;
 use crate::topics::TRANSACTION_STATE;
 
@@ -74,13 +75,18 @@ impl TransactionCoordinator {
     pub(super) fn read_transactions(&self) -> Result<Transactions, BrokerError> {
         let mut transactions = Transactions::new();
         let topic = self.replicas.topic(TRANSACTION_STATE).ok();
+        let mut reading = EachLog::new("cannot be read");
         for partition in topic.iter().flat_map(|t| &t.partitions) {
-            if self.replicas.has_log(partition)? {
-                self.replicas
-                    .read_records(partition, 0, |batch| apply(&mut transactions, batch))?;
-            }
+            let mut read = || {
+                if self.replicas.has_log(partition)? {
+                    self.replicas
+                        .read_records(partition, 0, |batch| apply(&mut transactions, batch))?;
+                }
+                Ok(())
+            };
+            reading.note(partition, read());
         }
-        Ok(transactions)
+        reading.outcome().map(|()| transactions)
     }
 
     /// Takes over the transactions of an earlier run, and writes the markers that it did not write. Open

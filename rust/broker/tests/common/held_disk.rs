@@ -19,6 +19,10 @@ pub struct Hold {
     pub failing: Mutex<&'static str>,
     /// Fsyncs that were or are held up.
     pub held: AtomicU64,
+    /// The beginning of the names of directories that cannot be removed. Empty: all can be.
+    pub unremovable: Mutex<&'static str>,
+    /// Directories that were to be removed.
+    pub removals: AtomicU64,
     /// Checkpoints of a log directory that were written.
     pub checkpoints: AtomicU64,
 }
@@ -108,6 +112,12 @@ impl Fs for HeldFs {
         self.inner.remove_file(path)
     }
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.hold.removals.fetch_add(1, Ordering::SeqCst);
+        let name = path.file_name().unwrap().to_string_lossy();
+        let unremovable = *self.hold.unremovable.lock().unwrap();
+        if !unremovable.is_empty() && name.starts_with(unremovable) {
+            return Err(io::Error::other("the disk keeps it, as the test wants"));
+        }
         self.inner.remove_dir_all(path)
     }
     fn exists(&self, path: &Path) -> bool {

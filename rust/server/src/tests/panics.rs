@@ -15,6 +15,8 @@ use fletchlog_broker::{Broker, OpenOptions};
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
 use fletchlog_protocol::messages::*;
 use fletchlog_protocol::{Message, Reader, frame};
+use fletchlog_records::ErrorCode;
+use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
 use super::requests::{Shape, Values, all};
 use crate::{ListenOptions, SocketServer};
@@ -272,15 +274,12 @@ fn a_panic_in_the_time_out_of_a_fetch_fails_that_fetch_alone() {
         first.fetch(0, next_id());
         second.fetch(1, next_id());
         let failed: FetchResponse = first.end(1, 12).unwrap();
-        assert_eq!(
-            failed.error_code,
-            fletchlog_records::ErrorCode::UNKNOWN_SERVER_ERROR.code()
-        );
+        assert_eq!(failed.error_code, ErrorCode::UNKNOWN_SERVER_ERROR);
         has_happened("answer of a fetch of t0-0");
-        assert_eq!(second.end::<FetchResponse>(1, 12).unwrap().error_code, 0);
+        assert_eq!(second.end::<FetchResponse>(1, 12).unwrap().error_code, ErrorCode::NONE);
     }
     first.fetch(0, next_id());
-    assert_eq!(first.end::<FetchResponse>(1, 12).unwrap().error_code, 0);
+    assert_eq!(first.end::<FetchResponse>(1, 12).unwrap().error_code, ErrorCode::NONE);
 }
 
 #[test]
@@ -291,8 +290,11 @@ fn a_panic_of_the_thread_that_does_what_is_due_delays_it_and_no_more() {
     first.fetch(1, next_id());
     second.join("of-timers", next_id());
     has_happened("timers");
-    assert_eq!(first.end::<FetchResponse>(1, 12).unwrap().error_code, 0);
-    assert_eq!(second.end::<JoinGroupResponse>(11, 3).unwrap().error_code, 0);
+    assert_eq!(first.end::<FetchResponse>(1, 12).unwrap().error_code, ErrorCode::NONE);
+    assert_eq!(
+        second.end::<JoinGroupResponse>(11, 3).unwrap().error_code,
+        ErrorCode::NONE
+    );
 }
 
 #[test]
@@ -304,7 +306,10 @@ fn a_panic_in_a_timer_of_a_group_delays_that_group_alone() {
     second.join("b-join", next_id());
     has_happened("timer of group a-join");
     for client in [&mut second, &mut first] {
-        assert_eq!(client.end::<JoinGroupResponse>(11, 3).unwrap().error_code, 0);
+        assert_eq!(
+            client.end::<JoinGroupResponse>(11, 3).unwrap().error_code,
+            ErrorCode::NONE
+        );
     }
     // Neither has a heartbeat: their sessions end, also that of the group with another panic.
     plant("timer of group a-join");
@@ -320,7 +325,10 @@ fn a_panic_under_the_lock_of_a_group_leaves_the_group_usable() {
     let listener = Listener::open();
     let mut client = listener.connect();
     client.join("locked", next_id());
-    assert_eq!(client.end::<JoinGroupResponse>(11, 3).unwrap().error_code, 0);
+    assert_eq!(
+        client.end::<JoinGroupResponse>(11, 3).unwrap().error_code,
+        ErrorCode::NONE
+    );
     plant("work on group locked");
     client.join("locked", next_id());
     assert_eq!(client.receive(), None);
@@ -329,7 +337,10 @@ fn a_panic_under_the_lock_of_a_group_leaves_the_group_usable() {
     until("the session ends", || listener.is_without_members("locked"));
     let mut client = listener.connect();
     client.join("locked", next_id());
-    assert_eq!(client.end::<JoinGroupResponse>(11, 3).unwrap().error_code, 0);
+    assert_eq!(
+        client.end::<JoinGroupResponse>(11, 3).unwrap().error_code,
+        ErrorCode::NONE
+    );
 }
 
 #[test]
@@ -347,7 +358,7 @@ fn a_panic_in_the_expiry_of_offsets_of_a_group_spares_the_other_groups() {
         };
         assert_eq!(
             client.ask::<_, LeaveGroupResponse>(13, 2, &leave).unwrap().error_code,
-            0
+            ErrorCode::NONE
         );
     }
     // Groups without members and offsets go.
@@ -389,7 +400,7 @@ fn a_panic_in_the_time_out_of_a_transaction_spares_the_other_transactions() {
         let added: AddPartitionsToTxnResponse = client.ask(24, 3, &add).unwrap();
         assert_eq!(
             added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
-            0
+            ErrorCode::NONE
         );
     }
     has_happened("timer of transaction a");
@@ -409,4 +420,87 @@ fn a_panic_in_the_time_out_of_an_idle_connection_closes_it_all_the_same() {
     assert_eq!((first.receive(), second.receive()), (None, None));
     has_happened(&place);
     listener.works(&mut listener.connect());
+}
+
+/// A broker with compacted topics of three closed segments and an active one.
+fn with_compacted(topics: &[&str], cleaner: &str) -> Arc<Broker> {
+    let config = [("log.cleaner.enable", cleaner), ("log.cleaner.backoff.ms", "1")];
+    let options = OpenOptions {
+        nodes: None,
+        read_only: false,
+        config: Config::parse(Scope::Broker, config).unwrap(),
+    };
+    let broker = Broker::in_memory(options, Arc::new(SystemClock::default())).unwrap();
+    topics.iter().for_each(|topic| add_topic(&broker, topic));
+    broker
+}
+
+fn add_topic(broker: &Broker, topic: &str) {
+    let config = [
+        ("cleanup.policy", "compact,delete"),
+        ("segment.bytes", "100"),
+        ("retention.ms", "-1"),
+    ];
+    let config = config.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    broker.create_topic(topic, 1, &config).unwrap();
+    append_keyed(broker, topic);
+}
+
+fn append_keyed(broker: &Broker, topic: &str) {
+    for _ in 0..4 {
+        let mut records = BatchBuilder::with_capacity(100);
+        records.append(1, Some(b"k"), Some(&[b'v'; 20]), &[]);
+        let records = records.build(&BatchParams::default());
+        broker.append_batches(&TopicPartition::new(topic, 0), records).unwrap();
+    }
+}
+
+/// Of a key's values the last closed segment has one.
+fn is_cleaned(broker: &Broker, topic: &str) -> bool {
+    let log = broker.partition_log(&TopicPartition::new(topic, 0)).unwrap();
+    log.segments()[0].1 == 0
+}
+
+#[test]
+fn a_panic_in_the_cleaning_of_a_log_leaves_out_this_log_alone() {
+    for place in ["cleaning bad-0", "looking at bad-0"] {
+        plant(place);
+        let broker = with_compacted(&["bad", "good"], "true");
+        has_happened(place);
+        until("the other log is cleaned", || is_cleaned(&broker, "good"));
+        // The thread goes on, without the log that failed.
+        append_keyed(&broker, "bad");
+        add_topic(&broker, "later");
+        until("a later log is cleaned", || is_cleaned(&broker, "later"));
+        assert!(!is_cleaned(&broker, "bad"), "{place}");
+        // Until the user has it cleaned.
+        assert!(broker.clean_topic("bad", false, &mut || false).unwrap()[0].rounds > 0);
+        assert!(is_cleaned(&broker, "bad"));
+        broker.close().unwrap();
+    }
+}
+
+#[test]
+fn a_panic_in_the_cleaning_or_retention_of_a_log_is_the_error_of_the_call_that_wanted_it() {
+    let broker = with_compacted(&["p", "q"], "false");
+    let partitions = [TopicPartition::new("p", 0), TopicPartition::new("q", 0)];
+    plant("cleaning p-0");
+    let error = broker.clean_topic("p", true, &mut || false).unwrap_err().to_string();
+    assert!(error.starts_with("cleaning p-0 failed with a panic"), "{error}");
+    assert_eq!(broker.clean_topic("p", true, &mut || false).unwrap()[0].rounds, 1);
+    for partition in &partitions {
+        broker.delete_records(partition, None).unwrap();
+    }
+    plant("retention of p-0");
+    let error = broker.run_retention().unwrap_err().to_string();
+    assert!(error.starts_with("retention of p-0 failed with a panic"), "{error}");
+    let segments = |broker: &Broker| {
+        partitions
+            .clone()
+            .map(|tp| broker.partition_log(&tp).unwrap().segments().len())
+    };
+    let [p, q] = segments(&broker);
+    assert!(p > 1 && q == 1, "{p} {q}");
+    broker.run_retention().unwrap();
+    assert_eq!(segments(&broker), [1, 1]);
 }

@@ -28,7 +28,6 @@ mod world;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use fletchlog_api::IsolationLevel;
@@ -222,9 +221,17 @@ fn start(world: &Arc<World>, me: usize, rng: Rng, part: Part) -> JoinHandle<()> 
     thread.unwrap_or_else(|e| panic!("a thread cannot be started: {e}"))
 }
 
-/// Runs an actor; its panic ends the run.
+/// Runs an actor; its panic ends the run. One of a broker does not, but is reported.
 fn guarded(world: &World, mut hand: Hand, part: impl FnOnce(&mut Hand)) {
+    // The thread that closes a run has closed others before.
+    CONTAINED.set(0);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| part(&mut hand)));
+    match CONTAINED.get() {
+        0 => {}
+        contained => world.surprises().push(format!(
+            "{contained} panics of a broker, whose texts are lines of the log"
+        )),
+    }
     if let Err(payload) = caught {
         if !payload.is::<Stopped>() {
             world.surprises().push(format!("panic: {}", text_of(&*payload)));
@@ -258,12 +265,6 @@ fn close(hand: &mut Hand) {
 fn report(world: &World) -> Report {
     let mut history = world.recorder().history();
     let mut surprises = std::mem::take(&mut *world.surprises());
-    match CONTAINED.load(Ordering::Relaxed) {
-        0 => {}
-        contained => surprises.push(format!(
-            "{contained} panics of a broker, whose texts are lines of the log"
-        )),
-    }
     let (forgotten, rewritten, late, wrongly_forgotten, requests) = {
         let net = &mut *lock(&world.net);
         let wrongly = std::mem::take(&mut net.memory.wrongly_forgotten);
@@ -305,5 +306,23 @@ fn report(world: &World) -> Report {
         surprises,
         requests,
         plan: format!("{:?}", world.plan),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fletchlog_broker::panics::PLANTED;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_of_a_broker_is_reported_for_its_own_run_alone() {
+        let run = || super::run(1, Between::Sockets).surprises;
+        PLANTED.lock().unwrap().insert("timers".to_owned(), 1);
+        assert_eq!(run(), ["1 panics of a broker, whose texts are lines of the log"]);
+        assert_eq!(run(), [""; 0]);
+        // Another user of this thread had one.
+        fletchlog_broker::panics::contained("work", || panic!("planted")).unwrap_or(());
+        assert_eq!(run(), [""; 0]);
     }
 }
