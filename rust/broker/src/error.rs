@@ -119,7 +119,7 @@ impl BrokerError {
     pub(crate) fn storage_failure(&self) -> Option<StorageFailure> {
         let until_reopened = match self {
             Self::Log(LogError::Fenced { .. }) => true,
-            Self::Log(LogError::OffsetOutOfRange { .. } | LogError::Closed) => return None,
+            Self::Log(LogError::OffsetOutOfRange { .. } | LogError::Gone { .. } | LogError::Closed) => return None,
             Self::Log(_) | Self::Directory { .. } => false,
             _ => return None,
         };
@@ -152,7 +152,7 @@ impl BrokerError {
             Self::Config(_) => ErrorCode::INVALID_CONFIG,
             Self::Log(LogError::OffsetOutOfRange { .. }) => ErrorCode::OFFSET_OUT_OF_RANGE,
             // As long as the broker is open, only a deletion of the topic closes a log.
-            Self::Log(LogError::Closed) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Self::Log(LogError::Gone { .. } | LogError::Closed) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
             Self::ReadOnly(_) | Self::ReadOnlyStore(_) => ErrorCode::POLICY_VIOLATION,
             Self::DirectoryLocked { .. } | Self::Directory { .. } | Self::Log(_) => ErrorCode::KAFKA_STORAGE_ERROR,
             Self::Closed => ErrorCode::NETWORK_EXCEPTION,

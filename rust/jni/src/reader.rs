@@ -192,7 +192,9 @@ impl Reader {
     fn go_on_behind(&mut self, failure: &ScanError) -> Result<(), String> {
         let gone = match failure {
             ScanError::Gone { offset, .. } => *offset,
-            ScanError::Unreadable { offset, source, .. } if matches!(**source, LogError::OffsetOutOfRange { .. }) => {
+            ScanError::Unreadable { offset, source, .. }
+                if matches!(**source, LogError::OffsetOutOfRange { .. } | LogError::Gone { .. }) =>
+            {
                 *offset
             }
             other => return Err(other.to_string()),

@@ -68,6 +68,12 @@ pub enum LogError {
         /// Directory.
         path: PathBuf,
     },
+    /// It was closed, or another process writes to it, and its directory is no longer there.
+    #[error("{path} is gone: its topic was deleted, or the directory was moved")]
+    Gone {
+        /// Directory.
+        path: PathBuf,
+    },
     /// Closed.
     #[error("the log is closed")]
     Closed,

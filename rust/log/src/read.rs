@@ -26,6 +26,10 @@ impl PartitionLog {
             min_one_message,
             bound,
         };
+        self.read_beside_writer(fetch).map_err(|error| self.or_gone(error))
+    }
+
+    fn read_beside_writer(&self, fetch: Fetch) -> Result<FetchDataInfo, LogError> {
         let mut result = self.read_view(&self.view()?, fetch);
         // The writer that this log is read beside has deleted or replaced a segment between the look at the view and the
         // opening of its file: take over its changes, and if that does not help, load the directory anew.

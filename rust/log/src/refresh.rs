@@ -236,13 +236,23 @@ impl PartitionLog {
     /// `log_start_offset`: the value of log-start-offset-checkpoint, 0 if it has none; the log start never goes back. The
     /// caller reads it before this call, so that all records below the new start are also seen here.
     pub fn refresh(&self, log_start_offset: i64) -> Result<(), LogError> {
-        self.catch_up()?;
+        self.catch_up().map_err(|error| self.or_gone(error))?;
         if matches!(self.mode, OpenMode::ReadOnly { .. }) && log_start_offset > self.log_start_offset() {
             let mut view = write(&self.view);
             // Not beyond the log end as it is known here.
             view.log_start_offset = view.log_start_offset.max(log_start_offset.min(view.log_end_offset));
         }
         Ok(())
+    }
+
+    /// What an error of a read means: without its directory the log is gone.
+    pub(crate) fn or_gone(&self, error: LogError) -> LogError {
+        let may_be_gone = matches!(error, LogError::Closed) || (error.is_not_found() && self.is_beside_writer());
+        if may_be_gone && !self.fs.exists(&self.dir) {
+            let path = self.fs.display(&self.dir);
+            return LogError::Gone { path };
+        }
+        error
     }
 
     /// Whether another process may change the files.

@@ -27,6 +27,11 @@ impl PartitionLog {
     /// ListOffsets for one partition, specials included (spec 5): -1 LATEST needs the bound, the others ignore it
     /// except that results at or beyond it are not found. The caller refuses specials that it does not support.
     pub fn fetch_offset_by_timestamp(&self, timestamp: i64, bound: FetchBound) -> Result<TimestampAndOffset, LogError> {
+        self.offset_by_timestamp(timestamp, bound)
+            .map_err(|error| self.or_gone(error))
+    }
+
+    fn offset_by_timestamp(&self, timestamp: i64, bound: FetchBound) -> Result<TimestampAndOffset, LogError> {
         let view = self.view()?;
         let at = |offset: i64, leader_epoch: Option<i32>| TimestampAndOffset {
             timestamp: -1,
@@ -86,7 +91,8 @@ impl PartitionLog {
         if target < 0 {
             return Ok(view.log_start_offset);
         }
-        let Some(segment) = self.segment_reaching(&view, target)? else {
+        let reaching = self.segment_reaching(&view, target);
+        let Some(segment) = reaching.map_err(|error| self.or_gone(error))? else {
             return Ok(view.log_end_offset);
         };
         // What is wrong with a segment the reader finds when it is there.

@@ -417,6 +417,7 @@ impl From<&LogError> for Failure {
             LogError::ReadOnly { .. } => "read-only",
             LogError::Replaced { .. } => "storage",
             LogError::Cancelled { .. } => "closed",
+            LogError::Gone { .. } => return Self::kafka(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, error.to_string()),
             LogError::Closed => "closed",
         };
         Self::of(variant, error.to_string())

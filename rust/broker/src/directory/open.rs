@@ -1,13 +1,14 @@
 //! Opening a directory: what kind it is, whether it may be written, which topics it holds.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use fletchlog_api::NodeId;
 use fletchlog_log::checkpoint;
 use fletchlog_log::file_name::{CLEANER_CHECKPOINT, LOG, META_PROPERTIES, PARTITION_METADATA, offset_of};
-use fletchlog_log::fs::{DirEntry, DirLock, Fs, LockError, RealFs, open_local};
+use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError, RealFs, open_local};
 use fletchlog_records::TopicPartition;
 
 use super::log_dir::LogDir;
@@ -42,6 +43,8 @@ pub(crate) struct Directory {
     read_only: bool,
     log_dirs: Vec<LogDir>,
     locks: Mutex<Vec<Box<dyn DirLock>>>,
+    /// `fletchlog.metadata` as it was last read by [`Directory::reload`]. It is kept open, so that no other file gets its inode.
+    reloaded: Mutex<Option<Arc<dyn File>>>,
 }
 
 /// What a directory of this machine is read through: itself, unless it has segments of tiered storage in place of a log directory.
@@ -195,6 +198,7 @@ impl Directory {
             read_only: true,
             log_dirs,
             locks: Mutex::default(),
+            reloaded: Mutex::default(),
         };
         Ok((directory, metadata))
     }
@@ -248,6 +252,7 @@ impl Directory {
             read_only: false,
             log_dirs,
             locks: Mutex::new(locks),
+            reloaded: Mutex::default(),
         };
         directory.forget_deleted(&metadata);
         directory.clear_leftovers(&metadata)?;
@@ -263,17 +268,25 @@ impl Directory {
 
     /// Removes what interrupted deletions left, and sets logs aside that belong to no topic (Kafka: stray logs), durably: the
     /// names may be taken again at once.
+    ///
+    /// # Errors
+    /// The first failure, behind all others, which are lines of the log.
     pub(crate) fn clear_leftovers(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
+        let mut first = Ok(());
         for (dir, node) in self.log_dirs.iter().zip(1..) {
             let mut changed = false;
             for (name, parsed) in dir.list(&*self.fs)? {
-                changed |= self.clear_leftover(&dir.path().join(name), parsed, node, metadata)?;
+                match self.clear_leftover(&dir.path().join(name), parsed, node, metadata) {
+                    Ok(cleared) => changed |= cleared,
+                    Err(error) if first.is_ok() => first = Err(error),
+                    Err(error) => log::error!("{error}"),
+                }
             }
             if changed {
                 sync_names(&*self.fs, dir.path())?;
             }
         }
-        Ok(())
+        first
     }
 
     /// Whether anything was to be done.
@@ -362,12 +375,25 @@ impl Directory {
         if self.fs.is_snapshot() {
             return Ok(None);
         }
-        // A writer may have adopted the directory since.
-        let metadata = if self.kind == Kind::Ours || self.fs.exists(&self.root.join(METADATA_FILE)) {
-            ClusterMetadata::load(&*self.fs, &self.root)?.0
-        } else {
-            derive_metadata(&*self.fs, &self.root, true)?
+        let path = self.root.join(METADATA_FILE);
+        let mut reloaded = lock(&self.reloaded);
+        // The file is never changed, only replaced.
+        if reloaded.as_ref().is_some_and(|file| file.is_at(&path).unwrap_or(false)) {
+            return Ok(None);
+        }
+        // Opened first: if it is replaced in between, the next look reads it again.
+        let file = match self.fs.open(&path, false, false) {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.kind == Kind::Kafka => None,
+            opened => {
+                Some(opened.map_err(|e| BrokerError::directory(&*self.fs, &path, format!("cannot be opened: {e}")))?)
+            }
         };
+        let metadata = match &file {
+            // Of a Kafka broker's directory: a writer has taken it over since.
+            Some(_) => ClusterMetadata::load(&*self.fs, &self.root)?.0,
+            None => derive_metadata(&*self.fs, &self.root, true)?,
+        };
+        *reloaded = file;
         if (&metadata.topics, &metadata.security, &metadata.configs) == (&seen.topics, &seen.security, &seen.configs) {
             return Ok(None);
         }

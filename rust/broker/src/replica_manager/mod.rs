@@ -171,8 +171,9 @@ impl ReplicaManager {
         self.logs.table()
     }
 
-    /// A topic; read-only brokers look again for one that they do not know.
+    /// A topic; read-only brokers look again.
     pub(crate) fn topic(&self, name: &str) -> Result<Arc<Topic>, BrokerError> {
+        self.see_changes()?;
         if let Some(topic) = self.topic_table().get(name) {
             return Ok(topic.clone());
         }
@@ -183,8 +184,9 @@ impl ReplicaManager {
             .ok_or_else(|| BrokerError::unknown_topic(name))
     }
 
-    /// A partition; read-only brokers look again for one that they do not know.
+    /// A partition; read-only brokers look again.
     pub(crate) fn partition(&self, tp: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
+        self.see_changes()?;
         if let Some(partition) = self.topic_table().partition(tp) {
             return Ok(partition.clone());
         }
@@ -195,12 +197,12 @@ impl ReplicaManager {
             .ok_or_else(|| BrokerError::unknown_partition(tp))
     }
 
-    /// A partition of a fetch, whose topic is one [by its id](fletchlog_api::topic_by_id) if so; read-only brokers look again for
-    /// one that they do not know.
+    /// A partition of a fetch, whose topic is one [by its id](fletchlog_api::topic_by_id) if so; read-only brokers look again.
     pub(crate) fn fetched_partition(&self, tp: &TopicPartition, by_id: bool) -> Result<Arc<Partition>, BrokerError> {
         let Some(id) = topic_id_of(&tp.topic).filter(|_| by_id) else {
             return self.partition(tp);
         };
+        self.see_changes()?;
         if self.topic_table().name_of(&id).is_none() {
             self.see_new_topics()?;
         }
@@ -215,14 +217,29 @@ impl ReplicaManager {
 
     /// The log of a partition, opened on first use, refreshed when read-only.
     pub(crate) fn log_of<'a>(&self, partition: &'a Partition) -> Result<&'a Arc<PartitionLog>, BrokerError> {
-        if self.is_read_only() && !self.has_directory(partition) {
-            // Never used, or deleted by the writer since.
+        let log = self.logs.log_of(partition);
+        if log.is_err() && self.is_read_only() {
+            // The writer may have deleted its topic since.
             self.see_new_topics()?;
             if !self.topic_table().holds(partition) {
                 return Err(BrokerError::unknown_partition(partition.tp()));
             }
         }
-        self.logs.log_of(partition)
+        log.map_err(|error| match error {
+            BrokerError::Log(LogError::Gone { path }) => {
+                let reason = "is missing, although its topic was not deleted; bring it back".to_owned();
+                BrokerError::Directory { path, reason }
+            }
+            other => other,
+        })
+    }
+
+    /// Read-only: as [`ReplicaManager::see_new_topics`] where that costs little. A Kafka broker's directory is listed for it.
+    fn see_changes(&self) -> Result<(), BrokerError> {
+        match self.logs.directory().is_kafkas() {
+            true => Ok(()),
+            false => self.see_new_topics(),
+        }
     }
 
     /// Read-only: takes over topics that the writer has created or deleted since.
@@ -232,7 +249,7 @@ impl ReplicaManager {
         }
         let mut metadata = self.metadata.lock();
         if let Some(new) = self.logs.directory().reload(&metadata)? {
-            self.logs.take_over(&new)?;
+            self.logs.take_over(&new);
             self.security.set(&new.security);
             *metadata = new;
         }
