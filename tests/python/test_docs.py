@@ -68,7 +68,7 @@ def is_accepted(line: str) -> None:
 
 
 # They need Spark and a server that speaks S3: tests/spark and tests/stores run them.
-ELSEWHERE = {"howto/pyspark.md", "howto/spark-connect.md", "howto/object-stores.md"}
+ELSEWHERE = {"howto/pyspark.md", "howto/spark-connect.md", "howto/spark-on-a-cluster.md", "howto/object-stores.md"}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])
