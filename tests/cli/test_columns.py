@@ -78,3 +78,13 @@ def test_ctrl_c_in_a_row_group_writes_no_record_twice(filled, tmp_path):
     assert done.returncode == 130
     rows = pq.read_table(tmp_path / "some").select(["topic", "partition", "offset"]).to_pylist()
     assert len(rows) == len({tuple(row.values()) for row in rows}) == 1500
+
+
+def test_small_batches_of_arrow_make_large_ones_of_the_log(cli, data, tmp_path):
+    with pa.ipc.new_stream(tmp_path / "a.arrow", pa.schema([("value", pa.binary())])) as stream:
+        for number in range(400):
+            stream.write_batch(pa.record_batch({"value": pa.array([b"%d" % number, b""], pa.binary())}))
+    cli("produce", data, "t", tmp_path / "a.arrow", "--partitions", 1)
+    (partition,) = cli("verify", data, "--json").json["partitions"]
+    assert partition["records"] == 800
+    assert partition["batches"] <= 10

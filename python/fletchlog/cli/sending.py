@@ -94,8 +94,9 @@ class Sender:
         elif columns:
             import pyarrow as pa
 
-            # the rows of an input follow each other
-            self._hand_over(pa.concat_tables([table for table, _ in columns]), lambda row: columns[0][1] + row)
+            # in one piece, else each becomes a batch of the log; the rows of an input follow each other
+            table = pa.concat_tables([table for table, _ in columns]).combine_chunks()
+            self._hand_over(table, lambda row: columns[0][1] + row)
 
     def _hand_over(self, table: Any, number: Callable[[int], int]) -> None:
         from fletchlog.errors import InvalidArgumentError, RecordTooLargeError
