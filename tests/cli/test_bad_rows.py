@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import fletchlog as fl
+from fletchlog.cli import sending
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.inputs import Input
 from fletchlog.cli.inputs.columns import parts
+from fletchlog.cli.records import Record
 
 fastavro = pytest.importorskip("fastavro")
 pytestmark = pytest.mark.timeout(240)
@@ -182,3 +184,19 @@ def test_a_compressed_file_that_becomes_shorter_ends_the_command():
     cut_off = gzip.compress(os.urandom(100_000).hex().encode())[:-500]
     with pytest.raises(CommandError, match="it became shorter while it was read"):
         list(Input("p.gz", "lines", "gzip", None, None, None).read(Shorter(cut_off)))
+
+
+def test_ctrl_c_while_records_become_columns_loses_none(data, monkeypatch):
+    made = sending._table
+
+    def interrupted(records):
+        monkeypatch.setattr(sending, "_table", made)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sending, "_table", interrupted)
+    with fl.Broker(data, create=True) as broker, fl.Producer(broker) as producer:
+        broker.create_topic("t")
+        with pytest.raises(KeyboardInterrupt), sending.Sender(producer, "t", str, lambda count: None) as sender:
+            sender.add(Record(None, b"v", None, None, None, 1))
+            sender.send()
+    assert values(data) == [b"v"]

@@ -88,20 +88,24 @@ class Sender:
             fletchlog.errors.KafkaError: As for `add`.
         """
         records, columns = self._records, self._columns
-        self._records, self._columns, self._rows, self._bytes = [], [], 0, 0
+        number: Callable[[int], int]
         if records:
-            self._hand_over(_table(records), lambda row: records[row].number)
+            table, number = _table(records), lambda row: records[row].number
         elif columns:
             import pyarrow as pa
 
             # in one piece, else each becomes a batch of the log; the rows of an input follow each other
-            table = pa.concat_tables([table for table, _ in columns]).combine_chunks()
-            self._hand_over(table, lambda row: columns[0][1] + row)
+            table, number = pa.concat_tables([table for table, _ in columns]).combine_chunks(), lambda row: columns[0][1] + row
+        else:
+            return
+        # from here on they are the producer's, also after Ctrl-C
+        self._at_work = True
+        self._records, self._columns, self._rows, self._bytes = [], [], 0, 0
+        self._hand_over(table, number)
 
     def _hand_over(self, table: Any, number: Callable[[int], int]) -> None:
         from fletchlog.errors import InvalidArgumentError, RecordTooLargeError
 
-        self._at_work = True
         try:
             self._producer.send_arrow(self._topic, table)
         except (InvalidArgumentError, RecordTooLargeError) as error:
