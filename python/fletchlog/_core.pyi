@@ -323,7 +323,10 @@ class Broker:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
         """
     def describe_topic(self, topic: str) -> TopicDescription:
-        """Id, explicit configuration, and per partition leader, offsets and size. Of a Kafka broker's directory: of the partitions that are in it."""
+        """Id, explicit configuration, and per partition leader, offsets and size. Of a Kafka broker's directory: of the partitions that are in it.
+
+        A partition whose log cannot be read does not keep the others from being described: it has -1 for what is not known, and a line of the log says why.
+        """
     def scan(
         self,
         topic: str,
@@ -600,6 +603,8 @@ class Cluster:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start, or retention took records meanwhile.
             fletchlog.errors.InvalidArgumentError: As for `Broker.scan`.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
+            fletchlog.errors.IllegalStateError: The topic was deleted and made again since this call. No row is of the new topic; only brokers
+                before Kafka 3.1 may return some before this error. Before 2.8 topics have no ids, and it is not noticed.
         """
     def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets of a group, of all its topics, in one request; empty for a group that does not exist. Kafka: `Admin#listConsumerGroupOffsets`.

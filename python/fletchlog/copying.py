@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fletchlog import ledger
 from fletchlog._core import Broker, Cluster, Producer
 from fletchlog._place import CLUSTER, STORE, Place
+from fletchlog._whole import described_whole
 from fletchlog.errors import IllegalStateError, InvalidArgumentError, OffsetOutOfRangeError, ReadOnlyError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def copy(
                 raise InvalidArgumentError(f"topic {name} is the ledger of copies and writes into the source; it is not copied")
             if name not in known:
                 raise UnknownTopicOrPartitionError(f"the source has no topic {name}; it has {', '.join(known) or 'none'}")
-        described = [read.admin.describe_topic(name) for name in names]
+        described = [described_whole(read.admin, name) for name in names]
         _check_starts(starts, described)
         return [_Copy(read, write, topic, on_progress or (lambda *_: None)).run(starts, append=append) for topic in described]
 
@@ -271,6 +272,9 @@ class _Copy:
                 start = next(now.log_start_offset for now in self.source_now().partitions if now.partition == p.partition)
                 if start <= self.positions[number]:
                     raise
+            except IllegalStateError:
+                self.source_now()  # says what this means for a copy
+                raise
             else:
                 # behind the last rows there may be offsets without any
                 self.positions[number] = end
@@ -312,13 +316,13 @@ class _Copy:
         self.source_now()
 
     def source_now(self) -> TopicDescription:
-        """The source's topic. Asked after records were read: a scan of a cluster continues in a topic that has the name by then.
+        """The source's topic. Asked after records were read: a scan that begins later is of the topic that has the name by then.
 
         Raises:
             IllegalStateError: It is another topic.
             UnknownTopicOrPartitionError: It is gone.
         """
-        now = self.read.admin.describe_topic(self.name)
+        now = described_whole(self.read.admin, self.name)
         if now.topic_id != self.source.topic_id:
             raise IllegalStateError(f"topic {self.name} of the source was deleted and made again while it was copied; what came before that is copied")
         return now

@@ -21,6 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import Broker, Cluster, Consumer
+from fletchlog._whole import described_whole
 from fletchlog.errors import InvalidArgumentError, KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 from fletchlog.types import ConsumerGroupMetadata
 
@@ -102,7 +103,7 @@ class Ledger:
         until = time.monotonic() + _WAIT_S
         with self.rights():
             while True:
-                found = self._admin.describe_topic(TOPIC).partitions[_PARTITION]
+                found = described_whole(self._admin, TOPIC).partitions[_PARTITION]
                 self._compact(found)
                 undecided = dict(self._entries(found.last_stable_offset, found.high_watermark, "read_uncommitted", wanted))
                 if not undecided:
@@ -189,7 +190,7 @@ def names_of(admin: Broker | Cluster, topic: TopicDescription) -> list[str]:
 
 def has_records(admin: Broker | Cluster, topic: str, *, undecided: bool = True) -> bool:
     """Whether readers of committed records find something or have found something; `undecided`: or may, when open transactions have ended."""
-    for p in admin.describe_topic(topic).partitions:
+    for p in described_whole(admin, topic).partitions:
         if p.log_start_offset > 0 or (undecided and p.last_stable_offset < p.high_watermark):
             return True
         if p.last_stable_offset > 0:

@@ -58,7 +58,7 @@ def _topics(value: Broker) -> str:
             topic.name,
             len(topic.partitions),
             f"{sum(p.high_watermark - p.log_start_offset for p in topic.partitions):,}",
-            f"{sum(p.size_bytes for p in topic.partitions):,}",
+            f"{sum(max(p.size_bytes, 0) for p in topic.partitions):,}",
         )
         for topic in described
     ]

@@ -292,6 +292,8 @@ class CleanedPartition(NamedTuple):
 class PartitionDescription(NamedTuple):
     """One partition, as `Broker.describe_topic` returns it.
 
+    Offsets, bytes and segments are -1 if its log cannot be read; a line of the log says why.
+
     Attributes:
         partition: Number.
         leader: Node that leads it.

@@ -20,7 +20,7 @@ from fletchlog import copying
 from fletchlog.audit import audit
 from fletchlog.cli import places
 from fletchlog.cli.app import app
-from fletchlog.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from fletchlog.errors import IllegalStateError, KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from fletchlog.explain import explain, replay
 from fletchlog.exporting import export
 
@@ -114,13 +114,22 @@ def test_all_numbers_of_threads_have_the_same_error(log: Log, lose: Callable[[Lo
     assert "t-0 at offset 0: offset 0 is outside" in str(errors[0])
 
 
-@pytest.mark.parametrize("lose", LOSSES, ids=lambda loss: loss.__name__)
-def test_a_scan_of_a_cluster_has_all_rows_or_an_error(log: Log, lose: Callable[[Log], None]) -> None:
-    with log.broker.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}", {"default.api.timeout.ms": 2000}) as cluster:
-        batches = iter(cluster.scan("t", batch_rows=1000))
-        first = next(batches).num_rows
+@pytest.mark.parametrize("lose", ALL_LOSSES, ids=lambda loss: loss.__name__)
+@pytest.mark.parametrize("order", ["offset", "timestamp"])
+@pytest.mark.parametrize("read_before", [0, 1])
+def test_a_scan_of_a_cluster_has_all_rows_or_an_error(log: Log, lose: Callable[[Log], None], order: str, read_before: int) -> None:
+    config = {"default.api.timeout.ms": 2000, "max.partition.fetch.bytes": 100_000}
+    with log.broker.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}", config) as cluster:
+        batches = iter(cluster.scan("t", batch_rows=1000, order=order))
+        first = sum(next(batches).num_rows for _ in range(read_before))
         lose(log)
         found = rows_or_error(batches)
+    if lose in (Log.make_it_anew, Log.make_it_as_long):
+        assert isinstance(found, IllegalStateError), found
+        assert "topic t was deleted and made again while it was read" in str(found)
+    if lose is Log.delete_topic:
+        assert isinstance(found, KafkaTimeoutError), found
+        assert "this broker does not hold that topic-partition" in str(found)
     assert isinstance(found, fl.KafkaError) or found + first == 2 * COUNT
 
 
@@ -493,3 +502,92 @@ def test_a_replay_is_not_the_same_when_records_go_in_it(log: Log, lose: Callable
         assert not replay(trace, log.broker).same
     except fl.KafkaError as error:
         assert str(error)  # noqa: PT017
+
+
+class Reader(Log):
+    """The log, and a broker that reads its directory beside it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.reader = fl.Broker(path, read_only=True)
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[Reader]:
+    made = Reader(tmp_path)
+    with made.reader:
+        yield made
+    made.broker.close()
+
+
+@pytest.mark.parametrize("lose", [Log.delete_topic, Log.make_it_anew, Log.make_it_as_long], ids=lambda loss: loss.__name__)
+@pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 2}, {"order": "timestamp"}], ids=str)
+@pytest.mark.parametrize("read_before", [0, 1])
+def test_a_scan_beside_the_writer_says_that_the_topic_is_gone(
+    beside: Reader, lose: Callable[[Log], None], options: dict[str, object], read_before: int
+) -> None:
+    batches = iter(beside.reader.scan("t", batch_rows=10_000, **options))
+    first = [next(batches).num_rows for _ in range(read_before)]
+    lose(beside)
+    found = rows_or_error(batches)
+    if not isinstance(found, UnknownTopicOrPartitionError):
+        assert found == 2 * COUNT - sum(first)
+
+
+def test_questions_beside_the_writer_are_about_the_topics_that_there_are(beside: Reader) -> None:
+    tp = fl.TopicPartition("t", 0)
+    with fl.Consumer(beside.reader, {"default.api.timeout.ms": 500}) as consumer:
+        questions: list[Callable[[], object]] = [
+            lambda: consumer.end_offsets([tp]),
+            lambda: consumer.beginning_offsets([tp]),
+            lambda: consumer.offsets_for_times({tp: 0}),
+            lambda: beside.reader.scan("t", 0),
+        ]
+        for ask in questions:
+            ask()
+        beside.make_it_anew()
+        assert consumer.end_offsets([tp]) == {tp: 9}
+        assert beside.reader.scan("t", 0).to_pyarrow().num_rows == 9
+        beside.delete_topic()
+        for ask in questions[:3]:
+            # as in a cluster, where a topic may be on its way
+            with pytest.raises(fl.errors.KafkaTimeoutError):
+                ask()
+        with pytest.raises(UnknownTopicOrPartitionError):
+            questions[3]()
+    assert beside.reader.topics() == []
+
+
+@pytest.mark.parametrize("lose", [Log.delete_topic, Log.make_it_anew], ids=lambda loss: loss.__name__)
+def test_a_poll_beside_the_writer_outlives_the_topic(beside: Reader, lose: Callable[[Log], None]) -> None:
+    with fl.Consumer(beside.reader, {"auto.offset.reset": "earliest", "max.partition.fetch.bytes": 20_000}) as consumer:
+        consumer.assign([("t", 0), ("t", 1)])
+        while consumer.position(("t", 0)) < LEFT_OUT or consumer.position(("t", 1)) < LEFT_OUT:
+            assert len(consumer.poll(timeout_ms=10_000)) > 0
+        lose(beside)
+        values = [record.value for _ in range(50) for record in consumer.poll(timeout_ms=50)]
+        # what was fetched before, and then what the new topic has
+        assert len(values) < COUNT
+        assert values.count(b"other") == (0 if lose is Log.delete_topic else 18)
+
+
+def test_a_folder_that_was_moved_away_is_a_failure_of_the_storage(beside: Reader, tmp_path: Path) -> None:
+    beside.reader.scan("t", 0).to_pyarrow()
+    (tmp_path / "t-0").rename(tmp_path / "elsewhere")
+    with pytest.raises(fl.errors.DirectoryError, match="t-0: is missing, although its topic was not deleted"):
+        beside.reader.scan("t", 0)
+    with fl.Consumer(beside.reader) as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek(("t", 0), LEFT_OUT)
+        with pytest.raises(fl.errors.StorageError, match="t-0: is missing"):
+            consumer.poll(timeout_ms=10_000)
+    (tmp_path / "elsewhere").rename(tmp_path / "t-0")
+    assert beside.reader.scan("t", 0).to_pyarrow().num_rows == COUNT
+
+
+def test_a_scan_of_the_writer_says_that_the_topic_is_gone(log: Log) -> None:
+    batches = iter(log.broker.scan("t", 0, batch_rows=1000, threads=1))
+    assert next(batches).num_rows == 1000
+    log.delete_topic()
+    found = rows_or_error(batches)
+    assert isinstance(found, UnknownTopicOrPartitionError), found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fletchlog._core import Broker, Cluster, clean_offsets, partition_directories
 from fletchlog._place import CLUSTER, STORE, Place
+from fletchlog._whole import described_whole
 from fletchlog.audit.report import AuditReport, compared
 from fletchlog.errors import IllegalStateError, UnknownTopicOrPartitionError
 from fletchlog.interop import readable_path
@@ -78,7 +79,7 @@ def _audit(broker: Broker | Cluster, name: str, folder_of: Callable[[str, Partit
     if missing:
         raise UnknownTopicOrPartitionError(f"{name} has no topic {', '.join(missing)}; it has {', '.join(broker.topics()) or 'none'}")
     # all at once: what is lost from here on is an error, also in a topic whose turn comes late
-    described = [broker.describe_topic(topic) for topic in dict.fromkeys(topics) or broker.topics()]
+    described = [described_whole(broker, topic) for topic in dict.fromkeys(topics) or broker.topics()]
     found = [_Topic(broker, folder_of, topic, keys) for topic in described]
     partitions = [partition for topic in found for partition in topic.partitions]
     worst = sorted((key for topic in found for key in topic.worst), key=_badness, reverse=True)

@@ -51,7 +51,7 @@ def list_topics(directory: Directory, as_json: Json = False, command_config: Com
             "topic": found.name,
             "partitions": len(found.partitions),
             "records": sum(p.high_watermark - p.log_start_offset for p in found.partitions),
-            "bytes": sum(p.size_bytes for p in found.partitions) if cluster_of(directory) is None else None,
+            "bytes": sum(max(p.size_bytes, 0) for p in found.partitions) if cluster_of(directory) is None else None,
         }
         for found in described
     ]
@@ -92,29 +92,36 @@ def describe(
 ) -> None:
     """Show partitions, leaders, offsets, sizes and configuration of topics.
 
+    What cannot be read of a partition is left empty.
+
     fletchlog topics describe data/ orders
     """
     with opened(directory, read_only=True, client=configured(command_config)) as broker:
         described = [topic(broker, name) for name in names or broker.topics()]
     paths = _directories(directory)
-    unknown: dict[str, Any] = {} if cluster_of(directory) is None else {"size_bytes": None, "segments": None}
     if as_json:
         rows = [
-            found._asdict() | {"partitions": [p._asdict() | unknown | {"directory": paths.get(f"{found.name}-{p.partition}")} for p in found.partitions]}
+            found._asdict() | {"partitions": [_known(p) | {"directory": paths.get(f"{found.name}-{p.partition}")} for p in found.partitions]}
             for found in described
         ]
         print(json.dumps(rows, indent=2))
         return
     for found in described:
         settings = "properties may not be read" if found.config is None else ", ".join(f"{key}={value}" for key, value in sorted(found.config.items()))
-        partitions = [_row(p, paths.get(f"{found.name}-{p.partition}"), sized=not unknown) for p in found.partitions]
+        partitions = [_row(p, paths.get(f"{found.name}-{p.partition}"), sized=cluster_of(directory) is None) for p in found.partitions]
         show(partitions, as_json=False, empty="", title=f"{found.name}  (id {found.topic_id}; {settings or 'defaults'})")
 
 
+def _known(partition: fl.PartitionDescription) -> dict[str, Any]:
+    """A partition; -1 stands for what is not known of it."""
+    return {name: None if value < 0 else value for name, value in partition._asdict().items()}
+
+
 def _row(partition: fl.PartitionDescription, directory: str | None, *, sized: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"partition": partition.partition, "leader": partition.leader, "start": partition.log_start_offset}
-    row |= {"end": partition.high_watermark, "last stable": partition.last_stable_offset}
-    return row | {"bytes": partition.size_bytes, "segments": partition.segments, "directory": directory} if sized else row
+    known = _known(partition)
+    row: dict[str, Any] = {"partition": known["partition"], "leader": known["leader"], "start": known["log_start_offset"]}
+    row |= {"end": known["high_watermark"], "last stable": known["last_stable_offset"]}
+    return row | {"bytes": known["size_bytes"], "segments": known["segments"], "directory": directory} if sized else row
 
 
 def _directories(directory: Place) -> dict[str, str]:

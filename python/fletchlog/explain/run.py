@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _place
 from fletchlog._core import Broker, Cluster, Consumer, config_table
+from fletchlog._whole import described_whole
 from fletchlog.errors import IllegalStateError, InvalidArgumentError
 from fletchlog.explain import words
 from fletchlog.explain._story import Story, tell
@@ -207,7 +208,7 @@ def explain(
 def _described(broker: Broker | str, topics: Sequence[str], config: Mapping[str, Any] | None) -> dict[str, TopicDescription]:
     names = dict.fromkeys(topics)
     if not isinstance(broker, str):
-        return {topic: broker.describe_topic(topic) for topic in names}
+        return {topic: described_whole(broker, topic) for topic in names}
     with Cluster(broker, {name: value for name, value in (config or {}).items() if not name.startswith(("fletchlog.", "group."))}) as cluster:
         return {topic: cluster.describe_topic(topic) for topic in names}
 

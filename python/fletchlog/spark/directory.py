@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fletchlog._whole import described_whole
 from fletchlog.ledger import TOPIC as LEDGER_TOPIC
 from fletchlog.spark.errors import OptionError
 
@@ -88,7 +89,7 @@ class Topics:
         import fletchlog as fl
 
         try:
-            description = self._admin.describe_topic(topic)
+            description = described_whole(self._admin, topic)
         except fl.errors.UnknownTopicOrPartitionError:
             return {}
         committed = self._isolation_level == "read_committed"

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from fletchlog.errors import OffsetOutOfRangeError, StorageError
+from fletchlog.errors import OffsetOutOfRangeError, StorageError, UnknownTopicOrPartitionError
 from fletchlog.spark.cluster import open_log
 from fletchlog.spark.directory import Span
 from fletchlog.spark.errors import DataLossError
@@ -109,7 +109,7 @@ def _read_range(
                     yield batch
                 else:
                     yield pa.RecordBatch.from_arrays([batch.column(column) for column in columns], schema=target)
-        except OffsetOutOfRangeError:
+        except (OffsetOutOfRangeError, UnknownTopicOrPartitionError):
             span = source.spans([tp]).get(tp)
             if span is None and options.path is None:
                 raise _unseen(name, f"offsets {start} to {end - 1} were to be read", options) from None

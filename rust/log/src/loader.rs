@@ -5,10 +5,11 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use fletchlog_records::TopicPartition;
 
+use crate::checkpoint::read_partition_metadata;
 use crate::config::Durability;
 use crate::file_name::{LOG, TORN, segment_file, with_suffix};
 use crate::flush::Durable;
@@ -47,8 +48,14 @@ impl PartitionLog {
                     now_ms,
                     may_be_missing: true,
                 };
+                // Looked at first: what is loaded may be a new topic's already, and is then gone.
+                let topic_id = read_partition_metadata(&*fs, dir).ok().flatten();
                 let loaded = loader.load()?;
-                return Ok(loaded.into_log(fs, dir, tp, config, mode));
+                let log = loaded.into_log(fs, dir, tp, config, mode);
+                if let Some(id) = topic_id {
+                    log.topic_id.get_or_init(|| id);
+                }
+                return Ok(log);
             }
             OpenMode::Write {
                 clean_shutdown,
@@ -131,6 +138,7 @@ impl Loaded {
             fenced: Mutex::default(),
             closed: AtomicBool::new(false),
             index_cache: IndexCache::default(),
+            topic_id: OnceLock::new(),
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use bytes::Bytes;
 use fletchlog_records::TopicPartition;
@@ -182,6 +182,8 @@ pub struct PartitionLog {
     pub(crate) fenced: Mutex<Option<String>>,
     pub(crate) closed: AtomicBool,
     pub(crate) index_cache: IndexCache,
+    /// Beside a writer: the id in `partition.metadata` when it was first seen.
+    pub(crate) topic_id: OnceLock<[u8; 16]>,
 }
 
 /// State that only the holder of the lock changes.

@@ -26,7 +26,7 @@ impl PartitionLog {
             min_one_message,
             bound,
         };
-        self.read_beside_writer(fetch).map_err(|error| self.or_gone(error))
+        self.unless_gone(self.read_beside_writer(fetch))
     }
 
     fn read_beside_writer(&self, fetch: Fetch) -> Result<FetchDataInfo, LogError> {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::batch_walk::{BatchMeta, CheckedWalk, OffsetOrder, WalkEnd};
+use crate::checkpoint::read_partition_metadata;
 use crate::file_name::{LOG, SWAP, segment_file};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
@@ -248,11 +249,31 @@ impl PartitionLog {
     /// What an error of a read means: without its directory the log is gone.
     pub(crate) fn or_gone(&self, error: LogError) -> LogError {
         let may_be_gone = matches!(error, LogError::Closed) || (error.is_not_found() && self.is_beside_writer());
-        if may_be_gone && !self.fs.exists(&self.dir) {
-            let path = self.fs.display(&self.dir);
-            return LogError::Gone { path };
+        match may_be_gone && !self.fs.exists(&self.dir) {
+            true => self.gone(),
+            false => error,
         }
-        error
+    }
+
+    /// What was read. Beside a writer it is not what it seems if the topic was made anew: a file has the name of the old one.
+    pub(crate) fn unless_gone<T>(&self, read: Result<T, LogError>) -> Result<T, LogError> {
+        match self.is_beside_writer() && self.is_of_another_topic() {
+            true => Err(self.gone()),
+            false => read.map_err(|error| self.or_gone(error)),
+        }
+    }
+
+    fn gone(&self) -> LogError {
+        let path = self.fs.display(&self.dir);
+        LogError::Gone { path }
+    }
+
+    /// Whether the directory has another topic id than when it was first looked at. One without an id is never another.
+    fn is_of_another_topic(&self) -> bool {
+        match read_partition_metadata(&*self.fs, &self.dir) {
+            Ok(Some(id)) => *self.topic_id.get_or_init(|| id) != id,
+            _ => false,
+        }
     }
 
     /// Whether another process may change the files.

@@ -27,8 +27,7 @@ impl PartitionLog {
     /// ListOffsets for one partition, specials included (spec 5): -1 LATEST needs the bound, the others ignore it
     /// except that results at or beyond it are not found. The caller refuses specials that it does not support.
     pub fn fetch_offset_by_timestamp(&self, timestamp: i64, bound: FetchBound) -> Result<TimestampAndOffset, LogError> {
-        self.offset_by_timestamp(timestamp, bound)
-            .map_err(|error| self.or_gone(error))
+        self.unless_gone(self.offset_by_timestamp(timestamp, bound))
     }
 
     fn offset_by_timestamp(&self, timestamp: i64, bound: FetchBound) -> Result<TimestampAndOffset, LogError> {
@@ -91,8 +90,7 @@ impl PartitionLog {
         if target < 0 {
             return Ok(view.log_start_offset);
         }
-        let reaching = self.segment_reaching(&view, target);
-        let Some(segment) = reaching.map_err(|error| self.or_gone(error))? else {
+        let Some(segment) = self.unless_gone(self.segment_reaching(&view, target))? else {
             return Ok(view.log_end_offset);
         };
         // What is wrong with a segment the reader finds when it is there.
