@@ -16,7 +16,7 @@ PREFIX = "fletchlog-"
 # crate -> crates of ours it may use (development dependencies count too, except in `sim`, which is for tests only)
 ALLOWED: dict[str, set[str]] = {
     "records": set(),
-    "protocol": set(),
+    "protocol": {"records"},
     "sasl": set(),
     "api": {"records"},
     "log": {"records"},

@@ -308,7 +308,7 @@ impl Call<'_, '_> {
                 Failure::Malformed("another answer than a coordinator".into()),
             ));
         };
-        let refused = [(found.error.code(), None)].into_iter();
+        let refused = [(found.error, None)].into_iter();
         checked(&format!("the coordinator of group {group_id} was not found"), refused)?;
         Ok(found.node)
     }
@@ -335,11 +335,10 @@ fn failed(node: NodeId, failure: Failure) -> Stop {
 }
 
 /// The first error of an answer.
-fn checked<'a>(what: &str, mut codes: impl Iterator<Item = (i16, Option<&'a str>)>) -> Result<(), Stop> {
-    let Some((code, message)) = codes.find(|&(code, _)| code != ErrorCode::NONE.code()) else {
+fn checked<'a>(what: &str, mut codes: impl Iterator<Item = (ErrorCode, Option<&'a str>)>) -> Result<(), Stop> {
+    let Some((code, message)) = codes.find(|&(code, _)| code != ErrorCode::NONE) else {
         return Ok(());
     };
-    let code = crate::codec::error(code);
     let why = format!("{what}: {}", message.unwrap_or_else(|| code.message()));
     let is_final = !code.is_retriable() || code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
     Err(match is_final {

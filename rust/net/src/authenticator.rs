@@ -72,20 +72,20 @@ impl Authenticator {
     /// # Errors
     /// The node has another mechanism, or none.
     pub(crate) fn on_handshake(&mut self, response: &SaslHandshakeResponse) -> Result<Next, Failure> {
-        if response.error_code == ErrorCode::UNSUPPORTED_SASL_MECHANISM.code() {
+        if response.error_code == ErrorCode::UNSUPPORTED_SASL_MECHANISM {
             let enabled: Vec<&str> = response.mechanisms.iter().map(|name| &**name).collect();
             return Err(self.failed(format_args!(
                 "the broker has other mechanisms: {}; set sasl.mechanism to one of them",
                 enabled.join(", ")
             )));
         }
-        if response.error_code == ErrorCode::ILLEGAL_SASL_STATE.code() {
+        if response.error_code == ErrorCode::ILLEGAL_SASL_STATE {
             return Err(
                 self.failed("the broker does not use SASL on this port: set security.protocol to PLAINTEXT or SSL")
             );
         }
-        if response.error_code != ErrorCode::NONE.code() {
-            return Err(self.failed(crate::codec::error(response.error_code).message()));
+        if response.error_code != ErrorCode::NONE {
+            return Err(self.failed(response.error_code.message()));
         }
         let sasl = Arc::clone(&self.sasl);
         match sasl.credentials() {
@@ -119,9 +119,9 @@ impl Authenticator {
     /// # Errors
     /// The node refuses the client, or does not prove what it has to.
     pub(crate) fn on_authenticate(&mut self, response: &SaslAuthenticateResponse) -> Result<Next, Failure> {
-        if response.error_code != ErrorCode::NONE.code() {
-            let code = crate::codec::error(response.error_code);
-            let text = response.error_message.as_deref().unwrap_or_else(|| code.message());
+        if response.error_code != ErrorCode::NONE {
+            let text = response.error_message.as_deref();
+            let text = text.unwrap_or_else(|| response.error_code.message());
             return Err(self.failed(text));
         }
         let State::Exchange(client) = &mut self.state else {

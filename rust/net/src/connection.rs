@@ -277,11 +277,11 @@ impl Connection {
     fn on_versions(&mut self, asked: i16, body: &Bytes) -> Result<(), Failure> {
         let read = |version| ApiVersionsResponse::decode(&mut Reader::new(body.clone()), version);
         let response = match read(asked) {
-            Ok(response) if response.error_code != ErrorCode::UNSUPPORTED_VERSION.code() => response,
+            Ok(response) if response.error_code != ErrorCode::UNSUPPORTED_VERSION => response,
             _ => read(0).map_err(malformed)?,
         };
         let error = response.error_code;
-        if error == ErrorCode::UNSUPPORTED_VERSION.code() {
+        if error == ErrorCode::UNSUPPORTED_VERSION {
             let Some(version) = asked_again_with(&response, asked) else {
                 return Err(Failure::UnsupportedVersion(
                     "it refuses every version of ApiVersions".into(),
@@ -289,7 +289,7 @@ impl Connection {
             };
             return self.ask_for_versions(version).map_err(malformed);
         }
-        if error != ErrorCode::NONE.code() {
+        if error != ErrorCode::NONE {
             return Err(malformed(format_args!(
                 "error {error} instead of the versions that it serves"
             )));

@@ -24,6 +24,8 @@ pub enum FieldType {
     Bool,
     Int8,
     Int16,
+    /// An int16 that is one of Kafka's errors.
+    ErrorCode,
     Uint16,
     Int32,
     Int64,
@@ -236,6 +238,7 @@ fn type_name(field_type: FieldType) -> String {
     match field_type {
         FieldType::Array(element) => format!("[]{}", type_name(*element)),
         FieldType::Struct(name, _) => name.to_owned(),
+        FieldType::ErrorCode => "int16".to_owned(),
         other => format!("{other:?}").to_lowercase(),
     }
 }

@@ -52,7 +52,9 @@ pub(crate) fn differs<T: PartialEq>(value: &T, default: &T) -> bool {
 
 /// `message! { NAME, module: key K, versions A to B, flexible from F; Struct { field: type = default, presence; .. } .. }`
 ///
-/// The first struct is the message. Types: see `types.rs`; an `Option` is a field that has null in some version. Without
+/// The first struct is the message. A struct may end with `@local /// doc field: type;`: what only a peer in the same process sees
+/// (each is listed in ARCHITECTURE.md). It is never on the wire, and what is read from there has its default.
+/// Types: see `types.rs`; an `Option` is a field that has null in some version. Without
 /// `= default` a field's default is the zero of its type (also in an `Option`, as in Kafka).
 macro_rules! message {
     (
@@ -66,6 +68,8 @@ macro_rules! message {
 
             #[allow(unused_imports)]
             use bytes::Bytes;
+            #[allow(unused_imports)]
+            use fletchlog_records::ErrorCode;
 
             #[allow(unused_imports)]
             use crate::schema::{between, since};
@@ -99,6 +103,7 @@ macro_rules! structs {
     ($(
         $name:ident {
             $( $field:ident : $type:ty $(= $default:expr)?, $presence:expr; )*
+            $( @local $(#[$doc:meta])* $local:ident : $local_type:ty; )?
         }
     )*) => {
         $(
@@ -109,11 +114,18 @@ macro_rules! structs {
                     #[doc = concat!("`", stringify!($presence), "`", $(", default ", stringify!($default),)? ".")]
                     pub $field: $type,
                 )*
+                $(
+                    $(#[$doc])*
+                    pub $local: $local_type,
+                )?
             }
 
             impl Default for $name {
                 fn default() -> Self {
-                    Self { $( $field: initial!($type $(, $default)?), )* }
+                    Self {
+                        $( $field: initial!($type $(, $default)?), )*
+                        $( $local: Default::default(), )?
+                    }
                 }
             }
 

@@ -1,8 +1,10 @@
 //! How each type of a field is read and written. Kafka: `MessageDataGenerator`, `Readable`, `Writable`.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use fletchlog_records::ErrorCode;
 
 use crate::error::{Fault, WireError};
 use crate::reader::Reader;
@@ -104,6 +106,32 @@ impl Wire for bool {
     }
     fn write(&self, w: &mut Writer, _: i16, _: bool) -> Result<(), WireError> {
         w.put(&[u8::from(*self)]);
+        Ok(())
+    }
+}
+
+/// A code that is not in the table is UNKNOWN_SERVER_ERROR, with one warning for each. Kafka: `Errors#forCode`.
+impl Wire for ErrorCode {
+    const TYPE: FieldType = FieldType::ErrorCode;
+    fn initial() -> Self {
+        Self::NONE
+    }
+    fn min_size(_: i16, _: bool) -> usize {
+        size_of::<i16>()
+    }
+    fn read(r: &mut Reader, _: i16, _: bool) -> Result<Self, WireError> {
+        static REPORTED: Mutex<BTreeSet<i16>> = Mutex::new(BTreeSet::new());
+        let code = r.i16()?;
+        Ok(Self::from_code(code).unwrap_or_else(|| {
+            let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+            if reported.insert(code) {
+                log::warn!("a node answered with the error code {code}, which this client does not know");
+            }
+            Self::UNKNOWN_SERVER_ERROR
+        }))
+    }
+    fn write(&self, w: &mut Writer, _: i16, _: bool) -> Result<(), WireError> {
+        w.put(&self.code().to_be_bytes());
         Ok(())
     }
 }

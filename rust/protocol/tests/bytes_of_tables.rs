@@ -92,7 +92,7 @@ impl Walk<'_> {
         let value = match field_type {
             FieldType::Bool => json!(self.int(1) != 0),
             FieldType::Int8 => json!(self.int(1)),
-            FieldType::Int16 => json!(self.int(2)),
+            FieldType::Int16 | FieldType::ErrorCode => json!(self.int(2)),
             FieldType::Uint16 => json!(self.int(2) & 0xffff),
             FieldType::Int32 => json!(self.int(4)),
             FieldType::Int64 => json!(self.int(8)),

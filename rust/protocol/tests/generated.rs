@@ -3,6 +3,7 @@
 
 use fletchlog_protocol::schema::Versions;
 use fletchlog_protocol::{FieldSpec, FieldType};
+use fletchlog_records::ErrorCode;
 
 /// What a generated message is chosen by: bytes, then zeros without end. Fewer bytes make smaller messages.
 pub struct Choices<'a>(pub &'a [u8]);
@@ -110,6 +111,11 @@ impl Body {
         let null = nullable && choices.below(4) == 1;
         match field_type {
             FieldType::Bool => out.push(choices.byte() & 1),
+            // A code that is not in the table would come back as another.
+            FieldType::ErrorCode => {
+                let code = ErrorCode::ALL[choices.below(ErrorCode::ALL.len())];
+                out.extend_from_slice(&code.code().to_be_bytes());
+            }
             FieldType::Float64 => out.extend_from_slice(&f64::from(choices.byte()).sqrt().to_be_bytes()),
             FieldType::Uuid => {
                 let byte = choices.byte();
@@ -176,7 +182,7 @@ impl Body {
 fn integer_size(field_type: FieldType) -> usize {
     match field_type {
         FieldType::Int8 => 1,
-        FieldType::Int16 | FieldType::Uint16 => 2,
+        FieldType::Int16 | FieldType::Uint16 | FieldType::ErrorCode => 2,
         FieldType::Int32 => 4,
         FieldType::Int64 => 8,
         other => panic!("{other:?} is no integer"),

@@ -13,6 +13,7 @@ use fletchlog_protocol::messages::{
     HeartbeatRequest, MetadataRequest, ProduceRequest, SyncGroupRequest,
 };
 use fletchlog_protocol::{ApiKey, Fault, Message, Reader, WireError, Writer, frame, schema_json};
+use fletchlog_records::ErrorCode;
 
 fn decode<M: Message>(bytes: &[u8], version: i16) -> Result<M, WireError> {
     M::decode(&mut Reader::new(Bytes::copy_from_slice(bytes)), version)
@@ -32,13 +33,13 @@ fn header(bytes: &[u8]) -> Result<RequestHeader, WireError> {
 fn every_field_has_its_place() {
     let response = FetchResponse {
         throttle_time_ms: 1,
-        error_code: 2,
+        error_code: ErrorCode::CORRUPT_MESSAGE,
         session_id: 3,
         responses: vec![FetchableTopicResponse {
             topic: "t".into(),
             partitions: vec![PartitionData {
                 partition_index: 4,
-                error_code: 5,
+                error_code: ErrorCode::LEADER_NOT_AVAILABLE,
                 high_watermark: 6,
                 last_stable_offset: 7,
                 log_start_offset: 8,

@@ -66,7 +66,7 @@ impl AdminClient {
             checked(&what, [(group.error_code, group.error_message.as_deref())].into_iter())?;
             // Before version 6 a group that does not exist is described as Dead.
             if &*group.group_state == "Dead" {
-                checked(&what, [(ErrorCode::GROUP_ID_NOT_FOUND.code(), None)].into_iter())?;
+                checked(&what, [(ErrorCode::GROUP_ID_NOT_FOUND, None)].into_iter())?;
             }
             Ok((group, node))
         })
@@ -160,7 +160,7 @@ impl AdminClient {
                     other => other,
                 };
                 let what = format!("the offset of {tp} was not committed for group {id}");
-                checked(&what, [(error.code(), None)].into_iter())?;
+                checked(&what, [(error, None)].into_iter())?;
             }
             Ok(())
         })
@@ -226,13 +226,13 @@ impl Call<'_, '_> {
             ));
         };
         let what = format!("the offsets of group {group_id} were not fetched");
-        checked(&what, [(response.error.code(), None)].into_iter())?;
+        checked(&what, [(response.error, None)].into_iter())?;
         let mut offsets = BTreeMap::new();
         for (tp, committed) in response.partitions {
             match committed {
                 Ok(Some(offset)) => drop(offsets.insert(tp, offset)),
                 Ok(None) => {}
-                Err(code) => checked(&format!("{what}: {tp}"), [(code.code(), None)].into_iter())?,
+                Err(code) => checked(&format!("{what}: {tp}"), [(code, None)].into_iter())?,
             }
         }
         Ok(offsets)
@@ -267,7 +267,7 @@ impl Call<'_, '_> {
                     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::TOPIC_AUTHORIZATION_FAILED => {}
                     code => checked(
                         &format!("the end of {} was not listed", listed.tp),
-                        [(code.code(), None)].into_iter(),
+                        [(code, None)].into_iter(),
                     )?,
                 }
             }

@@ -47,7 +47,7 @@ fn names(topic: &str, node_id: i32, port: u16) -> MetadataResponse {
 
 fn begin_anew() -> MetadataResponse {
     MetadataResponse {
-        error_code: ErrorCode::REBOOTSTRAP_REQUIRED.code(),
+        error_code: ErrorCode::REBOOTSTRAP_REQUIRED,
         ..Default::default()
     }
 }

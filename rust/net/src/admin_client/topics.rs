@@ -457,7 +457,7 @@ impl Call<'_, '_> {
         for p in self.list_offsets(leader, partitions, timestamp, isolation_level)? {
             checked(
                 &format!("the offsets of {} were not listed", p.tp),
-                [(p.error.code(), None)].into_iter(),
+                [(p.error, None)].into_iter(),
             )?;
             let (timestamp, offset) = (p.timestamp, p.offset);
             offsets.insert(p.tp.partition, Listed { timestamp, offset });

@@ -29,7 +29,7 @@ impl AdminClient {
                     call.exchange(node, ApiKey::DescribeTransactions, move |_| {
                         DescribeTransactionsRequest { transactional_ids }
                     })?;
-                let gone = ErrorCode::TRANSACTIONAL_ID_NOT_FOUND.code();
+                let gone = ErrorCode::TRANSACTIONAL_ID_NOT_FOUND;
                 let states = described.transaction_states.into_iter();
                 for state in states.filter(|state| state.error_code != gone) {
                     let what = format!("transactional id {} was not described", state.transactional_id);

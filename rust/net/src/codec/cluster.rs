@@ -8,7 +8,7 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_protocol::{Message, Reader, WireError, Writer};
 
-use super::{Throttle, error};
+use super::Throttle;
 use crate::address_book::AddressBook;
 
 /// First version with a list of coordinators. Kafka: `FindCoordinatorRequest#MIN_BATCHED_VERSION`.
@@ -38,7 +38,7 @@ pub(super) fn metadata_answer(version: i16, r: &mut Reader, book: &mut AddressBo
     let nodes = book.set_brokers(brokers.map(|b| (b.node_id, b.host, b.port)));
     let topics = response.topics.into_iter().filter_map(|t| topic(t, version));
     let value = api::MetadataResponse {
-        error: error(response.error_code),
+        error: response.error_code,
         cluster_id: response.cluster_id.unwrap_or_default(),
         nodes,
         topics: topics.collect(),
@@ -60,7 +60,7 @@ fn topic(topic: metadata_response::MetadataResponseTopic, version: i16) -> Optio
     partitions.sort_by_key(|p| p.partition);
     partitions.dedup_by_key(|p| p.partition);
     Some(api::TopicMetadata {
-        error: error(topic.error_code),
+        error: topic.error_code,
         name: topic.name?,
         topic_id: topic.topic_id,
         is_internal: topic.is_internal,
@@ -105,7 +105,7 @@ pub(super) fn coordinator(version: i16, r: &mut Reader, book: &mut AddressBook) 
     };
     let (mut code, mut node) = (ErrorCode::COORDINATOR_NOT_AVAILABLE, -1);
     if let Some(found) = found {
-        code = error(found.error_code);
+        code = found.error_code;
         node = found.node_id;
         if code == ErrorCode::NONE && !book.set_coordinator(found.node_id, found.host, found.port) {
             code = ErrorCode::COORDINATOR_NOT_AVAILABLE;

@@ -12,7 +12,7 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_protocol::{Message, Reader, WireError, Writer};
 
-use super::{Throttle, by_topic, error, flat, tp};
+use super::{Throttle, by_topic, flat, tp};
 
 /// First version of LeaveGroup with many members.
 const MANY_MEMBERS: i16 = 3;
@@ -46,7 +46,7 @@ pub(super) fn joined(version: i16, r: &mut Reader) -> Decoded {
         metadata: m.metadata,
     });
     let value = api::JoinGroupResponse {
-        error: error(response.error_code),
+        error: response.error_code,
         generation_id: response.generation_id,
         protocol_type: response.protocol_type,
         protocol_name: response.protocol_name.unwrap_or_default(),
@@ -75,7 +75,7 @@ pub(super) fn sync(request: api::SyncGroupRequest, version: i16, w: &mut Writer)
 pub(super) fn synced(version: i16, r: &mut Reader) -> Decoded {
     let response = SyncGroupResponse::decode(r, version)?;
     let value = api::SyncGroupResponse {
-        error: error(response.error_code),
+        error: response.error_code,
         protocol_type: response.protocol_type,
         protocol_name: response.protocol_name,
         assignment: response.assignment,
@@ -95,10 +95,7 @@ pub(super) fn heartbeat(request: api::HeartbeatRequest, version: i16, w: &mut Wr
 
 pub(super) fn heartbeat_answer(version: i16, r: &mut Reader) -> Decoded {
     let response = HeartbeatResponse::decode(r, version)?;
-    Ok((
-        Response::Heartbeat(error(response.error_code)),
-        response.throttle_time_ms,
-    ))
+    Ok((Response::Heartbeat(response.error_code), response.throttle_time_ms))
 }
 
 pub(super) fn leave(request: api::LeaveGroupRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
@@ -130,10 +127,10 @@ pub(super) fn left(version: i16, r: &mut Reader) -> Decoded {
             group_instance_id: m.group_instance_id,
             reason: None,
         };
-        (identity, error(m.error_code))
+        (identity, m.error_code)
     };
     let value = api::LeaveGroupResponse {
-        error: error(response.error_code),
+        error: response.error_code,
         members: response.members.into_iter().map(member).collect(),
     };
     Ok((Response::LeaveGroup(value), response.throttle_time_ms))
@@ -167,7 +164,7 @@ pub(super) fn offset_commit(request: api::OffsetCommitRequest, version: i16, w: 
 pub(super) fn offsets_committed(version: i16, r: &mut Reader) -> Decoded {
     let response = OffsetCommitResponse::decode(r, version)?;
     let topics = response.topics.into_iter().map(|t| (t.name, t.partitions));
-    let partitions = flat(topics, |topic, p| (tp(topic, p.partition_index), error(p.error_code)));
+    let partitions = flat(topics, |topic, p| (tp(topic, p.partition_index), p.error_code));
     let value = api::OffsetCommitResponse {
         partitions,
         error_message: None,
@@ -234,14 +231,14 @@ pub(super) fn offsets_fetched(version: i16, r: &mut Reader) -> Decoded {
         });
         (response.error_code, partitions)
     };
-    Ok(offsets(error(code), partitions, response.throttle_time_ms))
+    Ok(offsets(code, partitions, response.throttle_time_ms))
 }
 
 type Committed = Result<Option<OffsetAndMetadata>, ErrorCode>;
 
 /// An offset below 0 means that nothing is committed. Kafka: `OffsetFetchResponse#INVALID_OFFSET`.
-fn committed(offset: i64, leader_epoch: i32, metadata: Option<Arc<str>>, code: i16) -> Committed {
-    match error(code) {
+fn committed(offset: i64, leader_epoch: i32, metadata: Option<Arc<str>>, code: ErrorCode) -> Committed {
+    match code {
         ErrorCode::NONE => Ok((offset >= 0).then(|| OffsetAndMetadata {
             offset,
             leader_epoch,

@@ -12,7 +12,7 @@ use fletchlog_protocol::messages::{
 use fletchlog_protocol::{Message, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
 
-use super::{Throttle, by_topic, error, flat, grouped, tp};
+use super::{Throttle, by_topic, flat, grouped, tp};
 
 /// The replica id of a client that is no broker. Kafka: `ListOffsetsRequest#CONSUMER_REPLICA_ID`.
 const CONSUMER: i32 = -1;
@@ -54,7 +54,7 @@ pub(super) fn produced(version: i16, r: &mut Reader) -> Decoded {
     let topics = response.responses.into_iter().map(|t| (t.name, t.partition_responses));
     let partitions = flat(topics, |topic, p| api::ProducePartitionResponse {
         tp: tp(topic, p.index),
-        error: error(p.error_code),
+        error: p.error_code,
         base_offset: p.base_offset,
         log_append_time_ms: p.log_append_time_ms,
         log_start_offset: p.log_start_offset,
@@ -152,7 +152,7 @@ pub(super) fn fetched(version: i16, r: &mut Reader) -> Decoded {
     });
     let partitions = flat(topics, |topic, p| api::FetchPartitionResponse {
         tp: tp(topic, p.partition_index),
-        error: error(p.error_code),
+        error: p.error_code,
         error_message: None,
         high_watermark: p.high_watermark,
         last_stable_offset: p.last_stable_offset,
@@ -169,7 +169,7 @@ pub(super) fn fetched(version: i16, r: &mut Reader) -> Decoded {
         records: p.records.unwrap_or_default(),
     });
     let response_value = api::FetchResponse {
-        error: error(response.error_code),
+        error: response.error_code,
         session_id: response.session_id,
         partitions,
     };
@@ -202,7 +202,7 @@ pub(super) fn listed_offsets(version: i16, r: &mut Reader) -> Decoded {
     let topics = response.topics.into_iter().map(|t| (t.name, t.partitions));
     let partitions = flat(topics, |topic, p| api::ListOffsetsPartitionResponse {
         tp: tp(topic, p.partition_index),
-        error: error(p.error_code),
+        error: p.error_code,
         error_message: None,
         timestamp: p.timestamp,
         offset: p.offset,
@@ -243,7 +243,7 @@ pub(super) fn epoch_ends(version: i16, r: &mut Reader) -> Decoded {
     let topics = response.topics.into_iter().map(|t| (t.topic, t.partitions));
     let partitions = flat(topics, |topic, p| api::EpochEndOffset {
         tp: tp(topic, p.partition),
-        error: error(p.error_code),
+        error: p.error_code,
         error_message: None,
         leader_epoch: p.leader_epoch,
         end_offset: p.end_offset,

@@ -8,12 +8,12 @@ mod group;
 mod log;
 mod transaction;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use fletchlog_api::{ErrorCode, ProduceResponse, Request, Response, list_offsets};
+use fletchlog_api::{ProduceResponse, Request, Response, list_offsets};
 use fletchlog_protocol::{ApiKey, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
 
@@ -153,18 +153,6 @@ pub(crate) fn decode(
         // `api_of` names no other.
         _ => group::offsets_fetched(version, r),
     }
-}
-
-/// The error with this code; a code that is not in our table is UNKNOWN_SERVER_ERROR, as in Java (`Errors#forCode`).
-pub(crate) fn error(code: i16) -> ErrorCode {
-    static REPORTED: Mutex<BTreeSet<i16>> = Mutex::new(BTreeSet::new());
-    ErrorCode::from_code(code).unwrap_or_else(|| {
-        let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.insert(code) {
-            ::log::warn!("a node answered with the error code {code}, which this client does not know");
-        }
-        ErrorCode::UNKNOWN_SERVER_ERROR
-    })
 }
 
 /// A topic and values of its partitions.

@@ -9,7 +9,7 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_protocol::{Message, Reader, WireError, Writer};
 
-use super::{Throttle, by_topic, error, flat, tp};
+use super::{Throttle, by_topic, flat, tp};
 
 type Decoded = Result<(Response, Throttle), WireError>;
 
@@ -31,7 +31,7 @@ pub(super) fn init_producer_id(
 pub(super) fn producer_id(version: i16, r: &mut Reader) -> Decoded {
     let response = InitProducerIdResponse::decode(r, version)?;
     let value = api::InitProducerIdResponse {
-        error: error(response.error_code),
+        error: response.error_code,
         producer_id: response.producer_id,
         producer_epoch: response.producer_epoch,
         failure: None,
@@ -65,7 +65,7 @@ pub(super) fn added_partitions(version: i16, r: &mut Reader) -> Decoded {
     let response = AddPartitionsToTxnResponse::decode(r, version)?;
     let topics = response.results_by_topic_v3_and_below.into_iter();
     let partitions = flat(topics.map(|t| (t.name, t.results_by_partition)), |topic, p| {
-        (tp(topic, p.partition_index), error(p.partition_error_code))
+        (tp(topic, p.partition_index), p.partition_error_code)
     });
     let value = api::AddPartitionsToTxnResponse {
         partitions,
@@ -87,7 +87,7 @@ pub(super) fn add_offsets(request: api::AddOffsetsToTxnRequest, version: i16, w:
 pub(super) fn added_offsets(version: i16, r: &mut Reader) -> Decoded {
     let response = AddOffsetsToTxnResponse::decode(r, version)?;
     let value = api::AddOffsetsToTxnResponse {
-        error: error(response.error_code),
+        error: response.error_code,
         failure: None,
     };
     Ok((Response::AddOffsetsToTxn(value), response.throttle_time_ms))
@@ -129,7 +129,7 @@ pub(super) fn offset_commit(
 pub(super) fn offsets_committed(version: i16, r: &mut Reader) -> Decoded {
     let response = TxnOffsetCommitResponse::decode(r, version)?;
     let topics = response.topics.into_iter().map(|t| (t.name, t.partitions));
-    let partitions = flat(topics, |topic, p| (tp(topic, p.partition_index), error(p.error_code)));
+    let partitions = flat(topics, |topic, p| (tp(topic, p.partition_index), p.error_code));
     let value = api::TxnOffsetCommitResponse {
         partitions,
         failure: None,
@@ -150,7 +150,7 @@ pub(super) fn end(request: api::EndTxnRequest, version: i16, w: &mut Writer) -> 
 pub(super) fn ended(version: i16, r: &mut Reader) -> Decoded {
     let response = EndTxnResponse::decode(r, version)?;
     let value = api::EndTxnResponse {
-        error: error(response.error_code),
+        error: response.error_code,
         failure: None,
     };
     Ok((Response::EndTxn(value), response.throttle_time_ms))

@@ -31,7 +31,8 @@ impl Node {
         let mut node = Self::new();
         let header = node.requests().remove(0);
         assert_eq!((header.api_key, header.api_version), (VERSIONS, 4));
-        node.answer(header.correlation_id, 0, 4, &served(0, ranges)).unwrap();
+        node.answer(header.correlation_id, 0, 4, &served(ErrorCode::NONE, ranges))
+            .unwrap();
         assert!(node.connection.is_ready());
         node
     }
@@ -89,7 +90,7 @@ impl Node {
     }
 }
 
-fn served(error_code: i16, ranges: &[(ApiKey, i16, i16)]) -> ApiVersionsResponse {
+fn served(error_code: ErrorCode, ranges: &[(ApiKey, i16, i16)]) -> ApiVersionsResponse {
     let range = |&(api, min_version, max_version): &(ApiKey, i16, i16)| ApiVersion {
         api_key: api.code(),
         min_version,
@@ -135,7 +136,7 @@ fn requests_wait_for_the_versions_and_go_out_in_order_at_the_newest_common_one()
         asked[0].correlation_id,
         0,
         4,
-        &served(0, &[(ApiKey::Heartbeat, 0, 2), SEND]),
+        &served(ErrorCode::NONE, &[(ApiKey::Heartbeat, 0, 2), SEND]),
     )
     .unwrap();
     let sent: Vec<_> = node.requests().iter().map(|h| (h.api_key, h.api_version)).collect();
@@ -148,10 +149,12 @@ fn a_node_that_refuses_version_4_of_api_versions_is_asked_again_in_the_one_it_na
         let mut node = Node::new();
         let id = node.requests()[0].correlation_id;
         // Whatever was asked, the refusal has the layout of version 0.
-        node.answer(id, 0, 0, &served(35, &ranges)).unwrap();
+        node.answer(id, 0, 0, &served(ErrorCode::UNSUPPORTED_VERSION, &ranges))
+            .unwrap();
         let again = node.requests().remove(0);
         assert_eq!((again.api_key, again.api_version), (VERSIONS, next));
-        node.answer(again.correlation_id, 0, next, &served(0, &[BEAT])).unwrap();
+        node.answer(again.correlation_id, 0, next, &served(ErrorCode::NONE, &[BEAT]))
+            .unwrap();
         assert!(node.connection.is_ready());
     }
 }
@@ -160,11 +163,16 @@ fn a_node_that_refuses_version_4_of_api_versions_is_asked_again_in_the_one_it_na
 fn a_node_that_refuses_every_version_or_names_none_ends_the_connection() {
     let mut node = Node::new();
     let id = node.requests()[0].correlation_id;
-    let refused = node.answer(id, 0, 0, &served(35, &[(ApiKey::ApiVersions, 0, 9)]));
+    let refused = node.answer(
+        id,
+        0,
+        0,
+        &served(ErrorCode::UNSUPPORTED_VERSION, &[(ApiKey::ApiVersions, 0, 9)]),
+    );
     assert!(matches!(refused, Err(Failure::UnsupportedVersion(_))), "{refused:?}");
     let mut node = Node::new();
     let id = node.requests()[0].correlation_id;
-    let refused = node.answer(id, 0, 4, &served(42, &[]));
+    let refused = node.answer(id, 0, 4, &served(ErrorCode::INVALID_REQUEST, &[]));
     assert!(
         matches!(&refused, Err(Failure::Malformed(why)) if why.contains("42")),
         "{refused:?}"
@@ -205,7 +213,7 @@ fn answers_split_at_any_byte_complete_their_requests_in_order() {
         node.send(6, heartbeat());
         let ids: Vec<_> = node.requests().iter().map(|h| h.correlation_id).collect();
         let mut bytes = Vec::new();
-        for (id, error_code) in ids.into_iter().zip([0, 27]) {
+        for (id, error_code) in ids.into_iter().zip([ErrorCode::NONE, ErrorCode::REBALANCE_IN_PROGRESS]) {
             let mut writer = frame::begin();
             ResponseHeader { correlation_id: id }.encode(&mut writer, 1);
             let response = HeartbeatResponse {

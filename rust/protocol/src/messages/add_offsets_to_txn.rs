@@ -14,6 +14,6 @@ message! {
     AddOffsetsToTxnResponse, add_offsets_to_txn_response: key 25, versions 0 to 4, flexible from 3;
     AddOffsetsToTxnResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
     }
 }

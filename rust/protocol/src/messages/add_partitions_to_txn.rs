@@ -26,7 +26,7 @@ message! {
     AddPartitionsToTxnResponse, add_partitions_to_txn_response: key 24, versions 0 to 5, flexible from 3;
     AddPartitionsToTxnResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(4).ignorable();
+        error_code: ErrorCode, since(4).ignorable();
         results_by_transaction: Vec<AddPartitionsToTxnResult>, since(4);
         results_by_topic_v3_and_below: Vec<AddPartitionsToTxnTopicResult>, between(0, 3);
     }
@@ -40,6 +40,6 @@ message! {
     }
     AddPartitionsToTxnPartitionResult {
         partition_index: i32, since(0);
-        partition_error_code: i16, since(0);
+        partition_error_code: ErrorCode, since(0);
     }
 }

@@ -28,7 +28,7 @@ message! {
         entries: Vec<EntryData>, since(0);
     }
     EntryData {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         entity: Vec<EntityData>, since(0);
     }

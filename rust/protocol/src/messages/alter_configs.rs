@@ -24,7 +24,7 @@ message! {
         responses: Vec<AlterConfigsResourceResponse>, since(0);
     }
     AlterConfigsResourceResponse {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         resource_type: i8, since(0);
         resource_name: Arc<str>, since(0);

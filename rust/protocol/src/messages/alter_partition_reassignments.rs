@@ -22,7 +22,7 @@ message! {
     AlterPartitionReassignmentsResponse {
         throttle_time_ms: i32, since(0);
         allow_replication_factor_change: bool = true, since(1).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         responses: Vec<ReassignableTopicResponse>, since(0);
     }
@@ -32,7 +32,7 @@ message! {
     }
     ReassignablePartitionResponse {
         partition_index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
     }
 }

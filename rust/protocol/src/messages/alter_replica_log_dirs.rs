@@ -27,6 +27,6 @@ message! {
     }
     AlterReplicaLogDirPartitionResult {
         partition_index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
     }
 }

@@ -27,7 +27,7 @@ message! {
     }
     AlterUserScramCredentialsResult {
         user: Arc<str>, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
     }
 }

@@ -11,7 +11,7 @@ message! {
 message! {
     ApiVersionsResponse, api_versions_response: key 18, versions 0 to 4, flexible from 3;
     ApiVersionsResponse {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         api_keys: Vec<ApiVersion>, since(0);
         throttle_time_ms: i32, since(1).ignorable();
         supported_features: Vec<SupportedFeatureKey>, since(3).tag(0).ignorable();

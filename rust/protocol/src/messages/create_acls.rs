@@ -23,7 +23,7 @@ message! {
         results: Vec<AclCreationResult>, since(0);
     }
     AclCreationResult {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
     }
 }

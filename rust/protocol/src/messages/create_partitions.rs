@@ -25,7 +25,7 @@ message! {
     }
     CreatePartitionsTopicResult {
         name: Arc<str>, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>> = None, since(0).nullable(0);
     }
 }

@@ -33,9 +33,9 @@ message! {
     CreatableTopicResult {
         name: Arc<str>, since(0);
         topic_id: [u8; 16], since(7).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(1).nullable(0).ignorable();
-        topic_config_error_code: i16, since(5).tag(0).ignorable();
+        topic_config_error_code: ErrorCode, since(5).tag(0).ignorable();
         num_partitions: i32 = -1, since(5).ignorable();
         replication_factor: i16 = -1, since(5).ignorable();
         configs: Option<Vec<CreatableTopicConfigs>>, since(5).nullable(5).ignorable();

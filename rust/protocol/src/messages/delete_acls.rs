@@ -23,12 +23,12 @@ message! {
         filter_results: Vec<DeleteAclsFilterResult>, since(0);
     }
     DeleteAclsFilterResult {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         matching_acls: Vec<DeleteAclsMatchingAcl>, since(0);
     }
     DeleteAclsMatchingAcl {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         resource_type: i8, since(0);
         resource_name: Arc<str>, since(0);

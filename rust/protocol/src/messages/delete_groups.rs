@@ -15,6 +15,6 @@ message! {
     }
     DeletableGroupResult {
         group_id: Arc<str>, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
     }
 }

@@ -29,6 +29,6 @@ message! {
     DeleteRecordsPartitionResult {
         partition_index: i32, since(0);
         low_watermark: i64, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
     }
 }

@@ -22,7 +22,7 @@ message! {
     DeletableTopicResult {
         name: Option<Arc<str>>, since(0).nullable(6);
         topic_id: [u8; 16], since(6).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>> = None, since(5).nullable(5).ignorable();
     }
 }

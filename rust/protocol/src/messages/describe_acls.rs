@@ -17,7 +17,7 @@ message! {
     DescribeAclsResponse, describe_acls_response: key 29, versions 1 to 3, flexible from 2;
     DescribeAclsResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         resources: Vec<DescribeAclsResource>, since(0);
     }

@@ -17,7 +17,7 @@ message! {
     DescribeClientQuotasResponse, describe_client_quotas_response: key 48, versions 0 to 1, flexible from 1;
     DescribeClientQuotasResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         entries: Option<Vec<EntryData>>, since(0).nullable(0);
     }

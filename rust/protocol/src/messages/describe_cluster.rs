@@ -13,7 +13,7 @@ message! {
     DescribeClusterResponse, describe_cluster_response: key 60, versions 0 to 2, flexible from 0;
     DescribeClusterResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>> = None, since(0).nullable(0);
         endpoint_type: i8 = 1, since(1);
         cluster_id: Arc<str>, since(0);

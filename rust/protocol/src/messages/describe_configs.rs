@@ -21,7 +21,7 @@ message! {
         results: Vec<DescribeConfigsResult>, since(0);
     }
     DescribeConfigsResult {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         resource_type: i8, since(0);
         resource_name: Arc<str>, since(0);

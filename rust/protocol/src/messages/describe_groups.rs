@@ -15,7 +15,7 @@ message! {
         groups: Vec<DescribedGroup>, since(0);
     }
     DescribedGroup {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>> = None, since(6).nullable(6);
         group_id: Arc<str>, since(0);
         group_state: Arc<str>, since(0);

@@ -15,11 +15,11 @@ message! {
     DescribeLogDirsResponse, describe_log_dirs_response: key 35, versions 1 to 5, flexible from 2;
     DescribeLogDirsResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(3).ignorable();
+        error_code: ErrorCode, since(3).ignorable();
         results: Vec<DescribeLogDirsResult>, since(0);
     }
     DescribeLogDirsResult {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         log_dir: Arc<str>, since(0);
         topics: Vec<DescribeLogDirsTopic>, since(0);
         total_bytes: i64 = -1, since(4).ignorable();

@@ -23,7 +23,7 @@ message! {
     }
     PartitionResponse {
         partition_index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>> = None, since(0).nullable(0);
         active_producers: Vec<ProducerState>, since(0);
     }

@@ -17,7 +17,7 @@ message! {
 message! {
     DescribeQuorumResponse, describe_quorum_response: key 55, versions 0 to 2, flexible from 0;
     DescribeQuorumResponse {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(2).nullable(2).ignorable();
         topics: Vec<TopicData>, since(0);
         nodes: Vec<Node>, since(2);
@@ -28,7 +28,7 @@ message! {
     }
     PartitionData {
         partition_index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(2).nullable(2).ignorable();
         leader_id: i32, since(0);
         leader_epoch: i32, since(0);

@@ -24,7 +24,7 @@ message! {
         next_cursor: Option<Cursor> = None, since(0).nullable(0);
     }
     DescribeTopicPartitionsResponseTopic {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         name: Option<Arc<str>>, since(0).nullable(0);
         topic_id: [u8; 16], since(0).ignorable();
         is_internal: bool, since(0).ignorable();
@@ -32,7 +32,7 @@ message! {
         topic_authorized_operations: i32 = -2147483648, since(0);
     }
     DescribeTopicPartitionsResponsePartition {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         partition_index: i32, since(0);
         leader_id: i32, since(0);
         leader_epoch: i32 = -1, since(0).ignorable();

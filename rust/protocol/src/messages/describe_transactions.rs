@@ -14,7 +14,7 @@ message! {
         transaction_states: Vec<TransactionState>, since(0);
     }
     TransactionState {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         transactional_id: Arc<str>, since(0);
         transaction_state: Arc<str>, since(0);
         transaction_timeout_ms: i32, since(0);

@@ -14,13 +14,13 @@ message! {
     DescribeUserScramCredentialsResponse, describe_user_scram_credentials_response: key 50, versions 0 to 0, flexible from 0;
     DescribeUserScramCredentialsResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         results: Vec<DescribeUserScramCredentialsResult>, since(0);
     }
     DescribeUserScramCredentialsResult {
         user: Arc<str>, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         credential_infos: Vec<CredentialInfo>, since(0);
     }

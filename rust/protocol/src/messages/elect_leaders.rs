@@ -17,7 +17,7 @@ message! {
     ElectLeadersResponse, elect_leaders_response: key 43, versions 0 to 2, flexible from 2;
     ElectLeadersResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(1);
+        error_code: ErrorCode, since(1);
         replica_election_results: Vec<ReplicaElectionResult>, since(0);
     }
     ReplicaElectionResult {
@@ -26,7 +26,7 @@ message! {
     }
     PartitionResult {
         partition_id: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
     }
 }

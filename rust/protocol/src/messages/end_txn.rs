@@ -14,7 +14,7 @@ message! {
     EndTxnResponse, end_txn_response: key 26, versions 0 to 5, flexible from 3;
     EndTxnResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         producer_id: i64 = -1, since(5).ignorable();
         producer_epoch: i16 = -1, since(5).ignorable();
     }

@@ -46,7 +46,7 @@ message! {
     FetchResponse, fetch_response: key 1, versions 4 to 18, flexible from 12;
     FetchResponse {
         throttle_time_ms: i32, since(1).ignorable();
-        error_code: i16, since(7).ignorable();
+        error_code: ErrorCode, since(7).ignorable();
         session_id: i32, since(7);
         responses: Vec<FetchableTopicResponse>, since(0);
         node_endpoints: Vec<NodeEndpoint>, since(16).tag(0);
@@ -58,7 +58,7 @@ message! {
     }
     PartitionData {
         partition_index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         high_watermark: i64, since(0);
         last_stable_offset: i64 = -1, since(4).ignorable();
         log_start_offset: i64 = -1, since(5).ignorable();

@@ -13,7 +13,7 @@ message! {
     FindCoordinatorResponse, find_coordinator_response: key 10, versions 0 to 6, flexible from 3;
     FindCoordinatorResponse {
         throttle_time_ms: i32, since(1).ignorable();
-        error_code: i16, between(0, 3);
+        error_code: ErrorCode, between(0, 3);
         error_message: Option<Arc<str>>, between(1, 3).nullable(1).ignorable();
         node_id: i32, between(0, 3);
         host: Arc<str>, between(0, 3);
@@ -25,7 +25,7 @@ message! {
         node_id: i32, since(4);
         host: Arc<str>, since(4);
         port: i32, since(4);
-        error_code: i16, since(4);
+        error_code: ErrorCode, since(4);
         error_message: Option<Arc<str>>, since(4).nullable(4).ignorable();
     }
 }

@@ -14,6 +14,6 @@ message! {
     HeartbeatResponse, heartbeat_response: key 12, versions 0 to 4, flexible from 4;
     HeartbeatResponse {
         throttle_time_ms: i32, since(1).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
     }
 }

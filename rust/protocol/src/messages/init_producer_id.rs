@@ -16,7 +16,7 @@ message! {
     InitProducerIdResponse, init_producer_id_response: key 22, versions 0 to 6, flexible from 2;
     InitProducerIdResponse {
         throttle_time_ms: i32, since(0).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         producer_id: i64 = -1, since(0);
         producer_epoch: i16, since(0);
         ongoing_txn_producer_id: i64 = -1, since(6);

@@ -22,7 +22,7 @@ message! {
     JoinGroupResponse, join_group_response: key 11, versions 0 to 9, flexible from 6;
     JoinGroupResponse {
         throttle_time_ms: i32, since(2).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         generation_id: i32 = -1, since(0);
         protocol_type: Option<Arc<str>> = None, since(7).nullable(7).ignorable();
         protocol_name: Option<Arc<str>>, since(0).nullable(7);

@@ -18,12 +18,12 @@ message! {
     LeaveGroupResponse, leave_group_response: key 13, versions 0 to 5, flexible from 4;
     LeaveGroupResponse {
         throttle_time_ms: i32, since(1).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         members: Vec<MemberResponse>, since(3);
     }
     MemberResponse {
         member_id: Arc<str>, since(3);
         group_instance_id: Option<Arc<str>>, since(3).nullable(3);
-        error_code: i16, since(3);
+        error_code: ErrorCode, since(3);
     }
 }

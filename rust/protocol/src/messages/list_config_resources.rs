@@ -11,7 +11,7 @@ message! {
     ListConfigResourcesResponse, list_config_resources_response: key 74, versions 0 to 1, flexible from 0;
     ListConfigResourcesResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         config_resources: Vec<ConfigResource>, since(0);
     }
     ConfigResource {

@@ -12,7 +12,7 @@ message! {
     ListGroupsResponse, list_groups_response: key 16, versions 0 to 5, flexible from 3;
     ListGroupsResponse {
         throttle_time_ms: i32, since(1).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         groups: Vec<ListedGroup>, since(0);
     }
     ListedGroup {

@@ -31,7 +31,7 @@ message! {
     }
     ListOffsetsPartitionResponse {
         partition_index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         timestamp: i64 = -1, since(1);
         offset: i64 = -1, since(1);
         leader_epoch: i32 = -1, since(4);

@@ -16,7 +16,7 @@ message! {
     ListPartitionReassignmentsResponse, list_partition_reassignments_response: key 46, versions 0 to 0, flexible from 0;
     ListPartitionReassignmentsResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         topics: Vec<OngoingTopicReassignment>, since(0);
     }

@@ -14,7 +14,7 @@ message! {
     ListTransactionsResponse, list_transactions_response: key 66, versions 0 to 2, flexible from 0;
     ListTransactionsResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         unknown_state_filters: Vec<Arc<str>>, since(0);
         transaction_states: Vec<TransactionState>, since(0);
     }

@@ -23,7 +23,7 @@ message! {
         controller_id: i32 = -1, since(1).ignorable();
         topics: Vec<MetadataResponseTopic>, since(0);
         cluster_authorized_operations: i32 = -2147483648, between(8, 10);
-        error_code: i16, since(13).ignorable();
+        error_code: ErrorCode, since(13).ignorable();
     }
     MetadataResponseBroker {
         node_id: i32, since(0);
@@ -32,7 +32,7 @@ message! {
         rack: Option<Arc<str>> = None, since(1).nullable(1).ignorable();
     }
     MetadataResponseTopic {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         name: Option<Arc<str>>, since(0).nullable(12);
         topic_id: [u8; 16], since(10).ignorable();
         is_internal: bool, since(1).ignorable();
@@ -40,7 +40,7 @@ message! {
         topic_authorized_operations: i32 = -2147483648, since(8);
     }
     MetadataResponsePartition {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         partition_index: i32, since(0);
         leader_id: i32, since(0);
         leader_epoch: i32 = -1, since(7).ignorable();

@@ -18,7 +18,7 @@ message! {
 message! {
     OffsetDeleteResponse, offset_delete_response: key 47, versions 0 to 0, flexible from i16::MAX;
     OffsetDeleteResponse {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         throttle_time_ms: i32, since(0).ignorable();
         topics: Vec<OffsetDeleteResponseTopic>, since(0);
     }
@@ -28,6 +28,6 @@ message! {
     }
     OffsetDeleteResponsePartition {
         partition_index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
     }
 }

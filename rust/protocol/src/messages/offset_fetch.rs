@@ -30,7 +30,7 @@ message! {
     OffsetFetchResponse {
         throttle_time_ms: i32, since(3).ignorable();
         topics: Vec<OffsetFetchResponseTopic>, between(0, 7);
-        error_code: i16, between(2, 7).ignorable();
+        error_code: ErrorCode, between(2, 7).ignorable();
         groups: Vec<OffsetFetchResponseGroup>, since(8);
     }
     OffsetFetchResponseTopic {
@@ -42,12 +42,12 @@ message! {
         committed_offset: i64, between(0, 7);
         committed_leader_epoch: i32 = -1, between(5, 7).ignorable();
         metadata: Option<Arc<str>>, between(0, 7).nullable(0);
-        error_code: i16, between(0, 7);
+        error_code: ErrorCode, between(0, 7);
     }
     OffsetFetchResponseGroup {
         group_id: Arc<str>, since(8);
         topics: Vec<OffsetFetchResponseTopics>, since(8);
-        error_code: i16, since(8);
+        error_code: ErrorCode, since(8);
     }
     OffsetFetchResponseTopics {
         name: Arc<str>, between(8, 9).ignorable();
@@ -59,6 +59,6 @@ message! {
         committed_offset: i64, since(8);
         committed_leader_epoch: i32 = -1, since(8).ignorable();
         metadata: Option<Arc<str>>, since(8).nullable(8);
-        error_code: i16, since(8);
+        error_code: ErrorCode, since(8);
     }
 }

@@ -28,7 +28,7 @@ message! {
         partitions: Vec<EpochEndOffset>, since(0);
     }
     EpochEndOffset {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         partition: i32, since(0);
         leader_epoch: i32 = -1, since(1).ignorable();
         end_offset: i64 = -1, since(0);

@@ -33,7 +33,7 @@ message! {
     }
     PartitionProduceResponse {
         index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         base_offset: i64, since(0);
         log_append_time_ms: i64 = -1, since(2).ignorable();
         log_start_offset: i64 = -1, since(5).ignorable();

@@ -10,7 +10,7 @@ message! {
 message! {
     SaslHandshakeResponse, sasl_handshake_response: key 17, versions 0 to 1, flexible from i16::MAX;
     SaslHandshakeResponse {
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         mechanisms: Vec<Arc<str>>, since(0);
     }
 }

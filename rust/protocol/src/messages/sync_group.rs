@@ -21,7 +21,7 @@ message! {
     SyncGroupResponse, sync_group_response: key 14, versions 0 to 5, flexible from 4;
     SyncGroupResponse {
         throttle_time_ms: i32, since(1).ignorable();
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         protocol_type: Option<Arc<str>> = None, since(5).nullable(5).ignorable();
         protocol_name: Option<Arc<str>> = None, since(5).nullable(5).ignorable();
         assignment: Bytes, since(0);

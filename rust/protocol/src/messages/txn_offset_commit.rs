@@ -36,6 +36,6 @@ message! {
     }
     TxnOffsetCommitResponsePartition {
         partition_index: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
     }
 }

@@ -19,13 +19,13 @@ message! {
     UpdateFeaturesResponse, update_features_response: key 57, versions 0 to 2, flexible from 0;
     UpdateFeaturesResponse {
         throttle_time_ms: i32, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
         results: Vec<UpdatableFeatureResult>, between(0, 1).ignorable();
     }
     UpdatableFeatureResult {
         feature: Arc<str>, since(0);
-        error_code: i16, since(0);
+        error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>>, since(0).nullable(0);
     }
 }

@@ -11,7 +11,7 @@ use fletchlog_protocol::messages::{
 use fletchlog_records::ErrorCode;
 
 use super::authorization::cluster_refused;
-use super::{Call, Handled, Unreadable};
+use super::{Call, Handled, TOO_LARGE, Unreadable};
 
 /// A request in which one of its codes is this. Kafka: `UNKNOWN` of `ResourceType`, `PatternType`, `AclOperation`,
 /// `AclPermissionType`.
@@ -97,7 +97,7 @@ pub(super) fn describe_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             ..Default::default()
         },
         Err((error, error_message)) => DescribeAclsResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message,
             ..Default::default()
         },
@@ -162,7 +162,7 @@ pub(super) fn create_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let result = |outcome: Result<(), Refusal>| {
         let (error, error_message) = outcome.err().unwrap_or((ErrorCode::NONE, None));
         create_acls_response::AclCreationResult {
-            error_code: error.code(),
+            error_code: error,
             error_message,
         }
     };
@@ -236,14 +236,17 @@ pub(super) fn delete_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
                 .map(meant)
                 .collect::<Option<Vec<_>>>()
                 .ok_or(UNKNOWN)?;
-            call.broker().delete_acls(&filters).map_err(|error| refusal(&error))
+            match call.broker().delete_acls(&filters, call.room().0) {
+                Ok(deleted) => Ok(deleted.ok_or(TOO_LARGE)?),
+                Err(error) => Err(refusal(&error)),
+            }
         }
     };
     let filter_results = match deleted {
         Ok(of_filters) => of_filters.into_iter().map(deleted_by_filter).collect(),
         Err((error, error_message)) => {
             let refused = |_: &delete_acls_request::DeleteAclsFilter| delete_acls_response::DeleteAclsFilterResult {
-                error_code: error.code(),
+                error_code: error,
                 error_message: error_message.clone(),
                 ..Default::default()
             };

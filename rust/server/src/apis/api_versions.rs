@@ -162,7 +162,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         let (name, version) = (&request.client_software_name, &request.client_software_version);
         if !is_valid_software(name) || !is_valid_software(version) {
             return call.answer(&ApiVersionsResponse {
-                error_code: ErrorCode::INVALID_REQUEST.code(),
+                error_code: ErrorCode::INVALID_REQUEST,
                 ..Default::default()
             });
         }
@@ -209,7 +209,7 @@ fn unsupported(call: &Call<'_>, api_keys: Vec<api_versions_response::ApiVersion>
     let correlation_id = call.header.correlation_id;
     ResponseHeader { correlation_id }.encode(&mut writer, 0);
     let response = ApiVersionsResponse {
-        error_code: ErrorCode::UNSUPPORTED_VERSION.code(),
+        error_code: ErrorCode::UNSUPPORTED_VERSION,
         api_keys,
         ..Default::default()
     };

@@ -22,7 +22,7 @@ const CONTROLLER: i8 = 2;
 pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeClusterRequest = call.message()?;
     let refused = |error: ErrorCode, text: String| DescribeClusterResponse {
-        error_code: error.code(),
+        error_code: error,
         error_message: Some(text.into()),
         ..Default::default()
     };
@@ -63,19 +63,16 @@ const PARTITION_LIMIT: i32 = 2000;
 
 pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeTopicPartitionsRequest = call.message()?;
-    let names: BTreeSet<Arc<str>> = match request.topics.is_empty() {
-        true => {
-            let all = call.broker().topics(true).map_err(|_| CLOSED)?.into_iter();
-            all.filter(|name| call.may_topic(AclOperation::Describe, name))
-                .collect()
-        }
+    let is_all = request.topics.is_empty();
+    let names: BTreeSet<Arc<str>> = match is_all {
+        true => call.broker().topics(true).map_err(|_| CLOSED)?.into_iter().collect(),
         false => request.topics.iter().map(|t| Arc::clone(&t.name)).collect(),
     };
     let (first, from) = match &request.cursor {
         Some(cursor) => (Arc::clone(&cursor.topic_name), cursor.partition_index),
         None => (Arc::default(), 0),
     };
-    let is_listed = request.topics.is_empty() || names.contains(&first);
+    let is_listed = is_all || names.contains(&first);
     if from < 0 || (request.cursor.is_some() && !is_listed) {
         let refused = |name| refused_topic(ErrorCode::INVALID_REQUEST, name);
         return call.answer(&DescribeTopicPartitionsResponse {
@@ -98,7 +95,9 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
     let mut next_cursor = None;
     for name in names.range(Arc::clone(&first)..) {
         if !call.may_topic(AclOperation::Describe, name) {
-            topics.push(refused_topic(ErrorCode::TOPIC_AUTHORIZATION_FAILED, Arc::clone(name)));
+            // What is not named is not shown.
+            let denied = refused_topic(ErrorCode::TOPIC_AUTHORIZATION_FAILED, Arc::clone(name));
+            topics.extend((!is_all).then_some(denied));
             continue;
         }
         if room == 0 {
@@ -110,16 +109,13 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
         } else {
             0
         };
-        let found = metadata_of(call, Some(vec![Arc::clone(name)]), false)?;
-        for topic in found.topics {
-            let all = topic.partitions.len();
-            let end = all.min(skip.saturating_add(room));
-            let operations = call.authorized_operations(TOPIC_OPERATIONS, ResourceType::Topic, name);
-            topics.push(described_topic(topic, skip, end, operations));
-            room -= end.saturating_sub(skip);
-            if end < all && end >= skip {
-                next_cursor = Some(cursor(name, i32::try_from(end).unwrap_or(i32::MAX)));
-            }
+        let (topic, all) = call.broker().topic_page(name, skip, room).map_err(|_| CLOSED)?;
+        let operations = call.authorized_operations(TOPIC_OPERATIONS, ResourceType::Topic, name);
+        let end = skip.saturating_add(topic.partitions.len());
+        room -= topic.partitions.len();
+        topics.push(described_topic(topic, operations));
+        if end < all {
+            next_cursor = Some(cursor(name, i32::try_from(end).unwrap_or(i32::MAX)));
         }
         if next_cursor.is_some() {
             break;
@@ -144,17 +140,14 @@ fn refused_topic(
     name: Arc<str>,
 ) -> describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
     describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
-        error_code: error.code(),
+        error_code: error,
         name: Some(name),
         ..Default::default()
     }
 }
 
-/// Its partitions from place `from` to place `to`.
 fn described_topic(
     topic: api::TopicMetadata,
-    from: usize,
-    to: usize,
     topic_authorized_operations: i32,
 ) -> describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
     let partition =
@@ -168,13 +161,12 @@ fn described_topic(
             last_known_elr: Some(Vec::new()),
             ..Default::default()
         };
-    let chosen = topic.partitions.into_iter().skip(from).take(to.saturating_sub(from));
     describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
-        error_code: topic.error.code(),
+        error_code: topic.error,
         name: Some(topic.name),
         topic_id: topic.topic_id,
         is_internal: topic.is_internal,
-        partitions: chosen.map(partition).collect(),
+        partitions: topic.partitions.into_iter().map(partition).collect(),
         topic_authorized_operations,
     }
 }
@@ -183,7 +175,7 @@ pub(super) fn describe_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadab
     let request: DescribeLogDirsRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
         return call.answer(&DescribeLogDirsResponse {
-            error_code: error.code(),
+            error_code: error,
             ..Default::default()
         });
     }

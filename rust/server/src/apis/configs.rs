@@ -68,7 +68,7 @@ pub(super) fn describe_configs(call: &mut Call<'_>) -> Result<Handled, Unreadabl
             .collect();
         room.take(configs.iter().map(size).sum())?;
         Ok(describe_configs_response::DescribeConfigsResult {
-            error_code: error.0.code(),
+            error_code: error.0,
             error_message: error.1,
             resource_type: resource.resource_type,
             resource_name: resource.resource_name,
@@ -255,7 +255,7 @@ pub(super) fn alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let responses = request.resources.into_iter().zip(outcomes).map(|(resource, altered)| {
         let Refusal(error, error_message) = outcome(altered);
         alter_configs_response::AlterConfigsResourceResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message,
             resource_type: resource.resource_type,
             resource_name: resource.resource_name,
@@ -305,7 +305,7 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
     let responses = request.resources.into_iter().zip(outcomes).map(|(resource, altered)| {
         let Refusal(error, error_message) = outcome(altered);
         incremental_alter_configs_response::AlterConfigsResourceResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message,
             resource_type: resource.resource_type,
             resource_name: resource.resource_name,
@@ -449,20 +449,21 @@ pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unre
     let request: ListConfigResourcesRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::DescribeConfigs) {
         return call.answer(&ListConfigResourcesResponse {
-            error_code: error.code(),
+            error_code: error,
             ..Default::default()
         });
     }
     if !request.resource_types.iter().all(|kind| resource::ALL.contains(kind)) {
         return call.answer(&ListConfigResourcesResponse {
-            error_code: ErrorCode::UNSUPPORTED_VERSION.code(),
+            error_code: ErrorCode::UNSUPPORTED_VERSION,
             ..Default::default()
         });
     }
     // Version 0 lists client metrics alone.
+    let asked: HashSet<i8> = request.resource_types.into_iter().collect();
     let is_asked = |kind: i8| match call.version() {
         0 => kind == resource::CLIENT_METRICS,
-        _ => request.resource_types.is_empty() || request.resource_types.contains(&kind),
+        _ => asked.is_empty() || asked.contains(&kind),
     };
     let mut config_resources = Vec::new();
     let mut add = |resource_type: i8, resource_name: Arc<str>| {

@@ -210,7 +210,7 @@ fn partitions_of(topic: &fetch_request::FetchTopic) -> impl Iterator<Item = api:
 /// UNKNOWN_SERVER_ERROR for the request and, where topics have names, each of its partitions: Kafka's handler fails on an
 /// isolation level that it does not know.
 fn refused(request: &FetchRequest, by_id: bool) -> FetchResponse {
-    let error_code = ErrorCode::UNKNOWN_SERVER_ERROR.code();
+    let error_code = ErrorCode::UNKNOWN_SERVER_ERROR;
     let partition = |p: &fetch_request::FetchPartition| fetch_response::PartitionData {
         partition_index: p.partition,
         error_code,
@@ -248,7 +248,7 @@ fn message(answer: api::FetchResponse) -> FetchResponse {
     };
     let responses = runs.into_iter().map(entry).collect();
     FetchResponse {
-        error_code: answer.error.code(),
+        error_code: answer.error,
         session_id: answer.session_id,
         responses,
         ..Default::default()
@@ -270,7 +270,7 @@ fn partition_data(mut partition: api::FetchPartitionResponse) -> fetch_response:
     fetch_response::PartitionData {
         partition_index: partition.tp.partition,
         diverging_epoch: diverging_epoch.unwrap_or_default(),
-        error_code: partition.error.code(),
+        error_code: partition.error,
         high_watermark: partition.high_watermark,
         last_stable_offset: partition.last_stable_offset,
         log_start_offset: partition.log_start_offset,

@@ -31,7 +31,7 @@ pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         Ok(groups) => groups,
         Err(error) => {
             return call.answer(&ListGroupsResponse {
-                error_code: error.code().code(),
+                error_code: error.code(),
                 ..Default::default()
             });
         }
@@ -73,7 +73,7 @@ pub(super) fn describe_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable
             Ok(described) => of_description(described),
             Err(code) => undescribed(group_id, code, call.version()),
         };
-        if request.include_authorized_operations && group.error_code == ErrorCode::NONE.code() {
+        if request.include_authorized_operations && group.error_code == ErrorCode::NONE {
             let name = Arc::clone(&group.group_id);
             group.authorized_operations = call.authorized_operations(AUTHORIZED_OPERATIONS, ResourceType::Group, &name);
         }
@@ -119,7 +119,7 @@ fn undescribed(group_id: Arc<str>, code: ErrorCode, version: i16) -> describe_gr
     let message = is_dead && version >= 6;
     describe_groups_response::DescribedGroup {
         error_message: message.then(|| format!("Group {group_id} not found.").into()),
-        error_code: if is_dead && version < 6 { ErrorCode::NONE } else { code }.code(),
+        error_code: if is_dead && version < 6 { ErrorCode::NONE } else { code },
         group_id,
         group_state: if is_dead { "Dead" } else { "" }.into(),
         ..Default::default()
@@ -135,7 +135,7 @@ pub(super) fn delete_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         });
         delete_groups_response::DeletableGroupResult {
             group_id,
-            error_code: deleted.err().unwrap_or(ErrorCode::NONE).code(),
+            error_code: deleted.err().unwrap_or(ErrorCode::NONE),
         }
     };
     let mut seen = HashSet::new();
@@ -165,7 +165,7 @@ pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         Ok(results) => results,
         Err(code) => {
             return call.answer(&OffsetDeleteResponse {
-                error_code: code.code(),
+                error_code: code,
                 ..Default::default()
             });
         }
@@ -174,7 +174,7 @@ pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let results = results.into_iter().chain(denied).map(|(tp, code)| {
         let result = offset_delete_response::OffsetDeleteResponsePartition {
             partition_index: tp.partition,
-            error_code: code.code(),
+            error_code: code,
         };
         (tp.topic, result)
     });

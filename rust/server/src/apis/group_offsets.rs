@@ -35,7 +35,7 @@ pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             ..Default::default()
         });
     let is_known = |topic: &offset_commit_response::OffsetCommitResponseTopic| {
-        let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code();
+        let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
         let has_known = topic.partitions.iter().any(|p| p.error_code != unknown);
         has_known || is_topic(call, &topic.name)
     };
@@ -52,7 +52,7 @@ fn merged(
     is_known: impl Fn(&offset_commit_response::OffsetCommitResponseTopic) -> bool,
 ) -> Vec<offset_commit_response::OffsetCommitResponseTopic> {
     let (known, unknown): (Vec<_>, Vec<_>) = topics.into_iter().partition(is_known);
-    let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code();
+    let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
     let is_unknown = |p: &offset_commit_response::OffsetCommitResponsePartition| p.error_code == code;
     let any_unknown = !unknown.is_empty() || known.iter().flat_map(|topic| &topic.partitions).any(is_unknown);
     let known = known.into_iter().filter(|topic| !topic.partitions.is_empty());
@@ -185,7 +185,7 @@ fn denied_topic(call: &Call<'_>, name: &str) -> Option<ErrorCode> {
 fn committed(partition_index: i32, code: ErrorCode) -> offset_commit_response::OffsetCommitResponsePartition {
     offset_commit_response::OffsetCommitResponsePartition {
         partition_index,
-        error_code: code.code(),
+        error_code: code,
     }
 }
 
@@ -251,7 +251,7 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
     let answered = committed.into_iter().chain(denied).map(|(tp, code)| {
         let partition = txn_offset_commit_response::TxnOffsetCommitResponsePartition {
             partition_index: tp.partition,
-            error_code: code.code(),
+            error_code: code,
         };
         (tp.topic, partition)
     });
@@ -380,7 +380,7 @@ fn fetch(
     Ok(offset_fetch_response::OffsetFetchResponseGroup {
         group_id: asked.group_id,
         topics,
-        error_code: answer.error.code(),
+        error_code: answer.error,
     })
 }
 
@@ -445,7 +445,7 @@ fn fetched(
         committed_offset: offset.map_or(-1, |o| o.offset),
         committed_leader_epoch: offset.map_or(-1, |o| o.leader_epoch),
         metadata: Some(offset.map(|o| Arc::clone(&o.metadata)).unwrap_or_default()),
-        error_code: error.code(),
+        error_code: error,
     }
 }
 

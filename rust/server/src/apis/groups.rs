@@ -16,7 +16,7 @@ pub(super) fn join_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let version = call.version();
     if !call.may_group(AclOperation::Read, &request.group_id) {
         return call.answer(&JoinGroupResponse {
-            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             generation_id: -1,
             protocol_name: (version < 7).then(Default::default),
             ..Default::default()
@@ -55,7 +55,7 @@ fn joined(answer: api::JoinGroupResponse, version: i16) -> JoinGroupResponse {
         metadata: m.metadata,
     };
     JoinGroupResponse {
-        error_code: answer.error.code(),
+        error_code: answer.error,
         generation_id: answer.generation_id,
         protocol_type: answer.protocol_type,
         protocol_name: is_named.then_some(answer.protocol_name),
@@ -72,13 +72,13 @@ pub(super) fn sync_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     // From version 5 on a member names both. Kafka: `SyncGroupRequest#areMandatoryProtocolTypeAndNamePresent`.
     if call.version() >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         return call.answer(&SyncGroupResponse {
-            error_code: ErrorCode::INCONSISTENT_GROUP_PROTOCOL.code(),
+            error_code: ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
             ..Default::default()
         });
     }
     if !call.may_group(AclOperation::Read, &request.group_id) {
         return call.answer(&SyncGroupResponse {
-            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             ..Default::default()
         });
     }
@@ -95,7 +95,7 @@ pub(super) fn sync_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     call.ask(api::Request::SyncGroup(request), |answer| {
         let answer = response!(SyncGroup, answer)?;
         Ok(SyncGroupResponse {
-            error_code: answer.error.code(),
+            error_code: answer.error,
             protocol_type: answer.protocol_type,
             protocol_name: answer.protocol_name,
             assignment: answer.assignment,
@@ -108,7 +108,7 @@ pub(super) fn heartbeat(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: HeartbeatRequest = call.message()?;
     if !call.may_group(AclOperation::Read, &request.group_id) {
         return call.answer(&HeartbeatResponse {
-            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             ..Default::default()
         });
     }
@@ -120,7 +120,7 @@ pub(super) fn heartbeat(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     };
     let error = response!(Heartbeat, call.ask_now(api::Request::Heartbeat(request))?)?;
     call.answer(&HeartbeatResponse {
-        error_code: error.code(),
+        error_code: error,
         ..Default::default()
     })
 }
@@ -129,7 +129,7 @@ pub(super) fn leave_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: LeaveGroupRequest = call.message()?;
     if !call.may_group(AclOperation::Read, &request.group_id) {
         return call.answer(&LeaveGroupResponse {
-            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED.code(),
+            error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             ..Default::default()
         });
     }
@@ -158,17 +158,17 @@ pub(super) fn leave_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             .filter(|_| answer.error == ErrorCode::NONE)
             .unwrap_or(answer.error);
         return call.answer(&LeaveGroupResponse {
-            error_code: error.code(),
+            error_code: error,
             ..Default::default()
         });
     }
     let member = |(member, code): (api::LeavingMember, ErrorCode)| leave_group_response::MemberResponse {
         member_id: member.member_id,
         group_instance_id: member.group_instance_id,
-        error_code: code.code(),
+        error_code: code,
     };
     call.answer(&LeaveGroupResponse {
-        error_code: answer.error.code(),
+        error_code: answer.error,
         members: answer.members.into_iter().map(member).collect(),
         ..Default::default()
     })

@@ -154,7 +154,7 @@ fn refused_topic(
     topic_id: [u8; 16],
 ) -> metadata_response::MetadataResponseTopic {
     metadata_response::MetadataResponseTopic {
-        error_code: error.code(),
+        error_code: error,
         name,
         topic_id,
         topic_authorized_operations: OPERATIONS_OMITTED,
@@ -168,7 +168,7 @@ fn refused(topics: Vec<metadata_request::MetadataRequestTopic>, error: ErrorCode
     let refused =
         |t: metadata_request::MetadataRequestTopic| refused_topic(error, Some(t.name.unwrap_or_default()), t.topic_id);
     MetadataResponse {
-        error_code: error.code(),
+        error_code: error,
         controller_id: -1,
         topics: topics.into_iter().map(refused).collect(),
         cluster_authorized_operations: OPERATIONS_OMITTED,
@@ -198,7 +198,7 @@ fn topic(topic: api::TopicMetadata, topic_authorized_operations: i32) -> metadat
         ..Default::default()
     };
     metadata_response::MetadataResponseTopic {
-        error_code: topic.error.code(),
+        error_code: topic.error,
         name: Some(topic.name),
         topic_id: topic.topic_id,
         is_internal: topic.is_internal,
@@ -228,7 +228,7 @@ pub(super) fn find_coordinator(call: &mut Call<'_>) -> Result<Handled, Unreadabl
     let Some(only) = coordinators.into_iter().next() else {
         return Err(super::OTHER_KIND);
     };
-    let is_found = only.error_code == ErrorCode::NONE.code();
+    let is_found = only.error_code == ErrorCode::NONE;
     call.answer(&FindCoordinatorResponse {
         error_code: only.error_code,
         error_message: if is_found {
@@ -256,7 +256,7 @@ fn coordinator(
         key,
         node_id: -1,
         port: -1,
-        error_code: error.code(),
+        error_code: error,
         error_message: Some(error.message().into()),
         ..Default::default()
     };

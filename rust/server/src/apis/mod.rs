@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_broker::panics::place;
-use fletchlog_broker::{Broker, Outcome, Port, Ticket};
+use fletchlog_broker::{Broker, OneLook, Outcome, Port, Ticket};
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, outline, response_header_version};
 use fletchlog_protocol::{Message, Reader, WireError, frame};
 
@@ -204,6 +204,7 @@ impl Apis {
             reserved,
         };
         let id = call.header.correlation_id;
+        let _one_look = OneLook::begin();
         place(|| format!("request {id}"));
         let handled = call.pass(api, handler);
         place(|| format!("request {id}, handled"));
@@ -283,12 +284,15 @@ struct Room(usize);
 impl Room {
     /// Takes the room of an entry's answer, which is about so long.
     fn take(&mut self, bytes: usize) -> Result<(), Unreadable> {
-        self.0 = self.0.checked_sub(bytes).ok_or(Unreadable::Refused(
-            "its answer would be larger than queued.max.request.bytes and socket.request.max.bytes; it has to ask for less at a time",
-        ))?;
+        self.0 = self.0.checked_sub(bytes).ok_or(TOO_LARGE)?;
         Ok(())
     }
 }
+
+/// There is no room for the answer.
+const TOO_LARGE: Unreadable = Unreadable::Refused(
+    "its answer would be larger than queued.max.request.bytes and socket.request.max.bytes; it has to ask for less at a time",
+);
 
 /// The broker answers nothing.
 const CLOSED: Unreadable =

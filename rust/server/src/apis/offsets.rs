@@ -81,7 +81,7 @@ fn all_refused(request: &ListOffsetsRequest) -> ListOffsetsResponse {
             .iter()
             .map(|p| list_offsets_response::ListOffsetsPartitionResponse {
                 partition_index: p.partition_index,
-                error_code: ErrorCode::UNKNOWN_SERVER_ERROR.code(),
+                error_code: ErrorCode::UNKNOWN_SERVER_ERROR,
                 ..Default::default()
             })
             .collect(),
@@ -100,7 +100,7 @@ fn offsets_message(
     let found = found.into_iter().map(|p| {
         let partition = list_offsets_response::ListOffsetsPartitionResponse {
             partition_index: p.tp.partition,
-            error_code: p.error.code(),
+            error_code: p.error,
             timestamp: p.timestamp,
             offset: p.offset,
             leader_epoch: if version >= 4 { p.leader_epoch } else { -1 },
@@ -110,7 +110,7 @@ fn offsets_message(
     let refused = refused.into_iter().map(|(tp, error)| {
         let partition = list_offsets_response::ListOffsetsPartitionResponse {
             partition_index: tp.partition,
-            error_code: error.code(),
+            error_code: error,
             ..Default::default()
         };
         (tp.topic, partition)
@@ -148,7 +148,7 @@ pub(super) fn offset_for_leader_epoch(call: &mut Call<'_>) -> Result<Handled, Un
         .partitions
         .into_iter()
         .map(|found| offset_for_leader_epoch_response::EpochEndOffset {
-            error_code: found.error.code(),
+            error_code: found.error,
             partition: found.tp.partition,
             leader_epoch: found.leader_epoch,
             end_offset: found.end_offset,
@@ -163,7 +163,7 @@ pub(super) fn offset_for_leader_epoch(call: &mut Call<'_>) -> Result<Handled, Un
     }
     for topic in denied {
         let refused = |p: i32| offset_for_leader_epoch_response::EpochEndOffset {
-            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
             partition: p,
             ..Default::default()
         };

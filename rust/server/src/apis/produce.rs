@@ -161,7 +161,7 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let refused = asked.refused.into_iter().map(|(tp, error)| {
         let response = produce_response::PartitionProduceResponse {
             index: tp.partition,
-            error_code: error.code(),
+            error_code: error,
             base_offset: -1,
             log_start_offset: -1,
             ..Default::default()
@@ -193,7 +193,7 @@ fn partition_response(partition: api::ProducePartitionResponse) -> produce_respo
         .filter(|_| is_unverified || !partition.record_errors.is_empty());
     produce_response::PartitionProduceResponse {
         index: partition.tp.partition,
-        error_code: partition.error.code(),
+        error_code: partition.error,
         base_offset: partition.base_offset,
         log_append_time_ms: partition.log_append_time_ms,
         log_start_offset: partition.log_start_offset,

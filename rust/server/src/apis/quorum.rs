@@ -19,7 +19,7 @@ pub(super) fn describe_quorum(call: &mut Call<'_>) -> Result<Handled, Unreadable
     let request: DescribeQuorumRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
         return call.answer(&DescribeQuorumResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message: cluster_refused(),
             ..Default::default()
         });
@@ -53,7 +53,7 @@ fn is_quorum(topic: &describe_quorum_request::TopicData) -> bool {
 fn unknown(partition_index: i32) -> describe_quorum_response::PartitionData {
     describe_quorum_response::PartitionData {
         partition_index,
-        error_code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.code(),
+        error_code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         error_message: Some("This server does not host this topic-partition.".into()),
         ..Default::default()
     }

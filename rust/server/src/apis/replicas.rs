@@ -100,7 +100,7 @@ fn no_election(call: &Call<'_>, topic: &Arc<str>, partition: i32) -> Result<(Err
 fn elected(partition_id: i32, error: ErrorCode, text: Option<Arc<str>>) -> elect_leaders_response::PartitionResult {
     elect_leaders_response::PartitionResult {
         partition_id,
-        error_code: error.code(),
+        error_code: error,
         error_message: text,
     }
 }
@@ -112,7 +112,7 @@ fn elections(
     replica_election_results: Vec<elect_leaders_response::ReplicaElectionResult>,
 ) -> Result<Handled, Unreadable> {
     call.answer(&ElectLeadersResponse {
-        error_code: if call.version() >= 1 { error.code() } else { 0 },
+        error_code: if call.version() >= 1 { error } else { ErrorCode::NONE },
         replica_election_results,
         ..Default::default()
     })
@@ -122,7 +122,7 @@ pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handl
     let request: AlterPartitionReassignmentsRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Alter) {
         return call.answer(&AlterPartitionReassignmentsResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message: cluster_refused(),
             responses: request
                 .topics
@@ -144,7 +144,7 @@ pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handl
             )?;
             partitions.push(alter_partition_reassignments_response::ReassignablePartitionResponse {
                 partition_index: partition.partition_index,
-                error_code: error.code(),
+                error_code: error,
                 error_message,
             });
         }
@@ -168,7 +168,7 @@ fn refused_topic(
     let refused = |p: alter_partition_reassignments_request::ReassignablePartition| {
         alter_partition_reassignments_response::ReassignablePartitionResponse {
             partition_index: p.partition_index,
-            error_code: error.code(),
+            error_code: error,
             error_message: cluster_refused(),
         }
     };
@@ -212,7 +212,7 @@ pub(super) fn list_partition_reassignments(call: &mut Call<'_>) -> Result<Handle
     let _: ListPartitionReassignmentsRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
         return call.answer(&ListPartitionReassignmentsResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message: cluster_refused(),
             ..Default::default()
         });
@@ -263,7 +263,7 @@ pub(super) fn alter_replica_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unr
             };
             Ok(alter_replica_log_dirs_response::AlterReplicaLogDirPartitionResult {
                 partition_index,
-                error_code: error.code(),
+                error_code: error,
             })
         };
         results.push(alter_replica_log_dirs_response::AlterReplicaLogDirTopicResult {

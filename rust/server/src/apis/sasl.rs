@@ -17,7 +17,7 @@ use crate::security::Sasl;
 pub(super) fn sasl_handshake(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let _: SaslHandshakeRequest = call.message()?;
     call.answer(&SaslHandshakeResponse {
-        error_code: ErrorCode::ILLEGAL_SASL_STATE.code(),
+        error_code: ErrorCode::ILLEGAL_SASL_STATE,
         ..Default::default()
     })
 }
@@ -25,7 +25,7 @@ pub(super) fn sasl_handshake(call: &mut Call<'_>) -> Result<Handled, Unreadable>
 pub(super) fn sasl_authenticate(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let _: SaslAuthenticateRequest = call.message()?;
     call.answer(&SaslAuthenticateResponse {
-        error_code: ErrorCode::ILLEGAL_SASL_STATE.code(),
+        error_code: ErrorCode::ILLEGAL_SASL_STATE,
         error_message: Some("SaslAuthenticate request received after successful authentication".into()),
         ..Default::default()
     })
@@ -112,7 +112,7 @@ impl Call<'_> {
             .map(|mechanism| mechanism.name().into())
             .collect();
         let answer = |error: ErrorCode| SaslHandshakeResponse {
-            error_code: error.code(),
+            error_code: error,
             mechanisms,
         };
         match authenticator.handshake(self.version(), &request.mechanism, sasl) {
@@ -135,7 +135,7 @@ impl Call<'_> {
             }
             Err(refused) => {
                 let answer = SaslAuthenticateResponse {
-                    error_code: ErrorCode::SASL_AUTHENTICATION_FAILED.code(),
+                    error_code: ErrorCode::SASL_AUTHENTICATION_FAILED,
                     error_message: Some(refused.message.as_str().into()),
                     ..Default::default()
                 };
@@ -146,7 +146,7 @@ impl Call<'_> {
 
     /// A request where a token is expected. Requests that clients may send here by mistake are answered; Kafka answers every other API as well.
     fn illegal(&self, api: ApiKey, reason: String) -> Result<Handled, Unreadable> {
-        let error_code = ErrorCode::ILLEGAL_SASL_STATE.code();
+        let error_code = ErrorCode::ILLEGAL_SASL_STATE;
         match api {
             ApiKey::SaslHandshake => self.refuse(
                 &SaslHandshakeResponse {

@@ -18,7 +18,7 @@ pub(super) fn describe_client_quotas(call: &mut Call<'_>) -> Result<Handled, Unr
     let request: DescribeClientQuotasRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::DescribeConfigs) {
         return call.answer(&DescribeClientQuotasResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message: None,
             entries: None,
             ..Default::default()
@@ -31,7 +31,7 @@ pub(super) fn describe_client_quotas(call: &mut Call<'_>) -> Result<Handled, Unr
             ..Default::default()
         },
         Err((error, text)) => DescribeClientQuotasResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message: Some(text.into()),
             entries: None,
             ..Default::default()
@@ -85,12 +85,12 @@ pub(super) fn describe_user_scram_credentials(call: &mut Call<'_>) -> Result<Han
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
         // Kafka's answer does not repeat the names.
         let refused = |_| describe_user_scram_credentials_response::DescribeUserScramCredentialsResult {
-            error_code: error.code(),
+            error_code: error,
             error_message: None,
             ..Default::default()
         };
         return call.answer(&DescribeUserScramCredentialsResponse {
-            error_code: error.code(),
+            error_code: error,
             error_message: None,
             results: request.users.unwrap_or_default().into_iter().map(refused).collect(),
             ..Default::default()
@@ -129,7 +129,7 @@ pub(super) fn describe_user_scram_credentials(call: &mut Call<'_>) -> Result<Han
         };
         describe_user_scram_credentials_response::DescribeUserScramCredentialsResult {
             user,
-            error_code: error.code(),
+            error_code: error,
             error_message,
             credential_infos,
         }
@@ -166,7 +166,7 @@ pub(super) fn alter_user_scram_credentials(call: &mut Call<'_>) -> Result<Handle
     let result = |user: &str, error: ErrorCode, error_message: Option<Arc<str>>| {
         alter_user_scram_credentials_response::AlterUserScramCredentialsResult {
             user: user.into(),
-            error_code: error.code(),
+            error_code: error,
             error_message,
         }
     };

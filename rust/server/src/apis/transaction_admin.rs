@@ -45,7 +45,7 @@ pub(super) fn describe_transactions(call: &mut Call<'_>) -> Result<Handled, Unre
 
 fn refused(error: ErrorCode, transactional_id: Arc<str>) -> describe_transactions_response::TransactionState {
     describe_transactions_response::TransactionState {
-        error_code: error.code(),
+        error_code: error,
         transactional_id,
         ..Default::default()
     }
@@ -91,7 +91,7 @@ pub(super) fn list_transactions(call: &mut Call<'_>) -> Result<Handled, Unreadab
             ..Default::default()
         },
         Err(error) => ListTransactionsResponse {
-            error_code: error.code().code(),
+            error_code: error.code(),
             ..Default::default()
         },
     })
@@ -138,7 +138,7 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
     if !call.may_topic(AclOperation::Read, &tp.topic) {
         return describe_producers_response::PartitionResponse {
             partition_index: tp.partition,
-            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.code(),
+            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
             error_message: Some("Topic authorization failed.".into()),
             ..Default::default()
         };
@@ -157,7 +157,7 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
     };
     describe_producers_response::PartitionResponse {
         partition_index: tp.partition,
-        error_code: error.code(),
+        error_code: error,
         error_message,
         active_producers,
     }

@@ -16,10 +16,10 @@ use super::{Call, Handled, Unreadable, by_topic, response};
 
 /// Before version 2 (InitProducerId: 4) a client does not know PRODUCER_FENCED, and gets INVALID_PRODUCER_EPOCH.
 /// Kafka: KIP-588.
-fn fenced_code(error: ErrorCode, version: i16, since: i16) -> i16 {
+fn fenced_code(error: ErrorCode, version: i16, since: i16) -> ErrorCode {
     match error {
-        ErrorCode::PRODUCER_FENCED if version < since => ErrorCode::INVALID_PRODUCER_EPOCH.code(),
-        other => other.code(),
+        ErrorCode::PRODUCER_FENCED if version < since => ErrorCode::INVALID_PRODUCER_EPOCH,
+        other => other,
     }
 }
 
@@ -36,14 +36,14 @@ pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadabl
     };
     if let Some(error) = denied {
         return call.answer(&InitProducerIdResponse {
-            error_code: error.code(),
+            error_code: error,
             producer_epoch: -1,
             ..Default::default()
         });
     }
     if (request.producer_id == -1) != (request.producer_epoch == -1) {
         return call.answer(&InitProducerIdResponse {
-            error_code: ErrorCode::INVALID_REQUEST.code(),
+            error_code: ErrorCode::INVALID_REQUEST,
             producer_epoch: -1,
             ..Default::default()
         });
@@ -161,7 +161,7 @@ pub(super) fn add_offsets_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreada
     };
     if let Some(error) = denied {
         return call.answer(&AddOffsetsToTxnResponse {
-            error_code: error.code(),
+            error_code: error,
             ..Default::default()
         });
     }
@@ -182,7 +182,7 @@ pub(super) fn end_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: EndTxnRequest = call.message()?;
     if !call.may_transaction(AclOperation::Write, &request.transactional_id) {
         return call.answer(&EndTxnResponse {
-            error_code: ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code(),
+            error_code: ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             ..Default::default()
         });
     }

@@ -7,7 +7,10 @@ use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Config, Scope};
-use fletchlog_broker::{Broker, OpenOptions};
+use fletchlog_broker::{
+    Acl, AclOperation, Broker, CLUSTER_NAME, MorePartitions, NewTopic, OpenOptions, PatternType, PermissionType,
+    ResourceType,
+};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,15 +21,17 @@ use crate::limits::Limits;
 use crate::security::Security;
 use crate::stats::Stats;
 
-/// Entries of a list: so many that work which grows with their square outweighs the rest. The other list is this many times as long.
-const ENTRIES: usize = 1000;
-const TIMES: usize = 32;
-/// Entries of CreateTopics, which refuses more than 10,000 partitions.
-const TOPICS_TO_CREATE: usize = 300;
+/// Entries of the short list. They double until it takes `SHORT_MS` of processor time: a shorter time is one of what does not depend
+/// on the list.
+const FIRST_ENTRIES: usize = 75;
+const MOST_ENTRIES: usize = 1200;
+const SHORT_MS: f64 = 1.0;
+/// The long list is this many times as long: work that grows with the square of its entries then outweighs the rest, also if one step of
+/// it is ten thousand times as cheap as an entry. Not much longer: the memory of a list that leaves the caches is slower for each entry.
+/// CreateTopics refuses more than 10,000 partitions.
+const TIMES: usize = 64;
 /// The processor time of the longer one may be this many times what its length says.
-const SLACK: f64 = 3.0;
-/// Times below this one are not compared: they are of what does not depend on the list.
-const NOTHING_MS: f64 = 0.5;
+const SLACK: f64 = 2.5;
 
 /// APIs whose requests have no list: there is nothing to repeat.
 const WITHOUT_A_LIST: &[&str] = &[
@@ -135,8 +140,7 @@ impl World {
     }
 
     /// Processor time of a request, and of the same request once more, whichever is longer.
-    fn time_ms(&self, api: &Api, version: i16, shape: &Shape<'_>) -> f64 {
-        let frame = Bytes::from(api.request(version, 1, shape));
+    fn time_of_frame(&self, frame: &Bytes) -> f64 {
         let once = || {
             let begin = thread_ms();
             let (handled, _) = self.apis.handle(&self.peer, frame.clone(), &Stats::default());
@@ -148,6 +152,18 @@ impl World {
             took
         };
         once().max(once())
+    }
+
+    /// As `time_of_frame`, of a request with one long list.
+    fn time_of_list(&self, api: &Api, version: i16, long: &str, count: usize, values: Values) -> f64 {
+        let ids = &self.ids;
+        let shape = Shape {
+            long,
+            count,
+            values,
+            ids,
+        };
+        self.time_of_frame(&api.request(version, 1, &shape).into())
     }
 }
 
@@ -174,26 +190,14 @@ fn thread_ms() -> f64 {
 
 /// How many times as long the longer request takes.
 fn growth(api: &Api, version: i16, long: &str, values: Values) -> f64 {
-    let time_ms = |count: usize| {
-        let world = World::new();
-        let ids = &world.ids;
-        world.time_ms(
-            api,
-            version,
-            &Shape {
-                long,
-                count,
-                values,
-                ids,
-            },
-        )
-    };
-    let entries = match &*api.name {
-        "CreateTopics" => TOPICS_TO_CREATE,
-        _ => ENTRIES,
-    };
-    let (short, longer) = (time_ms(entries), time_ms(entries * TIMES));
-    longer / short.max(NOTHING_MS)
+    let time_ms = |count: usize| World::new().time_of_list(api, version, long, count, values);
+    let mut entries = FIRST_ENTRIES;
+    let mut short = time_ms(entries);
+    while short < SHORT_MS && entries * 2 <= MOST_ENTRIES {
+        entries *= 2;
+        short = time_ms(entries);
+    }
+    time_ms(entries * TIMES) / short.max(SHORT_MS)
 }
 
 #[test]
@@ -223,6 +227,87 @@ fn the_time_of_a_request_grows_with_its_bytes() {
         slow.is_empty(),
         "more than {limit} times as long with {TIMES} times as many entries: {slow:#?}"
     );
+}
+
+/// Requests to a broker with little and with much that they do not name: API, its list, entries, how many times it is sent.
+const BESIDE_MUCH: &[(&str, &str, usize, usize)] = &[
+    ("DeleteAcls", "/filters", 10_000, 1),
+    ("DescribeAcls", "", 1, 2000),
+    ("DescribeTopicPartitions", "/topics", 2000, 1),
+    ("FindCoordinator", "/coordinator_keys", 2000, 1),
+    ("ListOffsets", "/topics", 2000, 1),
+    ("Metadata", "/topics", 2000, 1),
+];
+/// How many times as long they may take there. What is looked up in an order takes some more steps in a longer one.
+const SLACK_BESIDE: f64 = 5.0;
+
+/// A broker with this many ACLs, topics, and partitions of one topic. Its client may do what the ACLs say.
+fn world_beside(acls: usize, topics: usize, partitions: i32) -> World {
+    let world = World::with(&[("super.users", "")]);
+    let broker = world.apis.broker();
+    let acl = |resource_type, resource_name: String, operation| Acl {
+        resource_type,
+        resource_name,
+        pattern_type: PatternType::Literal,
+        principal: "User:ANONYMOUS".to_owned(),
+        host: "*".to_owned(),
+        operation,
+        permission_type: PermissionType::Allow,
+    };
+    let of_topic = |at| acl(ResourceType::Topic, thing(at), AclOperation::Describe);
+    let of_cluster = acl(ResourceType::Cluster, CLUSTER_NAME.to_owned(), AclOperation::All);
+    let all: Vec<Acl> = (0..acls).map(of_topic).chain([of_cluster]).collect();
+    broker.create_acls(&all).unwrap();
+    let names: Vec<String> = (TOPICS..topics).map(thing).collect();
+    let one = NewTopic::default();
+    let new: Vec<_> = names.iter().map(|name| (name.as_str(), &one)).collect();
+    for created in broker.create_topics(&new).unwrap() {
+        created.unwrap();
+    }
+    let more = MorePartitions {
+        topic: thing(0).into(),
+        count: partitions,
+        assignments: None,
+    };
+    for grown in broker.grow_topics(&[more], false).unwrap() {
+        grown.unwrap();
+    }
+    world
+}
+
+#[test]
+fn what_a_request_does_not_name_adds_little_to_its_time() {
+    let (little, much) = (world_beside(100, TOPICS, 201), world_beside(10_000, 3000, 5000));
+    let all = all();
+    let mut slow = Vec::new();
+    for (name, long, count, times) in BESIDE_MUCH {
+        let api = all.iter().find(|api| api.name == *name).unwrap();
+        let time_ms = |world: &World| -> f64 {
+            let time_ms = |_| world.time_of_list(api, api.max, long, *count, Values::Unknown);
+            (0..*times).map(time_ms).sum()
+        };
+        let growths = [(); 3].map(|()| time_ms(&much) / time_ms(&little).max(SHORT_MS));
+        if growths.iter().all(|growth| *growth > SLACK_BESIDE) {
+            slow.push(format!("{name} {long}: {growths:?}"));
+        }
+    }
+    assert!(slow.is_empty(), "more than {SLACK_BESIDE} times as long: {slow:#?}");
+}
+
+#[test]
+fn a_page_of_a_large_topic_takes_as_long_as_one_of_a_small_topic() {
+    let world = world_beside(0, TOPICS, 10_000);
+    let page_ms = |topic: &str| -> f64 {
+        // DescribeTopicPartitions, version 0, of a client without a name.
+        let mut frame = vec![0, 75, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0];
+        frame.extend([2, u8::try_from(topic.len() + 1).unwrap()]);
+        frame.extend(topic.bytes());
+        // One partition, from the first one.
+        frame.extend([0, 0, 0, 0, 1, 0xff, 0]);
+        (0..200).map(|_| world.time_of_frame(&frame.clone().into())).sum()
+    };
+    let growths = [(); 3].map(|()| page_ms(&thing(0)) / page_ms(&thing(1)).max(SHORT_MS));
+    assert!(growths.iter().any(|growth| *growth <= SLACK_BESIDE), "{growths:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use fletchlog_api::{ErrorCode, ProducePartitionResponse};
+use fletchlog_api::ProducePartitionResponse;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
 use fletchlog_protocol::messages::{ProduceRequest, ProduceResponse};
 use fletchlog_protocol::{ApiKey, Message, Reader, WireError};
@@ -96,7 +96,7 @@ fn answers_in(asked: &RequestHeader, frame: Bytes) -> Result<Option<Vec<ProduceP
         let answer = move |p: fletchlog_protocol::messages::produce_response::PartitionProduceResponse| {
             ProducePartitionResponse {
                 tp: TopicPartition::new(name.clone(), p.index),
-                error: ErrorCode::from_code(p.error_code).unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
+                error: p.error_code,
                 base_offset: p.base_offset,
                 log_append_time_ms: p.log_append_time_ms,
                 log_start_offset: p.log_start_offset,
