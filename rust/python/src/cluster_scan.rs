@@ -66,7 +66,13 @@ impl Plan {
             let start = firsts.get(&p.partition).map_or(start, |first| start.max(*first));
             let end = wanted.end_offset.map_or(log_end, |end| end.min(log_end));
             if start < end {
-                ranges.push(OffsetRange { tp, start, end });
+                let topic_id = topic.topic.topic_id;
+                ranges.push(OffsetRange {
+                    tp,
+                    topic_id,
+                    start,
+                    end,
+                });
             }
         }
         Ok(Self {

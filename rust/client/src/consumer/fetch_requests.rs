@@ -40,6 +40,8 @@ pub struct FetchRequests {
     left_out: LeftOut,
     reported: Option<Fingerprint>,
     pub(super) metrics: ConsumerMetrics,
+    /// An answer had names in place of topic ids: what it holds may be of a topic that was made again.
+    pub(super) was_answered_by_names: bool,
 }
 
 impl FetchRequests {
@@ -228,7 +230,7 @@ impl FetchRequests {
         self.version += 1;
         let response = match completion.result {
             Ok(Response::Fetch(mut response)) => {
-                session.name_topics(&mut response);
+                self.was_answered_by_names |= session.name_topics(&mut response);
                 response
             }
             _ => {

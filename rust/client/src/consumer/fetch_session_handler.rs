@@ -139,14 +139,18 @@ impl FetchSessionHandler {
     }
 
     /// Puts the names of topics into an answer by ids. A topic with an id that the session does not know keeps it in place of a name.
-    /// Kafka: `FetchResponse#responseData`.
-    pub fn name_topics(&self, response: &mut FetchResponse) {
+    /// Returns whether the answer has names already. Kafka: `FetchResponse#responseData`.
+    pub fn name_topics(&self, response: &mut FetchResponse) -> bool {
+        let mut has_names = false;
         for partition in &mut response.partitions {
             let topic = &mut partition.tp.topic;
-            if let Some((name, _)) = topic_id_of(topic).and_then(|id| self.topics.names.get(&id)) {
+            let id = topic_id_of(topic);
+            has_names |= id.is_none();
+            if let Some((name, _)) = id.and_then(|id| self.topics.names.get(&id)) {
                 *topic = Arc::clone(name);
             }
         }
+        has_names
     }
 
     /// Notes whether the request that was just built can go by topic ids. One that does not go by what its session goes by is

@@ -36,6 +36,8 @@ pub struct ConsumerMetadata {
     topics: FxHashMap<Arc<str>, Vec<Option<Leader>>>,
     /// Where the answer had them. Kafka: `MetadataSnapshot#topicIds`.
     ids: FxHashMap<Arc<str>, TopicId>,
+    /// See [`Self::expect_topic_id`].
+    expected_ids: FxHashMap<Arc<str>, TopicId>,
     names: Vec<Arc<str>>,
     internal: Vec<Arc<str>>,
     /// Wanted topics that the last answer has refused, in its order.
@@ -71,6 +73,7 @@ impl ConsumerMetadata {
             nodes: Vec::new(),
             topics: FxHashMap::default(),
             ids: FxHashMap::default(),
+            expected_ids: FxHashMap::default(),
             names: Vec::new(),
             internal: Vec::new(),
             errors: Vec::new(),
@@ -240,9 +243,28 @@ impl ConsumerMetadata {
         self.topics.contains_key(topic)
     }
 
-    /// The id of a topic; [`NO_TOPIC_ID`] if the last answer had none.
+    /// Only the topic with this id is wanted, also when it is deleted and made again. [`NO_TOPIC_ID`] expects nothing.
+    pub fn expect_topic_id(&mut self, topic: &Arc<str>, id: TopicId) {
+        if id != NO_TOPIC_ID {
+            self.expected_ids.insert(Arc::clone(topic), id);
+        }
+    }
+
+    /// Topics of which an id is expected.
+    pub fn topics_with_expected_ids(&self) -> Vec<Arc<str>> {
+        self.expected_ids.keys().cloned().collect()
+    }
+
+    /// A topic that has another id in the last answer than is expected.
+    pub fn made_again(&self) -> Option<&Arc<str>> {
+        let is_other = |(name, id): &(&Arc<str>, &TopicId)| self.ids.get(*name).is_some_and(|now| now != *id);
+        self.expected_ids.iter().find(is_other).map(|(name, _)| name)
+    }
+
+    /// The id by which a topic is asked for: the one that is expected, or that of the last answer; [`NO_TOPIC_ID`] if there is none.
     pub fn topic_id(&self, topic: &str) -> TopicId {
-        self.ids.get(topic).copied().unwrap_or(NO_TOPIC_ID)
+        let id = self.expected_ids.get(topic).or_else(|| self.ids.get(topic));
+        id.copied().unwrap_or(NO_TOPIC_ID)
     }
 
     /// Number of partitions of a known topic.

@@ -8,16 +8,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_api::{Clock, Config, TopicId, Transport};
 use fletchlog_records::{RecordSpan, TopicPartition};
 
+use super::metadata::Wanted;
 use super::{Consumer, Interrupt};
 use crate::ClientError;
 
 /// Bytes of a partition that are kept before its turn comes.
 const AHEAD: usize = 4 << 20;
 /// How long one poll waits.
-const POLL_MS: i64 = 1_000;
+pub(super) const POLL_MS: i64 = 1_000;
+/// A release whose polls end when a position moves over what no user sees, such as markers, and whose fetches go by topic ids. The order
+/// is that of the scan.
+const RELEASE: &str = "3.6";
 /// Records of one poll: more than a fetch can bring.
 const POLL_RECORDS: &str = "1000000";
 /// How long a broker may wait for more records. What a range promises is in the log already, so only a fetch behind the last record
@@ -29,6 +33,8 @@ const FETCH_WAIT_MS: &str = "10";
 pub struct OffsetRange {
     /// Partition.
     pub tp: TopicPartition,
+    /// Id of the topic whose offsets these are; `NO_TOPIC_ID` of a broker before 2.8, which has none.
+    pub topic_id: TopicId,
     /// First offset.
     pub start: i64,
     /// End, exclusive.
@@ -72,7 +78,9 @@ impl RangeScan {
             ("auto.offset.reset", "none"),
             ("enable.auto.commit", "false"),
             ("isolation.level", isolation_level),
+            ("allow.auto.create.topics", "false"),
             ("max.poll.records", POLL_RECORDS),
+            ("fletchlog.consumer.version", RELEASE),
             ("fetch.max.wait.ms", FETCH_WAIT_MS),
             (
                 "fletchlog.fetch.order",
@@ -99,6 +107,7 @@ impl RangeScan {
         consumer.assign(&partitions)?;
         for range in ranges {
             consumer.seek(&range.tp, range.start)?;
+            consumer.metadata.expect_topic_id(&range.tp.topic, range.topic_id);
         }
         Ok(Self {
             consumer,
@@ -115,7 +124,8 @@ impl RangeScan {
     /// The next records; `None` at the end.
     ///
     /// # Errors
-    /// As [`Consumer::poll`]; `Timeout`: nothing came for default.api.timeout.ms.
+    /// As [`Consumer::poll`]; `Timeout`: nothing came for default.api.timeout.ms; `IllegalState`: a topic was deleted and made again
+    /// since the ranges were found.
     pub fn next(&mut self, interrupt: Interrupt<'_>) -> Result<Option<ScannedSpan>, ClientError> {
         let began_ms = self.clock.monotonic_ms();
         loop {
@@ -123,6 +133,7 @@ impl RangeScan {
                 return Ok(Some(next));
             }
             let Some(head) = self.open.front().map(|range| range.tp.clone()) else {
+                self.check_topics_at_the_end(interrupt)?;
                 return Ok(None);
             };
             self.poll(&head, &mut *interrupt)?;
@@ -134,8 +145,44 @@ impl RangeScan {
         }
     }
 
+    /// A broker before 3.1 is asked by names: that its records were of another topic is only known afterwards.
+    fn check_topics_at_the_end(&mut self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        let consumer = &mut self.consumer;
+        let topics = consumer.metadata.topics_with_expected_ids();
+        if topics.is_empty() || !std::mem::take(&mut consumer.fetches.was_answered_by_names) {
+            return Ok(());
+        }
+        consumer.metadata.want(Wanted::Topics(topics));
+        let deadline = self.clock.monotonic_ms().saturating_add(self.limit_ms);
+        while consumer.metadata.awaits_new_topics() {
+            consumer.wait_for_answers(deadline, &mut *interrupt)?;
+            if self.clock.monotonic_ms() >= deadline && consumer.metadata.awaits_new_topics() {
+                let why = consumer.net.explain_silence("does the cluster answer?");
+                return Err(ClientError::Timeout(format!(
+                    "whether a topic was made again was not known after {} ms (default.api.timeout.ms): {why}",
+                    self.limit_ms
+                )));
+            }
+        }
+        self.check_topics()
+    }
+
+    fn check_topics(&self) -> Result<(), ClientError> {
+        self.consumer.metadata.made_again().map_or(Ok(()), |topic| {
+            Err(ClientError::IllegalState(format!(
+                "topic {topic} was deleted and made again while it was read; read it again"
+            )))
+        })
+    }
+
     fn timeout(&self, tp: &TopicPartition) -> ClientError {
-        let why = self.consumer.last_connection_failure();
+        let refused = || {
+            self.consumer
+                .metadata
+                .error_of(&tp.topic)
+                .map(|code| code.message().to_owned())
+        };
+        let why = self.consumer.last_connection_failure().or_else(refused);
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let limit_ms = self.limit_ms;
         ClientError::Timeout(format!(
@@ -146,6 +193,10 @@ impl RangeScan {
     /// Polls once, while it is the turn of `head`.
     fn poll(&mut self, head: &TopicPartition, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let polled = self.consumer.poll(POLL_MS, interrupt)?;
+        // What was asked for by its topic id is of that topic, also when the metadata is older.
+        if polled.runs.is_empty() || self.consumer.fetches.was_answered_by_names {
+            self.check_topics()?;
+        }
         let order = polled.row_order();
         for run in order.into_iter().filter_map(|index| polled.runs.get(index)) {
             let Some(range) = self.open.iter().find(|range| range.tp == run.tp) else {

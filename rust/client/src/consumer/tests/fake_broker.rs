@@ -128,6 +128,8 @@ struct Delayed {
 #[derive(Debug, Default)]
 pub struct State {
     pub logs: BTreeMap<TopicPartition, FakeLog>,
+    /// The id that the metadata has for topics: 0, none.
+    pub topic_id: u8,
     pub leaders: BTreeMap<TopicPartition, NodeId>,
     pub committed: BTreeMap<TopicPartition, OffsetAndMetadata>,
     pub net: Vec<Net>,
@@ -212,7 +214,7 @@ impl State {
                 } else {
                     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
                 },
-                topic_id: [0; 16],
+                topic_id: [self.topic_id; 16],
                 is_internal: name.starts_with("__"),
                 partitions: self
                     .logs

@@ -60,7 +60,7 @@ fn txn(producer_id: i64, records: usize) -> bytes::Bytes {
     )
 }
 
-fn marker(producer_id: i64, control_type: ControlType) -> bytes::Bytes {
+pub(super) fn marker(producer_id: i64, control_type: ControlType) -> bytes::Bytes {
     build_marker(
         0,
         producer_id,

@@ -1,14 +1,19 @@
 //! Scans of ranges: the order of partitions, read-ahead, and where ranges end.
 
+use fletchlog_api::Clock;
+use fletchlog_records::control::ControlType;
 use fletchlog_records::{BatchBuilder, BatchParams};
 
 use super::fake_broker::{FakeBroker, FakeLog, Net};
+use super::fetching::marker;
 use super::*;
 use crate::ClientError;
+use crate::consumer::range_scan::POLL_MS;
 
 fn range(topic: &str, start: i64, end: i64) -> OffsetRange {
     OffsetRange {
         tp: tp(topic),
+        topic_id: [1; 16],
         start,
         end,
     }
@@ -119,6 +124,49 @@ fn by_timestamp_the_partitions_are_merged() {
         found,
         expected.map(|(topic, offset)| (topic.to_owned(), offset, offset))
     );
+}
+
+#[test]
+fn a_range_without_records_takes_no_longer_than_its_fetch() {
+    for by_timestamp in [false, true] {
+        let topics: Vec<String> = (0..50).map(|n| format!("T{n:02}")).collect();
+        let broker = topics
+            .iter()
+            .fold(FakeBroker::default(), |broker, topic| broker.with(topic, 0, 1, 2));
+        for topic in &topics {
+            broker.log(topic, |log| log.append(&marker(1, ControlType::Commit)));
+        }
+        let began_ms = broker.clock.now_ms();
+        let ranges: Vec<OffsetRange> = topics.iter().map(|topic| range(topic, 2, 3)).collect();
+        assert_eq!(rest(&mut scan(&broker, &ranges, by_timestamp)), []);
+        let took_ms = broker.clock.now_ms() - began_ms;
+        assert!(took_ms < POLL_MS, "{took_ms} ms");
+    }
+}
+
+/// What a broker answers that is asked by names may be of a topic that was made again: the end shows it at the latest.
+#[test]
+fn a_topic_that_has_another_id_at_the_end_is_an_error() {
+    let error = |id: u8, ranges: &[OffsetRange]| {
+        let broker = two_topics();
+        broker.state().topic_id = 1;
+        let mut read = scan(&broker, ranges, false);
+        let first = read.next(&mut || false).unwrap().unwrap();
+        assert_eq!(first.span.first_offset, 0);
+        broker.state().topic_id = id;
+        loop {
+            match read.next(&mut || false) {
+                Ok(Some(_)) => {}
+                Ok(None) => break None,
+                Err(error) => break Some(error.to_string()),
+            }
+        }
+    };
+    let text = "topic A was deleted and made again while it was read; read it again";
+    assert_eq!(error(2, &[range("A", 0, 2)]).as_deref(), Some(text));
+    assert_eq!(error(2, &[range("A", 0, 6)]).as_deref(), Some(text));
+    assert_eq!(error(1, &[range("A", 0, 6)]), None);
+    assert_eq!(error(0, &[range("A", 0, 6)]), None, "the metadata has no id");
 }
 
 #[test]
