@@ -22,6 +22,7 @@ use crate::directory::{Directory, file_system};
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
+use crate::one_look::OneLook;
 use crate::panics::{contained, place};
 use crate::replica_manager::{NewTopic, ReplicaManager};
 use crate::transaction::TransactionCoordinator;
@@ -402,6 +403,7 @@ impl Broker {
         let Ok(_open) = self.enter() else {
             return Handled::CloseConnection;
         };
+        let _one_look = OneLook::begin();
         self.do_scheduled_work();
         self.apis.handle(node, client, request)
     }

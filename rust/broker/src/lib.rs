@@ -12,6 +12,7 @@ mod kafka_apis;
 pub mod local_transport;
 mod log_manager;
 mod metrics;
+mod one_look;
 pub mod panics;
 mod partition;
 pub mod port;
@@ -32,6 +33,7 @@ pub use group::{GroupDescription, GroupListing, GroupMember};
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use metrics::BrokerMetric;
+pub use one_look::OneLook;
 pub use port::{Outcome, Port, Ticket};
 pub use replica_manager::{
     AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic, PartitionDescription,

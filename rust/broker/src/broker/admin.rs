@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{ConfigResource, ErrorCode, NodeId};
+use fletchlog_api::{ConfigResource, ErrorCode, NodeId, TopicMetadata};
 use fletchlog_log::ProducerState;
 use fletchlog_records::TopicPartition;
 
@@ -146,6 +146,16 @@ impl Broker {
         self.replicas.see_new_topics()?;
         let table = self.replicas.topic_table();
         Ok(table.name_of(&id).cloned())
+    }
+
+    /// What a Metadata request is answered of a topic, with some of its partitions: from this place, not more than so many. Then how many
+    /// partitions it has; 0: there is no such topic. Kafka: `KRaftMetadataCache#describeTopicResponse`.
+    ///
+    /// # Errors
+    /// `Closed`; read-only: the directory has become unreadable.
+    pub fn topic_page(&self, name: &Arc<str>, from: usize, most: usize) -> Result<(TopicMetadata, usize), BrokerError> {
+        let _open = self.enter()?;
+        self.apis.topic_page(name, from, most)
     }
 
     /// The id of the topic with this name; `None`: there is none. Opens no log.

@@ -10,6 +10,7 @@ use fletchlog_api::{
 
 use super::KafkaApis;
 use crate::BrokerError;
+use crate::partition::Partition;
 use crate::replica_manager::NewTopic;
 use crate::topics::{self, Topic};
 
@@ -20,7 +21,9 @@ impl KafkaApis {
         let topics = match &request.topics {
             None => {
                 let all: Vec<_> = self.replicas.topic_table().iter().cloned().collect();
-                all.iter().map(|t| self.describe_for_clients(t)).collect()
+                all.iter()
+                    .map(|t| self.describe_for_clients(t, &t.partitions))
+                    .collect()
             }
             Some(names) => {
                 let failed = match request.allow_auto_topic_creation {
@@ -46,19 +49,27 @@ impl KafkaApis {
     fn topic_metadata(&self, name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
         let known = self.replicas.topic_table().get(name).cloned();
         if let Some(topic) = known {
-            return self.describe_for_clients(&topic);
+            return self.describe_for_clients(&topic, &topic.partitions);
         }
-        let error = match topics::validate_name(name) {
-            Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
-            Ok(()) => failed.unwrap_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        unknown_topic(name, failed)
+    }
+
+    /// A topic with some of its partitions: from this place, not more than so many. Then how many partitions it has.
+    pub(crate) fn topic_page(
+        &self,
+        name: &Arc<str>,
+        from: usize,
+        most: usize,
+    ) -> Result<(TopicMetadata, usize), BrokerError> {
+        self.replicas.see_new_topics()?;
+        let known = self.replicas.topic_table().get(name).cloned();
+        let Some(topic) = known else {
+            return Ok((unknown_topic(name, None), 0));
         };
-        TopicMetadata {
-            error,
-            name: name.clone(),
-            topic_id: [0; 16],
-            is_internal: topics::is_internal(name),
-            partitions: Vec::new(),
-        }
+        let all = &topic.partitions;
+        let end = from.saturating_add(most).min(all.len());
+        let page = all.get(from..end).unwrap_or_default();
+        Ok((self.describe_for_clients(&topic, page), all.len()))
     }
 
     /// Creates those of the topics that are not there; the errors of those that could not be created. Kafka:
@@ -100,9 +111,9 @@ impl KafkaApis {
         failed
     }
 
-    fn describe_for_clients(&self, topic: &Topic) -> TopicMetadata {
-        let partitions = topic
-            .partitions
+    /// A topic with these of its partitions.
+    fn describe_for_clients(&self, topic: &Topic, partitions: &[Arc<Partition>]) -> TopicMetadata {
+        let partitions = partitions
             .iter()
             .map(|p| PartitionMetadata {
                 partition: p.tp().partition,
@@ -135,5 +146,20 @@ impl KafkaApis {
             node,
             failure: None,
         }
+    }
+}
+
+/// `failed`: why it was not created.
+fn unknown_topic(name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
+    let error = match topics::validate_name(name) {
+        Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
+        Ok(()) => failed.unwrap_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+    };
+    TopicMetadata {
+        error,
+        name: name.clone(),
+        topic_id: [0; 16],
+        is_internal: topics::is_internal(name),
+        partitions: Vec::new(),
     }
 }

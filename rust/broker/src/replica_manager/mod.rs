@@ -32,6 +32,7 @@ use crate::dynamic_config::BrokerConfigs;
 use crate::failures::Failures;
 use crate::log_manager::LogManager;
 use crate::metrics::{BrokerMetric, BrokerTopicMetrics, value};
+use crate::one_look::OneLook;
 use crate::partition::Partition;
 use crate::security::{CurrentSecurity, Rules};
 use crate::sync::{Changes, Mutex, Rank, ReadGuard};
@@ -242,9 +243,9 @@ impl ReplicaManager {
         }
     }
 
-    /// Read-only: takes over topics that the writer has created or deleted since.
+    /// Read-only: takes over topics that the writer has created or deleted since, once within [`OneLook`].
     pub(crate) fn see_new_topics(&self) -> Result<(), BrokerError> {
-        if !self.is_read_only() {
+        if !self.is_read_only() || OneLook::is_done() {
             return Ok(());
         }
         let mut metadata = self.metadata.lock();
@@ -253,6 +254,7 @@ impl ReplicaManager {
             self.security.set(&new.security);
             *metadata = new;
         }
+        OneLook::done();
         Ok(())
     }
 }

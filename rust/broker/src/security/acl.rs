@@ -2,6 +2,7 @@
 
 use fletchlog_api::ErrorCode;
 
+use super::search::matched_by_all;
 use crate::{Broker, BrokerError};
 
 /// A value with a number and a name in Kafka's protocol.
@@ -145,18 +146,14 @@ impl Acl {
         Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text))
     }
 
-    /// Whether it is about a resource. Kafka: `StandardAuthorizerData#checkSection`.
-    pub(crate) fn is_about(&self, resource_type: ResourceType, name: &str) -> bool {
-        self.resource_type == resource_type
-            && match self.pattern_type {
-                PatternType::Prefixed => name.starts_with(&self.resource_name),
-                _ => self.resource_name == WILDCARD || self.resource_name == name,
-            }
+    /// About how many bytes it is in memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.resource_name.len() + self.principal.len() + self.host.len()
     }
 }
 
 /// Selects ACLs; a field that is `None` or ANY matches everything. Kafka: `AclBindingFilter`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub struct AclFilter {
     pub resource_type: ResourceType,
@@ -170,7 +167,7 @@ pub struct AclFilter {
 
 impl AclFilter {
     /// Kafka: `AclBindingFilter#matches`.
-    fn matches(&self, acl: &Acl) -> bool {
+    pub(super) fn matches(&self, acl: &Acl) -> bool {
         let is = |asked: &Option<String>, value: &str| asked.as_deref().is_none_or(|asked| asked == value);
         (self.resource_type == ResourceType::Any || self.resource_type == acl.resource_type)
             && self.matches_name(acl)
@@ -206,12 +203,7 @@ impl Broker {
         let _open = self.enter()?;
         self.replicas().see_new_topics()?;
         let security = self.replicas().security().get();
-        Ok(security
-            .acls
-            .iter()
-            .filter(|acl| filter.matches(acl))
-            .cloned()
-            .collect())
+        Ok(filter.matched(&security.acls).into_iter().cloned().collect())
     }
 
     /// Adds ACLs; those that are there already stay. Durable when it returns, and in effect for every request that is begun after.
@@ -226,26 +218,19 @@ impl Broker {
             .alter_security("create ACLs", |security| security.acls.extend(acls.iter().cloned()))
     }
 
-    /// Deletes the ACLs that the filters match, and returns them for each filter. Durable when it returns. Kafka: DeleteAcls.
+    /// Deletes the ACLs that the filters match, and returns them for each filter; `None`: they are more than `room` bytes, counted for
+    /// each filter, and none was deleted. Durable when it returns. Kafka: DeleteAcls.
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, storage errors: then none was deleted.
-    pub fn delete_acls(&self, filters: &[AclFilter]) -> Result<Vec<Vec<Acl>>, BrokerError> {
+    pub fn delete_acls(&self, filters: &[AclFilter], room: usize) -> Result<Option<Vec<Vec<Acl>>>, BrokerError> {
         let _open = self.enter()?;
         self.replicas().alter_security("delete ACLs", |security| {
-            let meant = |filter: &AclFilter| {
-                security
-                    .acls
-                    .iter()
-                    .filter(|acl| filter.matches(acl))
-                    .cloned()
-                    .collect()
-            };
-            let deleted: Vec<Vec<Acl>> = filters.iter().map(meant).collect();
-            security
-                .acls
-                .retain(|acl| !filters.iter().any(|filter| filter.matches(acl)));
-            deleted
+            let deleted = matched_by_all(&security.acls, filters, room)?;
+            for acl in deleted.iter().flatten() {
+                security.acls.remove(acl);
+            }
+            Some(deleted)
         })
     }
 }

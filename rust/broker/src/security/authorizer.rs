@@ -7,6 +7,7 @@ use fletchlog_api::Config;
 
 use super::SecurityRecord;
 use super::acl::{Acl, AclOperation, PatternType, PermissionType, ResourceType, WILDCARD};
+use super::search::{of_pattern, of_type, patterns_about};
 use crate::Broker;
 
 /// A client: its principal (`User:alice`) and the address it comes from.
@@ -91,56 +92,83 @@ impl Authorizer<'_> {
         ) {
             return true;
         }
-        let is_meant = |acl: &&Acl| {
-            acl.resource_type == resource_type
-                && is_for(acl, principal)
-                && [operation, AclOperation::All].contains(&acl.operation)
-        };
-        let (denied, allowed): (Vec<&Acl>, Vec<&Acl>) = self
-            .security
-            .acls
-            .iter()
+        let is_meant = |acl: &&Acl| is_for(acl, principal) && [operation, AclOperation::All].contains(&acl.operation);
+        let (denied, allowed): (Vec<&Acl>, Vec<&Acl>) = of_type(&self.security.acls, resource_type)
             .filter(is_meant)
             .partition(|acl| acl.permission_type == PermissionType::Deny);
-        allowed
-            .into_iter()
-            .any(|allow| !denied.iter().any(|deny| covers(deny, allow)))
+        let denied = Denied::new(&denied);
+        allowed.into_iter().any(|allow| !denied.covers(allow))
     }
 }
 
-/// Whether every name that one pattern matches is matched by the other.
-fn covers(wide: &Acl, narrow: &Acl) -> bool {
-    let all = |acl: &Acl| acl.pattern_type == PatternType::Literal && acl.resource_name == WILDCARD;
-    match wide.pattern_type {
-        _ if all(wide) => true,
-        _ if all(narrow) => false,
-        PatternType::Prefixed => narrow.resource_name.starts_with(&wide.resource_name),
-        _ => narrow.pattern_type == PatternType::Literal && narrow.resource_name == wide.resource_name,
+/// Patterns of denials.
+struct Denied<'a> {
+    every_name: bool,
+    names: HashSet<&'a str>,
+    /// In order, without those that begin with another one: the one that a name begins with is the last that is not greater than it.
+    prefixes: Vec<&'a str>,
+}
+
+impl<'a> Denied<'a> {
+    /// Of ACLs in their order.
+    fn new(acls: &[&'a Acl]) -> Self {
+        let names = |pattern_type| {
+            let with_pattern = acls.iter().filter(move |acl| acl.pattern_type == pattern_type);
+            with_pattern.map(|acl| acl.resource_name.as_str())
+        };
+        let mut prefixes: Vec<&str> = names(PatternType::Prefixed).collect();
+        prefixes.dedup_by(|longer, prefix| longer.starts_with(*prefix));
+        let names: HashSet<&str> = names(PatternType::Literal).collect();
+        Self {
+            every_name: names.contains(WILDCARD),
+            names,
+            prefixes,
+        }
+    }
+
+    /// Whether every name that a pattern matches is denied.
+    fn covers(&self, allow: &Acl) -> bool {
+        let (name, is_literal) = (allow.resource_name.as_str(), allow.pattern_type == PatternType::Literal);
+        if self.every_name || (is_literal && name == WILDCARD) {
+            return self.every_name;
+        }
+        let before = self.prefixes.partition_point(|prefix| *prefix <= name);
+        let is_prefixed = self.prefixes[..before]
+            .last()
+            .is_some_and(|prefix| name.starts_with(prefix));
+        is_prefixed || (is_literal && self.names.contains(name))
     }
 }
+
+/// A principal of ACLs for every user.
+const EVERY_USER: &str = "User:*";
 
 fn is_for(acl: &Acl, principal: Principal<'_>) -> bool {
-    (acl.principal == principal.name || acl.principal == "User:*")
-        && (acl.host == WILDCARD || acl.host == principal.host)
+    (acl.principal == principal.name || acl.principal == EVERY_USER) && is_from(acl, principal)
+}
+
+fn is_from(acl: &Acl, principal: Principal<'_>) -> bool {
+    acl.host == WILDCARD || acl.host == principal.host
 }
 
 impl Rules {
     /// A denial first, then a permission; if no ACL is about the resource, what is configured.
     fn by_acls(&self, acls: &BTreeSet<Acl>, principal: Principal<'_>, action: Action<'_>) -> bool {
-        let mut is_protected = false;
+        let patterns = patterns_about(acls, action.resource_type, action.resource_name);
         let mut is_allowed = false;
-        for acl in acls
+        for (pattern, name) in patterns
             .iter()
-            .filter(|acl| acl.is_about(action.resource_type, action.resource_name))
+            .flat_map(|like| [(*like, principal.name), (*like, EVERY_USER)])
         {
-            is_protected = true;
-            match is_for(acl, principal) && is_of_operation(acl, action.operation) {
-                true if acl.permission_type == PermissionType::Deny => return false,
-                true => is_allowed = true,
-                false => {}
+            let of_principal = of_pattern(acls, pattern, Some(name));
+            for acl in of_principal.filter(|acl| is_from(acl, principal) && is_of_operation(acl, action.operation)) {
+                if acl.permission_type == PermissionType::Deny {
+                    return false;
+                }
+                is_allowed = true;
             }
         }
-        is_allowed || (!is_protected && self.otherwise)
+        is_allowed || (patterns.is_empty() && self.otherwise)
     }
 }
 
@@ -158,7 +186,10 @@ fn is_of_operation(acl: &Acl, operation: AclOperation) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::acl::Coded;
+    use super::super::search::tests::{NAMES, acls as acls_of_few_names};
     use super::*;
 
     const ALICE: Principal<'_> = Principal {
@@ -305,5 +336,66 @@ mod tests {
             "deny User:alice * write literal *"
         ]));
         assert!(!may(&["allow User:alice 10.0.0.9 write literal t"]));
+    }
+
+    /// Whether every name that one pattern matches is matched by the other.
+    fn covers(wide: &Acl, narrow: &Acl) -> bool {
+        let all = |acl: &Acl| acl.pattern_type == PatternType::Literal && acl.resource_name == WILDCARD;
+        match wide.pattern_type {
+            _ if all(wide) => true,
+            _ if all(narrow) => false,
+            PatternType::Prefixed => narrow.resource_name.starts_with(&wide.resource_name),
+            _ => narrow.pattern_type == PatternType::Literal && narrow.resource_name == wide.resource_name,
+        }
+    }
+
+    /// The decision by a look at each ACL.
+    fn plain(acls: &BTreeSet<Acl>, otherwise: bool, principal: Principal<'_>, action: Action<'_>) -> bool {
+        let is_about = |acl: &&Acl| {
+            acl.resource_type == action.resource_type
+                && match acl.pattern_type {
+                    PatternType::Prefixed => action.resource_name.starts_with(&acl.resource_name),
+                    _ => acl.resource_name == WILDCARD || acl.resource_name == action.resource_name,
+                }
+        };
+        let about: Vec<&Acl> = acls.iter().filter(is_about).collect();
+        let is_meant = |acl: &&&Acl| is_for(acl, principal) && is_of_operation(acl, action.operation);
+        let meant: Vec<&&Acl> = about.iter().filter(is_meant).collect();
+        let is_denial = |acl: &&&Acl| acl.permission_type == PermissionType::Deny;
+        !meant.iter().any(is_denial) && (!meant.is_empty() || (about.is_empty() && otherwise))
+    }
+
+    proptest! {
+        /// The same decisions as by a look at each ACL.
+        #[test]
+        fn what_is_found_by_order_decides_as_all_acls_do(
+            acls in acls_of_few_names(),
+            name in prop::sample::select(NAMES),
+            user in prop::sample::select(&["User:a", "User:*", "User:other"][..]),
+            host in prop::sample::select(&["h", "other"][..]),
+            operation in prop::sample::select(&[AclOperation::Read, AclOperation::Describe, AclOperation::All][..]),
+            otherwise: bool,
+        ) {
+            let rules = rules(otherwise);
+            let security = Arc::new(SecurityRecord { acls: acls.clone(), ..SecurityRecord::default() });
+            let authorizer = Authorizer { rules: &rules, security };
+            let principal = Principal { name: user, host };
+            let action = |resource_name| Action { operation, resource_type: ResourceType::Topic, resource_name };
+            prop_assert_eq!(authorizer.authorize(principal, action(name)), plain(&acls, otherwise, principal, action(name)));
+            let is_meant = |acl: &&Acl| {
+                acl.resource_type == ResourceType::Topic
+                    && is_for(acl, principal)
+                    && [operation, AclOperation::All].contains(&acl.operation)
+            };
+            let (denied, allowed): (Vec<&Acl>, Vec<&Acl>) = acls
+                .iter()
+                .filter(is_meant)
+                .partition(|acl| acl.permission_type == PermissionType::Deny);
+            let some = allowed.iter().any(|allow| !denied.iter().any(|deny| covers(deny, allow)));
+            prop_assert_eq!(
+                authorizer.authorize_by_resource_type(principal, operation, ResourceType::Topic),
+                some || plain(&acls, otherwise, principal, action("hardcode"))
+            );
+        }
     }
 }

@@ -5,6 +5,7 @@ mod acl;
 mod authorizer;
 mod json;
 mod scram;
+mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

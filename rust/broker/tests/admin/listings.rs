@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use fletchlog_api::ErrorCode;
-use fletchlog_broker::TransactionFilter;
+use fletchlog_broker::{Outcome, TransactionFilter};
 use fletchlog_records::TopicPartition;
 
 use super::*;
@@ -181,6 +181,47 @@ fn records_are_deleted_up_to_the_end_and_not_from_the_brokers_own_topics() {
     assert_eq!(delete("t", None).unwrap(), 6);
 }
 
+/// Of many entries that a read-only broker does not know, not each one is looked for in the directory.
+#[test]
+fn a_request_to_a_read_only_broker_looks_once_at_the_directory() {
+    let (fs, hold) = HeldFs::new();
+    let open = |read_only: bool| {
+        let options = options((!read_only).then_some(1), read_only, &[]);
+        Broker::open_in(fs.clone(), Path::new("/data"), options, ManualClock::new()).unwrap()
+    };
+    let (writer, reader) = (open(false), open(true));
+    let port = reader.connect(1, "/127.0.0.1");
+    let looks = |request: fletchlog_api::Request| {
+        let before = hold.looks.load(Ordering::SeqCst);
+        let Outcome::Now(response) = port.handle(request) else {
+            panic!("no answer")
+        };
+        (hold.looks.load(Ordering::SeqCst) - before, response)
+    };
+    let topics = || Some((0..50).map(|at| format!("t{at}").into()).collect());
+    let metadata = |topics| {
+        fletchlog_api::Request::Metadata(fletchlog_api::MetadataRequest {
+            topics,
+            allow_auto_topic_creation: false,
+        })
+    };
+    let partitions = (0..50).map(|p| (tp("t7", p), -1, -1)).collect();
+    let isolation_level = fletchlog_api::IsolationLevel::ReadUncommitted;
+    let list = fletchlog_api::ListOffsetsRequest {
+        isolation_level,
+        partitions,
+    };
+    assert_eq!(looks(fletchlog_api::Request::ListOffsets(list)).0, 1);
+    writer.create_topic("t7", 1, &[]).unwrap();
+    let (once, response) = looks(metadata(topics()));
+    assert_eq!(once, 1);
+    let fletchlog_api::Response::Metadata(response) = response else {
+        panic!("{response:?}")
+    };
+    let known = response.topics.iter().filter(|t| t.error == ErrorCode::NONE);
+    assert_eq!(known.map(|t| &*t.name).collect::<Vec<_>>(), ["t7"]);
+}
+
 /// What a request deletes in many partitions is in one write of the checkpoints.
 #[test]
 fn records_of_many_partitions_are_deleted_with_one_write_of_the_checkpoints() {
@@ -192,8 +233,9 @@ fn records_of_many_partitions_are_deleted_with_one_write_of_the_checkpoints() {
     let broker = open().unwrap();
     broker.create_topic("t", 8, &[]).unwrap();
     let all: Vec<_> = (0..8).map(|p| tp("t", p)).collect();
-    all.iter()
-        .for_each(|tp| drop(broker.append_batches(tp, batch(6, 10)).unwrap()));
+    for tp in &all {
+        broker.append_batches(tp, batch(6, 10)).unwrap();
+    }
     let written = |wanted: &[(&TopicPartition, Option<i64>)]| {
         let before = hold.checkpoints.load(Ordering::SeqCst);
         let deleted = broker.delete_records_of(wanted).unwrap();

@@ -23,6 +23,8 @@ pub struct Hold {
     pub unremovable: Mutex<&'static str>,
     /// Directories that were to be removed.
     pub removals: AtomicU64,
+    /// How many times the metadata was read.
+    pub looks: AtomicU64,
     /// Checkpoints of a log directory that were written.
     pub checkpoints: AtomicU64,
 }
@@ -91,6 +93,9 @@ impl Fs for HeldFs {
         }))
     }
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if path.ends_with("fletchlog.metadata") {
+            self.hold.looks.fetch_add(1, Ordering::SeqCst);
+        }
         self.inner.read(path)
     }
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {

@@ -5,7 +5,7 @@
 //! or an append to one of its partitions.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -200,7 +200,7 @@ pub(crate) struct FetchPurgatory {
 #[derive(Debug, Default)]
 struct Waiting {
     by_id: FxHashMap<u64, Arc<Watched>>,
-    by_key: FxHashMap<Key, Vec<u64>>,
+    by_key: FxHashMap<Key, BTreeSet<u64>>,
     /// (deadline in ms, id) of each.
     by_deadline: BTreeSet<(i64, u64)>,
     last_id: u64,
@@ -244,7 +244,7 @@ impl FetchPurgatory {
                 answer: Arc::new(Answer::of_fetch(id)),
             });
             for key in &watched.keys {
-                waiting.by_key.entry(key.clone()).or_default().push(id);
+                waiting.by_key.entry(key.clone()).or_default().insert(id);
             }
             waiting.by_deadline.insert((watched.deadline_ms, id));
             waiting.by_id.insert(id, watched.clone());
@@ -273,7 +273,8 @@ impl FetchPurgatory {
 
     fn check_keys(&self, replicas: &ReplicaManager, keys: impl IntoIterator<Item = Key>) {
         let now_ms = replicas.clock().monotonic_ms();
-        let candidates: Vec<(u64, Arc<Watched>)> = {
+        // In the order in which they began to wait.
+        let candidates: BTreeMap<u64, Arc<Watched>> = {
             let waiting = self.waiting.lock();
             let ids = keys.into_iter().filter_map(|key| waiting.by_key.get(&key)).flatten();
             ids.filter_map(|id| Some((*id, waiting.by_id.get(id)?.clone())))
@@ -348,7 +349,7 @@ impl FetchPurgatory {
             waiting.by_deadline.remove(&(watched.deadline_ms, id));
             for key in &watched.keys {
                 if let Some(ids) = waiting.by_key.get_mut(key) {
-                    ids.retain(|other| *other != id);
+                    ids.remove(&id);
                     if ids.is_empty() {
                         waiting.by_key.remove(key);
                     }

@@ -1,5 +1,7 @@
 //! The fetch sessions of a node, KIP-227 (spec 6.6). Kafka: `FetchSessionCache`, `FullFetchContext`.
 
+use std::collections::BTreeSet;
+
 use fletchlog_api::{ErrorCode, FetchPartition, FetchRequest, FetchResponse};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
@@ -67,7 +69,7 @@ pub(crate) struct FetchSessionCache {
     reports_changes: bool,
     sessions: FxHashMap<i32, FetchSession>,
     /// Sessions that a partition is in.
-    holders: FxHashMap<TopicPartition, Vec<i32>>,
+    holders: FxHashMap<TopicPartition, BTreeSet<i32>>,
 }
 
 impl FetchSessionCache {
@@ -127,7 +129,7 @@ impl FetchSessionCache {
 
     /// Notes that a partition has changed or is gone: its sessions look at it with their next fetch. Returns the ids of these sessions.
     pub(crate) fn changed(&mut self, tp: &TopicPartition) -> Vec<i32> {
-        let holders = self.holders.get(tp).cloned().unwrap_or_default();
+        let holders: Vec<i32> = self.holders.get(tp).into_iter().flatten().copied().collect();
         for id in &holders {
             if let Some(session) = self.sessions.get_mut(id) {
                 session.note_change(tp);
@@ -262,16 +264,20 @@ impl FetchSessionCache {
     }
 }
 
-fn hold(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartition, id: i32) {
+fn hold(holders: &mut FxHashMap<TopicPartition, BTreeSet<i32>>, tp: &TopicPartition, id: i32) {
     match holders.get_mut(tp) {
-        Some(ids) => ids.push(id),
-        None => drop(holders.insert(tp.clone(), vec![id])),
+        Some(ids) => {
+            ids.insert(id);
+        }
+        None => {
+            holders.insert(tp.clone(), BTreeSet::from([id]));
+        }
     }
 }
 
-fn release(holders: &mut FxHashMap<TopicPartition, Vec<i32>>, tp: &TopicPartition, id: i32) {
+fn release(holders: &mut FxHashMap<TopicPartition, BTreeSet<i32>>, tp: &TopicPartition, id: i32) {
     if let Some(ids) = holders.get_mut(tp) {
-        ids.retain(|other| *other != id);
+        ids.remove(&id);
         if ids.is_empty() {
             holders.remove(tp);
         }
