@@ -135,7 +135,7 @@ impl Consumer {
             let mut got = self.collect_unless_revoking(max_records)?;
             if !self.ends_poll(&got) {
                 self.send_fetches();
-                let wait_ms = self.wait_ms(deadline);
+                let wait_ms = self.wait_for_records_ms(deadline);
                 let wait = Some(Wait {
                     wait_ms,
                     interrupt: &mut *interrupt,
@@ -312,13 +312,17 @@ impl Consumer {
         if !self.subs.has_all_fetch_positions() || !self.net.has_pending() {
             wait = wait.min(self.settings.retry_backoff_ms);
         }
-        if let Some(retry_at_ms) = self.subs.first_back_off_end_ms() {
-            wait = wait.min(retry_at_ms.saturating_sub(now));
-        }
-        if let Some(held_until) = self.buffer.by_time.held_until() {
-            wait = wait.min(held_until.saturating_sub(now));
-        }
         wait.max(0)
+    }
+
+    /// As [`Self::wait_ms`], of a turn that sends fetches and collects records: until a partition may be fetched again, or records are held
+    /// no longer. No other turn does what is due then, so it would not wait at all.
+    fn wait_for_records_ms(&mut self, deadline: i64) -> i64 {
+        let wait = self.wait_ms(deadline);
+        let due = [self.subs.first_back_off_end_ms(), self.buffer.by_time.held_until()];
+        let now = self.net.now_ms();
+        let due_in = due.into_iter().flatten().map(|at_ms| at_ms.saturating_sub(now)).min();
+        due_in.map_or(wait, |due_in| wait.min(due_in).max(0))
     }
 
     /// `readNet` of spec 7.4. Kafka: `ConsumerNetworkClient#poll`.

@@ -619,3 +619,23 @@ fn a_node_whose_answers_cannot_be_used_is_asked_again_after_retry_backoff_ms() {
     broker.state().session_errors.clear();
     assert_eq!(token(&poll(&mut c)), "A3");
 }
+
+#[test]
+fn a_call_waits_while_a_partition_may_be_fetched_again() {
+    let broker = FakeBroker::default().with("A", 0, 1, 3);
+    let mut c = consumer(&broker, &[]);
+    c.assign(&[tp("A")]).unwrap();
+    c.seek(&tp("A"), 0).unwrap();
+    broker.log("A", |log| {
+        log.fetch_errors.extend([ErrorCode::UNKNOWN_TOPIC_OR_PARTITION; 1000]);
+    });
+    assert_eq!(token(&poll(&mut c)), "");
+    broker.clock.advance(1_000);
+    broker.log("A", |log| log.lookup_errors.extend([ErrorCode::LEADER_NOT_AVAILABLE; 5]));
+    let mut turns = 0;
+    let ends = c.end_offsets(&[tp("A")], 10_000, &mut || {
+        turns += 1;
+        turns > 100
+    });
+    assert_eq!(ends.unwrap(), [(tp("A"), 3)]);
+}
