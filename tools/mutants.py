@@ -106,7 +106,8 @@ def main() -> int:
     limit = seconds("mutants", 1200)
     names = chosen()
     copy_sources()
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    # Not that of the sources: cargo takes crates at the same place in a workspace for the same ones.
+    target = COPY / "target"
     cargo = ["--locked", "--target-dir", str(target)]
     subprocess.run(["cargo", "build", *cargo, "-p", "fletchlog-sim", "--example", "hunt"], cwd=COPY, check=True)
     suites = [str(target / "debug" / "examples" / "hunt")]

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, TopicId, Transport};
+use fletchlog_api::{Clock, Config, ErrorCode, TopicId, Transport};
 use fletchlog_records::{RecordSpan, TopicPartition};
 
 use super::metadata::Wanted;
@@ -124,8 +124,8 @@ impl RangeScan {
     /// The next records; `None` at the end.
     ///
     /// # Errors
-    /// As [`Consumer::poll`]; `Timeout`: nothing came for default.api.timeout.ms; `IllegalState`: a topic was deleted and made again
-    /// since the ranges were found.
+    /// As [`Consumer::poll`]; `Timeout`: nothing came for default.api.timeout.ms; INCONSISTENT_TOPIC_ID: a topic was deleted
+    /// and made again since the ranges were found.
     pub fn next(&mut self, interrupt: Interrupt<'_>) -> Result<Option<ScannedSpan>, ClientError> {
         let began_ms = self.clock.monotonic_ms();
         loop {
@@ -169,9 +169,10 @@ impl RangeScan {
 
     fn check_topics(&self) -> Result<(), ClientError> {
         self.consumer.metadata.made_again().map_or(Ok(()), |topic| {
-            Err(ClientError::IllegalState(format!(
-                "topic {topic} was deleted and made again while it was read; read it again"
-            )))
+            Err(ClientError::Kafka {
+                code: ErrorCode::INCONSISTENT_TOPIC_ID,
+                message: format!("topic {topic} was deleted and made again while it was read; read it again"),
+            })
         })
     }
 

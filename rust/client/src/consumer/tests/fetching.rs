@@ -631,7 +631,9 @@ fn a_call_waits_while_a_partition_may_be_fetched_again() {
     });
     assert_eq!(token(&poll(&mut c)), "");
     broker.clock.advance(1_000);
-    broker.log("A", |log| log.lookup_errors.extend([ErrorCode::LEADER_NOT_AVAILABLE; 5]));
+    broker.log("A", |log| {
+        log.lookup_errors.extend([ErrorCode::LEADER_NOT_AVAILABLE; 5])
+    });
     let mut turns = 0;
     let ends = c.end_offsets(&[tp("A")], 10_000, &mut || {
         turns += 1;
