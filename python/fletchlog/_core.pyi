@@ -379,7 +379,7 @@ class Broker:
             fletchlog.errors.InvalidArgumentError: A negative offset, an end below the start, no rows per batch, another isolation level or order,
                 no column, an unknown one or one twice.
             TypeError: A time that is neither datetime nor int, `columns` that are no names.
-            fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
+            fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition. While it is read: the topic was deleted, or deleted and made again.
             fletchlog.errors.DamagedFileError: A log that cannot be opened. While it is read, a damaged batch, or one whose offset does
                 not follow those before it, is a `CorruptRecordError` with its place.
         """
@@ -602,9 +602,8 @@ class Cluster:
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start, or retention took records meanwhile.
             fletchlog.errors.InvalidArgumentError: As for `Broker.scan`.
-            fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition.
-            fletchlog.errors.IllegalStateError: The topic was deleted and made again since this call. No row is of the new topic; only brokers
-                before Kafka 3.1 may return some before this error. Before 2.8 topics have no ids, and it is not noticed.
+            fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition; or the topic was deleted and made again since this call. No row
+                is of the new topic; only brokers before Kafka 3.1 may return some before this error. Before 2.8 topics have no ids, and it is not noticed.
         """
     def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets of a group, of all its topics, in one request; empty for a group that does not exist. Kafka: `Admin#listConsumerGroupOffsets`.

@@ -272,7 +272,7 @@ class _Copy:
                 start = next(now.log_start_offset for now in self.source_now().partitions if now.partition == p.partition)
                 if start <= self.positions[number]:
                     raise
-            except IllegalStateError:
+            except UnknownTopicOrPartitionError:
                 self.source_now()  # says what this means for a copy
                 raise
             else:

@@ -125,7 +125,7 @@ def test_a_scan_of_a_cluster_has_all_rows_or_an_error(log: Log, lose: Callable[[
         lose(log)
         found = rows_or_error(batches)
     if lose in (Log.make_it_anew, Log.make_it_as_long):
-        assert isinstance(found, IllegalStateError), found
+        assert isinstance(found, UnknownTopicOrPartitionError), found
         assert "topic t was deleted and made again while it was read" in str(found)
     if lose is Log.delete_topic:
         assert isinstance(found, KafkaTimeoutError), found
@@ -238,10 +238,15 @@ def test_a_copy_that_ended_early_knows_what_the_next_one_does_not_find(log: Log,
         assert copied.skipped == {1: (0, 100)}
 
 
-def test_a_topic_made_anew_is_not_copied_as_the_one_before(log: Log, tmp_path: Path) -> None:
-    with log.broker.listen() as listener, fl.Broker(tmp_path / "copied", create=True) as into:
+@pytest.mark.parametrize("place", ["directory", "embedded", "remote"])
+@pytest.mark.parametrize("lose", [Log.make_it_anew, Log.make_it_as_long], ids=lambda loss: loss.__name__)
+def test_a_topic_made_anew_is_not_copied_as_the_one_before(
+    log: Log, lose: Callable[[Log], None], place: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with log.broker.listen() as listener, fl.Broker(tmp_path_factory.mktemp("copy") / "copied", create=True) as into:
+        source: Any = {"directory": tmp_path, "embedded": log.broker, "remote": f"kafka://{listener.bootstrap}"}[place]
         with pytest.raises(IllegalStateError, match="topic t of the source was deleted and made again while it was copied"):
-            copying.copy(f"kafka://{listener.bootstrap}", into, ["t"], on_progress=Once(log, Log.make_it_as_long))
+            copying.copy(source, into, ["t"], on_progress=Once(log, lose))
         assert 0 < len(offsets_of(into)[0]) < COUNT
 
 

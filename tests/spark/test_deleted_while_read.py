@@ -1,5 +1,7 @@
 """Records that are deleted while Spark reads them: an error, or with failOnDataLoss=false a warning with the offsets; never fewer rows without a word."""
 
+import re
+
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -41,9 +43,9 @@ def delete_topic(broker):
     broker.delete_topic("t")
 
 
-def make_it_anew(broker):
+def make_it_anew(broker, count=MADE_ANEW):
     broker.delete_topic("t")
-    fill(broker, MADE_ANEW, b"other")
+    fill(broker, count, b"other")
 
 
 READERS = pytest.mark.parametrize(
@@ -93,6 +95,28 @@ def test_a_task_of_two_ranges_has_all_rows_or_reports_a_loss(place, lose, fail, 
     reported = " ".join(record.getMessage() for record in caplog.records if record.name == "fletchlog.spark")
     assert "t-1" in reported
     assert sum(batch.num_rows for batch in found) < 2 * COUNT
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("count", [MADE_ANEW, COUNT])
+def test_a_task_reports_a_topic_that_is_made_again_while_it_reads(place, count, fail, caplog):
+    broker, options = place
+    parsed = SourceOptions.parse({**options, "subscribe": "t", "failOnDataLoss": fail})
+    batches = read_ranges((OffsetRange("t", 0, 0, COUNT),), parsed, kafka_schema(include_headers=False))
+    found = [next(batches)]
+    make_it_anew(broker, count)
+    report = r"t-0 was deleted and made again while it was read at offset (\d+); what is left of the range begins at (\d+)"
+    if fail == "true":
+        with pytest.raises(DataLossError, match=report):
+            found += batches
+        return
+    found += batches
+    [(gone, left)] = [map(int, offsets) for offsets in re.findall(report, caplog.text)]
+    is_as_long = count == COUNT
+    assert left == (gone if is_as_long else COUNT)
+    # what was read before, and what the new topic has from there on
+    read = [row for batch in found for row in zip(batch.column("offset").to_pylist(), batch.column("value").to_pylist(), strict=True)]
+    assert read == [(offset, VALUE if offset < gone else b"other") for offset in range(COUNT if is_as_long else gone)]
 
 
 @READERS

@@ -47,7 +47,8 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
 
     Raises:
         fletchlog.errors.OffsetOutOfRangeError: Records that were there when the audit began were deleted before it had read them.
-        fletchlog.errors.IllegalStateError: A topic was deleted and made again meanwhile.
+        fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic; or a topic was deleted, or deleted and made again, while it was read.
+        fletchlog.errors.IllegalStateError: A topic was deleted and made again; it was found out at its end.
         fletchlog.errors.KafkaError: As `Broker`, `Cluster` and their `scan` raise it.
     """
     if isinstance(source, Broker):

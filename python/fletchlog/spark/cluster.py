@@ -37,6 +37,7 @@ class ClusterLog(Topics):
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: Retention took records of the range meanwhile.
+            fletchlog.errors.UnknownTopicOrPartitionError: The topic was deleted and made again meanwhile.
             fletchlog.errors.KafkaTimeoutError: The broker gave nothing for `kafkaConsumer.pollTimeoutMs`.
         """
         return self._scan(self._records, tp, start, end, columns=columns)

@@ -109,12 +109,16 @@ def _read_range(
                     yield batch
                 else:
                     yield pa.RecordBatch.from_arrays([batch.column(column) for column in columns], schema=target)
-        except (OffsetOutOfRangeError, UnknownTopicOrPartitionError):
+        except (OffsetOutOfRangeError, UnknownTopicOrPartitionError) as error:
             span = source.spans([tp]).get(tp)
             if span is None and options.path is None:
                 raise _unseen(name, f"offsets {start} to {end - 1} were to be read", options) from None
             gone, start = start, _first_left(span, start, end)
-            report_loss(f"records of {name} from offset {gone} on were deleted while they were read; what is left of the range begins at {start}")
+            if span is not None and isinstance(error, UnknownTopicOrPartitionError):
+                what = f"{name} was deleted and made again while it was read at offset {gone}"
+            else:
+                what = f"records of {name} from offset {gone} on were deleted while they were read"
+            report_loss(f"{what}; what is left of the range begins at {start}")
         else:
             # behind the last row there may be offsets without one, or a topic of this name that was made again and is shorter
             now = Span(start, end) if start == end else source.spans([tp]).get(tp)
