@@ -27,7 +27,8 @@ pub fn gate<T: Send>(
     let outcome = py.detach(|| {
         let mut stop = || {
             logging::emit();
-            if let Some(error) = Python::attach(|py| py.check_signals().err()) {
+            // An interpreter that is ending has no signals. The call goes on: it may be the flush of a finalizer.
+            if let Some(error) = Python::try_attach(|py| py.check_signals().err()).flatten() {
                 raised.get_or_insert(error);
             }
             raised.is_some()
