@@ -10,6 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import fletchlog as fl
+from fletchlog.spark.cluster import open_log
+from fletchlog.spark.directory import Span
 from fletchlog.spark.errors import CheckpointError, DataLossError, OptionError
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.schema import kafka_schema
@@ -173,6 +175,28 @@ def test_a_cluster_is_asked_again_before_a_topic_is_missing(address):
 
         assert OffsetReader(Late(), planner._options).assigned() == [("t", 0)]
         assert asked == ["t"] * 3
+
+
+def test_a_partition_whose_offsets_a_cluster_does_not_know_is_not_seen(address, monkeypatch):
+    with address.serve(t=[3]):
+        log = open_log(SourceOptions.parse(address.options()))
+        assert log.spans([("t", 0), ("t", 1)]) == {("t", 0): Span(0, 3)}
+
+        class Starting:
+            """Its leader does not list the partition yet."""
+
+            def __init__(self, cluster):
+                self.scan = cluster.scan
+                described = cluster.describe_topic("t")
+                unknown = [p._replace(log_start_offset=-1, high_watermark=-1, last_stable_offset=-1) for p in described.partitions]
+                self.described = described._replace(partitions=unknown)
+
+            def describe_topic(self, topic):
+                return self.described
+
+        monkeypatch.setattr(log, "_admin", Starting(log._admin))
+        assert log.partitions("t") == [0]
+        assert log.spans([("t", 0), ("t", 1)]) == {}
 
 
 def test_an_end_that_went_back_is_judged_before_it_is_logged(address):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fletchlog.spark.offsets import Partition
     from fletchlog.spark.options import SourceOptions
+    from fletchlog.types import TopicDescription
 
 
 class ClusterLog(Topics):
@@ -31,6 +32,10 @@ class ClusterLog(Topics):
 
     def _asking(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext(self._consumer)
+
+    def _described(self, topic: str) -> TopicDescription:
+        described: TopicDescription = self._admin.describe_topic(topic)
+        return described
 
     def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Records of a range as batches of these columns.

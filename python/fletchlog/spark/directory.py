@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fletchlog.spark.offsets import Partition
+    from fletchlog.types import TopicDescription
 
 # Measured with 10-byte values: flat from 8k rows up; Rust also cuts at about 2 MiB.
 BATCH_ROWS = 65_536
@@ -85,11 +86,15 @@ class Topics:
         """A consumer with the isolation level, for questions about offsets."""
         raise NotImplementedError
 
+    def _described(self, topic: str) -> TopicDescription:
+        """The topic. An offset that cannot be read is an error, or is -1 if it may be known later."""
+        raise NotImplementedError
+
     def _describe(self, topic: str) -> dict[int, Span]:
         import fletchlog as fl
 
         try:
-            description = described_whole(self._admin, topic)
+            description = self._described(topic)
         except fl.errors.UnknownTopicOrPartitionError:
             return {}
         committed = self._isolation_level == "read_committed"
@@ -103,6 +108,9 @@ class Directory(Topics):
         import fletchlog as fl
 
         return fl.Consumer(self._admin, {"isolation.level": self._isolation_level})
+
+    def _described(self, topic: str) -> TopicDescription:
+        return described_whole(self._admin, topic)
 
     def segments(self, tp: Partition) -> list[tuple[int, int]]:
         """Base offset and bytes of each segment."""
