@@ -8,6 +8,12 @@ mod transaction;
 use std::sync::Arc;
 
 use bytes::Bytes;
+pub use fletchlog_protocol::local::StorageFailure;
+pub use fletchlog_protocol::messages::{
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, EndTxnRequest, EndTxnResponse, HeartbeatRequest,
+    HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse,
+    LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
+};
 use fletchlog_records::TopicPartition;
 
 pub use group::*;
@@ -56,7 +62,7 @@ pub enum Response {
     FindCoordinator(FindCoordinatorResponse),
     JoinGroup(JoinGroupResponse),
     SyncGroup(SyncGroupResponse),
-    Heartbeat(ErrorCode),
+    Heartbeat(HeartbeatResponse),
     LeaveGroup(LeaveGroupResponse),
     OffsetCommit(OffsetCommitResponse),
     OffsetFetch(OffsetFetchResponse),
@@ -337,42 +343,6 @@ pub struct MetadataResponse {
     pub nodes: Vec<NodeId>,
     /// Topics in request order (all: by name).
     pub topics: Vec<TopicMetadata>,
-}
-
-/// InitProducerId.
-#[derive(Debug, Clone)]
-pub struct InitProducerIdRequest {
-    /// None for an idempotent, non-transactional producer.
-    pub transactional_id: Option<Arc<str>>,
-    /// transaction.timeout.ms.
-    pub transaction_timeout_ms: i32,
-    /// Current id for an epoch bump, -1 none.
-    pub producer_id: i64,
-    /// Current epoch for an epoch bump, -1 none.
-    pub producer_epoch: i16,
-}
-
-/// Answer.
-#[derive(Debug, Clone)]
-pub struct InitProducerIdResponse {
-    /// NONE or the error.
-    pub error: ErrorCode,
-    /// The id.
-    pub producer_id: i64,
-    /// The epoch.
-    pub producer_epoch: i16,
-    /// What the broker could not write.
-    pub failure: Option<StorageFailure>,
-}
-
-/// The reason behind an error code when a broker in the same process could not write its files. A wire protocol carries
-/// the code alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StorageFailure {
-    /// What could not be done, to which file, and why.
-    pub message: Arc<str>,
-    /// It fails until the broker is reopened: a retry is useless.
-    pub until_reopened: bool,
 }
 
 /// What a coordinator is asked for. Kafka: `FindCoordinatorRequest.CoordinatorType`.

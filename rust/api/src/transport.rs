@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ErrorCode;
-use crate::messages::{HeartbeatRequest, LegacyGroupRequest, LegacyGroupResponse, Request, Response};
+use crate::messages::{LegacyGroupRequest, LegacyGroupResponse, Request, Response};
+use fletchlog_protocol::messages::HeartbeatRequest;
 
 /// A broker node's id. A client's connection to its group coordinator is a connection of its own, numbered
 /// [`coordinator_connection`] as Kafka's Java client does.

@@ -414,11 +414,12 @@ fn a_producer_id_is_never_given_twice() {
             transaction_timeout_ms: 1,
             producer_id: -1,
             producer_epoch: -1,
+            ..Default::default()
         };
         let Response::InitProducerId(given) = client.ask(1, Request::InitProducerId(request)) else {
             panic!()
         };
-        assert_eq!((given.error, given.producer_epoch), (ErrorCode::NONE, 0));
+        assert_eq!((given.error_code, given.producer_epoch), (ErrorCode::NONE, 0));
         assert!(seen.insert(given.producer_id));
     }
 }

@@ -76,12 +76,10 @@ impl Member {
                 rebalance_timeout_ms: 60_000,
                 member_id: member.id.clone(),
                 group_instance_id: None,
-                client_id: "c".into(),
                 protocol_type: "consumer".into(),
-                protocols: vec![("range".into(), Bytes::new())],
-                requires_known_member_id: true,
-                supports_skipping_assignment: false,
+                protocols: vec![protocol("range", Bytes::new())],
                 reason: None,
+                sender: sender(8),
             };
             let Response::JoinGroup(joined) = member.client.ask(1, Request::JoinGroup(request)) else {
                 panic!()
@@ -95,12 +93,12 @@ impl Member {
             group_instance_id: None,
             protocol_type: None,
             protocol_name: None,
-            assignments: vec![(member.id.clone(), Bytes::new())],
+            assignments: vec![assigned(&member.id, Bytes::new())],
         };
         let Response::SyncGroup(synced) = member.client.ask(1, Request::SyncGroup(request)) else {
             panic!()
         };
-        assert_eq!(synced.error, ErrorCode::NONE);
+        assert_eq!(synced.error_code, ErrorCode::NONE);
         member
     }
 
@@ -111,10 +109,10 @@ impl Member {
             member_id: self.id.clone(),
             group_instance_id: None,
         };
-        let Response::Heartbeat(code) = self.client.ask(1, Request::Heartbeat(request)) else {
+        let Response::Heartbeat(response) = self.client.ask(1, Request::Heartbeat(request)) else {
             panic!()
         };
-        code
+        response.error_code
     }
 
     fn commit(&mut self, offset: i64) -> ErrorCode {

@@ -193,17 +193,15 @@ fn members_in_threads_of_their_own_agree_on_a_generation() {
                             rebalance_timeout_ms: 60_000,
                             member_id: id.clone(),
                             group_instance_id: None,
-                            client_id: "c".into(),
                             protocol_type: "consumer".into(),
-                            protocols: vec![("range".into(), Bytes::new())],
-                            requires_known_member_id: true,
-                            supports_skipping_assignment: false,
+                            protocols: vec![protocol("range", Bytes::new())],
                             reason: None,
+                            sender: sender(8),
                         })) else {
                             panic!()
                         };
                         id = joined.member_id.clone();
-                        if joined.error != ErrorCode::NONE {
+                        if joined.error_code != ErrorCode::NONE {
                             continue;
                         }
                         // The leader assigns to each member how many there are.
@@ -211,7 +209,7 @@ fn members_in_threads_of_their_own_agree_on_a_generation() {
                         let assignments = joined
                             .members
                             .iter()
-                            .map(|m| (m.member_id.clone(), Bytes::from(assigned.clone())))
+                            .map(|m| crate::common::assigned(&m.member_id, assigned.clone()))
                             .collect();
                         let Response::SyncGroup(synced) = wait(Request::SyncGroup(SyncGroupRequest {
                             group_id: "g".into(),
@@ -224,13 +222,14 @@ fn members_in_threads_of_their_own_agree_on_a_generation() {
                         })) else {
                             panic!()
                         };
-                        if synced.error == ErrorCode::NONE && synced.assignment[..] == [u8::try_from(MEMBERS).unwrap()]
+                        if synced.error_code == ErrorCode::NONE
+                            && synced.assignment[..] == [u8::try_from(MEMBERS).unwrap()]
                         {
                             return (joined.generation_id, MEMBERS);
                         }
                         // Until the next rebalance.
                         loop {
-                            let Response::Heartbeat(code) = wait(Request::Heartbeat(HeartbeatRequest {
+                            let Response::Heartbeat(response) = wait(Request::Heartbeat(HeartbeatRequest {
                                 group_id: "g".into(),
                                 generation_id: joined.generation_id,
                                 member_id: id.clone(),
@@ -238,7 +237,7 @@ fn members_in_threads_of_their_own_agree_on_a_generation() {
                             })) else {
                                 panic!()
                             };
-                            if code != ErrorCode::NONE {
+                            if response.error_code != ErrorCode::NONE {
                                 break;
                             }
                             std::thread::yield_now();

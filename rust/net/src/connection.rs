@@ -441,7 +441,7 @@ impl Connection {
         let wire_id = self.next_wire_id();
         let mut header = self.header(api, version, wire_id);
         if let Request::JoinGroup(join) = &request {
-            header.client_id = Some(Arc::clone(&join.client_id));
+            header.client_id = Some(Arc::clone(&join.sender.client_id));
         }
         let rack = Arc::clone(&self.rack);
         self.write_frame(&header, |w| codec::encode(request, &rack, version, w))?;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, coordinator_connection};
 use fletchlog_api::{
-    Clock, CoordinatorType, ErrorCode, FindCoordinatorRequest, LeaveGroupRequest, LeavingMember, NodeId, Request,
-    Response, Transport,
+    Clock, CoordinatorType, ErrorCode, FindCoordinatorRequest, LeaveGroupRequest, NodeId, Request, Response, Transport,
 };
+use fletchlog_protocol::messages::leave_group_request::MemberIdentity;
 
 use crate::sockets::Sockets;
 use crate::tcp_transport::TcpTransport;
@@ -162,7 +162,7 @@ impl<S: Sockets> Member<S> {
             return;
         };
         let error = match answer {
-            Some(Response::Heartbeat(error)) => error,
+            Some(Response::Heartbeat(answered)) => answered.error_code,
             _ => ErrorCode::COORDINATOR_NOT_AVAILABLE,
         };
         let is_answered = matches!(error, ErrorCode::NONE | ErrorCode::REBALANCE_IN_PROGRESS);
@@ -192,7 +192,7 @@ impl<S: Sockets> Member<S> {
             request.group_id
         );
         if request.group_instance_id.is_none() {
-            let member = LeavingMember {
+            let member = MemberIdentity {
                 member_id: Arc::clone(&request.member_id),
                 group_instance_id: None,
                 reason: Some("consumer poll timeout has expired.".into()),
@@ -200,6 +200,7 @@ impl<S: Sockets> Member<S> {
             let leave = LeaveGroupRequest {
                 group_id: Arc::clone(&request.group_id),
                 members: vec![member],
+                ..Default::default()
             };
             self.ask(plan, Request::LeaveGroup(leave));
         }

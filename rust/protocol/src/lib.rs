@@ -8,6 +8,7 @@
 //! use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
 //! use fletchlog_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
 //! use fletchlog_protocol::{Message, Reader, frame};
+//! use fletchlog_records::ErrorCode;
 //!
 //! fn answer(request: Bytes) -> Result<Vec<Bytes>, fletchlog_protocol::WireError> {
 //!     let mut reader = Reader::new(request);
@@ -16,7 +17,7 @@
 //!     let mut writer = frame::begin();
 //!     let version = response_header_version(header.api_key, header.api_version);
 //!     ResponseHeader { correlation_id: header.correlation_id }.encode(&mut writer, version);
-//!     HeartbeatResponse { error_code: 25, ..Default::default() }.encode(&mut writer, header.api_version)?;
+//!     HeartbeatResponse { error_code: ErrorCode::UNKNOWN_MEMBER_ID, ..Default::default() }.encode(&mut writer, header.api_version)?;
 //!     frame::finish(writer)
 //! }
 //! let request = Bytes::from_static(b"\0\x0c\0\0\0\0\0\x07\xff\xff\0\x01g\0\0\0\x01\0\x01m");
@@ -30,6 +31,7 @@ pub mod api_key;
 pub mod error;
 pub mod frame;
 pub mod header;
+pub mod local;
 pub mod messages;
 pub mod reader;
 pub mod schema;

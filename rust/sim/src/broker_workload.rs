@@ -164,9 +164,10 @@ pub(crate) fn new_producer_id(broker: &Arc<Broker>) -> Result<i64, String> {
         transaction_timeout_ms: 60_000,
         producer_id: -1,
         producer_epoch: -1,
+        ..Default::default()
     };
     match ask(broker, Request::InitProducerId(request))? {
-        Response::InitProducerId(response) if response.error == ErrorCode::NONE => Ok(response.producer_id),
+        Response::InitProducerId(response) if response.error_code == ErrorCode::NONE => Ok(response.producer_id),
         other => Err(format!("no producer id: {other:?}")),
     }
 }

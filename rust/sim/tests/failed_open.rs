@@ -22,6 +22,7 @@ fn init_producer(broker: &Arc<Broker>) -> InitProducerIdResponse {
         transaction_timeout_ms: 60_000,
         producer_id: -1,
         producer_epoch: -1,
+        ..Default::default()
     };
     transport.send(1, 0, Request::InitProducerId(request));
     match transport.receive(1).unwrap().result {

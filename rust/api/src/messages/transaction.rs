@@ -29,28 +29,6 @@ pub struct AddPartitionsToTxnResponse {
     pub failure: Option<StorageFailure>,
 }
 
-/// AddOffsetsToTxn: the transaction will commit offsets of this group. Sent to the transaction coordinator.
-#[derive(Debug, Clone)]
-pub struct AddOffsetsToTxnRequest {
-    /// transactional.id.
-    pub transactional_id: Arc<str>,
-    /// Producer.
-    pub producer_id: i64,
-    /// Its epoch.
-    pub producer_epoch: i16,
-    /// group.id.
-    pub group_id: Arc<str>,
-}
-
-/// Answer.
-#[derive(Debug, Clone)]
-pub struct AddOffsetsToTxnResponse {
-    /// NONE or the error.
-    pub error: ErrorCode,
-    /// What the broker could not write.
-    pub failure: Option<StorageFailure>,
-}
-
 /// TxnOffsetCommit: offsets that take effect when the transaction commits. Sent to the group's coordinator.
 #[derive(Debug, Clone)]
 pub struct TxnOffsetCommitRequest {
@@ -77,28 +55,6 @@ pub struct TxnOffsetCommitRequest {
 pub struct TxnOffsetCommitResponse {
     /// Per partition, in request order.
     pub partitions: Vec<(TopicPartition, ErrorCode)>,
-    /// What the broker could not write.
-    pub failure: Option<StorageFailure>,
-}
-
-/// EndTxn. Sent to the transaction coordinator.
-#[derive(Debug, Clone)]
-pub struct EndTxnRequest {
-    /// transactional.id.
-    pub transactional_id: Arc<str>,
-    /// Producer.
-    pub producer_id: i64,
-    /// Its epoch.
-    pub producer_epoch: i16,
-    /// COMMIT, else ABORT.
-    pub committed: bool,
-}
-
-/// Answer.
-#[derive(Debug, Clone)]
-pub struct EndTxnResponse {
-    /// NONE or the error.
-    pub error: ErrorCode,
     /// What the broker could not write.
     pub failure: Option<StorageFailure>,
 }

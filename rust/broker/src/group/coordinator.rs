@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use fletchlog_api::{ErrorCode, HeartbeatRequest, NodeId};
+use fletchlog_api::{ErrorCode, HeartbeatRequest, HeartbeatResponse, NodeId};
 use rustc_hash::FxHashMap;
 
 use super::join::MAX_TEXT;
@@ -239,7 +239,7 @@ impl GroupCoordinator {
         node: NodeId,
         request: &HeartbeatRequest,
         client: &Arc<ClientLiveness>,
-    ) -> ErrorCode {
+    ) -> HeartbeatResponse {
         let now_ms = self.replicas.clock().monotonic_ms();
         client.seen(now_ms);
         self.tick(now_ms);
@@ -264,7 +264,10 @@ impl GroupCoordinator {
             let done = self.in_group(&request.group_id, beat);
             done.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
         });
-        beaten.err().unwrap_or(ErrorCode::NONE)
+        HeartbeatResponse {
+            error_code: beaten.err().unwrap_or(ErrorCode::NONE),
+            ..Default::default()
+        }
     }
 
     /// Does what is due in the groups: members missed, ids never used, rebalances whose time is over, offsets expired.

@@ -62,8 +62,8 @@ impl GroupCoordinator {
     fn check_join(&self, node: NodeId, request: &JoinGroupRequest) -> Result<(), ErrorCode> {
         self.check_group(node, &request.group_id)?;
         let too_long = |text: &Arc<str>| text.len() > MAX_TEXT / 2;
-        let protocols = request.protocols.iter().map(|(name, _)| name);
-        let mut texts = [&request.client_id, &request.protocol_type].into_iter();
+        let protocols = request.protocols.iter().map(|protocol| &protocol.name);
+        let mut texts = [&request.sender.client_id, &request.protocol_type].into_iter();
         if texts.any(too_long) || request.group_instance_id.as_ref().is_some_and(too_long) {
             return Err(ErrorCode::INVALID_REQUEST);
         }
@@ -118,10 +118,10 @@ impl GroupCoordinator {
         if !group.supports(&request.protocol_type, &request.protocols) {
             return Err((ErrorCode::INCONSISTENT_GROUP_PROTOCOL, Arc::from("")));
         }
-        let prefix = request.group_instance_id.as_ref().unwrap_or(&request.client_id);
+        let prefix = request.group_instance_id.as_ref().unwrap_or(&request.sender.client_id);
         let new_id = self.member_id(prefix);
         let instance = request.group_instance_id.as_ref();
-        if instance.is_none() && request.requires_known_member_id {
+        if instance.is_none() && request.requires_known_member_id() {
             let give_up_ms = join.now_ms.saturating_add(i64::from(request.session_timeout_ms));
             group.pending_members.insert(new_id.clone(), give_up_ms);
             return Err((ErrorCode::MEMBER_ID_REQUIRED, new_id));
@@ -250,8 +250,8 @@ impl GroupCoordinator {
 fn returned(group: &Group, id: &Arc<str>, led_as: Option<Arc<str>>, request: &JoinGroupRequest) -> JoinGroupResponse {
     let mut response = join_response(group, id);
     if let Some(old_id) = led_as {
-        response.skip_assignment = request.supports_skipping_assignment;
-        if !request.supports_skipping_assignment {
+        response.skip_assignment = request.supports_skipping_assignment();
+        if !response.skip_assignment {
             response.members = Vec::new();
             response.leader = old_id;
         }

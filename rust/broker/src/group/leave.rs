@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, LeaveGroupRequest, LeaveGroupResponse, LeavingMember, NodeId};
+use fletchlog_api::{ErrorCode, LeaveGroupRequest, LeaveGroupResponse, NodeId};
+use fletchlog_protocol::messages::leave_group_request::MemberIdentity;
+use fletchlog_protocol::messages::leave_group_response::MemberResponse;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::coordinator::GroupCoordinator;
@@ -17,9 +19,11 @@ impl GroupCoordinator {
     pub(crate) fn leave_group(&self, node: NodeId, request: &LeaveGroupRequest) -> LeaveGroupResponse {
         let now_ms = self.replicas.clock().monotonic_ms();
         self.tick(now_ms);
-        if let Err(error) = self.check_group(node, &request.group_id) {
-            let members = Vec::new();
-            return LeaveGroupResponse { error, members };
+        if let Err(error_code) = self.check_group(node, &request.group_id) {
+            return LeaveGroupResponse {
+                error_code,
+                ..Default::default()
+            };
         }
         let left = self.in_group(&request.group_id, |group| {
             let mut leaving = Leaving::new(group);
@@ -31,10 +35,14 @@ impl GroupCoordinator {
             left
         });
         let left = left.unwrap_or_else(|| vec![Some(ErrorCode::UNKNOWN_MEMBER_ID); request.members.len()]);
-        let codes = left.into_iter().map(|error| error.unwrap_or(ErrorCode::NONE));
+        let response = |(member, error): (&MemberIdentity, Option<ErrorCode>)| MemberResponse {
+            member_id: Arc::clone(&member.member_id),
+            group_instance_id: member.group_instance_id.clone(),
+            error_code: error.unwrap_or(ErrorCode::NONE),
+        };
         LeaveGroupResponse {
-            error: ErrorCode::NONE,
-            members: request.members.iter().cloned().zip(codes).collect(),
+            members: request.members.iter().zip(left).map(response).collect(),
+            ..Default::default()
         }
     }
 
@@ -78,7 +86,7 @@ impl<'a> Leaving<'a> {
     }
 
     /// Whether a member may leave; it is one of those that leave then.
-    fn judge(&mut self, leaving: &LeavingMember) -> Result<(), ErrorCode> {
+    fn judge(&mut self, leaving: &MemberIdentity) -> Result<(), ErrorCode> {
         let of_instance = leaving.group_instance_id.as_deref().map(|instance| {
             let id = self.by_instance.get(instance).copied();
             id.filter(|id| !self.ids.contains(*id))

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::Bytes;
 use fletchlog_api::{JoinGroupRequest, JoinGroupResponse, Response, SyncGroupResponse};
+use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 
 use super::records::MemberValue;
 use crate::sync::{Answer, Changes};
@@ -140,7 +141,7 @@ pub(crate) struct Member {
     pub(crate) client_id: Arc<str>,
     pub(crate) session_timeout_ms: i32,
     pub(crate) rebalance_timeout_ms: i32,
-    pub(crate) protocols: Vec<(Arc<str>, Bytes)>,
+    pub(crate) protocols: Vec<JoinGroupRequestProtocol>,
     pub(crate) assignment: Bytes,
     pub(crate) joining: Option<Arc<Answer>>,
     pub(crate) syncing: Option<Arc<Answer>>,
@@ -156,7 +157,7 @@ impl Member {
         Self {
             id,
             instance_id: request.group_instance_id.clone(),
-            client_id: request.client_id.clone(),
+            client_id: request.sender.client_id.clone(),
             session_timeout_ms: request.session_timeout_ms,
             rebalance_timeout_ms: request.rebalance_timeout_ms,
             protocols: request.protocols.clone(),
@@ -178,7 +179,10 @@ impl Member {
             client_id: value.client_id,
             session_timeout_ms: value.session_timeout_ms,
             rebalance_timeout_ms: value.rebalance_timeout_ms,
-            protocols: vec![(protocol.clone(), value.subscription)],
+            protocols: vec![JoinGroupRequestProtocol {
+                name: protocol.clone(),
+                metadata: value.subscription,
+            }],
             assignment: value.assignment,
             joining: None,
             syncing: None,
@@ -220,7 +224,7 @@ impl Member {
     }
 
     /// Kafka: `MemberMetadata#matches`: same protocols in the same order with the same metadata.
-    pub(crate) fn matches(&self, protocols: &[(Arc<str>, Bytes)]) -> bool {
+    pub(crate) fn matches(&self, protocols: &[JoinGroupRequestProtocol]) -> bool {
         self.protocols == protocols
     }
 
@@ -228,8 +232,8 @@ impl Member {
     pub(crate) fn metadata(&self, protocol: &str) -> Bytes {
         self.protocols
             .iter()
-            .find(|(name, _)| &**name == protocol)
-            .map(|(_, m)| m.clone())
+            .find(|offered| &*offered.name == protocol)
+            .map(|offered| offered.metadata.clone())
             .unwrap_or_default()
     }
 

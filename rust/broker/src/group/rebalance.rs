@@ -152,40 +152,32 @@ impl GroupCoordinator {
 
 pub(super) fn join_response(group: &Group, member_id: &Arc<str>) -> JoinGroupResponse {
     JoinGroupResponse {
-        error: ErrorCode::NONE,
         generation_id: group.generation,
         protocol_type: group.protocol_type.clone(),
-        protocol_name: group.protocol.clone().unwrap_or_else(|| Arc::from("")),
-        leader: group.leader.clone().unwrap_or_else(|| Arc::from("")),
-        skip_assignment: false,
+        protocol_name: Some(group.protocol.clone().unwrap_or_default()),
+        leader: group.leader.clone().unwrap_or_default(),
         member_id: member_id.clone(),
         members: if group.is_leader(member_id) {
             group.member_list()
         } else {
             Vec::new()
         },
+        ..Default::default()
     }
 }
 
-pub(super) fn join_error(error: ErrorCode, member_id: Arc<str>) -> JoinGroupResponse {
-    let empty: Arc<str> = Arc::from("");
+pub(super) fn join_error(error_code: ErrorCode, member_id: Arc<str>) -> JoinGroupResponse {
     JoinGroupResponse {
-        error,
-        generation_id: -1,
-        protocol_type: None,
-        protocol_name: empty.clone(),
-        leader: empty,
-        skip_assignment: false,
+        error_code,
+        protocol_name: Some(Arc::default()),
         member_id,
-        members: Vec::new(),
+        ..Default::default()
     }
 }
 
-pub(super) fn sync_error(error: ErrorCode) -> SyncGroupResponse {
+pub(super) fn sync_error(error_code: ErrorCode) -> SyncGroupResponse {
     SyncGroupResponse {
-        error,
-        protocol_type: None,
-        protocol_name: None,
-        assignment: Bytes::new(),
+        error_code,
+        ..Default::default()
     }
 }

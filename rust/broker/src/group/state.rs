@@ -10,8 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use fletchlog_api::{JoinGroupMember, OffsetAndMetadata};
+use fletchlog_api::OffsetAndMetadata;
+use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -264,7 +265,7 @@ impl Group {
     fn common_protocols(&self) -> FxHashSet<&Arc<str>> {
         let mut known: FxHashMap<&Arc<str>, usize> = FxHashMap::default();
         for (at, member) in self.members.iter().enumerate() {
-            for (name, _) in &member.protocols {
+            for JoinGroupRequestProtocol { name, .. } in &member.protocols {
                 // Known to all members before, and to this one: a name that it has twice counts once.
                 match known.get_mut(name) {
                     Some(members) if *members == at => *members = at + 1,
@@ -279,7 +280,7 @@ impl Group {
     }
 
     /// Whether a member with these protocols fits the group. Kafka: `GroupMetadata#supportsProtocols`.
-    pub(crate) fn supports(&self, protocol_type: &str, protocols: &[(Arc<str>, Bytes)]) -> bool {
+    pub(crate) fn supports(&self, protocol_type: &str, protocols: &[JoinGroupRequestProtocol]) -> bool {
         if self.state == GroupState::Empty {
             return !protocol_type.is_empty() && !protocols.is_empty();
         }
@@ -287,7 +288,7 @@ impl Group {
             return false;
         }
         let common = self.common_protocols();
-        let mut names = protocols.iter().map(|(name, _)| name);
+        let mut names = protocols.iter().map(|protocol| &protocol.name);
         names.any(|name| self.members.is_empty() || common.contains(name))
     }
 
@@ -295,11 +296,11 @@ impl Group {
     pub(crate) fn select_protocol(&self) -> Option<Arc<str>> {
         let common = self.common_protocols();
         let mut votes: FxHashMap<&Arc<str>, usize> = FxHashMap::default();
-        let first_common = |m: &'_ Member| m.protocols.iter().position(|(name, _)| common.contains(name));
+        let first_common = |m: &'_ Member| m.protocols.iter().position(|protocol| common.contains(&protocol.name));
         let voted: Vec<&Arc<str>> = self
             .members
             .iter()
-            .filter_map(|m| Some(&m.protocols.get(first_common(m)?)?.0))
+            .filter_map(|m| Some(&m.protocols.get(first_common(m)?)?.name))
             .collect();
         voted.iter().for_each(|name| *votes.entry(name).or_default() += 1);
         // The first vote wins a tie.
@@ -308,11 +309,11 @@ impl Group {
     }
 
     /// The member list that the leader gets.
-    pub(crate) fn member_list(&self) -> Vec<JoinGroupMember> {
+    pub(crate) fn member_list(&self) -> Vec<JoinGroupResponseMember> {
         let protocol = self.protocol.as_deref().unwrap_or("");
         self.members
             .iter()
-            .map(|m| JoinGroupMember {
+            .map(|m| JoinGroupResponseMember {
                 member_id: m.id.clone(),
                 group_instance_id: m.instance_id.clone(),
                 metadata: m.metadata(protocol),

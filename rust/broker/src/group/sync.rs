@@ -73,7 +73,7 @@ impl GroupCoordinator {
     /// The leader has assigned. Kafka: `setAndPropagateAssignment`.
     fn assign(&self, group: &mut Group, request: &SyncGroupRequest, now_ms: i64) {
         // Of a member that is named twice the later assignment counts.
-        let given = request.assignments.iter().map(|(id, assignment)| (id, assignment));
+        let given = request.assignments.iter().map(|a| (&a.member_id, &a.assignment));
         let given: FxHashMap<&Arc<str>, &Bytes> = given.collect();
         for member in &mut group.members {
             member.assignment = given.get(&member.id).copied().cloned().unwrap_or_default();
@@ -93,10 +93,10 @@ impl GroupCoordinator {
     /// Answers a member's waiting sync with its assignment, in a group of this protocol; with `now_ms` its session time-out begins again.
     fn answer_sync(&self, member: &mut Member, (protocol_type, protocol_name): Protocol<'_>, now_ms: Option<i64>) {
         let response = SyncGroupResponse {
-            error: ErrorCode::NONE,
             protocol_type: protocol_type.clone(),
             protocol_name: protocol_name.clone(),
             assignment: member.assignment.clone(),
+            ..Default::default()
         };
         let answered = member.answer_sync(response, self.changes());
         if let Some(now_ms) = now_ms.filter(|_| answered) {

@@ -26,15 +26,16 @@ impl TransactionCoordinator {
                 .map(|id| (id, 0))
                 .map_err(Refused::from),
         };
-        let (error, failure, (producer_id, producer_epoch)) = match given {
+        let (error_code, failure, (producer_id, producer_epoch)) = match given {
             Ok(given) => (ErrorCode::NONE, None, given),
             Err(Refused { code, failure }) => (code, failure, (-1, -1)),
         };
         InitProducerIdResponse {
-            error,
+            error_code,
             producer_id,
             producer_epoch,
             failure,
+            ..Default::default()
         }
     }
 
@@ -116,8 +117,12 @@ impl TransactionCoordinator {
             let producer = (request.producer_id, request.producer_epoch);
             self.add_to_transaction(node, &request.transactional_id, producer, &[partition])
         };
-        let (error, failure) = outcome(add());
-        AddOffsetsToTxnResponse { error, failure }
+        let (error_code, failure) = outcome(add());
+        AddOffsetsToTxnResponse {
+            error_code,
+            failure,
+            ..Default::default()
+        }
     }
 
     fn add_to_transaction(
@@ -159,8 +164,12 @@ impl TransactionCoordinator {
             });
             ended.unwrap_or_else(|| Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING.into()))
         };
-        let (error, failure) = outcome(end());
-        EndTxnResponse { error, failure }
+        let (error_code, failure) = outcome(end());
+        EndTxnResponse {
+            error_code,
+            failure,
+            ..Default::default()
+        }
     }
 }
 

@@ -12,6 +12,9 @@ use fletchlog_api::*;
 use fletchlog_broker::{
     Alteration, Broker, BrokerError, ConfigChange, CreatedTopic, LocalTransport, NewTopic, OpenOptions,
 };
+use fletchlog_protocol::local::JoinSender;
+use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use fletchlog_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
 /// A clock that moves only when a test moves it.
@@ -100,6 +103,30 @@ pub fn batch_of_size(count: usize, size: usize) -> Bytes {
         }
     }
     panic!("no batch of {count} records has {size} bytes");
+}
+
+/// A protocol that a member offers.
+pub fn protocol(name: &str, metadata: impl Into<Bytes>) -> JoinGroupRequestProtocol {
+    JoinGroupRequestProtocol {
+        name: name.into(),
+        metadata: metadata.into(),
+    }
+}
+
+/// What a leader assigns to a member.
+pub fn assigned(member_id: &Arc<str>, assignment: impl Into<Bytes>) -> SyncGroupRequestAssignment {
+    SyncGroupRequestAssignment {
+        member_id: member_id.clone(),
+        assignment: assignment.into(),
+    }
+}
+
+/// Who sends a JoinGroup of this version.
+pub fn sender(version: i16) -> JoinSender {
+    JoinSender {
+        client_id: "c".into(),
+        version,
+    }
 }
 
 pub fn golden(name: &str) -> PathBuf {

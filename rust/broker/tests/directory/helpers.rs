@@ -37,6 +37,7 @@ pub fn new_producer_id(broker: &Arc<Broker>) -> i64 {
         transaction_timeout_ms: 1,
         producer_id: -1,
         producer_epoch: -1,
+        ..Default::default()
     };
     let Response::InitProducerId(given) = Client::new(broker).ask(1, Request::InitProducerId(request)) else {
         panic!()

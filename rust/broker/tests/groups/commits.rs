@@ -180,7 +180,7 @@ fn offsets_of_topics_that_nobody_subscribes_to_expire_and_empty_groups_go() {
         [0, 0]
     );
     let mut request = world.connect().join_request();
-    (request.group_id, request.requires_known_member_id) = ("asked".into(), true);
+    (request.group_id, request.sender.version) = ("asked".into(), 9);
     member.ask(Request::JoinGroup(request));
     assert_eq!(world.broker.groups().unwrap().len(), 2);
     for _ in 0..7 {

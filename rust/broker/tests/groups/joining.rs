@@ -1,11 +1,10 @@
 //! Joining: who is taken in, under which id, and with which protocol.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use fletchlog_api::*;
 
 use super::member::*;
+use crate::common::protocol;
 
 #[test]
 fn a_session_timeout_outside_the_limits_is_refused() {
@@ -29,7 +28,7 @@ fn unknown_members_empty_groups_and_foreign_protocols_are_refused() {
     assert_eq!(code(|r| r.member_id = "nobody".into()), ErrorCode::UNKNOWN_MEMBER_ID);
     let changes: [fn(&mut JoinGroupRequest); 3] = [
         |r| r.protocol_type = "connect".into(),
-        |r| r.protocols = vec![("sticky".into(), Bytes::new())],
+        |r| r.protocols = vec![protocol("sticky", Bytes::new())],
         |r| r.protocols.clear(),
     ];
     assert_eq!(changes.map(code), [ErrorCode::INCONSISTENT_GROUP_PROTOCOL; 3]);
@@ -46,12 +45,7 @@ fn a_first_join_gets_an_id_of_its_client_and_ids_sort_in_the_order_they_were_giv
 #[test]
 fn the_group_uses_the_protocol_that_all_know_and_most_prefer() {
     let world = World::new(&[]);
-    let list = |names: &[&'static str]| {
-        names
-            .iter()
-            .map(|n| (Arc::from(*n), Bytes::from_static(n.as_bytes())))
-            .collect()
-    };
+    let list = |names: &[&'static str]| names.iter().map(|name| protocol(name, *name)).collect();
     let (mut a, mut b, mut c) = (world.member(), world.member(), world.member());
     a.protocols = list(&["range", "roundrobin"]);
     b.protocols = list(&["sticky", "roundrobin", "range"]);
@@ -60,7 +54,7 @@ fn the_group_uses_the_protocol_that_all_know_and_most_prefer() {
     b.begin_join();
     c.begin_join();
     let response = a.join();
-    assert_eq!(&*response.protocol_name, "roundrobin");
+    assert_eq!(response.protocol_name.as_deref(), Some("roundrobin"));
     assert_eq!(response.members[1].metadata, Bytes::from_static(b"roundrobin"));
 }
 

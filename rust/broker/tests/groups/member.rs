@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
+use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use fletchlog_protocol::messages::leave_group_request::MemberIdentity;
 
 use crate::common::*;
 
@@ -16,7 +18,7 @@ pub struct Member {
     pub id: Arc<str>,
     pub instance: Option<Arc<str>>,
     pub generation: i32,
-    pub protocols: Vec<(Arc<str>, Bytes)>,
+    pub protocols: Vec<JoinGroupRequestProtocol>,
 }
 
 pub struct World {
@@ -37,7 +39,7 @@ impl World {
             id: "".into(),
             instance: None,
             generation: -1,
-            protocols: vec![("range".into(), Bytes::from_static(b"meta"))],
+            protocols: vec![protocol("range", "meta")],
         }
     }
     pub fn static_member(&self, instance: &str) -> Member {
@@ -56,12 +58,10 @@ impl Member {
             rebalance_timeout_ms: REBALANCE,
             member_id: self.id.clone(),
             group_instance_id: self.instance.clone(),
-            client_id: "c".into(),
             protocol_type: "consumer".into(),
             protocols: self.protocols.clone(),
-            requires_known_member_id: true,
-            supports_skipping_assignment: false,
             reason: None,
+            sender: sender(8),
         }
     }
     /// Sends a join, first for an id if need be.
@@ -69,7 +69,7 @@ impl Member {
         if self.id.is_empty() && self.instance.is_none() {
             self.client.send(1, Request::JoinGroup(self.join_request()));
             let response = self.joined().expect("an id at once");
-            assert_eq!(response.error, ErrorCode::MEMBER_ID_REQUIRED);
+            assert_eq!(response.error_code, ErrorCode::MEMBER_ID_REQUIRED);
             self.id = response.member_id;
         }
         self.client.send(1, Request::JoinGroup(self.join_request()));
@@ -77,7 +77,7 @@ impl Member {
     pub fn joined(&mut self) -> Option<JoinGroupResponse> {
         match self.client.take(1)? {
             Response::JoinGroup(response) => {
-                if response.error == ErrorCode::NONE {
+                if response.error_code == ErrorCode::NONE {
                     self.generation = response.generation_id;
                     self.id = response.member_id.clone();
                 }
@@ -93,7 +93,7 @@ impl Member {
     pub fn begin_sync(&mut self, assignments: &[(&Arc<str>, &'static str)]) {
         let assignments = assignments
             .iter()
-            .map(|(id, a)| ((*id).clone(), Bytes::from_static(a.as_bytes())))
+            .map(|(id, assignment)| assigned(id, *assignment))
             .collect();
         let request = SyncGroupRequest {
             group_id: "g".into(),
@@ -120,7 +120,7 @@ impl Member {
             group_instance_id: self.instance.clone(),
         };
         match self.client.ask(1, Request::Heartbeat(request)) {
-            Response::Heartbeat(code) => code,
+            Response::Heartbeat(response) => response.error_code,
             other => panic!("{other:?}"),
         }
     }
@@ -131,14 +131,15 @@ impl Member {
     pub fn leave(&mut self) -> ErrorCode {
         let request = LeaveGroupRequest {
             group_id: "g".into(),
-            members: vec![LeavingMember {
+            members: vec![MemberIdentity {
                 member_id: self.id.clone(),
                 group_instance_id: self.instance.clone(),
                 reason: None,
             }],
+            ..Default::default()
         };
         match self.client.ask(1, Request::LeaveGroup(request)) {
-            Response::LeaveGroup(response) => response.members[0].1,
+            Response::LeaveGroup(response) => response.members[0].error_code,
             other => panic!("{other:?}"),
         }
     }
@@ -204,5 +205,5 @@ pub fn join_code(world: &World, change: impl FnOnce(&mut JoinGroupRequest)) -> E
     let mut request = member.join_request();
     change(&mut request);
     member.client.send(1, Request::JoinGroup(request));
-    member.joined().unwrap().error
+    member.joined().unwrap().error_code
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use fletchlog_api::*;
 
 use super::member::*;
+use crate::common::protocol;
 
 #[test]
 fn the_leaders_sync_releases_the_followers_with_their_assignment() {
@@ -33,11 +34,11 @@ fn a_sync_of_another_generation_or_member_is_refused_and_one_in_a_stable_group_a
     assert_eq!(b.synced().unwrap().assignment, Bytes::from_static(b"for b"));
     b.generation = 1;
     b.begin_sync(&[]);
-    assert_eq!(b.synced().unwrap().error, ErrorCode::ILLEGAL_GENERATION);
+    assert_eq!(b.synced().unwrap().error_code, ErrorCode::ILLEGAL_GENERATION);
     b.generation = 2;
     b.id = "nobody".into();
     b.begin_sync(&[]);
-    assert_eq!(b.synced().unwrap().error, ErrorCode::UNKNOWN_MEMBER_ID);
+    assert_eq!(b.synced().unwrap().error_code, ErrorCode::UNKNOWN_MEMBER_ID);
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn a_follower_that_joins_again_unchanged_keeps_the_generation_and_one_with_a_cha
     let (mut a, mut b) = two(&world);
     assert_eq!(b.join().generation_id, 2);
     assert_eq!(a.heartbeat(), ErrorCode::NONE);
-    b.protocols = vec![("range".into(), Bytes::from_static(b"other topics"))];
+    b.protocols = vec![protocol("range", "other topics")];
     b.begin_join();
     assert!(b.joined().is_none());
     assert_eq!(a.heartbeat(), ErrorCode::REBALANCE_IN_PROGRESS);
@@ -74,7 +75,7 @@ fn a_rebalance_interrupts_the_syncs_of_the_one_before() {
     b.begin_sync(&[]);
     let mut c = world.member();
     c.begin_join();
-    assert_eq!(b.synced().unwrap().error, ErrorCode::REBALANCE_IN_PROGRESS);
+    assert_eq!(b.synced().unwrap().error_code, ErrorCode::REBALANCE_IN_PROGRESS);
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn an_embedded_member_ends_with_its_process_and_the_others_rebalance() {
         group_instance_id: None,
         protocol_type: None,
         protocol_name: None,
-        assignments: vec![(socket.id.clone(), Bytes::from_static(b"half"))],
+        assignments: vec![assigned(&socket.id, "half")],
     };
     embedded.ask(1, Request::SyncGroup(sync));
     assert_eq!(socket.synced().unwrap().assignment, Bytes::from_static(b"half"));
@@ -138,7 +138,7 @@ fn a_group_that_is_too_large_for_a_new_limit_rebalances() {
     let (a, mut b) = (back(&world, &a), back(&world, &b));
     assert_eq!(a.heartbeat(), ErrorCode::REBALANCE_IN_PROGRESS);
     a.begin_join();
-    assert_eq!(b.join().error, ErrorCode::GROUP_MAX_SIZE_REACHED);
+    assert_eq!(b.join().error_code, ErrorCode::GROUP_MAX_SIZE_REACHED);
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn a_group_is_stored_as_soon_as_a_join_has_made_it() {
     let world = open(dir.path(), &[], false);
     let conn = world.connect();
     let mut request = conn.join_request();
-    request.requires_known_member_id = true;
+    request.sender.version = 9;
     for _ in 0..2 {
         let Response::JoinGroup(asked) = conn.ask(Request::JoinGroup(request.clone())) else {
             panic!()
         };
-        assert_eq!(asked.error, ErrorCode::MEMBER_ID_REQUIRED);
+        assert_eq!(asked.error_code, ErrorCode::MEMBER_ID_REQUIRED);
     }
     assert_eq!(
         records(&world.broker),

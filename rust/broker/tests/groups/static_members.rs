@@ -19,7 +19,7 @@ fn a_static_member_returns_without_a_rebalance_and_its_old_id_is_fenced() {
     a.synced().unwrap();
     let mut again = world.static_member("i");
     // As a sticky member's is after a restart; what counts is which protocol the group has.
-    again.protocols[0].1 = Bytes::from_static(b"other meta");
+    again.protocols[0].metadata = Bytes::from_static(b"other meta");
     let response = again.join();
     assert_eq!(response.generation_id, 2);
     assert_ne!(again.id, s_id);
@@ -40,11 +40,11 @@ fn a_static_member_whose_return_cannot_be_stored_stays_who_it_was() {
     a.begin_sync(&[]);
     a.synced().unwrap();
     let mut again = world.static_member("i");
-    again.protocols[0].1 = Bytes::from_static(&[b'm'; 1_000]);
+    again.protocols[0].metadata = Bytes::from_static(&[b'm'; 1_000]);
     again.begin_join();
-    assert_eq!(again.joined().unwrap().error, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    assert_eq!(again.joined().unwrap().error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE);
     assert_eq!(a.heartbeat(), ErrorCode::NONE);
-    again.protocols[0].1 = Bytes::from_static(b"short");
+    again.protocols[0].metadata = Bytes::from_static(b"short");
     assert_eq!(again.join().generation_id, 1);
     assert_eq!(a.heartbeat(), ErrorCode::FENCED_INSTANCE_ID);
 }

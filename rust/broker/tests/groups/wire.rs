@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use fletchlog_api::*;
 use fletchlog_broker::{Broker, Outcome, Port};
+use fletchlog_protocol::messages::leave_group_request::MemberIdentity;
 
 use crate::common::*;
 
@@ -87,12 +88,10 @@ impl Conn {
             rebalance_timeout_ms: REBALANCE,
             member_id: self.id.clone(),
             group_instance_id: self.instance.clone(),
-            client_id: "c".into(),
             protocol_type: "consumer".into(),
-            protocols: vec![("range".into(), self.metadata.clone())],
-            requires_known_member_id: false,
-            supports_skipping_assignment: true,
+            protocols: vec![protocol("range", self.metadata.clone())],
             reason: None,
+            sender: sender(if self.instance.is_some() { 9 } else { 3 }),
         }
     }
     pub fn begin_join(&self) {
@@ -102,7 +101,7 @@ impl Conn {
         let Response::JoinGroup(joined) = self.take()? else {
             panic!()
         };
-        if joined.error == ErrorCode::NONE {
+        if joined.error_code == ErrorCode::NONE {
             (self.id, self.generation) = (joined.member_id.clone(), joined.generation_id);
         }
         Some(joined)
@@ -121,7 +120,7 @@ impl Conn {
             protocol_name: Some("range".into()),
             assignments: assignments
                 .iter()
-                .map(|(id, a)| (id.clone(), Bytes::from_static(a.as_bytes())))
+                .map(|(id, assignment)| assigned(id, *assignment))
                 .collect(),
         }));
     }
@@ -133,7 +132,7 @@ impl Conn {
     }
     pub fn sync(&self, assignments: &[(Arc<str>, &'static str)]) -> ErrorCode {
         self.begin_sync(assignments);
-        self.synced().expect("the sync is complete").error
+        self.synced().expect("the sync is complete").error_code
     }
     pub fn heartbeat(&self) -> ErrorCode {
         let request = HeartbeatRequest {
@@ -142,14 +141,14 @@ impl Conn {
             member_id: self.id.clone(),
             group_instance_id: self.instance.clone(),
         };
-        let Response::Heartbeat(code) = self.ask(Request::Heartbeat(request)) else {
+        let Response::Heartbeat(response) = self.ask(Request::Heartbeat(request)) else {
             panic!()
         };
-        code
+        response.error_code
     }
     /// Per (member id, instance id).
     pub fn leave(&self, members: &[(&str, Option<&str>)]) -> Vec<ErrorCode> {
-        let who = |(id, instance): &(&str, Option<&str>)| LeavingMember {
+        let who = |(id, instance): &(&str, Option<&str>)| MemberIdentity {
             member_id: (*id).into(),
             group_instance_id: instance.map(Into::into),
             reason: Some("the test says so".into()),
@@ -157,12 +156,13 @@ impl Conn {
         let request = LeaveGroupRequest {
             group_id: "g".into(),
             members: members.iter().map(who).collect(),
+            ..Default::default()
         };
         let Response::LeaveGroup(left) = self.ask(Request::LeaveGroup(request)) else {
             panic!()
         };
-        assert_eq!(left.error, ErrorCode::NONE);
-        left.members.into_iter().map(|(_, code)| code).collect()
+        assert_eq!(left.error_code, ErrorCode::NONE);
+        left.members.into_iter().map(|member| member.error_code).collect()
     }
 }
 
@@ -215,7 +215,10 @@ fn a_member_that_waits_in_a_join_is_kept_and_a_new_one_for_five_minutes() {
         old.heartbeat();
     }
     let answer = new.joined().unwrap();
-    assert_eq!((answer.error, &*answer.member_id), (ErrorCode::UNKNOWN_MEMBER_ID, ""));
+    assert_eq!(
+        (answer.error_code, &*answer.member_id),
+        (ErrorCode::UNKNOWN_MEMBER_ID, "")
+    );
     assert_eq!(world.group(), ("PreparingRebalance", 1));
     assert_eq!(old.join().generation_id, 2);
 }
@@ -244,7 +247,7 @@ fn the_sync_phase_ends_with_the_rebalance_time_out() {
         a.heartbeat();
     }
     assert_eq!(
-        b.synced().unwrap().error,
+        b.synced().unwrap().error_code,
         ErrorCode::REBALANCE_IN_PROGRESS,
         "groups-113"
     );
@@ -257,16 +260,23 @@ fn a_first_join_gets_an_id_or_a_place_by_its_version() {
     let world = World::new(&[]);
     let mut old = world.connect();
     let joined = old.join();
-    assert_eq!((joined.error, joined.generation_id), (ErrorCode::NONE, 1), "groups-058");
+    assert_eq!(
+        (joined.error_code, joined.generation_id),
+        (ErrorCode::NONE, 1),
+        "groups-058"
+    );
     assert_eq!(joined.protocol_type.as_deref(), Some("consumer"));
     let new = world.connect();
     let mut request = new.join_request();
     request.group_id = "h".into();
-    request.requires_known_member_id = true;
+    request.sender.version = 9;
     let Response::JoinGroup(asked) = new.ask(Request::JoinGroup(request)) else {
         panic!()
     };
-    assert_eq!((asked.error, asked.generation_id), (ErrorCode::MEMBER_ID_REQUIRED, -1));
+    assert_eq!(
+        (asked.error_code, asked.generation_id),
+        (ErrorCode::MEMBER_ID_REQUIRED, -1)
+    );
     assert!(asked.member_id.starts_with("c-") && asked.protocol_type.is_none());
     // The id makes the group exist (groups-067).
     let listed = world.broker.groups().unwrap();
@@ -286,7 +296,7 @@ fn another_type_or_no_common_protocol_is_refused_unless_the_group_is_empty() {
         let Response::JoinGroup(answer) = world.connect().ask(Request::JoinGroup(request)) else {
             panic!()
         };
-        answer.error
+        answer.error_code
     };
     assert_eq!(
         code(|r| r.protocols.clear()),
@@ -331,7 +341,7 @@ fn a_sync_that_names_another_protocol_is_refused_after_member_and_generation() {
         let Response::SyncGroup(answer) = member.ask(Request::SyncGroup(request)) else {
             panic!()
         };
-        (answer.error.code(), answer.protocol_name.is_some())
+        (answer.error_code.code(), answer.protocol_name.is_some())
     };
     // groups-034
     assert_eq!(code(&|_| ()), (0, true));
@@ -366,7 +376,7 @@ fn a_static_leader_that_returns_may_skip_the_assignment() {
     assert_eq!(described.members[0].assignment, Bytes::from_static(b"st"));
     // Older versions: the answer of a follower (groups-132).
     let mut request = world.static_member("i").join_request();
-    request.supports_skipping_assignment = false;
+    request.sender.version = 8;
     let Response::JoinGroup(joined) = again.ask(Request::JoinGroup(request)) else {
         panic!()
     };
@@ -392,17 +402,21 @@ fn members_leave_together_by_their_ids_or_by_their_instances() {
     assert_eq!(codes.map_codes(), [0, 25, 25, 0]);
     // A waiting join is answered without an id (groups-088).
     let answer = waits.joined().unwrap();
-    assert_eq!((answer.error, &*answer.member_id), (ErrorCode::UNKNOWN_MEMBER_ID, ""));
+    assert_eq!(
+        (answer.error_code, &*answer.member_id),
+        (ErrorCode::UNKNOWN_MEMBER_ID, "")
+    );
     assert_eq!(world.group(), ("PreparingRebalance", 1));
     assert_eq!(admin.leave(&[]), []);
     let nobodys = LeaveGroupRequest {
         group_id: "".into(),
         members: Vec::new(),
+        ..Default::default()
     };
     let Response::LeaveGroup(left) = admin.ask(Request::LeaveGroup(nobodys)) else {
         panic!()
     };
-    assert_eq!(left.error, ErrorCode::INVALID_GROUP_ID, "groups-121");
+    assert_eq!(left.error_code, ErrorCode::INVALID_GROUP_ID, "groups-121");
 }
 
 #[test]
@@ -412,14 +426,14 @@ fn a_full_group_puts_out_the_old_member_that_comes_back_last() {
     let mut new: Vec<Conn> = (0..3).map(|_| world.connect()).collect();
     new.iter_mut().for_each(|conn| conn.begin_join());
     assert_eq!(
-        new[2].joined().unwrap().error,
+        new[2].joined().unwrap().error_code,
         ErrorCode::GROUP_MAX_SIZE_REACHED,
         "groups-126"
     );
     assert_eq!(world.group(), ("PreparingRebalance", 3));
     let refused = old.join();
     assert_eq!(
-        (refused.error, &*refused.member_id),
+        (refused.error_code, &*refused.member_id),
         (ErrorCode::GROUP_MAX_SIZE_REACHED, "")
     );
     // All that are left have joined, but nobody looks before the time is over.

@@ -41,11 +41,12 @@ pub fn init(
         transaction_timeout_ms: timeout_ms,
         producer_id,
         producer_epoch,
+        ..Default::default()
     };
     let Response::InitProducerId(response) = client.ask(1, Request::InitProducerId(request)) else {
         panic!()
     };
-    match response.error {
+    match response.error_code {
         ErrorCode::NONE => Ok((response.producer_id, response.producer_epoch)),
         error => Err(error.code()),
     }
@@ -152,10 +153,10 @@ impl Txn {
             producer_epoch: self.epoch,
             committed,
         };
-        let Response::EndTxn(EndTxnResponse { error, .. }) = self.client.ask(1, Request::EndTxn(request)) else {
+        let Response::EndTxn(EndTxnResponse { error_code, .. }) = self.client.ask(1, Request::EndTxn(request)) else {
             panic!()
         };
-        error.code()
+        error_code.code()
     }
 
     /// AddOffsetsToTxn: the code.
@@ -166,12 +167,12 @@ impl Txn {
             producer_epoch: self.epoch,
             group_id: group.into(),
         };
-        let Response::AddOffsetsToTxn(AddOffsetsToTxnResponse { error, .. }) =
+        let Response::AddOffsetsToTxn(AddOffsetsToTxnResponse { error_code, .. }) =
             self.client.ask(1, Request::AddOffsetsToTxn(request))
         else {
             panic!()
         };
-        error.code()
+        error_code.code()
     }
 
     /// TxnOffsetCommit of one partition by a consumer without a group: the code.

@@ -99,11 +99,12 @@ fn the_coordinator_is_found_by_the_hash_of_the_id_and_only_it_answers() {
             transaction_timeout_ms: 1000,
             producer_id: -1,
             producer_epoch: -1,
+            ..Default::default()
         };
         let Response::InitProducerId(response) = client.ask(node, Request::InitProducerId(request)) else {
             panic!()
         };
-        response.error
+        response.error_code
     };
     assert_eq!(request(2, &mut client), ErrorCode::NOT_COORDINATOR);
     assert_eq!(request(1, &mut client), ErrorCode::NONE);

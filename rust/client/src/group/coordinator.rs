@@ -246,7 +246,9 @@ impl ConsumerCoordinator {
             (Purpose::Sync, Ok(Response::SyncGroup(response))) => {
                 self.on_sync_response(correlation_id, &response, subs, now_ms)?
             }
-            (Purpose::Heartbeat, Ok(Response::Heartbeat(error))) => self.on_heartbeat_response(error, now_ms)?,
+            (Purpose::Heartbeat, Ok(Response::Heartbeat(answered))) => {
+                self.on_heartbeat_response(answered.error_code, now_ms)?
+            }
             (Purpose::Operation(id), Ok(response)) => self.on_operation_response(id, response, now_ms),
             (_, Ok(other)) => {
                 return Err(ClientError::IllegalState(format!(

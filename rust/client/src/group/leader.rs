@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use fletchlog_api::JoinGroupMember;
+use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
+use fletchlog_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 
 use super::protocol::{self, ProtocolError};
 use crate::assignor::{Assignor, MemberSubscription, Subscriptions, TopicCounts};
@@ -17,7 +17,10 @@ pub(super) const VERSION: i16 = 1;
 ///
 /// # Errors
 /// A member sent bytes that are no subscription.
-pub(super) fn subscriptions(assignor: Assignor, members: &[JoinGroupMember]) -> Result<Subscriptions, ProtocolError> {
+pub(super) fn subscriptions(
+    assignor: Assignor,
+    members: &[JoinGroupResponseMember],
+) -> Result<Subscriptions, ProtocolError> {
     let mut subscriptions = BTreeMap::new();
     for (place, member) in members.iter().enumerate() {
         let blob = protocol::Subscription::decode(&member.metadata)?;
@@ -70,19 +73,19 @@ pub(super) fn assignments(
     assignor: Assignor,
     counts: &TopicCounts,
     subscriptions: &Subscriptions,
-) -> Result<Vec<(Arc<str>, Bytes)>, ProtocolError> {
+) -> Result<Vec<SyncGroupRequestAssignment>, ProtocolError> {
     let dealt = assignor.assign(counts, subscriptions);
     dealt
         .into_iter()
-        .map(|(member, partitions)| {
-            Ok((
-                member,
-                protocol::Assignment {
-                    partitions,
-                    user_data: None,
-                }
-                .encode(VERSION)?,
-            ))
+        .map(|(member_id, partitions)| {
+            let assignment = protocol::Assignment {
+                partitions,
+                user_data: None,
+            };
+            Ok(SyncGroupRequestAssignment {
+                member_id,
+                assignment: assignment.encode(VERSION)?,
+            })
         })
         .collect()
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use fletchlog_api::transport::HeartbeatPlan;
-use fletchlog_api::{ErrorCode, HeartbeatRequest, LeaveGroupRequest, LeavingMember, Request};
+use fletchlog_api::{ErrorCode, HeartbeatRequest, LeaveGroupRequest, Request};
+use fletchlog_protocol::messages::leave_group_request::MemberIdentity;
 
 use super::coordinator::{ConsumerCoordinator, Purpose};
 use super::membership::{NO_GENERATION, State};
@@ -158,11 +159,12 @@ impl ConsumerCoordinator {
         };
         let request = LeaveGroupRequest {
             group_id: Arc::clone(&self.settings.group_id),
-            members: vec![LeavingMember {
+            members: vec![MemberIdentity {
                 member_id: Arc::clone(&self.membership.member_id),
                 group_instance_id: None,
                 reason: None,
             }],
+            ..Default::default()
         };
         let id = net.send(connection, Request::LeaveGroup(request));
         self.outstanding.insert(id, Purpose::Leave);

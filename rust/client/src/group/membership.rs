@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use fletchlog_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use fletchlog_records::TopicPartition;
 
 use super::offsets::OperationId;
@@ -20,7 +20,7 @@ use crate::net::RequestId;
 pub(super) const NO_GENERATION: i32 = -1;
 
 /// State of the member. Kafka: `AbstractCoordinator.MemberState`, divided further by what is waited for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum State {
     /// Not in a generation.
     Unjoined,
@@ -34,7 +34,9 @@ pub(super) enum State {
         subscriptions: Subscriptions,
     },
     /// SyncGroup to be sent with these assignments (a follower has none).
-    SyncDue { assignments: Vec<(Arc<str>, Bytes)> },
+    SyncDue {
+        assignments: Vec<SyncGroupRequestAssignment>,
+    },
     /// SyncGroup sent.
     Syncing { request: RequestId },
     /// Has an assignment.

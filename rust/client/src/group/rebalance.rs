@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fletchlog_api::{
-    ErrorCode, JoinGroupMember, JoinGroupRequest, JoinGroupResponse, Request, SyncGroupRequest, SyncGroupResponse,
-};
+use fletchlog_api::{ErrorCode, JoinGroupRequest, JoinGroupResponse, Request, SyncGroupRequest, SyncGroupResponse};
+use fletchlog_protocol::local::JoinSender;
+use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 use fletchlog_records::TopicPartition;
 
 use super::coordinator::{ConsumerCoordinator, GroupTopics, NextAssignment, Purpose};
@@ -24,6 +25,9 @@ use crate::net::RequestId;
 
 /// Kafka: `ConsumerProtocol#PROTOCOL_TYPE`.
 const PROTOCOL_TYPE: &str = "consumer";
+
+/// The version of JoinGroup in the same process: this member does not know `skip_assignment` of version 9.
+const JOIN_VERSION: i16 = 8;
 
 impl ConsumerCoordinator {
     /// The generation is over for this member: it joins again as a new one. Kafka: `resetGeneration...`.
@@ -186,7 +190,10 @@ impl ConsumerCoordinator {
             let blob = self
                 .subscription_blob(assignor, subs)
                 .map_err(|e| ClientError::IllegalArgument(e.to_string()))?;
-            protocols.push((Arc::from(assignor.name()), blob));
+            protocols.push(JoinGroupRequestProtocol {
+                name: Arc::from(assignor.name()),
+                metadata: blob,
+            });
         }
         let settings = &self.settings;
         let request = JoinGroupRequest {
@@ -195,12 +202,13 @@ impl ConsumerCoordinator {
             rebalance_timeout_ms: settings.max_poll_interval_ms,
             member_id: Arc::clone(&self.membership.member_id),
             group_instance_id: settings.group_instance_id.clone(),
-            client_id: Arc::clone(&settings.client_id),
             protocol_type: PROTOCOL_TYPE.into(),
             protocols,
-            requires_known_member_id: true,
-            supports_skipping_assignment: false,
             reason: None,
+            sender: JoinSender {
+                client_id: Arc::clone(&settings.client_id),
+                version: JOIN_VERSION,
+            },
         };
         let id = net.send(connection, Request::JoinGroup(request));
         self.outstanding.insert(id, Purpose::Join);
@@ -241,7 +249,7 @@ impl ConsumerCoordinator {
             return Ok(()); // The member has left or was reset in between.
         }
         let retry_at_ms = now_ms + self.settings.retry_backoff_ms;
-        match response.error {
+        match response.error_code {
             ErrorCode::NONE => return self.on_joined(response, subs, now_ms),
             ErrorCode::MEMBER_ID_REQUIRED => {
                 self.membership.member_id = response.member_id;
@@ -277,6 +285,7 @@ impl ConsumerCoordinator {
             members,
             ..
         } = response;
+        let protocol_name = protocol_name.unwrap_or_default();
         let Some(assignor) = self
             .settings
             .assignors
@@ -308,7 +317,7 @@ impl ConsumerCoordinator {
     fn lead(
         &mut self,
         assignor: Assignor,
-        members: &[JoinGroupMember],
+        members: &[JoinGroupResponseMember],
         subs: &mut SubscriptionState,
         now_ms: i64,
     ) -> Result<State, ClientError> {
@@ -393,7 +402,7 @@ impl ConsumerCoordinator {
         if self.membership.state != (State::Syncing { request: id }) {
             return Ok(());
         }
-        match response.error {
+        match response.error_code {
             ErrorCode::NONE => return self.on_join_complete(&response.assignment, subs, now_ms),
             ErrorCode::REBALANCE_IN_PROGRESS => self.membership.back_to_join(now_ms),
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => self.reset_generation(),

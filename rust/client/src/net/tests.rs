@@ -96,7 +96,7 @@ fn any_request() -> Request {
 }
 
 fn any_answer() -> Result<Response, Failure> {
-    Ok(Response::Heartbeat(ErrorCode::NONE))
+    Ok(Response::Heartbeat(fletchlog_api::HeartbeatResponse::default()))
 }
 
 /// Sends and writes; the request may take 1000 ms.

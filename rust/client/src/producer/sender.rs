@@ -224,6 +224,7 @@ impl Sender {
             transaction_timeout_ms: i32::MAX,
             producer_id: -1,
             producer_epoch: -1,
+            ..Default::default()
         };
         self.send(node, RequestKind::InitProducerId, Request::InitProducerId(request));
         Some(i64::MAX)

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::{ProduceResponse, Request, Response, list_offsets};
-use fletchlog_protocol::{ApiKey, Reader, WireError, Writer};
+use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
 
 use crate::address_book::AddressBook;
@@ -112,15 +112,15 @@ pub(crate) fn encode(request: Request, rack: &Arc<str>, version: i16, w: &mut Wr
         Request::OffsetForLeaderEpoch(request) => log::offset_for_leader_epoch(request, version, w),
         Request::Metadata(request) => cluster::metadata(request, version, w),
         Request::FindCoordinator(request) => cluster::find_coordinator(request, version, w),
-        Request::InitProducerId(request) => transaction::init_producer_id(request, version, w),
+        Request::InitProducerId(request) => request.encode(w, version),
         Request::AddPartitionsToTxn(request) => transaction::add_partitions(request, version, w),
-        Request::AddOffsetsToTxn(request) => transaction::add_offsets(request, version, w),
+        Request::AddOffsetsToTxn(request) => request.encode(w, version),
         Request::TxnOffsetCommit(request) => transaction::offset_commit(request, version, w),
-        Request::EndTxn(request) => transaction::end(request, version, w),
-        Request::JoinGroup(request) => group::join(request, version, w),
-        Request::SyncGroup(request) => group::sync(request, version, w),
-        Request::Heartbeat(request) => group::heartbeat(request, version, w),
-        Request::LeaveGroup(request) => group::leave(request, version, w),
+        Request::EndTxn(request) => request.encode(w, version),
+        Request::JoinGroup(request) => request.encode(w, version),
+        Request::SyncGroup(request) => request.encode(w, version),
+        Request::Heartbeat(request) => request.encode(w, version),
+        Request::LeaveGroup(request) => request.for_version(version).encode(w, version),
         Request::OffsetCommit(request) => group::offset_commit(request, version, w),
         Request::OffsetFetch(request) => group::offset_fetch(request, version, w),
     }
@@ -133,6 +133,13 @@ pub(crate) fn decode(
     r: &mut Reader,
     book: &mut AddressBook,
 ) -> Result<(Response, Throttle), WireError> {
+    macro_rules! whole {
+        ($api:ident, $response:ty) => {{
+            let response = <$response>::decode(r, version)?;
+            let throttle_ms = response.throttle_time_ms;
+            Ok((Response::$api(response), throttle_ms))
+        }};
+    }
     match api {
         ApiKey::Produce => log::produced(version, r),
         ApiKey::Fetch => log::fetched(version, r),
@@ -140,15 +147,15 @@ pub(crate) fn decode(
         ApiKey::OffsetForLeaderEpoch => log::epoch_ends(version, r),
         ApiKey::Metadata => cluster::metadata_answer(version, r, book),
         ApiKey::FindCoordinator => cluster::coordinator(version, r, book),
-        ApiKey::InitProducerId => transaction::producer_id(version, r),
+        ApiKey::InitProducerId => whole!(InitProducerId, fletchlog_api::InitProducerIdResponse),
         ApiKey::AddPartitionsToTxn => transaction::added_partitions(version, r),
-        ApiKey::AddOffsetsToTxn => transaction::added_offsets(version, r),
+        ApiKey::AddOffsetsToTxn => whole!(AddOffsetsToTxn, fletchlog_api::AddOffsetsToTxnResponse),
         ApiKey::TxnOffsetCommit => transaction::offsets_committed(version, r),
-        ApiKey::EndTxn => transaction::ended(version, r),
-        ApiKey::JoinGroup => group::joined(version, r),
-        ApiKey::SyncGroup => group::synced(version, r),
-        ApiKey::Heartbeat => group::heartbeat_answer(version, r),
-        ApiKey::LeaveGroup => group::left(version, r),
+        ApiKey::EndTxn => whole!(EndTxn, fletchlog_api::EndTxnResponse),
+        ApiKey::JoinGroup => whole!(JoinGroup, fletchlog_api::JoinGroupResponse),
+        ApiKey::SyncGroup => whole!(SyncGroup, fletchlog_api::SyncGroupResponse),
+        ApiKey::Heartbeat => whole!(Heartbeat, fletchlog_api::HeartbeatResponse),
+        ApiKey::LeaveGroup => whole!(LeaveGroup, fletchlog_api::LeaveGroupResponse),
         ApiKey::OffsetCommit => group::offsets_committed(version, r),
         // `api_of` names no other.
         _ => group::offsets_fetched(version, r),

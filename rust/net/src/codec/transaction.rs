@@ -1,43 +1,16 @@
-//! InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
+//! AddPartitionsToTxn, TxnOffsetCommit.
 
 use fletchlog_api as api;
 use fletchlog_api::Response;
 use fletchlog_protocol::messages::{
-    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
-    EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse, TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse, add_partitions_to_txn_request, txn_offset_commit_request,
+    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    add_partitions_to_txn_request, txn_offset_commit_request,
 };
 use fletchlog_protocol::{Message, Reader, WireError, Writer};
 
 use super::{Throttle, by_topic, flat, tp};
 
 type Decoded = Result<(Response, Throttle), WireError>;
-
-pub(super) fn init_producer_id(
-    request: api::InitProducerIdRequest,
-    version: i16,
-    w: &mut Writer,
-) -> Result<(), WireError> {
-    InitProducerIdRequest {
-        transactional_id: request.transactional_id,
-        transaction_timeout_ms: request.transaction_timeout_ms,
-        producer_id: request.producer_id,
-        producer_epoch: request.producer_epoch,
-        ..Default::default()
-    }
-    .encode(w, version)
-}
-
-pub(super) fn producer_id(version: i16, r: &mut Reader) -> Decoded {
-    let response = InitProducerIdResponse::decode(r, version)?;
-    let value = api::InitProducerIdResponse {
-        error: response.error_code,
-        producer_id: response.producer_id,
-        producer_epoch: response.producer_epoch,
-        failure: None,
-    };
-    Ok((Response::InitProducerId(value), response.throttle_time_ms))
-}
 
 pub(super) fn add_partitions(
     request: api::AddPartitionsToTxnRequest,
@@ -72,25 +45,6 @@ pub(super) fn added_partitions(version: i16, r: &mut Reader) -> Decoded {
         failure: None,
     };
     Ok((Response::AddPartitionsToTxn(value), response.throttle_time_ms))
-}
-
-pub(super) fn add_offsets(request: api::AddOffsetsToTxnRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
-    AddOffsetsToTxnRequest {
-        transactional_id: request.transactional_id,
-        producer_id: request.producer_id,
-        producer_epoch: request.producer_epoch,
-        group_id: request.group_id,
-    }
-    .encode(w, version)
-}
-
-pub(super) fn added_offsets(version: i16, r: &mut Reader) -> Decoded {
-    let response = AddOffsetsToTxnResponse::decode(r, version)?;
-    let value = api::AddOffsetsToTxnResponse {
-        error: response.error_code,
-        failure: None,
-    };
-    Ok((Response::AddOffsetsToTxn(value), response.throttle_time_ms))
 }
 
 pub(super) fn offset_commit(
@@ -135,23 +89,4 @@ pub(super) fn offsets_committed(version: i16, r: &mut Reader) -> Decoded {
         failure: None,
     };
     Ok((Response::TxnOffsetCommit(value), response.throttle_time_ms))
-}
-
-pub(super) fn end(request: api::EndTxnRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
-    EndTxnRequest {
-        transactional_id: request.transactional_id,
-        producer_id: request.producer_id,
-        producer_epoch: request.producer_epoch,
-        committed: request.committed,
-    }
-    .encode(w, version)
-}
-
-pub(super) fn ended(version: i16, r: &mut Reader) -> Decoded {
-    let response = EndTxnResponse::decode(r, version)?;
-    let value = api::EndTxnResponse {
-        error: response.error_code,
-        failure: None,
-    };
-    Ok((Response::EndTxn(value), response.throttle_time_ms))
 }

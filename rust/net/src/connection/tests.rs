@@ -231,8 +231,20 @@ fn answers_split_at_any_byte_complete_their_requests_in_order() {
             matches!(
                 answers[..],
                 [
-                    (5, Ok(Response::Heartbeat(ErrorCode::NONE))),
-                    (6, Ok(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS)))
+                    (
+                        5,
+                        Ok(Response::Heartbeat(HeartbeatResponse {
+                            error_code: ErrorCode::NONE,
+                            ..
+                        }))
+                    ),
+                    (
+                        6,
+                        Ok(Response::Heartbeat(HeartbeatResponse {
+                            error_code: ErrorCode::REBALANCE_IN_PROGRESS,
+                            ..
+                        }))
+                    )
                 ]
             ),
             "{answers:?}"

@@ -15,5 +15,8 @@ message! {
     AddOffsetsToTxnResponse {
         throttle_time_ms: i32, since(0);
         error_code: ErrorCode, since(0);
+        @local
+        /// What a broker in the same process could not write.
+        failure: Option<crate::local::StorageFailure>;
     }
 }

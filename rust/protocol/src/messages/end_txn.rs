@@ -17,5 +17,8 @@ message! {
         error_code: ErrorCode, since(0);
         producer_id: i64 = -1, since(5).ignorable();
         producer_epoch: i16 = -1, since(5).ignorable();
+        @local
+        /// What a broker in the same process could not write.
+        failure: Option<crate::local::StorageFailure>;
     }
 }

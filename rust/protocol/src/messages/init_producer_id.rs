@@ -21,5 +21,8 @@ message! {
         producer_epoch: i16, since(0);
         ongoing_txn_producer_id: i64 = -1, since(6);
         ongoing_txn_producer_epoch: i16 = -1, since(6);
+        @local
+        /// What a broker in the same process could not write.
+        failure: Option<crate::local::StorageFailure>;
     }
 }

@@ -11,6 +11,9 @@ message! {
         protocol_type: Arc<str>, since(0);
         protocols: Vec<JoinGroupRequestProtocol>, since(0);
         reason: Option<Arc<str>> = None, since(8).nullable(8).ignorable();
+        @local
+        /// Who joins.
+        sender: crate::local::JoinSender;
     }
     JoinGroupRequestProtocol {
         name: Arc<str>, since(0);
@@ -35,5 +38,17 @@ message! {
         member_id: Arc<str>, since(0);
         group_instance_id: Option<Arc<str>> = None, since(5).nullable(5).ignorable();
         metadata: Bytes, since(0);
+    }
+}
+
+impl JoinGroupRequest {
+    /// A member without an id first gets one and joins with it. Kafka: `JoinGroupRequest#requiresKnownMemberId`.
+    pub fn requires_known_member_id(&self) -> bool {
+        self.sender.version >= 4
+    }
+
+    /// A static leader that comes back understands `skip_assignment`. Kafka: `JoinGroupRequest#supportsSkippingAssignment`.
+    pub fn supports_skipping_assignment(&self) -> bool {
+        self.sender.version >= 9
     }
 }

@@ -1,5 +1,7 @@
 //! LeaveGroup, API key 13.
 
+use fletchlog_records::ErrorCode;
+
 message! {
     LeaveGroupRequest, leave_group_request: key 13, versions 0 to 5, flexible from 4;
     LeaveGroupRequest {
@@ -25,5 +27,46 @@ message! {
         member_id: Arc<str>, since(3);
         group_instance_id: Option<Arc<str>>, since(3).nullable(3);
         error_code: ErrorCode, since(3);
+    }
+}
+
+/// First version with a list of members.
+const MANY_MEMBERS: i16 = 3;
+
+impl LeaveGroupRequest {
+    /// What an older version says in place of a list with one member. Several members stay, and the encoder refuses them. Kafka:
+    /// `LeaveGroupRequest.Builder#build`.
+    #[must_use]
+    pub fn for_version(mut self, version: i16) -> Self {
+        if version < MANY_MEMBERS && self.members.len() == 1 {
+            self.member_id = self.members.swap_remove(0).member_id;
+        }
+        self
+    }
+
+    /// The members that leave, whatever the version. Kafka: `LeaveGroupRequest#members`.
+    pub fn take_members(&mut self, version: i16) -> Vec<leave_group_request::MemberIdentity> {
+        if version >= MANY_MEMBERS {
+            return std::mem::take(&mut self.members);
+        }
+        vec![leave_group_request::MemberIdentity {
+            member_id: std::mem::take(&mut self.member_id),
+            ..Default::default()
+        }]
+    }
+}
+
+impl LeaveGroupResponse {
+    /// What an older version says in place of a list: the error of its only member. Kafka: `LeaveGroupResponse`.
+    #[must_use]
+    pub fn for_version(mut self, version: i16) -> Self {
+        if version < MANY_MEMBERS {
+            let of_member = self.members.first().map_or(ErrorCode::NONE, |member| member.error_code);
+            if self.error_code == ErrorCode::NONE {
+                self.error_code = of_member;
+            }
+            self.members.clear();
+        }
+        self
     }
 }

@@ -48,19 +48,9 @@ pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadabl
             ..Default::default()
         });
     }
-    let request = api::InitProducerIdRequest {
-        transactional_id: request.transactional_id,
-        transaction_timeout_ms: request.transaction_timeout_ms,
-        producer_id: request.producer_id,
-        producer_epoch: request.producer_epoch,
-    };
-    let answer = response!(InitProducerId, call.ask_now(api::Request::InitProducerId(request))?)?;
-    call.answer(&InitProducerIdResponse {
-        error_code: fenced_code(answer.error, call.version(), 4),
-        producer_id: answer.producer_id,
-        producer_epoch: answer.producer_epoch,
-        ..Default::default()
-    })
+    let mut answer = response!(InitProducerId, call.ask_now(api::Request::InitProducerId(request))?)?;
+    answer.error_code = fenced_code(answer.error_code, call.version(), 4);
+    call.answer(&answer)
 }
 
 pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
@@ -165,17 +155,9 @@ pub(super) fn add_offsets_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreada
             ..Default::default()
         });
     }
-    let request = api::AddOffsetsToTxnRequest {
-        transactional_id: request.transactional_id,
-        producer_id: request.producer_id,
-        producer_epoch: request.producer_epoch,
-        group_id: request.group_id,
-    };
-    let answer = response!(AddOffsetsToTxn, call.ask_now(api::Request::AddOffsetsToTxn(request))?)?;
-    call.answer(&AddOffsetsToTxnResponse {
-        error_code: fenced_code(answer.error, call.version(), 2),
-        ..Default::default()
-    })
+    let mut answer = response!(AddOffsetsToTxn, call.ask_now(api::Request::AddOffsetsToTxn(request))?)?;
+    answer.error_code = fenced_code(answer.error_code, call.version(), 2);
+    call.answer(&answer)
 }
 
 pub(super) fn end_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
@@ -186,15 +168,7 @@ pub(super) fn end_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             ..Default::default()
         });
     }
-    let request = api::EndTxnRequest {
-        transactional_id: request.transactional_id,
-        producer_id: request.producer_id,
-        producer_epoch: request.producer_epoch,
-        committed: request.committed,
-    };
-    let answer = response!(EndTxn, call.ask_now(api::Request::EndTxn(request))?)?;
-    call.answer(&EndTxnResponse {
-        error_code: fenced_code(answer.error, call.version(), 2),
-        ..Default::default()
-    })
+    let mut answer = response!(EndTxn, call.ask_now(api::Request::EndTxn(request))?)?;
+    answer.error_code = fenced_code(answer.error_code, call.version(), 2);
+    call.answer(&answer)
 }

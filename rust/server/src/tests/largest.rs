@@ -11,6 +11,7 @@ use fletchlog_broker::{
     Acl, AclOperation, Broker, CLUSTER_NAME, MorePartitions, NewTopic, OpenOptions, PatternType, PermissionType,
     ResourceType,
 };
+use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -86,6 +87,7 @@ impl World {
             transaction_timeout_ms: 60_000,
             producer_id: -1,
             producer_epoch: -1,
+            ..Default::default()
         }));
         for at in 0..TOPICS {
             port.handle(api::Request::JoinGroup(member(&thing(at))));
@@ -174,12 +176,12 @@ fn member(instance: &str) -> api::JoinGroupRequest {
         rebalance_timeout_ms: 30_000,
         member_id: "".into(),
         group_instance_id: Some(instance.into()),
-        client_id: "".into(),
         protocol_type: "consumer".into(),
-        protocols: vec![("range".into(), Bytes::new())],
-        requires_known_member_id: true,
-        supports_skipping_assignment: true,
-        reason: None,
+        protocols: vec![JoinGroupRequestProtocol {
+            name: "range".into(),
+            ..Default::default()
+        }],
+        ..Default::default()
     }
 }
 

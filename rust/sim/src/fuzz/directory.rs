@@ -241,6 +241,7 @@ fn init_producer_id() -> InitProducerIdRequest {
         transaction_timeout_ms: 60_000,
         producer_id: -1,
         producer_epoch: -1,
+        ..Default::default()
     }
 }
 

@@ -55,7 +55,9 @@ impl Members {
             Request::JoinGroup(join) => self.real(&mut join.member_id),
             Request::SyncGroup(sync) => {
                 self.real(&mut sync.member_id);
-                sync.assignments.iter_mut().for_each(|(member, _)| self.real(member));
+                sync.assignments
+                    .iter_mut()
+                    .for_each(|assigned| self.real(&mut assigned.member_id));
             }
             Request::Heartbeat(heartbeat) => self.real(&mut heartbeat.member_id),
             Request::LeaveGroup(leave) => leave.members.iter_mut().for_each(|m| self.real(&mut m.member_id)),

@@ -91,7 +91,7 @@ fn lookup() -> Request {
 }
 
 fn any_answer() -> Result<Response, Failure> {
-    Ok(Response::Heartbeat(ErrorCode::NONE))
+    Ok(Response::Heartbeat(fletchlog_api::HeartbeatResponse::default()))
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use fletchlog_api::transport::coordinator_connection;
 use fletchlog_api::*;
+use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 
 use super::script::*;
 use crate::ClientError;
@@ -26,9 +27,13 @@ fn a_member_joins_with_the_id_it_was_given_over_the_coordinators_own_connection(
     let Request::SyncGroup(sync) = request else {
         panic!("{request:?}")
     };
-    let assignment = protocol::Assignment::decode(&sync.assignments[0].1).unwrap();
+    let assignment = protocol::Assignment::decode(&sync.assignments[0].assignment).unwrap();
     assert_eq!(
-        (sync.generation_id, &*sync.assignments[0].0, assignment.partitions),
+        (
+            sync.generation_id,
+            &*sync.assignments[0].member_id,
+            assignment.partitions
+        ),
         (4, "m", vec![tp()])
     );
     assert!(!member.coordinator.rejoin_needed_or_pending());
@@ -142,7 +147,7 @@ fn what_is_refused_for_good_is_answered_by_every_later_call() {
     }
     let mut fenced = Member::stable(&[("group.instance.id", "i")]);
     fenced.advance(3_000);
-    fenced.answer(Response::Heartbeat(ErrorCode::FENCED_INSTANCE_ID));
+    fenced.answer(heartbeat_answer(ErrorCode::FENCED_INSTANCE_ID));
     assert_eq!(code_of(fenced.turn()), ErrorCode::FENCED_INSTANCE_ID);
     let now = fenced.now();
     assert!(fenced.coordinator.drive(&mut fenced.net, &fenced.subs, now).is_err());
@@ -151,7 +156,7 @@ fn what_is_refused_for_good_is_answered_by_every_later_call() {
 #[test]
 fn unreadable_blobs_are_errors_and_the_member_tries_again() {
     let mut member = Member::new(&[]);
-    let garbage = JoinGroupMember {
+    let garbage = JoinGroupResponseMember {
         member_id: "m".into(),
         group_instance_id: None,
         metadata: Bytes::from_static(&[0, 1, 9]),
@@ -168,10 +173,8 @@ fn unreadable_blobs_are_errors_and_the_member_tries_again() {
     );
     member.advance(100);
     let garbage = Response::SyncGroup(SyncGroupResponse {
-        error: ErrorCode::NONE,
-        protocol_type: None,
-        protocol_name: None,
         assignment: Bytes::from_static(&[0]),
+        ..Default::default()
     });
     member.answer(joined(2)).answer(garbage);
     assert!(member.turn().unwrap_err().to_string().contains("unreadable assignment"));

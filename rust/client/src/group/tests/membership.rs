@@ -15,9 +15,9 @@ fn heartbeats_go_out_every_interval_and_a_moved_coordinator_is_found_again_witho
     assert!(member.turn().unwrap().is_empty());
     member.advance(1);
     member
-        .answer(Response::Heartbeat(ErrorCode::NOT_COORDINATOR))
+        .answer(heartbeat_answer(ErrorCode::NOT_COORDINATOR))
         .answer(found())
-        .answer(Response::Heartbeat(ErrorCode::NONE));
+        .answer(heartbeat_answer(ErrorCode::NONE));
     assert_eq!(member.turn().unwrap(), ["Heartbeat"]);
     member.advance(3_000);
     assert_eq!(member.turn().unwrap(), ["FindCoordinator", "Heartbeat"]);
@@ -31,7 +31,7 @@ fn a_rebalance_revokes_commits_first_and_rejoins_with_the_same_id() {
     member.subs.seek(&tp(), 5, None).unwrap();
     member.advance(3_000);
     member
-        .answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS))
+        .answer(heartbeat_answer(ErrorCode::REBALANCE_IN_PROGRESS))
         .answer(commit_answer(ErrorCode::NONE))
         .answer(joined(2))
         .answer(synced());
@@ -64,7 +64,7 @@ fn a_listener_hears_of_its_partitions_while_they_are_assigned_and_the_join_waits
     member.coordinator.listen(true);
     member.subs.seek(&tp(), 5, None).unwrap();
     member.advance(3_000);
-    member.answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS));
+    member.answer(heartbeat_answer(ErrorCode::REBALANCE_IN_PROGRESS));
     let revoked = vec![RebalanceEvent::Revoked(vec![tp()])];
     assert_eq!(heard(&mut member), (vec!["Heartbeat".to_owned()], revoked, 1));
     assert_eq!(member.subs.position(&tp()), Some(5));
@@ -104,7 +104,7 @@ fn a_listener_of_a_cooperative_member_hears_what_moves_before_it_takes_the_new_a
 
     member.advance(3_000);
     member
-        .answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS))
+        .answer(heartbeat_answer(ErrorCode::REBALANCE_IN_PROGRESS))
         .answer(joined_with(COOPERATIVE, 2))
         .answer(synced_with(COOPERATIVE, &[]));
     let (sent, events, assigned) = heard(&mut member);
@@ -125,7 +125,7 @@ fn a_member_that_leaves_between_the_heartbeat_and_the_rebalance_gives_nothing_up
     member.coordinator.take_events();
     member.coordinator.listen(true);
     member.advance(3_000);
-    member.answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS));
+    member.answer(heartbeat_answer(ErrorCode::REBALANCE_IN_PROGRESS));
     assert_eq!(heard(&mut member).1, [RebalanceEvent::Revoked(vec![tp()])]);
     assert_eq!(member.coordinator.leaving(&member.subs), None);
 }
@@ -138,7 +138,7 @@ fn an_unknown_member_loses_its_partitions_without_a_commit_and_joins_as_a_new_on
         member.subs.seek(&tp(), 5, None).unwrap();
         member.advance(3_000);
         member
-            .answer(Response::Heartbeat(error))
+            .answer(heartbeat_answer(error))
             .answer(joined(9))
             .answer(synced());
         assert_eq!(
@@ -155,7 +155,7 @@ fn an_unknown_member_loses_its_partitions_without_a_commit_and_joins_as_a_new_on
 
 #[test]
 fn a_heartbeat_that_fails_is_repeated_after_the_backoff_wherever_the_coordinator_is_then() {
-    let moved = Some(Response::Heartbeat(ErrorCode::NOT_COORDINATOR));
+    let moved = Some(heartbeat_answer(ErrorCode::NOT_COORDINATOR));
     for failure in [None, moved] {
         let mut member = Member::stable(&[]);
         member.advance(3_000);
@@ -163,7 +163,7 @@ fn a_heartbeat_that_fails_is_repeated_after_the_backoff_wherever_the_coordinator
             None => member.lose_connection(),
             Some(answer) => _ = member.answer(answer),
         }
-        member.answer(found()).answer(Response::Heartbeat(ErrorCode::NONE));
+        member.answer(found()).answer(heartbeat_answer(ErrorCode::NONE));
         assert_eq!(member.turn().unwrap(), ["Heartbeat"]);
         member.advance(100); // retry.backoff.ms
         assert_eq!(member.turn().unwrap(), ["FindCoordinator", "Heartbeat"]);
@@ -176,11 +176,11 @@ fn a_commit_before_a_rebalance_is_not_repeated_in_the_next_generation() {
     let mut member = Member::stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "60000")]);
     member.subs.seek(&tp(), 5, None).unwrap();
     member.advance(3_000);
-    member.answer(Response::Heartbeat(ErrorCode::REBALANCE_IN_PROGRESS));
+    member.answer(heartbeat_answer(ErrorCode::REBALANCE_IN_PROGRESS));
     member.lose_connection(); // Of the commit.
     member
         .answer(found())
-        .answer(Response::Heartbeat(ErrorCode::UNKNOWN_MEMBER_ID))
+        .answer(heartbeat_answer(ErrorCode::UNKNOWN_MEMBER_ID))
         .answer(joined(2))
         .answer(synced());
     assert_eq!(
@@ -229,10 +229,7 @@ fn an_answer_to_a_join_that_was_given_up_changes_nothing() {
 #[test]
 fn leaving_sends_one_request_and_static_members_stay() {
     let mut member = Member::stable(&[]);
-    member.answer(Response::LeaveGroup(LeaveGroupResponse {
-        error: ErrorCode::NONE,
-        members: Vec::new(),
-    }));
+    member.answer(Response::LeaveGroup(LeaveGroupResponse::default()));
     let now = member.now();
     member.coordinator.leave(&mut member.net, &mut member.subs, now);
     assert!(member.coordinator.leave_pending());

@@ -60,7 +60,7 @@ fn the_timer_commits_nothing_while_the_member_has_to_rejoin() {
     member.advance(3_000);
     member
         .answer(found())
-        .answer(Response::Heartbeat(ErrorCode::NONE))
+        .answer(heartbeat_answer(ErrorCode::NONE))
         .answer(commit_answer(ErrorCode::NONE));
     assert_eq!(
         member.turn().unwrap(),

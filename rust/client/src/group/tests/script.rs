@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use fletchlog_api::*;
+use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 use fletchlog_records::TopicPartition;
 
 use crate::ClientError;
@@ -230,21 +230,26 @@ pub fn found() -> Response {
     })
 }
 
-pub fn join_answer(error: ErrorCode, generation_id: i32, members: Vec<JoinGroupMember>) -> Response {
+pub fn join_answer(error: ErrorCode, generation_id: i32, members: Vec<JoinGroupResponseMember>) -> Response {
     join_answer_of("range", error, generation_id, members)
 }
 
-fn join_answer_of(protocol: &str, error: ErrorCode, generation_id: i32, members: Vec<JoinGroupMember>) -> Response {
+fn join_answer_of(
+    protocol: &str,
+    error: ErrorCode,
+    generation_id: i32,
+    members: Vec<JoinGroupResponseMember>,
+) -> Response {
     let (member_id, leader): (Arc<str>, Arc<str>) = ("m".into(), "m".into());
     Response::JoinGroup(JoinGroupResponse {
-        error,
+        error_code: error,
         generation_id,
         protocol_type: Some("consumer".into()),
-        protocol_name: protocol.into(),
+        protocol_name: Some(protocol.into()),
         leader,
-        skip_assignment: false,
         member_id,
         members,
+        ..Default::default()
     })
 }
 
@@ -264,7 +269,7 @@ pub fn joined_with(protocol: &str, generation: i32) -> Response {
         protocol,
         ErrorCode::NONE,
         generation,
-        vec![JoinGroupMember {
+        vec![JoinGroupResponseMember {
             member_id: "m".into(),
             group_instance_id: None,
             metadata,
@@ -284,19 +289,17 @@ pub fn synced_with(protocol: &str, assigned: &[TopicPartition]) -> Response {
     .encode(1)
     .unwrap();
     Response::SyncGroup(SyncGroupResponse {
-        error: ErrorCode::NONE,
         protocol_type: Some("consumer".into()),
         protocol_name: Some(protocol.into()),
         assignment,
+        ..Default::default()
     })
 }
 
 pub fn sync_error(error: ErrorCode) -> Response {
     Response::SyncGroup(SyncGroupResponse {
-        error,
-        protocol_type: None,
-        protocol_name: None,
-        assignment: Bytes::new(),
+        error_code: error,
+        ..Default::default()
     })
 }
 
@@ -316,4 +319,11 @@ pub fn offsets() -> Vec<(TopicPartition, OffsetAndMetadata)> {
             metadata: "".into(),
         },
     )]
+}
+
+pub fn heartbeat_answer(error_code: ErrorCode) -> Response {
+    Response::Heartbeat(HeartbeatResponse {
+        error_code,
+        ..Default::default()
+    })
 }

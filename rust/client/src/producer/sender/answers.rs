@@ -105,7 +105,7 @@ impl Sender {
         self.init_in_flight = false;
         let Some(state) = &mut core.idempotence else { return };
         self.id_refused = None;
-        if response.error == ErrorCode::NONE {
+        if response.error_code == ErrorCode::NONE {
             state.set_id(
                 (response.producer_id, response.producer_epoch),
                 &mut core.accumulator.batches,
@@ -114,12 +114,12 @@ impl Sender {
         }
         match response.failure.as_ref().filter(|failure| failure.until_reopened) {
             Some(failure) => state.set_fatal(until_reopened(NO_ID, failure)),
-            None if response.error.is_retriable() => {
-                let reason = reason(response.error, response.failure.as_ref());
+            None if response.error_code.is_retriable() => {
+                let reason = reason(response.error_code, response.failure.as_ref());
                 self.id_refused = Some(format!("{NO_ID}: {reason}"));
                 self.init_not_before_ms = now.saturating_add(self.config.retry_backoff_ms);
             }
-            None => state.set_fatal(ClientError::kafka(response.error, NO_ID)),
+            None => state.set_fatal(ClientError::kafka(response.error_code, NO_ID)),
         }
     }
 

@@ -218,10 +218,11 @@ impl Fixture {
 
     fn answer_init_with(&mut self, error: ErrorCode, failure: Option<StorageFailure>) {
         let response = InitProducerIdResponse {
-            error,
+            error_code: error,
             producer_id: 7,
             producer_epoch: 0,
             failure,
+            ..Default::default()
         };
         self.answer(
             |r| matches!(r, Request::InitProducerId(_)),
@@ -889,31 +890,6 @@ fn a_record_waits_for_memory_at_most_max_block_ms_and_another_one_is_sent_when_t
     f.answer_produce(ErrorCode::NONE, 1);
     assert_eq!(first.try_result().unwrap().unwrap().offset, 0);
     assert_eq!(second.try_result().unwrap().unwrap().offset, 1);
-}
-
-#[test]
-fn each_record_that_waits_for_memory_has_max_block_ms_of_its_own() {
-    let config = [
-        ("max.block.ms", "500"),
-        ("enable.idempotence", "false"),
-        ("buffer.memory", "200"),
-        ("max.request.size", "200"),
-    ];
-    let mut f = Fixture::new(&config);
-    let first = f.send_later("t", &[1; 40]);
-    f.turns();
-    let early = f.send_later("t", &[2; 40]);
-    f.producer.run_for(300);
-    let later = f.send_later("t", &[3; 40]);
-    f.producer.run_for(300);
-    assert!(text_of(&early).contains("after 500 ms (max.block.ms)"));
-    assert!(later.try_result().is_none());
-    f.producer.run_for(300);
-    assert!(text_of(&later).contains("after 500 ms (max.block.ms)"));
-    assert!(
-        first.try_result().is_none(),
-        "it is in a batch: delivery.timeout.ms counts"
-    );
 }
 
 #[test]

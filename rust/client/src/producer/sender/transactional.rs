@@ -122,6 +122,7 @@ fn message(core: &mut Core, kind: &Kind) -> Option<Request> {
             transaction_timeout_ms: timeout_ms,
             producer_id: producer.0,
             producer_epoch: producer.1,
+            ..Default::default()
         }),
         Kind::AddPartitionsToTxn { partitions } => Request::AddPartitionsToTxn(AddPartitionsToTxnRequest {
             transactional_id,

@@ -15,8 +15,8 @@
 //! While a transaction is aborted nothing is added to it: what would be sent again fails instead.
 
 use fletchlog_api::{
-    AddOffsetsToTxnResponse, AddPartitionsToTxnResponse, CoordinatorType, EndTxnResponse, ErrorCode, Response,
-    StorageFailure, TxnOffsetCommitResponse,
+    AddPartitionsToTxnResponse, CoordinatorType, EndTxnResponse, ErrorCode, Response, StorageFailure,
+    TxnOffsetCommitResponse,
 };
 
 use super::errors::fenced;
@@ -84,8 +84,8 @@ impl TransactionManager {
                 }
             }
             (Kind::InitProducerId { producer: had }, Response::InitProducerId(response)) => {
-                if response.error != ErrorCode::NONE {
-                    self.refused(request, response.error, response.failure.as_ref(), now);
+                if response.error_code != ErrorCode::NONE {
+                    self.refused(request, response.error_code, response.failure.as_ref(), now);
                     return None;
                 }
                 let bumped = had.0 >= 0;
@@ -106,7 +106,7 @@ impl TransactionManager {
                 self.partitions_added(request, response, now);
             }
             (Kind::AddOffsetsToTxn { offsets, group }, Response::AddOffsetsToTxn(added))
-                if added.error == ErrorCode::NONE =>
+                if added.error_code == ErrorCode::NONE =>
             {
                 self.started = true;
                 let (offsets, group) = (offsets.clone(), group.clone());
@@ -118,8 +118,8 @@ impl TransactionManager {
                 self.offsets_written(request, response, now);
             }
             (Kind::EndTxn { .. }, Response::EndTxn(response)) => self.ended(request, response, producer, now),
-            (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(AddOffsetsToTxnResponse { error, failure })) => {
-                self.refused(request, *error, failure.as_ref(), now);
+            (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(refused)) => {
+                self.refused(request, refused.error_code, refused.failure.as_ref(), now);
             }
             (kind, response) => {
                 let text = format!("the coordinator answered {kind:?} with {response:?}");
@@ -131,7 +131,7 @@ impl TransactionManager {
 
     fn ended(&mut self, request: TxnRequest, response: &EndTxnResponse, producer: (i64, i16), now: i64) {
         let aborts = matches!(request.kind, Kind::EndTxn { committed: false });
-        match response.error {
+        match response.error_code {
             ErrorCode::NONE => self.end_of_transaction(&request.result, producer),
             // The request whose answer was lost has added nothing: there is no transaction.
             ErrorCode::INVALID_TXN_STATE if aborts && !self.started => {

@@ -73,26 +73,26 @@ fn answer(manager: &mut TransactionManager, request: TxnRequest, code: ErrorCode
             failure: None,
         }),
         Kind::InitProducerId { .. } => Response::InitProducerId(InitProducerIdResponse {
-            error: code,
+            error_code: code,
             producer_id: PRODUCER.0,
             producer_epoch: PRODUCER.1,
-            failure: None,
+            ..Default::default()
         }),
         Kind::AddPartitionsToTxn { partitions } => Response::AddPartitionsToTxn(AddPartitionsToTxnResponse {
             partitions: tps(partitions.len()).collect(),
             failure: None,
         }),
         Kind::AddOffsetsToTxn { .. } => Response::AddOffsetsToTxn(AddOffsetsToTxnResponse {
-            error: code,
-            failure: None,
+            error_code: code,
+            ..Default::default()
         }),
         Kind::TxnOffsetCommit { offsets, .. } => Response::TxnOffsetCommit(TxnOffsetCommitResponse {
             partitions: tps(offsets.len()).collect(),
             failure: None,
         }),
         Kind::EndTxn { .. } => Response::EndTxn(EndTxnResponse {
-            error: code,
-            failure: None,
+            error_code: code,
+            ..Default::default()
         }),
     };
     manager.answered(request, &response, PRODUCER, 0)
@@ -410,11 +410,12 @@ fn a_storage_failure_that_lasts_ends_the_producer() {
     let (mut manager, request) = about_to("EndTxn");
     let result = Arc::clone(&request.result);
     let response = EndTxnResponse {
-        error: ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        error_code: ErrorCode::COORDINATOR_NOT_AVAILABLE,
         failure: Some(StorageFailure {
             message: "the log in /data is fenced; reopen the broker".into(),
             until_reopened: true,
         }),
+        ..Default::default()
     };
     manager.answered(request, &Response::EndTxn(response), PRODUCER, 0);
     assert_eq!(manager.state, State::FatalError);
