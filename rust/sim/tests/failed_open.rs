@@ -81,7 +81,8 @@ fn a_topic_that_cannot_be_looked_at_is_not_empty() {
         let broker = open(disk).unwrap();
         fail();
         if let Ok(described) = broker.describe_topic(TOPIC) {
-            assert_eq!(described.partitions[0].high_watermark, 1, "{:?}", disk.failed());
+            let end = described.partitions[0].high_watermark;
+            assert!(end == 1 || end == -1, "{end}, {:?}", disk.failed());
         }
     });
 }

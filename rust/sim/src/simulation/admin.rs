@@ -29,11 +29,11 @@ pub(super) fn retain(hand: &mut Hand) {
     }
 }
 
-/// (log start, high watermark) of a partition.
+/// (log start, high watermark) of a partition whose log can be read.
 fn bounds(broker: &Broker, tp: &TopicPartition) -> Option<(i64, i64)> {
     let described = broker.describe_topic(&tp.topic).ok()?;
     let of = described.partitions.iter().find(|p| p.partition == tp.partition)?;
-    Some((of.log_start_offset, of.high_watermark))
+    (of.log_start_offset >= 0).then_some((of.log_start_offset, of.high_watermark))
 }
 
 /// Retention of all partitions; the logs that it makes start later are written down.

@@ -171,7 +171,7 @@ fn bound(hand: &Hand, broker: &Broker, partition: Partition, force: bool) -> Opt
     let stable = described
         .partitions
         .iter()
-        .find(|p| p.partition == tp.partition)?
+        .find(|p| p.partition == tp.partition && p.last_stable_offset >= 0)?
         .last_stable_offset;
     let (active, _) = segments.last()?;
     // Forced, the active segment is closed before.
