@@ -32,7 +32,7 @@ const SHORT_MS: f64 = 1.0;
 /// CreateTopics refuses more than 10,000 partitions.
 const TIMES: usize = 64;
 /// The processor time of the longer one may be this many times what its length says.
-const SLACK: f64 = 2.5;
+const SLACK: f64 = 4.0;
 
 /// APIs whose requests have no list: there is nothing to repeat.
 const WITHOUT_A_LIST: &[&str] = &[
