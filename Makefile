@@ -10,6 +10,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMPS := .build/stamps
 JAR := .build/jvm/fletchlog-spark.jar
+# release is soon built; dist is what is shipped and measured (Cargo.toml).
+PROFILE ?= release
+CORE := $(STAMPS)/core-$(PROFILE)
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 PYTHON_SOURCES := python tests benches tools docs jvm
 
@@ -35,7 +38,7 @@ test: tools-java build lint test-rust test-python ## Set up everything, run the 
 test-slow: tools-java build jar ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m slow --durations=25
 
-build: $(STAMPS)/core ## Leave .venv with a release build of the package and every extra
+build: $(CORE) ## Leave .venv with a release build of the package and every extra (PROFILE=dist: as it is shipped)
 
 jar: $(JAR) ## Build the jar of the Spark format fletchlog-columnar, and its wheel, into .build/jvm (needs a JDK)
 
@@ -124,8 +127,9 @@ oldest-rust: ## The sources compile with the oldest Rust that Cargo.toml promise
 	rustup toolchain install $(OLDEST) --profile minimal
 	cargo +$(OLDEST) check --locked --workspace --all-targets
 
-bench: build jar ## Ratios against the floor and against another client, in one run
-	cargo build --locked --release -p fletchlog-arrow --examples
+bench: ## Ratios against the floor and against another client, in one run, of what is shipped
+	$(MAKE) build jar PROFILE=dist
+	cargo build --locked --profile dist -p fletchlog-arrow --examples
 	$(BIN)/python benches/python/run.py
 
 crash-points: tools-rust ## Power loss at, and failure of, every storage operation of seeded runs (TIME_LIMIT seconds, SEED)
@@ -188,10 +192,10 @@ $(STAMPS)/venv: constraints.txt
 
 # the extension module, release build, editable: Python sources are used where they are
 # the binding takes its docstrings from the stub
-$(STAMPS)/core: $(STAMPS)/venv pyproject.toml python/fletchlog/_core.pyi $(RUST_SOURCES) | tools-rust
-	$(MATURIN) develop --release --locked --quiet
-	@mkdir -p $(STAMPS) && touch $@
+$(CORE): $(STAMPS)/venv pyproject.toml python/fletchlog/_core.pyi $(RUST_SOURCES) | tools-rust
+	$(MATURIN) develop --profile $(PROFILE) --locked --quiet
+	@mkdir -p $(STAMPS) && rm -f $(STAMPS)/core* && touch $@
 
 # with the build directory of the extension: both are release builds of the same crates
-$(JAR): $(STAMPS)/core tools/jar.py $(shell find jvm -type f) | tools-rust
-	CARGO_TARGET_DIR=$(CURDIR)/.build/maturin $(BIN)/python tools/jar.py
+$(JAR): $(CORE) tools/jar.py $(shell find jvm -type f) | tools-rust
+	CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PROFILE=$(PROFILE) $(BIN)/python tools/jar.py

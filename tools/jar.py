@@ -57,8 +57,9 @@ def system() -> str:
 def library() -> Path:
     """The library that Java loads, without symbols."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    run("cargo", "rustc", "--release", "--locked", "--quiet", "-p", "fletchlog-jni", "--crate-type", "cdylib", "--", "-C", "strip=symbols")
-    return target / ("release/libfletchlog_jni.dylib" if MACOS else "release/libfletchlog_jni.so")
+    profile = os.environ.get("PROFILE", "release")
+    run("cargo", "rustc", "--profile", profile, "--locked", "--quiet", "-p", "fletchlog-jni", "--crate-type", "cdylib", "--", "-C", "strip=symbols")
+    return target / profile / ("libfletchlog_jni.dylib" if MACOS else "libfletchlog_jni.so")
 
 
 def wheel() -> Path:

@@ -57,7 +57,7 @@ def main() -> None:
     maturin("sdist")
     source = unpacked(next(WHEELS.glob("*.tar.gz")))
     for target in targets():
-        maturin("build", "--release", "--locked", "--compression-level", "9", *target, folder=source)
+        maturin("build", "--profile", "dist", "--locked", "--compression-level", "9", *target, folder=source)
     found = sorted(WHEELS.iterdir())
     run(sys.executable, "-m", "twine", "check", "--strict", *map(str, found))
     failures = [f"{path.name}: {failure}" for path in found for failure in breaches(path)]
