@@ -702,7 +702,8 @@ class Producer:
                 Not called when `send` itself raises.
 
         In a thread with a running event loop of asyncio it never waits: a record whose metadata or memory is not there waits in the producer,
-        and later ones of its topic behind it. Elsewhere it waits itself, both at most for `max.block.ms`.
+        and later ones of its topic behind it. Elsewhere it waits itself, both at most for `max.block.ms`, counted from the call.
+        Records that wait in the producer are kept beside `buffer.memory`, and nothing limits their number: await futures from time to time.
 
         Returns:
             The outcome, to be awaited with `result()` or `await`. What Java reports on the future (too large, no memory, the broker's

@@ -103,11 +103,17 @@ def test_a_full_buffer_does_not_stop_the_loop(broker: fl.Broker) -> None:
                     assert not any(future.done() for future in futures)
                 outcomes = await asyncio.gather(*futures)
             assert [outcome.offset for outcome in outcomes] == list(range(200))
-        with fl.Producer(broker, {"buffer.memory": 65_536, "max.block.ms": 300}, faults=faults) as producer, faults.held():
-            futures = [producer.send("t", value=bytes(1000), partition=0) for _ in range(200)]
-            with pytest.raises(errors.BufferExhaustedError, match=r"max\.block\.ms"):
-                await futures[-1]
-            assert not futures[0].done()
+        with fl.Producer(broker, {"buffer.memory": 65_536, "max.block.ms": 300}, faults=faults) as producer:
+            with faults.held():
+                futures = [producer.send("t", value=bytes(1000), partition=0) for _ in range(200)]
+                with pytest.raises(errors.BufferExhaustedError, match=r"max\.block\.ms"):
+                    await futures[-1]
+                assert not futures[0].done()
+            decided = await asyncio.gather(*futures, return_exceptions=True)
+            written = [one for one in decided if not isinstance(one, errors.BufferExhaustedError)]
+            assert 0 < len(written) <= 65
+            assert [one.offset for one in written] == list(range(200, 200 + len(written)))
+            assert (await producer.send("t", value=b"next", partition=0)).offset == 200 + len(written), "those that failed are not sent"
 
     asyncio.run(run())
 

@@ -893,6 +893,31 @@ fn a_record_waits_for_memory_at_most_max_block_ms_and_another_one_is_sent_when_t
 }
 
 #[test]
+fn each_record_that_waits_for_memory_has_max_block_ms_of_its_own() {
+    let config = [
+        ("max.block.ms", "500"),
+        ("enable.idempotence", "false"),
+        ("buffer.memory", "200"),
+        ("max.request.size", "200"),
+    ];
+    let mut f = Fixture::new(&config);
+    let first = f.send_later("t", &[1; 40]);
+    f.turns();
+    let early = f.send_later("t", &[2; 40]);
+    f.producer.run_for(300);
+    let later = f.send_later("t", &[3; 40]);
+    f.producer.run_for(300);
+    assert!(text_of(&early).contains("after 500 ms (max.block.ms)"));
+    assert!(later.try_result().is_none());
+    f.producer.run_for(300);
+    assert!(text_of(&later).contains("after 500 ms (max.block.ms)"));
+    assert!(
+        first.try_result().is_none(),
+        "it is in a batch: delivery.timeout.ms counts"
+    );
+}
+
+#[test]
 fn records_that_wait_when_the_producer_is_closed_fail() {
     let mut f = Fixture::new(&[("enable.idempotence", "false")]);
     let lost = f.send_later("nowhere", b"1");
