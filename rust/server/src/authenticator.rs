@@ -5,22 +5,22 @@
 //!        \--SaslHandshake---------------------------------^               ^           |
 //!                                                                          \----------/ SaslHandshake again, if sessions end
 //! ```
-//! After SaslHandshake in version 0 the tokens are frames of their own, from version 1 on they are in SaslAuthenticate.
+//! After SaslHandshake in version 0 each token is a bare frame, from version 1 on it is in a SaslAuthenticate request.
 
 use fletchlog_protocol::ApiKey;
 use fletchlog_sasl::{Authorized, CredentialLookup, Mechanism, SaslError, SaslServer, secure_random_string};
 
 use crate::security::Sasl;
 
-/// A client must not authenticate again sooner than this. Kafka: `KafkaChannel#MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`.
+/// A client must not re-authenticate sooner than this. Kafka: `KafkaChannel#MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`.
 const LEAST_REAUTHENTICATION_MS: i64 = 1000;
 
 /// The state of one connection.
 pub(crate) struct Authenticator {
     state: State,
-    /// Tokens are bare frames.
+    /// Tokens are bare frames, not requests.
     bare_tokens: bool,
-    /// The mechanism and the name of an earlier authentication on this connection.
+    /// The mechanism and the user of an earlier authentication on this connection.
     before: Option<(Mechanism, String)>,
     /// When the session ends, on the monotonic clock.
     session_ends_ms: Option<i64>,
@@ -37,25 +37,25 @@ enum State {
     Complete,
 }
 
-/// What is to be done with a request.
+/// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// It is answered as usual.
+    /// Serve it.
     Serve,
-    /// It is a step of an authentication.
+    /// Handle it as a step of the authentication.
     Authenticate,
-    /// The connection is closed, for this reason.
+    /// Close the connection, for this reason.
     Close(String),
-    /// It is answered with ILLEGAL_SASL_STATE, and the connection is closed, for this reason.
+    /// Respond with ILLEGAL_SASL_STATE and close the connection, for this reason.
     Illegal(String),
 }
 
-/// What a token led to.
+/// The result of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// For the client.
     pub(crate) token: Vec<u8>,
-    /// The name of the client and how long its session lasts in ms (0: no end), once it is authenticated.
+    /// Once the client is authenticated: the user's name and the lifetime of the session in ms (0: no end).
     pub(crate) session: Option<(String, i64)>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Refused {
 }
 
 impl Authenticator {
-    /// Of a new connection.
+    /// The state of a new connection.
     pub(crate) fn new() -> Self {
         Self {
             state: State::Initial,
@@ -80,12 +80,12 @@ impl Authenticator {
         }
     }
 
-    /// The next frame is a token, not a request.
+    /// Whether the next frame is a token, not a request.
     pub(crate) fn expects_bare_token(&self) -> bool {
         self.bare_tokens && matches!(self.state, State::Authenticate(..) | State::BadMechanism(_))
     }
 
-    /// What is to be done with a request that came at this time. Kafka: `#handleKafkaRequest`, `#handleSaslToken`,
+    /// What to do with a request that arrived at this time. Kafka: `#handleKafkaRequest`, `#handleSaslToken`,
     /// `Processor#processCompletedReceives`.
     pub(crate) fn gate(&mut self, api: ApiKey, now_ms: i64) -> Gate {
         let name = api.name();
@@ -110,8 +110,7 @@ impl Authenticator {
         }
     }
 
-    /// Whether SaslHandshake begins a new authentication of a client that has a session. Kafka:
-    /// `KafkaChannel#maybeBeginServerReauthentication`.
+    /// Whether SaslHandshake begins a re-authentication. Kafka: `KafkaChannel#maybeBeginServerReauthentication`.
     fn begins_again(&mut self, now_ms: i64) -> bool {
         let too_soon = |last_ms: i64| now_ms - last_ms < LEAST_REAUTHENTICATION_MS;
         if self.session_ends_ms.is_none() || self.reauthenticated_ms.is_some_and(too_soon) {
@@ -121,14 +120,14 @@ impl Authenticator {
         true
     }
 
-    /// ApiVersions was answered with what is served.
+    /// Records that ApiVersions was answered.
     pub(crate) fn versions_answered(&mut self) {
         if matches!(self.state, State::Initial) {
             self.state = State::Handshake;
         }
     }
 
-    /// Takes SaslHandshake.
+    /// Handles SaslHandshake.
     ///
     /// # Errors
     /// UNSUPPORTED_SASL_MECHANISM: the mechanism is not among those of the listener.
@@ -150,7 +149,7 @@ impl Authenticator {
         Ok(())
     }
 
-    /// Takes a token at this time: on the wall clock, and on the monotonic one.
+    /// Handles a token at this time, on the wall clock and on the monotonic clock.
     ///
     /// # Errors
     /// SASL_AUTHENTICATION_FAILED.
@@ -212,7 +211,7 @@ impl Authenticator {
     }
 }
 
-/// For both the client and the log.
+/// A refusal with the same text for the client and the log.
 fn refused(reason: String) -> Refused {
     Refused {
         message: reason.clone(),

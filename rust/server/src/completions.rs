@@ -1,4 +1,4 @@
-//! What other threads report to the thread of the sockets. Kafka: `RequestChannel`'s response queue.
+//! Reports of other threads to the thread of the sockets. Kafka: `RequestChannel`'s response queue.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,25 +17,25 @@ pub(crate) struct ConnectionId {
     pub(crate) serial: u64,
 }
 
-/// The outcome of a connection's request.
+/// A report about a connection's request.
 pub(crate) enum Completion {
-    /// Its answer, and the reservation for bytes that clients have not taken.
+    /// Its response, and the reservation for its bytes until they are counted as unsent.
     Answer(Vec<Bytes>, Option<Reserved>),
-    /// It has none.
+    /// It has no response.
     NoAnswer,
     /// The connection is to be closed, for this reason.
     Close(String),
     /// The client gets these bytes after a delay; then the connection is to be closed.
     Refuse(Vec<Bytes>, String),
-    /// Its answer comes later, as a [`Completion::Response`] after this.
+    /// The broker responds later; a [`Completion::Response`] follows.
     Waiting(Ticket, Respond),
-    /// The answer it waited for.
+    /// The broker's response to a waiting request.
     Response(Response),
-    /// Not an outcome: the connection gave way to the others and may have more to read or to write.
+    /// Not about a request: the connection paused for the others and may have more to read or to write.
     GoOn,
 }
 
-/// The queue, and how its reader is woken.
+/// The queue of reports, and the waker of its reader.
 pub(crate) struct Completions {
     queue: Mutex<Vec<(ConnectionId, Completion)>>,
     waker: Waker,
@@ -50,7 +50,7 @@ impl Completions {
         }
     }
 
-    /// Reports the outcome of a request. Never waits: it is called under locks of the broker.
+    /// Adds a report. Never waits: it is called under locks of the broker.
     pub(crate) fn push(&self, connection: ConnectionId, completion: Completion) {
         let was_empty = {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl Completions {
     }
 }
 
-/// The duty to report on one request. Dropped without a report (its handler panicked), it closes the connection.
+/// Must report on one request. If it is dropped without a report (the handler panicked), the connection is closed.
 pub(crate) struct Reply {
     completions: Arc<Completions>,
     connection: ConnectionId,
@@ -81,7 +81,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// For a request of this connection.
+    /// Reports on a request of this connection.
     pub(crate) fn new(completions: Arc<Completions>, connection: ConnectionId) -> Self {
         Self {
             completions,
@@ -90,7 +90,7 @@ impl Reply {
         }
     }
 
-    /// Reports what a handler made of the request.
+    /// Reports the handler's outcome.
     pub(crate) fn report(mut self, (handled, reserved): (Handled, Option<Reserved>)) {
         self.reported = true;
         let (completions, id) = (Arc::clone(&self.completions), self.connection);

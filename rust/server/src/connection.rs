@@ -1,44 +1,44 @@
-//! One connection, without I/O and without a clock: bytes in, frames out; answers in, bytes out. Kafka: `KafkaChannel`,
-//! `NetworkReceive`, `NetworkSend`.
+//! One connection, without I/O and without a clock: bytes in, frames out; responses in, bytes out. Kafka: `KafkaChannel`, `NetworkReceive`,
+//! `NetworkSend`.
 //!
 //! ```text
 //! frame    size i32 (big-endian) | payload of `size` bytes
 //! ```
 //!
-//! One request is in work at a time, until its answer is written; what follows stays unread meanwhile (Kafka: `Selector#mute`), so
-//! answers leave in the order of the requests, and a client that sends without reading is held back by its own socket and has
-//! one answer waiting for it, not many.
+//! One request is in progress at a time, until its response is written; later bytes stay unread meanwhile (Kafka: `Selector#mute`). So
+//! responses leave in the order of the requests, and a client that sends without reading is blocked by its own socket and has only one
+//! response waiting.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes that are read at once, at least.
+/// Least number of bytes to make room for in a read.
 const CHUNK: usize = 16 * 1024;
-/// A frame's buffer grows by its own length, but at most by this.
+/// A frame's buffer grows by its current length, but at most by this.
 const LARGEST_STEP: usize = 1024 * 1024;
 /// Most bytes that are written at once.
 const LARGEST_WRITE: usize = 256 * 1024;
-/// A frame counts as large once so many bytes of it were received.
+/// A frame counts as large once this many bytes of it were received.
 const LARGE: usize = 64 * 1024;
 /// Bytes of a frame's size.
 const SIZE: usize = 4;
 
-/// Why a connection is closed for what its client sent. The text is a part of a line of the log.
+/// Why a connection is closed for what its client sent. The text is for the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
     /// The size is not that of a request.
     #[error("it announced a request of {size} bytes, and the limit (socket.request.max.bytes) is {limit}{}", hint(*size))]
     Size {
-        /// Announced.
+        /// The announced size.
         size: i32,
-        /// Allowed.
+        /// The largest allowed size.
         limit: i32,
     },
 }
 
-/// A hint if the four bytes of a size look like another protocol.
+/// A hint if the four bytes of a size are the start of another protocol.
 fn hint(size: i32) -> &'static str {
     match size.to_be_bytes() {
         [0x16, 3, _, _] => "; this looks like a TLS ClientHello on a plaintext listener",
@@ -49,36 +49,36 @@ fn hint(size: i32) -> &'static str {
     }
 }
 
-/// What a client has ended of its connection.
+/// The directions of a connection that its client has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerEnd {
     /// Nothing.
     #[default]
     Open,
-    /// It sends nothing more. Whether it still reads cannot be seen: one that has closed its socket looks the same.
+    /// It sends nothing more. It may still read, or have closed its socket: the two cannot be told apart.
     Half,
-    /// Both directions: the connection is reset, and nobody reads an answer.
+    /// Both directions: the connection is reset, and no response can be delivered.
     Both,
 }
 
-/// What is read and what is to be written.
+/// The state of one connection: the bytes received, and those to be written.
 #[derive(Debug, Default)]
 pub struct Connection {
     input: BytesMut,
-    /// How much of `input` was received; behind it is room.
+    /// Bytes of `input` that were received; the rest is room for more.
     received: usize,
     output: VecDeque<Bytes>,
-    /// Bytes of the first of `output` that were written.
+    /// Bytes of the first chunk of `output` that were written.
     written: usize,
-    /// A request is in work.
+    /// A request is in progress.
     busy: bool,
-    /// The request in work waits for data or for other members.
+    /// The request in progress waits for data or for other members.
     waits: bool,
     peer_end: PeerEnd,
 }
 
 impl Connection {
-    /// Room for what the socket has. Bytes that were put there are reported with [`Connection::received`].
+    /// Room for bytes of the socket. Report the bytes put there with [`Connection::received`].
     pub fn room(&mut self) -> &mut [u8] {
         let wanted = self.announced().map_or(CHUNK, |size| {
             let missing = (SIZE + size).saturating_sub(self.received);
@@ -88,13 +88,13 @@ impl Connection {
         &mut self.input[self.received..]
     }
 
-    /// So many bytes of the room were filled.
+    /// `count` bytes of the room were filled.
     pub fn received(&mut self, count: usize) {
         self.received += count;
     }
 
-    /// Gives back the room that was not filled: an idle connection holds no buffer, and one that sends a byte at a time holds
-    /// little more than its bytes.
+    /// Frees the room that was not filled: an idle connection has no buffer, and one that receives a byte at a time has little more than
+    /// its bytes.
     pub fn trim(&mut self) {
         self.input.truncate(self.received);
         if self.received < CHUNK / 8 && self.input.capacity() > 2 * self.received {
@@ -102,13 +102,13 @@ impl Connection {
         }
     }
 
-    /// The size of the frame that has begun.
+    /// The size of the current frame.
     fn announced(&self) -> Option<usize> {
         let size = self.input[..self.received].first_chunk()?;
         usize::try_from(i32::from_be_bytes(*size)).ok()
     }
 
-    /// The size of the frame that has begun, once enough of it was received to count as a large one.
+    /// The size of the current frame if it counts as large and is not complete.
     pub fn large_frame(&self) -> Option<usize> {
         let size = self
             .announced()
@@ -116,48 +116,47 @@ impl Connection {
         (SIZE + size > self.received).then_some(size)
     }
 
-    /// A request has begun and is not complete.
+    /// Part of a request has arrived.
     pub fn is_within_frame(&self) -> bool {
         !self.is_muted() && self.received > 0
     }
 
-    /// A request is in work.
+    /// A request is in progress.
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// The request in work waits from now on, and with it goes the buffer that it came in.
+    /// Marks the request in progress as waiting, and frees the buffer that it arrived in.
     pub fn wait(&mut self) {
         self.waits = self.busy;
         self.trim();
     }
 
-    /// What the client has ended. It does not take an end back.
+    /// Notes what the client has ended. An end is never undone.
     pub fn end(&mut self, end: PeerEnd) {
         self.peer_end = self.peer_end.max(end);
     }
 
-    /// A request is in work, and its client sends nothing more: it may be gone, which a read would show, but the connection is
-    /// muted.
+    /// A request is in progress, and its client sends nothing more. It may be gone: a read would show that, but the connection is muted.
     pub fn is_half_closed(&self) -> bool {
         self.busy && self.peer_end > PeerEnd::Open
     }
 
-    /// Nobody reads the answer that the request in work waits for: the connection is to be closed. A request that does not wait is
-    /// carried out, and those that came behind it are read: they may want no answers.
+    /// The connection is to be closed: its request waits, and the client cannot receive the response. A request that does not wait is
+    /// carried out, and so are those behind it: they may need no response.
     pub fn is_forsaken(&self) -> bool {
         self.waits && self.peer_end == PeerEnd::Both
     }
 
-    /// Nothing is to be read: a request is in work, or its answer is not written yet. Kafka: `KafkaChannel#isMuted`.
+    /// Nothing is to be read: a request is in progress, or its response is not written yet. Kafka: `KafkaChannel#isMuted`.
     pub fn is_muted(&self) -> bool {
         self.busy || self.has_output()
     }
 
-    /// The next request, if it is complete and the one before is answered and the answer written. It is in work from then on.
+    /// The next request, if it is complete and the response to the one before is written. It is then in progress.
     ///
     /// # Errors
-    /// Its size is beyond `limit`, zero or negative: the connection is to be closed.
+    /// Its size is over `limit`, zero or negative: the connection is to be closed.
     pub fn next_frame(&mut self, limit: i32) -> Result<Option<Bytes>, BadFrame> {
         if self.is_muted() {
             return Ok(None);
@@ -179,23 +178,23 @@ impl Connection {
         Ok(Some(frame))
     }
 
-    /// The request in work is answered with these bytes, the size in front; without any: it has no answer.
+    /// Ends the request in progress with these bytes, with the size in front; without bytes it has no response.
     pub fn answer(&mut self, chunks: impl IntoIterator<Item = Bytes>) {
         self.output.extend(chunks.into_iter().filter(|chunk| !chunk.is_empty()));
         (self.busy, self.waits) = (false, false);
     }
 
-    /// Something is still to be written.
+    /// Output is still to be written.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Bytes that the output holds: a chunk goes when all of it was written.
+    /// Bytes in memory for the output: a chunk is freed when all of it was written.
     pub fn unsent(&self) -> usize {
         self.output.iter().map(Bytes::len).sum()
     }
 
-    /// What is to be written next.
+    /// The next bytes to write.
     pub fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         let (mut left, mut from) = (LARGEST_WRITE, self.written);
         for chunk in self.output.iter().take(64) {
@@ -209,7 +208,7 @@ impl Connection {
         }
     }
 
-    /// So many bytes of the output were written. Answers the bytes that it holds no more.
+    /// `count` bytes of the output were written. Returns the number of bytes freed.
     pub fn written(&mut self, count: usize) -> usize {
         let mut gone = 0;
         self.written += count;

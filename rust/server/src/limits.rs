@@ -1,11 +1,11 @@
-//! Limits, so that one client cannot use up what the others need. Kafka: `ConnectionQuotas`, `SocketServerConfigs`.
+//! Limits that keep one client from using up what the others need. Kafka: `ConnectionQuotas`, `SocketServerConfigs`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 
 use fletchlog_api::{Config, ConfigError};
 
-/// Open files that connections leave to the logs and to everything else of the process; half of a limit that is less than twice that.
+/// Open files kept for the logs and the rest of the process; half of the process's limit, if that is less.
 const KEPT_DESCRIPTORS: usize = 512;
 
 /// The limits of one listener, from the broker's properties.
@@ -15,52 +15,52 @@ pub struct Limits {
     pub socket_request_max_bytes: i32,
     /// `sasl.server.max.receive.size`: largest request of a client that has not authenticated yet.
     pub sasl_server_max_receive_size: i32,
-    /// `connection.failed.authentication.delay.ms`: how long the answer to a failed authentication is held back.
+    /// `connection.failed.authentication.delay.ms`: delay of the response to a failed authentication.
     pub failed_authentication_delay_ms: i64,
     /// `max.connections`: most connections at a time.
     pub max_connections: usize,
-    /// What the files that the process may have open leave for connections.
+    /// Most connections that the process's limit of open files leaves room for.
     pub connections_of_process: usize,
     /// `max.connections.per.ip`: most connections of one address.
     pub max_connections_per_ip: usize,
-    /// `max.connections.per.ip.overrides`: addresses with a limit of their own.
+    /// `max.connections.per.ip.overrides`: limits of single addresses.
     pub max_connections_per_ip_overrides: HashMap<IpAddr, usize>,
-    /// `queued.max.requests`: with so many requests that wait for a thread, no more are read.
+    /// `queued.max.requests`: when this many requests wait for a thread, no more are read.
     pub queued_max_requests: usize,
     /// `max.connection.creation.rate`: most connections that are accepted in a second.
     pub max_connection_creation_rate: usize,
-    /// `queued.max.request.bytes`: what large requests may take together, while they are read and handled.
+    /// `queued.max.request.bytes`: most bytes of all large requests that are being read or handled.
     pub queued_max_request_bytes: usize,
     /// `connections.max.idle.ms`: a connection without a byte in either direction for this long is closed.
     pub connections_max_idle_ms: i64,
-    /// `fletchlog.request.read.timeout.ms`: a request that was begun must be complete by then, and a client must take its answer.
+    /// `fletchlog.request.read.timeout.ms`: time within which a client must complete a request, and accept bytes of its response.
     pub request_read_timeout_ms: i64,
     /// `num.io.threads`: most threads that handle requests.
     pub num_io_threads: usize,
-    /// How long answers that are on their way may take when the listener is closed.
+    /// Time for sending pending responses when the listener is closed.
     pub close_grace_ms: i64,
 }
 
-/// When things happened on a connection, in monotonic ms.
+/// Times of events on a connection, in monotonic ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// Bytes moved last.
+    /// When bytes last moved.
     pub last_active_ms: i64,
-    /// An incomplete request was begun.
+    /// When the first byte of an incomplete request arrived.
     pub frame_begun_ms: Option<i64>,
-    /// Since when the client takes no bytes.
+    /// Since when the client accepts no bytes.
     pub blocked_since_ms: Option<i64>,
-    /// A request is in work.
+    /// A request is in progress.
     pub is_busy: bool,
-    /// A request is in work whose client has closed its side since then.
+    /// Since when the client of the request in progress has closed its side.
     pub half_closed_since_ms: Option<i64>,
 }
 
 impl Limits {
-    /// As the broker is configured.
+    /// Reads the limits from the configuration.
     ///
     /// # Errors
-    /// `max.connections.per.ip.overrides` names no address, or no number.
+    /// An entry of `max.connections.per.ip.overrides` has no valid address or number.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let size = |name: &str| usize::try_from(config.int(name)).unwrap_or(0);
         Ok(Self {
@@ -82,7 +82,7 @@ impl Limits {
         })
     }
 
-    /// In a process that may have so many files open (`None`: as many as it likes).
+    /// Adapts to a process that may have `files` open files (`None`: no limit).
     #[must_use]
     pub fn of_process(mut self, files: Option<u64>) -> Self {
         let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
@@ -90,7 +90,7 @@ impl Limits {
         self
     }
 
-    /// Why one more connection of this address is refused, if it is.
+    /// The reason to refuse one more connection of this address, if any.
     pub fn refuse(&self, open: usize, ip: IpAddr, of_ip: usize) -> Option<String> {
         let own = self.max_connections_per_ip_overrides.get(&ip.to_canonical());
         if open >= self.max_connections {
@@ -112,7 +112,7 @@ impl Limits {
         }
     }
 
-    /// Why a connection is to be closed now, if it is.
+    /// The reason to close a connection now, if any.
     pub fn time_out(&self, times: &Times, now_ms: i64) -> Option<TimeOut> {
         let over = |since_ms: i64, limit_ms: i64| now_ms.saturating_sub(since_ms) >= limit_ms;
         let limit = self.request_read_timeout_ms;
@@ -150,25 +150,25 @@ fn overrides(given: &[&str]) -> Result<HashMap<IpAddr, usize>, ConfigError> {
     Ok(limits)
 }
 
-/// What took too long.
+/// The time limit that a connection has exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TimeOut {
-    /// A request was begun and not finished.
+    /// A request is incomplete.
     #[error("it began a request and did not finish it within {0} ms (fletchlog.request.read.timeout.ms)")]
     Request(i64),
-    /// The client does not read its answer.
+    /// The client does not read its response.
     #[error("it took nothing of its answer for {0} ms (fletchlog.request.read.timeout.ms)")]
     Answer(i64),
     /// The connection was idle.
     #[error("it was idle for connections.max.idle.ms")]
     Idle,
-    /// The answer of a client that may be gone was not there within `fletchlog.request.read.timeout.ms`.
+    /// A client that may be gone had no response within `fletchlog.request.read.timeout.ms`.
     #[error("its client closed its side and was not answered in time")]
     HalfClosed,
 }
 
 impl TimeOut {
-    /// Clients that idle, or end while they wait, do nothing wrong.
+    /// Whether it is logged. Clients that idle, or disconnect while they wait, do nothing wrong.
     pub fn is_reported(self) -> bool {
         matches!(self, Self::Request(_) | Self::Answer(_))
     }

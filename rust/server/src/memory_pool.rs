@@ -1,20 +1,20 @@
-//! Memory for large requests, from when they are read until they are handled. Kafka: `MemoryPool`, `SimpleMemoryPool`.
+//! Memory for large requests while they are read and handled. Kafka: `MemoryPool`, `SimpleMemoryPool`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Bytes that all requests together may take.
+/// Limits the bytes of all large requests together.
 pub(crate) struct MemoryPool {
     limit: usize,
     used: AtomicUsize,
     /// A request was refused since `on_free` was last called.
     is_short: AtomicBool,
-    /// Called when there is room again, by the thread that gives it back.
+    /// Called when room is free again, by the thread that freed it.
     on_free: Box<dyn Fn() + Send + Sync>,
 }
 
 impl MemoryPool {
-    /// Of so many bytes.
+    /// A pool of `limit` bytes.
     pub(crate) fn new(limit: usize, on_free: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -24,11 +24,11 @@ impl MemoryPool {
         })
     }
 
-    /// Room for a request. A request that is larger than the pool has it alone. Kafka: `SimpleMemoryPool#tryAllocate`.
+    /// Room for a request. A request larger than the pool gets it when the pool is empty. Kafka: `SimpleMemoryPool#tryAllocate`.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Memory> {
         self.try_take(bytes).or_else(|| {
             self.is_short.store(true, Ordering::SeqCst);
-            // Room that was given back before the flag was set did not call `on_free`.
+            // Room freed before the flag was set did not call `on_free`.
             self.try_take(bytes)
         })
     }
@@ -44,7 +44,7 @@ impl MemoryPool {
     }
 }
 
-/// Room in the pool. Dropped, it is given back.
+/// Room in the pool. Dropping it frees the room.
 pub(crate) struct Memory {
     pool: Arc<MemoryPool>,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! The thread of the sockets: accepts, reads, writes, and watches the time. Kafka: `Acceptor`, `Processor`, `Selector`.
+//! The thread of the sockets: accepts, reads, writes, and runs timers. Kafka: `Acceptor`, `Processor`, `Selector`.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -24,34 +24,34 @@ use crate::socket_server::listener_config;
 use crate::sockets::{SocketEvent, Sockets};
 use crate::stats::Stats;
 
-/// How often connections are looked at for time-outs.
+/// Interval of the check for time-outs of connections.
 const SWEEP_MS: i64 = 1000;
 
-/// Connections are counted anew so often for max.connection.creation.rate.
+/// Interval over which connections are counted for max.connection.creation.rate.
 const RATE_MS: i64 = 1000;
 
-/// A read-only broker gets no report of the writer's appends: it looks this often while a fetch waits.
+/// While a fetch waits, a read-only broker checks for appends at this interval: the writer does not report them.
 const LOOK_AGAIN_MS: i64 = 10;
 
 /// Most bytes that are read from one connection, or written to it, before the others have their turn.
 const BYTES_A_TURN: usize = 1024 * 1024;
 
-/// Why a connection is closed whose request or time-out ended with a panic.
+/// The reason for closing a connection whose request or time-out panicked.
 const DEFECT: &str = "its work failed, which is a defect of the broker";
 
-/// What the thread of the sockets and the handle of the listener share.
+/// State shared by the thread of the sockets and the handle of the listener.
 pub(crate) struct Shared {
     pub(crate) apis: Apis,
-    /// As the listener was started.
+    /// The limits at the start of the listener.
     pub(crate) limits: Limits,
-    /// The listener's own properties, which win over the broker's.
+    /// The listener's own properties, which override the broker's.
     config: Vec<(String, String)>,
     pub(crate) stats: Stats,
     pub(crate) completions: Arc<Completions>,
     pub(crate) closing: AtomicBool,
-    /// A thread does what is due.
+    /// A thread is running the broker's due work.
     due_runs: AtomicBool,
-    /// What is due is not done before (monotonic ms): it panicked.
+    /// Due work does not run before this time (monotonic ms), because it panicked.
     due_not_before_ms: AtomicI64,
 }
 
@@ -74,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// When the broker has something to do next; `None`: nothing, or a thread does it already.
+    /// When the broker's next work is due; `None`: never, or a thread is running it.
     fn due_ms(&self) -> Option<i64> {
         if self.due_runs.load(Ordering::Acquire) {
             return None;
@@ -84,7 +84,7 @@ impl Shared {
     }
 }
 
-/// What is due is being done, until this is dropped.
+/// Marks the due work as running until it is dropped.
 struct DueRun(Arc<Shared>);
 
 impl Drop for DueRun {
@@ -109,21 +109,21 @@ struct Channel<S: Sockets> {
     connection: Connection,
     peer: Arc<Peer>,
     serial: u64,
-    /// Its request waits for this.
+    /// What its request waits for, and how to encode the response.
     waiting: Option<(Ticket, Respond)>,
     /// When bytes moved last.
     last_active_ms: i64,
-    /// When its client was seen to have closed its side.
+    /// When its client was first seen to have closed its side.
     half_closed_ms: Option<i64>,
-    /// When the first byte of an incomplete request came.
+    /// When the first byte of an incomplete request arrived.
     frame_begun_ms: Option<i64>,
-    /// Since when its socket takes no more bytes.
+    /// Since when its socket accepts no bytes.
     blocked_since_ms: Option<i64>,
-    /// What its large request may take. It goes with the request to the handler.
+    /// Memory for its large request; it moves to the handler with the request.
     memory: Option<Memory>,
     /// It waits for memory, or until fewer requests wait for a thread; nothing is read.
     is_muted: bool,
-    /// It is closed for this reason when its answer is written.
+    /// Once its response is written, it is closed for this reason.
     closing: Option<String>,
 }
 
@@ -141,7 +141,7 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
-    /// What the socket has, into the room of the connection.
+    /// Reads from the socket into the room of the connection.
     fn read(&mut self) -> std::io::Result<usize> {
         let room = self.connection.room();
         match &mut self.tls {
@@ -159,7 +159,7 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
-    /// What is to be written next, as far as the socket takes it.
+    /// Writes the next bytes, as many as the socket accepts.
     fn write(&mut self) -> std::io::Result<usize> {
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(8);
         self.connection.output(&mut slices);
@@ -174,41 +174,41 @@ impl<S: Sockets> Channel<S> {
         self.tls.as_mut().map_or(Ok(()), |tls| tls.flush(&mut self.socket))
     }
 
-    /// Something waits for the socket to take it.
+    /// Whether bytes wait to be written.
     fn wants_write(&self) -> bool {
         self.connection.has_output() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 }
 
-/// The state of the thread.
+/// The state of the thread of the sockets.
 pub(crate) struct Processor<S: Sockets> {
     sockets: S,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
-    /// The node that the connections of each listener speak to.
+    /// The node of each listening socket.
     nodes: Vec<NodeId>,
     channels: Slab<Channel<S>>,
     per_ip: HashMap<IpAddr, usize>,
     memory: Arc<MemoryPool>,
-    /// Connections that are muted for want of room, in the order in which they came. Kafka: `Selector#explicitlyMutedChannels`.
+    /// Connections that are muted for lack of room, in the order in which they were muted. Kafka: `Selector#explicitlyMutedChannels`.
     muted: Vec<ConnectionId>,
-    /// Answers to failed authentications, and when they are given. Kafka: `Selector#delayedClosingChannels`.
+    /// Responses to failed authentications, and when to send them. Kafka: `Selector#delayedClosingChannels`.
     refused: VecDeque<(i64, ConnectionId, Vec<Bytes>, String)>,
     /// Connections accepted since `rate_begun_ms`.
     accepted: usize,
     rate_begun_ms: i64,
     pool: RequestHandlerPool,
-    /// Of each node, and the properties that they follow from once they were looked at.
+    /// The limits of each node, and the configuration they were last read from.
     limits: Vec<(Option<Arc<Config>>, Limits)>,
     serial: u64,
     next_sweep_ms: i64,
-    /// Answers may have used memory that a sweep gives back.
+    /// Responses may have used memory that a sweep frees.
     holds_memory: bool,
     close_by_ms: Option<i64>,
 }
 
 impl<S: Sockets> Processor<S> {
-    /// Watches these sockets. Each of their listeners is a node's.
+    /// Watches these sockets. They have one listener for each node.
     pub(crate) fn new(sockets: S, shared: Arc<Shared>, nodes: Vec<NodeId>, pool: RequestHandlerPool) -> Self {
         Self {
             limits: nodes.iter().map(|_| (None, shared.limits.clone())).collect(),
@@ -265,7 +265,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Does what one connection needs. A panic closes the connection, and ends nothing else.
+    /// Runs the work of one connection. A panic closes only that connection.
     fn contained(&mut self, slot: Option<usize>, work: impl FnOnce(&mut Self)) {
         let done = contained("the work for a connection", || work(self));
         if let (None, Some(slot)) = (done, slot) {
@@ -306,11 +306,11 @@ impl<S: Sockets> Processor<S> {
             self.write(slot);
             self.next_request(slot);
         }
-        // Bytes may have come while the answer was being written; there is no other event for them.
+        // Bytes may have arrived while the response was being written; no other event reports them.
         self.read(slot);
     }
 
-    /// A client has ended something of its connection, which a muted one does not read; true: the connection is closed.
+    /// Notes what the client has ended, which a muted connection would not read. Returns true if the connection was closed.
     fn on_end(&mut self, slot: usize, peer_end: PeerEnd) -> bool {
         let now_ms = self.clock.monotonic_ms();
         let Some(channel) = self.channels.get_mut(slot) else {
@@ -325,7 +325,7 @@ impl<S: Sockets> Processor<S> {
         is_forsaken
     }
 
-    /// Takes over the limits of a node that were altered while it runs. Kafka: `ConnectionQuotas#updateMaxConnections`,
+    /// Applies the limits of a node that were altered at run time. Kafka: `ConnectionQuotas#updateMaxConnections`,
     /// `#updateMaxConnectionsPerIp`, `SocketServer#reconfigure`.
     fn reconfigure(&mut self, index: usize, node: NodeId) {
         let config = self.shared.apis.broker().config_of(node);
@@ -356,7 +356,7 @@ impl<S: Sockets> Processor<S> {
         rates.min().is_some_and(|rate| self.accepted >= rate)
     }
 
-    /// Accepts what waits. Kafka: `ConnectionQuotas#recordConnectionAndGetThrottleTimeMs`.
+    /// Accepts the waiting connections. Kafka: `ConnectionQuotas#recordConnectionAndGetThrottleTimeMs`.
     fn accept(&mut self, index: usize) {
         let now_ms = self.clock.monotonic_ms();
         if now_ms >= self.rate_begun_ms + RATE_MS {
@@ -370,14 +370,14 @@ impl<S: Sockets> Processor<S> {
             match self.sockets.accept(index) {
                 Ok((socket, address)) => {
                     self.accepted += 1;
-                    // It may have come after an alteration that came after the last look.
+                    // The limits may have been altered since the last check, before the connection arrived.
                     self.reconfigure(index, node);
                     self.open(socket, address, index, node);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // Too few descriptors: those that wait are accepted at the next sweep.
+                    // Too few descriptors: the next sweep accepts the waiting connections.
                     log::warn!("a connection could not be accepted: {error}");
                     return;
                 }
@@ -454,7 +454,7 @@ impl<S: Sockets> Processor<S> {
         self.shared.stats.closed();
     }
 
-    /// Reads until a request is complete, the socket is empty, or others should have their turn.
+    /// Reads until a request is complete, the socket is empty, or other connections are due.
     fn read(&mut self, slot: usize) {
         let mut left = BYTES_A_TURN;
         while left > 0 {
@@ -493,11 +493,11 @@ impl<S: Sockets> Processor<S> {
                 }
             }
         }
-        // The event does not come again for bytes that were there before: the slot is read on when the queue is looked at next.
+        // No further event reports bytes that arrived before: reading continues with the next round of completions.
         self.go_on(slot);
     }
 
-    /// A large request needs memory before more of it is read; without, the connection is muted until there is some.
+    /// Takes memory for a large request before more of it is read. Without memory, the connection is muted until some is free.
     fn take_memory(&mut self, slot: usize) -> bool {
         let Some(channel) = self.channels.get_mut(slot) else {
             return false;
@@ -514,13 +514,13 @@ impl<S: Sockets> Processor<S> {
         is_granted
     }
 
-    /// Reads nothing from a connection until there may be room for its request. Kafka: `KafkaChannel#mute`.
+    /// Stops reading from a connection until there may be room for its request. Kafka: `KafkaChannel#mute`.
     fn mute(&mut self, slot: usize) {
         let Some(channel) = self.channels.get_mut(slot) else {
             return;
         };
         channel.is_muted = true;
-        // The time that it waits does not count against the client.
+        // The client is not timed out for waiting.
         channel.frame_begun_ms = None;
         self.muted.push(ConnectionId {
             slot,
@@ -552,7 +552,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Hands the next complete request to a handler.
+    /// Submits the next complete request to a handler.
     fn next_request(&mut self, slot: usize) {
         let now_ms = self.clock.monotonic_ms();
         let Some(channel) = self.channels.get_mut(slot) else {
@@ -632,7 +632,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Writes an answer, and goes on with the next request.
+    /// Writes a response, then continues with the next request.
     fn answer(&mut self, slot: usize, chunks: Vec<Bytes>) {
         let Some(channel) = self.channels.get_mut(slot) else {
             return;
@@ -685,7 +685,7 @@ impl<S: Sockets> Processor<S> {
         self.go_on(slot);
     }
 
-    /// Answers those whose authentication failed some time ago, and closes their connections.
+    /// Sends the delayed responses to failed authentications, and closes the connections.
     fn refuse(&mut self, now_ms: i64) {
         while self.refused.front().is_some_and(|(when_ms, ..)| *when_ms <= now_ms) {
             let Some((_, id, chunks, reason)) = self.refused.pop_front() else {
@@ -699,7 +699,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Does the timed work: waiting requests of the broker, idle connections, the end.
+    /// Runs the timed work: waiting requests of the broker, idle connections, closing.
     fn do_what_is_due(&mut self) {
         let now_ms = self.clock.monotonic_ms();
         let broker = self.shared.apis.broker();
@@ -724,7 +724,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Closes connections whose time is over, and accepts what could not be accepted before.
+    /// Closes connections that have timed out, and accepts those that could not be accepted before.
     fn sweep(&mut self, now_ms: i64) {
         self.holds_memory = self.shared.apis.broker().free_unused_memory();
         for index in 0..self.nodes.len() {
@@ -747,7 +747,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// If too many answers wait to be taken, closes the connections that have taken nothing for longest until the rest fit the budget.
+    /// Closes the connections that have accepted no bytes for longest, until the unsent responses fit the budget.
     fn close_deaf(&mut self, now_ms: i64) {
         let since = |(slot, channel): (usize, &Channel<S>)| Some((channel.blocked_since_ms?, slot));
         let mut deaf: Vec<(i64, usize)> = self.channels.iter().filter_map(since).collect();
@@ -761,7 +761,7 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// The listener is closed, and no answer is on its way any more, or its time is over.
+    /// The listener is closing, and all responses were sent or the grace period is over.
     fn is_finished(&self) -> bool {
         self.close_by_ms.is_some_and(|close_by_ms| {
             let is_quiet = |c: &Channel<S>| c.waiting.is_some() || !(c.connection.is_busy() || c.wants_write());

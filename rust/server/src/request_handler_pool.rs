@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use fletchlog_broker::panics::contained;
 
-/// A thread that had nothing to do for so long ends.
+/// A thread that was idle for this long ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The work of a thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// Up to `num.io.threads` threads, started when they are needed. Jobs begin in the order in which they are given.
+/// Up to `num.io.threads` threads, started on demand. Jobs start in the order in which they are submitted.
 #[derive(Clone)]
 pub(crate) struct RequestHandlerPool {
     shared: Arc<Shared>,
@@ -25,7 +25,7 @@ struct Shared {
     largest: AtomicUsize,
     /// `queued.max.requests`
     queue: usize,
-    /// Jobs that no thread has begun.
+    /// Jobs that no thread has started.
     queued: AtomicUsize,
     state: Mutex<State>,
     given: Condvar,
@@ -37,13 +37,13 @@ struct State {
     threads: Vec<JoinHandle<()>>,
     /// Threads that have not ended.
     running: usize,
-    /// Threads that wait for a job.
+    /// Idle threads.
     idle: usize,
     closed: bool,
 }
 
 impl RequestHandlerPool {
-    /// A pool of at most `largest` threads, full with `queue` jobs that wait. With 0 threads, the caller that gives a job runs it.
+    /// A pool of at most `largest` threads that is full with `queue` queued jobs. With 0 threads, `submit` runs the job.
     pub(crate) fn new(largest: usize, queue: usize) -> Self {
         let shared = Shared {
             largest: AtomicUsize::new(largest),
@@ -57,23 +57,23 @@ impl RequestHandlerPool {
         }
     }
 
-    /// Another number of threads, at least 1; those beyond it end after their job. A pool without threads stays one. Kafka:
+    /// Changes the number of threads, to at least 1; surplus threads end after their job. A pool without threads stays without. Kafka:
     /// `KafkaRequestHandlerPool#resizeThreadPool`.
     pub(crate) fn resize(&self, largest: usize) {
         let has_threads = |now: usize| (now > 0).then_some(largest.max(1));
-        // The pool has changed before, or has no threads.
+        // It fails only for a pool without threads.
         let _ = self
             .shared
             .largest
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_threads);
     }
 
-    /// As many jobs wait as should. Kafka: a full `RequestChannel` blocks the thread of the sockets.
+    /// Whether the queue is full. Kafka: a full `RequestChannel` blocks the thread of the sockets.
     pub(crate) fn is_full(&self) -> bool {
         self.shared.queued.load(Ordering::Relaxed) >= self.shared.queue
     }
 
-    /// Gives a job to a thread. Without a thread (the system refuses the first one) it is done here.
+    /// Queues a job for a thread. If the system refuses even the first thread, the caller runs it.
     pub(crate) fn submit(&self, job: Job) {
         let largest = self.shared.largest.load(Ordering::Relaxed);
         if largest == 0 {
@@ -106,7 +106,7 @@ impl RequestHandlerPool {
         }
     }
 
-    /// Waits until every job that was given is done, and ends the threads.
+    /// Waits until every queued job is done, and ends the threads.
     pub(crate) fn close(&self) {
         let threads = {
             let mut state = self.shared.lock();
@@ -128,7 +128,7 @@ impl Shared {
 
     fn run(&self) {
         while let Some(job) = self.next() {
-            // Whatever unwinds, the thread stays one of those that are counted.
+            // Nothing unwinds past here, so the thread stays counted.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(job)));
         }
     }

@@ -8,7 +8,7 @@ use fletchlog_sasl::jaas::{self, JaasEntry};
 use fletchlog_sasl::{CredentialLookup, Mechanism, ScramCredential, ScramMechanism, Secret, Token, UnsecuredValidator};
 use fletchlog_tls::ServerTls;
 
-/// From the properties of a listener.
+/// The security settings of a listener.
 pub(crate) struct Security {
     protocol: String,
     tls: Option<ServerTls>,
@@ -16,7 +16,7 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// As configured.
+    /// Reads the settings from the configuration.
     ///
     /// # Errors
     /// TLS without a certificate, SASL without a mechanism, or a mechanism without what it needs.
@@ -27,12 +27,12 @@ impl Security {
         Ok(Self { protocol, tls, sasl })
     }
 
-    /// Name of the protocol. Kafka: `SecurityProtocol`.
+    /// Name of the security protocol. Kafka: `SecurityProtocol`.
     pub(crate) fn protocol(&self) -> &str {
         &self.protocol
     }
 
-    /// TLS of its connections, if they are encrypted.
+    /// TLS of the connections, if they are encrypted.
     pub(crate) fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_ref()
     }
@@ -45,12 +45,12 @@ impl Security {
 
 /// The mechanisms of a listener, and their users.
 pub(crate) struct Sasl {
-    /// In the order of the answer to SaslHandshake.
+    /// In the order of the response to SaslHandshake.
     pub(crate) mechanisms: Vec<Mechanism>,
     /// Passwords of PLAIN by user.
     plain: HashMap<String, Secret>,
     tokens: Option<UnsecuredValidator>,
-    /// A session lasts so long at most; 0: for ever.
+    /// Longest lifetime of a session; 0: unlimited.
     pub(crate) max_reauth_ms: i64,
 }
 
@@ -107,7 +107,7 @@ fn login_module(config: Option<&str>, name: &str) -> Result<JaasEntry, ConfigErr
     }
 }
 
-/// Kafka lists its mechanisms in the order of a HashSet. Kafka: `SaslServerAuthenticator`'s constructor.
+/// Sorts the mechanisms as Kafka lists them: in the order of a `HashSet`. Kafka: `SaslServerAuthenticator`'s constructor.
 fn in_java_order(mut mechanisms: Vec<Mechanism>) -> Vec<Mechanism> {
     let mut seen = Vec::new();
     mechanisms.retain(|mechanism| {

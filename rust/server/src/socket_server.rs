@@ -22,7 +22,7 @@ use crate::security::Security;
 use crate::sockets::{Sockets, SystemSockets, WAKER};
 use crate::stats::Stats;
 
-/// Connections that the system holds until they are accepted.
+/// Most connections that the system queues until they are accepted.
 const BACKLOG: i32 = 1024;
 
 /// Where to listen.
@@ -32,14 +32,14 @@ pub struct ListenOptions {
     pub host: String,
     /// Port of the first node; the others follow. 0: a free one for each.
     pub port: u16,
-    /// The host, and the port of the first node if it is another one, under which clients reach the listener. `None`: `host` and
-    /// the port that is listened on.
+    /// The host under which clients reach the listener, and the port of the first node if it differs. `None`: `host` and the port that is
+    /// listened on.
     pub advertised: Option<(String, Option<u16>)>,
-    /// Properties of this listener; the others are those of the broker.
+    /// Properties of this listener, which override the broker's.
     pub config: Vec<(String, String)>,
 }
 
-/// One node's address, as clients are given it in Metadata answers.
+/// One node's address, as Metadata responses give it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The node.
@@ -53,22 +53,22 @@ pub struct Endpoint {
 /// Why a listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The name means no address.
+    /// The address cannot be resolved or bound.
     #[error("cannot listen on {host}:{port}: {source}")]
     Address {
-        /// Asked for.
+        /// As requested.
         host: String,
-        /// Asked for.
+        /// As requested.
         port: u16,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// There is no address that clients could connect to.
+    /// No address is known that clients could connect to.
     #[error(
         "{0} means every interface of this machine, which no client can connect to: say with `advertised` under which host name clients reach it"
     )]
     Wildcard(String),
-    /// The ports of the nodes behind the first do not exist.
+    /// The ports of the later nodes would be above 65535.
     #[error("{nodes} nodes need {nodes} ports, and there are fewer from {port} on")]
     Ports {
         /// Nodes of the broker.
@@ -79,12 +79,12 @@ pub enum ListenError {
     /// A property is unknown, not one of a listener, or has a value that cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No thread or no descriptors.
+    /// No thread or no descriptor is available.
     #[error("cannot start the listener: {0}")]
     Start(std::io::Error),
 }
 
-/// A listener that is open: one port for each node of a broker. Thread-safe. Dropping it closes it.
+/// An open listener: one port for each node of a broker. Thread-safe. Dropping it closes it.
 pub struct SocketServer {
     shared: Arc<Shared>,
     endpoints: Vec<Endpoint>,
@@ -101,10 +101,10 @@ impl std::fmt::Debug for SocketServer {
 }
 
 impl SocketServer {
-    /// Listens for clients of `broker`. When it returns, they can connect.
+    /// Listens for clients of `broker`. They can connect as soon as it returns.
     ///
     /// # Errors
-    /// The address is not there, is taken, or cannot be advertised; a property is wrong.
+    /// The address does not exist, is in use, or cannot be advertised; a property is wrong.
     pub fn start(broker: &Arc<Broker>, options: &ListenOptions) -> Result<Self, ListenError> {
         let config = listener_config(broker.config(), &options.config)?;
         let security = Security::new(&config)?;
@@ -145,13 +145,12 @@ impl SocketServer {
         })
     }
 
-    /// Where clients connect, by node.
+    /// The address of each node for clients.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
-    /// The sockets that are listened on, until the listener is closed. A forked child inherits them, and as long as it has them
-    /// the ports stay in use: the child has to close them.
+    /// The listening sockets, until the listener is closed. A forked child inherits them and must close them, or the ports stay in use.
     pub fn descriptors(&self) -> &[RawFd] {
         match self.shared.closing.load(Ordering::Acquire) {
             true => &[],
@@ -164,8 +163,8 @@ impl SocketServer {
         &self.shared.stats
     }
 
-    /// Accepts and reads nothing more, sends the answers that are being made (for at most a second), and closes every
-    /// connection. Requests that wait for data or for other members end without an answer. The broker stays open. Idempotent.
+    /// Stops accepting and reading, sends the responses of requests in progress (for at most a second), and closes every connection.
+    /// Requests that wait for data or for other members get no response. The broker stays open. Idempotent.
     pub fn close(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.shared.closing.store(true, Ordering::Release);
@@ -183,7 +182,7 @@ impl Drop for SocketServer {
     }
 }
 
-/// The properties that a listener may set differently from its broker.
+/// The properties that a listener may override.
 const OF_LISTENER: &[&str] = &[
     "connection.failed.authentication.delay.ms",
     "connections.max.idle.ms",
@@ -216,7 +215,7 @@ const OF_LISTENER: &[&str] = &[
     "ssl.truststore.type",
 ];
 
-/// The broker's properties with those of a listener.
+/// The broker's properties, overridden by those of a listener.
 pub(crate) fn listener_config(broker: &Config, own: &[(String, String)]) -> Result<Config, ConfigError> {
     let config = Config::parse(broker.scope(), own.iter().map(|(name, value)| (&**name, &**value)))?;
     match config.shown().find(|(name, _)| !OF_LISTENER.contains(name)) {
@@ -227,9 +226,8 @@ pub(crate) fn listener_config(broker: &Config, own: &[(String, String)]) -> Resu
     }
 }
 
-/// Serves clients of `broker` over these sockets, of which each node has a listener. Everything is done in the caller's thread, also
-/// what may wait for a disk: the runs of a simulation are always the same. Ends when the sockets cannot be watched any more; `waker`
-/// ends their wait.
+/// Serves clients of `broker` over these sockets, which have a listener for each node. Everything runs in the caller's thread, also disk
+/// I/O, so that a simulation is deterministic. Ends when waiting for the sockets fails; `waker` ends their wait.
 ///
 /// # Errors
 /// A property is wrong.

@@ -1,4 +1,4 @@
-//! What the listener needs of sockets: an argument of the [`crate::processor::Processor`], so that a simulation can break them.
+//! The sockets of a listener: a parameter of the [`crate::processor::Processor`], so that a simulation can inject failures.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -13,55 +13,55 @@ use crate::connection::PeerEnd;
 /// An event of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketEvent {
-    /// Connections wait at a listener, by its place.
+    /// Connections wait at the listener with this index.
     Accept(usize),
-    /// A connection, by its number: bytes or its end can be read, or (`is_writable`) bytes can be written.
+    /// On a connection, bytes or the end can be read, or (`is_writable`) bytes can be written.
     Connection {
         /// The number given to [`Sockets::watch`].
         token: usize,
         /// Bytes can be written.
         is_writable: bool,
-        /// What its client has ended.
+        /// The directions that its client has ended.
         peer_end: PeerEnd,
     },
 }
 
-/// Listeners and connections that are watched together. Only [`Sockets::wait`] waits. Kafka: `java.nio.channels.Selector`.
+/// Listeners and connections that are watched together. Only [`Sockets::wait`] blocks. Kafka: `java.nio.channels.Selector`.
 pub trait Sockets: Send + 'static {
     /// A connection.
     type Socket: Read + Write + Send;
 
-    /// The next connection that waits at a listener.
+    /// Accepts the next waiting connection of a listener.
     ///
     /// # Errors
-    /// `WouldBlock`: none waits.
+    /// `WouldBlock`: no connection waits.
     fn accept(&mut self, listener: usize) -> std::io::Result<(Self::Socket, SocketAddr)>;
 
-    /// Watches a connection from now on. Bytes that came before also give an event.
+    /// Starts watching a connection. Bytes that arrived before also cause an event.
     ///
     /// # Errors
     /// The system refuses.
     fn watch(&mut self, socket: &mut Self::Socket, token: usize) -> std::io::Result<()>;
 
-    /// Ends the watching of a connection.
+    /// Stops watching a connection.
     fn forget(&mut self, socket: &mut Self::Socket);
 
-    /// Accepts nothing more.
+    /// Stops accepting connections.
     fn close_listeners(&mut self);
 
-    /// Waits for the first event, at most `timeout`, and until [`crate::Completions`] are reported. An event
-    /// reports a change: it does not come again for bytes that were there before.
+    /// Waits for an event or for [`crate::Completions`], at most `timeout`. An event reports a change: it is not repeated for bytes that
+    /// arrived before.
     ///
     /// # Errors
-    /// The sockets cannot be watched any more.
+    /// The sockets can no longer be watched.
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<SocketEvent>) -> std::io::Result<()>;
 }
 
-/// The token of the waker; listeners follow, then connections.
+/// The token of the waker. The listeners' tokens follow, then those of connections.
 pub(crate) const WAKER: Token = Token(0);
 const FIRST_LISTENER: usize = 1;
 
-/// The system's.
+/// The sockets of the operating system.
 pub(crate) struct SystemSockets {
     poll: Poll,
     events: Events,
@@ -74,7 +74,7 @@ impl SystemSockets {
     /// Watches these listeners.
     ///
     /// # Errors
-    /// The system refuses to.
+    /// The system refuses.
     pub(crate) fn new(poll: Poll, mut listeners: Vec<TcpListener>) -> std::io::Result<Self> {
         for (index, listener) in listeners.iter_mut().enumerate() {
             poll.registry()
@@ -107,7 +107,7 @@ impl Sockets for SystemSockets {
     }
 
     fn forget(&mut self, stream: &mut TcpStream) {
-        // It fails for a socket that is gone already.
+        // It fails for a socket that is already closed.
         let _ = self.poll.registry().deregister(stream);
     }
 

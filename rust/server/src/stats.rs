@@ -1,23 +1,23 @@
-//! What a listener counts. Kafka: `RequestMetrics`, `Selector`'s metrics.
+//! The counters of a listener. Kafka: `RequestMetrics`, `Selector`'s metrics.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One API at one version, as one kind of client asked for it.
+/// One API in one version, requested by one kind of client.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKind {
     /// Kafka's name of the API.
     pub api: &'static str,
     /// Version of the request.
     pub version: i16,
-    /// Name and version of the client's software, as its ApiVersions request says; empty when it did not, [`OTHER_CLIENTS`] when
-    /// there are too many.
+    /// Name and version of the client's software, from its ApiVersions request; empty if it had none, [`OTHER_CLIENTS`] if there are too
+    /// many.
     pub client: Arc<str>,
 }
 
-/// What was counted of one kind of request.
+/// The counters of one kind of request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestCount {
     /// Requests.
@@ -26,16 +26,16 @@ pub struct RequestCount {
     pub bytes: u64,
 }
 
-/// One request, among the last ones.
+/// One of the last requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastRequest {
-    /// When it was taken up, ms since the epoch.
+    /// When its handling began, in ms since the epoch.
     pub time_ms: i64,
     /// Its API, its version, and the client's software.
     pub kind: RequestKind,
     /// The beginning of its client id.
     pub client_id: String,
-    /// Where it comes from.
+    /// The client's address.
     pub address: SocketAddr,
 }
 
@@ -56,7 +56,7 @@ pub struct ConnectionCount {
     pub open: u64,
     /// Accepted.
     pub accepted: u64,
-    /// Closed as soon as they were accepted, by a limit.
+    /// Closed right after they were accepted, because of a limit.
     pub refused: u64,
     /// Bytes received.
     pub received: u64,
@@ -79,12 +79,12 @@ pub struct Stats {
 struct Requests {
     counts: BTreeMap<RequestKind, RequestCount>,
     last: VecDeque<LastRequest>,
-    /// Kinds of client software that have rows of their own.
+    /// Client software that is counted separately.
     clients: HashSet<Arc<str>>,
 }
 
 impl Requests {
-    /// The row of a request.
+    /// The counters of a kind of request.
     fn count(&mut self, kind: &RequestKind) -> &mut RequestCount {
         let is_known = kind.client.is_empty() || self.clients.contains(&kind.client);
         if !is_known && self.clients.len() < CLIENTS {
@@ -154,7 +154,7 @@ impl Stats {
             .collect()
     }
 
-    /// The last requests, the newest at the end.
+    /// The last requests, the newest one last.
     pub fn last_requests(&self) -> Vec<LastRequest> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.last.iter().cloned().collect()

@@ -1,14 +1,14 @@
-//! Memory of answers that clients have not taken. Kafka sends records straight from the file; here they are copied into memory.
+//! Memory of responses that clients have not received. Kafka sends records straight from the file; here they are copied into memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Shares of the budget. Beyond each, a fetch gets at most this many bytes, and at least one batch (spec 6.3).
+/// If more than 1/N of the budget is used, a fetch gets at most this many bytes, but at least one batch (spec 6.3). Pairs of N and bytes.
 const SHARES: [(usize, i32); 2] = [(2, 64 * 1024), (4, 1024 * 1024)];
 
-/// Bytes of answers that are being read or wait for their client, in all.
+/// Counts the bytes of all responses that are being read or wait for their client.
 pub(crate) struct Unsent {
     bytes: Arc<AtomicUsize>,
     /// `queued.max.request.bytes`
@@ -16,7 +16,7 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// None yet.
+    /// An empty account with this budget.
     pub(crate) fn new(budget: usize) -> Self {
         Self {
             bytes: Arc::default(),
@@ -24,7 +24,7 @@ impl Unsent {
         }
     }
 
-    /// Grants a fetch at most the bytes that it asks for, and counts them at once, so that fetches read at the same time see each other.
+    /// Grants a fetch at most the bytes that it asks for. They are counted at once, so that concurrent fetches see each other.
     pub(crate) fn reserve(&self, asked: i32) -> (i32, Reserved) {
         let asked_bytes = usize::try_from(asked).unwrap_or(0);
         let before = self.bytes.fetch_add(asked_bytes, Ordering::SeqCst);
@@ -41,30 +41,30 @@ impl Unsent {
         (granted, reserved)
     }
 
-    /// Counts bytes of an answer that wait for their client.
+    /// Counts bytes of a response that wait for their client.
     pub(crate) fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Bytes of an answer were taken, or their client is gone.
+    /// Removes bytes that were sent, or whose client is gone.
     pub(crate) fn remove(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    /// True if more than the budget is taken.
+    /// Whether the bytes exceed the budget.
     pub(crate) fn is_over(&self) -> bool {
         self.bytes.load(Ordering::SeqCst) > self.budget
     }
 }
 
-/// Bytes counted in the sum; dropping it takes them out.
+/// Bytes counted in [`Unsent`]; dropping it removes them.
 pub(crate) struct Reserved {
     all: Arc<AtomicUsize>,
     bytes: usize,
 }
 
 impl Reserved {
-    /// The reservation of an answer that was read.
+    /// Resizes the reservation to a response that was read.
     pub(crate) fn of(mut self, answer: &[Bytes]) -> Self {
         self.resize(answer.iter().map(Bytes::len).sum());
         self

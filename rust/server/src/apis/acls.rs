@@ -13,17 +13,16 @@ use fletchlog_records::ErrorCode;
 use super::authorization::cluster_refused;
 use super::{Call, Handled, TOO_LARGE, Unreadable};
 
-/// A request in which one of its codes is this. Kafka: `UNKNOWN` of `ResourceType`, `PatternType`, `AclOperation`,
-/// `AclPermissionType`.
+/// A code that no request may use. Kafka: `UNKNOWN` of `ResourceType`, `PatternType`, `AclOperation`, `AclPermissionType`.
 const UNKNOWN_CODE: i8 = 0;
-/// Kafka closes the connection that asks for it. Kafka: `CreateAclsRequest#validate`, `DescribeAclsRequest#normalizeAndValidate`.
+/// Kafka closes the connection on such a request. Kafka: `CreateAclsRequest#validate`, `DescribeAclsRequest#normalizeAndValidate`.
 const UNKNOWN: Unreadable =
     Unreadable::Refused("it names a type, a pattern, an operation or a permission that does not exist");
 
 /// Why a request is refused as a whole.
 type Refusal = (ErrorCode, Option<Arc<str>>);
 
-/// Refuses unless there is an authorizer and the client may do this with ACLs.
+/// Fails unless the client has this operation on the cluster and an authorizer is configured.
 fn check(call: &Call<'_>, operation: AclOperation, no_authorizer: &str) -> Result<(), Refusal> {
     call.check_cluster(operation)
         .map_err(|error| (error, cluster_refused()))?;
@@ -104,7 +103,7 @@ pub(super) fn describe_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     })
 }
 
-/// ACLs are sorted by their resources first.
+/// Groups ACLs by their resources. The ACLs come sorted by resource.
 fn resources(acls: Vec<Acl>) -> Vec<describe_acls_response::DescribeAclsResource> {
     let mut resources: Vec<describe_acls_response::DescribeAclsResource> = Vec::new();
     for acl in acls {
@@ -189,7 +188,7 @@ pub(super) fn create_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-/// The valid rules, and the outcome of each entry.
+/// Returns the valid ACLs, and the outcome of each entry.
 fn validated(acls: Vec<Acl>) -> (Vec<Acl>, Vec<Result<(), Refusal>>) {
     let outcomes: Vec<_> = acls
         .iter()

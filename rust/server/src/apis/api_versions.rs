@@ -15,7 +15,7 @@ use super::{
 
 /// One served API.
 struct Served {
-    /// Which.
+    /// Its key.
     api: ApiKey,
     /// Lowest version that is accepted.
     min: i16,
@@ -28,7 +28,7 @@ const fn served(api: ApiKey, min: i16, max: i16, handler: Handler) -> Served {
     Served { api, min, max, handler }
 }
 
-/// Every served API, by key. What is not here is not advertised, and closes the connection that asks for it.
+/// Every served API, by key. A request for any other API closes its connection.
 const SERVED: &[Served] = &[
     served(ApiKey::Produce, 3, 13, produce::produce),
     served(ApiKey::Fetch, 4, 18, fetch::fetch),
@@ -121,14 +121,14 @@ pub fn served_apis() -> impl Iterator<Item = (&'static str, i16, i16, i16)> {
     SERVED.iter().map(|s| (s.api.name(), s.api.code(), s.min, s.max))
 }
 
-/// The handler of a request, if it is served. ApiVersions is handled in any version: its answer lists those that are served.
+/// The handler of a request, if it is served. ApiVersions is handled in any version: its response lists the served ones.
 pub(super) fn handler(key: i16, version: i16) -> Option<(ApiKey, Handler)> {
     let served = SERVED.iter().find(|s| s.api.code() == key)?;
     let is_known = (served.min..=served.max).contains(&version) || served.api == ApiKey::ApiVersions;
     is_known.then_some((served.api, served.handler))
 }
 
-/// Why [`handler`] has none.
+/// Why [`handler`] returned `None`.
 pub(super) fn why_not_served(key: i16) -> String {
     match SERVED.iter().find(|s| s.api.code() == key) {
         Some(served) => format!("versions {} to {} are served", served.min, served.max),
@@ -136,8 +136,8 @@ pub(super) fn why_not_served(key: i16) -> String {
     }
 }
 
-/// The lowest version in the answer. Old clients of librdkafka refuse a broker that does not list Produce from 0 on, and
-/// Kafka lists it (KAFKA-18659).
+/// The lowest version in the response. Old clients of librdkafka refuse a broker that does not list Produce from 0 on, and Kafka lists it
+/// (KAFKA-18659).
 fn advertised_min(served: &Served) -> i16 {
     if served.api == ApiKey::Produce { 0 } else { served.min }
 }
@@ -154,7 +154,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             .collect()
     };
     if !(0..=4).contains(&call.version()) {
-        // A newer client reads the answer of version 0 and asks again.
+        // A newer client reads the response in version 0 and asks again with a version from it.
         return unsupported(call, keys(Some(ApiKey::ApiVersions)));
     }
     let request: ApiVersionsRequest = call.message()?;
@@ -189,7 +189,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-/// A feature whose lowest level is 0 is in the answer from version 4 on: Java clients below 3.8 fail when they read it.
+/// A feature whose lowest level is 0 is listed from version 4 on: Java clients below 3.8 cannot read it.
 /// Kafka: `ApiVersionsResponse#maybeFilterSupportedFeatureKeys` (KAFKA-17011).
 fn supported_features(version: i16) -> Vec<api_versions_response::SupportedFeatureKey> {
     let all = [api_versions_response::SupportedFeatureKey {
@@ -200,7 +200,7 @@ fn supported_features(version: i16) -> Vec<api_versions_response::SupportedFeatu
     all.into_iter().filter(|f| version >= 4 || f.min_version > 0).collect()
 }
 
-/// Transactions are those before KIP-890's second part. Kafka: `TransactionVersion#TV_1`.
+/// Transactions work as before the second part of KIP-890. Kafka: `TransactionVersion#TV_1`.
 const TRANSACTION_VERSION: &str = "transaction.version";
 
 /// UNSUPPORTED_VERSION in the layout of version 0, which every client reads. Kafka: `ApiVersionsRequest#getErrorResponse`.
@@ -217,7 +217,7 @@ fn unsupported(call: &Call<'_>, api_keys: Vec<api_versions_response::ApiVersion>
     Ok(Handled::Answer(frame::finish(writer)?))
 }
 
-/// How many letters of the name of a client's software, and of its version, are kept.
+/// Length to which the name and the version of a client's software are cut.
 const SOFTWARE_LETTERS: usize = 100;
 
 /// Letters and digits, with `-` and `.` between. Kafka: `ApiVersionsRequest#SOFTWARE_NAME_VERSION_PATTERN`.

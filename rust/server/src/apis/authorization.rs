@@ -33,7 +33,7 @@ impl Client {
         }
     }
 
-    /// Whether it may do something, as the ACLs are now.
+    /// Whether the current ACLs allow the operation.
     pub(super) fn may(&self, broker: &Broker, operation: AclOperation, kind: ResourceType, name: &str) -> bool {
         broker
             .authorizer()
@@ -101,7 +101,7 @@ impl Call<'_> {
         }
     }
 
-    /// Whether the client may write to some topic.
+    /// Whether the client may write to at least one topic.
     pub(super) fn may_write_anywhere(&self) -> bool {
         let may = |authorizer: Authorizer<'_>| {
             let client = self.peer.client();
@@ -110,7 +110,7 @@ impl Call<'_> {
         self.apis.broker.authorizer().is_none_or(may)
     }
 
-    /// The operations that the client may do, as bits by Kafka's numbers. Kafka: `AuthHelper#authorizedOperations`.
+    /// The operations that the client may do, as bits numbered by Kafka's codes. Kafka: `AuthHelper#authorizedOperations`.
     pub(super) fn authorized_operations(&self, all: i32, kind: ResourceType, name: &str) -> i32 {
         let Some(authorizer) = self.apis.broker.authorizer() else {
             return all;

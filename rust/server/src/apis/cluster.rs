@@ -58,7 +58,7 @@ pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadabl
     })
 }
 
-/// Most partitions in one answer. Kafka: `max.request.partition.size.limit`.
+/// Most partitions in one response. Kafka: `max.request.partition.size.limit`.
 const PARTITION_LIMIT: i32 = 2000;
 
 pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
@@ -81,7 +81,7 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
         });
     }
     if request.cursor.is_none() && names.contains("") && call.may_topic(AclOperation::Describe, "") {
-        // Kafka fails on it.
+        // Kafka's handler fails on it.
         let asked = request.topics.into_iter().map(|topic| topic.name);
         return call.answer(&DescribeTopicPartitionsResponse {
             topics: asked
@@ -95,7 +95,7 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
     let mut next_cursor = None;
     for name in names.range(Arc::clone(&first)..) {
         if !call.may_topic(AclOperation::Describe, name) {
-            // What is not named is not shown.
+            // A topic that the request does not name is left out, not refused.
             let denied = refused_topic(ErrorCode::TOPIC_AUTHORIZATION_FAILED, Arc::clone(name));
             topics.extend((!is_all).then_some(denied));
             continue;
@@ -196,7 +196,7 @@ pub(super) fn describe_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadab
     })
 }
 
-/// `asked`: topics and numbers of partitions; `None`: all of them.
+/// `asked`: the requested partitions by topic; `None`: all.
 fn described_dir(
     dir: LogDirDescription,
     asked: Option<&HashSet<(&str, i32)>>,

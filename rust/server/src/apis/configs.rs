@@ -19,7 +19,7 @@ use fletchlog_records::ErrorCode;
 use super::topics::gone_in_4;
 use super::{CLOSED, Call, Handled, Unreadable, repeated};
 
-/// What has properties. Kafka: `ConfigResource.Type`.
+/// The types of resources that have properties. Kafka: `ConfigResource.Type`.
 mod resource {
     pub(super) const TOPIC: i8 = 2;
     pub(super) const BROKER: i8 = 4;
@@ -29,7 +29,7 @@ mod resource {
     pub(super) const ALL: [i8; 5] = [TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP];
 }
 
-/// A code and its text.
+/// An error code and its text.
 struct Refusal(ErrorCode, Option<Arc<str>>);
 
 impl Refusal {
@@ -82,7 +82,7 @@ pub(super) fn describe_configs(call: &mut Call<'_>) -> Result<Handled, Unreadabl
     })
 }
 
-/// About how many bytes a property is in memory.
+/// Approximate size of a property in memory, in bytes.
 fn size(config: &describe_configs_response::DescribeConfigsResourceResult) -> usize {
     let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
     let synonyms = config.synonyms.iter().map(|s| 64 + s.name.len() + text(&s.value));
@@ -116,7 +116,7 @@ fn describe(
             Ok(entries)
         }
         resource::BROKER_LOGGER if name.is_empty() => Err(Refusal::request("Broker id must not be empty")),
-        // There are no loggers with levels of their own.
+        // No logger has its own level.
         resource::BROKER_LOGGER => {
             check_broker(call, "Broker", name, "Unexpected broker id, expected {} but").map(|()| Vec::new())
         }
@@ -160,7 +160,7 @@ fn check_allowed(call: &Call<'_>, kind: i8, name: &str, operation: AclOperation)
 /// Kafka's text for INVALID_REQUEST. Kafka: `Errors`.
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details.";
 
-/// The properties that nodes differ in.
+/// The properties whose values differ between nodes.
 fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
     let node = call.peer.port.node();
     let endpoint = call.apis.endpoints.iter().find(|e| e.node == node);
@@ -185,7 +185,7 @@ fn of_node(call: &Call<'_>) -> Vec<ConfigEntry> {
     entries
 }
 
-/// A node answers only for itself.
+/// A node describes and alters only itself.
 fn check_broker(call: &Call<'_>, what: &str, name: &str, expected: &str) -> Result<(), Refusal> {
     let id: i32 = name
         .parse()
@@ -318,7 +318,7 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
     })
 }
 
-/// Does those alterations that are not refused already, all in one; `None`: there is nothing to do. What became of each.
+/// Makes the alterations that are not refused yet, in one call of the broker; `None` alters nothing. Returns the outcome of each.
 fn alter(
     call: &Call<'_>,
     alterations: Vec<Result<Option<Alteration>, Refusal>>,
@@ -340,7 +340,7 @@ fn alter(
     Ok(alterations.into_iter().map(outcome).collect())
 }
 
-/// One change. Kafka: `AlterConfigOp.OpType`; for what is no broker, its handler fails on another number.
+/// One change. Kafka: `AlterConfigOp.OpType`; on an unknown type its handler fails, unless the resource is a broker.
 fn change(
     altered: &ConfigResource,
     config: &incremental_alter_configs_request::AlterableConfig,
@@ -379,7 +379,7 @@ fn no_logger(config: &incremental_alter_configs_request::AlterableConfig) -> Ref
     Refusal::request(format!("{op} operation is not allowed for the BROKER_LOGGER resource"))
 }
 
-/// What is to be altered, named once, with each property once; `None`: the loggers of a node.
+/// The resource to alter; `None`: the loggers of a node. The request must name each resource once, and each of its properties once.
 fn check_resource(
     call: &Call<'_>,
     of: &(i8, Arc<str>),
@@ -426,7 +426,7 @@ fn check_gone<'a>(
     }
 }
 
-/// Whether a topic can have the name. An invalid name is reported before an invalid property.
+/// Whether the name of the topic is valid. An invalid name is reported before an invalid property.
 fn is_name(call: &Call<'_>, topic: &ConfigResource) -> bool {
     let described = call.broker().describe_config(call.peer.port.node(), topic);
     described.map_or_else(|error| error.code() == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, |_| true)

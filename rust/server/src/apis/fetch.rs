@@ -36,7 +36,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let (broker, client) = (Arc::clone(call.broker()), call.peer.client());
     let is_denied = request.topics.iter().any(|t| is_denied(&broker, &client, &t.topic));
     let follower = Follower::of(call, &request);
-    // The message is large, and freed before the answer is made.
+    // Frees the topics of the message, which may be large, before the response is made.
     let topics = std::mem::take(&mut request.topics);
     let partitions = topics.iter().flat_map(partitions_of).collect();
     drop(topics);
@@ -52,7 +52,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let (granted, reserved) = call.apis.unsent.reserve(request.max_bytes);
     *call.reserved = Some(reserved);
     let request = api::FetchRequest {
-        // A refusal is answered at once.
+        // A refusal does not wait.
         max_wait_ms: if is_denied || follower.is_some() {
             0
         } else {
@@ -81,10 +81,10 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-/// A broker that asks as a replica of the partitions. None of another process is one.
+/// A broker that fetches as a follower of the partitions. It is always refused: no broker of another process is a replica.
 struct Follower {
     may_follow: bool,
-    /// The partitions that it asks for with a leader epoch.
+    /// The partitions for which it sent a leader epoch.
     with_epoch: HashSet<TopicPartition>,
 }
 
@@ -101,8 +101,7 @@ impl Follower {
         })
     }
 
-    /// What is wrong with a partition or an epoch comes first, then that the replica is unknown. Kafka:
-    /// `Partition#followerReplicaOrThrow`.
+    /// An error of the partition or the epoch takes precedence over the unknown replica. Kafka: `Partition#followerReplicaOrThrow`.
     fn refuse(&self, partitions: &mut [api::FetchPartitionResponse]) {
         for partition in partitions {
             let is_readable = matches!(partition.error, ErrorCode::NONE | ErrorCode::OFFSET_OUT_OF_RANGE);
@@ -118,7 +117,7 @@ impl Follower {
     }
 }
 
-/// Whether the client may not read a topic. That no topic has an id is no secret.
+/// Whether the client may not read a topic. An unknown topic id is not denied: it reveals nothing.
 fn is_denied(broker: &Broker, client: &Client, topic: &Arc<str>) -> bool {
     if broker.authorizer().is_none() {
         return false;
@@ -133,7 +132,7 @@ fn is_denied(broker: &Broker, client: &Client, topic: &Arc<str>) -> bool {
     !client.may(broker, AclOperation::Read, ResourceType::Topic, &name)
 }
 
-/// Answers TOPIC_AUTHORIZATION_FAILED for what a client may not read, also for partitions that its session had before.
+/// Sets TOPIC_AUTHORIZATION_FAILED on the partitions that a client may not read, also on those that its session had before.
 fn hide_denied(broker: &Broker, client: &Client, partitions: &mut [api::FetchPartitionResponse]) {
     for partition in partitions {
         if is_denied(broker, client, &partition.tp.topic) {
@@ -164,8 +163,8 @@ fn any_known(call: &Call<'_>, request: &FetchRequest) -> Result<bool, Unreadable
     Ok(false)
 }
 
-/// Where topics have ids, partitions that can be read come first, then unknown ids, then unknown partitions. Kafka:
-/// `KafkaApis#handleFetchRequest` looks at the ids before it looks for partitions.
+/// The order of partitions in a response with topic ids: readable ones, unknown ids, unknown partitions. Kafka:
+/// `KafkaApis#handleFetchRequest` checks the ids before it checks the partitions.
 fn place(partition: &api::FetchPartitionResponse) -> u8 {
     match partition.error {
         ErrorCode::UNKNOWN_TOPIC_ID => 1,
@@ -174,7 +173,7 @@ fn place(partition: &api::FetchPartitionResponse) -> u8 {
     }
 }
 
-/// Kafka's reading fails on a negative limit.
+/// Turns a partition's response into that of a failed read, such as one with a negative limit in Kafka.
 fn fail(partition: &mut api::FetchPartitionResponse) {
     partition.error = ErrorCode::UNKNOWN_SERVER_ERROR;
     (
@@ -199,7 +198,7 @@ pub(super) fn isolation_level(id: i8) -> Option<IsolationLevel> {
 fn partitions_of(topic: &fetch_request::FetchTopic) -> impl Iterator<Item = api::FetchPartition> {
     topic.partitions.iter().map(|p| api::FetchPartition {
         tp: TopicPartition::new(Arc::clone(&topic.topic), p.partition),
-        topic_id: NO_TOPIC_ID, // `tp` says it.
+        topic_id: NO_TOPIC_ID, // `tp` has the name.
         fetch_offset: p.fetch_offset,
         current_leader_epoch: p.current_leader_epoch,
         last_fetched_epoch: p.last_fetched_epoch,
@@ -232,7 +231,7 @@ fn refused(request: &FetchRequest, by_id: bool) -> FetchResponse {
     }
 }
 
-/// Neighbours of one topic share an entry.
+/// Consecutive partitions of one topic share an entry.
 fn message(answer: api::FetchResponse) -> FetchResponse {
     let same_topic = |a: &api::FetchPartitionResponse, b: &api::FetchPartitionResponse| a.tp.topic == b.tp.topic;
     let runs: Vec<(Arc<str>, usize)> = answer

@@ -1,4 +1,4 @@
-//! Groups as administrators see them. Kafka: `KafkaApis#handleListGroupsRequest`, `#handleDescribeGroupsRequest`,
+//! Group requests of administrators. Kafka: `KafkaApis#handleListGroupsRequest`, `#handleDescribeGroupsRequest`,
 //! `#handleDeleteGroupsRequest`, `#handleOffsetDeleteRequest`.
 
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::{Call, Handled, Unreadable, by_topic};
 
-/// The only type of group there is. Kafka: `Group.GroupType#CLASSIC`.
+/// The only type of group that exists. Kafka: `Group.GroupType#CLASSIC`.
 const GROUP_TYPE: &str = "classic";
 
 /// What every client may do with a group if there is no authorizer: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
@@ -113,7 +113,7 @@ fn of_description(group: GroupDescription) -> describe_groups_response::Describe
     }
 }
 
-/// A group that is not there is Dead; before version 6 that is no error. Kafka: `GroupMetadataManager#describeGroups`.
+/// An unknown group is Dead; before version 6 that is no error. Kafka: `GroupMetadataManager#describeGroups`.
 fn undescribed(group_id: Arc<str>, code: ErrorCode, version: i16) -> describe_groups_response::DescribedGroup {
     let is_dead = code == ErrorCode::GROUP_ID_NOT_FOUND;
     let message = is_dead && version >= 6;

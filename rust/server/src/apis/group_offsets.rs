@@ -24,7 +24,7 @@ pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         return offset_commit_by_id(call, request);
     }
     let answer = commit(call, &request, |topic| Ok(Arc::clone(&topic.name)))?;
-    // The broker answers in the order of the request: each topic of it has an answer of its own, also one that is named twice.
+    // The broker returns results in the order of the request, so a topic that is named twice gets two entries.
     let mut answer = answer.into_iter().map(|(_, partition)| partition);
     let topics = request
         .topics
@@ -45,8 +45,9 @@ pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     })
 }
 
-/// Known topics have answers of their own, but for those without partitions, which have none. Where a topic or a partition is
-/// unknown, each topic is answered once. Kafka: `OffsetCommitResponse.Builder`, which the coordinator's answer joins.
+/// Topics without partitions are left out, unless they are unknown. If a topic or a partition is unknown, unknown topics come first and
+/// entries of one topic are merged; otherwise each entry is kept. Kafka: `OffsetCommitResponse.Builder`, into which the coordinator's
+/// response is merged.
 fn merged(
     topics: Vec<offset_commit_response::OffsetCommitResponseTopic>,
     is_known: impl Fn(&offset_commit_response::OffsetCommitResponseTopic) -> bool,
@@ -77,7 +78,7 @@ fn is_topic(call: &Call<'_>, name: &str) -> bool {
     call.broker().topic_id(name).is_ok_and(|id| id.is_some())
 }
 
-/// A topic id that is not there is UNKNOWN_TOPIC_ID for each of its partitions.
+/// An unknown topic id is UNKNOWN_TOPIC_ID for each of its partitions.
 fn offset_commit_by_id(call: &Call<'_>, mut request: OffsetCommitRequest) -> Result<Handled, Unreadable> {
     let mut names = HashMap::new();
     let mut topics = Vec::new();
@@ -117,7 +118,7 @@ fn name_of(call: &Call<'_>, id: [u8; 16]) -> Option<Arc<str>> {
     call.apis.broker().topic_name(id).ok().flatten()
 }
 
-/// Commits; the answer of each partition with the name of its topic.
+/// Commits. Returns the result of each partition with the name of its topic.
 fn commit(
     call: &Call<'_>,
     request: &OffsetCommitRequest,
@@ -162,7 +163,7 @@ fn commit(
     Ok(in_order(asked, answer.partitions))
 }
 
-/// The outcome of each partition, in the order asked: refused before, or the broker's answer.
+/// The outcome of each partition, in the order of the request: its refusal, or the broker's result.
 fn in_order(
     asked: Vec<(Arc<str>, i32, Option<ErrorCode>)>,
     answered: Vec<(TopicPartition, ErrorCode)>,
@@ -263,14 +264,14 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
     })
 }
 
-/// Partitions of a topic that are asked for; the topic is named by its name or its id.
+/// The requested partitions of a topic, which is named by its name or its id.
 struct AskedTopic {
     name: Arc<str>,
     topic_id: [u8; 16],
     partitions: Vec<i32>,
 }
 
-/// A group that is asked for; `None`: all partitions with an offset.
+/// A requested group. `topics` is `None`: all partitions with an offset.
 struct AskedGroup {
     group_id: Arc<str>,
     topics: Option<Vec<AskedTopic>>,
@@ -340,7 +341,7 @@ fn asked_groups(call: &Call<'_>, request: OffsetFetchRequest) -> Vec<AskedGroup>
     groups.collect()
 }
 
-/// Asks for the offsets of one group.
+/// Fetches the offsets of one group.
 fn fetch(
     call: &Call<'_>,
     asked: AskedGroup,
@@ -408,7 +409,7 @@ fn in_asked_order(
     topics.collect()
 }
 
-/// Every offset of a group, by topic; by id only those of topics that are there.
+/// Every offset of a group, by topic. With ids, deleted topics are left out.
 fn all_topics(
     call: &Call<'_>,
     partitions: Vec<(TopicPartition, Result<Option<api::OffsetAndMetadata>, ErrorCode>)>,

@@ -16,11 +16,11 @@ use super::{Apis, CLOSED, Call, Handled, Unreadable, response};
 /// The first version that can name topics by their ids.
 const BY_ID: i16 = 12;
 
-/// What an answer has in place of operations when they are not asked for. Kafka: `MetadataResponse#AUTHORIZED_OPERATIONS_OMITTED`.
+/// The value for operations that were not asked for. Kafka: `MetadataResponse#AUTHORIZED_OPERATIONS_OMITTED`.
 pub(super) const OPERATIONS_OMITTED: i32 = i32::MIN;
-/// Every operation that a topic knows, as bits: without an authorizer all are allowed. Kafka: `AclEntry#supportedOperations`.
+/// Every operation on a topic, as bits: without an authorizer all are allowed. Kafka: `AclEntry#supportedOperations`.
 pub(super) const TOPIC_OPERATIONS: i32 = 3576;
-/// As [`TOPIC_OPERATIONS`], of the cluster.
+/// Every operation on the cluster, see [`TOPIC_OPERATIONS`].
 pub(super) const CLUSTER_OPERATIONS: i32 = 8096;
 
 pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
@@ -57,7 +57,7 @@ pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             .retain(|t| call.may_topic(AclOperation::Describe, &t.name));
     }
     if request.allow_auto_topic_creation {
-        // Kafka answers that the topic is unknown and creates it meanwhile: clients ask again.
+        // Kafka reports the topic as unknown and creates it meanwhile: clients ask again.
         let unknown = answer
             .topics
             .iter()
@@ -109,8 +109,8 @@ pub(super) fn metadata_of(
     response!(Metadata, call.ask_now(api::Request::Metadata(request))?)
 }
 
-/// The names of the topics, each once. If any topic has an id, names do not count. An unknown id, and a topic that the client may not
-/// see, are answered with an error.
+/// The names of the topics, each once. If any topic has an id, names are ignored. An unknown id, and a topic that the client may not see,
+/// get an error.
 /// Kafka: `KafkaApis#handleTopicMetadataRequest`, `useTopicId`.
 fn names(
     call: &Call<'_>,
@@ -162,7 +162,7 @@ fn refused_topic(
     }
 }
 
-/// The answer to a request that Kafka's handler refuses as a whole: versions 10 and 11 have a place for ids and cannot use it.
+/// The response to a request that is refused as a whole: versions 10 and 11 have a field for ids, and Kafka's handler does not support it.
 /// Kafka: `MetadataRequest#getErrorResponse`.
 fn refused(topics: Vec<metadata_request::MetadataRequestTopic>, error: ErrorCode) -> MetadataResponse {
     let refused =
@@ -263,7 +263,7 @@ fn coordinator(
     let key_type = match key_type {
         0 => api::CoordinatorType::Group,
         1 => api::CoordinatorType::Transaction,
-        // Share groups are not served: a batched answer has no text then. Version 6 may ask for them.
+        // Share groups, which version 6 may ask for, are not served. A batched response then has no text.
         2 if call.version() >= 4 => {
             let is_key = call.version() >= 6 && key.split(':').count() == 3;
             let error = if is_key {
@@ -297,7 +297,7 @@ fn coordinator(
     if !is_allowed {
         let (error, text) = denied;
         let mut answer = refused(error, key);
-        // A batched answer has no text.
+        // A batched response has no text.
         answer.error_message = Some(if call.version() >= 4 { "" } else { text }.into());
         return Ok(answer);
     }

@@ -1,7 +1,7 @@
-//! Requests of the wire: which are served, and what of the broker answers them. Kafka: `KafkaApis#handle`, `ApiVersionManager`.
+//! The requests that are served, and the calls of the broker that handle them. Kafka: `KafkaApis#handle`, `ApiVersionManager`.
 //!
-//! One module for each part of the protocol. It turns wire messages into request values or verbs of the broker, and back; their
-//! meaning is the broker's.
+//! One module for each part of the protocol. It converts wire messages to request values or calls of the broker, and results back. What a
+//! request means is up to the broker.
 
 mod acls;
 mod api_versions;
@@ -44,30 +44,30 @@ use crate::unsent::{Reserved, Unsent};
 
 pub use api_versions::served_apis;
 
-/// Makes the bytes of an answer from the broker's.
+/// Encodes the broker's response.
 pub(crate) type Respond = Box<dyn FnOnce(api::Response) -> Result<Vec<Bytes>, Unreadable> + Send>;
 
-/// What becomes of a request.
+/// The outcome of handling a request.
 pub(crate) enum Handled {
-    /// These bytes, with the size in front.
+    /// The response's bytes, with the size in front.
     Answer(Vec<Bytes>),
-    /// The broker answers later.
+    /// The broker responds later.
     Later(Ticket, Respond),
-    /// The request has no answer (acks=0).
+    /// The request has no response (acks=0).
     NoAnswer,
     /// The connection is to be closed, for this reason.
     Close(String),
-    /// These bytes, after a while, and then the connection is to be closed, for this reason.
+    /// Send these bytes after a delay, then close the connection, for this reason.
     Refuse(Vec<Bytes>, String),
 }
 
-/// Why a request cannot be answered: the connection is closed, as Kafka does.
+/// Why a request gets no response: the connection is closed, as in Kafka.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
-    /// Its bytes, or the values of its answer.
+    /// Its bytes cannot be decoded, or its response cannot be encoded.
     #[error("{0}")]
     Wire(#[from] WireError),
-    /// Why: something for which Kafka closes the connection, or a defect of the broker.
+    /// A request for which Kafka closes the connection, or a defect of the broker.
     #[error("{0}")]
     Refused(&'static str),
 }
@@ -78,9 +78,9 @@ pub(crate) struct Peer {
     address: SocketAddr,
     /// Name and version of its software.
     software: RwLock<Arc<str>>,
-    /// Of a listener with SASL.
+    /// Set on a listener with SASL.
     authenticator: Option<Mutex<Authenticator>>,
-    /// Its name, once it has authenticated.
+    /// The user's name, once the client has authenticated.
     user: OnceLock<String>,
 }
 
@@ -96,7 +96,7 @@ impl Peer {
         }
     }
 
-    /// The largest request that is read.
+    /// The largest request that the client may send now.
     pub(crate) fn largest_request(&self, limits: &Limits) -> i32 {
         match self.authenticator.is_some() && self.user.get().is_none() {
             true => limits.sasl_server_max_receive_size.min(limits.socket_request_max_bytes),
@@ -104,15 +104,15 @@ impl Peer {
         }
     }
 
-    /// Takes the name of the client's certificate. With SASL, its user is its name instead.
+    /// Takes the name in the client's certificate as the user, unless the listener has SASL.
     pub(crate) fn identify(&self, name: String) {
         if self.authenticator.is_none() {
-            // Once a connection.
+            // It is set once for each connection.
             let _ = self.user.set(name);
         }
     }
 
-    /// Its address and, when it said so, its software: for lines of the log.
+    /// The client's address and, if known, its software: for the log.
     pub(crate) fn name(&self) -> String {
         let software = self.software.read().unwrap_or_else(PoisonError::into_inner);
         match &**software {
@@ -130,12 +130,12 @@ pub(crate) struct Apis {
     /// TLS and SASL of the listener.
     pub(crate) security: Security,
     unsent: Unsent,
-    /// The most bytes of an answer whose request is far smaller.
+    /// Most bytes of a response that can be far larger than its request.
     largest_answer: usize,
 }
 
 impl Apis {
-    /// For a broker whose nodes are reached at these endpoints.
+    /// Serves a broker whose nodes are reached at these endpoints.
     pub(crate) fn new(broker: Arc<Broker>, endpoints: Vec<Endpoint>, limits: &Limits, security: Security) -> Self {
         Self {
             security,
@@ -149,17 +149,17 @@ impl Apis {
         }
     }
 
-    /// Answers that clients have not taken yet.
+    /// Memory of the responses that clients have not received yet.
     pub(crate) fn unsent(&self) -> &Unsent {
         &self.unsent
     }
 
-    /// The broker behind them.
+    /// The broker that handles the requests.
     pub(crate) fn broker(&self) -> &Arc<Broker> {
         &self.broker
     }
 
-    /// Handles one request. The second value is to be kept until an answer is counted as one that waits for its client.
+    /// Handles one request. Keep the second value until the response is counted in [`Unsent`].
     pub(crate) fn handle(&self, peer: &Peer, frame: Bytes, stats: &Stats) -> (Handled, Option<Reserved>) {
         let mut reserved = None;
         let handled = self.handle_frame(peer, frame, stats, &mut reserved);
@@ -221,12 +221,12 @@ pub(crate) struct Call<'a> {
     peer: &'a Peer,
     header: RequestHeader,
     reader: Reader,
-    /// Room for what is read to answer it.
+    /// Reserved memory for the records that are read for the response.
     reserved: &'a mut Option<Reserved>,
 }
 
 impl Call<'_> {
-    /// The request's message.
+    /// Decodes the request's message.
     fn message<M: Message>(&mut self) -> Result<M, Unreadable> {
         Ok(M::decode(&mut self.reader, self.header.api_version)?)
     }
@@ -243,12 +243,12 @@ impl Call<'_> {
         &self.apis.broker
     }
 
-    /// Answers now.
+    /// Responds at once.
     fn answer<M: Message>(&self, message: &M) -> Result<Handled, Unreadable> {
         Ok(Handled::Answer(encode(&self.header, message)?))
     }
 
-    /// Asks the broker now; its answer is not awaited.
+    /// Asks the broker for something that it never responds to later.
     fn ask_now(&self, request: api::Request) -> Result<api::Response, Unreadable> {
         match self.peer.port.handle(request) {
             Outcome::Now(response) => Ok(response),
@@ -256,7 +256,7 @@ impl Call<'_> {
         }
     }
 
-    /// Asks the broker, and answers with what `respond` makes of its answer, now or later.
+    /// Asks the broker, and responds with the message that `respond` makes of its response, now or later.
     fn ask<M: Message>(
         &self,
         request: api::Request,
@@ -278,27 +278,27 @@ impl Call<'_> {
     }
 }
 
-/// Room for the answer to a list whose entries may be a thousand times smaller than what answers them, and may be the same.
+/// Bytes left for a response whose entries may be a thousand times larger than the entries of the request, which may also be repeated.
 struct Room(usize);
 
 impl Room {
-    /// Takes the room of an entry's answer, which is about so long.
+    /// Takes room for one entry of about this many bytes.
     fn take(&mut self, bytes: usize) -> Result<(), Unreadable> {
         self.0 = self.0.checked_sub(bytes).ok_or(TOO_LARGE)?;
         Ok(())
     }
 }
 
-/// There is no room for the answer.
+/// The response has no room.
 const TOO_LARGE: Unreadable = Unreadable::Refused(
     "its answer would be larger than queued.max.request.bytes and socket.request.max.bytes; it has to ask for less at a time",
 );
 
-/// The broker answers nothing.
+/// The broker has no response.
 const CLOSED: Unreadable =
     Unreadable::Refused("it has no answer: the broker is closed, or refused a record that was sent with acks=0");
 
-/// The broker answered another kind of request.
+/// The broker's response is of another kind.
 const OTHER_KIND: Unreadable = Unreadable::Refused("the broker's answer is not that of the request, which is a defect");
 
 /// The value of one kind of [`api::Response`].
@@ -312,7 +312,7 @@ macro_rules! response {
 }
 use response;
 
-/// An answer's frame.
+/// The frame of a response.
 fn encode<M: Message>(header: &RequestHeader, message: &M) -> Result<Vec<Bytes>, Unreadable> {
     let mut writer = frame::begin();
     let version = response_header_version(header.api_key, header.api_version);
@@ -322,7 +322,7 @@ fn encode<M: Message>(header: &RequestHeader, message: &M) -> Result<Vec<Bytes>,
     Ok(frame::finish(writer)?)
 }
 
-/// Values of partitions by topic, each in the order in which it comes first.
+/// Groups values by topic. Topics are in the order of their first value.
 fn by_topic<V>(values: impl IntoIterator<Item = (Arc<str>, V)>) -> impl Iterator<Item = (Arc<str>, Vec<V>)> {
     let mut places: HashMap<Arc<str>, usize> = HashMap::new();
     let mut topics: Vec<(Arc<str>, Vec<V>)> = Vec::new();

@@ -17,8 +17,8 @@ use fletchlog_records::{ErrorCode, TopicPartition};
 use super::fetch::isolation_level;
 use super::{Call, Handled, Unreadable, by_topic, response};
 
-/// The first version that knows a special timestamp. An older request that names it is refused with UNSUPPORTED_VERSION, and so
-/// is any other negative timestamp. Kafka: `KafkaApis#handleListOffsetRequest`, `ListOffsetsRequest`.
+/// Whether a request of this version may ask for the timestamp. If not, it is refused with UNSUPPORTED_VERSION. Kafka:
+/// `KafkaApis#handleListOffsetRequest`, `ListOffsetsRequest`.
 fn is_supported(timestamp: i64, version: i16) -> bool {
     match timestamp {
         MAX_TIMESTAMP => version >= 7,
@@ -53,7 +53,7 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             ErrorCode::TOPIC_AUTHORIZATION_FAILED
         } else if twice.contains(tp) {
             if !seen.remove(tp) {
-                return false; // It is answered once.
+                return false; // It gets one entry.
             }
             ErrorCode::INVALID_REQUEST
         } else if !is_supported(*timestamp, version) {
@@ -153,7 +153,7 @@ pub(super) fn offset_for_leader_epoch(call: &mut Call<'_>) -> Result<Handled, Un
             leader_epoch: found.leader_epoch,
             end_offset: found.end_offset,
         });
-    // Each topic of the request has an answer of its own, also one that is named twice, or without partitions.
+    // Each topic entry of the request gets an entry, also if it is a repetition or has no partitions.
     let mut topics = Vec::with_capacity(allowed.len() + denied.len());
     for topic in allowed {
         topics.push(offset_for_leader_epoch_response::OffsetForLeaderTopicResult {

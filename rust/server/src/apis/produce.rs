@@ -20,13 +20,13 @@ const ZSTD: i16 = 7;
 /// The first version whose clients know TRANSACTION_ABORTABLE. Kafka: `TransactionSupportedOperation#GENERIC_ERROR_SUPPORTED`.
 const ABORTABLE: i16 = 11;
 
-/// What of a request goes to the broker, and what is refused before.
+/// The partitions of a request that go to the broker, and those that are refused before.
 #[derive(Default)]
 struct Asked {
     partitions: Vec<(TopicPartition, Bytes)>,
-    /// The place of each partition in `partitions`.
+    /// The index of each partition in `partitions`.
     places: HashMap<TopicPartition, usize>,
-    /// With a batch of a transaction.
+    /// Partitions whose first batch is transactional.
     transactional: HashSet<TopicPartition>,
     refused: Vec<(TopicPartition, ErrorCode)>,
     known_refused: HashSet<TopicPartition>,
@@ -50,7 +50,7 @@ impl Asked {
         let is_denied = !is_unknown && !call.may_topic(AclOperation::Write, &topic.name);
         for partition in topic.partition_data {
             let tp = TopicPartition::new(Arc::clone(&topic.name), partition.index);
-            // Kafka never answers a request without records; an empty batch is refused.
+            // Kafka never responds to null records. Here they count as empty, and empty records are refused.
             let records = partition.records.unwrap_or_default();
             let attributes = attributes(&records);
             if attributes & TRANSACTIONAL_MASK != 0 {
@@ -80,7 +80,7 @@ impl Asked {
         }
     }
 
-    /// Of a partition that is named twice the later records count, as in Kafka's map of them.
+    /// If a partition is named twice, the later records replace the earlier ones, as in Kafka's map.
     fn add(&mut self, tp: TopicPartition, records: Bytes) {
         match self.places.entry(tp) {
             Entry::Occupied(place) => self.partitions[*place.get()].1 = records,
@@ -99,12 +99,12 @@ impl Asked {
     }
 }
 
-/// Whether there is such a partition. An unknown partition is answered as unknown even if its records are invalid.
+/// Whether the partition exists. An unknown partition is reported as unknown even if its records are invalid.
 fn is_there(call: &Call<'_>, tp: &TopicPartition) -> bool {
     call.broker().replicas_of(tp).is_ok_and(|replicas| replicas.is_some())
 }
 
-/// The attributes of the first batch; 0 where there is none, or one of an older magic, which is refused for that.
+/// The attributes of the first batch; 0 without a batch, and for an older magic, which is refused later.
 fn attributes(records: &[u8]) -> i16 {
     if records.get(MAGIC_POSITION) != Some(&2) {
         return 0;
@@ -186,7 +186,7 @@ fn partition_response(partition: api::ProducePartitionResponse) -> produce_respo
         batch_index,
         batch_index_error_message: Some(message.into()),
     };
-    // Kafka's answer has a text only where single records are to blame, and for a transaction that lacks the partition.
+    // Kafka's response has a text only if single records are invalid, or the partition is not in the transaction.
     let is_unverified = partition.error == ErrorCode::INVALID_TXN_STATE && partition.log_start_offset == -1;
     let error_message = partition
         .error_message

@@ -1,4 +1,4 @@
-//! DescribeQuorum. There is no log of a quorum: the first node is the one voter and leads, and has nothing to replicate. Kafka:
+//! DescribeQuorum. No metadata log exists: the first node is the only voter and the leader, and replicates nothing. Kafka:
 //! `KafkaRaftClient#handleDescribeQuorumRequest`.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) fn describe_quorum(call: &mut Call<'_>) -> Result<Handled, Unreadable
         });
     }
     let topics = request.topics;
-    // Kafka describes its one partition alone.
+    // Kafka describes a quorum only if the request names nothing but its one partition.
     let is_known = matches!(topics.as_slice(), [one] if is_quorum(one));
     let topics = topics.into_iter().map(|topic| describe_quorum_response::TopicData {
         partitions: topic

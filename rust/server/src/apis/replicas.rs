@@ -45,13 +45,13 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         return elections(call, error, topics.map(of_topic).collect());
     }
     if request.topic_partitions.as_ref().is_some_and(Vec::is_empty) {
-        // Kafka does not ask the authorizer then.
+        // Kafka does not check the authorizer in this case.
         return call.answer(&ElectLeadersResponse::default());
     }
     let is_type_known = (0..=1).contains(&request.election_type);
     let topics: Vec<(Arc<str>, Vec<i32>)> = match request.topic_partitions {
         Some(topics) => topics.into_iter().map(|t| (t.topic, t.partitions)).collect(),
-        // All of them: those that need no election are left out.
+        // All partitions: those that need no election are left out of the response.
         None if !is_type_known => Vec::new(),
         None => {
             let all = call.broker().topics(true).map_err(|_| CLOSED)?;
@@ -83,7 +83,7 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     elections(call, error, results)
 }
 
-/// Why a partition elects no leader. Kafka: `ReplicationControlManager#electLeader`.
+/// The reason why a partition elects no leader. Kafka: `ReplicationControlManager#electLeader`.
 fn no_election(call: &Call<'_>, topic: &Arc<str>, partition: i32) -> Result<(ErrorCode, String), Unreadable> {
     if replicas(call, topic, partition)?.is_some() {
         let text = "Leader election not needed for topic partition.".to_owned();
@@ -105,7 +105,7 @@ fn elected(partition_id: i32, error: ErrorCode, text: Option<Arc<str>>) -> elect
     }
 }
 
-/// The answer to ElectLeaders. Version 0 has no field for the error of the whole request.
+/// The response to ElectLeaders. Version 0 has no field for the error of the whole request.
 fn elections(
     call: &mut Call<'_>,
     error: ErrorCode,
@@ -178,7 +178,7 @@ fn refused_topic(
     }
 }
 
-/// `target`: the replicas that are wanted; `None`: a reassignment that goes on is to end.
+/// `target`: the wanted replicas; `None`: cancel a reassignment.
 fn reassign(
     call: &Call<'_>,
     topic: &Arc<str>,
@@ -223,15 +223,15 @@ pub(super) fn list_partition_reassignments(call: &mut Call<'_>) -> Result<Handle
     })
 }
 
-/// Most letters of a file's name.
+/// Longest file name.
 const FILE_NAME: usize = 255;
 
-/// What a partition's directory is named while it moves: `TOPIC-PARTITION.ID-future`, with an id of 32 letters.
+/// Length of the name of a partition's directory while it moves: `TOPIC-PARTITION.ID-future`, with an id of 32 letters.
 fn future_dir_name(topic: &str, partition: i32) -> usize {
     format!("{topic}-{partition}.").len() + 32 + "-future".len()
 }
 
-/// A replica may be moved to the directory in which it is. Kafka: `ReplicaManager#alterReplicaLogDirs`.
+/// A replica may be "moved" only to its current directory. Kafka: `ReplicaManager#alterReplicaLogDirs`.
 pub(super) fn alter_replica_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: AlterReplicaLogDirsRequest = call.message()?;
     let allowed = call.check_cluster(AclOperation::Alter);
@@ -239,7 +239,7 @@ pub(super) fn alter_replica_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unr
     let dirs = call.broker().describe_log_dirs().map_err(|_| CLOSED)?;
     let of_node = dirs.iter().filter(|dir| dir.node == node);
     let paths: HashSet<_> = of_node.map(|dir| dir.path.to_string_lossy()).collect();
-    // A partition that is named twice goes to the directory that is named last.
+    // For a partition that is named twice, the last directory counts.
     let mut wanted: BTreeMap<(Arc<str>, i32), bool> = BTreeMap::new();
     for dir in request.dirs {
         let is_known = paths.contains(&*dir.path);

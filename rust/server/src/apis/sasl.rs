@@ -32,22 +32,22 @@ pub(super) fn sasl_authenticate(call: &mut Call<'_>) -> Result<Handled, Unreadab
 }
 
 impl Peer {
-    /// How far its authentication is, on a listener with SASL.
+    /// The state of the client's authentication, on a listener with SASL.
     fn authenticator(&self) -> Option<MutexGuard<'_, Authenticator>> {
         let authenticator = self.authenticator.as_ref()?;
         Some(authenticator.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The client has authenticated.
+    /// Records that the client has authenticated.
     fn authenticated(&self, name: String) {
         log::info!("authenticated: {} as User:{}", self.name(), name.escape_debug());
-        // It keeps its name when it authenticates again.
+        // A client that re-authenticates keeps its name.
         let _ = self.user.set(name);
     }
 }
 
 impl Apis {
-    /// The client's token, if it sends it without a request around it: after SaslHandshake in version 0.
+    /// Handles a token that is not in a request, which a client sends after SaslHandshake in version 0.
     pub(super) fn handle_bare_token(&self, peer: &Peer, frame: &Bytes) -> Option<Handled> {
         let sasl = self.security.sasl()?;
         let mut authenticator = peer
@@ -76,7 +76,7 @@ fn failed(refused: &Refused) -> String {
 }
 
 impl Call<'_> {
-    /// Handles a request by the state of its client's authentication.
+    /// Handles a request as the client's authentication state allows.
     pub(super) fn pass(&mut self, api: ApiKey, handler: Handler) -> Result<Handled, Unreadable> {
         let (Some(mut authenticator), Some(sasl)) = (self.peer.authenticator(), self.apis.security.sasl()) else {
             return handler(self);
@@ -93,7 +93,7 @@ impl Call<'_> {
         }
     }
 
-    /// ApiVersions was answered.
+    /// Records that ApiVersions was answered.
     pub(super) fn versions_answered(&self) {
         if let Some(mut authenticator) = self.peer.authenticator() {
             authenticator.versions_answered();
@@ -144,7 +144,7 @@ impl Call<'_> {
         }
     }
 
-    /// A request where a token is expected. Requests that clients may send here by mistake are answered; Kafka answers every other API as well.
+    /// A request where a token is expected. The requests that clients may send here by mistake get a response; in Kafka every API does.
     fn illegal(&self, api: ApiKey, reason: String) -> Result<Handled, Unreadable> {
         let error_code = ErrorCode::ILLEGAL_SASL_STATE;
         match api {

@@ -59,7 +59,7 @@ fn check_quota_filter(components: &[describe_client_quotas_request::ComponentDat
                 format!("Unsupported entity type {kind}"),
             ));
         }
-        // 0: this one, 1: the default, 2: any that is given.
+        // 0: the named entity, 1: the default, 2: any named entity.
         match (component.match_type, component.r#match.is_some()) {
             (0, true) | (1 | 2, false) => {}
             (0, false) => {
@@ -83,7 +83,7 @@ fn check_quota_filter(components: &[describe_client_quotas_request::ComponentDat
 pub(super) fn describe_user_scram_credentials(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeUserScramCredentialsRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
-        // Kafka's answer does not repeat the names.
+        // Kafka's response does not repeat the names.
         let refused = |_| describe_user_scram_credentials_response::DescribeUserScramCredentialsResult {
             error_code: error,
             error_message: None,

@@ -17,12 +17,12 @@ use super::{CLOSED, Call, Handled, Unreadable, by_topic, repeated};
 /// Least segment.bytes of a topic in Kafka 4.
 const MIN_SEGMENT_BYTES: i64 = 1024 * 1024;
 
-/// Most partitions of all topics of a request. Kafka: `ReplicationControlManager#MAX_PARTITIONS_PER_BATCH`.
+/// Most partitions in one request. Kafka: `ReplicationControlManager#MAX_PARTITIONS_PER_BATCH`.
 const MAX_PARTITIONS: i64 = 10_000;
 
 const DUPLICATE: &str = "Duplicate topic name.";
 
-/// The text of a refusal; Kafka says nothing about an unknown topic.
+/// The text of a refusal; Kafka has none for an unknown topic.
 fn message(error: &BrokerError) -> Option<Arc<str>> {
     (error.code() != ErrorCode::UNKNOWN_TOPIC_OR_PARTITION).then(|| error.kafka_message().into())
 }
@@ -105,7 +105,7 @@ impl Wanted {
     }
 }
 
-/// Partitions of all these topics. Kafka: `ReplicationControlManager#validateTotalNumberOfPartitions`.
+/// Number of partitions of all these topics. Kafka: `ReplicationControlManager#validateTotalNumberOfPartitions`.
 fn partitions_of<'a>(call: &Call<'_>, topics: impl Iterator<Item = &'a create_topics_request::CreatableTopic>) -> i64 {
     let of_topic = |topic: &create_topics_request::CreatableTopic| match (&topic.assignments[..], topic.num_partitions)
     {
@@ -116,8 +116,8 @@ fn partitions_of<'a>(call: &Call<'_>, topics: impl Iterator<Item = &'a create_to
     topics.map(of_topic).sum()
 }
 
-/// Kafka 4's refusal of properties that it has no more, or only with a limit; the engine keeps them for older directories. `None`: it
-/// accepts the property. Kafka: `TopicConfig`, KIP-1030.
+/// Kafka 4's text for a property that it removed or limits more narrowly; `None`: all are accepted. The broker still knows them, for older
+/// directories. Kafka: `TopicConfig`, KIP-1030.
 pub(super) fn gone_in_4<'a>(mut config: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Option<String> {
     config.find_map(|(name, value)| match (name, value?.trim().parse::<i64>()) {
         ("segment.bytes", Ok(bytes)) if bytes < MIN_SEGMENT_BYTES => Some(format!(
@@ -180,7 +180,7 @@ fn created_topic(name: Arc<str>, created: CreatedTopic) -> create_topics_respons
     }
 }
 
-/// For a client that may make a topic and not see its configuration. Kafka: `ReplicationControlManager#createTopics`.
+/// For a client that may create a topic but not see its configuration. Kafka: `ReplicationControlManager#createTopics`.
 fn without_config(
     created: create_topics_response::CreatableTopicResult,
 ) -> create_topics_response::CreatableTopicResult {
@@ -374,7 +374,7 @@ pub(super) fn delete_records(call: &mut Call<'_>) -> Result<Handled, Unreadable>
         let of_topic = topic.partitions.into_iter();
         of_topic.map(move |p| (TopicPartition::new(Arc::clone(&name), p.partition_index), p.offset))
     });
-    // Of a partition that is named twice the later offset counts.
+    // For a partition that is named twice, the later offset counts.
     let asked: HashMap<TopicPartition, i64> = asked.collect();
     let (allowed, denied): (Vec<_>, Vec<_>) = asked
         .iter()

@@ -147,7 +147,7 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
         Ok(known) => (ErrorCode::NONE, None, known.into_iter().map(producer).collect()),
         Err(error) => (error.code(), Some(error.kafka_message().into()), Vec::new()),
     };
-    // Kafka has a text where the topic is unknown, none where it has no such partition.
+    // Kafka has a text for an unknown topic, and none for an unknown partition of a topic.
     let is_topic = || call.broker().topic_id(&tp.topic).is_ok_and(|id| id.is_some());
     let is_unknown = error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && !is_topic();
     let error_message = match (error, is_unknown) {

@@ -14,7 +14,7 @@ use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::{Call, Handled, Unreadable, by_topic, response};
 
-/// Before version 2 (InitProducerId: 4) a client does not know PRODUCER_FENCED, and gets INVALID_PRODUCER_EPOCH.
+/// A client that does not know PRODUCER_FENCED (before version 2; InitProducerId: 4) gets INVALID_PRODUCER_EPOCH.
 /// Kafka: KIP-588.
 fn fenced_code(error: ErrorCode, version: i16, since: i16) -> ErrorCode {
     match error {
@@ -78,7 +78,8 @@ pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unre
     call.answer(&added_partitions(call.version(), shape, answer.partitions))
 }
 
-/// The error of each partition, if any is refused: all for the transactional id, or some for their topics and the others with them.
+/// The error of each partition, if any is refused. A refused transactional id fails all; a refused topic fails its partitions, and the
+/// others with OPERATION_NOT_ATTEMPTED.
 fn refused_partitions(
     call: &Call<'_>,
     transactional_id: &str,
@@ -98,8 +99,8 @@ fn refused_partitions(
     (count > 0).then_some(refused)
 }
 
-/// Where a topic or partition is refused, Kafka answers from its map of partitions, else in the request's shape (names of topics,
-/// numbers of partitions). Kafka: `AddPartitionsToTxnRequest#errorResponseForTransaction`.
+/// If a topic or partition is refused, Kafka builds the response from a map of the partitions, which names each once; otherwise from the
+/// request's `shape` (names of topics, numbers of partitions). Kafka: `AddPartitionsToTxnRequest#errorResponseForTransaction`.
 fn added_partitions(
     version: i16,
     shape: Vec<(Arc<str>, usize)>,

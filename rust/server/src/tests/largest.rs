@@ -1,4 +1,4 @@
-//! What a request costs grows with its bytes, however it is made. Processor time is compared with processor time of the same run.
+//! The cost of any request grows no faster than its size. The tests compare processor times within one run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,19 +22,17 @@ use crate::limits::Limits;
 use crate::security::Security;
 use crate::stats::Stats;
 
-/// Entries of the short list. They double until it takes `SHORT_MS` of processor time: a shorter time is one of what does not depend
-/// on the list.
+/// Entries of the short list. They double until it takes `SHORT_MS` of processor time: in a shorter time, fixed costs would dominate.
 const FIRST_ENTRIES: usize = 75;
 const MOST_ENTRIES: usize = 1200;
 const SHORT_MS: f64 = 1.0;
-/// The long list is this many times as long: work that grows with the square of its entries then outweighs the rest, also if one step of
-/// it is ten thousand times as cheap as an entry. Not much longer: the memory of a list that leaves the caches is slower for each entry.
-/// CreateTopics refuses more than 10,000 partitions.
+/// The long list is this many times as long. Quadratic work then outweighs the rest, even if one step of it is ten thousand times as cheap
+/// as an entry. A much longer list would leave the caches, which makes each entry slower. CreateTopics refuses more than 10,000 partitions.
 const TIMES: usize = 64;
-/// The processor time of the longer one may be this many times what its length says.
+/// The longer list may take this many times the processor time that is proportional to its length.
 const SLACK: f64 = 4.0;
 
-/// APIs whose requests have no list: there is nothing to repeat.
+/// APIs whose requests have no list.
 const WITHOUT_A_LIST: &[&str] = &[
     "AddOffsetsToTxn",
     "ApiVersions",
@@ -106,7 +104,7 @@ impl World {
         }
     }
 
-    /// A transaction of many partitions, a group with many offsets and members, a partition with many producers.
+    /// Adds a transaction with many partitions, a group with many offsets and members, and many producers on a partition.
     fn fill(&self) {
         let (broker, name) = (self.apis.broker(), thing(0));
         let partitions: Vec<_> = (0..200).map(|p| TopicPartition::new(&*name, p)).collect();
@@ -141,14 +139,14 @@ impl World {
         }
     }
 
-    /// Processor time of a request, and of the same request once more, whichever is longer.
+    /// Handles a request twice. Returns the longer processor time.
     fn time_of_frame(&self, frame: &Bytes) -> f64 {
         let once = || {
             let begin = thread_ms();
             let (handled, _) = self.apis.handle(&self.peer, frame.clone(), &Stats::default());
             let took = thread_ms() - begin;
             if let Handled::Close(reason) = handled {
-                // Its answer has a limit of its own; whatever else closes the connection is a mistake of this test.
+                // Only the limit of the response's size may close the connection; anything else is a mistake in this test.
                 assert!(reason.contains("queued.max.request.bytes"), "{reason}");
             }
             took
@@ -156,7 +154,7 @@ impl World {
         once().max(once())
     }
 
-    /// As `time_of_frame`, of a request with one long list.
+    /// [`World::time_of_frame`] of a request with one long list.
     fn time_of_list(&self, api: &Api, version: i16, long: &str, count: usize, values: Values) -> f64 {
         let ids = &self.ids;
         let shape = Shape {
@@ -190,7 +188,7 @@ fn thread_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// How many times as long the longer request takes.
+/// The ratio of the long request's time to the short one's.
 fn growth(api: &Api, version: i16, long: &str, values: Values) -> f64 {
     let time_ms = |count: usize| World::new().time_of_list(api, version, long, count, values);
     let mut entries = FIRST_ENTRIES;
@@ -207,14 +205,14 @@ fn the_time_of_a_request_grows_with_its_bytes() {
     let limit = TIMES as f64 * SLACK;
     let mut slow = Vec::new();
     for api in all() {
-        // An old version where its request has other lists.
+        // The old version is tested too if its request has other lists.
         let versions = [api.min, api.max]
             .into_iter()
             .map(|version| (api.lists(version), version));
         for version in BTreeMap::from_iter(versions).into_values() {
             for long in api.lists(version) {
                 for values in [Values::Same, Values::Twice, Values::Known, Values::Unknown] {
-                    // A machine that is busy with something else makes some runs slower, not all.
+                    // Other load on the machine slows down some runs, not all.
                     let best = (0..3)
                         .map(|_| growth(&api, version, &long, values))
                         .find(|growth| *growth <= limit);
@@ -231,7 +229,7 @@ fn the_time_of_a_request_grows_with_its_bytes() {
     );
 }
 
-/// Requests to a broker with little and with much that they do not name: API, its list, entries, how many times it is sent.
+/// Requests sent to a nearly empty broker and to one with many things that they do not name: API, list, entries, how often it is sent.
 const BESIDE_MUCH: &[(&str, &str, usize, usize)] = &[
     ("DeleteAcls", "/filters", 10_000, 1),
     ("DescribeAcls", "", 1, 2000),
@@ -240,10 +238,10 @@ const BESIDE_MUCH: &[(&str, &str, usize, usize)] = &[
     ("ListOffsets", "/topics", 2000, 1),
     ("Metadata", "/topics", 2000, 1),
 ];
-/// How many times as long they may take there. What is looked up in an order takes some more steps in a longer one.
+/// They may take this many times as long on the full broker: a look-up in a larger sorted collection takes a few more steps.
 const SLACK_BESIDE: f64 = 5.0;
 
-/// A broker with this many ACLs, topics, and partitions of one topic. Its client may do what the ACLs say.
+/// A broker with this many ACLs, topics, and partitions of one topic. The client has only the rights that the ACLs give it.
 fn world_beside(acls: usize, topics: usize, partitions: i32) -> World {
     let world = World::with(&[("super.users", "")]);
     let broker = world.apis.broker();
@@ -300,7 +298,7 @@ fn what_a_request_does_not_name_adds_little_to_its_time() {
 fn a_page_of_a_large_topic_takes_as_long_as_one_of_a_small_topic() {
     let world = world_beside(0, TOPICS, 10_000);
     let page_ms = |topic: &str| -> f64 {
-        // DescribeTopicPartitions, version 0, of a client without a name.
+        // DescribeTopicPartitions, version 0, from a client without an id.
         let mut frame = vec![0, 75, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0];
         frame.extend([2, u8::try_from(topic.len() + 1).unwrap()]);
         frame.extend(topic.bytes());
@@ -323,7 +321,7 @@ fn every_api_with_a_list_is_looked_at() {
     assert_eq!(without, WITHOUT_A_LIST);
 }
 
-/// Lists of which each entry is answered by all that there is of one thing, which a request may name again and again.
+/// Lists whose entries each return everything about one thing; a request may repeat the same entry.
 const ANSWERED_BY_MORE: &[(&str, &str)] = &[
     ("DescribeConfigs", "/resources"),
     ("DescribeGroups", "/groups"),

@@ -1,4 +1,4 @@
-//! What holds for every served API: a new one is in these tests by its row in the table.
+//! Tests of every served API: a row in the table is enough to include a new one.
 
 mod largest;
 mod panics;

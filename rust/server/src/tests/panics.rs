@@ -1,5 +1,5 @@
-//! A panic in a handler or in a timer ends its own request or its own work. Other connections, timers and later requests go on, and the
-//! log says what happened.
+//! A panic in a handler or a timer ends only that request or that work. Other connections, timers and later requests are served, and the
+//! panic is logged.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use super::requests::{Shape, Values, all};
 use crate::{ListenOptions, SocketServer};
 
-/// What a failure alone meets.
+/// Time limit that only a failing test reaches.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Lines;
@@ -40,7 +40,7 @@ impl log::Log for Lines {
     fn flush(&self) {}
 }
 
-/// A listener whose timers are short, with topic `t0` of two partitions.
+/// A listener with short timers and a topic `t0` with two partitions.
 struct Listener {
     server: SocketServer,
     broker: Arc<Broker>,
@@ -86,14 +86,14 @@ impl Listener {
         Client(stream)
     }
 
-    /// A group without members and offsets expires soon.
+    /// Also true once the group has expired: without members and offsets it does so soon.
     fn is_without_members(&self, group: &str) -> bool {
         self.broker
             .describe_group(group)
             .map_or(true, |group| group.members.is_empty())
     }
 
-    /// New and old connections are served.
+    /// Checks that a new connection and an old one are served.
     fn works(&self, witness: &mut Client) {
         for client in [witness, &mut self.connect()] {
             let request = MetadataRequest {
@@ -118,7 +118,7 @@ impl Client {
         self.0.write_all(&[&size, request].concat()).unwrap();
     }
 
-    /// An answer without its size; `None`: the connection was closed.
+    /// A response without its size; `None`: the connection was closed.
     fn receive(&mut self) -> Option<Bytes> {
         let mut size = [0; 4];
         match self.0.read_exact(&mut size) {
@@ -191,7 +191,7 @@ impl Client {
     }
 }
 
-/// No other request has it: a panic is planted for it alone.
+/// A correlation id that no other request has, so that a panic can be planted for one request.
 fn next_id() -> i32 {
     static LAST: AtomicI32 = AtomicI32::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
@@ -201,7 +201,7 @@ fn plant(place: &str) {
     PLANTED.lock().unwrap().insert(place.to_owned(), 1);
 }
 
-/// The panic has happened, and is in the log.
+/// Waits until the panic has happened and is in the log.
 fn has_happened(place: &str) {
     until(place, || PLANTED.lock().unwrap()[place] == 0);
     let text = format!("planted at `{place}`");
@@ -239,7 +239,7 @@ fn a_panic_in_the_handler_of_any_api_closes_its_connection_alone() {
             has_happened(&place);
             listener.works(&mut witness);
         }
-        // The next request of its kind is served; one with a wrong code is one for which Kafka closes the connection.
+        // The next request of its kind is served.
         let id = next_id();
         let mut client = listener.connect();
         client.send(&api.request(api.max, id, &shape));
@@ -311,7 +311,7 @@ fn a_panic_in_a_timer_of_a_group_delays_that_group_alone() {
             ErrorCode::NONE
         );
     }
-    // Neither has a heartbeat: their sessions end, also that of the group with another panic.
+    // Neither sends heartbeats, so both sessions end, also that of the group with another panic.
     plant("timer of group a-join");
     has_happened("timer of group a-join");
     for group in ["b-join", "a-join"] {
@@ -333,7 +333,7 @@ fn a_panic_under_the_lock_of_a_group_leaves_the_group_usable() {
     client.join("locked", next_id());
     assert_eq!(client.receive(), None);
     has_happened("work on group locked");
-    // Its timers run: the member that is there has no heartbeat.
+    // Its timers run: the existing member sends no heartbeats.
     until("the session ends", || listener.is_without_members("locked"));
     let mut client = listener.connect();
     client.join("locked", next_id());
@@ -361,7 +361,7 @@ fn a_panic_in_the_expiry_of_offsets_of_a_group_spares_the_other_groups() {
             ErrorCode::NONE
         );
     }
-    // Groups without members and offsets go.
+    // Groups without members and offsets expire.
     let mut names = || {
         let listed: ListGroupsResponse = client.ask(16, 2, &ListGroupsRequest::default()).unwrap();
         listed
@@ -422,7 +422,7 @@ fn a_panic_in_the_time_out_of_an_idle_connection_closes_it_all_the_same() {
     listener.works(&mut listener.connect());
 }
 
-/// A broker with compacted topics of three closed segments and an active one.
+/// A broker with compacted topics, each with three closed segments and an active one.
 fn with_compacted(topics: &[&str], cleaner: &str) -> Arc<Broker> {
     let config = [("log.cleaner.enable", cleaner), ("log.cleaner.backoff.ms", "1")];
     let options = OpenOptions {
@@ -455,7 +455,7 @@ fn append_keyed(broker: &Broker, topic: &str) {
     }
 }
 
-/// Of a key's values the last closed segment has one.
+/// Whether the log was cleaned: its first segment is then empty.
 fn is_cleaned(broker: &Broker, topic: &str) -> bool {
     let log = broker.partition_log(&TopicPartition::new(topic, 0)).unwrap();
     log.segments()[0].1 == 0
@@ -468,12 +468,12 @@ fn a_panic_in_the_cleaning_of_a_log_leaves_out_this_log_alone() {
         let broker = with_compacted(&["bad", "good"], "true");
         has_happened(place);
         until("the other log is cleaned", || is_cleaned(&broker, "good"));
-        // The thread goes on, without the log that failed.
+        // The thread continues, without the log that failed.
         append_keyed(&broker, "bad");
         add_topic(&broker, "later");
         until("a later log is cleaned", || is_cleaned(&broker, "later"));
         assert!(!is_cleaned(&broker, "bad"), "{place}");
-        // Until the user has it cleaned.
+        // A call of the user cleans that log.
         assert!(broker.clean_topic("bad", false, &mut || false).unwrap()[0].rounds > 0);
         assert!(is_cleaned(&broker, "bad"));
         broker.close().unwrap();

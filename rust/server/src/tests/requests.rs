@@ -1,14 +1,14 @@
-//! Requests of every served API, made from the printed tables of the wire's messages.
+//! Requests of every served API, generated from the schema of the wire's messages.
 
 use fletchlog_protocol::schema_json;
 use serde_json::Value;
 
 use crate::served_apis;
 
-/// How many topics there are, see [`thing`].
+/// Number of topics, see [`thing`].
 pub(super) const TOPICS: usize = 40;
 
-/// What topics, groups and all else are called.
+/// Name of a topic, a group or anything else.
 pub(super) fn thing(at: usize) -> String {
     format!("thing-{at}")
 }
@@ -23,20 +23,20 @@ pub(super) struct Api {
     fields: Vec<Value>,
 }
 
-/// What the entries of a list name.
+/// The things that the entries of a list name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Values {
-    /// The same thing again and again.
+    /// The same thing in every entry.
     Same,
-    /// What there is, as far as it reaches; each thing twice.
+    /// Existing things, as far as they last; each twice.
     Twice,
-    /// What there is, as far as it reaches; each thing once.
+    /// Existing things, as far as they last; each once.
     Known,
-    /// What there is not, each once.
+    /// Things that do not exist; each once.
     Unknown,
 }
 
-/// One list of a request is long, the others have one entry.
+/// Which list of a request is long; the others have one entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape<'a> {
     /// The names of the fields that lead to the long list.
@@ -79,7 +79,7 @@ fn contains(range: &Value, version: i16) -> bool {
 }
 
 impl Api {
-    /// The lists of a request, by the names of the fields that lead to them.
+    /// The paths of a request's lists: the names of the fields that lead to them.
     pub(super) fn lists(&self, version: i16) -> Vec<String> {
         let mut found = Vec::new();
         lists(&self.fields, version, "", &mut found);
@@ -157,7 +157,7 @@ impl Body<'_> {
         let may_be_null = contains(&field["nullableVersions"], self.version);
         let is_within = path.len() > self.shape.long.len() && path.starts_with(self.shape.long);
         if may_be_null && kind.starts_with("[]") && is_within && self.shape.values == Values::Same {
-            // All that there is.
+            // Null asks for everything.
             return self.null(4);
         }
         if let Some(element) = kind.strip_prefix("[]") {
@@ -233,7 +233,7 @@ impl Body<'_> {
         }
     }
 
-    /// A text; `None`: null, if it may be.
+    /// A text; `None`: null, where it is allowed.
     fn text(&self, name: &str, path: &str, at: usize) -> Option<String> {
         let place = self.place(at);
         let named = match self.shape.values {
@@ -242,7 +242,7 @@ impl Body<'_> {
         };
         let api = &*self.api.name;
         Some(match (api, name) {
-            // A property of a topic or a group, unless properties are what there are many of.
+            // A property of a topic or a group, unless the properties are the long list.
             (_, "name" | "value") if path.contains("/configs/") && !self.shape.long.ends_with("/configs") => {
                 let [property, value] = match self.alters_groups() {
                     true => ["consumer.session.timeout.ms", "45000"],
@@ -254,7 +254,7 @@ impl Body<'_> {
             ("JoinGroup", "protocol_type") => "consumer".to_owned(),
             ("LeaveGroup" | "JoinGroup", "group_instance_id") => named,
             (_, "group_instance_id" | "transactional_id_pattern") => return None,
-            // A producer without transactions, but where the transaction is what is asked for.
+            // These requests come from a producer without transactions.
             ("Produce" | "InitProducerId", "transactional_id") => return None,
             (_, "member_id") if api != "SyncGroup" => String::new(),
             (_, "principal" | "principal_filter") => format!("User:{named}"),
@@ -262,7 +262,7 @@ impl Body<'_> {
         })
     }
 
-    /// There are few topics, but a group can have any name.
+    /// Whether to alter groups instead of topics: a group can have any name, but few topics exist.
     fn alters_groups(&self) -> bool {
         self.shape.values == Values::Unknown && self.api.name.ends_with("AlterConfigs")
     }
@@ -271,7 +271,7 @@ impl Body<'_> {
         let place = self.place(at) as i64;
         let at = at as i64;
         match name {
-            // The one partition of a topic that is assigned by hand.
+            // Partition 0 on node 1, the only assignment of a topic.
             _ if path.contains("/assignments/") && !self.shape.long.ends_with("/assignments") => {
                 i64::from(name == "broker_ids")
             }
