@@ -42,7 +42,7 @@ pub(crate) struct ProducerConfig {
     pub trace: bool,
 }
 
-/// Its length is an i16 in the log.
+/// The log stores the length of the id as an i16.
 const MAX_TRANSACTIONAL_ID: usize = i16::MAX as usize;
 
 fn conflict<T>(text: impl Into<String>) -> Result<T, ClientError> {
@@ -134,7 +134,7 @@ fn size(value: i64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// 0 is inside the range of the table but no level of Kafka's.
+/// The range in the config table includes 0, which is not a gzip level in Kafka.
 fn gzip_level(level: i32) -> Result<i32, ClientError> {
     if level == 0 {
         return Err(ClientError::Config(ConfigError::Invalid {
@@ -146,7 +146,8 @@ fn gzip_level(level: i32) -> Result<i32, ClientError> {
     Ok(level)
 }
 
-/// Whether idempotence is on: a conflict with an explicit true is refused, with an implicit one it is switched off.
+/// Whether idempotence is on. A conflict with an explicit `enable.idempotence=true` is an error; with the default it switches idempotence
+/// off.
 fn idempotent(config: &Config, release: Release) -> Result<bool, ClientError> {
     let explicit = config.is_explicit("enable.idempotence");
     let wanted = if explicit {
@@ -167,7 +168,7 @@ fn idempotent(config: &Config, release: Release) -> Result<bool, ClientError> {
     }
 }
 
-/// A transactional.id switches idempotence on; what contradicts it is refused.
+/// A transactional.id switches idempotence on; properties that contradict it are refused.
 /// Kafka: `ProducerConfig#idempotenceEnabled`.
 fn transactional(config: &Config, id: &str) -> Result<bool, ClientError> {
     if id.is_empty() || id.len() > MAX_TRANSACTIONAL_ID {
@@ -187,7 +188,7 @@ fn transactional(config: &Config, id: &str) -> Result<bool, ClientError> {
     contradiction(config).map_or(Ok(true), conflict)
 }
 
-/// A property that idempotence cannot do with.
+/// The error text for a property that contradicts idempotence, if there is one.
 fn contradiction(config: &Config) -> Option<String> {
     let in_flight = config.int("max.in.flight.requests.per.connection");
     if config.is_explicit("retries") && config.int("retries") == 0 {

@@ -36,14 +36,14 @@ pub(crate) enum Append {
     NoMemory,
 }
 
-/// What a producer that is closed leaves behind.
+/// What happens to the transaction of a producer that is being closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// No transaction.
+    /// There is none, or it could not be ended.
     Nothing,
-    /// One that is being ended; ms until that is given up.
+    /// It is being ended; the ms left before the producer gives up.
     Ending(i64),
-    /// One whose abort has begun now.
+    /// Its abort has just begun.
     Aborted,
 }
 
@@ -56,11 +56,11 @@ fn transactions(config: &ProducerConfig) -> Option<TransactionManager> {
     ))
 }
 
-/// See the module.
+/// State of one producer, shared by the users' threads and the sender behind one lock.
 pub(crate) struct Core {
     pub config: Arc<ProducerConfig>,
     pub clock: Arc<dyn Clock>,
-    /// Of everything random.
+    /// Seed of everything random.
     pub seed: u64,
     pub metadata: ProducerMetadata,
     pub accumulator: RecordAccumulator,
@@ -73,9 +73,9 @@ pub(crate) struct Core {
     pub ending_since_ms: Option<i64>,
     /// Why the sender's thread ended without being asked to.
     pub dead: Option<ClientError>,
-    /// How often a failure came that no retry mends, and the last one.
+    /// Number of failures that no retry fixes, and the last of them.
     pub unmendable: (u64, Option<ClientError>),
-    /// Which node does not answer, and why.
+    /// Which node does not respond, and why.
     pub unreachable: Option<String>,
     /// First failure of a `send_columns` row since the last flush.
     pub run_failure: Option<ClientError>,
@@ -124,13 +124,13 @@ impl Core {
         &mut self.partitioners[topic]
     }
 
-    /// Whether the partitioner, and not the record, places a row of this kind.
+    /// Whether the partitioner, not the record, chooses the partition of such a row.
     #[inline]
     pub(crate) fn is_free(&self, partition: Option<i32>, key: Option<&[u8]>) -> bool {
         partition.is_none() && (key.is_none() || self.config.ignore_keys) && !self.config.round_robin
     }
 
-    /// The partition of a row that carries one or whose key decides.
+    /// The partition of a row that names one, has a key that decides, or is placed round-robin.
     fn fixed_partition(&mut self, topic: TopicId, row: &Row<'_>) -> Option<i32> {
         let count = self.metadata.topic(topic).count();
         if row.partition.is_some() {
@@ -212,7 +212,7 @@ impl Core {
             let (batch, grown) = match self.try_append(id, row) {
                 Some(appended) => appended,
                 None => {
-                    // The batch is complete now, so the partition may be left before a new one is made.
+                    // The batch is complete now, so the partitioner may leave the partition before a new batch is created.
                     if fixed.is_none() && self.note_appended(topic, id, 0) {
                         continue;
                     }
@@ -229,13 +229,13 @@ impl Core {
         }
     }
 
-    /// KIP-794: bytes appended to the partition stuck to.
+    /// KIP-794: bytes appended to the sticky partition.
     #[inline]
     pub(crate) fn produced(&self, topic: TopicId) -> usize {
         self.partitioners.get(topic).map_or(0, TopicPartitioner::produced)
     }
 
-    /// KIP-794: gives the partitioner queue lengths and slow nodes.
+    /// KIP-794: gives the partitioner the queue lengths, without those of slow nodes.
     pub(crate) fn update_partitioner_load(&mut self) {
         if !self.config.release.built_in_partitioner || !self.config.adaptive {
             return;
@@ -248,7 +248,7 @@ impl Core {
         }
     }
 
-    /// KIP-794 accounting; true if the partition is left.
+    /// KIP-794 accounting; true if the partitioner leaves the partition.
     #[inline]
     pub(crate) fn note_appended(&mut self, topic: TopicId, partition: PartitionId, bytes: usize) -> bool {
         let all_full = self.accumulator.all_full(partition);
@@ -263,7 +263,7 @@ impl Core {
         let now = self.now();
         let name = self.metadata.topic(topic).name.clone();
         let added = self.accumulator.add_batch(id, &name, size, now);
-        // The first record of a partition in a transaction always opens a batch, so it passes here.
+        // A partition's first record in a transaction always opens a batch, so it always reaches this line.
         if let Some(transactions) = self.transactions() {
             transactions.maybe_add_partition(id);
         }
@@ -304,7 +304,8 @@ impl Core {
         }
     }
 
-    /// A record failed that nobody waits for but its future: its transaction must not be committed without it, whatever the failure.
+    /// A record of `send_later` failed, so only its future has the error: its transaction must not be committed without it, whatever the
+    /// failure.
     pub(crate) fn waiting_failed(&mut self, error: &ClientError) {
         self.send_failed(error);
         let is_on_the_future = matches!(
@@ -325,8 +326,8 @@ impl Core {
         }
     }
 
-    /// Closing: ends an open transaction. Kafka: `Sender#run`, which waits for ever; here a coordinator that keeps
-    /// refusing has max.block.ms.
+    /// Closing: ends an open transaction. Kafka: `Sender#run`, which waits for ever; here the wait for a coordinator that keeps refusing
+    /// ends after max.block.ms.
     pub(crate) fn end_open_transaction(&mut self) -> Leaving {
         let (now, max_ms) = (self.now(), self.config.max_block_ms);
         let since = self.ending_since_ms;
@@ -397,8 +398,8 @@ impl Core {
         self.closed = true;
     }
 
-    /// Nothing can be sent for now, and waiting does not help: calls that wait, and what was never sent, fail with this. A later send
-    /// tries again; a transactional producer does not. Kafka: `TransactionManager#authenticationFailed`, `Metadata#fatalError`.
+    /// Nothing can be sent now, and waiting does not help: waiting calls and batches that were never sent fail with this error. A later
+    /// send tries again, except with a transactional producer. Kafka: `TransactionManager#authenticationFailed`, `Metadata#fatalError`.
     pub(crate) fn authentication_failed(&mut self, error: &ClientError) {
         self.unmendable = (self.unmendable.0 + 1, Some(error.clone()));
         self.abort_undrained(error);
@@ -416,7 +417,7 @@ impl Core {
         self.signal.notify();
     }
 
-    /// Fails what is queued and was never on the wire: its transaction is aborted.
+    /// Fails queued batches that were never on the wire.
     /// Kafka: `RecordAccumulator#abortUndrainedBatches`.
     pub(crate) fn abort_undrained(&mut self, error: &ClientError) {
         for id in self.accumulator.abort_undrained() {
@@ -445,7 +446,7 @@ impl Core {
 
     // ------------------------------------------------------------ trace
 
-    /// Keeps an event about a batch, when tracing.
+    /// Records an event about a batch if tracing is on.
     #[inline]
     pub(crate) fn trace(
         &mut self,

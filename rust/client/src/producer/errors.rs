@@ -1,4 +1,4 @@
-//! The user's error for a code in an answer, by release (spec 9.1). Kafka: `Errors#exception`.
+//! The user's error for a code in a response, by release (spec 9.1). Kafka: `Errors#exception`.
 
 use fletchlog_api::{ErrorCode, StorageFailure};
 use fletchlog_records::TopicPartition;
@@ -36,8 +36,8 @@ pub(crate) fn refused(understood: ErrorCode, tp: &TopicPartition, detail: Option
     }
 }
 
-/// The user's error for a batch past delivery.timeout.ms; `cause`: the error of its last attempt, of the batch that it
-/// waited for, or of the wait for one.
+/// The user's error for a batch past delivery.timeout.ms; `cause`: the error of its last attempt, else of a batch that it waited behind,
+/// else the reason why nothing can be sent.
 pub(crate) fn expired(tp: &TopicPartition, records: i32, waited_ms: i64, cause: Option<&str>) -> ClientError {
     let (s, were, they) = if records == 1 {
         ("", "was", "it")
@@ -61,7 +61,7 @@ pub(crate) fn with_cause(mut message: String, cause: Option<&str>) -> String {
     message
 }
 
-/// Why a request was refused: what the code means, and what the broker could not write.
+/// Why a request was refused: the meaning of the code, and what the broker could not write.
 pub(crate) fn reason(code: ErrorCode, failure: Option<&StorageFailure>) -> String {
     match failure {
         Some(failure) => format!("{}: {}", code.message(), failure.message),
@@ -69,7 +69,7 @@ pub(crate) fn reason(code: ErrorCode, failure: Option<&StorageFailure>) -> Strin
     }
 }
 
-/// The error of a producer that can do nothing more, as the broker's files have to be recovered first.
+/// The error of a producer that can do nothing more because the broker's files must be recovered first.
 pub(crate) fn until_reopened(what: &str, failure: &StorageFailure) -> ClientError {
     ClientError::Kafka {
         code: ErrorCode::KAFKA_STORAGE_ERROR,

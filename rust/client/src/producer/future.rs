@@ -25,7 +25,7 @@ pub(crate) fn millis(ms: i64) -> Duration {
 /// Wakes all threads that wait for a record of one producer.
 pub(crate) struct Signal {
     clock: Arc<dyn Clock>,
-    /// How many wait.
+    /// Number of waiting threads.
     waiting: Mutex<usize>,
     decided: Condvar,
 }
@@ -39,12 +39,12 @@ impl Signal {
         })
     }
     pub(crate) fn notify(&self) {
-        // A system call even if nobody waits.
+        // Notifying costs a system call even if no thread waits.
         if *lock(&self.waiting) > 0 {
             self.decided.notify_all();
         }
     }
-    /// Sleeps until [`Self::notify`], at most `ms`, unless `is_over` before.
+    /// Sleeps until [`Self::notify`], at most `ms`; not at all if `is_over`.
     fn wait(&self, ms: i64, is_over: impl FnOnce() -> bool) {
         let mut waiting = lock(&self.waiting);
         if is_over() {
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Signal {
 /// producer. Called under the producer's lock: it must neither wait nor call the producer.
 pub type OnDecided = Box<dyn FnOnce(&Result<RecordMetadata, ClientError>) + Send>;
 
-/// One record of a batch: its number there, and the timestamp that it was given.
+/// One record of a batch: its index there, and the timestamp that it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub index: i32,
@@ -76,7 +76,7 @@ pub(crate) struct Place {
 
 /// What became of a batch.
 enum State {
-    /// Nothing yet. What is to be called then, in the order in which it was given.
+    /// Undecided. The callbacks for the outcome, in the order in which they were given.
     Open(Vec<(Place, OnDecided)>),
     Written {
         tp: TopicPartition,
@@ -86,8 +86,8 @@ enum State {
         log_append_time: i64,
     },
     Failed(ClientError),
-    /// Its records are in other batches: the index of each one's first record, ascending. A batch was cut into smaller ones, or a record
-    /// that waited was put into one: then the index is not above 0. Kafka: `FutureRecordMetadata#chain`.
+    /// Its records are in other batches, listed by the index of each one's first record, ascending. Either a batch was cut into smaller
+    /// ones, or a waiting record was put into a batch; then the index is 0 or negative. Kafka: `FutureRecordMetadata#chain`.
     Split(Vec<(i32, Arc<BatchResult>)>),
 }
 
@@ -138,18 +138,18 @@ impl BatchResult {
             log_append_time,
         });
     }
-    /// The batch will not be in the log, or nobody knows.
+    /// The batch will not be in the log, or it is unknown whether it will.
     pub(crate) fn failed(&self, error: &ClientError) {
         self.decide(State::Failed(error.clone()));
     }
-    /// The first decision is kept.
+    /// Sets the outcome and calls the callbacks. Later decisions are ignored.
     fn decide(&self, outcome: State) {
         let mut state = lock(&self.state);
         let State::Open(waiting) = &mut *state else { return };
         let mut waiting = std::mem::take(waiting);
-        // Stable: what was given for the same record stays in its order.
+        // A stable sort: callbacks of the same record keep their order.
         waiting.sort_by_key(|(at, _)| at.index);
-        // Before the calls: a record is decided even if one of them panics.
+        // Before the callbacks: a record is decided even if one of them panics.
         *state = outcome;
         for (at, call) in waiting {
             let Some(outcome) = state.outcome(at) else { continue };
@@ -161,14 +161,15 @@ impl BatchResult {
             }
         }
     }
-    /// The records go on in smaller batches, given by the index of each one's first record, ascending, from 0. Returns theirs.
+    /// The records continue in smaller batches, given by the index of each one's first record, ascending, from 0. Returns the results of
+    /// those.
     pub(crate) fn split(&self, firsts: &[i32]) -> Vec<Arc<Self>> {
         let pieces: Vec<_> = firsts.iter().map(|&first| (first, Self::new(&self.signal))).collect();
         let results = pieces.iter().map(|(_, piece)| piece.clone()).collect();
         self.continue_in(pieces);
         results
     }
-    /// The one record of this result is in a batch now, and is decided with it.
+    /// The only record of this result is in a batch now, and shares its outcome.
     pub(crate) fn continue_as(&self, record: &RecordFuture) {
         self.continue_in(vec![(-record.at.index, record.result.clone())]);
     }
@@ -185,7 +186,7 @@ impl BatchResult {
             *state = State::Split(pieces);
         }
     }
-    /// Calls this with the outcome of a record, unless the batch is decided or split already.
+    /// Makes `call` a callback for the outcome of a record, unless the batch is already decided or split.
     pub(crate) fn call_when_decided(&self, at: Place, call: OnDecided) {
         if let State::Open(waiting) = &mut *lock(&self.state) {
             waiting.push((at, call));
@@ -193,7 +194,7 @@ impl BatchResult {
     }
 }
 
-/// The piece that a record of a split batch is in.
+/// The piece of a split batch that contains the record.
 fn piece_of(pieces: &[(i32, Arc<BatchResult>)], index: i32) -> Option<&(i32, Arc<BatchResult>)> {
     pieces[..pieces.partition_point(|(first, _)| *first <= index)].last()
 }
@@ -240,8 +241,8 @@ impl RecordFuture {
         let state = lock(&result.state);
         state.outcome(at)
     }
-    /// Calls this with the outcome when it is decided, after what was given before it. False if it is decided already: then it is
-    /// not called.
+    /// Calls `call` with the outcome when it is decided, after the callbacks given before. Returns false, and never calls it, if the
+    /// outcome is already decided.
     pub fn on_decided(&self, call: OnDecided) -> bool {
         loop {
             let (result, at) = self.current();
@@ -250,7 +251,7 @@ impl RecordFuture {
                     waiting.push((at, call));
                     return true;
                 }
-                // Since it was looked at.
+                // Split after `current` returned.
                 State::Split(_) => {}
                 State::Written { .. } | State::Failed(_) => return false,
             }

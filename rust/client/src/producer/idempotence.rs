@@ -1,6 +1,5 @@
-//! Producer id, epoch and sequences of an idempotent or transactional producer (spec 9.4 to 9.6). Kafka: `TransactionManager`
-//! without
-//! its states, `TxnPartitionMap`.
+//! Producer id, epoch and sequences of an idempotent or transactional producer (spec 9.4 to 9.6). Kafka: `TransactionManager` without its
+//! states, `TxnPartitionMap`.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +21,7 @@ struct Entry {
     next_sequence: i32,
     last_acked_sequence: i32,
     last_acked_offset: i64,
-    /// Batches that have a sequence and are not decided, on the wire or queued again, in sequence order.
+    /// Undecided batches that have a sequence, on the wire or queued again, in sequence order.
     in_flight: Vec<BatchId>,
 }
 
@@ -43,7 +42,7 @@ impl Entry {
     }
 }
 
-/// Why a failed batch failed, as far as the producer's state depends on it.
+/// Why a batch failed, as far as the producer's state depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// Code 45.
@@ -67,7 +66,7 @@ pub(crate) struct Idempotence {
     fatal: Option<ClientError>,
     /// The first batch of a partition travels alone: see [`Idempotence::stops_drain`].
     pub(crate) first_goes_alone: bool,
-    /// With a transactional.id.
+    /// Present if there is a transactional.id.
     pub(crate) transactions: Option<TransactionManager>,
 }
 
@@ -103,7 +102,7 @@ impl Idempotence {
         }
         self.fatal.get_or_insert(error);
     }
-    /// The coordinator's answer to InitProducerId of a transactional producer; after a bump every sequence restarts.
+    /// The coordinator's response to InitProducerId of a transactional producer; after a bump every sequence restarts.
     /// Kafka: `setProducerIdAndEpoch`, `resetSequenceNumbers`.
     pub(crate) fn set_transactional_id(&mut self, new: &NewId) {
         self.id = Some(new.id);
@@ -141,7 +140,7 @@ impl Idempotence {
         };
         self.bump_required = false;
         let Some(epoch) = epoch.checked_add(1) else {
-            // Epochs used up: a new id is asked for, and the rewrite waits for it.
+            // The epochs are used up: a new id is requested, and the rewrite waits for it.
             self.id = None;
             return false;
         };
@@ -177,9 +176,9 @@ impl Idempotence {
 
     /// Whether the head of a queue must stay (spec 9.4, stop rules). Kafka: `shouldStopDrainBatchesForPartition`.
     ///
-    /// Ours, on a cluster: a node that begins to lead a partition may refuse its first batch and take the second one, for it
-    /// accepts any sequence of a producer that it does not know. The first one is out of order then for ever (Java repeats it
-    /// until delivery.timeout.ms and fails it). So nothing follows the first batch until it is acknowledged.
+    /// Not in Kafka, on a cluster: a new leader of a partition may refuse the first batch and accept the second, because it accepts any
+    /// sequence of a producer that it does not know. The first batch is then out of order for ever (Java repeats it until
+    /// delivery.timeout.ms, then fails it). So no batch follows the first one until it is acknowledged.
     pub(crate) fn stops_drain(&self, head: BatchId, batches: &BatchTable) -> bool {
         let Some(current) = self.id else { return true };
         let batch = &batches[head];
@@ -298,7 +297,7 @@ impl Idempotence {
             return;
         }
         match failure {
-            // To Java an unknown producer is a kind of sequence out of order, even if attempts are left.
+            // In Java an unknown producer is a special case of an out-of-order sequence, even if attempts are left.
             Failure::OutOfOrder | Failure::UnknownProducerId if !transactional => self.request_bump(partition),
             Failure::UnknownProducerId => {
                 if let (Some(entry), Some(current)) = (self.partitions.get_mut(&partition), self.id) {
@@ -341,8 +340,8 @@ impl Idempotence {
             .or_insert(next);
     }
 
-    /// Code 45: whether there is another attempt. An idempotent producer always makes one, after a bump when there really is
-    /// a gap; a transactional one only while an earlier batch is pending (spec 9.5, canRetry).
+    /// Code 45: whether to try again. An idempotent producer always does, after a bump if there really is a gap; a transactional one only
+    /// while an earlier batch is pending (spec 9.5, canRetry).
     pub(crate) fn on_out_of_order(&mut self, id: BatchId, batches: &BatchTable) -> bool {
         let batch = &batches[id];
         let unresolved = self.unresolved.get(&batch.partition).copied();
@@ -363,9 +362,9 @@ impl Idempotence {
         true
     }
 
-    /// Code 59: whether there is another attempt. Always when the answer carries no log start offset or the batch has
-    /// been renumbered already. Else an idempotent producer bumps; a transactional one restarts the partition if its
-    /// data was deleted, else the batch fails.
+    /// Code 59: whether to try again. Always if the response has no log start offset or the batch has already been renumbered. Otherwise an
+    /// idempotent producer bumps its epoch and tries again; a transactional one restarts the partition and tries again if the data was
+    /// deleted, else the batch fails.
     pub(crate) fn on_unknown_producer(&mut self, id: BatchId, log_start_offset: i64, batches: &mut BatchTable) -> bool {
         let batch = &batches[id];
         let partition = batch.partition;
@@ -387,7 +386,7 @@ impl Idempotence {
     }
 }
 
-/// It is unknown whether a batch that expired is in the log.
+/// The error when it is unknown whether an expired batch is in the log.
 fn unresolved() -> ClientError {
     ClientError::Timeout(
         "some records were not acknowledged in time and cannot be sent again; they may be in the log, as part of the transaction"

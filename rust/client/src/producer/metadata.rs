@@ -16,7 +16,7 @@ pub(crate) type PartitionId = usize;
 /// Number of a topic, likewise.
 pub(crate) type TopicId = usize;
 
-/// One partition as of the last answer.
+/// One partition as of the last response.
 #[derive(Debug, Clone)]
 pub(crate) struct PartitionInfo {
     pub tp: TopicPartition,
@@ -33,7 +33,7 @@ pub(crate) struct TopicInfo {
     pub partitions: Vec<PartitionId>,
     /// Partitions that have a leader, ascending.
     pub available: Vec<i32>,
-    /// What the last answer said; `None` until one came.
+    /// The topic's error code in the last response; `None` while that is awaited.
     pub answer: Option<ErrorCode>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct ProducerMetadata {
     partitions: Vec<PartitionInfo>,
     /// Partitions led by each node, in the walk order of the client's HashMap (spec 9.4).
     by_node: BTreeMap<NodeId, Vec<PartitionId>>,
-    /// Nodes of other processes may not know yet what another one knows; the one in this process knows everything.
+    /// The nodes are other processes: one may not know yet what another one knows. A broker in this process knows everything.
     pub is_remote: bool,
 }
 
@@ -101,7 +101,7 @@ impl ProducerMetadata {
         self.topics.iter().map(|t| t.name.clone()).collect()
     }
 
-    /// Adds a topic, or asks anew for one that the last answer did not know. The update is allowed at once.
+    /// Adds a topic, or requests one again that the last response did not know. The update is allowed at once.
     pub(crate) fn request_topic(&mut self, name: &str) -> TopicId {
         let id = match self.by_name.get(name) {
             Some(&id) => id,
@@ -122,8 +122,8 @@ impl ProducerMetadata {
         id
     }
 
-    /// Takes an answer over. It also satisfies an update that was requested while it was in flight. Returns the
-    /// partitions that became known, in the order of their new queue numbers.
+    /// Applies a response. It also satisfies an update that was requested while it was in flight. Returns the partitions that became known,
+    /// in the order of their new queue numbers.
     pub(crate) fn update(&mut self, response: &MetadataResponse, now: i64) -> Vec<TopicPartition> {
         self.updated(now);
         let mut new = Vec::new();

@@ -58,7 +58,7 @@ pub struct RecordMetadata {
     pub timestamp: i64,
 }
 
-/// Columns of records for one topic: what `send_arrow` hands over. Row access must be cheap.
+/// Columns of records for one topic: the input of `send_arrow`. Row access must be cheap.
 pub trait RecordColumns {
     /// Rows.
     fn len(&self) -> usize;

@@ -35,7 +35,7 @@ pub fn partition_for_key(key: &[u8], partitions: i32) -> i32 {
 /// Where null keys of one topic go at the moment. Partitions are indices from 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TopicPartitioner {
-    /// KIP-480 and KIP-794: the partition stuck to.
+    /// KIP-480 and KIP-794: the sticky partition.
     current: Option<i32>,
     /// KIP-794: bytes appended to `current`.
     produced: usize,
@@ -46,7 +46,7 @@ pub(crate) struct TopicPartitioner {
 }
 
 impl TopicPartitioner {
-    /// The partition stuck to; chosen if there is none.
+    /// The sticky partition; chooses one if there is none.
     pub(crate) fn sticky(&mut self, all: i32, available: &[i32], random: &mut Random) -> i32 {
         match self.current {
             Some(partition) => partition,

@@ -20,18 +20,18 @@ use crate::consumer::Interrupt;
 use crate::group::ConsumerGroupMetadata;
 use crate::metrics::Metric;
 
-/// One producer. Thread-safe. A background thread (started with the first record, never at import) runs the sender, or,
-/// after [`Producer::stepped`], the calls do.
+/// One producer. Thread-safe. A background thread (started with the first record, never at import) runs the sender; in a producer made by
+/// [`Producer::stepped`] the calls run it.
 pub struct Producer {
     pub(super) shared: Arc<Shared>,
-    /// Until the thread has it.
+    /// `None` once the thread owns it.
     pub(super) sender: Mutex<Option<Sender>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The sender runs within calls, never in a thread.
     stepped: bool,
 }
 
-/// A user's thread waits for the sender's, or lets the sender take a turn.
+/// How a user's thread waits: for the sender's thread or, in a stepped producer, by running a turn of the sender.
 struct Parked<'a, 'b> {
     producer: &'a Producer,
     interrupt: Interrupt<'b>,
@@ -127,8 +127,8 @@ impl Producer {
     /// Queues one record.
     ///
     /// # Errors
-    /// Wrong partition or timestamp, unknown topic, closed producer, `Interrupted`. What Java reports on the future is
-    /// on the future: too large, no memory or metadata within max.block.ms, the broker's refusal.
+    /// Wrong partition or timestamp, unknown topic, closed producer, `Interrupted`. Errors that Java reports on the future are on the
+    /// future: too large, no memory or metadata within max.block.ms, the broker's refusal.
     pub fn send(&self, record: &ProducerRecord<'_>, interrupt: Interrupt<'_>) -> Result<RecordFuture, ClientError> {
         self.send_with(record, None, interrupt)
     }
@@ -147,8 +147,8 @@ impl Producer {
         send::send(&self.shared, &mut self.parked(interrupt), record, on_decided)
     }
 
-    /// Queues one record if that needs no waiting, as it mostly does not. Otherwise, and for a record that cannot be queued, nothing
-    /// has happened and `on_decided` is left: [`Producer::send_with`] waits, or has the error.
+    /// Queues one record if that needs no waiting, which is the usual case. Otherwise, or if the record cannot be queued, returns `None`
+    /// and leaves `on_decided` as it is: [`Producer::send_with`] then waits or returns the error.
     pub fn try_send_with(
         &self,
         record: &ProducerRecord<'_>,
@@ -159,9 +159,9 @@ impl Producer {
         })
     }
 
-    /// Queues one record without waiting for metadata or memory: for callers that must not wait, such as a coroutine. What keeps it from
-    /// being sent is on the future, with the errors of [`Producer::send_with`], at the latest after max.block.ms. Records of its topic
-    /// that are sent later go behind it.
+    /// Queues one record without waiting for metadata or memory: for callers that must not wait, such as a coroutine. If it cannot be sent,
+    /// the future has an error of [`Producer::send_with`], at the latest after max.block.ms. Later records of the same topic are queued
+    /// behind it.
     ///
     /// # Errors
     /// A negative timestamp, a closed producer. Then `on_decided` is not called.
@@ -174,7 +174,7 @@ impl Producer {
         send::waiting::send_later(&self.shared, record, on_decided)
     }
 
-    /// Queues one record as a row of [`Producer::send_columns`], if that needs no waiting. False: nothing has happened.
+    /// Queues one record as a row of [`Producer::send_columns`], if that needs no waiting. Returns false if it was not queued.
     pub fn try_send_row(&self, record: &ProducerRecord<'_>) -> bool {
         send::try_queue(&self.shared, record, |batch, _, _| batch.add_run(1)).is_some()
     }
@@ -196,9 +196,9 @@ impl Producer {
         send::send_columns(&self.shared, &mut self.parked(interrupt), topic, columns, first)
     }
 
-    /// Makes everything queued ready and waits until it is decided. Returns the first failure of a `send_columns` row
-    /// since the last flush, if any. What a batch is split into is waited for in every release, as Java does since 4.2;
-    /// before, its flush returned at the split (KAFKA-19479).
+    /// Makes everything queued ready and waits until it is decided. Returns the first failure of a `send_columns` row since the last flush,
+    /// if any. It also waits for the pieces of a split batch, in every release. Java does so since 4.2; before, its flush returned at the
+    /// split (KAFKA-19479).
     ///
     /// # Errors
     /// That failure; `Interrupted` (nothing is lost, flush again).
@@ -206,9 +206,9 @@ impl Producer {
         send::flush(&self.shared, &mut self.parked(interrupt))
     }
 
-    /// Flushes, ends an open transaction (at most `timeout_ms` in all) and stops the sender. Idempotent. What is undecided then
-    /// fails with `Closed`. With `None` it also ends: records fail after delivery.timeout.ms, and a transaction that cannot be
-    /// ended within max.block.ms after that is left to transaction.timeout.ms (Java waits for ever).
+    /// Flushes, ends an open transaction (at most `timeout_ms` in all) and stops the sender. Idempotent. Records that are undecided then
+    /// fail with `Closed`. With `None` it ends, too: records fail after delivery.timeout.ms, and a transaction that cannot be ended within
+    /// max.block.ms after that is left to transaction.timeout.ms (Java waits for ever).
     ///
     /// # Errors
     /// The first failure of a `send_columns` row since the last flush; `Interrupted` (the sender continues to close).
@@ -247,7 +247,7 @@ impl Producer {
         drop(guard);
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
-            // It has seen `closed`, or sees it after the answer it waits for.
+            // The thread has seen `closed`, or will see it after the response that it waits for.
             if thread.is_finished() || timeout_ms.is_none() {
                 let _ = thread.join();
             }
@@ -255,8 +255,8 @@ impl Producer {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Registers the transactional.id: ends what an earlier producer of this name left open, and fences that producer.
-    /// Once, before the first transaction.
+    /// Registers the transactional.id: ends a transaction that an earlier producer with this id left open, and fences that producer. Call
+    /// it once, before the first transaction.
     ///
     /// # Errors
     /// `IllegalState` without transactional.id or when called twice; `Timeout` after max.block.ms (call it again);
@@ -269,12 +269,12 @@ impl Producer {
     /// Opens a transaction; nothing is sent yet.
     ///
     /// # Errors
-    /// `IllegalState` before `init_transactions` or inside a transaction; the error that the producer is in.
+    /// `IllegalState` before `init_transactions` or inside a transaction; an earlier error of the producer.
     pub fn begin_transaction(&self) -> Result<(), ClientError> {
         transaction::begin_transaction(&self.shared)
     }
 
-    /// Makes the offsets part of the transaction: the group has them when, and only if, it commits.
+    /// Adds the offsets to the transaction: they are committed for the group when, and only if, the transaction commits.
     ///
     /// # Errors
     /// `IllegalState` outside a transaction; `CommitFailed` when the group has moved on (abort); `Timeout`; those of the
@@ -305,7 +305,7 @@ impl Producer {
         transaction::end_transaction(&self.shared, &mut self.parked(interrupt), false)
     }
 
-    /// A transaction is open, being ended, or failed and not aborted yet.
+    /// Whether a transaction is open, being ended, or failed and not aborted yet.
     pub fn has_ongoing_transaction(&self) -> bool {
         let mut guard = self.shared.lock();
         guard.core.transactions().is_some_and(|t| t.has_ongoing_transaction())
@@ -318,7 +318,7 @@ impl Producer {
         }
     }
 
-    /// Partitions of a topic, asking for its metadata if need be.
+    /// Number of partitions of a topic; requests its metadata if necessary.
     ///
     /// # Errors
     /// Unknown topic; no metadata within max.block.ms.
@@ -333,7 +333,7 @@ impl Producer {
         self.shared.lock().core.producer_id()
     }
 
-    /// What it has counted and measured since it was made, under the names of Kafka's metrics.
+    /// Counts and measurements since the producer was created, under the names of Kafka's metrics.
     pub fn metrics(&self) -> Vec<Metric> {
         self.shared.lock().core.metrics.read()
     }
@@ -351,7 +351,7 @@ fn forced() -> ClientError {
     )
 }
 
-/// A producer that is dropped without `close` sends what it has, without anyone waiting for it.
+/// A producer that is dropped without `close` sends what is queued; no call waits for that.
 impl Drop for Producer {
     fn drop(&mut self) {
         self.shared.begin_close(&mut self.shared.lock());
@@ -372,8 +372,8 @@ impl Drop for Farewell<'_> {
     }
 }
 
-/// The thread: turns until closed and nothing is left. It sleeps on the accumulator when nothing is on the wire, on the
-/// transport otherwise.
+/// The sender's thread: runs turns until the producer is closed. It sleeps on the accumulator when nothing is on the wire, on the transport
+/// otherwise.
 fn run(shared: &Shared, mut sender: Sender) {
     let farewell = Farewell(shared);
     loop {
@@ -397,8 +397,8 @@ fn run(shared: &Shared, mut sender: Sender) {
     drop(farewell);
 }
 
-/// 0, and closed, when closing and everything is decided; else how many ms may pass before this is asked again. An open
-/// transaction is aborted first.
+/// When closing and everything is decided: marks the producer as closed and returns 0. Otherwise returns the ms until the next call. An
+/// open transaction is aborted first.
 fn time_to_close(shared: &Shared) -> i64 {
     let mut guard = shared.lock();
     if !guard.core.closing || guard.core.accumulator.has_undrained() || !shared.waiting.is_empty() {
@@ -418,7 +418,7 @@ fn time_to_close(shared: &Shared) -> i64 {
     }
 }
 
-/// Waits for an answer, a connection, a wake-up or the end of `ms`. A transport may return early.
+/// Waits for a response, a connection, a wake-up or the end of `ms`. A transport may return early.
 fn wait_for_answer(shared: &Shared, sender: &mut Sender, ms: i64) {
     let now = || shared.lock().core.now();
     let end = now().saturating_add(ms);

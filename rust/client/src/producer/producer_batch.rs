@@ -16,7 +16,7 @@ pub(crate) type BatchId = usize;
 /// Kafka: `COMPRESSION_RATE_ESTIMATION_FACTOR`.
 const RATE_ESTIMATION_FACTOR: f32 = 1.05;
 
-/// Records of `send_columns` that follow each other in a batch: only the first failure is reported, by `flush`.
+/// Consecutive records of `send_columns` in a batch: only the first failure is reported, by `flush`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     first: i32,
@@ -26,7 +26,7 @@ pub(crate) struct Run {
 /// (producer id, epoch).
 pub(crate) type ProducerIdAndEpoch = (i64, i16);
 
-/// See the module.
+/// One batch of a partition, from its first record to its outcome.
 #[derive(Debug)]
 pub(crate) struct ProducerBatch {
     pub partition: PartitionId,
@@ -34,15 +34,15 @@ pub(crate) struct ProducerBatch {
     pub serial: u64,
     pub created_ms: i64,
     pub last_attempt_ms: i64,
-    /// Answers with an error so far that led to another attempt.
+    /// Failures so far that led to another attempt.
     pub attempts: i32,
     /// Why its last attempt failed.
     pub last_failure: Option<Arc<str>>,
     /// Kafka: `inRetry`.
     pub in_retry: bool,
-    /// For the futures of its records, if they have any.
+    /// The outcome for the futures of its records, if any record has one.
     pub result: Option<Arc<BatchResult>>,
-    /// The records that have none, ascending.
+    /// The records without a future, ascending.
     pub runs: Vec<Run>,
     /// Set when it is first drained; changed by an epoch bump.
     pub producer: Option<(ProducerIdAndEpoch, i32)>,
@@ -54,21 +54,21 @@ pub(crate) struct ProducerBatch {
     pub done: bool,
     /// In its partition's queue.
     pub queued: bool,
-    /// A request that carries it is unanswered.
+    /// A request that contains it awaits its response.
     pub on_wire: bool,
     pub from_split: bool,
     /// Bytes accounted for in buffer.memory.
     pub memory: usize,
     /// Largest encoded record.
     pub max_record_size: usize,
-    /// Leader epoch at the last drain and whether it rose since (3.7+: ends the back-off).
+    /// Last known leader epoch, and `attempts` when it last rose (3.7+: a new leader ends the back-off).
     pub leader_epoch: i32,
     pub attempts_at_leader_change: i32,
     /// Back-off after the last failure, ms.
     pub backoff_ms: i64,
     /// Traced as ready since it was queued last.
     pub ready_traced: bool,
-    /// Size of the buffer: the batch is full when the next record would pass it.
+    /// Size of the buffer: the batch is full when the next record would exceed it.
     write_limit: usize,
     /// Estimated compressed/uncompressed; `None` without compression.
     ratio: Option<f32>,
@@ -88,20 +88,20 @@ enum Buffer {
     Closed(Bytes),
 }
 
-/// The records of an open batch, on loan to the thread that appends to them.
+/// The records of an open batch, lent to the thread that appends to them.
 #[derive(Debug)]
 pub(crate) struct Lent {
     builder: BatchBuilder,
     write_limit: usize,
     ratio: Option<f32>,
     max_record_size: usize,
-    /// Appended so far.
+    /// Records appended so far.
     pub added: i32,
     /// Bytes by which the estimated size grew.
     pub grown: usize,
 }
 
-/// What records are appended to.
+/// A target for appended records: a batch, or the lent records of one.
 pub(crate) trait Fill {
     /// Appends one record without headers if there is room for it; returns the bytes by which the estimated size grew.
     fn push(&mut self, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>) -> Option<usize>;
@@ -212,18 +212,18 @@ impl ProducerBatch {
         }
     }
 
-    /// It is full, and its records are to be compressed.
+    /// Whether it is full and its records are still to be compressed.
     pub(crate) fn is_unpacked(&self) -> bool {
         let open = matches!(&self.buffer, Buffer::Open(builder) if !builder.is_packed());
         open && self.ratio.is_some() && self.is_full()
     }
 
-    /// A user compresses its records, or appends to them: it cannot be drained.
+    /// Whether a thread compresses its records or appends to them now, so that it cannot be drained.
     pub(crate) fn is_on_loan(&self) -> bool {
         matches!(self.buffer, Buffer::Packing(_) | Buffer::Lent(_))
     }
 
-    /// The records of an open batch that has room, to be appended to without the lock; [`Self::take_back`] ends it.
+    /// Lends the records of an open batch that has room, for appending without the lock; [`Self::take_back`] ends the loan.
     pub(crate) fn lend(&mut self) -> Option<Lent> {
         if !matches!(self.buffer, Buffer::Open(_)) || self.is_full() {
             return None;
@@ -242,7 +242,8 @@ impl ProducerBatch {
         }
     }
 
-    /// Ends [`Self::lend`], with a run of what was appended. False if the batch was decided meanwhile: nothing was appended.
+    /// Ends the loan of [`Self::lend`] and notes the appended records as a run. Returns false if the batch was decided meanwhile: then they
+    /// are dropped.
     pub(crate) fn take_back(&mut self, lent: Lent) -> bool {
         if !matches!(self.buffer, Buffer::Lent(_)) {
             return false;
@@ -254,7 +255,7 @@ impl ProducerBatch {
         true
     }
 
-    /// The builder of a full batch whose records are to be compressed; [`Self::put_packed`] gives it back.
+    /// The builder of a full batch whose records are to be compressed; [`Self::put_packed`] returns it.
     pub(crate) fn take_unpacked(&mut self) -> Option<BatchBuilder> {
         if !self.is_unpacked() {
             return None;
@@ -273,9 +274,8 @@ impl ProducerBatch {
         }
     }
 
-    /// Appends one record if it has room for it (spec 9.2: the first record always fits). Returns the bytes by which the
-    /// estimated size grew. The caller gives it a future or adds it
-    /// to a run.
+    /// Appends one record if there is room (spec 9.2: the first record always fits). Returns the bytes by which the estimated size grew.
+    /// The caller gives it a future or adds it to a run.
     #[inline]
     pub(crate) fn try_append(
         &mut self,
@@ -328,8 +328,8 @@ impl ProducerBatch {
         }
     }
 
-    /// Kafka: `ProducerBatch#close`: builds the bytes if they are not built yet; clears the reset mark. Returns the builder
-    /// for reuse and the compression ratio that the estimator shall learn.
+    /// Kafka: `ProducerBatch#close`: builds the bytes if they are not built yet; clears the reset mark. Returns the builder for reuse and
+    /// the compression ratio for the estimator.
     pub(crate) fn close(
         &mut self,
         compression: Compression,
@@ -355,7 +355,7 @@ impl ProducerBatch {
                 self.actual_ratio = bytes.len().saturating_sub(RECORD_BATCH_OVERHEAD) as f32 / uncompressed as f32;
             }
             if let Buffer::Open(builder) = std::mem::replace(&mut self.buffer, Buffer::Closed(bytes)) {
-                // The memory of a packed one is with the batch.
+                // A packed builder has no memory to reuse: the batch has it.
                 spare = (!packed).then_some(builder);
             }
         }
@@ -365,7 +365,7 @@ impl ProducerBatch {
     pub(crate) fn actual_ratio(&self) -> f32 {
         self.actual_ratio
     }
-    /// The bytes, once closed.
+    /// The bytes; empty until the batch is closed.
     pub(crate) fn bytes(&self) -> Bytes {
         match &self.buffer {
             Buffer::Closed(bytes) => bytes.clone(),
@@ -419,8 +419,8 @@ impl ProducerBatch {
     }
 }
 
-/// Appends one record if it has room within the limit: its own bytes and the estimated size so far (spec 9.2: the first record always
-/// fits). Returns its bytes, and by how many the estimated size grew.
+/// Appends one record if its bytes and the estimated size so far are within the limit (spec 9.2: the first record always fits). Returns its
+/// bytes, and the bytes by which the estimated size grew.
 #[inline]
 fn append(
     builder: &mut BatchBuilder,
@@ -537,7 +537,7 @@ impl BatchTable {
         ids.sort_by_key(|&id| self[id].serial);
         ids
     }
-    /// Decided batches that the sender still refers to.
+    /// Number of batches in the table.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -18,9 +18,9 @@ use crate::random::Random;
 
 /// Builders kept for reuse: enough for the batches between two turns of the sender at full speed (64 x 16 KiB = 1 MiB).
 const SPARE_BUILDERS: usize = 64;
-/// The part of buffer.memory that is room for many batches: of the default 32 MiB, 128 batches.
+/// 1/16 of buffer.memory is room for many batches: 2 MiB of the default 32 MiB, which is 128 batches.
 const ROOM: usize = 16;
-/// Per failure the estimate rises by this at least, per success it falls by the other at most.
+/// When a batch compresses worse than estimated, the estimate rises by at least this; otherwise it falls by at most the other.
 /// Kafka: `CompressionRatioEstimator`.
 const RATIO_DETERIORATION: f32 = 0.05;
 const RATIO_IMPROVEMENT: f32 = 0.005;
@@ -40,7 +40,7 @@ pub(crate) struct ReadyCheck {
     pub unknown_leaders: bool,
 }
 
-/// See the module. Every time is monotonic ms.
+/// The queues of batches, one per partition, and what decides when they are sent. Every time is monotonic ms.
 #[derive(Debug)]
 pub(crate) struct RecordAccumulator {
     config: Arc<ProducerConfig>,
@@ -49,7 +49,7 @@ pub(crate) struct RecordAccumulator {
     ratios: FxHashMap<Arc<str>, f32>,
     spare: Vec<BatchBuilder>,
     memory_used: usize,
-    /// Threads waiting for memory: while there are any, everything is sendable.
+    /// Number of threads that wait for memory: while it is not 0, everything is sendable.
     pub(crate) memory_waiters: usize,
     pub(crate) flushes: usize,
     /// A transaction is being ended: everything is sendable.
@@ -60,7 +60,7 @@ pub(crate) struct RecordAccumulator {
     next_serial: u64,
     drain_index: usize,
     node_drain_index: FxHashMap<NodeId, usize>,
-    /// The queue that a user compressed a batch of last.
+    /// The queue of the batch that a user's thread compressed last.
     pack_index: usize,
     /// (ready, drained) times per node. Kafka: `NodeLatencyStats`.
     latency: FxHashMap<NodeId, (i64, i64)>,
@@ -138,12 +138,12 @@ impl RecordAccumulator {
         ))
     }
 
-    /// Room in buffer.memory for a batch of this size? Kafka: `BufferPool#allocate`.
+    /// Whether buffer.memory has room for a batch of this size. Kafka: `BufferPool#allocate`.
     pub(crate) fn has_memory(&self, size: usize) -> bool {
         self.memory_used.saturating_add(size) <= self.config.buffer_memory
     }
 
-    /// A good part of buffer.memory is free.
+    /// Whether buffer.memory has room for many batches ([`ROOM`]).
     pub(crate) fn has_room(&self) -> bool {
         self.has_memory(self.config.buffer_memory / ROOM)
     }
@@ -168,7 +168,8 @@ impl RecordAccumulator {
         id
     }
 
-    /// More than one batch, or a full one: the sender should know. Kafka: `RecordAppendResult#batchIsFull`.
+    /// Whether the queue has more than one batch, or a full one, so that the sender should be woken. Kafka:
+    /// `RecordAppendResult#batchIsFull`.
     pub(crate) fn is_sendable_now(&self, partition: PartitionId) -> bool {
         self.queues
             .get(partition)

@@ -1,4 +1,4 @@
-//! Which client release behaves how: the table of spec 9.1, once.
+//! How each client release behaves: the table of spec 9.1, in one place.
 
 /// Behaviour of one client release (`fletchlog.producer.version`). One field per row of spec 9.1 and per default or rule
 /// of section 9 that changed between 2.4 and 4.3.
@@ -8,7 +8,7 @@ pub(crate) struct Release {
     /// Code 47 is `InvalidProducerEpochException` (the batch fails, the epoch is bumped) and 90 is fatal; before, 47 was
     /// the fatal `ProducerFencedException` and 90 an unknown code. 2.7.
     pub fenced_is_90: bool,
-    /// A request time-out is answered as code 7, before as a lost connection. 3.5.
+    /// A request time-out is treated as code 7; before, as a lost connection. 3.5.
     pub timeout_is_code_7: bool,
     /// A partition restarts at sequence 0 when a new batch is drained with nothing in flight; before, only when the last
     /// in-flight batch of an older epoch succeeds. 2.7 (KAFKA-12152).

@@ -61,16 +61,16 @@ pub(crate) fn until<T>(
     }
 }
 
-/// What a record that waits for a topic's metadata has seen.
+/// State of one wait for a topic's metadata.
 pub(crate) struct Lookup {
-    /// It was asked for.
+    /// The metadata was requested.
     asked: bool,
-    /// How many failures that no retry mends had come before.
+    /// Number of failures that no retry fixes, when the wait began.
     failures: u64,
 }
 
-/// The topic's number, if its metadata is there; asks for it otherwise. Kafka: `waitOnMetadata`. Ours: a topic that a broker in this
-/// process reports as unknown is an error at once, not after max.block.ms.
+/// The topic's number if its metadata has arrived; requests it otherwise. Kafka: `waitOnMetadata`. Unlike in Kafka, a topic that a broker
+/// in this process reports as unknown is an error at once, not after max.block.ms.
 fn look_up(core: &mut Core, name: &str, lookup: &mut Lookup) -> Result<Option<TopicId>, ClientError> {
     if let (count, Some(error)) = &core.unmendable
         && *count > lookup.failures
@@ -88,7 +88,7 @@ fn look_up(core: &mut Core, name: &str, lookup: &mut Lookup) -> Result<Option<To
     }
     match info.answer {
         Some(ErrorCode::LEADER_NOT_AVAILABLE) => core.metadata.request_update(),
-        // It may have been made a moment ago at another node. Kafka: `KafkaProducer#waitOnMetadata`.
+        // Another node may have created it a moment ago. Kafka: `KafkaProducer#waitOnMetadata`.
         Some(code) if asked && core.metadata.is_remote && code.is_retriable() => core.metadata.request_update(),
         Some(code) if asked && code != ErrorCode::NONE => return Err(no_such_topic(name, code)),
         Some(_) if !asked => drop(core.metadata.request_topic(name)),
@@ -203,7 +203,7 @@ fn exhausted(core_memory: usize, waited: i64) -> ClientError {
     ))
 }
 
-/// Appends one row. Nothing: there is no memory for it now. Kafka: `KafkaProducer#doSend`, which wakes the sender.
+/// Appends one row and wakes the sender if necessary; `None` if there is no memory for it now. Kafka: `KafkaProducer#doSend`.
 fn append_now<T>(
     shared: &Shared,
     guard: &mut Guarded,
@@ -224,7 +224,7 @@ fn append_now<T>(
     Some(value)
 }
 
-/// Appends one row, waiting for memory. The caller's `then` runs under the same hold of the lock.
+/// Appends one row, waiting for memory. `then` runs before the lock is released.
 fn append<T>(
     shared: &Shared,
     pause: &mut dyn Pause,
@@ -265,7 +265,7 @@ fn append<T>(
     result
 }
 
-/// A record's row, if partition and timestamp are possible.
+/// The row of a record; an error if its partition or timestamp is invalid.
 fn row_of<'a>(
     core: &Core,
     topic: TopicId,
@@ -321,8 +321,8 @@ pub(crate) fn send(
     }
 }
 
-/// Queues one record without any waiting. Nothing, and nothing has happened: the lock is held, the topic, the memory or an earlier record
-/// has to be waited for, or the record cannot be queued. Then [`send`] or [`send_columns`] waits, or has the error.
+/// Queues one record without waiting. Returns `None`, and queues nothing, if the lock is busy, if the record would wait for metadata,
+/// memory or an earlier record, or if it cannot be queued. Then [`send`] or [`send_columns`] waits or returns the error.
 pub(crate) fn try_queue<T>(
     shared: &Shared,
     record: &ProducerRecord<'_>,
@@ -357,7 +357,7 @@ pub(crate) fn flush(shared: &Shared, pause: &mut dyn Pause) -> Result<(), Client
     core.run_failure.take().map_or(Ok(()), Err)
 }
 
-/// Waits until every batch that there is now is decided.
+/// Waits until every batch that exists now is decided.
 fn settle(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
     let mark = shared.lock().core.accumulator.serial_mark();
     loop {

@@ -1,5 +1,5 @@
-//! The sender: one turn drains the accumulator into requests, another half reads the answers (spec 9.5). It never waits
-//! itself: the caller (a thread, a test) waits between the halves. Kafka: `Sender`, `NetworkClient`.
+//! The sender: the first half of a turn drains the accumulator into requests, the second half reads the responses (spec 9.5). It never
+//! waits itself: the caller (a thread, a test) waits between the halves. Kafka: `Sender`, `NetworkClient`.
 
 mod answers;
 mod transactional;
@@ -31,14 +31,14 @@ const HOLD_SLICE_MS: i64 = 5;
 enum RequestKind {
     /// Its batches, in request order.
     Produce(Vec<BatchId>),
-    /// acks=0: its batches (until they are decided, at once); the empty answer only frees the connection.
+    /// acks=0: its batches, until they are decided, which is at once; the empty response only frees the connection.
     ProduceWithoutAck(Vec<BatchId>),
     Metadata,
     InitProducerId,
     Transactional(Box<TxnRequest>),
 }
 
-/// See the module.
+/// Makes requests of the queued batches, and outcomes of the responses.
 pub(crate) struct Sender {
     shared: Arc<Shared>,
     config: Arc<ProducerConfig>,
@@ -47,7 +47,7 @@ pub(crate) struct Sender {
     init_not_before_ms: i64,
     /// Why there is no producer id yet.
     id_refused: Option<String>,
-    /// Turns in a row, without any change, in which a node was ready and the stop rules held everything back.
+    /// Consecutive turns, without any change, in which a node was ready but the stop rules blocked everything.
     fruitless_turns: usize,
     /// When nothing can be sent: the end of the next back-off, after which another partition may be sent.
     back_off_ends_at: i64,
@@ -80,7 +80,7 @@ impl Sender {
         }
     }
 
-    /// Nothing on the wire, and no connection is being opened.
+    /// Whether nothing is on the wire and no connection is being opened.
     pub(crate) fn is_idle(&self) -> bool {
         self.client.is_idle()
     }
@@ -90,7 +90,7 @@ impl Sender {
         self.client.wait(ms)
     }
 
-    /// An answer has arrived on some connection.
+    /// Whether a response has arrived on some connection.
     pub(crate) fn has_answer(&mut self) -> bool {
         let mut busy = self.client.nodes_by_oldest(InFlightRequest::is_written).into_iter();
         busy.any(|node| self.client.has_arrived(node))
@@ -147,7 +147,7 @@ impl Sender {
         wait = wait.min(next_metadata_ms);
         drop(guard);
         if next_metadata_ms == 0 {
-            // A broker in this process carries the request out now: no user waits with it.
+            // A broker in this process executes the request in this call, so the lock is not held.
             self.client.write(now);
         }
         if self.is_idle() {
@@ -184,13 +184,13 @@ impl Sender {
         let Some(wait) = no_records else {
             return self.produce_turn(core, now);
         };
-        // Java does not look at delivery.timeout.ms here: its records wait as long as the id, or the transaction's partitions, are
-        // refused. Here they fail in time.
+        // Java does not check delivery.timeout.ms here: its records wait as long as the id, or the transaction's partitions, are refused.
+        // Here they fail in time.
         self.expire(core, now);
         wait.min(self.next_expiry(core).saturating_sub(now)).max(0)
     }
 
-    /// Resolves, bumps, asks for an id. `Some(wait)`: no records may be sent in this turn.
+    /// Resolves sequences, bumps the epoch, requests an id. `Some(wait)`: no records may be sent in this turn.
     fn idempotence_turn(&mut self, core: &mut Core, now: i64) -> Option<i64> {
         let state = core.idempotence.as_mut()?;
         state.maybe_resolve_sequences();
@@ -272,9 +272,9 @@ impl Sender {
             }
         }
         let expired = self.expire(core, now);
-        // Java takes the next turn at once while any node is ready, so it spins while a stop rule holds everything
-        // back. The drain index moves with each turn, so another partition may be sent. After one round over all
-        // partitions only an answer or the end of a back-off helps.
+        // Java takes the next turn at once while any node is ready, so it spins while a stop rule blocks everything. The drain index moves
+        // with each turn, so another partition may be sent. After one round over all partitions only a response or the end of a back-off
+        // helps.
         self.fruitless_turns = if sent || most_led == 0 {
             0
         } else {
@@ -342,8 +342,7 @@ impl Sender {
         batches.copied()
     }
 
-    /// Batches past delivery.timeout.ms: queued ones first, then those on the wire.
-    /// True if there were any.
+    /// Fails batches past delivery.timeout.ms: queued ones first, then those on the wire. True if there were any.
     fn expire(&mut self, core: &mut Core, now: i64) -> bool {
         let mut late = core.accumulator.take_expired(now);
         late.extend(self.batches_on_wire().filter(|&id| {
@@ -353,7 +352,7 @@ impl Sender {
         if late.is_empty() {
             return false;
         }
-        // a batch that was never sent waited behind one of its partition that failed
+        // A batch that was never sent waited behind a failed batch of its partition.
         let failed: FxHashMap<_, _> = late
             .iter()
             .map(|&id| &core.accumulator.batches[id])
@@ -383,7 +382,7 @@ impl Sender {
         true
     }
 
-    /// What keeps every batch from being sent, if anything.
+    /// Why no batch can be sent, if there is a reason.
     fn not_sent_because(&self, core: &Core) -> Option<Arc<str>> {
         let state = core.idempotence.as_ref()?;
         match &state.transactions {
@@ -421,8 +420,8 @@ impl Sender {
         !batches.is_empty()
     }
 
-    /// Sends a Metadata request when one is due. Returns ms until the next may be; 0 when there is one to write, for a poll in Java
-    /// ends with what it has written, and nodes are ready again. Kafka: `DefaultMetadataUpdater#maybeUpdate`, `Selector#poll`.
+    /// Sends a Metadata request when one is due. Returns the ms until the next one may be sent, or 0 if one must be written now: a poll in
+    /// Java ends after it has written, and nodes are ready again. Kafka: `DefaultMetadataUpdater#maybeUpdate`, `Selector#poll`.
     fn maybe_send_metadata(&mut self, core: &mut Core) -> i64 {
         let now = core.now();
         if core.metadata.is_in_progress() {

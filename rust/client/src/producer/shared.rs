@@ -1,4 +1,4 @@
-//! The lock between the users' threads and the sender, and the two ways to wait behind it.
+//! The lock between the users' threads and the sender, and how each side waits for the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -12,7 +12,7 @@ use super::send::closed;
 use super::send::waiting::{WaitingRecords, fail_waiting};
 use crate::ClientError;
 
-/// How often a call that does not wait tries to get the lock.
+/// Number of times that a call that does not wait tries to get the lock.
 const SPINS: u32 = 100;
 
 /// [`Core`] behind its lock, with the condition variables of the waiting threads.
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub signal: Arc<Signal>,
     /// Records whose callers do not wait. Locked after the core, or alone.
     pub waiting: WaitingRecords,
-    /// The sender parks here, with nothing on the wire: whether it does. Locked last.
+    /// Whether the sender is parked, with nothing on the wire. Locked last.
     parked: Mutex<bool>,
     work: Condvar,
     /// Users park here: for metadata, memory, decisions.
@@ -31,9 +31,9 @@ pub(crate) struct Shared {
     decided: Condvar,
     /// A user parks here until a good part of the memory is free.
     room: Condvar,
-    /// The sender has something new to look at.
+    /// There is something new for the sender.
     wake: AtomicBool,
-    /// The sender waits for an answer, which this ends early.
+    /// The sender waits for a response; `waker` can end that wait.
     receiving: AtomicBool,
     waker: OnceLock<Waker>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Guarded {
     room_wanted: bool,
     /// A user waits until every batch with a lower serial is decided.
     decision_wanted: Option<u64>,
-    /// How many users wait for progress: waking nobody takes a system call too.
+    /// Number of users that wait for progress: notifying costs a system call even if there are none.
     waiting: usize,
 }
 
@@ -55,8 +55,8 @@ pub(crate) trait Pause {
     /// Lets the sender work for at most `ms`; returns early when anything has happened since `seen`. An error ends the
     /// call.
     fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError>;
-    /// As [`Pause::pause`]; what happens before every batch with a serial below `mark` is decided may go unnoticed: waking the user for
-    /// each batch costs as much as sending it.
+    /// As [`Pause::pause`], but need not return before every batch with a serial below `mark` is decided: waking the user for each batch
+    /// costs as much as sending it.
     fn settle(&mut self, shared: &Shared, mark: u64, seen: u64, ms: i64) -> Result<(), ClientError> {
         let _ = mark;
         self.pause(shared, seen, ms)
@@ -97,7 +97,7 @@ impl Shared {
         lock(&self.core)
     }
 
-    /// The lock, unless another thread holds it for long: a few microseconds, which a turn of the sender takes.
+    /// The lock, or `None` if another thread holds it for more than a few microseconds, as a turn of the sender does.
     pub(crate) fn lock_soon(&self) -> Option<MutexGuard<'_, Guarded>> {
         for _ in 0..SPINS {
             match self.core.try_lock() {
@@ -109,12 +109,12 @@ impl Shared {
         None
     }
 
-    /// What ends the sender's wait for an answer early.
+    /// Sets the callback that ends the sender's wait for a response early.
     pub(crate) fn set_waker(&self, waker: Waker) {
         let _ = self.waker.set(waker);
     }
 
-    /// Makes the sender look again. Needs no lock of the core.
+    /// Makes the sender take another turn. Needs no lock of the core.
     pub(crate) fn wake_sender(&self) {
         if self.wake.swap(true, Ordering::SeqCst) {
             return;
@@ -131,12 +131,12 @@ impl Shared {
     pub(crate) fn take_wake(&self) -> bool {
         self.wake.swap(false, Ordering::SeqCst)
     }
-    /// The sender begins, or ends, to wait for answers.
+    /// The sender begins or stops waiting for responses.
     pub(crate) fn set_receiving(&self, receiving: bool) {
         self.receiving.store(receiving, Ordering::SeqCst);
     }
-    /// The sender sleeps until it is woken, at most `ms`. It tests `wake` under the lock that a waker takes after it has set it, so it
-    /// cannot miss one.
+    /// The sender sleeps until it is woken, at most `ms`. It checks `wake` under the lock that [`Self::wake_sender`] takes after setting
+    /// it, so no wake-up is lost.
     pub(crate) fn park(&self, ms: i64) {
         let mut parked = lock(&self.parked);
         if self.take_wake() {
@@ -153,7 +153,7 @@ impl Shared {
         self.take_wake();
     }
 
-    /// No more records: what is queued is sent.
+    /// Accepts no more records; queued ones are still sent.
     pub(crate) fn begin_close(&self, guard: &mut Guarded) {
         guard.core.closing = true;
         guard.core.accumulator.closed = true;
@@ -202,8 +202,8 @@ impl Shared {
         let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
         guard.core.accumulator.memory_waiters -= 1;
     }
-    /// A user sleeps until every batch with a serial below `mark` is decided, at most one slice; if they are, until something happened
-    /// since `seen`.
+    /// A user sleeps until every batch with a serial below `mark` is decided, at most one slice; if they already are, until something has
+    /// happened since `seen`.
     pub(crate) fn wait_decided(&self, mark: u64, seen: u64, ms: i64) {
         let mut guard = self.lock();
         if guard.core.accumulator.all_decided_below(mark) {
@@ -214,7 +214,7 @@ impl Shared {
         guard.decision_wanted = Some(wanted);
         drop(self.decided.wait_timeout(guard, millis(ms.min(WAIT_SLICE_MS))));
     }
-    /// A user sleeps until something happened since `seen`, at most one slice.
+    /// A user sleeps until something has happened since `seen`, at most one slice.
     pub(crate) fn wait_progress(&self, seen: u64, ms: i64) {
         let mut guard = self.lock();
         if guard.progress == seen {

@@ -4,7 +4,7 @@ use super::future::lock;
 use super::producer::Producer;
 
 impl Producer {
-    /// One turn of the sender, with a wait of at most `limit_ms` in its middle.
+    /// One turn of the sender, with a wait of at most `limit_ms` between its halves.
     pub fn run_once(&self, limit_ms: i64) {
         if let Some(sender) = &mut *lock(&self.sender) {
             let wait = sender.send_half().min(limit_ms);
@@ -15,7 +15,7 @@ impl Producer {
         }
     }
 
-    /// Turns until `ms` of the clock have passed.
+    /// Runs turns until `ms` of the clock have passed.
     pub fn run_for(&self, ms: i64) {
         let now = || self.shared.lock().core.now();
         let end = now().saturating_add(ms);
@@ -24,14 +24,14 @@ impl Producer {
         }
     }
 
-    /// Turns until no request is on the wire: after a fatal error or an expiry some still are.
+    /// Runs turns until no request is on the wire: after a fatal error or an expiry some still are.
     pub fn run_until_idle(&self) {
         while lock(&self.sender).as_ref().is_some_and(|sender| !sender.is_idle()) {
             self.run_once(i64::MAX);
         }
     }
 
-    /// Records are queued or undecided.
+    /// Whether records are queued or undecided.
     pub fn has_incomplete(&self) -> bool {
         self.shared.lock().core.accumulator.has_incomplete()
     }

@@ -1,4 +1,4 @@
-//! What the producer did, event by event (`fletchlog.trace`). Nothing is built when it is off.
+//! What the producer did, event by event (`fletchlog.trace`). No event is built when it is off.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ pub enum TraceKind {
     Muted,
     /// Put on the wire.
     Sent,
-    /// Its partition flows again.
+    /// Its partition may be drained again.
     Unmuted,
     /// The broker appended it.
     Acknowledged,
-    /// Code 46: the broker already had it, at an offset it no longer has. (A duplicate of one of the newest five
-    /// batches is acknowledged as if it were new; a client cannot see the difference.)
+    /// Code 46: the broker already had it, at an offset that it no longer knows. (A duplicate of one of the newest five batches is
+    /// acknowledged as if it were new; a client cannot see the difference.)
     AcknowledgedAsDuplicate,
     /// Refused or lost; it will be sent again.
     Retried,
@@ -70,7 +70,7 @@ pub struct TraceEvent {
     pub kind: TraceKind,
     /// Partition; `None` for an epoch bump.
     pub tp: Option<TopicPartition>,
-    /// Node of a request, where one is concerned.
+    /// Node of the request, if the event has one.
     pub node: Option<NodeId>,
     /// Number of the batch, from 0 in the order of creation; -1 for an epoch bump.
     pub batch: i64,

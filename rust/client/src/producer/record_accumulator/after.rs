@@ -125,7 +125,7 @@ impl RecordAccumulator {
         }
     }
 
-    /// Heads of queues past delivery.timeout.ms, taken out of their queues.
+    /// Removes the heads of queues that are past delivery.timeout.ms, and returns them.
     pub(crate) fn take_expired(&mut self, now: i64) -> Vec<BatchId> {
         let mut expired = Vec::new();
         for queue in &mut self.queues {
@@ -182,7 +182,7 @@ impl RecordAccumulator {
     }
 }
 
-/// For each piece of a batch, the index of its first record in it.
+/// For each piece of a batch, the index of its first record in that batch.
 fn first_records(pieces: &[ProducerBatch]) -> Vec<i32> {
     let ends = pieces.iter().scan(0, |end, piece| {
         *end += piece.count();

@@ -1,4 +1,4 @@
-//! Which nodes can be sent to, and what a request to one of them takes along (spec 9.3, 9.4).
+//! Which nodes can be sent to, and which batches go into a request (spec 9.3, 9.4).
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::producer::idempotence::Idempotence;
 use crate::producer::metadata::{PartitionId, ProducerMetadata};
 use crate::producer::producer_batch::{BatchId, ProducerBatch};
 
-/// The records of a full batch, on loan to the thread that compresses them.
+/// The records of a full batch, lent to the thread that compresses them.
 pub(crate) struct Unpacked {
     id: BatchId,
     serial: u64,
     builder: BatchBuilder,
-    /// The memory that its records were in.
+    /// The memory of the uncompressed records, for reuse.
     spare: Option<BatchBuilder>,
 }
 
@@ -85,7 +85,7 @@ impl RecordAccumulator {
                 }
                 batch.leader_epoch = info.leader_epoch;
             }
-            // What is being compressed or appended to wakes the sender when it is back.
+            // A lent batch wakes the sender when it is returned.
             if queue.muted || self.batches[head].is_on_loan() || check.nodes.contains(&leader) {
                 continue;
             }
@@ -212,7 +212,8 @@ impl RecordAccumulator {
         heads.filter_map(|id| Unpacked::of(id, &mut self.batches[id])).collect()
     }
 
-    /// The oldest full batch of some queue that is not its head, which the sender takes. What is compressed lies in front of what is not.
+    /// The oldest uncompressed full batch of some queue, except its head, which the sender compresses. In a queue, compressed batches are
+    /// in front of uncompressed ones.
     pub(crate) fn take_unpacked_behind(&mut self) -> Option<Unpacked> {
         for _ in 0..self.queues.len() {
             self.pack_index = (self.pack_index + 1) % self.queues.len();
@@ -225,7 +226,7 @@ impl RecordAccumulator {
         None
     }
 
-    /// Gives one back, unless its batch is gone.
+    /// Returns compressed records to their batch, unless that was removed meanwhile.
     pub(crate) fn put_packed(&mut self, packed: Unpacked) {
         let batch = self.batches.get_mut(packed.id);
         if let Some(batch) = batch.filter(|batch| batch.serial == packed.serial) {

@@ -12,12 +12,12 @@ use crate::producer::partitioner::partition_for_key;
 use crate::producer::producer_batch::{BatchId, Fill, Lent};
 use crate::producer::shared::{Pause, Shared};
 
-/// Rows between two wake-ups of the sender, and most rows appended under one hold of the lock: 18 batches of ten-byte records, 0.3 ms
+/// Rows between two wake-ups of the sender, and the most rows appended before the lock is released: 18 batches of ten-byte records, 0.3 ms
 /// of work, so that neither the sender nor other threads starve and the sender is woken once per chunk, not once per batch.
 const ROWS_PER_LOCK: usize = 16_384;
-/// The same where batches are compressed: some batches, which this thread compresses while their records are still in its cache.
+/// The same if batches are compressed: a few batches, which this thread compresses while their records are still in its cache.
 const PACKED_ROWS_PER_LOCK: usize = 4_096;
-/// A run that is shorter is appended under the lock: taking it twice costs as much.
+/// A shorter run is appended under the lock: taking the lock twice would cost as much.
 const LONG_RUN: usize = 64;
 
 /// Queues rows in order with the rules of `send` for each; rows before the one that fails stay queued. An error counts rows from
@@ -51,7 +51,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
         let stopped = append_chunk(shared, topic, columns, &mut row, end);
         let start = {
             let mut guard = shared.lock();
-            // Also without a new row: the sender passes over a batch that it finds on loan.
+            // Even without a new row: the sender skips a batch that is lent.
             shared.wake_sender();
             match stopped {
                 Ok(()) => (row < end).then(|| guard.core.now()),
@@ -132,11 +132,11 @@ enum Stopped {
     Closed(ClientError),
     /// There is no transaction, or it has failed.
     NotReady(ClientError),
-    /// This row cannot be.
+    /// This row cannot be appended.
     At(ClientError),
 }
 
-/// Appends rows until `end` or until memory is short; `row` moves on.
+/// Appends rows until `end` or until memory is short; `row` becomes the next one to append.
 fn append_chunk<C: RecordColumns>(
     shared: &Shared,
     topic: TopicId,
@@ -179,7 +179,7 @@ struct Loan<'a> {
     run: Run,
     batch: BatchId,
     serial: u64,
-    /// There until it is given back.
+    /// `Some` until it is given back.
     lent: Option<Lent>,
 }
 
@@ -190,7 +190,7 @@ impl Loan<'_> {
         }
     }
 
-    /// `row` moves behind what was appended. If the batch was decided meanwhile, its rows are appended anew.
+    /// Moves `row` behind the appended rows. If the batch was decided meanwhile, `row` stays, so they are appended again.
     fn give_back(mut self, core: &mut Core, row: &mut usize) {
         if let Some(added) = self.put(core) {
             *row += added;
@@ -207,7 +207,7 @@ impl Loan<'_> {
 }
 
 impl Drop for Loan<'_> {
-    /// A panic must not leave a batch that can never be sent. Its last rows are not reported as queued; they are sent like those before.
+    /// A panic must not leave a batch that can never be sent. Its last rows are sent like the earlier ones, but not reported as queued.
     fn drop(&mut self) {
         if self.lent.is_some() {
             let shared = self.shared;
@@ -218,8 +218,8 @@ impl Drop for Loan<'_> {
     }
 }
 
-/// Appends rows until `end`, until memory is short, or until there is a long run: that is left to the caller, with the batch
-/// that is lent for it. `after_run`: a run has ended at this row, which no open batch may have room for.
+/// Appends rows until `end`, until memory is short, or until a long run begins: the caller appends that to the batch that is lent for it.
+/// `after_run`: a run has just ended at this row, so perhaps no open batch has room for it.
 fn append_rows<C: RecordColumns>(
     core: &mut Core,
     topic: TopicId,
@@ -267,19 +267,19 @@ fn append_rows<C: RecordColumns>(
     Ok(None)
 }
 
-/// Consecutive rows without headers that the same partition takes, and what ends them.
+/// Consecutive rows without headers that go to the same partition, and what ends them.
 struct Run {
     topic: TopicId,
     id: PartitionId,
     partition: i32,
     explicit: Option<i32>,
-    /// The partitioner places its rows, and keys do not count.
+    /// The partitioner chooses the partition; rows have no key, or keys are ignored.
     free: bool,
     ignore_keys: bool,
-    /// Bytes of key and value.
+    /// Most bytes of key and value that need no check.
     most: usize,
     wall: i64,
-    /// KIP-794 counts bytes and may leave the partition after any row: the run ends where it would.
+    /// KIP-794 counts bytes and may leave the partition after any row: the run ends at that row.
     counted: bool,
     batch_size: usize,
     produced: usize,
@@ -291,7 +291,7 @@ impl Run {
         columns.partition(row) == self.explicit && (!self.free || key.is_none() || self.ignore_keys)
     }
 
-    /// It goes on as far as one can see.
+    /// A guess from two rows whether the run is long.
     fn is_long<C: RecordColumns>(&self, columns: &C, row: usize, end: usize) -> bool {
         end - row >= LONG_RUN
             && [row + 1, row + LONG_RUN - 1]
@@ -299,7 +299,7 @@ impl Run {
                 .all(|&at| self.takes(columns, at, columns.key(at)))
     }
 
-    /// Appends rows until one does not fit (or needs a check); returns how many, and the bytes by which the batch grew.
+    /// Appends rows until one does not fit (or needs a check); returns their number, and the bytes by which the batch grew.
     fn fill<C: RecordColumns>(&self, batch: &mut impl Fill, columns: &C, row: usize, end: usize) -> (i32, usize) {
         let (mut taken, mut grown) = (0i32, 0);
         for at in row..end {
@@ -323,7 +323,7 @@ impl Run {
         (taken, grown)
     }
 
-    /// Counts what was appended for the partitioner, if it is still where it was. Returns the rows.
+    /// Reports the appended bytes to the partitioner, unless it has left the partition since. Returns the number of rows.
     fn note(&self, core: &mut Core, taken: i32, grown: usize) -> usize {
         if self.counted && taken > 0 && core.sticky_partition(self.topic) == self.partition {
             core.note_appended(self.topic, self.id, grown);
@@ -332,8 +332,8 @@ impl Run {
     }
 }
 
-/// The fast path: consecutive rows without headers that the same partition takes go into its last batch until one does
-/// not fit (or needs a check); that row is left to the caller. For a long run the batch is lent instead.
+/// The fast path: appends consecutive rows without headers to the last batch of their partition until one does not fit (or needs a check);
+/// the caller handles that row. For a long run it lends the batch instead.
 fn append_run<C: RecordColumns>(
     core: &mut Core,
     topic: TopicId,
@@ -391,14 +391,14 @@ fn most(core: &Core) -> usize {
         .saturating_sub(MAX_OVERHEAD)
 }
 
-/// It may have to be refused, which the way of a single record decides.
+/// Whether the record may be too large: the single-record path checks that.
 #[inline]
 fn needs_check(key: Option<&[u8]>, value: Option<&[u8]>, most: usize) -> bool {
     let lengths = key.map_or(0, <[u8]>::len).saturating_add(value.map_or(0, <[u8]>::len));
     lengths > most
 }
 
-/// The same for rows whose partitions follow from each of them: each goes to its own partition's last batch.
+/// The same for rows that name a partition or are placed by their key: each goes to the last batch of its partition.
 fn append_placed<C: RecordColumns>(
     core: &mut Core,
     topic: TopicId,

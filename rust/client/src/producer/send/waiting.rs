@@ -1,6 +1,6 @@
-//! Records whose callers do not wait for metadata and memory, such as those that a coroutine sends: [`send_later`]. They wait here,
-//! with their own memory, and the sender puts them into batches: for each topic in the order in which they were sent. Later records of
-//! the topic go behind them, so the order within a partition is kept; a topic without metadata holds back no other one.
+//! Records whose callers do not wait for metadata and memory, such as coroutines: [`send_later`]. The records wait here, in memory of their
+//! own, and the sender puts them into batches, each topic in send order. Later records of the topic are queued behind them, so the order
+//! within a partition is kept; a topic without metadata blocks no other topic.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::producer::future::{BatchResult, OnDecided, Place, RecordFuture, lock}
 use crate::producer::metadata::TopicId;
 use crate::producer::shared::{Pause, Shared};
 
-/// Most records that are put into batches at once: a caller's thread that adds one waits for no more.
+/// Most records that are put into batches under one lock: a thread that adds a record waits for no more than these.
 const AT_ONCE: usize = 1024;
 
 type Bytes = Option<Box<[u8]>>;
@@ -34,7 +34,7 @@ struct WaitingRecord {
     result: Arc<BatchResult>,
 }
 
-/// The records of one topic; never empty but while they are put into batches.
+/// The waiting records of one topic; empty only while they are put into batches.
 struct WaitingTopic {
     name: Box<str>,
     lookup: Option<Lookup>,
@@ -47,9 +47,9 @@ struct WaitingTopic {
 struct Queues {
     topics: Vec<WaitingTopic>,
     next_serial: u64,
-    /// Why no record may wait any more.
+    /// Why no more records are accepted.
     closed: Option<ClientError>,
-    /// One of them waits for memory.
+    /// A record waits for memory.
     wants_memory: bool,
 }
 
@@ -59,11 +59,11 @@ impl Queues {
     }
 }
 
-/// See the module.
+/// The records of a producer that wait for metadata or memory.
 #[derive(Default)]
 pub(crate) struct WaitingRecords {
     queues: Mutex<Queues>,
-    /// How many there are: most producers never have one.
+    /// Number of records, readable without the lock: most producers never have one.
     count: AtomicUsize,
 }
 
@@ -71,11 +71,11 @@ impl WaitingRecords {
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
-    /// A record of the topic waits: another one goes behind it.
+    /// Whether a record of the topic waits, so that the next one must queue behind it.
     pub(crate) fn has(&self, topic: &str) -> bool {
         !self.is_empty() && lock(&self.queues).topics.iter().any(|waiting| *waiting.name == *topic)
     }
-    /// No record may wait from now on.
+    /// Refuses further records with this error.
     pub(crate) fn close(&self, error: ClientError) {
         lock(&self.queues).closed.get_or_insert(error);
     }
@@ -83,7 +83,7 @@ impl WaitingRecords {
     fn mark(&self) -> u64 {
         lock(&self.queues).next_serial
     }
-    /// None with a lower number is left, of this topic or of all.
+    /// Whether no record with a lower number waits, of this topic or, without one, of any.
     fn none_below(&self, mark: u64, topic: Option<&str>) -> bool {
         if self.is_empty() {
             return true;
@@ -97,8 +97,8 @@ impl WaitingRecords {
     }
 }
 
-/// Queues one record, without waiting for anything. Whatever keeps it from being sent is on the future, with the error that
-/// [`super::send`] would have; a record that is not in a batch after max.block.ms fails.
+/// Queues one record without waiting for anything. If it cannot be sent, the future has the error that [`super::send`] would return; a
+/// record that is not in a batch after max.block.ms fails.
 pub(crate) fn send_later(
     shared: &Shared,
     record: &ProducerRecord<'_>,
@@ -170,8 +170,8 @@ fn closed_for_good(core: &Core) -> Option<ClientError> {
     core.closed.then(|| closed(core)).flatten()
 }
 
-/// The sender's part: puts records into batches as far as metadata and memory are there, and fails those that can never be sent and
-/// those that waited for too long. Returns whether anything came of it, and after how many ms the next of them is late.
+/// The sender's part: puts records into batches as far as metadata and memory allow, and fails those that can never be sent or have waited
+/// too long. Returns whether any record was placed or failed, and the ms until the next call is needed.
 pub(crate) fn place(shared: &Shared, core: &mut Core) -> (bool, i64) {
     if shared.waiting.is_empty() {
         return (false, i64::MAX);
@@ -186,7 +186,7 @@ pub(crate) fn place(shared: &Shared, core: &mut Core) -> (bool, i64) {
     let max_ms = core.config.max_block_ms;
     let mut next_ms = if more { 0 } else { i64::MAX };
     for topic in &mut queues.topics {
-        // Those of a known topic that had no turn yet have one at once: they wait for nothing.
+        // Records of a known topic that were not reached are tried again at once, so they do not fail here.
         if more && topic.id.is_some() {
             continue;
         }
@@ -238,7 +238,7 @@ fn note_memory_waiter(core: &mut Core, queues: &mut Queues, wants_memory: bool) 
     queues.wants_memory = wants_memory;
 }
 
-/// Asks for the topic's metadata if need be. Records of a topic that is refused, or that belong to no transaction, fail.
+/// Requests the topic's metadata if necessary. Its records fail if the topic is refused or if no transaction is open for them.
 fn find_topic(core: &mut Core, topic: &mut WaitingTopic) {
     let failures = core.unmendable.0;
     let lookup = topic.lookup.get_or_insert(Lookup { asked: false, failures });
@@ -270,7 +270,7 @@ fn append_some(core: &mut Core, topics: &mut [WaitingTopic]) -> (bool, bool) {
     (false, true)
 }
 
-/// False: there is no memory for it now.
+/// Returns false if there is no memory for it now.
 fn append(core: &mut Core, topic: TopicId, record: &WaitingRecord) -> Result<bool, ClientError> {
     check_partition(core, topic, record.partition)?;
     let headers = record.headers.iter().map(|(key, value)| Header {

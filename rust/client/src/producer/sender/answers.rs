@@ -1,4 +1,4 @@
-//! The second half of a turn: answers, lost connections, and what becomes of each batch (spec 9.5).
+//! The second half of a turn: responses, lost connections, and what becomes of each batch (spec 9.5).
 
 use fletchlog_api::java_hash::{hash_map_order, table_size_for};
 use fletchlog_api::{ErrorCode, InitProducerIdResponse, ProducePartitionResponse, Response};
@@ -18,7 +18,7 @@ use crate::producer::trace::TraceKind;
 const NO_ID: &str = "no producer id could be had";
 
 impl Sender {
-    /// Reads every answer that has arrived, then looks for requests that took too long. Kafka: `NetworkClient#poll`.
+    /// Reads every response that has arrived, then checks for requests that took too long. Kafka: `NetworkClient#poll`.
     pub(crate) fn receive_half(&mut self) {
         let shared = self.shared.clone();
         let now = shared.lock().core.now();
@@ -131,7 +131,7 @@ impl Sender {
                 self.complete_batch(core, open.remove(at), &answer, now);
             }
         }
-        // An answer without a partition gives no result for it.
+        // The response does not contain these partitions.
         for id in open {
             let answer = unanswered(ErrorCode::UNKNOWN_SERVER_ERROR, core, id);
             self.complete_batch(core, id, &answer, now);
@@ -249,7 +249,7 @@ fn tp_of(core: &Core, id: BatchId) -> TopicPartition {
         .clone()
 }
 
-/// What a batch gets without an answer of the broker.
+/// The result of a batch for which the broker sent none.
 fn unanswered(error: ErrorCode, core: &Core, id: BatchId) -> ProducePartitionResponse {
     ProducePartitionResponse {
         tp: tp_of(core, id),

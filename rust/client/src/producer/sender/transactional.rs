@@ -42,7 +42,8 @@ impl Sender {
         };
         let node = match known {
             Some(node) if self.client.ready(node, now) => node,
-            // It may be gone, and another node the coordinator. Kafka: `NetworkClientUtils#awaitReady`, `Sender#maybeFindCoordinatorAndRetry`.
+            // The node may be down, and another one the coordinator. Kafka: `NetworkClientUtils#awaitReady`,
+            // `Sender#maybeFindCoordinatorAndRetry`.
             Some(node)
                 if request.coordinator_type().is_some() && self.client.connection_failure(node, now).is_some() =>
             {
@@ -70,7 +71,7 @@ impl Sender {
         Some(i64::MAX)
     }
 
-    /// An answer, or `None` for a connection that was lost before it came.
+    /// Handles a response, or `None` if the connection was lost before it arrived.
     pub(super) fn transactional_answer(
         &mut self,
         core: &mut Core,

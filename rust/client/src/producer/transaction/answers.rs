@@ -1,4 +1,4 @@
-//! What an answer means for the transaction. Kafka: `TransactionManager.TxnRequestHandler` and its subclasses.
+//! What a response means for the transaction. Kafka: `TransactionManager.TxnRequestHandler` and its subclasses.
 //!
 //! | code | InitProducerId | AddPartitionsToTxn | AddOffsetsToTxn | TxnOffsetCommit | EndTxn |
 //! |---|---|---|---|---|---|
@@ -12,7 +12,7 @@
 //! | any, with a storage failure that lasts until the broker is reopened | fatal | fatal | fatal | fatal | fatal |
 //! | 48, 53, anything else | fatal | 48, 53 fatal | fatal | fatal | fatal (48: the end of an abort of a transaction of which no addition was acknowledged) |
 //!
-//! While a transaction is aborted nothing is added to it: what would be sent again fails instead.
+//! While a transaction is being aborted nothing is added to it: requests that would be sent again fail instead.
 
 use fletchlog_api::{
     AddPartitionsToTxnResponse, CoordinatorType, EndTxnResponse, ErrorCode, Response, StorageFailure,
@@ -26,8 +26,8 @@ use super::state::State;
 use crate::ClientError;
 use crate::producer::errors::{reason, until_reopened};
 
-/// The first AddPartitionsToTxn of a transaction comes while the previous one is still being completed, which takes no
-/// time to speak of. Kafka: `ADD_PARTITIONS_RETRY_BACKOFF_MS`.
+/// The first AddPartitionsToTxn of a transaction may arrive while the previous transaction is still being completed, which takes very
+/// little time. Kafka: `ADD_PARTITIONS_RETRY_BACKOFF_MS`.
 const ADD_PARTITIONS_RETRY_BACKOFF_MS: i64 = 20;
 
 /// The producer has a new id or epoch.
@@ -39,7 +39,7 @@ pub(crate) struct NewId {
 }
 
 impl TransactionManager {
-    /// The connection was lost before the answer came, or before the request was sent.
+    /// The connection was lost before the response arrived, or before the request was sent.
     pub(crate) fn disconnected(&mut self, request: TxnRequest, now: i64) {
         let adds = matches!(
             request.kind,
@@ -56,7 +56,7 @@ impl TransactionManager {
         self.queue_again(request);
     }
 
-    /// Takes an answer over. `producer`: its id and epoch.
+    /// Handles a response. `producer`: the producer's id and epoch.
     pub(crate) fn answered(
         &mut self,
         request: TxnRequest,
@@ -69,7 +69,7 @@ impl TransactionManager {
             self.last_refusal = None;
         }
         if self.state == State::FatalError {
-            // Another answer came first; the waiting call gets its error.
+            // Another response was fatal; the waiting call gets that error.
             if let Some(error) = self.error("the request was answered too late") {
                 self.fail(&request.result, error);
             }
@@ -110,7 +110,7 @@ impl TransactionManager {
             {
                 self.started = true;
                 let (offsets, group) = (offsets.clone(), group.clone());
-                // The call is over when the offsets are written.
+                // The call ends only when the offsets are written.
                 let kind = Kind::TxnOffsetCommit { offsets, group };
                 self.queue_again(TxnRequest::new(kind, request.result));
             }
@@ -133,7 +133,7 @@ impl TransactionManager {
         let aborts = matches!(request.kind, Kind::EndTxn { committed: false });
         match response.error_code {
             ErrorCode::NONE => self.end_of_transaction(&request.result, producer),
-            // The request whose answer was lost has added nothing: there is no transaction.
+            // The request whose response was lost added nothing: there is no transaction.
             ErrorCode::INVALID_TXN_STATE if aborts && !self.started => {
                 self.end_of_transaction(&request.result, producer);
             }
@@ -194,7 +194,7 @@ impl TransactionManager {
         }
     }
 
-    /// They are not pending any more, whether they were added or not: records of partitions that were added before can be sent.
+    /// Its partitions are no longer pending, whether they were added or not: records of partitions that were added before can be sent.
     fn forget_pending(&mut self, request: &TxnRequest) {
         if let Kind::AddPartitionsToTxn { partitions } = &request.kind {
             self.pending_partitions
@@ -218,7 +218,7 @@ impl TransactionManager {
         if let Kind::TxnOffsetCommit { offsets, .. } = &mut request.kind {
             offsets.retain(|(tp, _)| open.contains(&tp));
         }
-        // The rest is repeated; a coordinator that has moved is looked up once.
+        // The remaining offsets are sent again; a coordinator that has moved is looked up once.
         let moved = answers.iter().map(|(_, code)| *code).find(|code| is_moved(*code));
         let code = moved.unwrap_or(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
         self.refused(request, code, failure, now);
@@ -227,7 +227,7 @@ impl TransactionManager {
         }
     }
 
-    /// An error code, by the table of the module.
+    /// Handles an error code, by the table of the module.
     fn refused(&mut self, request: TxnRequest, code: ErrorCode, failure: Option<&StorageFailure>, now: i64) {
         let what = format!("{} of {} was refused", name(&request.kind), self.transactional_id);
         if let Some(failure) = failure.filter(|failure| failure.until_reopened) {
@@ -287,7 +287,7 @@ impl TransactionManager {
     }
 }
 
-/// Asks for the coordinator anew.
+/// Whether the coordinator must be looked up again.
 fn is_moved(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -295,7 +295,7 @@ fn is_moved(code: ErrorCode) -> bool {
     )
 }
 
-/// The coordinator no longer has the producer id.
+/// Whether the coordinator no longer has the producer id.
 fn is_forgotten(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -305,7 +305,7 @@ fn is_forgotten(code: ErrorCode) -> bool {
 
 fn is_retriable(kind: &Kind, code: ErrorCode) -> bool {
     match code {
-        // The others name no topic.
+        // The other requests name no topic.
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
             matches!(kind, Kind::AddPartitionsToTxn { .. } | Kind::TxnOffsetCommit { .. })
         }

@@ -1,5 +1,5 @@
-//! The user's calls: start it under the lock, wait for the sender, at most max.block.ms. Kafka: `KafkaProducer#initTransactions`,
-//! `#beginTransaction`, `#sendOffsetsToTransaction`, `#commitTransaction`, `#abortTransaction`.
+//! The user's calls: each starts its operation under the lock, then waits for the sender, at most max.block.ms. Kafka:
+//! `KafkaProducer#initTransactions`, `#beginTransaction`, `#sendOffsetsToTransaction`, `#commitTransaction`, `#abortTransaction`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::producer::send::waiting::{after_waiting, fail_waiting, place};
 use crate::producer::send::{closed, until};
 use crate::producer::shared::{Pause, Shared};
 
-/// What to do after the time-out of a call that is still under way.
+/// What to do when a call has timed out but its operation continues.
 const AGAIN: &str = "call it again to go on waiting";
 
 fn manager(core: &mut Core) -> Result<&mut TransactionManager, ClientError> {
@@ -29,7 +29,7 @@ fn manager(core: &mut Core) -> Result<&mut TransactionManager, ClientError> {
     })
 }
 
-/// Waits for the outcome, at most max.block.ms; `hint`: what to do then.
+/// Waits for the outcome, at most max.block.ms; `hint`: what to do after that.
 fn wait(
     shared: &Shared,
     pause: &mut dyn Pause,
@@ -73,7 +73,7 @@ pub(crate) fn init_transactions(shared: &Shared, pause: &mut dyn Pause) -> Resul
 
 pub(crate) fn begin_transaction(shared: &Shared) -> Result<(), ClientError> {
     let mut guard = shared.lock();
-    // Records that wait were sent outside of a transaction.
+    // Records that still wait were sent outside of a transaction: they fail.
     place(shared, &mut guard.core);
     manager(&mut guard.core)?.begin()
 }
@@ -130,7 +130,7 @@ pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed:
     };
     wait(shared, pause, operation, &result, AGAIN)?;
     if !committed {
-        // Rows that failed belonged to the transaction that is gone.
+        // The failed rows belonged to the aborted transaction.
         shared.lock().core.run_failure = None;
     }
     Ok(())

@@ -22,7 +22,7 @@ pub(super) fn fatal(what: &str, cause: &ClientError) -> ClientError {
     }
 }
 
-/// What was to be part of a transaction that has been aborted.
+/// The error of anything that was to be part of an aborted transaction.
 pub(super) fn aborted(before: &str) -> ClientError {
     ClientError::TransactionAborted(format!("the transaction was aborted before {before}"))
 }
@@ -35,7 +35,7 @@ pub(super) fn fenced(transactional_id: &str) -> ClientError {
     )
 }
 
-/// Whether the broker has forgotten the transactional id: EndTxn would be refused.
+/// Whether the broker no longer knows the transactional id: EndTxn would be refused.
 pub(super) fn is_unknown_id(error: &ClientError) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! The state machine. Every method is called under the producer's lock.
+//! The state machine of a transactional producer. Every method is called under the producer's lock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::group::ConsumerGroupMetadata;
 use crate::producer::metadata::PartitionId;
 
 const NO_PRODUCER: (i64, i16) = (-1, -1);
-/// Of what an abort drops: before what.
+/// Ends the error text of requests that an abort drops.
 const BEFORE_ADDED: &str = "this was added to it";
 
 /// A call whose outcome was not returned to the user: it was interrupted or has timed out.
@@ -25,7 +25,7 @@ struct PendingTransition {
     operation: &'static str,
 }
 
-/// See the module.
+/// The state of one producer's transactions: partitions, queued requests, and the call that waits.
 #[derive(Debug)]
 pub(crate) struct TransactionManager {
     pub(super) transactional_id: Arc<str>,
@@ -33,7 +33,7 @@ pub(crate) struct TransactionManager {
     pub(super) retry_backoff_ms: i64,
     pub(super) state: State,
     last_error: Option<ClientError>,
-    /// Partitions to be added, being added, added.
+    /// Partitions to be added; below: those being added, and those that were added.
     pub(super) new_partitions: BTreeSet<PartitionId>,
     pub(super) pending_partitions: BTreeSet<PartitionId>,
     pub(super) partitions: BTreeSet<PartitionId>,
@@ -41,7 +41,7 @@ pub(crate) struct TransactionManager {
     pub(super) in_flight: bool,
     /// A partition or a group was added: EndTxn is needed.
     pub(super) started: bool,
-    /// Something may have been added: the answer to a request that adds was lost.
+    /// Something may have been added: the response to such a request was lost.
     pub(super) maybe_started: bool,
     pub(super) epoch_bump_required: bool,
     pending: Option<PendingTransition>,
@@ -49,7 +49,7 @@ pub(crate) struct TransactionManager {
     /// The group that it coordinates, and its node.
     pub(super) group_coordinator: Option<(Arc<str>, NodeId)>,
     progress: bool,
-    /// Why the last request was refused that is sent again, unless one has succeeded since.
+    /// Why the request that is sent again was refused; cleared by the next response, except of FindCoordinator.
     pub(super) last_refusal: Option<String>,
 }
 
@@ -115,8 +115,8 @@ impl TransactionManager {
             let forgotten = this.last_error.as_ref().is_some_and(is_unknown_id);
             this.transition_to(State::AbortingTransaction)?;
             this.new_partitions.clear();
-            // They no longer matter. As in Java they would delay the end of the transaction for as long as they are refused, which
-            // is for ever when a topic was deleted.
+            // Queued additions no longer matter. In Java they delay the end of the transaction for as long as they are refused, which is
+            // for ever if a topic was deleted.
             for request in this.queue.take(Kind::is_addition) {
                 this.fail(&request.result, aborted(BEFORE_ADDED));
             }
@@ -159,8 +159,8 @@ impl TransactionManager {
         Ok(result)
     }
 
-    /// A call that leads to `state`; called again before its outcome was returned, it continues to wait for it. Kafka:
-    /// `handleCachedTransactionRequestResult`.
+    /// Starts a call that leads to `state`. If the call is repeated before its outcome was returned, it continues to wait for that outcome.
+    /// Kafka: `handleCachedTransactionRequestResult`.
     fn transition(
         &mut self,
         operation: &'static str,
@@ -295,7 +295,7 @@ impl TransactionManager {
             let is_lookup = matches!(request.kind, Kind::FindCoordinator { .. });
             let aborting_goes_on = self.state == State::AbortableError && is_lookup;
             if !aborting_goes_on && let Some(error) = self.error("the request was not sent") {
-                // Later ones fail as well: nothing else would wake the sender to complete them.
+                // Later requests fail as well: nothing else would wake the sender to complete them.
                 self.fail(&request.result, error);
                 continue;
             }
@@ -303,9 +303,9 @@ impl TransactionManager {
         }
     }
 
-    /// Nothing was added and nothing is to be, so the coordinator has no transaction, and need not even be found.
+    /// If nothing was added and nothing will be, the coordinator has no transaction and need not even be found.
     fn end_without_coordinator(&mut self) {
-        // A transaction that has failed is not ended by the commit that waits.
+        // A queued commit does not end a transaction that has failed.
         if !self.is_completing() || self.started || self.maybe_started || self.queue.has(Kind::is_addition) {
             return;
         }
@@ -313,7 +313,7 @@ impl TransactionManager {
         if !self.queue.has(is_end) {
             return;
         }
-        // Those that look for a coordinator: the next request looks anew.
+        // This drops lookups of a coordinator: the next request starts a new one.
         for request in self.queue.drain() {
             if is_end(&request.kind) {
                 self.end_of_transaction(&request.result, NO_PRODUCER);
@@ -321,7 +321,7 @@ impl TransactionManager {
         }
     }
 
-    /// Queues a request that comes of an answer, or of a lost one.
+    /// Queues a request after a response or after a lost connection.
     pub(super) fn queue_again(&mut self, request: TxnRequest) {
         if self.state == State::AbortingTransaction && request.kind.is_addition() {
             self.fail(&request.result, aborted(BEFORE_ADDED));
@@ -330,7 +330,7 @@ impl TransactionManager {
         }
     }
 
-    /// Could not be sent in this turn.
+    /// Puts back a request that could not be sent in this turn.
     pub(crate) fn put_back(&mut self, request: TxnRequest) {
         self.queue.put_back(request);
     }
@@ -349,7 +349,7 @@ impl TransactionManager {
         }
     }
 
-    /// Forgets the coordinator of a request and looks for it. Kafka: `lookupCoordinator`.
+    /// Discards the known coordinator of a request and looks it up again. Kafka: `lookupCoordinator`.
     pub(crate) fn look_up_coordinator(&mut self, request: &TxnRequest) {
         let (key_type, key) = match &request.kind {
             Kind::FindCoordinator { .. } => return,
@@ -447,7 +447,7 @@ impl TransactionManager {
         self.transition_to_abortable_error(error);
     }
 
-    /// The transaction has ended; with an epoch bump due, the producer's next id is asked for first.
+    /// The transaction has ended; if an epoch bump is due, the producer's next id is requested first.
     pub(super) fn end_of_transaction(&mut self, result: &Arc<RequestResult>, producer: (i64, i16)) {
         let bump = self.epoch_bump_required;
         self.complete_transaction();

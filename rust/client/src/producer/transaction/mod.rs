@@ -1,5 +1,5 @@
-//! Transactions of one producer (spec 10, KIP-98, KIP-360, KIP-447): its states, its requests in their order, the user's
-//! calls. Kafka: `TransactionManager`, without the sequences, which are [`super::idempotence`]'s.
+//! Transactions of one producer (spec 10, KIP-98, KIP-360, KIP-447): its states, its requests in their order, the user's calls. Kafka:
+//! `TransactionManager`, without the sequences (see [`super::idempotence`]).
 
 mod answers;
 mod calls;

@@ -1,4 +1,4 @@
-//! The requests of a transaction on their way, and the outcome that a user's call waits for. Kafka: `TxnRequestHandler`,
+//! The requests of a transaction, queued or on the wire, and the outcome that a user's call waits for. Kafka: `TxnRequestHandler`,
 //! `TransactionalRequestResult`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::ClientError;
 use crate::group::ConsumerGroupMetadata;
 use crate::producer::metadata::PartitionId;
 
-/// What a request is.
+/// The kind of a request, with its contents.
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     FindCoordinator {
@@ -40,7 +40,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Adds partitions or offsets to the transaction, or looks for whom to ask for it: of no use once the transaction is aborted.
+    /// Whether it adds partitions or offsets to the transaction, or looks up the coordinator for that: of no use once the transaction is
+    /// aborted.
     pub(super) fn is_addition(&self) -> bool {
         matches!(
             self,
@@ -82,7 +83,7 @@ impl TxnRequest {
         }
     }
 
-    /// Whose node it goes to; `None`: any.
+    /// The coordinator that it goes to; `None`: any node.
     pub(crate) fn coordinator_type(&self) -> Option<CoordinatorType> {
         match self.kind {
             Kind::FindCoordinator { .. } => None,

@@ -16,7 +16,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether the state may follow this one.
+    /// Whether `target` may follow this state.
     ///
     /// | to | from |
     /// |---|---|
