@@ -10,7 +10,7 @@ use fletchlog_api::transport::node_of_connection;
 /// The port of an address without one. Kafka has no default; its own examples and tools use this one.
 const DEFAULT_PORT: u16 = 9092;
 
-/// The largest node id that is taken from an answer: larger numbers are those of coordinator connections.
+/// The largest node id that is accepted from a response: larger numbers are those of coordinator connections.
 const MAX_NODE: NodeId = i32::MAX / 2;
 
 /// A host and a port.
@@ -32,11 +32,11 @@ impl fmt::Display for Address {
     }
 }
 
-/// A list of servers that cannot be understood.
+/// A list of servers that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a list of servers: {reason}; expected HOST:PORT[,HOST:PORT...]")]
 pub struct BadAddress {
-    /// What was given.
+    /// The text that was given.
     pub text: String,
     /// What is wrong.
     pub reason: &'static str,
@@ -93,17 +93,17 @@ fn address(text: &str) -> Result<Address, &'static str> {
     })
 }
 
-/// See the module.
+/// The addresses of the bootstrap servers, the brokers and the coordinators.
 #[derive(Debug)]
 pub struct AddressBook {
     bootstrap: Vec<Address>,
     brokers: BTreeMap<NodeId, Address>,
-    /// A coordinator's address may come before the metadata names its node.
+    /// A coordinator's address may arrive before the metadata names its node.
     coordinators: BTreeMap<NodeId, Address>,
 }
 
 impl AddressBook {
-    /// Holds the servers that the client was given.
+    /// A book with the servers that the client was given.
     pub fn new(bootstrap: Vec<Address>) -> Self {
         Self {
             bootstrap,
@@ -135,8 +135,8 @@ impl AddressBook {
         first.get(&node).or_else(|| second.get(&node))
     }
 
-    /// Takes over the nodes of a Metadata answer: those that it does not name are gone. An answer without nodes, of a node that
-    /// has just started, changes nothing. Returns their ids, ascending, without ids or addresses that no node can have.
+    /// Replaces the brokers by those of a Metadata response. A response without nodes, from a node that has just started, changes nothing.
+    /// Returns their ids, ascending, without ids or addresses that no node can have.
     pub fn set_brokers(&mut self, brokers: impl Iterator<Item = (NodeId, Arc<str>, i32)>) -> Vec<NodeId> {
         let named: BTreeMap<NodeId, Address> = brokers
             .filter_map(|(node, host, port)| entry(node, host, port))
@@ -148,12 +148,12 @@ impl AddressBook {
         Vec::new()
     }
 
-    /// Where the nodes of the last Metadata answer are.
+    /// The addresses of the nodes in the last Metadata response.
     pub fn brokers(&self) -> impl Iterator<Item = &Address> {
         self.brokers.values()
     }
 
-    /// Takes over a coordinator. False if no client could connect to it.
+    /// Stores a coordinator. False if no client could connect to its address.
     pub fn set_coordinator(&mut self, node: NodeId, host: Arc<str>, port: i32) -> bool {
         let Some((node, address)) = entry(node, host, port) else {
             return false;

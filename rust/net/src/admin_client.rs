@@ -1,8 +1,8 @@
 //! Reading and administration of a cluster. Kafka: `KafkaAdminClient`.
 //!
-//! Each call waits for its answers. A request that is lost, that has no answer within request.timeout.ms, or that a broker refuses for
-//! the moment, is repeated after retry.backoff.ms, at the next node if any node will do, until default.api.timeout.ms is over. When
-//! none of the known nodes gave metadata, those of bootstrap.servers are asked again (metadata.recovery.strategy).
+//! Each call waits for its responses. A request that is lost, gets no response within request.timeout.ms, or is refused with a retriable
+//! error is repeated after retry.backoff.ms, at the next node if any node will do, until default.api.timeout.ms has passed. When none of
+//! the known nodes returned metadata, those of bootstrap.servers are tried again (metadata.recovery.strategy).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,9 @@ mod transactions;
 
 pub use groups::CommittedAndEnd;
 
-/// How long a wait may go on before the caller is asked whether to stop, ms.
+/// How long a wait may last before the caller is asked whether to stop, ms.
 const INTERRUPT_CHECK_MS: i64 = 50;
-/// Asked about every 50 ms; true = stop.
+/// Called about every 50 ms; true = stop.
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Why a call failed.
@@ -32,10 +32,10 @@ pub enum AdminError {
     /// A broker refused it.
     #[error("{1}")]
     Refused(ErrorCode, String),
-    /// default.api.timeout.ms is over. With the last failure.
+    /// default.api.timeout.ms has passed. With the last failure.
     #[error("no answer within {0} ms (default.api.timeout.ms): {1}")]
     TimedOut(i64, String),
-    /// The brokers cannot do it, or their answer cannot be understood.
+    /// The brokers cannot do it, or their response is malformed.
     #[error("{0}")]
     Failed(Failure),
     /// The caller wants to stop.
@@ -61,7 +61,7 @@ pub struct PartitionOffsets {
 /// A topic.
 #[derive(Debug, Clone)]
 pub struct TopicOffsets {
-    /// As the metadata has it.
+    /// Its metadata.
     pub topic: TopicMetadata,
     /// Ascending.
     pub partitions: Vec<PartitionOffsets>,
@@ -75,7 +75,7 @@ enum Stop {
     Final(AdminError),
 }
 
-/// See the module.
+/// A client that reads and administers a cluster; each call waits for its result.
 pub struct AdminClient {
     transport: TcpTransport,
     clock: Arc<dyn Clock>,
@@ -83,9 +83,9 @@ pub struct AdminClient {
     request_timeout_ms: i64,
     retry_backoff_ms: i64,
     next_id: i32,
-    /// Nodes that may be asked for anything, the next one first.
+    /// Nodes for requests that any node can serve, the next one first.
     nodes: Vec<NodeId>,
-    /// Attempts in a row without an answer to a metadata request.
+    /// Consecutive attempts without a response to a metadata request.
     without_metadata: usize,
     /// metadata.recovery.strategy=rebootstrap.
     rebootstraps: bool,
@@ -102,7 +102,7 @@ impl AdminClient {
     /// Connects with the first call. The properties are those of a consumer.
     ///
     /// # Errors
-    /// The system gives no selector.
+    /// The system cannot provide a selector.
     pub fn new(settings: ConnectionSettings, config: &Config, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let transport = TcpTransport::new(settings, Arc::clone(&clock))?;
         Ok(Self {
@@ -167,7 +167,7 @@ impl AdminClient {
         self.nodes = self.transport.bootstrap();
     }
 
-    /// A node asks to begin anew with bootstrap.servers. Kafka: `AdminMetadataManager#initiateRebootstrap` (KIP-1102).
+    /// A node asks the client to start again with bootstrap.servers. Kafka: `AdminMetadataManager#initiateRebootstrap` (KIP-1102).
     fn rebootstrap(&mut self, asks: NodeId) -> Stop {
         if self.rebootstraps {
             for node in std::mem::replace(&mut self.nodes, self.transport.bootstrap()) {
@@ -189,7 +189,7 @@ impl Call<'_, '_> {
         first.ok_or_else(|| Stop::Again("no server is known".to_owned()))
     }
 
-    /// Waits for anything, at most until then.
+    /// Waits for any event, at most until `until_ms` or the next check for an interrupt.
     fn wait(&mut self, until_ms: i64) -> Result<(), Stop> {
         let left = until_ms.saturating_sub(self.now_ms()).clamp(1, INTERRUPT_CHECK_MS);
         self.client.transport.wait(Duration::from_millis(left.unsigned_abs()));
@@ -204,7 +204,7 @@ impl Call<'_, '_> {
         self.client.next_id
     }
 
-    /// Any message and its answer.
+    /// Sends any message and waits for its response.
     fn exchange<Q: Message, A: Message>(
         &mut self,
         node: NodeId,
@@ -226,7 +226,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// A request that consumers also send.
+    /// Sends a request that consumers also send, and waits for its response.
     fn ask(&mut self, node: NodeId, request: Request) -> Result<Response, Stop> {
         let id = self.new_id();
         self.client.transport.send(node, id, request);
@@ -241,7 +241,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// When a request that is sent now has waited too long.
+    /// When a request that is sent now will have waited too long.
     fn late_ms(&self) -> i64 {
         let late_ms = self.now_ms().saturating_add(self.client.request_timeout_ms);
         late_ms.min(self.until_ms)
@@ -257,7 +257,7 @@ impl Call<'_, '_> {
         self.wait(late_ms)
     }
 
-    /// Metadata, in which each topic that was asked for by name is known.
+    /// Metadata in which every topic requested by name is known.
     fn metadata(&mut self, names: Option<&[Arc<str>]>) -> Result<MetadataResponse, Stop> {
         let metadata = self.metadata_of_any(names)?;
         for topic in metadata.topics.iter().filter(|_| names.is_some()) {
@@ -276,7 +276,7 @@ impl Call<'_, '_> {
         Ok(metadata)
     }
 
-    /// Metadata, also of topics that the cluster does not know: these have an error.
+    /// Metadata that may include unknown topics: these have an error.
     fn metadata_of_any(&mut self, names: Option<&[Arc<str>]>) -> Result<MetadataResponse, Stop> {
         let node = self.any_node()?;
         let request = Request::Metadata(MetadataRequest {
@@ -313,7 +313,7 @@ impl Call<'_, '_> {
         Ok(found.node)
     }
 
-    /// A node by its own number: those of bootstrap.servers have none yet.
+    /// The id of some node: those of bootstrap.servers have none yet.
     fn a_broker(&mut self) -> Result<NodeId, Stop> {
         let nodes = self.metadata(Some(&[]))?.nodes;
         let first = nodes.first().copied();
@@ -334,7 +334,7 @@ fn failed(node: NodeId, failure: Failure) -> Stop {
     }
 }
 
-/// The first error of an answer.
+/// Fails with the first error of a response, if there is one.
 fn checked<'a>(what: &str, mut codes: impl Iterator<Item = (ErrorCode, Option<&'a str>)>) -> Result<(), Stop> {
     let Some((code, message)) = codes.find(|&(code, _)| code != ErrorCode::NONE) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The client's half of SASL on one connection, without I/O: SaslHandshake names the mechanism, SaslAuthenticate carries the tokens of
+//! The client's half of SASL on one connection, without I/O: SaslHandshake names the mechanism; SaslAuthenticate carries the tokens of
 //! client and node until the exchange is complete. Kafka: `SaslClientAuthenticator`.
 
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::sasl::{Sasl, Token};
 
 /// The next step.
 pub(crate) enum Next {
-    /// These bytes, in SaslAuthenticate.
+    /// Send these bytes in SaslAuthenticate.
     Send(Vec<u8>),
-    /// A token, which is to be given to [`Authenticator::give_token`].
+    /// Get a token and pass it to [`Authenticator::give_token`].
     WantToken,
-    /// Nothing: the node accepts the client, for so many ms (0: as long as the connection is open).
+    /// Done: the node accepts the client for this many ms (0: as long as the connection is open).
     Complete(i64),
 }
 
@@ -27,7 +27,7 @@ enum State {
     Complete,
 }
 
-/// See the module.
+/// The state of the authentication on one connection.
 pub(crate) struct Authenticator {
     sasl: Arc<Sasl>,
     state: State,
@@ -49,7 +49,7 @@ impl Authenticator {
         }
     }
 
-    /// Begins, or begins anew before the session ends (KIP-368).
+    /// Begins an exchange: the first one, or another one before the session ends (KIP-368).
     pub(crate) fn begin(&mut self) -> SaslHandshakeRequest {
         self.state = State::Handshake;
         SaslHandshakeRequest {
@@ -57,12 +57,12 @@ impl Authenticator {
         }
     }
 
-    /// Requests may be sent.
+    /// Whether requests may be sent.
     pub(crate) fn is_complete(&self) -> bool {
         matches!(self.state, State::Complete)
     }
 
-    /// [`Self::give_token`] is waited for.
+    /// Whether it waits for [`Self::give_token`].
     pub(crate) fn wants_token(&self) -> bool {
         matches!(self.state, State::Token)
     }
@@ -100,7 +100,7 @@ impl Authenticator {
     /// Takes the token, or the reason why there is none.
     ///
     /// # Errors
-    /// As given, or the token cannot be sent.
+    /// The given reason, or the token cannot be sent.
     pub(crate) fn give_token(&mut self, token: Result<Token, String>) -> Result<Next, Failure> {
         let token = token.map_err(|why| self.failed(format_args!("there is no token: {why}")))?;
         self.exchange(&token.credentials)
@@ -117,7 +117,7 @@ impl Authenticator {
     /// Kafka: `SaslClientAuthenticator#receiveToken`.
     ///
     /// # Errors
-    /// The node refuses the client, or does not prove what it has to.
+    /// The node refuses the client, or does not give the proof that the mechanism requires.
     pub(crate) fn on_authenticate(&mut self, response: &SaslAuthenticateResponse) -> Result<Next, Failure> {
         if response.error_code != ErrorCode::NONE {
             let text = response.error_message.as_deref();

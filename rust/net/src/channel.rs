@@ -25,7 +25,7 @@ pub(crate) struct SetUp {
     pub(crate) handshake_ms: i64,
 }
 
-/// See the module.
+/// A socket to a node, its TLS session and its connection.
 #[derive(Debug)]
 pub(crate) struct Channel<S: Sockets> {
     address: Address,
@@ -38,7 +38,7 @@ pub(crate) struct Channel<S: Sockets> {
     token: usize,
     is_connected: bool,
     set_up: SetUp,
-    /// When the present part of the set-up has to be finished; `None` when all of it is.
+    /// Deadline of the current part of the set-up; `None` when the set-up is complete.
     deadline_ms: Option<i64>,
     pub(crate) connection: Connection,
     /// When the client has to authenticate again (KIP-368).
@@ -94,13 +94,13 @@ impl<S: Sockets> Channel<S> {
         self.token
     }
 
-    /// When [`Self::on_deadline`] has something to do: the set-up is too late, or a pause is over.
+    /// When [`Self::on_deadline`] has something to do: the set-up is late, a pause ends, or the session is about to end.
     pub(crate) fn deadline_ms(&self) -> Option<i64> {
         let due = self.authenticate_at_ms.into_iter().chain(self.muted_until_ms);
         self.deadline_ms.or(due.min())
     }
 
-    /// Sends nothing for so long (KIP-219).
+    /// Sends nothing for `throttle_ms` (KIP-219).
     pub(crate) fn pause(&mut self, throttle_ms: i32, now_ms: i64) {
         if throttle_ms > 0 {
             let until_ms = now_ms.saturating_add(i64::from(throttle_ms));
@@ -115,7 +115,7 @@ impl<S: Sockets> Channel<S> {
             .map_or(0, |until_ms| until_ms.saturating_sub(now_ms).max(0))
     }
 
-    /// Handles an event of the socket: goes on with the set-up, reads and writes as much as possible.
+    /// Handles an event of the socket: continues the set-up, reads and writes as much as possible.
     ///
     /// # Errors
     /// The channel is to be closed.
@@ -148,7 +148,7 @@ impl<S: Sockets> Channel<S> {
         lifetime_ms / 100 * percent
     }
 
-    /// Hands over the token that an authentication waits for.
+    /// Delivers the token that an authentication waits for.
     ///
     /// # Errors
     /// There is no token: the channel is to be closed.
@@ -158,7 +158,7 @@ impl<S: Sockets> Channel<S> {
         self.write()
     }
 
-    /// True if the socket is connected now; another address is tried when this one refused.
+    /// True if the socket is connected now. Tries another address if this one refused.
     fn finish_connecting(&mut self, sockets: &mut S, now_ms: i64) -> Result<bool, Failure> {
         match S::connected(&self.socket) {
             Ok(()) => {
@@ -180,7 +180,7 @@ impl<S: Sockets> Channel<S> {
         Ok(())
     }
 
-    /// The set-up took too long: another address is tried, if there is one. Or a pause is over.
+    /// Tries another address, if there is one, when the set-up took too long. Otherwise see [`Self::go_on`].
     ///
     /// # Errors
     /// The channel is to be closed.
@@ -201,8 +201,9 @@ impl<S: Sockets> Channel<S> {
         self.try_next_address(&format_args!("no connection within {limit} ms"), sockets, now_ms)
     }
 
-    /// A pause is over, or the session is about to end. Before a request is sent, so that the node does not close the connection of a client
-    /// that did nothing for long. Kafka: `KafkaChannel#maybeBeginClientReauthentication`, before a write.
+    /// Ends a pause that is over, and authenticates again if the session is about to end. Called before a request is sent, so that the node
+    /// does not close the connection of a client that was idle for long. Kafka: `KafkaChannel#maybeBeginClientReauthentication`, before a
+    /// write.
     ///
     /// # Errors
     /// The channel is to be closed.
@@ -262,7 +263,8 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
-    /// Reads until the socket has no more. A short read says so too, unless the end of the stream, or a failure of TLS, may follow it.
+    /// Reads until the socket has no more bytes. A short read means that, too, unless the end of the stream or a failure of TLS may follow
+    /// it.
     fn read(&mut self, may_have_ended: bool, book: &mut AddressBook) -> Result<(), Failure> {
         loop {
             let room = self.connection.room();
@@ -327,7 +329,7 @@ impl<S: Sockets> Channel<S> {
         }
     }
 
-    /// Ends the socket; its requests are in the connection.
+    /// Closes the socket; its requests stay in the connection.
     pub(crate) fn shut(&mut self, sockets: &mut S) {
         if let Some(tls) = &mut self.tls {
             tls.close(&mut self.socket);
@@ -344,7 +346,7 @@ fn write_to(socket: &mut impl Write, tls: Option<&mut Session>, slices: &[IoSlic
     }
 }
 
-/// Connects to the first of the addresses that the system accepts; the attempt goes on in the background.
+/// Connects to the first of the addresses that the system accepts; the attempt continues in the background.
 fn connect<S: Sockets>(
     untried: &mut VecDeque<SocketAddr>,
     sockets: &mut S,

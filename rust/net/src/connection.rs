@@ -1,11 +1,11 @@
-//! One connection to a node, without I/O and without a clock: requests in, bytes out; bytes in, answers out. Kafka:
-//! `NetworkClient`, `InFlightRequests`.
+//! One connection to a node, without I/O and without a clock: requests in, bytes out; bytes in, responses out. Kafka: `NetworkClient`,
+//! `InFlightRequests`.
 //!
 //! ```text
 //! opened -> ApiVersions 4 -> (UNSUPPORTED_VERSION: ApiVersions as served, or 0) -> ready: requests and answers, in order
 //! ```
-//! A request that is sent before the connection is ready waits in it. Answers come in the order of the requests; the number of
-//! another request, or an answer without a request, is an error, and every error ends the connection.
+//! A request that is sent before the connection is ready waits in it. Responses arrive in the order of the requests. A response with the
+//! number of another request, or without a request, is an error, and every error ends the connection.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -27,14 +27,14 @@ use crate::framer::{BadSize, Framer};
 use crate::sasl::{Sasl, Token};
 use crate::versions::{Versions, asked_again_with};
 
-/// Most bytes of an answer: no batch is larger than a request may be (socket.request.max.bytes), which is 100 MiB by default.
-/// What one fetch asks for comes on top.
+/// Most bytes of a response: no batch is larger than a request may be (socket.request.max.bytes), which is 100 MiB by default. The bytes
+/// that a fetch asks for are added to this.
 const MAX_ANSWER: usize = 100 * 1024 * 1024;
 
 /// The name of the client's software (KIP-511).
 const SOFTWARE: (&str, &str) = ("fletchlog", env!("CARGO_PKG_VERSION"));
 
-/// A request without an answer yet.
+/// A request that awaits its response.
 #[derive(Debug)]
 struct InFlight {
     /// Its number on this connection.
@@ -43,9 +43,9 @@ struct InFlight {
     id: Option<i32>,
     api: ApiKey,
     version: i16,
-    /// The caller wants the body of the answer undecoded.
+    /// The caller wants the body of the response undecoded.
     is_message: bool,
-    /// Largest answer.
+    /// Most bytes of its response.
     limit: usize,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Outgoing {
     }
 }
 
-/// What was answered.
+/// The contents of a response.
 #[derive(Debug)]
 pub(crate) enum Answered {
     /// To a request.
@@ -76,16 +76,16 @@ pub(crate) enum Answered {
     Body(i16, Bytes),
 }
 
-/// An answer to a request of the client, or that there is none.
+/// The response to a request of the client, or why there is none.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) id: i32,
     pub(crate) result: Result<Answered, Failure>,
-    /// The node asks for a pause of so many ms (KIP-219).
+    /// The pause that the node asks for, in ms (KIP-219).
     pub(crate) throttle_ms: i32,
 }
 
-/// See the module.
+/// The protocol state of one connection: versions, authentication, requests in flight, bytes to write.
 #[derive(Debug)]
 pub(crate) struct Connection {
     client_id: Arc<str>,
@@ -94,9 +94,9 @@ pub(crate) struct Connection {
     framer: Framer,
     /// `None` until the connection is ready.
     versions: Option<Versions>,
-    /// With SASL.
+    /// `None` without SASL.
     authenticator: Option<Authenticator>,
-    /// How long the session that has just begun may last, by the node's answer.
+    /// How long the session that has just begun may last, as the node reported.
     session_lifetime_ms: Option<i64>,
     was_authenticated: bool,
     unsent: VecDeque<(i32, Outgoing)>,
@@ -108,13 +108,13 @@ pub(crate) struct Connection {
     /// Bytes put into the output and bytes written, since the start.
     queued: u64,
     written: u64,
-    /// Requests that have no answer (acks=0): done when so many bytes are written.
+    /// Requests that get no response (acks=0), each with the number of written bytes at which it is done.
     silent: VecDeque<(u64, i32)>,
     answers: VecDeque<Answer>,
 }
 
 impl Connection {
-    /// A connection that was opened: it asks for the node's versions first.
+    /// A connection that has just been opened: it first asks for the node's versions.
     ///
     /// # Errors
     /// The client's id does not fit into a header.
@@ -157,7 +157,7 @@ impl Connection {
         self.is_ready() || self.was_authenticated
     }
 
-    /// The node has said which versions it serves.
+    /// Whether the node has reported which versions it serves.
     pub(crate) fn knows_versions(&self) -> bool {
         self.versions.is_some()
     }
@@ -168,12 +168,12 @@ impl Connection {
         self.write_unsent();
     }
 
-    /// Holds back what is sent from now on, until [`Self::resume`]. Kafka: `ClusterConnectionStates#throttle`.
+    /// Queues requests instead of sending them, until [`Self::resume`]. Kafka: `ClusterConnectionStates#throttle`.
     pub(crate) fn pause(&mut self) {
         self.is_paused = true;
     }
 
-    /// Sends what was held back.
+    /// Sends the requests queued by [`Self::pause`].
     pub(crate) fn resume(&mut self) {
         self.is_paused = false;
         self.write_unsent();
@@ -198,12 +198,12 @@ impl Connection {
         }
     }
 
-    /// The oldest answer that has not been taken.
+    /// The oldest response that has not been taken.
     pub(crate) fn take_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
     }
 
-    /// Ends it: the client's numbers of the requests that will not be answered, oldest first.
+    /// Ends the connection. Returns the client's numbers of the requests that get no response, oldest first.
     pub(crate) fn close(&mut self) -> Vec<i32> {
         let silent = self.silent.drain(..).map(|(_, id)| id);
         let in_flight = self.in_flight.drain(..).filter_map(|request| request.id);
@@ -213,15 +213,15 @@ impl Connection {
             .collect()
     }
 
-    /// Room for what the socket has.
+    /// Room for bytes from the socket.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         self.framer.room()
     }
 
-    /// So many bytes of the room were filled: turns them into answers.
+    /// Decodes responses after `count` bytes of the room were filled.
     ///
     /// # Errors
-    /// The bytes are not the answer to the oldest request: the connection is to be closed.
+    /// The bytes are not the response to the oldest request: the connection is to be closed.
     pub(crate) fn received(&mut self, count: usize, book: &mut AddressBook) -> Result<(), Failure> {
         self.framer.received(count);
         loop {
@@ -234,7 +234,7 @@ impl Connection {
                 return Err(malformed("an answer without a request"));
             };
             if let Err(failure) = self.on_frame(&asked, frame, book) {
-                self.in_flight.push_front(asked); // It has no answer.
+                self.in_flight.push_front(asked); // It has no response.
                 return Err(failure);
             }
         }
@@ -273,7 +273,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A node that does not know the version answers in version 0, error 35. Kafka: `ApiVersionsResponse#parse`.
+    /// A node that does not know the version responds in version 0, with error 35. Kafka: `ApiVersionsResponse#parse`.
     fn on_versions(&mut self, asked: i16, body: &Bytes) -> Result<(), Failure> {
         let read = |version| ApiVersionsResponse::decode(&mut Reader::new(body.clone()), version);
         let response = match read(asked) {
@@ -345,7 +345,7 @@ impl Connection {
         Ok(())
     }
 
-    /// [`Self::give_token`] is waited for.
+    /// Whether it waits for [`Self::give_token`].
     pub(crate) fn wants_token(&self) -> bool {
         self.authenticator.as_ref().is_some_and(Authenticator::wants_token)
     }
@@ -353,7 +353,7 @@ impl Connection {
     /// Takes the token that the authentication waits for, or why there is none.
     ///
     /// # Errors
-    /// As given: the connection is to be closed.
+    /// There is no token, or it cannot be sent: the connection is to be closed.
     pub(crate) fn give_token(&mut self, token: Result<Token, String>) -> Result<(), Failure> {
         match &mut self.authenticator {
             Some(authenticator) => {
@@ -422,7 +422,7 @@ impl Connection {
         id
     }
 
-    /// The version to send an API in, at most `newest`.
+    /// The version in which to send a request of an API, at most `newest`.
     fn version_of(&self, api: ApiKey, newest: i16) -> Result<i16, Failure> {
         let usable = self
             .versions
@@ -496,17 +496,17 @@ impl Connection {
         }
     }
 
-    /// Something is to be written.
+    /// Whether there is something to write.
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// What is to be written next.
+    /// Adds the bytes to write next.
     pub(crate) fn output<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         slices.extend(self.output.iter().take(64).map(|chunk| IoSlice::new(chunk)));
     }
 
-    /// So many bytes of the output were written. A request without an answer is done with its last byte.
+    /// `count` bytes of the output were written. A request that gets no response is done with its last byte.
     pub(crate) fn written(&mut self, mut count: usize) {
         self.written += count as u64;
         while let Some(first) = self.output.front_mut() {

@@ -1,4 +1,4 @@
-//! Bytes of a socket into answers.
+//! Cuts the bytes of a socket into responses.
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -7,26 +7,26 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes that are read at once while the size of the answer is not known.
+/// Bytes that are read at once while the size of the response is not known.
 const CHUNK: usize = 16 * 1024;
-/// Most room that is reserved for an announced size; beyond it an answer's buffer only doubles as bytes arrive.
+/// Most room that is reserved for an announced size; beyond it a response's buffer only doubles as bytes arrive.
 const TRUSTED: usize = 1024 * 1024;
 const SIZE: usize = 4;
 
-/// The size of an answer is not valid.
+/// The size of a response is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadSize(pub(crate) i32);
 
-/// What has been read of the answers of one connection.
+/// The bytes of one connection that are not a complete response yet.
 #[derive(Debug, Default)]
 pub(crate) struct Framer {
     buffer: BytesMut,
-    /// How much of the buffer was received; behind it is room.
+    /// Number of received bytes at the start of the buffer; the rest is room.
     received: usize,
 }
 
 impl Framer {
-    /// Room for what the socket has; never empty.
+    /// Room for bytes from the socket; never empty.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         let wanted = self.announced().map_or(CHUNK, |size| {
             let missing = size.saturating_add(SIZE).saturating_sub(self.received);
@@ -38,7 +38,7 @@ impl Framer {
         &mut self.buffer[self.received..]
     }
 
-    /// So many bytes of the room were filled.
+    /// `count` bytes of the room were filled.
     pub(crate) fn received(&mut self, count: usize) {
         self.received += count;
     }
@@ -48,10 +48,10 @@ impl Framer {
         usize::try_from(i32::from_be_bytes(*size)).ok()
     }
 
-    /// The next answer, if it is complete.
+    /// The next response, if it is complete.
     ///
     /// # Errors
-    /// Its size is beyond `limit`, or too small for any answer.
+    /// Its size is beyond `limit`, or too small for any response.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Bytes>, BadSize> {
         let Some(size) = self.buffer.get(..self.received).and_then(<[u8]>::first_chunk) else {
             return Ok(None);
@@ -67,7 +67,7 @@ impl Framer {
         let frame = self.buffer.split_to(SIZE + length).freeze().slice(SIZE..);
         self.received -= SIZE + length;
         if self.received == 0 {
-            // The rest of the room shares its memory with the answer that was taken out.
+            // The rest of the room shares its memory with the response that was taken out.
             self.buffer = BytesMut::new();
         }
         Ok(Some(frame))

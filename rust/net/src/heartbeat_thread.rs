@@ -1,7 +1,7 @@
 //! Keeps a member in its group between two polls. Kafka: `AbstractCoordinator.HeartbeatThread`.
 //!
-//! The thread has connections of its own, so the order in which a poll reads its answers does not depend on it. It sends heartbeats
-//! only between two polls: during a poll the client sends them itself.
+//! The thread has connections of its own, so it does not affect the order in which a poll reads its responses. It sends heartbeats only
+//! between two polls: during a poll the client sends them itself.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -37,7 +37,7 @@ impl Shared {
     }
 }
 
-/// See the module. Ends when it is dropped.
+/// The client's handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct HeartbeatThread {
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ impl HeartbeatThread {
     /// Starts the thread, which sends over this transport.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub(crate) fn start<S: Sockets>(transport: TcpTransport<S>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut member = Member {
@@ -75,7 +75,7 @@ impl HeartbeatThread {
         state.last = None;
     }
 
-    /// From now on the client sends the heartbeats. Returns the answer to the thread's last one.
+    /// From now on the client sends the heartbeats. Returns the result of the thread's last heartbeat.
     pub(crate) fn end(&self) -> Option<Heartbeat> {
         let mut state = self.shared.lock();
         state.version += 1;
@@ -110,8 +110,8 @@ struct Member<S: Sockets> {
     next_id: i32,
 }
 
-/// How long the thread waits for a plan before it looks again, ms: a plan is made at the end of every poll, and waking the thread
-/// each time would cost more than the poll.
+/// How long the thread waits for a plan before it checks again, ms: a plan is made at the end of every poll, and waking the thread each
+/// time would cost more than the poll.
 const LOOK_AGAIN_MS: i64 = 250;
 
 impl<S: Sockets> Member<S> {
@@ -175,7 +175,7 @@ impl<S: Sockets> Member<S> {
             error,
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION | ErrorCode::FENCED_INSTANCE_ID
         ) {
-            state.plan = None; // The member is no longer one: the next poll says so.
+            state.plan = None; // The membership has ended: the next poll reports it.
         }
         if error == ErrorCode::NOT_COORDINATOR {
             self.coordinator = None;
@@ -183,7 +183,7 @@ impl<S: Sockets> Member<S> {
         state.last = Some(Heartbeat { sent_ms, error });
     }
 
-    /// max.poll.interval.ms is over. Kafka: `HeartbeatThread#run`, `maybeLeaveGroup`; a static member only stops its heartbeats.
+    /// max.poll.interval.ms has passed. Kafka: `HeartbeatThread#run`, `maybeLeaveGroup`; a static member only stops its heartbeats.
     fn leave(&mut self, plan: &HeartbeatPlan) {
         let request = &plan.request;
         log::warn!(
@@ -206,7 +206,7 @@ impl<S: Sockets> Member<S> {
         }
     }
 
-    /// One request to the coordinator and its answer; the coordinator is looked up first if it is not known.
+    /// Sends one request to the coordinator and returns its response; looks up the coordinator first if it is not known.
     fn ask(&mut self, plan: &HeartbeatPlan, request: Request) -> Option<Response> {
         let node = match self.coordinator {
             Some(node) => node,
@@ -232,7 +232,7 @@ impl<S: Sockets> Member<S> {
         })
     }
 
-    /// Waits for the answer for so long, and no longer than until the thread is to end.
+    /// Sends a request and waits for its response, at most `limit_ms` and only until the thread is to end.
     fn exchange(&mut self, node: NodeId, request: Request, limit_ms: i64) -> Option<Response> {
         self.next_id = self.next_id.checked_add(1).unwrap_or(0);
         let id = self.next_id;

@@ -1,16 +1,16 @@
 //! Connections of a client to a real cluster: [`TcpTransport`] implements [`fletchlog_api::Transport`] over sockets. Kafka:
 //! `NetworkClient`, `Selector`.
 //!
-//! The thread that polls (or the producer's) drives the sockets; a member of a group has a helper that keeps it there between two
-//! polls (`heartbeat_thread`). A remote node is not trusted: lengths are
-//! compared with the bytes that are there, and what cannot be read closes the connection with a reason.
+//! The thread that polls (or the producer's) drives the sockets; a helper thread keeps a member in its group between two polls
+//! (`heartbeat_thread`). A remote node is not trusted: lengths are checked against the bytes that have arrived, and malformed bytes close
+//! the connection with a reason.
 //!
 //! ```text
 //! TcpTransport    which node, which socket; when to open, to read, to give up       (tcp_transport)
 //!   Channel       one socket: all addresses of a name, set-up time-out, TLS, bytes  (channel, security)
 //!     Connection  bytes <-> requests and answers, no I/O: versions, order, limits   (connection, versions, framer)
 //!       Authenticator   SASL: who the client is                                     (authenticator, sasl)
-//!       codec     values of `api` <-> messages of `wire` at a version
+//!       codec     values of `api` <-> messages of `protocol` at a version
 //! AdminClient     calls that wait for their answers: topics, groups                  (admin_client)
 //!   AddressBook   node ids -> host and port, from the answers that name them        (address_book)
 //! ```

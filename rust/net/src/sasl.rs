@@ -11,7 +11,7 @@ use fletchlog_sasl::{Credentials, Mechanism, Secret, UnsecuredLogin};
 
 /// A token is replaced when this percentage of its life is over. Kafka: sasl.login.refresh.window.factor.
 const REFRESH_PERCENT: i64 = 80;
-/// How long no token is asked for after a failure, ms.
+/// After a failure, no token is requested for this long, ms.
 const AGAIN_MS: i64 = 1000;
 
 /// A token of OAUTHBEARER. `Debug` does not show it.
@@ -32,16 +32,16 @@ impl Token {
     }
 }
 
-/// Gives out tokens. It is asked in a thread of its own, so it may wait.
+/// A source of tokens. It is called in a thread of its own, so it may wait.
 pub trait TokenSource: Send + Sync {
     /// A new token, or why there is none; the reason is shown to the user. `now_ms`: since 1970.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no token.
     fn token(&self, now_ms: i64) -> Result<Token, String>;
 }
 
-/// See the module.
+/// The SASL mechanism of a client, and the source of its credentials.
 pub(crate) struct Sasl {
     pub(crate) mechanism: Mechanism,
     source: Source,
@@ -70,7 +70,7 @@ impl fmt::Debug for Sasl {
 }
 
 impl Sasl {
-    /// As the properties `sasl.*` say. `tokens`: what was given for OAUTHBEARER.
+    /// Reads the properties `sasl.*`. `tokens`: the source that was given for OAUTHBEARER.
     ///
     /// # Errors
     /// There is no mechanism, or a property that it needs is missing.
@@ -102,7 +102,7 @@ impl Sasl {
         }
     }
 
-    /// Where tokens come from.
+    /// The source of tokens; `None`: a password.
     pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
         match &self.source {
             Source::Password(_) => None,
@@ -115,7 +115,7 @@ fn conflict(text: impl ToString) -> ConfigError {
     ConfigError::Conflict(text.to_string())
 }
 
-/// The login module of sasl.jaas.config, which has to be the mechanism's. Kafka: `JaasContext#loadClientContext`.
+/// The login module of sasl.jaas.config, which must belong to the mechanism. Kafka: `JaasContext#loadClientContext`.
 fn login_module(text: &str, mechanism: Mechanism) -> Result<JaasEntry, ConfigError> {
     let mut modules = jaas::parse(text).map_err(|error| conflict(format_args!("sasl.jaas.config: {error}")))?;
     let (Some(module), true) = (modules.pop(), modules.is_empty()) else {
@@ -181,13 +181,13 @@ impl TokenSource for UnsecuredLogin {
 struct State {
     /// The token, and until when it is used.
     current: Option<(Token, i64)>,
-    /// Why there was none, and until when no token is asked for.
+    /// Why there was none, and until when no token is requested.
     failure: Option<(String, i64)>,
     is_asking: bool,
     waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
 
-/// The token of all connections of a client. Kafka: `ExpiringCredentialRefreshingLogin`.
+/// The token that all connections of a client share. Kafka: `ExpiringCredentialRefreshingLogin`.
 pub(crate) struct Tokens {
     source: Arc<dyn TokenSource>,
     state: Mutex<State>,
@@ -201,7 +201,7 @@ impl Tokens {
         }
     }
 
-    /// The token, or why there is none. `None`: it is being asked for in a thread, which calls `wake` at its end.
+    /// The token, or why there is none. `None`: a thread is requesting it, and will call `wake` when it is done.
     pub(crate) fn get(
         self: &Arc<Self>,
         clock: &Arc<dyn Clock>,

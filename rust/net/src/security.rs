@@ -7,7 +7,7 @@ use fletchlog_tls::ClientTls;
 
 use crate::sasl::{Sasl, TokenSource};
 
-/// As the properties of one client say.
+/// The security settings of one client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Security {
     /// `None`: not encrypted.
@@ -20,7 +20,7 @@ impl Security {
     /// Reads the files that the properties name. `tokens`: for OAUTHBEARER.
     ///
     /// # Errors
-    /// A file cannot be read, or the properties do not fit together.
+    /// A file cannot be read, or the properties contradict each other.
     pub(crate) fn new(config: &Config, tokens: Option<Arc<dyn TokenSource>>) -> Result<Self, ConfigError> {
         let protocol = config.text("security.protocol");
         let tls = protocol.ends_with("SSL").then(|| ClientTls::new(config)).transpose()?;

@@ -1,4 +1,4 @@
-//! What a client needs of sockets: an argument of [`crate::TcpTransport`], so that a simulation can break them.
+//! What a client needs of sockets: a parameter of [`crate::TcpTransport`], so that a simulation can make them fail.
 
 use std::fmt::Debug;
 use std::io::{ErrorKind, Read, Write};
@@ -15,16 +15,16 @@ use mio::{Events, Interest, Poll, Token};
 pub struct SocketEvent {
     /// The number given to [`Sockets::connect`].
     pub token: usize,
-    /// The end of the stream, or an error, may follow the bytes that are there.
+    /// The end of the stream, or an error, may follow the bytes that have arrived.
     pub may_have_ended: bool,
 }
 
 /// Sockets of one thread that are watched together. Only [`Sockets::wait`] waits. Kafka: `java.nio.channels.Selector`.
 pub trait Sockets: Send + Sized + 'static {
-    /// A stream of bytes. A read that returns less than asked for has read all there is.
+    /// A stream of bytes. A read that returns fewer bytes than asked for has read all that have arrived.
     type Socket: Read + Write + Send + Debug;
 
-    /// The addresses of a name, in the order in which they are tried. May take its time.
+    /// The addresses of a name, in the order in which they are tried. May block.
     ///
     /// # Errors
     /// The system knows no such name.
@@ -32,7 +32,7 @@ pub trait Sockets: Send + Sized + 'static {
         Ok((host, port).to_socket_addrs()?.collect())
     }
 
-    /// Begins to connect; how that ends comes as an event with this number.
+    /// Begins to connect; the outcome is reported as an event with this number.
     ///
     /// # Errors
     /// The attempt cannot begin.
@@ -44,11 +44,11 @@ pub trait Sockets: Send + Sized + 'static {
     /// `NotConnected`: it is not decided yet. Any other: it was refused.
     fn connected(socket: &Self::Socket) -> std::io::Result<()>;
 
-    /// Ends the watching of a socket.
+    /// Stops watching a socket.
     fn forget(&mut self, socket: &mut Self::Socket);
 
-    /// Waits for the first event, at most `timeout`, and until the waker is called. An event reports a change: it does
-    /// not come again for bytes that were there before.
+    /// Waits for the first event or the waker, at most `timeout`. An event reports a change: it is not repeated for bytes that had arrived
+    /// before.
     ///
     /// # Errors
     /// The sockets cannot be watched.
@@ -60,13 +60,13 @@ pub trait Sockets: Send + Sized + 'static {
     /// Sockets for the thread that keeps a member in its group; `None`: there is no such thread.
     ///
     /// # Errors
-    /// The system gives no selector.
+    /// The system cannot provide a selector.
     fn for_heartbeats(&self) -> std::io::Result<Option<Self>>;
 }
 
 const WAKER: Token = Token(usize::MAX);
 
-/// The system's.
+/// The system's sockets.
 pub struct SystemSockets {
     poll: Poll,
     events: Events,
@@ -74,10 +74,10 @@ pub struct SystemSockets {
 }
 
 impl SystemSockets {
-    /// None yet.
+    /// An empty set of sockets.
     ///
     /// # Errors
-    /// The system gives no selector (too few descriptors).
+    /// The system cannot provide a selector (too few descriptors).
     pub(crate) fn new() -> std::io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(mio::Waker::new(poll.registry(), WAKER)?);

@@ -18,9 +18,10 @@ use crate::sasl::TokenSource;
 use crate::security::Security;
 use crate::sockets::{SocketEvent, Sockets, SystemSockets};
 
-/// After this many connections that ended within TLS before the first answer, the failure is final: it is no restart of a node.
+/// After this many connections that ended in the TLS handshake before the first response, the failure is final: it is no restart of a node.
 const TLS_REFUSALS: u32 = 3;
-/// The same without TLS: a connection that ends at the first request says less, and nodes that restart one after another do it, too.
+/// The same without TLS: a connection that ends at the first request is weaker evidence, as nodes that restart one after another do that,
+/// too.
 const PLAIN_REFUSALS: u32 = 5;
 
 /// The client.id of a client that sets none.
@@ -35,7 +36,7 @@ pub struct ConnectionSettings {
     pub client_id: Arc<str>,
     /// client.rack, in every fetch; a producer has none.
     pub rack: Arc<str>,
-    /// request.timeout.ms: how long a node may take to say which versions it serves.
+    /// request.timeout.ms: how long a node may take to report which versions it serves.
     pub request_timeout_ms: i64,
     /// socket.connection.setup.timeout.ms: how long one address may take; doubles with every failure of the node.
     pub setup_timeout_ms: i64,
@@ -46,10 +47,10 @@ pub struct ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// What the properties of a consumer or a producer say. Reads the files that they name. `tokens`: for OAUTHBEARER.
+    /// The settings in the properties of a consumer or a producer. Reads the files that they name. `tokens`: for OAUTHBEARER.
     ///
     /// # Errors
-    /// A file cannot be read, or the properties of security do not fit together.
+    /// A file cannot be read, or the security properties contradict each other.
     pub fn new(
         config: &Config,
         bootstrap: Vec<Address>,
@@ -83,8 +84,8 @@ impl ConnectionSettings {
     }
 }
 
-/// The connections of one client to a cluster. Everything happens in the thread that calls; sockets never block it. Only the
-/// system's resolver of names may.
+/// The connections of one client to a cluster. Everything happens in the calling thread. Sockets never block it; only the system's name
+/// resolver may.
 ///
 /// A request that is sent while its connection is being opened waits for it.
 pub struct TcpTransport<S: Sockets = SystemSockets> {
@@ -103,7 +104,7 @@ pub struct TcpTransport<S: Sockets = SystemSockets> {
     failed: BTreeMap<NodeId, Failure>,
     /// Failures in a row, per connection.
     failures: BTreeMap<NodeId, u32>,
-    /// Connections that ended before the first answer.
+    /// Number of connections that ended before the first response.
     refusals: u32,
     /// A connection is ready or has failed since the last wait.
     changed: bool,
@@ -119,7 +120,7 @@ impl TcpTransport {
     /// Over the system's sockets. Opens nothing yet.
     ///
     /// # Errors
-    /// The system gives no selector (too few descriptors).
+    /// The system cannot provide a selector (too few descriptors).
     pub fn new(settings: ConnectionSettings, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         Ok(Self::over(SystemSockets::new()?, settings, clock))
     }
@@ -197,8 +198,8 @@ impl<S: Sockets> TcpTransport<S> {
         self.changed = true;
     }
 
-    /// A node that ends connection after connection before the first answer refuses the client without saying so. Kafka's clients
-    /// retry for ever.
+    /// Makes the failure final when a node ends connection after connection before the first response: it refuses the client without an
+    /// error. Kafka's clients retry for ever.
     fn refused(&mut self, channel: &Channel<S>, failure: Failure) -> Failure {
         let means_tls = matches!(failure, Failure::NotConnected(_)) && channel.is_in_tls();
         let means_sasl = failure == Failure::Disconnected && self.settings.security.sasl.is_none();
@@ -232,7 +233,7 @@ impl<S: Sockets> TcpTransport<S> {
             return;
         }
         for event in events.drain(..) {
-            // A channel that was closed by an event before this one has none any more.
+            // A channel that an earlier event closed has no token any more.
             if let Some(&node) = self.tokens.get(&event.token) {
                 self.on_event(node, event.may_have_ended);
             }
@@ -259,7 +260,7 @@ impl<S: Sockets> TcpTransport<S> {
         }
     }
 
-    /// Connections that wait for a token get it, if it is there.
+    /// Gives the token, if it has arrived, to the connections that wait for it.
     fn give_tokens(&mut self) {
         let Some(tokens) = self.settings.security.sasl.as_ref().and_then(|sasl| sasl.tokens()) else {
             return;
@@ -303,24 +304,24 @@ impl<S: Sockets> TcpTransport<S> {
         }
     }
 
-    /// Sends any message; its answer is fetched with [`Self::take_body`].
+    /// Sends any message; [`Self::take_body`] returns its response.
     pub(crate) fn send_message(&mut self, node: NodeId, id: i32, api: ApiKey, encode: EncodeBody) {
         self.arrived.messages.insert(id, None);
         self.put(node, id, Outgoing::Message(api, encode));
     }
 
-    /// The body of the answer to a message and its version, if it is there.
+    /// The body of the response to a message and its version, if it has arrived.
     pub(crate) fn take_body(&mut self, id: i32) -> Option<Body> {
         let is_there = self.arrived.messages.get(&id).is_some_and(Option::is_some);
         is_there.then(|| self.arrived.messages.remove(&id).flatten()).flatten()
     }
 
-    /// Nobody waits for the answer to this message any more.
+    /// Drops the response to a message, as the caller no longer waits for it.
     pub(crate) fn forget_body(&mut self, id: i32) {
         self.arrived.messages.remove(&id);
     }
 
-    /// Opens the connection if need be.
+    /// Sends a request, and opens the connection first if necessary.
     fn put(&mut self, node: NodeId, id: i32, outgoing: Outgoing) {
         if !self.channels.contains_key(&node)
             && let Err(failure) = self.open(node)
@@ -342,16 +343,16 @@ impl<S: Sockets> TcpTransport<S> {
     }
 }
 
-/// The body of an answer and its version, or why there is none.
+/// The body of a response and its version, or why there is none.
 type Body = Result<(i16, Bytes), Failure>;
 
-/// Answers that the client has not taken yet.
+/// Responses that the client has not taken yet.
 #[derive(Default)]
 struct Arrived {
     completions: BTreeMap<NodeId, VecDeque<Completion>>,
-    /// Of messages, by their ids; `None`: to come.
+    /// Responses to messages, by their ids; `None`: not arrived yet.
     messages: BTreeMap<i32, Option<Body>>,
-    /// Some node has answered: the settings are right.
+    /// Some node has responded, so the settings are right.
     was_answered: bool,
 }
 
@@ -388,7 +389,7 @@ impl Arrived {
     }
 }
 
-/// Counts it, and warns of the first one of a node: until it answers again, the others are repetitions.
+/// Counts the failure, and warns of the first one of a node: until the node is connected again, the others are repetitions.
 fn report_failure(failures: &mut BTreeMap<NodeId, u32>, node: NodeId, failure: &Failure) {
     let count = failures.entry(node).or_default();
     let level = if *count > 0 {
@@ -400,7 +401,7 @@ fn report_failure(failures: &mut BTreeMap<NodeId, u32>, node: NodeId, failure: &
     log::log!(level, "node {node}: {failure}");
 }
 
-/// Moves answers to where the client takes them, and begins the pause that one asks for.
+/// Moves responses to where the client takes them, and begins the pause that a response asks for.
 fn take_answers<S: Sockets>(channel: &mut Channel<S>, node: NodeId, arrived: &mut Arrived, now_ms: i64) {
     while let Some(answer) = channel.connection.take_answer() {
         channel.pause(answer.throttle_ms, now_ms);

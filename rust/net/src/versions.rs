@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::messages::ApiVersionsResponse;
 
-/// Versions that the client can send, where they are fewer than `wire` can encode.
+/// Versions that the client can send, where they are fewer than `protocol` can encode.
 ///
 /// Produce 13 names topics by id alone. Produce 12, EndTxn 5 and TxnOffsetCommit 5 are those of transactions of
 /// version 2 (KIP-890), AddPartitionsToTxn 4 is for brokers. JoinGroup 9 may ask a leader not to assign (KIP-814).

@@ -23,7 +23,7 @@ use super::{AdminClient, AdminError, Call, Interrupt, Stop, checked, failed};
 pub type CommittedAndEnd = (OffsetAndMetadata, Option<i64>);
 
 impl AdminClient {
-    /// The groups of every node, each with the node, by id.
+    /// The groups of every node, each with the node, sorted by id.
     ///
     /// # Errors
     /// See [`AdminError`].
@@ -89,8 +89,8 @@ impl AdminClient {
         })
     }
 
-    /// What a group has committed, by partition; nothing for a group that does not exist. Offsets that an open transaction holds do not
-    /// count yet. Kafka: `Admin#listConsumerGroupOffsets`.
+    /// The committed offsets of a group, by partition; none for a group that does not exist. Offsets in an open transaction are not
+    /// included. Kafka: `Admin#listConsumerGroupOffsets`.
     ///
     /// # Errors
     /// See [`AdminError`].
@@ -154,7 +154,7 @@ impl AdminClient {
                 ));
             };
             for (tp, error) in response.partitions {
-                // A group with members does not know one without a name.
+                // A group with members refuses the empty member id.
                 let error = match error {
                     ErrorCode::UNKNOWN_MEMBER_ID => ErrorCode::NON_EMPTY_GROUP,
                     other => other,
@@ -238,7 +238,7 @@ impl Call<'_, '_> {
         Ok(offsets)
     }
 
-    /// The high watermarks of those partitions of which a leader tells: one request a leader.
+    /// The high watermarks of the partitions whose leaders report them: one request per leader.
     fn ends<'p>(
         &mut self,
         partitions: impl Iterator<Item = &'p TopicPartition>,
@@ -263,7 +263,7 @@ impl Call<'_, '_> {
             for listed in self.list_offsets(leader, &partitions, LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)? {
                 match listed.error {
                     ErrorCode::NONE => drop(ends.insert(listed.tp, listed.offset)),
-                    // Deleted since the metadata was read, or not for this client.
+                    // Deleted since the metadata was read, or not visible to this client.
                     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::TOPIC_AUTHORIZATION_FAILED => {}
                     code => checked(
                         &format!("the end of {} was not listed", listed.tp),

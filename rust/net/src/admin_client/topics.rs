@@ -76,7 +76,7 @@ impl AdminClient {
         self.call(stop, |call| Ok(call.metadata(names)?.topics))
     }
 
-    /// A topic, the ends of its partitions, and the properties that it has of its own: `None` if the client may not read them
+    /// A topic, the ends of its partitions, and the properties that are set for it: `None` if the client may not read them
     /// (DESCRIBE_CONFIGS on the topic).
     ///
     /// # Errors
@@ -108,8 +108,8 @@ impl AdminClient {
         })
     }
 
-    /// Where records from a time (ms) on can be, by partition: below this offset none has a timestamp at or above it; `i64::MAX` if
-    /// none has at all. Partitions of which the cluster does not say are left out.
+    /// Where the records since `timestamp` (ms) begin, by partition: no record below this offset has a timestamp at or above it; `i64::MAX`
+    /// if no record has one. Partitions for which the cluster reports no offset are left out.
     ///
     /// # Errors
     /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
@@ -127,8 +127,8 @@ impl AdminClient {
                     call.offsets_by_partition(leader, &partitions, timestamp, IsolationLevel::ReadUncommitted)
                 };
                 let mut found = look_up(timestamp)?;
-                // Kafka looks into one segment, which may have none although a later one has: the greatest timestamp
-                // of the log decides. A broker before 3.0 does not have it.
+                // Kafka searches one segment, which may have no such record although a later one has: the greatest timestamp of the log
+                // decides. A broker before 3.0 does not report it.
                 let greatest = match found.values().any(|first| first.offset < 0) {
                     true => match look_up(MAX_TIMESTAMP) {
                         Err(Stop::Final(AdminError::Failed(Failure::UnsupportedVersion(_)))) => BTreeMap::new(),
@@ -152,7 +152,7 @@ impl AdminClient {
     /// Creates a topic and waits until each partition has a leader. A replication factor of -1 is the cluster's default.
     ///
     /// # Errors
-    /// See [`AdminError`]; TOPIC_ALREADY_EXISTS and what else a broker refuses.
+    /// See [`AdminError`]; TOPIC_ALREADY_EXISTS and other errors of a broker.
     pub fn create_topic(
         &mut self,
         name: &str,
@@ -268,7 +268,7 @@ impl AdminClient {
         })
     }
 
-    /// Changes properties of what has some; `None` takes its own value away. A node's are changed by that node.
+    /// Changes properties of a resource; `None` removes the value set for it. A node's properties are changed by that node.
     ///
     /// # Errors
     /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST.
@@ -307,7 +307,7 @@ impl AdminClient {
         })
     }
 
-    /// Every property of what has some, by name; `None`: of the node that is asked.
+    /// Every property of a resource, by name; `None`: of any node.
     ///
     /// # Errors
     /// See [`AdminError`]; UNKNOWN_TOPIC_OR_PARTITION.
@@ -381,7 +381,7 @@ impl AdminClient {
 }
 
 impl Call<'_, '_> {
-    /// Who is asked for properties: a node for its own.
+    /// The node that serves properties: for those of a node, that node.
     fn node_for(&mut self, of: &ConfigResource) -> Result<NodeId, Stop> {
         match of {
             ConfigResource::Broker(node) => {
@@ -427,7 +427,7 @@ impl Call<'_, '_> {
         Ok(all)
     }
 
-    /// What a leader answers to ListOffsets, per partition with its own error.
+    /// The leader's response to ListOffsets, in which each partition has its own error.
     pub(super) fn list_offsets(
         &mut self,
         leader: NodeId,
@@ -445,7 +445,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// As [`Call::list_offsets`], of partitions of one topic, by number.
+    /// As [`Call::list_offsets`], for partitions of one topic, by number; fails if a partition has an error.
     fn offsets_by_partition(
         &mut self,
         leader: NodeId,
@@ -465,7 +465,7 @@ impl Call<'_, '_> {
         Ok(offsets)
     }
 
-    /// The properties that a topic has of its own.
+    /// The properties that are set for a topic.
     fn topic_config(&mut self, name: &Arc<str>) -> Result<BTreeMap<String, String>, Stop> {
         let node = self.any_node()?;
         let resource = describe_configs_request::DescribeConfigsResource {
@@ -512,7 +512,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// What a partition's leader answers to ListOffsets; -1 where there is none.
+/// The result of ListOffsets for a partition; -1 where there is none.
 struct Listed {
     timestamp: i64,
     offset: i64,

@@ -55,7 +55,7 @@ fn topic(topic: metadata_response::MetadataResponseTopic, version: i16) -> Optio
     };
     let count = topic.partitions.len();
     let mut partitions: Vec<_> = topic.partitions.into_iter().map(partition).collect();
-    // A partition whose number is not below their count is left out: clients keep partitions in lists by number.
+    // A partition whose number is not below the number of partitions is left out: clients keep partitions in lists by number.
     partitions.retain(|p| usize::try_from(p.partition).is_ok_and(|number| number < count));
     partitions.sort_by_key(|p| p.partition);
     partitions.dedup_by_key(|p| p.partition);

@@ -14,7 +14,7 @@ use super::{Throttle, by_topic, flat, tp};
 
 /// First version of OffsetFetch with many groups.
 const MANY_GROUPS: i16 = 8;
-/// First version of OffsetFetch that can ask for stable offsets. Below, Java goes on without (`OffsetFetchRequest.Builder`).
+/// First version of OffsetFetch that can ask for stable offsets. Below, Java continues without them (`OffsetFetchRequest.Builder`).
 const REQUIRE_STABLE: i16 = 7;
 
 type Decoded = Result<(Response, Throttle), WireError>;

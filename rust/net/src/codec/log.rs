@@ -82,8 +82,7 @@ pub(super) fn fetch(
     version: i16,
     w: &mut Writer,
 ) -> Result<(), WireError> {
-    // Partitions share a topic's entry only where they follow each other: their order is that of the answer. Kafka:
-    // `FetchRequest.Builder#build`.
+    // Only consecutive partitions share a topic's entry: their order is that of the response. Kafka: `FetchRequest.Builder#build`.
     let mut topics: Vec<fetch_request::FetchTopic> = Vec::new();
     for p in request.partitions {
         let partition = fetch_request::FetchPartition {

@@ -1,7 +1,7 @@
-//! Requests and answers of the clients as messages of the wire, at the version that was negotiated.
+//! Converts requests and responses of the clients to and from messages of the wire, at the version that was negotiated.
 //!
-//! A value for which a version has no field is left out if `wire`'s table says `ignorable`; otherwise the request is refused, since
-//! leaving it out would change what the request means.
+//! A value for which a version has no field is left out if the table of `protocol` says `ignorable`; otherwise the request is refused,
+//! since leaving it out would change what the request means.
 
 mod cluster;
 mod group;
@@ -22,7 +22,7 @@ use crate::address_book::AddressBook;
 /// The pause that the node asks for, ms.
 type Throttle = i32;
 
-/// Which API a request is of.
+/// The API of a request.
 pub(crate) fn api_of(request: &Request) -> ApiKey {
     match request {
         Request::Produce(_) => ApiKey::Produce,
@@ -71,7 +71,7 @@ pub(crate) fn check(request: &Request, version: i16) -> Result<(), &'static str>
     }
 }
 
-/// Most bytes of records that the answer should have.
+/// Most bytes of records that the response should have.
 pub(crate) fn bytes_asked_for(request: &Request) -> usize {
     match request {
         Request::Fetch(fetch) => usize::try_from(fetch.max_bytes).unwrap_or(0),
@@ -79,8 +79,8 @@ pub(crate) fn bytes_asked_for(request: &Request) -> usize {
     }
 }
 
-/// The pause that an answer to a message asks for; 0 before the version from which on clients keep it: an older broker holds the
-/// answer back itself. Kafka: `AbstractResponse#shouldClientThrottle`.
+/// The pause that a response asks for; 0 in versions in which clients do not pause, because the broker itself delays the response. Kafka:
+/// `AbstractResponse#shouldClientThrottle`.
 pub(crate) fn throttle_of(api: ApiKey, version: i16, body: &Bytes) -> Throttle {
     // First version, and bytes in front of the field: an error code, or nothing.
     let (since, at) = match api {
@@ -98,7 +98,7 @@ pub(crate) fn throttle_of(api: ApiKey, version: i16, body: &Bytes) -> Throttle {
     field.map_or(0, |bytes| i32::from_be_bytes(*bytes))
 }
 
-/// In place of an answer, for a request that has none (acks=0).
+/// Takes the place of the response for a request that has none (acks=0).
 pub(crate) fn no_answer() -> Response {
     Response::Produce(ProduceResponse { partitions: Vec::new() })
 }
@@ -126,7 +126,7 @@ pub(crate) fn encode(request: Request, rack: &Arc<str>, version: i16, w: &mut Wr
     }
 }
 
-/// Reads the body of an answer; addresses in it go into the address book.
+/// Reads the body of a response; addresses in it go into the address book.
 pub(crate) fn decode(
     api: ApiKey,
     version: i16,
@@ -157,7 +157,7 @@ pub(crate) fn decode(
         ApiKey::Heartbeat => whole!(Heartbeat, fletchlog_api::HeartbeatResponse),
         ApiKey::LeaveGroup => whole!(LeaveGroup, fletchlog_api::LeaveGroupResponse),
         ApiKey::OffsetCommit => group::offsets_committed(version, r),
-        // `api_of` names no other.
+        // `api_of` returns no other API.
         _ => group::offsets_fetched(version, r),
     }
 }
@@ -188,7 +188,7 @@ fn grouped<K: Clone + Eq + Hash, T>(values: impl IntoIterator<Item = (K, T)>) ->
     groups
 }
 
-/// Partitions of topics, one after the other.
+/// The partitions of all topics in one list.
 fn flat<P, T>(
     topics: impl IntoIterator<Item = (Arc<str>, Vec<P>)>,
     mut value: impl FnMut(&Arc<str>, P) -> T,
