@@ -1,4 +1,4 @@
-//! The assignors as pure functions: dicts in, dicts out. `fletchlog.assign` gives them their names and keywords.
+//! The assignors as pure functions: dicts in, dicts out. `fletchlog.assign` wraps them with their public names and keywords.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use pyo3::prelude::*;
 use crate::errors::Failure;
 use crate::gate::gate;
 
-/// Assignments as Python sees them.
+/// Assigned partitions by member and topic, as Python gets them.
 type PyAssignment = BTreeMap<String, BTreeMap<String, Vec<i32>>>;
 
-/// Most partitions, or streams, of one call: an assignment lists each of them. Five times what Kafka advises for a cluster.
+/// Most partitions, or streams, in one call: an assignment lists each of them. Five times what Kafka advises for a cluster.
 const MOST: i64 = 1_000_000;
 
 /// Refuses results too large for memory.

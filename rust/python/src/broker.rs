@@ -34,14 +34,14 @@ use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from
 use crate::scan_builders::Builders;
 use crate::store;
 
-/// Where copies and Spark's sinks keep how far they are (`fletchlog/ledger.py`). Listed only when internal topics are asked for.
+/// The topic in which copies and Spark's sinks store their progress (`fletchlog/ledger.py`). Listed only with the internal topics.
 pub const LEDGER: &str = "__fletchlog_ledger";
 
 #[doc = stub!(Broker)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Broker {
     inner: Shared<Arc<Engine>>,
-    /// Where it is, for its repr.
+    /// Its location, for the repr.
     place: String,
     /// Closed before the broker.
     listeners: Mutex<Vec<Weak<SocketServer>>>,
@@ -49,7 +49,7 @@ pub struct Broker {
     builders: Arc<Builders>,
 }
 
-/// What `_sealed` gives.
+/// The result of `_sealed`.
 type Sealed<'py> = (
     Vec<(PathBuf, PathBuf, Option<u64>)>,
     Vec<(PathBuf, Bound<'py, PyBytes>)>,
@@ -59,7 +59,7 @@ type Sealed<'py> = (
 /// Kafka: `DeleteRecordsRequest.HIGH_WATERMARK`.
 pub const TO_THE_END: i64 = -1;
 
-/// SCRAM-SHA-256 or SCRAM-SHA-512.
+/// Parses SCRAM-SHA-256 or SCRAM-SHA-512.
 fn scram_mechanism(name: &str) -> Result<ScramMechanism, Failure> {
     match Mechanism::from_name(name) {
         Some(Mechanism::Scram(mechanism)) => Ok(mechanism),
@@ -69,7 +69,7 @@ fn scram_mechanism(name: &str) -> Result<ScramMechanism, Failure> {
     }
 }
 
-/// The error of a user, if there is one.
+/// Fails with the first error of a user, if any.
 fn altered(users: AlteredUsers) -> Result<(), Failure> {
     users
         .into_iter()
@@ -86,7 +86,7 @@ fn options(nodes: Option<i64>, read_only: bool, config: Option<&Bound<'_, PyAny>
     })
 }
 
-/// A mistyped path makes no directory, and what a Kafka broker has written is not changed without a word.
+/// Refuses to create a directory from a mistyped path, and to write to one of a Kafka broker unless the caller asks for it.
 fn check_for_writing(path: &Path, create: bool, take_over: bool) -> Result<(), Failure> {
     let advice = match directory_kind(path)? {
         DirectoryKind::Missing if !create => "does not exist; check the name, or give create=True to make it",
@@ -136,7 +136,7 @@ impl Broker {
         })
     }
 
-    /// The engine, for new clients of this broker; `Closed` once it is closed.
+    /// The engine, for new clients of this broker. Fails if the broker is closed.
     pub fn engine(&self) -> Result<Arc<Engine>, Failure> {
         let engine = self.inner.get()?;
         if engine.is_closed() {
@@ -145,7 +145,7 @@ impl Broker {
         Ok(Arc::clone(engine))
     }
 
-    /// Connects new clients of this broker; `Closed` once it is closed.
+    /// A function that connects new clients of this broker. Fails if the broker is closed.
     pub fn transports(&self) -> Result<impl Fn() -> Box<dyn Transport> + Send + Sync + 'static, Failure> {
         let engine = self.engine()?;
         Ok(move || Box::new(LocalTransport::new(Arc::clone(&engine))) as Box<dyn Transport>)
@@ -192,7 +192,7 @@ pub fn uuid_text(id: [u8; 16]) -> String {
 }
 
 impl Broker {
-    /// Changes properties; None removes a value.
+    /// Changes properties; `None` removes one.
     fn alter_config(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The callbacks of `Producer.send`: a thread of Python's that calls them in the order in which records were decided.
+//! The callbacks of `Producer.send`: a Python thread calls them in the order in which the records were acknowledged or failed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ use crate::errors::Failure;
 use crate::fork::Stop;
 use crate::producer::RecordFuture;
 
-/// How long a wait for callbacks sleeps before it asks for Ctrl-C.
+/// How long a wait for callbacks sleeps before it checks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(50);
 
 type Outcome = Result<RecordMetadata, ClientError>;
 
-/// The arguments of a call.
+/// The arguments of a callback.
 enum Given {
     /// `callback(metadata, exception)` of `send`.
     Outcome(Outcome),
@@ -32,7 +32,7 @@ enum Given {
 #[derive(Default)]
 struct State {
     decided: VecDeque<(Given, Py<PyAny>)>,
-    /// The thread that makes the calls, while it runs.
+    /// The thread that calls the callbacks, while it runs.
     caller: Option<ThreadId>,
     calling: bool,
     closed: bool,
@@ -53,14 +53,14 @@ impl Queue {
 
     fn push(&self, given: Given, callback: Py<PyAny>) {
         let mut state = self.lock();
-        // Later there is no thread to call it.
+        // After closing, no thread would call it.
         if !state.closed {
             state.decided.push_back((given, callback));
             self.changed.notify_all();
         }
     }
 
-    /// The next call to make; `None` when there will be none any more. Ends the call before.
+    /// Ends the previous call and waits for the next; `None` once closed and empty.
     fn next(&self) -> Option<(Given, Py<PyAny>)> {
         let mut state = self.lock();
         state.caller = Some(std::thread::current().id());
@@ -80,19 +80,19 @@ impl Queue {
         }
     }
 
-    /// Whether the caller has to start the thread: true for the first one that asks.
+    /// Whether the caller must start the thread: true for the first caller.
     fn claim_start(&self) -> bool {
         !std::mem::replace(&mut self.lock().started, true)
     }
 
-    /// The thread could not be started: the next callback tries again, and no call waits for this one.
+    /// The thread could not be started: the next callback tries again, and nothing waits for this thread.
     fn start_failed(&self) {
         self.lock().started = false;
         self.changed.notify_all();
     }
 
-    /// Waits until everything decided has been reported, and with `ended` until the thread is gone. A callback that
-    /// waits would wait for itself, so it returns at once.
+    /// Waits until all queued callbacks have returned, and with `ended` until the thread has ended. Called from a callback, it returns at
+    /// once: it would wait for itself.
     fn settle(&self, ended: bool, stop: Stop<'_>) -> Result<(), Failure> {
         let mut state = self.lock();
         while state.started
@@ -118,14 +118,14 @@ impl Queue {
 
 /// The callbacks of one producer.
 pub struct Callbacks {
-    /// The process that has the thread.
+    /// The process that the thread runs in.
     pid: u32,
     queue: Arc<Queue>,
     thread: Mutex<Option<Py<CallbackThread>>>,
 }
 
 impl Default for Callbacks {
-    /// None yet, and no thread.
+    /// No callbacks, and no thread yet.
     fn default() -> Self {
         Self {
             pid: std::process::id(),
@@ -136,7 +136,7 @@ impl Default for Callbacks {
 }
 
 impl Callbacks {
-    /// The function that the engine calls for a record with this callback. Starts the thread with the first.
+    /// The function that the engine calls for a record with this callback. The first call starts the thread.
     pub fn on_decided(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
         ensure_callable(callback, "callback(metadata, exception)")?;
         self.start(py)?;
@@ -147,7 +147,7 @@ impl Callbacks {
         }))
     }
 
-    /// The function that the engine calls when this future is decided. Starts the thread with the first.
+    /// The function that the engine calls when this future is done. The first call starts the thread.
     pub fn on_done(&self, future: &Bound<'_, RecordFuture>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
         self.start(future.py())?;
         let queue = Arc::clone(&self.queue);
@@ -155,7 +155,7 @@ impl Callbacks {
         Ok(Box::new(move |_| queue.push(Given::Future(future), callback)))
     }
 
-    /// Starts the thread unless another call has, or is about to: what is decided meanwhile waits in the queue.
+    /// Starts the thread unless another call has done so or is doing so. Callbacks wait in the queue meanwhile.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         if !self.queue.claim_start() {
             return Ok(());
@@ -166,7 +166,7 @@ impl Callbacks {
         Ok(())
     }
 
-    /// Python's `Thread.start()` waits for the new thread and lets others have the GIL meanwhile: no lock is held here.
+    /// Holds no lock: Python's `Thread.start()` waits for the new thread, and releases the GIL meanwhile.
     fn start_thread(&self, py: Python<'_>) -> PyResult<Py<CallbackThread>> {
         let thread = Py::new(
             py,
@@ -191,19 +191,19 @@ impl Callbacks {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the callbacks of everything decided have returned; from within one it returns at once.
+    /// Waits until all queued callbacks have returned. Called from a callback, it returns at once.
     pub fn settle(&self, stop: Stop<'_>) -> Result<(), Failure> {
         self.queue.settle(false, stop)
     }
 
-    /// The last callbacks are called, then the thread ends.
+    /// Waits until the last callbacks have returned and the thread has ended.
     pub fn close(&self, stop: Stop<'_>) -> Result<(), Failure> {
         self.queue.lock().closed = true;
         self.queue.changed.notify_all();
         self.queue.settle(true, stop)
     }
 
-    /// The interpreter no longer needs to end the thread.
+    /// Unregisters the thread, which the interpreter no longer needs to end.
     pub fn forget(&self, py: Python<'_>) -> PyResult<()> {
         let thread = self.lock_thread().take();
         if let Some(thread) = thread {
@@ -216,7 +216,7 @@ impl Callbacks {
 
 impl Drop for Callbacks {
     fn drop(&mut self) {
-        // In a forked child the lock may be held for ever.
+        // In a forked child the lock may be held forever.
         if self.pid == std::process::id() {
             self.queue.lock().closed = true;
             self.queue.changed.notify_all();

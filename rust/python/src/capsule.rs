@@ -1,5 +1,5 @@
-//! The Arrow PyCapsule interface: record batches out, any Arrow data in. No pyarrow on either side. Also the few questions to
-//! the interpreter that PyO3 has no safe call for.
+//! The Arrow PyCapsule interface: record batches out, any Arrow data in, both without pyarrow. Also the few calls of the interpreter for
+//! which PyO3 has no safe function.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -20,14 +20,14 @@ const STREAM: &std::ffi::CStr = c"arrow_array_stream";
 const SCHEMA: &std::ffi::CStr = c"arrow_schema";
 const ARRAY: &std::ffi::CStr = c"arrow_array";
 
-/// A stream as `__arrow_c_stream__` returns it.
+/// Makes the result of `__arrow_c_stream__`.
 pub fn stream_to_py(py: Python<'_>, reader: Box<dyn RecordBatchReader + Send>) -> PyResult<Bound<'_, PyCapsule>> {
     let reader = Box::new(Released(Some(reader)));
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
 }
 
-/// A stream that its consumer may release without the GIL (pyarrow does). What it has of Python's (an object store, a callable for
-/// tokens) is dropped by PyO3, which inside one of its own calls does not see that the GIL is gone.
+/// A stream that its consumer may release without the GIL (pyarrow does). PyO3 drops the stream's Python objects (an object store, a
+/// callable for tokens); inside one of its own calls it does not notice that the GIL was released.
 struct Released(Option<Box<dyn RecordBatchReader + Send>>);
 
 impl Iterator for Released {
@@ -49,7 +49,7 @@ impl Drop for Released {
     fn drop(&mut self) {
         let reader = self.0.take();
         match Gil::hold() {
-            // Without the GIL, and so that PyO3 knows it. When the interpreter ends, with it.
+            // Drops without the GIL, in a way that PyO3 knows of. While the interpreter ends, drops with the GIL.
             Some(_gil) => drop(Python::try_attach(|py| py.detach(|| drop(reader)))),
             None => drop(reader),
         }
@@ -60,13 +60,12 @@ impl Drop for Released {
 pub struct Gil(ffi::PyGILState_STATE);
 
 impl Gil {
-    /// To be held where Python is called from inside a stream. Its consumer may have released the GIL (pyarrow does),
-    /// which PyO3 cannot see: inside one of its own calls it believes the thread is still attached and would touch
-    /// Python without the GIL. `None`: the thread is not one of Python's, and PyO3 attaches it as needed.
+    /// Must be held to call Python from inside a stream. Its consumer may have released the GIL (pyarrow does), which PyO3 cannot detect:
+    /// inside one of its own calls it assumes that the thread is still attached, and would use Python without the GIL. `None`: the thread
+    /// is unknown to Python, and PyO3 attaches it as needed.
     pub fn hold() -> Option<Self> {
-        // SAFETY: both may be called by any thread once there is an interpreter, which is what loaded this module; a
-        // thread with a state of its own may take the GIL whether or not it has it. `tests/arrow/test_export.py` logs
-        // from a stream that pyarrow pulls without the GIL.
+        // SAFETY: any thread may call both once an interpreter exists, and one loaded this module; a thread with a thread state may take
+        // the GIL whether or not it holds it. `tests/arrow/test_export.py` logs from a stream that pyarrow pulls without the GIL.
         unsafe { (!ffi::PyGILState_GetThisThreadState().is_null()).then(|| Self(ffi::PyGILState_Ensure())) }
     }
 }
@@ -78,8 +77,8 @@ impl Drop for Gil {
     }
 }
 
-/// Runs a call of a stream without the GIL. Its consumer may have it (polars) or not (pyarrow), and the call may wait for a thread that
-/// needs it: one that reads from an object store.
+/// Runs a call of a stream without the GIL, which its consumer may hold (polars) or not (pyarrow). The call may wait for a thread that
+/// needs the GIL to read from an object store.
 pub fn without_gil<T: Send>(call: impl FnOnce() -> T + Send) -> T {
     match Gil::hold() {
         Some(_gil) => Python::attach(|py| py.detach(call)),
@@ -87,20 +86,19 @@ pub fn without_gil<T: Send>(call: impl FnOnce() -> T + Send) -> T {
     }
 }
 
-/// Whether this is the process's main interpreter: the one that `PyGILState_Ensure`, and so every thread that PyO3 attaches,
-/// works in.
+/// Whether this is the process's main interpreter: the one that `PyGILState_Ensure` uses, and so every thread that PyO3 attaches.
 pub fn in_main_interpreter(_py: Python<'_>) -> bool {
     // SAFETY: the token proves that this thread is attached, so there is a current interpreter.
     unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) == 0 }
 }
 
-/// A schema as `__arrow_c_schema__` returns it.
+/// Makes the result of `__arrow_c_schema__`.
 pub fn schema_to_py<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
     let schema = FFI_ArrowSchema::try_from(schema).map_err(Failure::from)?;
     PyCapsule::new_with_value(py, schema, SCHEMA)
 }
 
-/// One batch as `__arrow_c_array__` returns it: (schema, array).
+/// Makes the result of `__arrow_c_array__` from one batch: (schema, array).
 pub fn batch_to_py(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyTuple>> {
     let (array, schema) = to_ffi(&StructArray::from(batch).to_data()).map_err(Failure::from)?;
     PyTuple::new(
@@ -112,7 +110,7 @@ pub fn batch_to_py(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyT
     )
 }
 
-/// Arrow data handed over by Python, as batches.
+/// Arrow data from Python, as batches.
 pub enum Incoming {
     /// From `__arrow_c_stream__`.
     Stream(RecordBatchStreamReader),

@@ -29,7 +29,7 @@ use crate::peer::{Peer, arguments};
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, columns_from_py, times_from_py};
 
-/// In place of a number that a cluster does not report.
+/// Stands for a number that a cluster does not report.
 const UNKNOWN: i64 = -1;
 
 #[doc = stub!(Cluster)]
@@ -249,7 +249,7 @@ impl Cluster {
             isolation_level,
             order,
             times: times_from_py(start_time, end_time)?,
-            threads: 1, // All leaders are read at once by one.
+            threads: 1, // One thread reads from all leaders at once.
         };
         self.inner.call(py, |client, stop| {
             let described = client.topic_offsets(topic, stop)?;
@@ -405,7 +405,7 @@ fn config_type(id: i8) -> &'static str {
     }
 }
 
-/// Kafka: `ConsumerGroupState`. Before version 4 of ListGroups there is none.
+/// Kafka: `ConsumerGroupState`. Before version 4, ListGroups has no state.
 fn state_of(text: &str) -> &'static str {
     match text {
         "Empty" => "Empty",

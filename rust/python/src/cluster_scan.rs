@@ -15,7 +15,7 @@ use crate::errors::Failure;
 use crate::peer::Peer;
 use crate::scan_arguments::Wanted;
 
-/// What to read, fixed when `scan` was called.
+/// The ranges to read, fixed when `scan` was called.
 pub struct Plan {
     peer: Arc<Peer>,
     config: Config,
@@ -24,10 +24,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Resolves the arguments against the topic as it is now.
+    /// Resolves the arguments against the current state of the topic.
     ///
     /// # Errors
-    /// As `Broker.scan`.
+    /// Those of `Broker.scan`.
     pub fn new(
         peer: Arc<Peer>,
         given: &Config,
@@ -82,10 +82,10 @@ impl Plan {
         })
     }
 
-    /// A reader of the plan, with connections of its own.
+    /// Opens a reader of the plan with its own connections.
     ///
     /// # Errors
-    /// The system gives no selector.
+    /// The system refuses a selector.
     pub fn open(&self) -> Result<RangeScan, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let transport = self.peer.connect(&self.config, &clock)?;
@@ -93,7 +93,8 @@ impl Plan {
     }
 }
 
-/// Whether Ctrl-C was pressed. The reader of a stream of Arrow gets an error then, and the interpreter the signal again, after it.
+/// Whether Ctrl-C was pressed. If so, the reader of the Arrow stream gets an error; the signal is raised again, so that the interpreter
+/// handles it afterwards.
 pub fn wants_to_stop() -> bool {
     let _gil = Gil::hold();
     let stops = Python::try_attach(|py| {

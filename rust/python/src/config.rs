@@ -14,7 +14,7 @@ const SCOPES: &[(Scope, &str)] = &[
     (Scope::LegacyConsumer, "legacy-consumer"),
 ];
 
-/// Type and range in words.
+/// The type and the range of a property, in words.
 fn kind_text(kind: Kind) -> String {
     fn range<T: PartialEq + std::fmt::Display>(what: &str, low: T, high: T, least: &T, most: &T) -> String {
         match (low == *least, high == *most) {

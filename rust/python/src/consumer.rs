@@ -39,7 +39,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// The callback for an event, and its partitions.
+    /// The callback for an event, and the event's partitions.
     fn callback<'a>(&self, py: Python<'_>, event: &'a RebalanceEvent) -> (Option<Py<PyAny>>, &'a [TopicPartition]) {
         let (callback, partitions) = match event {
             RebalanceEvent::Assigned(partitions) => (&self.assigned, partitions),
@@ -59,9 +59,9 @@ pub struct Consumer {
     inner: Exclusive<Engine>,
     wakeup: WakeupHandle,
     listener: Mutex<Listener>,
-    /// Records of a poll whose rebalance callback raised: handed out by the next poll, so that nothing is lost.
+    /// Records of a poll whose rebalance callback raised an exception. The next poll returns them, so that nothing is lost.
     stashed: Mutex<Option<PolledRecords>>,
-    /// Of a stashed poll that an iteration has begun to hand out.
+    /// Records of a stashed poll of which an iteration has returned some.
     left: Mutex<Option<RecordIterator>>,
     builder: Builder,
     /// `default.api.timeout.ms`
@@ -69,14 +69,14 @@ pub struct Consumer {
     /// `fletchlog.trace` is on.
     traced: bool,
     config: Config,
-    /// The broker is open for reading only: then its refusals have an error class of their own.
+    /// The broker is read-only: its refusals then have their own error class.
     read_only: bool,
 }
 
 type Offsets<'py> = PyResult<Bound<'py, PyDict>>;
 
 impl Consumer {
-    /// Runs the rebalance callbacks, in order, outside the engine: they may call this consumer.
+    /// Runs the rebalance callbacks in order, outside the engine, because they may call this consumer.
     fn run_callbacks(&self, py: Python<'_>, events: &[RebalanceEvent]) -> PyResult<()> {
         for event in events {
             let (callback, partitions) = match self.listener.lock() {
@@ -90,12 +90,12 @@ impl Consumer {
         Ok(())
     }
 
-    /// How long a call may take. Kafka: `KafkaConsumer`, its methods without a timeout use `default.api.timeout.ms`.
+    /// How long a call may take. Kafka: `KafkaConsumer`, whose methods without a timeout use `default.api.timeout.ms`.
     fn timeout(&self, given: Option<Wait>) -> i64 {
         given.map_or(self.default_timeout_ms, |wait| wait.0)
     }
 
-    /// Polls, with another limit than max.poll.records if one is given, and runs the rebalance callbacks.
+    /// Polls and runs the rebalance callbacks. `most` replaces max.poll.records.
     fn poll_at_most(&self, py: Python<'_>, most: Option<usize>, timeout_ms: i64) -> PyResult<PolledRecords> {
         let deadline = Instant::now() + Duration::from_millis(timeout_ms.unsigned_abs());
         loop {
@@ -115,14 +115,14 @@ impl Consumer {
                 }
                 return Err(error);
             }
-            // the engine stops for events before it has read anything of the new partitions: poll again
+            // the engine returns for events before it has read from the new partitions: poll again
             if events.is_empty() || polled.count() > 0 || left == 0 {
                 return Ok(polled);
             }
         }
     }
 
-    /// Offsets of some partitions, as a dict.
+    /// Offsets by partition, as a dict.
     fn offsets<'py>(
         &self,
         py: Python<'py>,
@@ -214,7 +214,7 @@ impl Consumer {
             revoked: on_revoked,
             lost: on_lost,
         };
-        // dropping the former callbacks may run Python code: only after the lock is released
+        // dropping the former callbacks may run Python code, so the lock is released first
         let former = self
             .listener
             .lock()
@@ -258,7 +258,7 @@ impl Consumer {
     #[doc = stub!(Consumer.__next__)]
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loop {
-            // A poll that was given up may have left more than one; the others follow.
+            // A stashed poll may have more than one record; the rest is returned by the next calls.
             let left = self.left.lock().ok().and_then(|mut left| left.take());
             let rows = match left {
                 Some(rows) => rows,

@@ -1,4 +1,4 @@
-//! Between Python's values and the engine's.
+//! Conversions between Python's values and the engine's.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &
     .map(|c| c.bind(py).clone())
 }
 
-/// Imports the modules whose classes clients need later. A child that is forked while a thread of its parent imports one of them for
-/// the first time finds the module locked for ever.
+/// Imports the modules whose classes clients need later. If a child is forked while a thread of its parent imports one for the first time,
+/// the module stays locked in the child forever.
 pub fn import_classes(py: Python<'_>) -> PyResult<()> {
     errors_module(py)?;
     topic_partition_class(py).map(drop)
@@ -127,7 +127,7 @@ pub fn topics_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<str>>> {
     names_from_py("topic", value)
 }
 
-/// Takes names of a kind; a bare string is refused, since it would be read letter by letter.
+/// Takes names of a kind. A bare string is refused: it would be read letter by letter.
 pub fn names_from_py(kind: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<str>>> {
     if value.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err(format!(
@@ -146,7 +146,7 @@ pub fn names_from_py(kind: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<s
         .collect()
 }
 
-/// "int 5" for messages.
+/// The type and the value for messages, such as "int 5".
 pub fn describe(value: &Bound<'_, PyAny>) -> String {
     let kind = value
         .get_type()
@@ -174,12 +174,12 @@ pub fn changes_from_py(config: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Optio
     })
 }
 
-/// A node; `None`: all nodes.
+/// The resource of a node; `None`: of all nodes.
 pub fn broker_resource(node: Option<i32>) -> ConfigResource {
     node.map_or(ConfigResource::AllBrokers, ConfigResource::Broker)
 }
 
-/// What is described: one of these; none: a node.
+/// The resource to describe; at most one may be given. `None`: none is given, so a node is described.
 pub fn described_resource(
     topic: Option<String>,
     node: Option<i32>,
@@ -198,8 +198,8 @@ pub fn described_resource(
 
 /// A mapping as a dict; `None` if the object is something else.
 ///
-/// `cast::<PyMapping>` runs Python code of `collections.abc`, prints what that raises and takes it for "no mapping": a
-/// Ctrl-C that arrives there would be lost.
+/// Avoids `cast::<PyMapping>`, which runs Python code of `collections.abc`, prints any exception and then returns "no mapping": a Ctrl-C
+/// that arrives there would be lost.
 pub fn as_dict<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
     if let Ok(dict) = object.cast::<PyDict>() {
         return Ok(Some(dict.clone()));
@@ -252,7 +252,7 @@ fn property_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
             .map_err(|_| PyTypeError::new_err(format!("configuration `{name}`: a list holds str only")))?;
         return Ok(items.join(","));
     }
-    // A function of another client's configuration: its name alone decides.
+    // An object for a property of another client: only the name matters.
     if fletchlog_api::takes_objects(name) {
         return Ok(String::new());
     }
@@ -262,12 +262,12 @@ fn property_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     )))
 }
 
-/// Properties validated against the table of one scope.
+/// Validates properties against the table of one scope.
 pub fn config_from_py(scope: Scope, config: Option<&Bound<'_, PyAny>>) -> PyResult<Config> {
     parsed(scope, &properties_from_py(config)?)
 }
 
-/// Properties of a `Cluster`: any client's of a cluster. Those that only a producer has are left out without a word.
+/// Properties of a `Cluster`, which takes those of any client. Those that only a producer has are silently left out.
 pub fn cluster_config_from_py(config: Option<&Bound<'_, PyAny>>) -> PyResult<Config> {
     let has = |scope, name: &str| keys(scope).iter().any(|key| key.name == name);
     let mut properties = properties_from_py(config)?;
@@ -333,12 +333,12 @@ pub fn offsets_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition
         .collect()
 }
 
-/// An answer of a lookup by time.
+/// The result of a lookup by time.
 pub fn offset_and_timestamp_to_py(py: Python<'_>, found: OffsetAndTimestamp) -> PyResult<Bound<'_, PyAny>> {
     offset_and_timestamp_class(py)?.call1((found.offset, found.timestamp, found.leader_epoch))
 }
 
-/// Where a record went.
+/// The position at which a record was stored.
 pub fn record_metadata_to_py<'py>(py: Python<'py>, metadata: &RecordMetadata) -> PyResult<Bound<'py, PyAny>> {
     let fields = (
         &*metadata.topic,
@@ -395,7 +395,7 @@ pub fn transaction_to_py<'py>(py: Python<'py>, known: &TransactionDescription) -
     ))
 }
 
-/// A whole number from 0 on (or from `least`), within the engine's type.
+/// Converts a whole number that must be at least `least` to the engine's type.
 pub fn number_from_py<T: TryFrom<i64>>(name: &str, value: i64, least: i64) -> Result<T, Failure> {
     T::try_from(value).ok().filter(|_| value >= least).ok_or_else(|| {
         Failure::argument(format!(
@@ -409,12 +409,12 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a client has counted, by Kafka's names.
+/// A client's metrics under Kafka's names.
 pub fn metrics_to_py(py: Python<'_>, metrics: Vec<Metric>) -> PyResult<Bound<'_, PyAny>> {
     metrics_class(py)?.call1((metrics,))
 }
 
-/// The first three, and how many more there are.
+/// The first three items, and the number of the others.
 pub fn some<T: std::fmt::Display>(items: &[T]) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();

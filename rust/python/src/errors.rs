@@ -1,4 +1,4 @@
-//! From the engine's errors to Python's classes: one table for variants, one for Kafka's codes.
+//! Maps the engine's errors to Python's classes: one table for variants, one for Kafka's codes.
 //!
 //! The classes live in `python/fletchlog/errors.py` and are looked up by name once.
 
@@ -23,7 +23,7 @@ use pyo3::types::PyDict;
 use crate::convert;
 use crate::fork::once;
 
-/// Structured context that goes onto the exception as attributes.
+/// Context that becomes attributes of the exception.
 #[derive(Debug, Clone)]
 pub enum Context {
     /// Nothing but the text.
@@ -34,7 +34,7 @@ pub enum Context {
     Offsets(BTreeMap<TopicPartition, i64>),
     /// `.topic_partition` and `.offset`.
     Place(TopicPartition, i64),
-    /// `.partitions` and `.divergent_offsets`: position and first offset that differs, if known, by partition.
+    /// `.partitions` and `.divergent_offsets`: by partition, the position and the first diverging offset, if known.
     Cuts(BTreeMap<TopicPartition, (i64, Option<i64>)>),
 }
 
@@ -47,7 +47,7 @@ pub struct Failure {
     context: Context,
 }
 
-/// Kafka's codes with a class of their own. A code that is not here raises `KafkaError` with that code.
+/// Kafka's codes that have their own class. Any other code raises `KafkaError` with that code.
 pub const CODE_CLASSES: &[(ErrorCode, &str)] = &[
     (ErrorCode::UNKNOWN_SERVER_ERROR, "UnknownServerError"),
     (ErrorCode::OFFSET_OUT_OF_RANGE, "OffsetOutOfRangeError"),
@@ -118,7 +118,7 @@ pub const CODE_CLASSES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_RECORD, "InvalidRecordError"),
 ];
 
-/// The engine's variants: what happened, the class, and Kafka's code where the class does not say it.
+/// The engine's variants and their classes.
 pub const VARIANT_CLASSES: &[(&str, &str)] = &[
     ("config", "ConfigException"),
     ("argument", "InvalidArgumentError"),
@@ -161,7 +161,7 @@ fn class_of_code(code: ErrorCode) -> &'static str {
 }
 
 impl Failure {
-    /// An error of the variant table; the code is the class's own.
+    /// An error of the variant table; its code is that of the class.
     pub fn of(variant: &'static str, message: impl Into<String>) -> Self {
         let class = VARIANT_CLASSES
             .iter()
@@ -185,7 +185,7 @@ impl Failure {
         }
     }
 
-    /// Whether it carries this code of Kafka's.
+    /// Whether it has this code of Kafka.
     pub fn is(&self, code: ErrorCode) -> bool {
         self.code == Some(code)
     }
@@ -195,13 +195,13 @@ impl Failure {
         self
     }
 
-    /// The same error with the place of the batch it was met in.
+    /// The same error with the partition and offset at which it happened.
     pub fn at(mut self, tp: &TopicPartition, offset: i64) -> Self {
         self.message = format!("{tp} at offset {offset}: {}", self.message);
         self.with(Context::Place(tp.clone(), offset))
     }
 
-    /// What is wrong with a record, with its place as far as it is known: that of its batch, which begins at `base_offset`.
+    /// An error in a record, with the record's offset if known, else that of its batch (`base_offset`).
     pub fn of_record(error: RecordError, tp: &TopicPartition, base_offset: i64) -> Self {
         let offset = match error {
             RecordError::Timestamp { offset, .. } => offset,
@@ -215,22 +215,22 @@ impl Failure {
         Self::of("argument", message)
     }
 
-    /// A call that does not fit the state of a handle.
+    /// A call that is illegal in the current state of the handle.
     pub fn state(message: impl Into<String>) -> Self {
         Self::of("state", message)
     }
 
-    /// A call that took longer than it may.
+    /// A call that exceeded its time limit.
     pub fn timeout(message: impl Into<String>) -> Self {
         Self::of("timeout", message)
     }
 
-    /// A broker that is open for reading only.
+    /// A write to a read-only broker.
     pub fn read_only(message: impl Into<String>) -> Self {
         Self::of("read-only", message)
     }
 
-    /// A directory that is not what it should be.
+    /// A directory of the wrong kind.
     pub fn directory(message: impl Into<String>) -> Self {
         Self::of("directory", message)
     }
@@ -265,7 +265,7 @@ impl Failure {
         )
     }
 
-    /// A handle that met a panic earlier.
+    /// A handle in which a panic happened earlier.
     pub fn broken(what: &str) -> Self {
         Self::of(
             "internal",
@@ -344,7 +344,7 @@ impl Failure {
     }
 }
 
-/// The module with the classes. It is imported before files are opened: the error may be that no descriptor is left.
+/// The module of the error classes. It is imported before files are opened: later no descriptor may be left to import it.
 pub fn errors_module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = once(py, &MODULE, || py.import("fletchlog.errors").map(Bound::unbind))?;
@@ -477,7 +477,7 @@ impl From<ClientError> for Failure {
             ClientError::CommitFailed(_) => Self::of("commit-failed", message),
             ClientError::InvalidGroupId(_) => Self::of("group-id", message),
             ClientError::Wakeup => Self::of("wakeup", message),
-            // only if a callback stopped the call without raising an exception, which `gate` would have raised
+            // only if the call was stopped without an exception, which `gate` would have raised
             ClientError::Interrupted => Self::interrupted(),
             ClientError::Timeout(_) => Self::of("timeout", message),
             ClientError::RecordTooLarge(_) => Self::of("too-large", message),
@@ -503,7 +503,7 @@ impl From<ImportError> for Failure {
     }
 }
 
-/// Arrow data that cannot be taken or made.
+/// Arrow data that cannot be imported or exported.
 impl From<ArrowError> for Failure {
     fn from(error: ArrowError) -> Self {
         Self::argument(error.to_string())

@@ -131,7 +131,7 @@ impl Held {
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         let held = slf.get();
-        // waits until no producer is in the middle of looking for something to send
+        // waits until no producer is choosing what to send
         let guard = gate(slf.py(), |_| Ok(held.faults.hold()))?;
         if let Ok(mut guards) = held.guards.lock() {
             guards.push(guard);

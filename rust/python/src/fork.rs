@@ -16,33 +16,32 @@ use crate::errors::Failure;
 use crate::gate::gate;
 use crate::logging;
 
-/// The value of a cell, made by the first call. Threads do not wait for each other, unlike in `get_or_try_init`: a child that is forked
-/// while a thread of its parent makes the value would wait for a thread that it does not have. Two threads may both make one; the
-/// first is kept.
+/// The value of a cell, made by the first call. Two threads may both make one; the first is kept. Unlike in `get_or_try_init`, no thread
+/// waits for another: a child forked while a parent's thread makes the value would wait forever, because it does not have that thread.
 pub fn once<'a, T>(py: Python<'_>, cell: &'a PyOnceLock<T>, make: impl FnOnce() -> PyResult<T>) -> PyResult<&'a T> {
     if cell.get(py).is_none() {
         let made = make()?;
-        let _ = cell.set(py, made); // Attached, so no other thread can fork meanwhile.
+        let _ = cell.set(py, made); // This thread is attached, so no other can fork meanwhile.
     }
     cell.get(py)
         .ok_or_else(|| Failure::state("a value was not kept".to_owned()).into())
 }
 
-/// The id of this process: asking the system for it takes longer than queueing a record. 0: it has to be asked.
+/// The id of this process: a system call for it takes longer than queueing a record. 0: ask the system.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn note_process() {
     PROCESS.store(std::process::id(), Ordering::Relaxed);
 }
 
-/// Lets every child know its own id before anything else runs in it. Called once the module is loaded, which it stays.
+/// Makes every forked child store its own id before anything else runs in it. Called when the module is loaded; it is never unloaded.
 pub fn watch_forks() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // SAFETY: the handler stays loaded, since Python never unloads a module. What it does may be done in the child of a process with
-        // threads: it calls getpid and stores a number, without a lock or memory of its own. `tests/python/test_handles.py` forks.
+        // SAFETY: the handler stays loaded, since Python never unloads a module. It is safe in the child of a process with threads: it
+        // calls getpid and stores a number, without locks or allocations. `tests/python/test_handles.py` forks.
         let watched = unsafe { libc::pthread_atfork(None, None, Some(note_process)) } == 0;
-        // Afterwards, so that no child has its parent's.
+        // Stored only after the registration, so that no child keeps its parent's id.
         if watched {
             note_process();
         }
@@ -56,7 +55,7 @@ fn process_id() -> u32 {
     }
 }
 
-/// What every handle knows about itself.
+/// The kind, the process and the state of a handle.
 #[derive(Debug)]
 struct Stamp {
     what: &'static str,
@@ -88,7 +87,7 @@ impl Stamp {
     }
 }
 
-/// Marks a handle broken unless the call came back.
+/// Marks a handle broken if the call panics.
 struct Watch<'a>(&'a Stamp);
 
 impl Drop for Watch<'_> {
@@ -99,7 +98,7 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// The engine's request to stop, as [`gate`] hands it on.
+/// The callback with which the engine asks [`gate`] whether to stop.
 pub type Stop<'a> = &'a mut dyn FnMut() -> bool;
 
 /// A thread-safe value that one process owns.
@@ -110,7 +109,7 @@ pub struct Shared<T: Send> {
 }
 
 impl<T: Send + Sync> Shared<T> {
-    /// Owned by this process.
+    /// A value owned by this process.
     pub fn new(what: &'static str, value: T) -> Self {
         Self {
             stamp: Stamp::new(what),
@@ -139,8 +138,8 @@ impl<T: Send + Sync> Shared<T> {
 }
 
 impl<T: Send + Sync> Shared<T> {
-    /// Calls the engine with the GIL held: what is called must neither wait nor call Python. A lock that it tries for may be
-    /// held by a thread that needs no GIL only.
+    /// Calls the engine with the GIL held: the call must neither wait nor call Python. It may only try locks, and only those whose holders
+    /// do not need the GIL.
     pub fn at_once<R>(&self, py: Python<'_>, f: impl FnOnce(&T) -> R) -> PyResult<R> {
         let outcome = self.get().and_then(|value| {
             let _watch = Watch(&self.stamp);
@@ -156,8 +155,8 @@ impl<T: Send> Drop for Shared<T> {
     }
 }
 
-/// A value that one thread may use at a time: a second thread gets an error at once instead of waiting. So its lock may be held
-/// while the engine looks for Ctrl-C.
+/// A value that only one thread at a time may use: a second thread gets an error instead of waiting. So its lock may be held while the
+/// engine checks for Ctrl-C.
 #[derive(Debug)]
 pub struct Exclusive<T: Send> {
     stamp: Stamp,
@@ -183,7 +182,7 @@ impl<T: Send> Exclusive<T> {
         called.ok_or_else(|| Failure::closed(self.stamp.what).into())
     }
 
-    /// As [`Exclusive::call`]; nothing if it is closed.
+    /// Like [`Exclusive::call`], but does nothing if it is closed.
     pub fn call_if_open<R: Send, E: Into<Failure> + Send>(
         &self,
         py: Python<'_>,
@@ -210,7 +209,7 @@ impl<T: Send> Exclusive<T> {
         })
     }
 
-    /// What a repr says of it: never waits, never fails.
+    /// Text for a repr: never waits, never fails.
     pub fn peek(&self, f: impl FnOnce(&T) -> String) -> String {
         if !self.stamp.is_owner() {
             return "of another process".to_owned();
@@ -241,8 +240,8 @@ impl<T: Send> Drop for Exclusive<T> {
     }
 }
 
-/// Drops the value of a handle that was not closed: leaked in a forked child (its threads and locks are the parent's), and
-/// detached from Python otherwise, because a thread that ends meanwhile may want to log.
+/// Drops the value of a handle that was not closed. In a forked child it is leaked: its threads and locks are the parent's. Otherwise it is
+/// dropped detached from Python, because its threads may log while they end.
 fn release<T: Send>(stamp: &Stamp, value: Option<T>) {
     let Some(value) = value else { return };
     if !stamp.is_owner() {

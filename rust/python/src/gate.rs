@@ -27,7 +27,7 @@ pub fn gate<T: Send>(
     let outcome = py.detach(|| {
         let mut stop = || {
             logging::emit();
-            // An interpreter that is ending has no signals. The call goes on: it may be the flush of a finalizer.
+            // An ending interpreter has no signals. The call continues: it may be a flush in a finalizer.
             if let Some(error) = Python::try_attach(|py| py.check_signals().err()).flatten() {
                 raised.get_or_insert(error);
             }
@@ -41,13 +41,13 @@ pub fn gate<T: Send>(
         return Err(error);
     }
     outcome.map_err(|failure| {
-        // Ctrl-C came in a part of the call that does not ask, such as a request to an object store.
+        // Ctrl-C may have come in a part of the call that does not check for it, such as a request to an object store.
         py.check_signals().err().unwrap_or_else(|| failure.into_py(py))
     })
 }
 
-/// Runs a call that asks for Ctrl-C while it holds locks: in a thread of its own, while this one asks (every 50 ms) and holds
-/// none. The thread has ended when this returns.
+/// Runs a call that checks for Ctrl-C while it holds locks. It runs in its own thread, while this thread, which holds no lock, checks every
+/// 50 ms. That thread has ended when this returns.
 ///
 /// # Errors
 /// Those of the call, also when it panics.
@@ -59,7 +59,7 @@ pub fn beside<T: Send, E: Into<Failure> + Send>(
     thread::scope(|scope| {
         let (ended, end) = channel::<()>();
         let worker = scope.spawn(|| {
-            // Dropped when the call ends, or panics.
+            // Dropped when the call returns or panics.
             let _ended = ended;
             call(&mut || stopped.load(Ordering::Relaxed))
         });

@@ -1,4 +1,4 @@
-//! Groups and their offsets as `Broker` and `Cluster` describe them.
+//! Python objects for groups and their offsets, for `Broker` and `Cluster`.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ pub fn description_to_py(py: Python<'_>, group: &GroupDescription) -> PyResult<P
     Ok(group_description_class(py)?.call1(row)?.unbind())
 }
 
-/// What the leader of another type of group assigned means nothing here: such a member has no partitions.
+/// Assignments in groups of another type cannot be read: their members have no partitions.
 fn member_to_py(py: Python<'_>, member: &GroupMember, is_consumer: bool) -> PyResult<Py<PyAny>> {
     let assigned = is_consumer
         .then(|| Assignment::decode(&member.assignment).ok())

@@ -1,4 +1,4 @@
-//! Looking at files without a broker: `fletchlog.inspect_segment` and `fletchlog.verify`.
+//! Inspection of files without a broker: `fletchlog.inspect_segment` and `fletchlog.verify`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn inspect_segment(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAn
         let mut rows = Vec::new();
         for batch in &mut batches {
             rows.push(batch?);
-            // a segment may hold a gigabyte: react to Ctrl-C meanwhile
+            // a segment may have a gigabyte, so check for Ctrl-C
             if rows.len() % 1024 == 0 && stop() {
                 return Err(Failure::interrupted());
             }
@@ -165,7 +165,7 @@ fn no_partition(directory: &Path) -> Failure {
     ))
 }
 
-/// Partition directories: this one, those in it, those in its `node-N`.
+/// Partition directories: the directory itself, those in it, and those in its `node-N`.
 fn find_partitions(fs: &dyn Fs, directory: &Path) -> Result<Vec<PathBuf>, LogError> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_path_buf()];

@@ -1,4 +1,4 @@
-//! The hand-over to `fletchlog.interop`, which imports pyarrow, pandas and polars only when they are asked for.
+//! Calls of `fletchlog.interop`, which imports pyarrow, pandas and polars only when they are needed.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

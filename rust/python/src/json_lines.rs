@@ -10,7 +10,7 @@ use crate::capsule::arrow_from_py;
 use crate::errors::Failure;
 use crate::gate::gate;
 
-/// The lines, and the rows that are not JSON with the reason.
+/// The lines, and for each row that is not JSON its index and the reason.
 type Lines<'py> = (Bound<'py, PyBytes>, Vec<(usize, String)>);
 
 #[doc = stub!(json_lines)]

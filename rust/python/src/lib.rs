@@ -1,16 +1,15 @@
 //! The PyO3 binding: declares `fletchlog._core`. Every method is extract -> gate(engine call) -> wrap.
 //!
-//! One rule for locks: while Python runs, or the GIL is taken or released, a thread holds no lock of the binding or the
-//! engine that another thread may wait for. Otherwise a thread that has the GIL and waits for the lock, and one that
-//! has the lock and waits for the GIL, block the whole process; and a signal handler, a callback, a log handler or a
-//! finalizer that calls the same object waits for its own thread. So
-//! - the engine asks for Ctrl-C ([`gate`]) with no lock held, or runs in a thread beside the one that asks ([`gate::beside`]),
-//!   and what it logs is handed to Python later ([`logging`]),
-//! - callbacks are queued and called by a thread of their own ([`callbacks`]), rebalance listeners after the call,
+//! One rule for locks: while Python runs, or the GIL is taken or released, a thread holds no lock of the binding or the engine that another
+//! thread may wait for. Otherwise a thread with the GIL that waits for the lock and a thread with the lock that waits for the GIL block the
+//! whole process; and a signal handler, a callback, a log handler or a finalizer that calls the same object waits for its own thread. So
+//! - the engine checks for Ctrl-C ([`gate`]) with no lock held, or runs beside the thread that checks ([`gate::beside`]), and its
+//!   log records are delivered to Python later ([`logging`]),
+//! - callbacks are queued and called by their own thread ([`callbacks`]), rebalance listeners after the call,
 //! - the file system of an object store is called in a thread beside the one that reads ([`store`]),
-//! - a Python object that is replaced is dropped after the lock; one that the engine drops is dropped by PyO3 when it is next
-//!   attached,
-//! - a lock that is held across any of this is only ever tried, never waited for ([`fork::Exclusive`]),
+//! - a Python object that is replaced is dropped after the lock is released; one that the engine drops is dropped by PyO3 when it
+//!   is next attached,
+//! - a lock that is held during any of this is only tried, never waited for ([`fork::Exclusive`]),
 //! - a thread that keeps the GIL in the engine only tries locks too ([`fork::Shared::at_once`]).
 
 // `stub!`, the docstrings.
@@ -59,7 +58,7 @@ use pyo3::prelude::*;
 /// The compiled part of fletchlog. Use it through the package `fletchlog`.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // Before the first class is made: classes are made once per process.
+    // Checked before the first class is made: classes are made once per process.
     if !capsule::in_main_interpreter(module.py()) {
         return Err(PyImportError::new_err(
             "fletchlog works in the main interpreter only: its threads would attach to the wrong one. Import it in the main \

@@ -24,7 +24,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens for clients of `broker`. `advertised` is `host` or `host:port`; `config` are properties of the listener.
+    /// Listens for clients of `broker`. `advertised` is `host` or `host:port`; `config` has the listener's properties.
     pub fn open(
         broker: &Arc<Engine>,
         host: &str,
@@ -62,10 +62,10 @@ impl Listener {
     }
 }
 
-/// Every listener of this process.
+/// All listeners of this process.
 static OPEN: Mutex<Vec<Weak<SocketServer>>> = Mutex::new(Vec::new());
 
-/// From now on a forked child closes the ports that it inherits.
+/// From now on, forked children close the ports that they inherit.
 pub fn close_in_forked_children(py: Python<'_>) -> PyResult<()> {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     let handler = wrap_pyfunction!(close_inherited, py)?;
@@ -80,15 +80,15 @@ pub fn close_in_forked_children(py: Python<'_>) -> PyResult<()> {
 /// Closes the listening sockets that the parent had. Nothing else of a listener is touched: its locks and threads are the parent's.
 #[pyfunction]
 fn close_inherited(py: Python<'_>) -> PyResult<()> {
-    // Locked for ever if the parent opened a listener meanwhile.
+    // Locked forever if the parent was opening a listener during the fork.
     let Ok(open) = OPEN.try_lock() else { return Ok(()) };
     let close = py.import("os")?.getattr("close")?;
     for server in open.iter().filter_map(Weak::upgrade) {
         for descriptor in server.descriptors() {
-            // Closed meanwhile: nothing is left to do.
+            // It fails if the descriptor is already closed.
             let _ = close.call1((*descriptor,));
         }
-        // The last reference would wait for a thread that is not here.
+        // Dropping the last reference would wait for a thread that this process does not have.
         std::mem::forget(server);
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! The engine's log records as Python's: `fletchlog_client::group` becomes the logger `fletchlog.client.group`.
 //!
-//! The engine logs with its locks held, and a handler of Python's may do anything: call the same broker, wait for another
-//! thread. So a record is only noted down where it is logged, and handed to Python where no lock is held:
+//! The engine logs with its locks held, and a Python handler may do anything: call the same broker, wait for another thread. So a record is
+//! only queued where it is logged, and delivered to Python where no lock is held:
 //!
-//! | logged                          | handed over                                                             |
-//! |---------------------------------|-------------------------------------------------------------------------|
-//! | inside a call from Python       | by the same thread, at the end of the call and at every look for Ctrl-C |
-//! | on a thread of the engine's own | by a thread started for it, or by the next call from Python that ends   |
+//! | logged                       | delivered                                                                |
+//! |------------------------------|--------------------------------------------------------------------------|
+//! | inside a call from Python    | by the same thread, at the end of the call and at every check for Ctrl-C |
+//! | on the engine's own threads  | by a thread started for it, or by the next call from Python that ends    |
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,10 +22,10 @@ use crate::capsule::Gil;
 use crate::fork::once;
 
 static PYTHON: PyOnceLock<pyo3_log::Logger> = PyOnceLock::new();
-/// Gets the lines instead of Python's `logging`.
+/// The callable that gets the lines instead of Python's `logging`.
 static RECEIVER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// A log record on its way.
+/// A queued log record.
 struct Line {
     level: Level,
     target: String,
@@ -47,7 +47,7 @@ impl Line {
 
     fn emit(self) {
         let _gil = Gil::hold();
-        // A process that is ending does not log any more.
+        // A process that is ending no longer logs.
         Python::try_attach(|py| {
             // Handles may be dropped while an exception is set: handlers must not see it, and it must stay set.
             let pending = PyErr::take(py);
@@ -65,7 +65,7 @@ impl Line {
         if let Some(receiver) = RECEIVER.get(py) {
             return receiver.call1(py, (&self.message,)).map(drop);
         }
-        // With the first line: importing `logging` takes longer than starting the engine.
+        // Only with the first line: importing `logging` takes longer than starting the engine.
         let python = once(py, &PYTHON, || {
             let logger = pyo3_log::Logger::new(py, pyo3_log::Caching::Loggers)?;
             Ok(logger.filter(log::LevelFilter::Info))
@@ -91,18 +91,18 @@ pub fn log_to(py: Python<'_>, receiver: Py<PyAny>) -> PyResult<()> {
 }
 
 thread_local! {
-    /// How many calls from Python this thread is inside of.
+    /// Number of nested calls from Python in this thread.
     static CALLS: Cell<usize> = const { Cell::new(0) };
-    /// What they have logged.
+    /// Lines that these calls have logged.
     static LINES: RefCell<VecDeque<Line>> = const { RefCell::new(VecDeque::new()) };
-    /// This thread is handing lines over; lines that the handlers' own calls log are handed over after them.
+    /// This thread is delivering lines; lines logged by the handlers' own calls are delivered after them.
     static EMITTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What threads of the engine have logged.
+/// Lines that the engine's own threads have logged.
 struct Behind {
     lines: VecDeque<Line>,
-    /// The process whose thread hands them over: a forked child has none.
+    /// The process whose thread delivers the lines. A forked child has no such thread.
     emitter: Option<u32>,
 }
 
@@ -128,7 +128,7 @@ impl Behind {
         ANY_BEHIND.store(true, Ordering::Release);
         if self.emitter.is_none() {
             let thread = std::thread::Builder::new().name("fletchlog-log".to_owned());
-            // Without the thread the next call from Python hands them over.
+            // Without the thread, the next call from Python delivers the lines.
             self.emitter = thread.spawn(emit_behind).ok().map(|_| pid);
         }
     }
@@ -140,9 +140,9 @@ impl Behind {
     }
 }
 
-/// The thread that hands over what threads of the engine log; gone when there is nothing left.
+/// The thread that delivers the lines of the engine's threads. It ends when no line is left.
 fn emit_behind() {
-    // Attached before a line is taken, so that a call that ends while this waits for the GIL finds it in the queue.
+    // The thread attaches before it takes a line: while it waits for the GIL, a call that ends can still deliver the line.
     while Python::try_attach(|_| emit()).is_some() {
         let mut behind = behind();
         if behind.lines.is_empty() {
@@ -152,7 +152,7 @@ fn emit_behind() {
     }
 }
 
-/// Runs a call from Python, then hands over what it has logged. Needs no GIL; no lock may be held.
+/// Runs a call from Python, then delivers the lines logged. Needs no GIL; no lock may be held.
 pub fn emit_after<R>(call: impl FnOnce() -> R) -> R {
     CALLS.set(CALLS.get() + 1);
     let result = call();
@@ -161,7 +161,7 @@ pub fn emit_after<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Hands over what has been logged so far. Needs no GIL; no lock may be held.
+/// Delivers the lines logged so far. Needs no GIL; no lock may be held.
 pub fn emit() {
     if EMITTING.get() {
         return;
@@ -176,7 +176,7 @@ pub fn emit() {
     EMITTING.set(false);
 }
 
-/// Notes records down.
+/// The logger of the engine, which queues the records.
 struct Notes;
 
 impl Log for Notes {
@@ -196,10 +196,10 @@ impl Log for Notes {
     fn flush(&self) {}
 }
 
-/// Installs the bridge once per process. Levels are asked for at every record, so `logging.setLevel` works at any time:
-/// the engine logs coarse events only.
+/// Installs the bridge once per process. The level is checked for each record, so `logging.setLevel` works at any time; the engine logs
+/// only coarse events.
 pub fn install() {
-    // a second import finds the first one's logger: nothing to do
+    // a second import keeps the first one's logger
     if log::set_logger(&Notes).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
     }

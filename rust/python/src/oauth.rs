@@ -15,7 +15,7 @@ use crate::errors::Failure;
 /// confluent-kafka's name of the function that returns a token.
 pub const CALLBACK: &str = "oauth_cb";
 
-/// A function of Python. It is called in a thread of its own, with sasl.oauthbearer.config, which is empty here, as in confluent-kafka.
+/// A Python function. As in confluent-kafka, it is called in its own thread with sasl.oauthbearer.config, which is always empty here.
 struct Callback(Py<PyAny>);
 
 impl TokenSource for Callback {
@@ -32,7 +32,7 @@ fn describe(py: Python<'_>, error: &PyErr) -> String {
     format!("{CALLBACK} raised {name}: {}", error.value(py))
 }
 
-/// `(token, end)`, `(token, end, principal)` or `(token, end, principal, extensions)`, the end in seconds since 1970.
+/// Converts `(token, end)`, `(token, end, principal)` or `(token, end, principal, extensions)`, with the end in seconds since 1970.
 fn token_of(answer: &Bound<'_, PyAny>) -> PyResult<Token> {
     let wrong = || {
         pyo3::exceptions::PyTypeError::new_err(
@@ -53,10 +53,10 @@ fn token_of(answer: &Bound<'_, PyAny>) -> PyResult<Token> {
     Ok(Token::new(&token, ends_ms, extensions))
 }
 
-/// A configuration, and the function that was in it.
+/// A configuration without the function, and the function.
 type Split<'py> = (Option<Bound<'py, PyAny>>, Option<Py<PyAny>>);
 
-/// Takes `oauth_cb` out of a configuration: what is left, and the function.
+/// Removes `oauth_cb` from a configuration. Returns the rest, and the function.
 pub fn split_callback<'py>(config: Option<&Bound<'py, PyAny>>) -> PyResult<Split<'py>> {
     let Some(config) = config else {
         return Ok((None, None));
@@ -79,7 +79,7 @@ pub fn split_callback<'py>(config: Option<&Bound<'py, PyAny>>) -> PyResult<Split
     Ok((Some(rest.into_any()), Some(callback.unbind())))
 }
 
-/// Where a client's tokens come from, if the configuration says so.
+/// The source of a client's tokens, if the configuration names one.
 pub fn token_source(
     py: Python<'_>,
     config: &Config,

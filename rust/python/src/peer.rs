@@ -1,4 +1,4 @@
-//! Where the requests of a client go: to a broker in this process, or to a cluster.
+//! The peer of a client: a broker in this process, or a cluster.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::convert::{as_dict, describe};
 use crate::errors::Failure;
 use crate::oauth::token_source;
 
-/// The prefix of a list of servers that is given in place of a broker.
+/// The prefix of a list of servers given in place of a broker.
 const SCHEME: &str = "kafka://";
 
-/// See the module.
+/// The destination of a client's requests.
 pub enum Peer {
     /// A broker in this process.
     Broker(Arc<Engine>),
-    /// The first brokers of a cluster, and where tokens for OAUTHBEARER come from.
+    /// The bootstrap servers of a cluster, and the source of tokens for OAUTHBEARER.
     Cluster(Vec<Address>, Option<Arc<dyn TokenSource>>),
 }
 
@@ -40,8 +40,7 @@ pub fn arguments<'a, 'py>(
 }
 
 impl Peer {
-    /// What a client is given: a `Broker`, `"kafka://HOST:PORT,..."`, or nothing but bootstrap.servers.
-    /// `callback`: `oauth_cb`.
+    /// The peer that a client's arguments name: a `Broker`, `"kafka://HOST:PORT,..."`, or only bootstrap.servers. `callback`: `oauth_cb`.
     pub fn of(
         py: Python<'_>,
         broker: Option<&Bound<'_, PyAny>>,
@@ -88,7 +87,7 @@ impl Peer {
         Ok(Self::Cluster(addresses, tokens))
     }
 
-    /// The connections of one client. Nothing is connected yet.
+    /// The transport of one client. Nothing is connected yet.
     pub fn connect(&self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
         match self {
             Self::Broker(engine) => Ok(Box::new(LocalTransport::new(Arc::clone(engine)))),
@@ -102,7 +101,7 @@ impl Peer {
         }
     }
 
-    /// The broker is open for reading only.
+    /// Whether the broker is read-only.
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::Broker(engine) if engine.is_read_only())
     }

@@ -32,8 +32,8 @@ use crate::table::Table;
 use crate::time::{Moment, Seconds, Wait};
 use crate::transaction::Transaction;
 
-/// After how many records of an iterable, which may be C code, other threads get the GIL and Ctrl-C is looked for: some 10 ms. A thread
-/// that waits for the GIL insists on it after 5 ms only, and begins to wait anew whenever it is released before.
+/// Number of records of an iterable (which may be C code) after which the GIL is released and Ctrl-C is checked: about 10 ms. A thread
+/// demands the GIL only after it has waited for 5 ms, and starts to wait anew whenever the GIL is released earlier.
 const BREATH: usize = 65_536;
 
 #[doc = stub!(Producer)]
@@ -55,7 +55,7 @@ impl Producer {
         &self.inner
     }
 
-    /// The function that the engine calls for a record with this callback; a handle that cannot be used starts no thread for it.
+    /// The function that the engine calls for a record with this callback. An unusable handle starts no thread.
     fn on_decided(&self, py: Python<'_>, callback: &Bound<'_, PyAny>) -> PyResult<OnDecided> {
         self.inner.get().map_err(|failure| failure.into_py(py))?;
         self.callbacks.on_decided(py, callback)
@@ -108,7 +108,7 @@ impl Producer {
         }
     }
 
-    /// Calls the engine, then waits for the callbacks of what it has decided, as Java does.
+    /// Calls the engine, then waits for the callbacks of the records that are done, as Java does.
     pub fn settled(
         &self,
         py: Python<'_>,
@@ -233,7 +233,7 @@ impl Producer {
     fn send_arrow(&self, py: Python<'_>, topic: &str, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let batches = arrow_from_py(data)?;
         self.inner.call(py, |producer, stop| {
-            // the schema is checked even if the stream is empty, so that a wrong one is not found only with the first row
+            // the schema is checked even if the stream is empty, so that a wrong one is reported before the first row
             ProducerBatch::try_new(&RecordBatch::new_empty(batches.schema()))?;
             let mut rows = 0;
             for batch in batches {
@@ -385,7 +385,7 @@ impl RecordColumns for Columns {
     }
 }
 
-/// A record without headers as a row.
+/// A record without headers, as a row.
 struct OneRow<'a>(ProducerRecord<'a>);
 
 impl RecordColumns for OneRow<'_> {
@@ -414,7 +414,7 @@ impl RecordColumns for OneRow<'_> {
 #[pyclass(frozen, module = "fletchlog")]
 pub struct RecordFuture {
     inner: Shared<Future>,
-    /// The producer's callbacks. A producer decides every record before it is dropped.
+    /// The producer's callbacks. Every record is done before its producer is dropped.
     callbacks: Weak<Callbacks>,
 }
 
@@ -435,7 +435,7 @@ impl RecordFuture {
         let outcome = self.inner.call(py, |future, stop| {
             let waited = future.result(timeout_ms, stop);
             Ok::<_, Failure>(match (future.try_result(), waited) {
-                // still open: the wait itself ended (time-out, Ctrl-C), that is an error of this call
+                // not done: the wait itself failed (time-out, Ctrl-C), which is an error of this call
                 (None, Err(error)) => Err(error),
                 (Some(outcome), _) => Ok(outcome.err()),
                 (None, Ok(_)) => Ok(None),
@@ -511,7 +511,8 @@ impl RecordFuture {
     }
 }
 
-/// This thread runs an event loop of asyncio, which must not wait. Without the module, which takes long to import, there is none.
+/// Whether this thread runs an event loop of asyncio, which must not block. The module takes long to import; if it is not imported, no loop
+/// exists.
 fn in_event_loop(py: Python<'_>) -> PyResult<bool> {
     let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
     let asyncio = modules.cast::<PyDict>()?.get_item(intern!(py, "asyncio.events"))?;
@@ -530,7 +531,7 @@ fn serializer_from_py(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<
     }
 }
 
-/// A key or value as bytes; what is None stays so.
+/// A key or value as bytes; None stays None.
 fn serialized(
     name: &str,
     serializer: Option<&Py<PyAny>>,
@@ -545,12 +546,12 @@ fn serialized(
     }
 }
 
-/// A key or value of an iterable as bytes; what is None stays so.
+/// A key or value of an iterable as bytes; None stays None.
 fn given(name: &str, serializer: Option<&Py<PyAny>>, value: &Bound<'_, PyAny>) -> PyResult<Option<PyBackedBytes>> {
     serialized(name, serializer, (!value.is_none()).then_some(value))
 }
 
-/// What an iterable has; a single value is refused, since it would be taken apart.
+/// The iterator of an iterable. A single value is refused: it would be split.
 fn iterator<'py>(name: &str, values: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     let single = values.is_instance_of::<PyBytes>()
         || values.is_instance_of::<PyByteArray>()

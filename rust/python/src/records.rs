@@ -1,4 +1,4 @@
-//! What one poll returned: `fletchlog.Records`.
+//! The records of one poll: `fletchlog.Records`.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -19,8 +19,8 @@ use crate::gate::gate;
 use crate::scan_arguments::in_unit;
 use crate::{interop, named_tuple};
 
-/// One Arrow batch holds at most 2 GiB per column (32-bit offsets). Batches are cut well below, and only there: fetches are
-/// limited to 50 MiB by default, so a poll is one batch unless the user raised every limit.
+/// One Arrow batch has at most 2 GiB per column (32-bit offsets). Batches are cut well below that: fetches are limited to 50 MiB by
+/// default, so a poll is one batch unless the user raised every limit.
 const BATCH_PAYLOAD_MAX: usize = 1 << 30;
 
 /// Memory for columns, kept from poll to poll.
@@ -32,14 +32,14 @@ pub struct Records {
     polled: Arc<PolledRecords>,
     /// Indices into the runs, in row order.
     order: Arc<[usize]>,
-    /// Of its Arrow batches.
+    /// Columns of the Arrow batches.
     columns: Arc<[Column]>,
     builder: Builder,
     batches: Mutex<Option<Vec<RecordBatch>>>,
 }
 
 impl Records {
-    /// What a poll returned, with its consumer's builder.
+    /// Wraps the result of a poll, with its consumer's builder.
     pub fn new(polled: PolledRecords, builder: Builder) -> Self {
         let order = polled.row_order().into();
         Self {
@@ -51,7 +51,7 @@ impl Records {
         }
     }
 
-    /// The same with these columns.
+    /// The same records with these columns.
     fn of_columns(&self, columns: &[Column]) -> Self {
         Self {
             polled: Arc::clone(&self.polled),
@@ -62,12 +62,12 @@ impl Records {
         }
     }
 
-    /// What the poll returned, to be returned by another one; `None` without records.
+    /// The records, for another poll to return; `None` without records.
     pub fn give_back(&self) -> Option<PolledRecords> {
         (self.polled.count() > 0).then(|| PolledRecords::clone(&self.polled))
     }
 
-    /// The rows as Arrow, decoded at the first call.
+    /// The rows as Arrow batches, decoded at the first call.
     fn batches(&self, py: Python<'_>) -> PyResult<Vec<RecordBatch>> {
         gate(py, |_| {
             let mut batches = self.batches.lock().map_err(|_| Failure::broken("Records"))?;
@@ -80,7 +80,7 @@ impl Records {
     }
 
     fn decode(&self) -> Result<Vec<RecordBatch>, Failure> {
-        // another schema needs another builder, and another thread may be using the shared one: then an own one
+        // a new builder for another schema, or while another thread uses the shared one
         let is_usual = *self.columns == *Column::of_kafka(false);
         let shared = is_usual.then(|| self.builder.try_lock().ok().and_then(|mut slot| slot.take()));
         let mut builder = shared
@@ -176,7 +176,7 @@ impl Records {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let _ = requested_schema; // the interface lets a producer answer with its own schema
+        let _ = requested_schema; // the interface allows a producer to use its own schema
         let batches: Vec<Result<RecordBatch, ArrowError>> = self.batches(py)?.into_iter().map(Ok).collect();
         stream_to_py(
             py,
@@ -264,7 +264,7 @@ impl Records {
     }
 }
 
-/// The same records, with the headers column and the unit of timestamps asked for.
+/// The same records, with or without headers, and with this unit of timestamps.
 fn view<'py>(slf: &Bound<'py, Records>, include_headers: bool, timestamp_unit: &str) -> PyResult<Bound<'py, PyAny>> {
     let records = slf.get();
     let include_headers = include_headers || records.columns.contains(&Column::Headers);
@@ -281,16 +281,16 @@ struct Place {
     in_span: Option<InSpan>,
 }
 
-/// Where an iteration is in a span.
+/// The position of an iteration in a span.
 struct InSpan {
     cursor: RecordCursor,
-    /// Records left.
+    /// Number of records left.
     left: usize,
     /// Fields that all records of the span share.
     topic: Py<PyString>,
     partition: Py<PyInt>,
     timestamp_type: Py<PyInt>,
-    /// The timestamp of the last record: most have that of the one before.
+    /// The timestamp of the previous record, which most records share.
     timestamp: (i64, Py<PyInt>),
 }
 
@@ -362,7 +362,7 @@ impl RecordIterator {
         all - before - of_this
     }
 
-    /// The next record as Python sees it; `None` after the last.
+    /// The next record as a Python object; `None` after the last.
     pub fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Ok(mut place) = self.place.try_lock() else {
             return Err(Failure::concurrent("iterator").into());
@@ -392,7 +392,7 @@ impl RecordIterator {
     }
 }
 
-/// A `Record`.
+/// Makes a `Record`.
 fn record_to_py<'py>(
     py: Python<'py>,
     here: &mut InSpan,

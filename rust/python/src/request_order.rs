@@ -1,4 +1,4 @@
-//! Rules of the client that `fletchlog.explain` shows: the rows of the decision table, and the hash table behind an order.
+//! Rules of the client that `fletchlog.explain` shows: the rows of the decision table, and the hash table that determines an order.
 
 use fletchlog_api::config_table;
 use fletchlog_api::java_hash::topic_partition_hash;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 
-/// A release: major, minor.
+/// A release: (major, minor).
 type Release = (u32, u32);
 
 #[doc = stub!(decision_rows)]

@@ -28,7 +28,7 @@ use crate::scan_arguments::Wanted;
 use crate::scan_builders::{Builders, Lent};
 use crate::scan_threads::{PART_BYTES, ScanThreads, Work};
 
-/// Where the records are.
+/// The source of the records.
 #[derive(Clone)]
 enum Source {
     Logs {
@@ -40,7 +40,7 @@ enum Source {
 }
 
 impl Source {
-    /// Partitions and their offsets, to show them.
+    /// The partitions and their offsets, for display.
     fn ranges(&self) -> Vec<(&TopicPartition, i64, i64)> {
         match self {
             Self::Logs { ranges, .. } => ranges.iter().map(|r| (r.tp(), r.start, r.end)).collect(),
@@ -49,7 +49,7 @@ impl Source {
     }
 }
 
-/// What to read, fixed when `scan` was called: reading it twice gives the same rows.
+/// The ranges to read, fixed when `scan` was called: reading twice gives the same rows.
 #[derive(Clone)]
 struct Plan {
     source: Source,
@@ -64,12 +64,12 @@ struct Plan {
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Scan {
     plan: Plan,
-    /// The last failure of a stream of this scan: Arrow's C interface hands on only its text.
+    /// The last failure of a stream of this scan: Arrow's C interface passes on only its text.
     failure: Arc<Mutex<Option<Failure>>>,
 }
 
 impl Scan {
-    /// Resolves the arguments against the log as it is now.
+    /// Resolves the arguments against the current log.
     pub fn open(broker: &Engine, builders: &Arc<Builders>, topic: &str, wanted: &Wanted<'_>) -> Result<Self, Failure> {
         let (bound, order) = wanted.checked()?;
         let partitions: Vec<i32> = match wanted.partition {
@@ -93,7 +93,7 @@ impl Scan {
         let ranges = partitions
             .into_iter()
             .map(resolve)
-            // It exists, but its directory is not made yet: it is empty.
+            // A partition without a directory yet is empty.
             .filter(|range| match range {
                 Err(failure) => wanted.partition.is_some() || !failure.is(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                 Ok(_) => true,
@@ -103,7 +103,7 @@ impl Scan {
         Ok(Self::of(source, wanted, Arc::clone(builders)))
     }
 
-    /// The same of a topic of a cluster. `firsts`: offsets by partition below which no record is in the range of times.
+    /// Opens a scan of a cluster's topic. `firsts`: by partition, an offset below which no record is in the range of times.
     pub fn of_cluster(
         peer: &Arc<Peer>,
         config: &Config,
@@ -151,7 +151,7 @@ impl Scan {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let _ = requested_schema; // the interface lets a producer answer with its own schema
+        let _ = requested_schema; // the interface allows a producer to use its own schema
         stream_to_py(py, Box::new(Reader::new(&self.plan, Arc::clone(&self.failure))))
     }
 
@@ -197,7 +197,7 @@ impl Scan {
     }
 }
 
-/// What is left to read.
+/// The rows that are left to read.
 enum Rows {
     Logs(LogScan),
     Threads(ScanThreads),
@@ -217,7 +217,7 @@ impl Rows {
     }
 }
 
-/// Threads, if there are to be several and the ranges are worth it.
+/// Threads, if several are wanted and the ranges have more than one part.
 fn threads(plan: &Plan, ranges: &[ScanRange], bound: FetchBound, order: ScanOrder) -> Option<ScanThreads> {
     if plan.threads < 2 || order != ScanOrder::Offset {
         return None;
@@ -232,7 +232,7 @@ fn threads(plan: &Plan, ranges: &[ScanRange], bound: FetchBound, order: ScanOrde
     (parts.len() > 1).then(|| ScanThreads::start(parts, plan.threads, &work, lend))?
 }
 
-/// Appends rows until a batch is full or the scan is at its end.
+/// Appends rows until a batch is full or the scan ends.
 pub fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
     while let Some(batch) = scan.next_batch()? {
         let room = builder.room(batch_rows, batch.slice);
@@ -246,10 +246,10 @@ pub fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows:
     Ok(())
 }
 
-/// The records of a cluster.
+/// Reads the records of a cluster.
 struct ClusterRows {
     rows: RangeScan,
-    /// A span of which rows are left, and where they begin.
+    /// A span with rows left, and the position of the next row.
     current: Option<(ScannedSpan, RecordCursor)>,
 }
 
@@ -270,7 +270,7 @@ impl ClusterRows {
             if room == 0 {
                 return Ok(());
             }
-            // Not a record further: the cursor of a span inside a batch has not counted those behind it.
+            // Appends no record after the span: if a span ends inside its batch, its cursor has not counted the records behind it.
             let walked = |cursor: &RecordCursor| {
                 let walked = cursor.returned() - span.cursor().returned();
                 usize::try_from(walked).unwrap_or(0)
@@ -288,14 +288,14 @@ impl ClusterRows {
     }
 }
 
-/// Reads a plan without the GIL, whether or not the consumer of the stream has it; logs between two batches.
+/// Reads a plan without the GIL, whether or not the consumer of the stream holds it. Log lines are delivered between two batches.
 struct Reader {
     rows: Rows,
     batch_rows: usize,
     schema: SchemaRef,
     builder: Lent,
     failure: Arc<Mutex<Option<Failure>>>,
-    /// A failure that was met while rows were waiting to be handed over; the next call returns it.
+    /// A failure that came after rows that had to be returned first; the next call returns it.
     pending: Option<Failure>,
     done: bool,
 }
@@ -317,7 +317,7 @@ impl Reader {
     fn fill(&mut self) -> Result<(), Failure> {
         match &mut self.rows {
             Rows::Logs(scan) => fill_from_logs(scan, self.builder.get(), self.batch_rows),
-            Rows::Threads(_) => Ok(()), // They hand out batches.
+            Rows::Threads(_) => Ok(()), // The threads return whole batches.
             Rows::Unconnected(plan) => {
                 self.rows = Rows::Cluster(Box::new(ClusterRows {
                     rows: plan.open()?,

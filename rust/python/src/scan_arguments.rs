@@ -11,13 +11,13 @@ use crate::convert::{describe, names_from_py, number_from_py};
 use crate::errors::Failure;
 use crate::time::TimeBound;
 
-/// What to read.
+/// The records to read, and how.
 pub struct Wanted<'a> {
-    /// One partition, or all of the topic.
+    /// One partition; `None`: all of the topic.
     pub partition: Option<i32>,
-    /// First offset, else the log start.
+    /// First offset; `None`: the log start.
     pub start_offset: Option<i64>,
-    /// End (exclusive), else the end of the log now.
+    /// End (exclusive); `None`: the current end of the log.
     pub end_offset: Option<i64>,
     /// Rows per batch.
     pub batch_rows: usize,
@@ -27,13 +27,13 @@ pub struct Wanted<'a> {
     pub isolation_level: &'a str,
     /// offset or timestamp.
     pub order: &'a str,
-    /// Timestamps of the records.
+    /// Range of the records' timestamps.
     pub times: TimeRange,
-    /// How many threads decode.
+    /// Number of threads that decode.
     pub threads: usize,
 }
 
-/// The number given, else that of the processor's cores.
+/// The given number, else the number of cores.
 pub fn threads_from_py(threads: Option<i64>) -> Result<usize, Failure> {
     match threads {
         Some(threads) => number_from_py::<u16>("threads", threads, 1).map(usize::from),
@@ -42,7 +42,7 @@ pub fn threads_from_py(threads: Option<i64>) -> Result<usize, Failure> {
 }
 
 impl Wanted<'_> {
-    /// The range and order that they mean, or an error.
+    /// Validates the arguments. Returns the bound and the order.
     pub fn checked(&self) -> Result<(FetchBound, ScanOrder), Failure> {
         let bound = match self.isolation_level {
             "read_uncommitted" => FetchBound::HighWatermark,
@@ -75,7 +75,7 @@ impl Wanted<'_> {
         Ok((bound, order))
     }
 
-    /// The time (ms) to look up where reading begins. Records without a timestamp have -1, and no lookup finds them.
+    /// The time (ms) with which to look up the first offset; `None`: all. A lookup never finds records without a timestamp (-1).
     pub fn start_time(&self) -> Option<i64> {
         Some(self.times.first).filter(|time| *time >= 0)
     }
@@ -84,7 +84,7 @@ impl Wanted<'_> {
 /// Kafka's columns with the timestamp in this unit.
 ///
 /// # Errors
-/// There is no such unit.
+/// The unit does not exist.
 pub fn in_unit(columns: &[Column], timestamp_unit: &str) -> Result<Vec<Column>, Failure> {
     let timestamp = match timestamp_unit {
         "us" => Column::Timestamp,
@@ -102,7 +102,7 @@ pub fn in_unit(columns: &[Column], timestamp_unit: &str) -> Result<Vec<Column>, 
     Ok(columns.iter().map(of_unit).collect())
 }
 
-/// The columns asked for, in their order; all, if none are given.
+/// The requested columns, in their order; all if none are given.
 pub fn columns_from_py(
     columns: Option<&Bound<'_, PyAny>>,
     include_headers: bool,
@@ -133,7 +133,7 @@ pub fn columns_from_py(
     Ok(in_unit(&found, timestamp_unit)?)
 }
 
-/// The times from `start_time` on and before `end_time`.
+/// The times from `start_time` until before `end_time`.
 pub fn times_from_py(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<TimeRange> {
     let start = start.map(|time| time_from_py("start_time", time)).transpose()?;
     let end = end.map(|time| time_from_py("end_time", time)).transpose()?;

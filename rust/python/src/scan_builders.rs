@@ -1,33 +1,33 @@
-//! Builders of finished scans, kept for the next scans of the same broker: a scan of some hundred megabytes would spend a third of its
-//! time on the fresh pages of its first batches.
+//! Builders of finished scans, kept for later scans of the same broker. Otherwise a scan of a few hundred megabytes would spend a third of
+//! its time on fresh memory pages for its first batches.
 
 use std::sync::{Arc, Mutex};
 
 use fletchlog_arrow::{Column, RowsBuilder};
 use fletchlog_records::TimeRange;
 
-/// Bytes that a broker keeps: what a scan on two threads uses.
+/// Most bytes that a broker keeps: as many as a scan on two threads uses.
 const MAX_KEPT: usize = 64 << 20;
 
-/// The builders that no scan uses, the one used last first; `None`: none is kept. If the lock is taken, or was left locked by a fork,
-/// a builder is freed, or a new one made.
+/// The unused builders, most recently used first; `None`: none are kept. If the lock is taken, or was locked during a fork, a new builder
+/// is made, or a used one freed.
 #[derive(Default)]
 pub struct Builders(Mutex<Option<Vec<RowsBuilder>>>);
 
 impl Builders {
-    /// Those of a broker, until it is closed. The default ones keep nothing.
+    /// The builders of a broker, kept until it is closed. The default keeps nothing.
     pub fn of_broker() -> Arc<Self> {
         Arc::new(Self(Mutex::new(Some(Vec::new()))))
     }
 
-    /// Frees what is kept, and keeps nothing from now on.
+    /// Frees the builders, and keeps none from now on.
     pub fn close(&self) {
         if let Ok(mut kept) = self.0.try_lock() {
             *kept = None;
         }
     }
 
-    /// A builder for these columns of the records with these times.
+    /// Lends a builder for these columns and a range of times.
     pub fn lend(self: &Arc<Self>, columns: &Arc<[Column]>, times: TimeRange) -> Lent {
         Lent {
             home: Arc::clone(self),
@@ -37,7 +37,7 @@ impl Builders {
         }
     }
 
-    /// One of these columns, which has them ready, or else the one used last.
+    /// A builder that has these columns, else the most recently used one.
     fn take(&self, columns: &[Column]) -> Option<RowsBuilder> {
         let mut kept = self.0.try_lock().ok()?;
         let kept = kept.as_mut().filter(|kept| !kept.is_empty())?;
@@ -60,12 +60,12 @@ impl Builders {
     }
 }
 
-/// A builder that a scan uses and gives back when it is dropped.
+/// A builder in use by a scan. Dropping it returns the builder.
 pub struct Lent {
     home: Arc<Builders>,
     columns: Arc<[Column]>,
     times: TimeRange,
-    /// There from its first use on.
+    /// Set at the first use.
     builder: Option<RowsBuilder>,
 }
 
@@ -81,7 +81,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // After a panic nothing is known about it.
+        // After a panic its state is unknown, so it is not kept.
         if let Some(builder) = self.builder.take().filter(|_| !std::thread::panicking()) {
             self.home.put(builder);
         }

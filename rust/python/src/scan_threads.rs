@@ -1,8 +1,7 @@
-//! A scan in offset order on several threads: each decodes a part of the log into Arrow batches, which are handed out in the order of the
+//! A scan in offset order on several threads. Each decodes a part of the log into Arrow batches, which are returned in the order of the
 //! parts.
 //!
-//! Bounded memory: a part is begun only when the one that lies [`AHEAD`] and the number of threads before it is handed out, and each part
-//! keeps a few batches.
+//! Memory is bounded: at most [`AHEAD`] plus the number of threads parts are begun and not yet returned, each with a few batches.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -20,21 +19,21 @@ use crate::errors::Failure;
 use crate::scan::fill_from_logs;
 use crate::scan_builders::Lent;
 
-/// Bytes of the log that a part has, about: some two batches. With 8 MiB the batches that wait no longer fit into the caches.
+/// Approximate bytes of the log in a part: about two batches. With 8 MiB the waiting batches would no longer fit into the caches.
 pub const PART_BYTES: u64 = 4 << 20;
-/// Parts that are begun before a thread is free for them.
+/// Number of parts queued for the next free thread.
 const AHEAD: usize = 1;
-/// Batches of a part that wait to be handed out: its thread waits when there are more.
+/// Most batches of a part that wait to be returned: its thread blocks when they are as many.
 const WAITING_BATCHES: usize = 4;
 
-/// What each thread needs to know.
+/// The parameters that all threads share.
 #[derive(Clone)]
 pub struct Work {
     /// Which records are visible.
     pub bound: FetchBound,
-    /// Rows of a batch at most.
+    /// Most rows in a batch.
     pub batch_rows: usize,
-    /// Timestamps of the records.
+    /// Range of the records' timestamps.
     pub times: TimeRange,
 }
 
@@ -46,22 +45,22 @@ struct Part {
     batches: SyncSender<Next>,
 }
 
-/// The threads and what they have read.
+/// The threads and the batches that they have read.
 pub struct ScanThreads {
-    /// Parts that are not begun.
+    /// Parts that have not begun.
     left: VecDeque<ScanRange>,
-    /// Batches of the parts that are, in order.
+    /// Batches of the parts that have begun, in order.
     begun: VecDeque<Receiver<Next>>,
-    /// `None`: the threads have been asked to end.
+    /// `None`: the threads are to end.
     parts: Option<Sender<Part>>,
-    /// With the memory that they give back.
+    /// The threads; joining one returns its builder.
     threads: Vec<JoinHandle<Lent>>,
-    /// The process that has the threads: a forked child does not.
+    /// The process of the threads: a forked child does not have them.
     pid: u32,
 }
 
 impl ScanThreads {
-    /// Starts the threads, each with a builder of `lend`; `None` if the system gives none.
+    /// Starts the threads, each with a builder from `lend`; `None` if the system refuses the first.
     pub fn start(parts: Vec<ScanRange>, threads: usize, work: &Work, lend: impl Fn() -> Lent) -> Option<Self> {
         let (sender, receiver) = channel();
         let receiver = Arc::new(Mutex::new(receiver));
@@ -90,11 +89,11 @@ impl ScanThreads {
         };
         let (sender, receiver) = sync_channel(WAITING_BATCHES);
         self.begun.push_back(receiver);
-        // Without a thread to take it, its receiver finds that the sender is gone.
+        // Without a thread to take it, the sender is dropped, which the receiver notices.
         let _ = parts.send(Part { range, batches: sender });
     }
 
-    /// The next batch; waits for it. `None` at the end.
+    /// Waits for the next batch; `None` at the end.
     pub fn next(&mut self) -> Next {
         if self.pid != std::process::id() {
             return Err(Failure::forked("scan", self.pid));
@@ -116,7 +115,7 @@ impl ScanThreads {
 
 impl Drop for ScanThreads {
     fn drop(&mut self) {
-        self.begun.clear(); // A thread that waits to hand out a batch finds nobody.
+        self.begun.clear(); // Unblocks threads that wait to send a batch.
         self.parts = None;
         let threads = std::mem::take(&mut self.threads);
         if self.pid != std::process::id() {
@@ -130,7 +129,7 @@ impl Drop for ScanThreads {
     }
 }
 
-/// The work of a thread. Its builder is given back where it is joined: one after the other.
+/// The work of a thread. Joining the thread returns its builder, so builders are returned one at a time.
 fn read_parts(parts: &Mutex<Receiver<Part>>, work: &Work, mut builder: Lent) -> Lent {
     loop {
         let next = parts.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -139,7 +138,7 @@ fn read_parts(parts: &Mutex<Receiver<Part>>, work: &Work, mut builder: Lent) -> 
     }
 }
 
-/// Hands the batches of a part out, then its end or its failure.
+/// Sends the batches of a part, then its end or its failure.
 fn read_part(part: &Part, work: &Work, builder: &mut RowsBuilder) {
     let ranges = std::slice::from_ref(&part.range);
     let mut scan = LogScan::new(ranges, work.bound, ScanOrder::Offset).of_times(work.times);

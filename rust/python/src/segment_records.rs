@@ -1,4 +1,4 @@
-//! The records of one `.log` file without a broker: what `fletchlog dump --records` prints. Changes nothing.
+//! Reads the records of one `.log` file without a broker, for `fletchlog dump --records`. Changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::gate::gate;
 use crate::scan_arguments::in_unit;
 use crate::table::Table;
 
-/// Bytes of keys, values and headers after which no further batch is taken: compressed ones expand.
+/// No further batch is read once keys, values and headers have this many bytes: compressed batches expand.
 const MOST_PAYLOAD: usize = 16 << 20;
 /// Bytes read at a time: a few hundred batches of a default producer. A batch that is larger is read whole.
 const READ_BYTES: usize = 4 << 20;
@@ -54,7 +54,7 @@ pub fn segment_records(
     })
 }
 
-/// Bytes from `position` on with at least one whole batch, if there is one.
+/// Bytes from `position` on, with at least one whole batch if one exists.
 fn read(path: &Path, position: u64) -> Result<Bytes, Failure> {
     let failed = |action: &'static str| {
         move |source| LogError::Io {

@@ -1,7 +1,7 @@
-//! An object store of Python's (`fletchlog.stores.Store`, over pyarrow) as the engine's [`ObjectStore`].
+//! A Python object store (`fletchlog.stores.Store`, over pyarrow) as the engine's [`ObjectStore`].
 //!
-//! The engine may hold a lock while it reads. Each request runs in a thread of its own: no signal handler can run in it, so none can
-//! wait for that lock, and the thread that waits for it has not the GIL.
+//! The engine may hold a lock while it reads. So each request runs in its own thread, where no signal handler can run and wait for that
+//! lock, and the thread that waits for the request does not hold the GIL.
 
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::errors::Failure;
 use crate::gate::gate;
 
-/// What a path names (`fletchlog._place.Place`): its kind, and the path of the directory, the URI or the address.
+/// The place that a path names (`fletchlog._place.Place`): its kind, and the path of the directory, the URI or the address.
 pub fn place(py: Python<'_>, path: PathBuf) -> PyResult<(String, PathBuf)> {
     if !path.as_os_str().as_encoded_bytes().contains(&b':') {
         return Ok(("directory".to_owned(), path));
@@ -29,7 +29,7 @@ pub fn place(py: Python<'_>, path: PathBuf) -> PyResult<(String, PathBuf)> {
     Ok((place.getattr("kind")?.extract()?, place.getattr("name")?.extract()?))
 }
 
-/// A store, listed, and the URI without secrets by which it is shown.
+/// Opens and lists a store. Returns it with its URI without secrets, for display.
 pub fn open(py: Python<'_>, uri: &str, options: Option<&Bound<'_, PyAny>>) -> PyResult<(ObjectFs, String)> {
     let store = py.import("fletchlog.stores")?.call_method1("Store", (uri, options))?;
     let place: String = store.getattr("place")?.extract()?;
@@ -60,7 +60,7 @@ impl fmt::Debug for PyStore {
     }
 }
 
-/// Calls Python in a thread of its own. The caller does not have the GIL: it came through [`gate`], or is a stream, which has let it go.
+/// Calls Python in a new thread. The caller does not hold the GIL: it came through [`gate`], or is a stream, which has released it.
 fn apart<T: Send>(call: impl FnOnce(Python<'_>) -> PyResult<T> + Send) -> Result<T> {
     scope(|scope| {
         let thread = Builder::new().name("fletchlog-store".to_owned());

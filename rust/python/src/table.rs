@@ -1,4 +1,4 @@
-//! Small Arrow tables that the engine reports with: traces, fault logs, inspections.
+//! Small Arrow tables for the engine's reports: traces, fault logs, inspections.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,7 @@
 //! Times from Python, by one rule. A duration is an int of milliseconds, as the names `..._ms` say, or a `datetime.timedelta`. A point in
-//! time is an int of milliseconds since 1970 or a `datetime.datetime` with a zone. A datetime without one is refused: Python takes it for local
-//! time, Arrow and Spark for UTC. A float is refused, whose unit nobody could tell. `RecordFuture.result(timeout=)` alone takes seconds, as every future of Python's does.
+//! time is an int of milliseconds since 1970 or a `datetime.datetime` with a zone. A datetime without one is refused: Python takes it for
+//! local time, Arrow and Spark for UTC. A float is refused: its unit would be unclear. Only `RecordFuture.result(timeout=)` takes seconds,
+//! as all Python futures do.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::intern;
@@ -24,7 +25,7 @@ pub struct Seconds(pub i64);
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(pub i64);
 
-/// From when on records are wanted, in milliseconds since 1970: the first millisecond that is not before a datetime.
+/// The start of a range of times, in milliseconds since 1970: the first millisecond that is not before a datetime.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeBound(pub i64);
 
@@ -51,7 +52,7 @@ fn microseconds(delta: &Bound<'_, PyAny>) -> PyResult<i64> {
     Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
 }
 
-/// Up to whole milliseconds: a wait of a microsecond is no wait of 0.
+/// Rounds up to whole milliseconds: a wait of a microsecond must not become 0.
 fn up(micros: i64) -> i64 {
     micros.div_euclid(1000) + i64::from(micros.rem_euclid(1000) > 0)
 }
@@ -140,7 +141,7 @@ fn of_datetime(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 }
 
 impl TimeBound {
-    /// Of a `datetime.datetime`; `None` for anything else.
+    /// Converts a `datetime.datetime`; `None` for anything else.
     ///
     /// # Errors
     /// It has no time zone.

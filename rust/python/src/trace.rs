@@ -1,4 +1,4 @@
-//! Traces as Arrow tables: what a consumer or producer did and why.
+//! Traces as Arrow tables: the actions of a consumer or producer, and their reasons.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use fletchlog_records::TopicPartition;
 use crate::errors::Failure;
 use crate::table::Table;
 
-/// An error when tracing is off: an empty table would look like "nothing happened".
+/// Fails when tracing is off: an empty table would look as if nothing had happened.
 pub fn ensure_on(traced: bool, what: &str) -> Result<(), Failure> {
     if traced {
         return Ok(());
@@ -38,7 +38,7 @@ pub fn with_config(table: Table, whose: &str, config: &Config) -> Table {
     table.with_metadata(metadata)
 }
 
-/// A table from named columns; a column is nullable where it holds a null.
+/// A table from named columns; a column is nullable if it has a null.
 pub fn table(columns: Vec<(&str, ArrayRef)>) -> Result<Table, Failure> {
     Ok(Table::new(batch(columns)?))
 }
@@ -55,7 +55,7 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
-/// -1 means that the field does not apply.
+/// Maps -1, which means that the field does not apply, to null.
 fn known(value: i64) -> Option<i64> {
     (value >= 0).then_some(value)
 }

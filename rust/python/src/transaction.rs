@@ -14,7 +14,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Nothing has begun yet.
+    /// A transaction that has not begun.
     pub fn new(producer: Py<Producer>) -> Self {
         Self { producer }
     }
@@ -46,7 +46,7 @@ impl Transaction {
         let producer = self.producer.get();
         let Some(exception) = exception else {
             return producer.settled(py, |producer, stop| {
-                // the block has ended it itself
+                // the block itself has ended the transaction
                 if !producer.has_ongoing_transaction() {
                     return Ok(());
                 }
