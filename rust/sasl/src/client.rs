@@ -38,7 +38,7 @@ enum State {
     Failed,
 }
 
-/// One exchange.
+/// The client's side of one exchange.
 pub struct SaslClient {
     first: Vec<u8>,
     state: State,
@@ -48,7 +48,7 @@ impl SaslClient {
     /// An exchange with `nonce` ([`crate::secure_random_string`]), which SCRAM needs.
     ///
     /// # Errors
-    /// The credentials are not of the mechanism's kind, or cannot be sent.
+    /// The credentials do not fit the mechanism, or cannot be sent.
     pub fn new(mechanism: Mechanism, credentials: &Credentials, nonce: &str) -> Result<Self, SaslError> {
         let (first, state) = match (mechanism, credentials) {
             (Mechanism::Plain, Credentials::Password { username, password, .. }) => {
@@ -83,7 +83,7 @@ impl SaslClient {
         &self.first
     }
 
-    /// The client's answer to a message of the server, if there is one.
+    /// The client's response to a message of the server, if it has to send one.
     ///
     /// # Errors
     /// The server's message is not valid, or the server does not know the password.
@@ -107,7 +107,7 @@ impl SaslClient {
         Ok(answer)
     }
 
-    /// True once the server has accepted the client and, if the mechanism has that, has proved that it knows the password.
+    /// True once the server has accepted the client and, if the mechanism requires it, has proved that it knows the password.
     pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Complete)
     }

@@ -18,10 +18,10 @@ pub struct JaasEntry {
 /// What is wrong with a text. It never shows a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JaasError {
-    /// Nothing is there.
+    /// There is no login module.
     #[error("Login module not specified in JAAS config")]
     NoModule,
-    /// The word behind the module.
+    /// The word after the module is not a control flag.
     #[error(
         "Invalid login module control flag in JAAS config: required, requisite, sufficient or optional follows the module's name"
     )]
@@ -29,7 +29,7 @@ pub enum JaasError {
     /// An option without a value.
     #[error("Value not specified for key '{0}' in JAAS config")]
     NoValue(String),
-    /// The last entry does not end.
+    /// The last entry has no semicolon.
     #[error("JAAS config entry not terminated by semi-colon")]
     NoSemicolon,
     /// An option has no name.

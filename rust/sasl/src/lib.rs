@@ -46,7 +46,7 @@ impl Mechanism {
         Self::OAuthBearer,
     ];
 
-    /// As it is written in SaslHandshake and in `sasl.mechanism`.
+    /// Its name in SaslHandshake and in `sasl.mechanism`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
@@ -89,7 +89,7 @@ pub enum SaslError {
     /// The reason may be sent to the client. Kafka: `SaslAuthenticationException`.
     #[error("{0}")]
     Refused(String),
-    /// For our log only: the client only learns that its credentials are invalid. Kafka: `SaslException`.
+    /// For the log only: the client only learns that its credentials are invalid. Kafka: `SaslException`.
     #[error("{0}")]
     Invalid(String),
 }
@@ -112,7 +112,7 @@ pub fn secure_random_string() -> std::io::Result<String> {
     Ok(random.into_iter().map(digit).collect())
 }
 
-/// Whether two secrets are the same. The time that it takes does not show where they differ.
+/// Whether two secrets are the same. The time that it takes does not reveal where they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     bool::from(subtle::ConstantTimeEq::ct_eq(one, other))
 }

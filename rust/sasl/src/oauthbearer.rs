@@ -32,7 +32,7 @@ pub(crate) struct InitialResponse<'a> {
     pub(crate) token: &'a str,
 }
 
-/// A client's message, if its extensions can be sent.
+/// A client's message; an error if its token or an extension cannot be sent.
 pub(crate) fn encode(token: &Secret, extensions: &BTreeMap<String, String>) -> Result<Vec<u8>, SaslError> {
     if !is_token(token.reveal()) {
         return Err(SaslError::invalid(
@@ -84,7 +84,7 @@ pub(crate) fn decode(message: &[u8]) -> Result<InitialResponse<'_>, SaslError> {
         match pair.split_once('=').ok_or_else(wrong)? {
             ("auth", value) => auth = Some(value),
             (name, value) if is_extension(name, value) => {}
-            // Not by name: what a client puts in the wrong place may be a secret.
+            // The error does not name it: what a client puts in the wrong place may be a secret.
             _ => return Err(SaslError::invalid("a SASL extension of the message is invalid")),
         }
     }
@@ -104,11 +104,11 @@ pub(crate) fn decode(message: &[u8]) -> Result<InitialResponse<'_>, SaslError> {
 pub struct Token {
     /// The name of its user.
     pub principal_name: String,
-    /// When it ends, in ms since the epoch.
+    /// When it expires, in ms since the epoch.
     pub lifetime_ms: i64,
 }
 
-/// Accepts tokens without a signature, by their claims. Only for tests: everybody can make such a token.
+/// Accepts tokens without a signature, by their claims. Only for tests: anybody can make such a token.
 /// Kafka: `OAuthBearerUnsecuredValidatorCallbackHandler`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsecuredValidator {
@@ -119,11 +119,11 @@ pub struct UnsecuredValidator {
 }
 
 impl UnsecuredValidator {
-    /// By the options `unsecuredValidatorPrincipalClaimName`, `unsecuredValidatorScopeClaimName`,
-    /// `unsecuredValidatorRequiredScope` and `unsecuredValidatorAllowableClockSkewMs` of a login module.
+    /// Reads the options `unsecuredValidatorPrincipalClaimName`, `unsecuredValidatorScopeClaimName`, `unsecuredValidatorRequiredScope` and
+    /// `unsecuredValidatorAllowableClockSkewMs` of a login module.
     ///
     /// # Errors
-    /// The clock skew is not a number from 0 on.
+    /// The clock skew is negative or not a number.
     pub fn new(entry: &JaasEntry) -> Result<Self, String> {
         let option = |name: &str| {
             let value = entry.options.get(&format!("unsecuredValidator{name}"));
@@ -149,7 +149,7 @@ impl UnsecuredValidator {
     /// The token, if it is valid now.
     ///
     /// # Errors
-    /// The answer for the client: JSON with a status, and the scope that is missing.
+    /// The response for the client: JSON with a status, and the required scope if that is missing.
     pub fn validate(&self, token: &str, now_ms: i64) -> Result<Token, String> {
         let invalid = || r#"{"status":"invalid_token"}"#.to_owned();
         let claims = claims(token).ok_or_else(invalid)?;

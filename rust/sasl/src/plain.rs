@@ -6,7 +6,7 @@
 
 use crate::{SaslError, Secret, text};
 
-/// What a client sends.
+/// The message of a client.
 pub(crate) struct PlainMessage<'a> {
     pub(crate) authorization_id: &'a str,
     pub(crate) username: &'a str,

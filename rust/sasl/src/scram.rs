@@ -26,7 +26,7 @@ use crate::{SaslError, Secret, is_same, text};
 
 /// Fewest iterations of both mechanisms. Kafka: `ScramMechanism#minIterations`.
 pub const MIN_ITERATIONS: u32 = 4096;
-/// Most iterations of credentials that are kept. Kafka: `ScramMechanism#maxIterations`.
+/// Most iterations of credentials that are stored. Kafka: `ScramMechanism#maxIterations`.
 pub const MAX_ITERATIONS: u32 = 16384;
 /// Most iterations that a client computes for a server: a second of work, not an hour.
 const MAX_ITERATIONS_ASKED: u32 = 1_000_000;
@@ -41,7 +41,7 @@ pub enum ScramMechanism {
 }
 
 impl ScramMechanism {
-    /// As it is written.
+    /// Its name in messages and properties.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "SCRAM-SHA-256",
@@ -104,7 +104,7 @@ pub struct ScramCredential {
     pub stored_key: Vec<u8>,
     /// The server's key.
     pub server_key: Vec<u8>,
-    /// Of PBKDF2.
+    /// Iterations of PBKDF2.
     pub iterations: u32,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Debug for ScramCredential {
 }
 
 impl ScramCredential {
-    /// Of a salted password, as clients send it to be kept. Kafka: `ScramControlManager.ScramCredentialData`.
+    /// Makes it from a salted password, which clients send to have it stored. Kafka: `ScramControlManager.ScramCredentialData`.
     pub fn from_salted_password(mechanism: ScramMechanism, salted: &[u8], salt: &[u8], iterations: u32) -> Self {
         Self {
             salt: salt.to_vec(),
@@ -128,12 +128,12 @@ impl ScramCredential {
     }
 }
 
-/// The name in a message. Kafka: `ScramFormatter#saslName`.
+/// Escapes a name for a message. Kafka: `ScramFormatter#saslName`.
 fn sasl_name(username: &str) -> String {
     username.replace('=', "=3D").replace(',', "=2C")
 }
 
-/// The name behind the escapes of a message. Kafka: `ScramFormatter#username`.
+/// Removes the escapes from a name in a message. Kafka: `ScramFormatter#username`.
 fn username(sasl_name: &str) -> Option<String> {
     let name = sasl_name.replace("=2C", ",");
     (!name.replace("=3D", "").contains('=')).then(|| name.replace("=3D", "="))
@@ -224,7 +224,7 @@ impl ClientFirst {
     }
 }
 
-/// What a server checks, after it has sent its first message.
+/// The server's side after its first message.
 pub(crate) struct ServerExchange {
     mechanism: ScramMechanism,
     credential: ScramCredential,
@@ -239,7 +239,7 @@ pub(crate) fn client_first(message: &[u8]) -> Result<ClientFirst, SaslError> {
 }
 
 impl ServerExchange {
-    /// Answers the client's first message.
+    /// Makes the response to the client's first message.
     pub(crate) fn begin(
         mechanism: ScramMechanism,
         first: &ClientFirst,
@@ -273,7 +273,7 @@ impl ServerExchange {
         self.server_first.clone().into_bytes()
     }
 
-    /// Checks the client's final message, and gives the server's. Kafka: `ScramSaslServer#verifyClientProof`.
+    /// Checks the client's final message, and returns the server's. Kafka: `ScramSaslServer#verifyClientProof`.
     pub(crate) fn finish(&self, message: &[u8]) -> Result<Vec<u8>, SaslError> {
         let message = text(message, "SCRAM message")?;
         let mut parts = Parts::of(message, "client final");
@@ -330,7 +330,7 @@ impl ClientExchange {
         format!("n,,{}", self.first_bare).into_bytes()
     }
 
-    /// Answers the server's first message.
+    /// Returns the client's final message, and the signature that the server must send.
     pub(crate) fn prove(&self, server_first: &[u8]) -> Result<(Vec<u8>, ServerSignature), SaslError> {
         let server_first = text(server_first, "SCRAM message")?;
         let known = match server_first.strip_prefix("m=").map(|rest| rest.split_once(',')) {

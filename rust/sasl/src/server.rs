@@ -8,12 +8,12 @@ use crate::{Mechanism, SaslError, ScramCredential, ScramMechanism, Token, is_sam
 pub trait CredentialLookup {
     /// The password of a user of PLAIN.
     fn plain(&self, username: &str) -> Option<&str>;
-    /// What is kept of the password of a user of SCRAM.
+    /// What is stored of the password of a user of SCRAM.
     fn scram(&self, mechanism: ScramMechanism, username: &str) -> Option<ScramCredential>;
     /// The token, if it is valid.
     ///
     /// # Errors
-    /// The answer for the client: JSON with a status.
+    /// The response for the client: JSON with a status.
     fn token(&self, token: &str) -> Result<Token, String>;
 }
 
@@ -22,7 +22,7 @@ pub trait CredentialLookup {
 pub struct Authorized {
     /// Name of the user.
     pub name: String,
-    /// When its credentials end, in ms since the epoch.
+    /// When its credentials expire, in ms since the epoch.
     pub expires_ms: Option<i64>,
 }
 
@@ -35,7 +35,7 @@ enum State {
     Failed,
 }
 
-/// One exchange.
+/// The server's side of one exchange.
 pub struct SaslServer {
     mechanism: Mechanism,
     nonce: String,
@@ -53,7 +53,7 @@ impl SaslServer {
         }
     }
 
-    /// What the client is answered. Kafka: `SaslServer#evaluateResponse`.
+    /// Returns the server's next message for a message of the client. Kafka: `SaslServer#evaluateResponse`.
     ///
     /// # Errors
     /// The exchange has failed.
@@ -67,7 +67,7 @@ impl SaslServer {
                 (answer, State::Complete(Authorized { name, expires_ms: None }))
             }
             (State::TokenRefused(reason), _) if response == [CONTROL_A] => return Err(SaslError::Refused(reason)),
-            // It may try again with another token, as in Kafka.
+            // The client may try again with another token, as in Kafka.
             (State::TokenRefused(_), _) => token_user(response, users)?,
             (State::Complete(_) | State::Failed, _) => {
                 return Err(SaslError::invalid("the client goes on with an exchange that is over"));

@@ -1,4 +1,4 @@
-//! Tokens that nobody signs, made by the client itself: for tests. Kafka: `OAuthBearerUnsecuredLoginCallbackHandler`.
+//! Unsigned tokens, made by the client itself: for tests. Kafka: `OAuthBearerUnsecuredLoginCallbackHandler`.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use crate::Secret;
 use crate::jaas::JaasEntry;
 
-/// Seconds that a token is valid when nothing else is said.
+/// How long a token is valid by default, in seconds.
 const LIFETIME_SECONDS: i64 = 3600;
 
-/// What the tokens of a client say.
+/// The claims and the lifetime of a client's tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsecuredLogin {
     claims: Map<String, Value>,
@@ -18,11 +18,11 @@ pub struct UnsecuredLogin {
 }
 
 impl UnsecuredLogin {
-    /// By the options `unsecuredLoginStringClaim_NAME`, `unsecuredLoginNumberClaim_NAME`, `unsecuredLoginListClaim_NAME` (its first
+    /// Reads the options `unsecuredLoginStringClaim_NAME`, `unsecuredLoginNumberClaim_NAME`, `unsecuredLoginListClaim_NAME` (its first
     /// character separates the items) and `unsecuredLoginLifetimeSeconds` of a login module.
     ///
     /// # Errors
-    /// A number is none, or there is no claim `sub`.
+    /// A number is invalid, or there is no claim `sub`.
     pub fn new(entry: &JaasEntry) -> Result<Self, String> {
         let mut claims = Map::new();
         let mut seconds = LIFETIME_SECONDS;
@@ -52,7 +52,7 @@ impl UnsecuredLogin {
         })
     }
 
-    /// A token from now on, and when it ends, in ms since the epoch.
+    /// A token that is valid from now on, and when it expires, in ms since the epoch.
     pub fn token(&self, now_ms: i64) -> (Secret, i64) {
         let ends_ms = now_ms.saturating_add(self.lifetime_ms);
         let mut claims = self.claims.clone();

@@ -20,10 +20,10 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// As the properties `ssl.*` say. Reads the files that they name.
+    /// Takes the settings from the properties `ssl.*`. Reads the files that they name.
     ///
     /// # Errors
-    /// A file cannot be read, is no PEM, or its parts do not fit together.
+    /// A file cannot be read, is not PEM, or its parts do not match.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let trusted = match trust_store(config)? {
             Some(given) => given,
@@ -61,7 +61,7 @@ impl ClientTls {
     /// A connection to this host, before its first byte.
     ///
     /// # Errors
-    /// The host is neither a name of DNS nor an address.
+    /// The host is neither a DNS name nor an address.
     pub fn session(&self, host: &str) -> Result<Session, String> {
         let name =
             ServerName::try_from(host.to_owned()).map_err(|_| format!("`{host}` is no name that TLS can check"))?;

@@ -9,9 +9,9 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerInco
 #[derive(Debug)]
 pub(crate) enum Side {
     Client {
-        /// What it connected to.
+        /// The host that it connected to.
         host: Arc<str>,
-        /// It has a certificate to show.
+        /// It has a certificate to present.
         shows_certificate: bool,
     },
     Server,
@@ -29,7 +29,7 @@ impl From<TlsFailure> for io::Error {
 }
 
 impl TlsFailure {
-    /// The failure of a session that an error of [`crate::Session`] carries, if it is not the socket's.
+    /// The TLS failure inside an error of [`crate::Session`]; `None` if the error is the socket's.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
@@ -86,7 +86,7 @@ fn of_name(host: &str, names: &[String]) -> String {
     )
 }
 
-/// The broker ended the connection.
+/// The text for an alert with which the broker ended the connection.
 fn of_alert(alert: AlertDescription, shows_certificate: bool) -> String {
     match alert {
         AlertDescription::CertificateRequired

@@ -23,7 +23,7 @@ pub(crate) struct Pem {
 }
 
 impl Pem {
-    /// An error of the property. A text of PEM is not repeated in it.
+    /// An error of the property. It does not contain the PEM text.
     pub(crate) fn error(&self, reason: impl Into<String>) -> ConfigError {
         ConfigError::Invalid {
             name: self.property.to_owned(),
@@ -105,7 +105,7 @@ struct Block<'a> {
     base64: &'a str,
 }
 
-/// The blocks of a text that have an end.
+/// The complete blocks of a text.
 fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {

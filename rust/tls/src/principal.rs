@@ -1,4 +1,4 @@
-//! The name of a client that has a certificate, letter by letter as in Kafka's ACLs: `CN=alice,O=Example`. Kafka:
+//! The name of a client that has a certificate, exactly as in Kafka's ACLs: `CN=alice,O=Example`. Kafka:
 //! `DefaultKafkaPrincipalBuilder#build`; Java: `X500Principal#getName` (RFC 2253).
 
 use std::fmt::Write;
@@ -22,7 +22,7 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("0.9.2342.19200300.100.1.25", "DC"),
 ];
 
-/// The subject of a certificate, its last part first. `None`: it cannot be read; that cannot happen with a certificate that was checked.
+/// The subject of a certificate, its last part first. `None` if it cannot be read, which cannot happen with a verified certificate.
 pub(crate) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = Certificate::from_der(certificate).ok()?;
     let name = certificate.tbs_certificate().subject();
@@ -43,7 +43,7 @@ fn attribute(attribute: &AttributeTypeAndValue) -> String {
         (keyword, _) => {
             let mut hex = format!("{}=#", keyword.map_or(&*id, |(_, keyword)| keyword));
             for byte in attribute.value.to_der().unwrap_or_default() {
-                // A String takes everything.
+                // Writing to a String never fails.
                 let _ = write!(hex, "{byte:02x}");
             }
             hex

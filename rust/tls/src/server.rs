@@ -1,4 +1,4 @@
-//! The listener's side: its certificate, and whether clients have to have one.
+//! The listener's side: its certificate, and whether clients must have one.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// As the properties `ssl.*` of a broker say. Reads the files that they name.
+    /// Takes the settings from the properties `ssl.*` of a broker. Reads the files that they name.
     ///
     /// # Errors
-    /// There is no certificate, a file cannot be read, or its parts do not fit together.
+    /// There is no certificate, a file cannot be read, or its parts do not match.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let Some(key_store) = KeyStore::of(config)? else {
             return Err(ConfigError::Conflict(
@@ -61,7 +61,7 @@ impl ServerTls {
     /// A connection that was accepted, before its first byte.
     ///
     /// # Errors
-    /// No memory for its state.
+    /// There is no memory for its state.
     pub fn session(&self) -> Result<Session, String> {
         let connection = ServerConnection::new(Arc::clone(&self.config)).map_err(|error| error.to_string())?;
         Ok(Session::new(connection.into(), Side::Server))

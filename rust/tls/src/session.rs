@@ -11,19 +11,19 @@ use crate::principal;
 /// Bytes that are read from the socket at once: several records of 16 KiB.
 const CHUNK: usize = 64 * 1024;
 
-/// See the module. The socket is an argument of each call.
+/// The TLS state of one connection, of a client or a listener. The socket is an argument of each call.
 #[derive(Debug)]
 pub struct Session {
     tls: Connection,
     side: Side,
-    /// Bytes of the socket; those from `taken` on are still to be given to `tls`. Holds no memory while there are none.
+    /// Bytes of the socket; those from `taken` on have not been passed to `tls` yet. Uses no memory while it is empty.
     incoming: Vec<u8>,
     taken: usize,
     /// It has failed; every later call returns this failure.
     failure: Option<TlsFailure>,
     /// The other side has announced the end of its data, and may wait for the socket to be closed; or the socket has ended.
     ended: bool,
-    /// The socket failed behind bytes that were returned: the next read returns this.
+    /// The socket failed after bytes that were returned: the next read returns this error.
     socket_failure: Option<io::Error>,
 }
 
@@ -41,18 +41,18 @@ impl Session {
         }
     }
 
-    /// Announces the end of our data.
+    /// Announces the end of this side's data.
     #[cfg(test)]
     pub(crate) fn end(&mut self) {
         self.tls.send_close_notify();
     }
 
-    /// Certificates and keys are still being exchanged; nothing can be written.
+    /// Whether certificates and keys are still being exchanged, so that nothing can be written.
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// Encrypted bytes wait for the socket to take them: [`Self::flush`].
+    /// Whether encrypted bytes wait to be written to the socket: [`Self::flush`].
     pub fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }
@@ -62,14 +62,14 @@ impl Session {
         principal::subject(self.tls.peer_certificates()?.first()?)
     }
 
-    /// Nothing comes any more but what was decrypted, then a failure or the end. [`Self::read`] returns it although the socket has nothing
-    /// more, so a caller that waits for the socket would wait in vain.
+    /// Whether only decrypted bytes remain, then a failure or the end. [`Self::read`] returns these without further bytes from the socket,
+    /// so the caller must not wait for the socket.
     pub fn is_over(&self) -> bool {
         self.ended || self.failure.is_some() || self.socket_failure.is_some()
     }
 
-    /// Fills the room with decrypted bytes, as far as they have arrived. 0: the other side ended the connection. If fewer bytes are returned
-    /// than there is room for, the socket has no more, or [`Self::is_over`].
+    /// Fills `room` with the decrypted bytes that have arrived, and returns their number; 0: the other side ended the connection. If `room`
+    /// is not filled, the socket has no more bytes, or [`Self::is_over`].
     ///
     /// # Errors
     /// `WouldBlock`: the socket has no more. A [`TlsFailure`] inside of `InvalidData`: the connection is to be closed; the alert
@@ -88,12 +88,12 @@ impl Session {
                 Ok(true) => {}
                 Ok(false) => return Ok(filled),
                 Err(error) => {
-                    // What arrived together with the bytes that cannot be decrypted.
+                    // The bytes that arrived together with those that cannot be decrypted.
                     filled += self.take_plaintext(&mut room[filled..]);
                     if filled == 0 {
                         return Err(error);
                     }
-                    // A failure of TLS is kept where it is made.
+                    // `feed` has stored a failure of TLS already.
                     if error.kind() != ErrorKind::WouldBlock && self.failure.is_none() {
                         self.socket_failure = Some(error);
                     }
@@ -107,7 +107,7 @@ impl Session {
     fn take_plaintext(&mut self, room: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < room.len() {
-            // 0, and an error, say that there is nothing; the socket says why.
+            // 0 and an error both mean that there is nothing; reading the socket shows why.
             match self.tls.reader().read(&mut room[filled..]) {
                 Ok(0) | Err(_) => break,
                 Ok(count) => filled += count,
@@ -132,7 +132,7 @@ impl Session {
         let count = self.tls.read_tls(&mut unread)?;
         self.taken += before - unread.len();
         let outcome = self.tls.process_new_packets();
-        // The answers of the handshake, or the alert.
+        // Sends the response of the handshake, or the alert.
         let flushed = self.flush(socket);
         match outcome {
             Ok(state) => self.ended = state.peer_has_closed(),
@@ -161,13 +161,13 @@ impl Session {
         };
         self.incoming.truncate(*read.as_ref().unwrap_or(&0));
         if self.incoming.is_empty() {
-            // An idle connection holds no buffer.
+            // An idle connection has no buffer.
             self.incoming = Vec::new();
         }
         read.map(|count| count > 0)
     }
 
-    /// Encrypts and writes; how many bytes were taken. All that was taken before is written first.
+    /// Encrypts and writes; returns how many bytes were taken. Bytes taken before are written first.
     ///
     /// # Errors
     /// `WouldBlock`: the socket takes no more, or the handshake is not over. Everything else is the socket's.
@@ -198,7 +198,7 @@ impl Session {
         Ok(())
     }
 
-    /// Announces the end of our data, if the socket takes it.
+    /// Announces the end of this side's data, if the socket accepts it.
     pub fn close(&mut self, socket: &mut impl Write) {
         self.tls.send_close_notify();
         // The connection is closed in any case.

@@ -1,5 +1,5 @@
-//! Key store and trust store: which certificates are trusted, and which one is shown. Kafka:
-//! `DefaultSslEngineFactory#createKeystore`, `#createTruststore`.
+//! Key store and trust store: which certificates are trusted, and which one is presented. Kafka: `DefaultSslEngineFactory#createKeystore`,
+//! `#createTruststore`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::pem::Pem;
 
-/// The own certificate, the authorities behind it, and its key.
+/// This side's certificate, the authorities that signed it, and its key.
 pub(crate) struct KeyStore {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
@@ -23,7 +23,7 @@ impl KeyStore {
     /// The key store of ssl.keystore.*; `None`: none is set.
     ///
     /// # Errors
-    /// A file cannot be read, is no PEM, or its key cannot be read.
+    /// A file cannot be read, is not PEM, or its key cannot be read.
     pub(crate) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
         let kind = config.text("ssl.keystore.type");
         let whole = file("ssl.keystore.location", config.get("ssl.keystore.location"), kind)?;
@@ -59,7 +59,7 @@ impl KeyStore {
         Ok(Some(Self { chain, key, source }))
     }
 
-    /// The error of rustls for a certificate and its key.
+    /// Converts an error of rustls about a certificate and its key.
     pub(crate) fn error(source: &Pem, error: &rustls::Error) -> ConfigError {
         source.error(match error {
             rustls::Error::InconsistentKeys(_) => "the private key is not that of the certificate".to_owned(),
@@ -90,7 +90,7 @@ pub(crate) fn trust_store(config: &Config) -> Result<Option<Vec<CertificateDer<'
     }
 }
 
-/// Authorities as rustls takes them.
+/// The authorities in the form that rustls needs.
 ///
 /// # Errors
 /// None of them is a certificate.
@@ -125,7 +125,7 @@ pub(crate) fn versions(config: &Config) -> Result<Vec<&'static SupportedProtocol
     }
 }
 
-/// The cryptography that is used.
+/// The implementation of the cryptography.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -142,7 +142,7 @@ fn inline(property: &'static str, text: Option<&str>) -> Option<Pem> {
 /// The file that a property names.
 ///
 /// # Errors
-/// It cannot be read, or is a store of Java's.
+/// It cannot be read, or is a Java key store.
 fn file(property: &'static str, path: Option<&str>, kind: &str) -> Result<Option<Pem>, ConfigError> {
     let Some(path) = path.filter(|path| !path.is_empty()) else {
         return Ok(None);
