@@ -1,13 +1,13 @@
-//! What properties belong to.
+//! The resources that have properties.
 
 use crate::NodeId;
 
-/// What has properties. Kafka: `ConfigResource`.
+/// A resource that has properties. Kafka: `ConfigResource`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfigResource {
     /// A topic.
     Topic(String),
-    /// All nodes of the broker: for a node that has no value of its own. Kafka: the default entity, whose name is empty.
+    /// All nodes of the broker: its values apply to nodes without a value of their own. Kafka: the default entity, whose name is empty.
     AllBrokers,
     /// One node of the broker.
     Broker(NodeId),

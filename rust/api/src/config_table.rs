@@ -54,7 +54,7 @@ pub enum Kind {
     OffsetReset,
     /// A client release such as 2.6 or 2.6.3, within 2.4 .. 4.3.
     Release,
-    /// Only its default is accepted: a property of Kafka for something that is not done here. The type is Kafka's.
+    /// Only its default is accepted: a property of Kafka for something that is not supported here. The inner type is Kafka's.
     Only(&'static Kind),
 }
 
@@ -104,7 +104,7 @@ pub enum ConfigError {
         /// The nearest known name.
         suggestion: Option<String>,
     },
-    /// A property of another client that asks for what is not done here.
+    /// A property of another client that asks for something that is not supported here.
     #[error("configuration `{name}` of another client cannot be followed: {instead}")]
     Refused {
         /// The name given.
@@ -150,8 +150,8 @@ impl ConfigError {
     }
 }
 
-/// Kafka's text for a value that is not of this type or not in its range; `None`: the value fits. For the properties that a Kafka
-/// broker takes and that no table of this module has. Kafka: `ConfigDef#parseValue`.
+/// Kafka's text for a value that is not of this type or not in its range; `None`: the value is valid. For properties that a Kafka broker
+/// accepts and that are in no table of this module. Kafka: `ConfigDef#parseValue`.
 pub fn kafka_refusal_of(name: &str, kind: &Kind, value: &str) -> Option<String> {
     (!parses(kind, value)).then(|| kafka_refusal(name, kind, None, value))
 }
@@ -298,7 +298,7 @@ impl Config {
         Ok(self)
     }
 
-    /// A consumer can begin by a duration from 4.0 on (KIP-1106).
+    /// auto.offset.reset may be a duration only from release 4.0 on (KIP-1106).
     fn check_reset_of_release(&self) -> Result<(), ConfigError> {
         if self.scope != Scope::Consumer || self.release("fletchlog.consumer.version") >= (4, 0) {
             return Ok(());
@@ -340,7 +340,7 @@ impl Config {
     /// The value as text; `None` when unset and without default.
     ///
     /// # Panics
-    /// If the table has no such row in this scope: a mistake in our code, never in input.
+    /// If the table has no such row in this scope: a mistake in the code, never in input.
     pub fn get(&self, name: &str) -> Option<&str> {
         assert!(
             keys(self.scope).iter().any(|k| k.name == name),
@@ -389,7 +389,8 @@ impl Config {
     }
 }
 
-/// Properties that Kafka sets for one listener by a prefix. Here they are the defaults of every listener; `listen(config=...)` overrides them.
+/// Removes the prefix by which Kafka sets a property for one listener. Here such a property is the default of every listener;
+/// `listen(config=...)` overrides it.
 fn without_listener_name(scope: Scope, name: &str) -> &str {
     let of_listener = (scope == Scope::Broker)
         .then(|| name.strip_prefix("listener.name."))
@@ -399,10 +400,10 @@ fn without_listener_name(scope: Scope, name: &str) -> &str {
         .map_or(name, |(_, property)| property)
 }
 
-/// What a value of auto.offset.reset begins with that ends with a duration.
+/// The prefix of a value of auto.offset.reset that is a duration.
 pub const BY_DURATION: &str = "by_duration:";
 
-/// ms of a duration of ISO 8601 that is not negative: days, hours, minutes, seconds with a fraction. Java: `Duration#parse`.
+/// Parses a non-negative duration of ISO 8601 into ms: days, hours, minutes, seconds with a fraction. Java: `Duration#parse`.
 pub fn parse_duration_ms(text: &str) -> Option<i64> {
     let text = text.to_ascii_uppercase().replace(',', ".");
     let text = text.strip_prefix('+').unwrap_or(&text).strip_prefix('P')?;
@@ -430,7 +431,7 @@ pub fn parse_duration_ms(text: &str) -> Option<i64> {
     parts.into_iter().try_fold(0_i64, i64::checked_add)
 }
 
-/// The number in front of a unit, in ms, and what comes behind it; 0 if the unit is not there.
+/// The number before a unit, in ms, and the text after the unit; 0 if the unit is missing.
 fn part(text: &str, unit: char, ms: i64) -> Option<(i64, &str)> {
     let Some((number, rest)) = text.split_once(unit) else {
         return Some((0, text));
@@ -529,7 +530,7 @@ fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> 
 /// The known name that ends with this one, or the one with the smallest edit distance, if it is small enough
 /// for a typing error.
 fn nearest(scope: Scope, name: &str) -> Option<String> {
-    /// Longer than any name: it cannot be one with a typing error, and comparing costs its length times that of all names.
+    /// Longer than any name: it cannot be a misspelt one, and comparing costs its length times that of all names.
     const TOO_LONG: usize = 100;
     if name.len() > TOO_LONG {
         return None;

@@ -59,7 +59,7 @@ pub fn walk_order(hashes: &[i32], initial_capacity: usize) -> Vec<usize> {
     filled(hashes, initial_capacity).into_iter().flatten().collect()
 }
 
-/// Buckets of that table once all are inserted.
+/// Number of buckets of that table once all keys are inserted.
 pub fn table_size(hashes: &[i32], initial_capacity: usize) -> usize {
     filled(hashes, initial_capacity).len()
 }

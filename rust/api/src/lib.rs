@@ -1,5 +1,5 @@
-//! What broker and clients agree on: request and response values, Kafka's error table, the table of every
-//! configuration property, the [`Transport`] between them, and the ordered map of partitions of both. No I/O.
+//! What broker and clients share: request and response values, Kafka's error table, the table of every configuration property, the
+//! [`Transport`] between them, and the ordered map of partitions that both use. No I/O.
 
 mod config_resource;
 pub mod config_table;

@@ -22,7 +22,7 @@ pub use transaction::*;
 
 use crate::{ErrorCode, NodeId, TopicId};
 
-/// Every request a client of ours sends.
+/// Every request that a client of fletchlog sends.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub enum Request {
@@ -45,7 +45,7 @@ pub enum Request {
     OffsetFetch(OffsetFetchRequest),
 }
 
-/// Every answer.
+/// Every response.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub enum Response {
@@ -83,7 +83,7 @@ pub struct ProduceRequest {
     pub partitions: Vec<(TopicPartition, Bytes)>,
 }
 
-/// Answer to one partition's batch.
+/// Response to one partition's batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProducePartitionResponse {
     /// Partition.
@@ -94,7 +94,7 @@ pub struct ProducePartitionResponse {
     pub base_offset: i64,
     /// Append time under LogAppendTime, else -1.
     pub log_append_time_ms: i64,
-    /// Log start offset, -1 where Kafka answers -1 (spec 2.1).
+    /// Log start offset, -1 where Kafka returns -1 (spec 2.1).
     pub log_start_offset: i64,
     /// Failing records: (index in the batch, message).
     pub record_errors: Vec<(i32, String)>,
@@ -102,7 +102,7 @@ pub struct ProducePartitionResponse {
     pub error_message: Option<String>,
 }
 
-/// Answers in any order; empty for acks=0.
+/// Partitions in any order; empty for acks=0.
 #[derive(Debug, Clone)]
 pub struct ProduceResponse {
     /// Per partition.
@@ -132,7 +132,7 @@ pub struct FetchPartition {
     pub fetch_offset: i64,
     /// Leader epoch known to the client, -1 none.
     pub current_leader_epoch: i32,
-    /// Leader epoch of the record before it; -1: not to be compared with the log's. Kafka's consumers do not send it.
+    /// Leader epoch of the record before it; -1: the log's epoch is not checked. Kafka's consumers do not send it.
     pub last_fetched_epoch: i32,
     /// max.partition.fetch.bytes.
     pub partition_max_bytes: i32,
@@ -153,15 +153,15 @@ pub struct FetchRequest {
     pub session_id: i32,
     /// -1 sessionless, 0 full fetch that asks for a session, n > 0 incremental.
     pub session_epoch: i32,
-    /// Whether the topics go by their ids where the node serves version 13 or higher: a session keeps to one of both. To a broker
+    /// Whether topics are named by their ids if the node serves version 13 or higher: one session uses either names or ids. For a broker
     /// their names are then [`topic_by_id`](crate::topic_by_id).
     pub by_topic_ids: bool,
     /// Partitions in wire order.
     pub partitions: Vec<FetchPartition>,
     /// Partitions to forget (incremental only).
     pub forgotten: Vec<TopicPartition>,
-    /// What version 13 and higher says in its place: with the ids that the session knows, and partitions under the former ids of
-    /// topics that were made anew.
+    /// What version 13 and higher sends instead of `forgotten`: with the ids that the session knows, and partitions under the former ids of
+    /// topics that were created again.
     pub forgotten_by_id: Vec<(TopicPartition, TopicId)>,
 }
 
@@ -174,14 +174,14 @@ pub struct AbortedTransaction {
     pub first_offset: i64,
 }
 
-/// Answer for one partition.
+/// Response for one partition.
 #[derive(Debug, Clone)]
 pub struct FetchPartitionResponse {
-    /// Partition; in an answer by topic ids its topic is [`topic_by_id`](crate::topic_by_id).
+    /// Partition; in a response by topic ids its topic is [`topic_by_id`](crate::topic_by_id).
     pub tp: TopicPartition,
     /// NONE or the partition's error.
     pub error: ErrorCode,
-    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's answer has no room for it: its reasons
+    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's response has no field for it: its reasons
     /// stay in the broker's log.
     pub error_message: Option<String>,
     /// High watermark (-1 on OFFSET_OUT_OF_RANGE).
@@ -194,13 +194,13 @@ pub struct FetchPartitionResponse {
     pub diverging_epoch: Option<(i32, i64)>,
     /// Only for read_committed.
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
-    /// A follower near to the client, which it is to read from; then there are no records (KIP-392).
+    /// A follower near the client, from which it should read; then there are no records (KIP-392).
     pub preferred_read_replica: Option<NodeId>,
     /// File bytes, cut at the limit: the last batch may be partial, the first may begin below the fetch offset.
     pub records: Bytes,
 }
 
-/// Answer to a fetch: partitions in wire order.
+/// Response to a fetch: partitions in wire order.
 #[derive(Debug, Clone)]
 pub struct FetchResponse {
     /// Top-level error (70, 71) or NONE.
@@ -238,14 +238,14 @@ pub struct ListOffsetsRequest {
     pub partitions: Vec<(TopicPartition, i32, i64)>,
 }
 
-/// Answer for one partition.
+/// Response for one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListOffsetsPartitionResponse {
     /// Partition.
     pub tp: TopicPartition,
     /// NONE or the partition's error.
     pub error: ErrorCode,
-    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's answer has no room for it: its reasons
+    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's response has no field for it: its reasons
     /// stay in the broker's log.
     pub error_message: Option<String>,
     /// Timestamp of the record found, -1 none.
@@ -256,37 +256,37 @@ pub struct ListOffsetsPartitionResponse {
     pub leader_epoch: i32,
 }
 
-/// Answer.
+/// Response.
 #[derive(Debug, Clone)]
 pub struct ListOffsetsResponse {
     /// Per partition.
     pub partitions: Vec<ListOffsetsPartitionResponse>,
 }
 
-/// OffsetForLeaderEpoch, v3: where leader epochs end. A consumer asks whether its position is still in the log.
+/// OffsetForLeaderEpoch, v3: where leader epochs end. A consumer checks with it whether its position is still in the log.
 #[derive(Debug, Clone)]
 pub struct OffsetForLeaderEpochRequest {
     /// (partition, current leader epoch or -1, leader epoch asked for).
     pub partitions: Vec<(TopicPartition, i32, i32)>,
 }
 
-/// Answer for one partition.
+/// Response for one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochEndOffset {
     /// Partition.
     pub tp: TopicPartition,
     /// NONE or the partition's error.
     pub error: ErrorCode,
-    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's answer has no room for it: its reasons
+    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's response has no field for it: its reasons
     /// stay in the broker's log.
     pub error_message: Option<String>,
-    /// Greatest known epoch that is not above the one asked for; -1 none.
+    /// Greatest known epoch that is not above the requested one; -1 none.
     pub leader_epoch: i32,
-    /// Offset behind the last record of that epoch; -1 none.
+    /// Offset after the last record of that epoch; -1 none.
     pub end_offset: i64,
 }
 
-/// Answer.
+/// Response.
 #[derive(Debug, Clone)]
 pub struct OffsetForLeaderEpochResponse {
     /// Per partition.
@@ -332,7 +332,7 @@ pub struct TopicMetadata {
     pub partitions: Vec<PartitionMetadata>,
 }
 
-/// Answer.
+/// Response.
 #[derive(Debug, Clone)]
 pub struct MetadataResponse {
     /// NONE or REBOOTSTRAP_REQUIRED.
@@ -345,7 +345,7 @@ pub struct MetadataResponse {
     pub topics: Vec<TopicMetadata>,
 }
 
-/// What a coordinator is asked for. Kafka: `FindCoordinatorRequest.CoordinatorType`.
+/// What a coordinator is looked up for. Kafka: `FindCoordinatorRequest.CoordinatorType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CoordinatorType {
     /// Key type 0: the key is a group.id.
@@ -363,7 +363,7 @@ pub struct FindCoordinatorRequest {
     pub key_type: CoordinatorType,
 }
 
-/// Answer.
+/// Response.
 #[derive(Debug, Clone)]
 pub struct FindCoordinatorResponse {
     /// NONE or the error.

@@ -1,4 +1,4 @@
-//! Properties of Java's clients and of librdkafka (with what its Python package adds) that a configuration may carry along.
+//! Properties of Java's clients and of librdkafka (and its Python package) that a configuration may contain.
 //!
 //! ```text
 //! SAME      another name of a property of ours
@@ -394,12 +394,12 @@ const CONSUMER: &[Row] = &[
 
 const PRODUCER: &[Row] = &[("key.serializer", SERIALIZERS), ("value.serializer", SERIALIZERS)];
 
-/// What becomes of a property that the table of the scope does not have.
+/// What happens to a property that the table of the scope does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// It changes nothing: its name, and what holds instead.
     Ignored(Row),
-    /// It says what holds anyway.
+    /// It asks for what holds anyway.
     Holds,
     /// What to do.
     Refused(&'static str),
@@ -407,8 +407,8 @@ pub(crate) enum Foreign {
     Unknown,
 }
 
-/// What becomes of a property that no key of the scope is. A producer's property given to a consumer is ignored, and the reverse:
-/// programs share one configuration between their clients.
+/// What happens to a property that is no key of the scope. A producer's property given to a consumer is ignored, and vice versa: programs
+/// share one configuration between their clients.
 pub(crate) fn outcome(scope: Scope, name: &str, value: &str) -> Foreign {
     let (others, of_the_other) = match scope {
         Scope::Consumer => (Scope::Producer, "a producer has it"),
@@ -434,7 +434,7 @@ pub(crate) fn outcome(scope: Scope, name: &str, value: &str) -> Foreign {
     key.map_or(Foreign::Unknown, |key| Foreign::Ignored((key.name, of_the_other)))
 }
 
-/// Whether its value may be what no property of ours is: a function, or a dictionary.
+/// Whether the value of this property may be a function or a dictionary, which fletchlog's own properties never are.
 pub fn takes_objects(name: &str) -> bool {
     let rows = BOTH.iter().chain(CONSUMER).chain(PRODUCER).chain(REFUSED);
     let names = rows
@@ -443,13 +443,13 @@ pub fn takes_objects(name: &str) -> bool {
     names.into_iter().any(|known| known == name)
 }
 
-/// The name under which the table has a property that another client calls differently.
+/// The table's name of a property that has another name in another client.
 pub(crate) fn own_name(scope: Scope, name: &str) -> &str {
     let row = SAME.iter().find(|(other, _)| takes_them(scope) && *other == name);
     row.map_or(name, |(_, own)| own)
 }
 
-/// Likewise of a value.
+/// The table's value for a value that has another name in another client.
 pub(crate) fn own_value<'a>(scope: Scope, name: &str, value: &'a str) -> &'a str {
     let mut rows = SAME_VALUES.iter().filter(|_| takes_them(scope));
     let row = rows.find(|(key, other, _)| *key == name && *other == value);

@@ -1,13 +1,13 @@
-//! A map that remembers an order in which any entry can be moved to the end: the partitions of a consumer, and those of a
-//! fetch session. Kafka: `PartitionStates`; the broker's sessions use a linked hash map alike.
+//! A map that remembers an order in which any entry can be moved to the end: the partitions of a consumer, and those of a fetch session.
+//! Kafka: `PartitionStates`; the broker's sessions use a linked hash map in the same way.
 
 use std::collections::BTreeMap;
 
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
-/// Partitions with their state, in an order. Each has a place, a number that grows along the order, so some of the
-/// partitions can be sorted without looking at the others. Every change costs O(log n).
+/// Partitions with their state, in an order. Each has a place, a number that grows along the order, so some of the partitions can be sorted
+/// without visiting the others. Every change costs O(log n).
 #[derive(Debug)]
 pub struct PartitionStates<S> {
     places: FxHashMap<TopicPartition, u64>,
@@ -41,7 +41,7 @@ impl<S> PartitionStates<S> {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no partition.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -57,7 +57,7 @@ impl<S> PartitionStates<S> {
         self.entries.get_mut(place).map(|(_, state)| state)
     }
 
-    /// Whether the partition is there.
+    /// Whether the map contains the partition.
     pub fn contains(&self, tp: &TopicPartition) -> bool {
         self.places.contains_key(tp)
     }
@@ -84,7 +84,7 @@ impl<S> PartitionStates<S> {
         }
     }
 
-    /// A known partition keeps its place and gets another state; a new one goes behind all others. Returns the place.
+    /// A known partition keeps its place and gets another state; a new one is added at the end. Returns the place.
     pub fn insert(&mut self, tp: TopicPartition, state: S) -> u64 {
         let place = self.place(&tp).unwrap_or(self.next_place);
         if place == self.next_place {
@@ -95,14 +95,14 @@ impl<S> PartitionStates<S> {
         place
     }
 
-    /// Takes a partition out; returns its place.
+    /// Removes a partition; returns its place.
     pub fn remove(&mut self, tp: &TopicPartition) -> Option<u64> {
         let place = self.places.remove(tp)?;
         self.entries.remove(&place);
         Some(place)
     }
 
-    /// Moves a partition behind all others; nothing if it is not there. Returns its places before and after.
+    /// Moves a partition to the end; does nothing if the map does not contain it. Returns its places before and after.
     pub fn move_to_end(&mut self, tp: &TopicPartition) -> Option<(u64, u64)> {
         let place = self.places.get_mut(tp)?;
         let old = *place;
@@ -116,7 +116,7 @@ impl<S> PartitionStates<S> {
         Some((old, *place))
     }
 
-    /// Takes the states out.
+    /// The states by partition, without their order.
     pub fn into_states(self) -> FxHashMap<TopicPartition, S> {
         self.entries.into_values().collect()
     }

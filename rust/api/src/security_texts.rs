@@ -1,4 +1,5 @@
-//! What the properties of TLS and SASL mean, the same for a consumer, a producer and a listener, and what clients of a cluster share.
+//! Descriptions of the properties of TLS and SASL, the same for a consumer, a producer and a listener, and of those that clients of a
+//! cluster share.
 
 pub(crate) const SECURITY_PROTOCOL: &str =
     "How brokers are spoken to: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT (a user and no encryption) or SASL_SSL.";

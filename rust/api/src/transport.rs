@@ -7,8 +7,8 @@ use crate::ErrorCode;
 use crate::messages::{LegacyGroupRequest, LegacyGroupResponse, Request, Response};
 use fletchlog_protocol::messages::HeartbeatRequest;
 
-/// A broker node's id. A client's connection to its group coordinator is a connection of its own, numbered
-/// [`coordinator_connection`] as Kafka's Java client does.
+/// A broker node's id. A client has a separate connection to its group coordinator, numbered [`coordinator_connection`] as Kafka's Java
+/// client does.
 pub type NodeId = i32;
 
 /// Connection id of the coordinator that lives on `node` (Kafka: `Integer.MAX_VALUE - node.id`).
@@ -25,14 +25,14 @@ pub fn node_of_connection(connection: NodeId) -> NodeId {
     }
 }
 
-/// Why a request has no answer. All but [`Failure::UnsupportedVersion`] end its connection. Kafka: `ChannelState`,
+/// Why a request gets no response. All but [`Failure::UnsupportedVersion`] end its connection. Kafka: `ChannelState`,
 /// `ClientResponse#versionMismatch`, `#authenticationException`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The node closed the connection, or it broke.
     #[error("the connection was closed before the answer came")]
     Disconnected,
-    /// No answer within request.timeout.ms.
+    /// No response within request.timeout.ms.
     #[error("no answer came within request.timeout.ms")]
     TimedOut,
     /// There was no connection to the node: no such host, refused, not open within
@@ -49,7 +49,7 @@ pub enum Failure {
     /// The node serves no version of this request that can carry it. A retry is useless.
     #[error("not supported by the node: {0}")]
     UnsupportedVersion(Arc<str>),
-    /// The answer cannot be decoded.
+    /// The response cannot be decoded.
     #[error("an answer that cannot be read: {0}")]
     Malformed(Arc<str>),
 }
@@ -61,34 +61,34 @@ pub enum Ready {
     Yes,
     /// It is being opened: connecting, TLS, authentication, versions. [`Transport::wait`] ends when that changes.
     Connecting,
-    /// It is open, but its node asked for a pause that lasts so many ms more (KIP-219).
+    /// It is open, but its node asked for a pause, which lasts this many ms more (KIP-219).
     Throttled(i64),
     /// It could not be opened, or was lost while no request was outstanding. Reported once: the next call starts another
     /// attempt, so the client waits for its back-off (reconnect.backoff.ms) before it calls again.
     Failed(Failure),
 }
 
-/// The answer to one request. A lost connection completes every request outstanding on it, oldest first.
+/// The response to one request. A lost connection completes every request outstanding on it, oldest first.
 #[derive(Debug)]
 pub struct Completion {
     /// Connection (node) it belongs to.
     pub node: NodeId,
     /// The number given to `send`.
     pub correlation_id: i32,
-    /// The answer.
+    /// The response, or why there is none.
     pub result: Result<Response, Failure>,
 }
 
 /// Ends the wait of another thread: see [`Transport::waker`].
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// One client's connections, as sockets are. Requests of one connection are handled and answered in order.
+/// One client's connections, which behave like sockets. Requests of one connection are handled and answered in order.
 pub trait Transport: Send {
-    /// The nodes to ask before the first Metadata answer, in the order in which they were given. Never empty. Kafka:
+    /// The nodes to ask before the first Metadata response, in the order in which they were given. Never empty. Kafka:
     /// `Metadata#bootstrap`.
     fn bootstrap(&self) -> Vec<NodeId>;
-    /// Whether a request can be sent on a connection. Asking opens one that is not open; never waits. In the same
-    /// process there is nothing to open.
+    /// Whether a request can be sent on a connection. Opens the connection if it is not open; never waits. In the same process there is
+    /// nothing to open.
     fn ready(&mut self, node: NodeId) -> Ready {
         let _ = node;
         Ready::Yes
@@ -99,21 +99,20 @@ pub trait Transport: Send {
     fn receive(&mut self, node: NodeId) -> Option<Completion>;
     /// True if `receive(node)` would return something now; never waits.
     fn has_arrived(&mut self, node: NodeId) -> bool;
-    /// Waits until an answer has arrived on any connection, or one that was asked for by [`Transport::ready`] is ready
-    /// or has failed; at most `timeout`. Returns true if something did.
+    /// Waits until a response has arrived on any connection, or a connection that [`Transport::ready`] is opening is ready or has failed;
+    /// at most `timeout`. Returns true if that happened.
     fn wait(&mut self, timeout: Duration) -> bool;
-    /// Where a node is, for messages; `None`: nowhere but here, or not known.
+    /// The address of a node, for messages; `None`: it is in this process, or not known.
     fn address(&self, node: NodeId) -> Option<String> {
         let _ = node;
         None
     }
-    /// What another thread calls to end the current or next [`Transport::wait`] early. Without one, clients check every
-    /// 50 ms.
+    /// A function with which another thread ends the current or next [`Transport::wait`] early. Without one, clients check every 50 ms.
     fn waker(&self) -> Option<Waker> {
         None
     }
-    /// The client gives up every request outstanding on a connection (a request time-out) and will open it anew. Answers
-    /// that still come for them are ignored by correlation id.
+    /// The client gives up every request outstanding on a connection (a request time-out) and will open it again. Responses that still
+    /// arrive for them are ignored by correlation id.
     fn disconnect(&mut self, node: NodeId) {
         let _ = node;
     }
@@ -141,7 +140,7 @@ pub struct HeartbeatPlan {
     pub next_ms: i64,
     /// heartbeat.interval.ms.
     pub interval_ms: i64,
-    /// retry.backoff.ms: the next attempt after one without an answer.
+    /// retry.backoff.ms: the wait after a heartbeat without a response.
     pub retry_backoff_ms: i64,
     /// When max.poll.interval.ms has passed since the last poll: the member leaves the group, a static one only stops its heartbeats.
     pub leave_at_ms: i64,
@@ -152,17 +151,17 @@ pub struct HeartbeatPlan {
 pub struct Heartbeat {
     /// When, monotonic ms.
     pub sent_ms: i64,
-    /// What the coordinator answered; COORDINATOR_NOT_AVAILABLE: nothing.
+    /// The error code in the coordinator's response; COORDINATOR_NOT_AVAILABLE: there was none.
     pub error: ErrorCode,
 }
 
-/// What only a peer in the same process can do for its client; a transport over sockets does not have it. An answer that such
-/// a peer can give at once is there when `send` returns.
+/// What only a peer in the same process can do for its client; a transport over sockets has no such peer. A response that the peer can give
+/// at once has arrived when `send` returns.
 pub trait InProcess {
     /// Reports to the cluster that this client is alive, in place of a heartbeat thread; cheap.
     fn keep_alive(&mut self) {}
-    /// A poll begins. A fetch that is held only because there is nothing to read is answered now, so that the order of
-    /// polls does not depend on the time between two of them.
+    /// A poll begins. A fetch that waits only because there is nothing to read is answered now, so that the order of polls does not depend
+    /// on the time between two of them.
     fn begin_poll(&mut self) {}
     /// A producer is about to look for records to send. False: it must not send yet (a test collects records). When
     /// true, the producer calls [`InProcess::end_drain`] after it has sent what it found.
@@ -174,11 +173,11 @@ pub trait InProcess {
     /// The client has nothing more to send before its next [`Transport::wait`] ends. Scripted faults act only then
     /// (spec 9.5.1).
     fn quiescent(&mut self) {}
-    /// True once the broker was closed: nothing will be answered any more.
+    /// True once the broker was closed: no request gets a response any more.
     fn is_closed(&mut self) -> bool {
         false
     }
-    /// One step against the registry of a legacy group, for which Kafka has no request; `None` if there is no registry.
+    /// One operation on the registry of a legacy group, for which Kafka has no request; `None` if there is no registry.
     fn legacy_group(&mut self, request: &LegacyGroupRequest) -> Option<LegacyGroupResponse> {
         let _ = request;
         None

@@ -29,13 +29,13 @@ pub enum Fault {
     /// Null where the version has no null.
     #[error("null is not allowed here in this version")]
     Null,
-    /// Longer than a length field can say, in bytes or elements.
+    /// Longer than a length field can express, in bytes or elements.
     #[error("a length of {0} is not possible here")]
     Length(usize),
     /// The values would take much more memory than the frame.
     #[error("the decoded message would take more than {0} bytes of memory")]
     Memory(usize),
-    /// A value that the version has no place for, and that may not be left out.
+    /// A value that cannot be sent in this version, and that may not be left out.
     #[error("a value other than the default cannot be sent in this version")]
     NotInVersion,
     /// A version that the message does not have.

@@ -20,7 +20,7 @@ pub fn begin() -> Writer {
     writer
 }
 
-/// The chunks of a frame that [`begin`] began, with its size. An error if it is 2 GiB or more.
+/// The chunks of a frame that [`begin`] started, with its size. An error if it is 2 GiB or more.
 pub fn finish(mut writer: Writer) -> Result<Vec<Bytes>, WireError> {
     let len = writer.len().saturating_sub(SIZE_BYTES);
     let size = i32::try_from(len).map_err(|_| WireError::of("Frame", Fault::Length(len)))?;

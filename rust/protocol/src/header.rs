@@ -24,7 +24,7 @@ use crate::writer::Writer;
 
 const REQUEST: &str = "RequestHeader";
 const RESPONSE: &str = "ResponseHeader";
-/// So many characters of a client id are in a line of the log.
+/// Most characters of a client id in a line of the log.
 const LONGEST_CLIENT_ID: usize = 100;
 
 /// What is in front of every request.
@@ -36,14 +36,14 @@ pub struct RequestHeader {
     pub api_version: i16,
     /// The client's number of the request, which the response repeats.
     pub correlation_id: i32,
-    /// client.id. What is not UTF-8 in it has become U+FFFD.
+    /// client.id. Bytes that are not UTF-8 have become U+FFFD.
     pub client_id: Option<Arc<str>>,
 }
 
 /// What is in front of every response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResponseHeader {
-    /// The request's.
+    /// That of the request.
     pub correlation_id: i32,
 }
 
@@ -53,8 +53,8 @@ pub fn request_header_version(api_key: i16, api_version: i16) -> i16 {
     1 + i16::from(is_flexible(api_key, api_version))
 }
 
-/// 1 in flexible versions of an API, otherwise 0. Always 0 for ApiVersions: a client must understand the answer
-/// before it knows the broker's versions.
+/// 1 in flexible versions of an API, otherwise 0. Always 0 for ApiVersions: a client must understand the response before it knows the
+/// broker's versions.
 pub fn response_header_version(api_key: i16, api_version: i16) -> i16 {
     i16::from(api_key != ApiKey::ApiVersions.code() && is_flexible(api_key, api_version))
 }
@@ -63,7 +63,7 @@ fn is_flexible(api_key: i16, version: i16) -> bool {
     ApiKey::from_code(api_key).is_some_and(|api| version >= api.first_flexible_version())
 }
 
-/// What a request that cannot be read says of itself, as far as it goes: API, version, client id. For a line of the log.
+/// Describes a request that cannot be decoded, as far as its header can be read: API, version, client id. For a line of the log.
 pub fn outline(frame: Bytes) -> String {
     let mut r = Reader::new(frame);
     let Ok(code) = r.i16() else {
@@ -123,7 +123,7 @@ impl RequestHeader {
 }
 
 impl ResponseHeader {
-    /// Reads a header of a version that [`response_header_version`] gave.
+    /// Reads a header of a version that [`response_header_version`] returned.
     pub fn decode(r: &mut Reader, header_version: i16) -> Result<Self, WireError> {
         let read = |r: &mut Reader| {
             let correlation_id = r.i32()?;
@@ -135,7 +135,7 @@ impl ResponseHeader {
         read(r).map_err(|fault| WireError::of(RESPONSE, fault))
     }
 
-    /// Writes a header of a version that [`response_header_version`] gave.
+    /// Writes a header of a version that [`response_header_version`] returned.
     pub fn encode(&self, w: &mut Writer, header_version: i16) {
         w.put(&self.correlation_id.to_be_bytes());
         if header_version >= 1 {

@@ -1,7 +1,7 @@
 //! Kafka's wire messages: bytes to values and back.
 //!
-//! One table a message (`messages/*.rs`) gives the struct, its decoder, its encoder and the printed schema.
-//! No I/O and nothing of ours below this crate. Kafka: `common/message/*.json` and what its generator makes of them.
+//! One table per message (`messages/*.rs`) gives the struct, its decoder, its encoder and the printed schema. No I/O. Of fletchlog's crates
+//! it needs only `fletchlog-records`. Kafka: `common/message/*.json` and what its generator makes of them.
 //!
 //! ```
 //! use bytes::Bytes;

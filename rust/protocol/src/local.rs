@@ -1,4 +1,4 @@
-//! What broker and client say to each other in one process, and what no wire carries: the types of the fields marked `@local`.
+//! What broker and client exchange within one process and never on the wire: the types of the fields marked `@local`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub struct StorageFailure {
     pub until_reopened: bool,
 }
 
-/// Who joins a group: what the header of a JoinGroup says on the wire.
+/// The sender of a JoinGroup: what its header contains on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinSender {
     /// client.id, the prefix of the generated member id.

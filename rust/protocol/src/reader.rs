@@ -1,4 +1,4 @@
-//! Primitive types out of unchecked bytes. Kafka: `ByteBufferAccessor`.
+//! Reads primitive types from unchecked bytes. Kafka: `ByteBufferAccessor`.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ const ARC_OVERHEAD: usize = 2 * size_of::<usize>();
 
 /// Reads a frame from its start to its end.
 ///
-/// A length is compared with the bytes that remain before anything is reserved, and all that is reserved for one frame
-/// stays below eight times its size (64 KiB for small ones). Bytes and records are slices of the frame. Never panics.
+/// A length is checked against the remaining bytes before memory is reserved, and all memory reserved for one frame stays below eight times
+/// its size (64 KiB for small ones). Bytes and records are slices of the frame. Never panics.
 #[derive(Debug)]
 pub struct Reader {
     frame: Bytes,
@@ -39,7 +39,7 @@ macro_rules! integers {
 }
 
 impl Reader {
-    /// A reader at the first byte of a frame (behind its size).
+    /// A reader at the first byte of a frame (after its size).
     pub fn new(frame: Bytes) -> Self {
         let memory = most_memory(frame.len());
         Self {
@@ -114,7 +114,7 @@ impl Reader {
         Ok(slice)
     }
 
-    /// That a length is not beyond the end.
+    /// Checks that a length does not exceed the remaining bytes.
     fn check(&self, len: usize) -> Result<(), Fault> {
         match len <= self.remaining() {
             true => Ok(()),
@@ -125,7 +125,7 @@ impl Reader {
         }
     }
 
-    /// A string; null if its length is negative. What is not UTF-8 becomes U+FFFD, as in Kafka.
+    /// A string; null if its length is negative. Bytes that are not UTF-8 become U+FFFD, as in Kafka.
     pub(crate) fn string(&mut self) -> Result<Option<Arc<str>>, Fault> {
         let length = match self.flexible {
             true => self.compact_length()?,
@@ -153,7 +153,7 @@ impl Reader {
         Ok(Some(text))
     }
 
-    /// Room for an array of elements that take at least `min_size` bytes each in the frame.
+    /// An empty vector with room for `count` elements that take at least `min_size` bytes each in the frame.
     pub(crate) fn reserve<T>(&mut self, count: usize, min_size: usize) -> Result<Vec<T>, Fault> {
         if count > self.remaining() / min_size.max(1) {
             return Err(Fault::Cut {

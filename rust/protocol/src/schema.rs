@@ -51,7 +51,7 @@ pub struct FieldSpec {
     pub presence: Presence,
 }
 
-/// In which versions of its message a field is there, may be null, or is tagged.
+/// In which versions of its message a field is present, may be null, or is tagged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Presence {
     /// Versions that have the field.

@@ -22,15 +22,15 @@ pub trait Message: Sized + Wire + Default {
     /// The fields in the order of the wire.
     const TABLE: &'static [FieldSpec];
 
-    /// Reads a body. What follows it is left in the reader (Kafka ignores it behind a request).
+    /// Reads a body. Bytes that follow it stay in the reader (Kafka ignores them after a request).
     fn decode(r: &mut Reader, version: i16) -> Result<Self, WireError> {
         check_version::<Self>(version)?;
         r.set_flexible(version >= Self::FIRST_FLEXIBLE_VERSION);
         Self::read(r, version, false).map_err(|error| error.within(Self::NAME))
     }
 
-    /// Writes a body. An error if the version has no place for a value that may not be left out, or if a value does not
-    /// fit its type; what has been written then is of no use.
+    /// Writes a body. An error if the version has no place for a value that may not be left out, or if a value does not fit its type; then
+    /// the bytes written so far are useless.
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), WireError> {
         check_version::<Self>(version)?;
         w.set_flexible(version >= Self::FIRST_FLEXIBLE_VERSION);
@@ -52,10 +52,9 @@ pub(crate) fn differs<T: PartialEq>(value: &T, default: &T) -> bool {
 
 /// `message! { NAME, module: key K, versions A to B, flexible from F; Struct { field: type = default, presence; .. } .. }`
 ///
-/// The first struct is the message. A struct may end with `@local /// doc field: type;`: what only a peer in the same process sees
-/// (each is listed in ARCHITECTURE.md). It is never on the wire, and what is read from there has its default.
-/// Types: see `types.rs`; an `Option` is a field that has null in some version. Without
-/// `= default` a field's default is the zero of its type (also in an `Option`, as in Kafka).
+/// The first struct is the message. A struct may end with `@local /// doc field: type;`: what only a peer in the same process sees (each is
+/// listed in ARCHITECTURE.md). It is never on the wire, so a decoded message has its default. Types: see `types.rs`; an `Option` is a field
+/// that may be null in some version. Without `= default` a field's default is the zero of its type (also in an `Option`, as in Kafka).
 macro_rules! message {
     (
         $message:ident, $module:ident: key $key:literal, versions $min:literal to $max:literal, flexible from $flexible:expr;

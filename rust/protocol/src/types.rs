@@ -17,7 +17,7 @@ pub(crate) trait Wire: Sized + PartialEq {
     const TYPE: FieldType;
     /// The value of a field whose table names no default.
     fn initial() -> Self;
-    /// Bytes that a value takes at least.
+    /// The fewest bytes that a value takes.
     fn min_size(version: i16, flexible: bool) -> usize;
     /// Reads a value. `nullable`: whether this version of the field has null.
     fn read(r: &mut Reader, version: i16, nullable: bool) -> Result<Self, WireError>;

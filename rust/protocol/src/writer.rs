@@ -1,4 +1,4 @@
-//! Primitive types into bytes. Kafka: `ByteBufferAccessor`, `SendBuilder` (large records are not copied).
+//! Writes primitive types as bytes. Kafka: `ByteBufferAccessor`, `SendBuilder` (large records are not copied).
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::error::Fault;
 /// Records and bytes from this size on become a chunk of their own, bytes.
 const SPLICED_FROM: usize = 1024;
 
-/// Writes a frame as a list of chunks: what is small goes into one buffer, large records are passed on as they are.
+/// Writes a frame as a list of chunks: small values go into one buffer, large records are passed on as they are.
 #[derive(Debug, Default)]
 pub struct Writer {
     buffer: Vec<u8>,
@@ -62,7 +62,7 @@ impl Writer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Bytes behind their length, without a copy if there are many.
+    /// The bytes after their length, without a copy if there are many.
     pub(crate) fn splice(&mut self, bytes: &Bytes) {
         if bytes.len() >= SPLICED_FROM {
             self.spliced.push((self.buffer.len(), bytes.clone()));

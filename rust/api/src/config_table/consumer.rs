@@ -1,4 +1,4 @@
-//! Properties of the consumer (spec 7.1), ours behind Kafka's. Kafka: `ConsumerConfig`.
+//! Properties of the consumer (spec 7.1): Kafka's, then fletchlog's own. Kafka: `ConsumerConfig`.
 
 use super::{ConfigKey, Kind, Scope};
 use crate::security_texts as texts;

@@ -30,18 +30,18 @@ pub struct OffsetCommitRequest {
     pub group_instance_id: Option<Arc<str>>,
     /// How long the offsets are kept (versions 2 to 4); `None`: as the broker is configured.
     pub retention_ms: Option<i64>,
-    /// A group that is not there is GROUP_ID_NOT_FOUND (versions 9 and newer), not ILLEGAL_GENERATION.
+    /// A group that does not exist is reported as GROUP_ID_NOT_FOUND (versions 9 and newer), not as ILLEGAL_GENERATION.
     pub knows_group_id_not_found: bool,
     /// Offsets.
     pub offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
 }
 
-/// Answer.
+/// Response.
 #[derive(Debug, Clone)]
 pub struct OffsetCommitResponse {
     /// Per partition.
     pub partitions: Vec<(TopicPartition, ErrorCode)>,
-    /// Why a commit was refused, where the codes alone do not say it (a broker open for reading only).
+    /// Why a commit was refused, if the codes alone do not show it (a broker open for reading only).
     pub error_message: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct OffsetFetchRequest {
     pub require_stable: bool,
 }
 
-/// Answer.
+/// Response.
 #[derive(Debug, Clone)]
 pub struct OffsetFetchResponse {
     /// NONE or the group's error.

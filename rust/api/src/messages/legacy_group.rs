@@ -6,20 +6,19 @@ use fletchlog_records::TopicPartition;
 
 use crate::ErrorCode;
 
-/// One step against the registry of a legacy group: it replaces ZooKeeper's nodes under `/consumers/<group>`. It is
-/// sent by [`crate::InProcess::legacy_group`], because Kafka has no such request; offsets go through OffsetCommit and
-/// OffsetFetch.
+/// One operation on the registry of a legacy group, which replaces ZooKeeper's nodes under `/consumers/<group>`. It is sent by
+/// [`crate::InProcess::legacy_group`], because Kafka has no such request; offsets go through OffsetCommit and OffsetFetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacyGroupRequest {
     /// group.id.
     pub group_id: Arc<str>,
     /// The consumer. Its session lasts as long as the connection that registered it.
     pub consumer_id: Arc<str>,
-    /// What it wants.
+    /// The operation.
     pub action: LegacyGroupAction,
 }
 
-/// What a legacy consumer can ask of the registry.
+/// An operation of a legacy consumer on the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LegacyGroupAction {
     /// Creates the ephemeral node `ids/<consumerId>`.
@@ -29,7 +28,7 @@ pub enum LegacyGroupAction {
         /// (topic, number of streams).
         streams: Vec<(Arc<str>, i32)>,
     },
-    /// Deletes it, with the owner nodes of this consumer.
+    /// Deletes that node, with the owner nodes of this consumer.
     Unregister,
     /// Reads members, partitions and owners.
     View,
@@ -44,12 +43,12 @@ pub enum LegacyGroupAction {
     Release,
 }
 
-/// The registry after the step.
+/// The registry after the operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacyGroupResponse {
-    /// NONE; UNKNOWN_MEMBER_ID: not registered, or the session has expired; ILLEGAL_GENERATION: claimed for an older
-    /// generation; REBALANCE_IN_PROGRESS: a claimed partition still has another owner (nothing was claimed);
-    /// UNRELEASED_INSTANCE_ID: another consumer that lives has registered with this id.
+    /// NONE; UNKNOWN_MEMBER_ID: not registered, or the session has expired; ILLEGAL_GENERATION: claimed for an older generation;
+    /// REBALANCE_IN_PROGRESS: a claimed partition still has another owner (nothing was claimed); UNRELEASED_INSTANCE_ID: another live
+    /// consumer has registered with this id.
     pub error: ErrorCode,
     /// Grows with every change of members, their streams, or the partitions of their topics.
     pub generation: i32,

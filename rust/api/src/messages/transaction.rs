@@ -20,7 +20,7 @@ pub struct AddPartitionsToTxnRequest {
     pub partitions: Vec<TopicPartition>,
 }
 
-/// Answer: all partitions were added, or none.
+/// Response: all partitions were added, or none.
 #[derive(Debug, Clone)]
 pub struct AddPartitionsToTxnResponse {
     /// Per partition, in request order.
@@ -50,7 +50,7 @@ pub struct TxnOffsetCommitRequest {
     pub offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
 }
 
-/// Answer.
+/// Response.
 #[derive(Debug, Clone)]
 pub struct TxnOffsetCommitResponse {
     /// Per partition, in request order.

@@ -12,7 +12,7 @@ message! {
         protocols: Vec<JoinGroupRequestProtocol>, since(0);
         reason: Option<Arc<str>> = None, since(8).nullable(8).ignorable();
         @local
-        /// Who joins.
+        /// The client that joins.
         sender: crate::local::JoinSender;
     }
     JoinGroupRequestProtocol {
@@ -42,12 +42,12 @@ message! {
 }
 
 impl JoinGroupRequest {
-    /// A member without an id first gets one and joins with it. Kafka: `JoinGroupRequest#requiresKnownMemberId`.
+    /// Whether a member without an id first gets one and joins again with it. Kafka: `JoinGroupRequest#requiresKnownMemberId`.
     pub fn requires_known_member_id(&self) -> bool {
         self.sender.version >= 4
     }
 
-    /// A static leader that comes back understands `skip_assignment`. Kafka: `JoinGroupRequest#supportsSkippingAssignment`.
+    /// Whether a static leader that comes back understands `skip_assignment`. Kafka: `JoinGroupRequest#supportsSkippingAssignment`.
     pub fn supports_skipping_assignment(&self) -> bool {
         self.sender.version >= 9
     }

@@ -34,8 +34,8 @@ message! {
 const MANY_MEMBERS: i16 = 3;
 
 impl LeaveGroupRequest {
-    /// What an older version says in place of a list with one member. Several members stay, and the encoder refuses them. Kafka:
-    /// `LeaveGroupRequest.Builder#build`.
+    /// In an older version, moves the only member of the list into the fields of that version. Several members stay, and the encoder
+    /// refuses them. Kafka: `LeaveGroupRequest.Builder#build`.
     #[must_use]
     pub fn for_version(mut self, version: i16) -> Self {
         if version < MANY_MEMBERS && self.members.len() == 1 {
@@ -57,7 +57,8 @@ impl LeaveGroupRequest {
 }
 
 impl LeaveGroupResponse {
-    /// What an older version says in place of a list: the error of its only member. Kafka: `LeaveGroupResponse`.
+    /// In an older version, replaces the list by the error of its only member, unless the response has an error of its own. Kafka:
+    /// `LeaveGroupResponse`.
     #[must_use]
     pub fn for_version(mut self, version: i16) -> Self {
         if version < MANY_MEMBERS {

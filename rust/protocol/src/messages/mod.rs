@@ -1,4 +1,4 @@
-//! The messages: one file an API, one module a message with its structs. Names are Kafka's, of fields in snake case.
+//! The messages: one file per API, one module per message with its structs. Names are Kafka's; those of fields are in snake case.
 //!
 //! The tables say what Kafka 4.3.1's own message definitions say (`tests/interop/test_11_wire_schema.py` compares them).
 
