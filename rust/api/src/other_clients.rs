@@ -1,7 +1,7 @@
 //! Properties of Java's clients and of librdkafka (and its Python package) that a configuration may contain.
 //!
 //! ```text
-//! SAME      another name of a property of ours
+//! SAME      another name of a property of fletchlog
 //! ignored   it changes nothing here; one warning says what holds instead
 //! ONLY      values that say what holds here anyway; any other is refused, with what to do
 //! REFUSED   what it asks for is not done here, and leaving it out would change what the program does, or how safe it is

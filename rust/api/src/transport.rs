@@ -163,8 +163,8 @@ pub trait InProcess {
     /// A poll begins. A fetch that waits only because there is nothing to read is answered now, so that the order of polls does not depend
     /// on the time between two of them.
     fn begin_poll(&mut self) {}
-    /// A producer is about to look for records to send. False: it must not send yet (a test collects records). When
-    /// true, the producer calls [`InProcess::end_drain`] after it has sent what it found.
+    /// A producer is about to check for records to send. False: it must not send yet (a test collects records). When true, the producer
+    /// calls [`InProcess::end_drain`] after it has sent what it found.
     fn begin_drain(&mut self) -> bool {
         true
     }

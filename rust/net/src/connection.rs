@@ -2,7 +2,7 @@
 //! `InFlightRequests`.
 //!
 //! ```text
-//! opened -> ApiVersions 4 -> (UNSUPPORTED_VERSION: ApiVersions as served, or 0) -> ready: requests and answers, in order
+//! opened -> ApiVersions 4 -> (UNSUPPORTED_VERSION: ApiVersions as served, or 0) -> ready: requests and responses, in order
 //! ```
 //! A request that is sent before the connection is ready waits in it. Responses arrive in the order of the requests. A response with the
 //! number of another request, or without a request, is an error, and every error ends the connection.
@@ -173,7 +173,7 @@ impl Connection {
         self.is_paused = true;
     }
 
-    /// Sends the requests queued by [`Self::pause`].
+    /// Sends the requests that were queued since [`Self::pause`].
     pub(crate) fn resume(&mut self) {
         self.is_paused = false;
         self.write_unsent();

@@ -8,11 +8,11 @@
 //! ```text
 //! TcpTransport    which node, which socket; when to open, to read, to give up       (tcp_transport)
 //!   Channel       one socket: all addresses of a name, set-up time-out, TLS, bytes  (channel, security)
-//!     Connection  bytes <-> requests and answers, no I/O: versions, order, limits   (connection, versions, framer)
+//!     Connection  bytes <-> requests and responses, no I/O: versions, order, limits (connection, versions, framer)
 //!       Authenticator   SASL: who the client is                                     (authenticator, sasl)
 //!       codec     values of `api` <-> messages of `protocol` at a version
-//! AdminClient     calls that wait for their answers: topics, groups                  (admin_client)
-//!   AddressBook   node ids -> host and port, from the answers that name them        (address_book)
+//! AdminClient     calls that wait for their responses: topics, groups               (admin_client)
+//!   AddressBook   node ids -> host and port, from the responses that name them      (address_book)
 //! ```
 
 pub mod address_book;

@@ -19,7 +19,7 @@ pub struct SocketEvent {
     pub may_have_ended: bool,
 }
 
-/// Sockets of one thread that are watched together. Only [`Sockets::wait`] waits. Kafka: `java.nio.channels.Selector`.
+/// Sockets of one thread that are watched together. Only [`Sockets::wait`] waits for events. Kafka: `java.nio.channels.Selector`.
 pub trait Sockets: Send + Sized + 'static {
     /// A stream of bytes. A read that returns fewer bytes than asked for has read all that have arrived.
     type Socket: Read + Write + Send + Debug;
@@ -110,7 +110,7 @@ impl Sockets for SystemSockets {
     }
 
     fn forget(&mut self, stream: &mut TcpStream) {
-        // It fails for a socket that is gone already.
+        // It fails for a socket that is no longer registered.
         let _ = self.poll.registry().deregister(stream);
     }
 

@@ -7,9 +7,9 @@ use fletchlog_protocol::messages::ApiVersionsResponse;
 
 /// Versions that the client can send, where they are fewer than `protocol` can encode.
 ///
-/// Produce 13 names topics by id alone. Produce 12, EndTxn 5 and TxnOffsetCommit 5 are those of transactions of
-/// version 2 (KIP-890), AddPartitionsToTxn 4 is for brokers. JoinGroup 9 may ask a leader not to assign (KIP-814).
-/// OffsetCommit 10 and OffsetFetch 10 name topics by id. A Metadata request below 4 could not say that a topic must not be created.
+/// Produce 13 names topics by id alone. Produce 12, EndTxn 5 and TxnOffsetCommit 5 belong to transactions of version 2 (KIP-890).
+/// AddPartitionsToTxn 4 is for brokers. JoinGroup 9 may ask a leader not to assign (KIP-814). OffsetCommit 10 and OffsetFetch 10 name
+/// topics by id. A Metadata request below version 4 cannot forbid the creation of a topic.
 fn sent_versions(api: ApiKey) -> (i16, i16) {
     match api {
         ApiKey::Produce => (3, 11),

@@ -20,7 +20,7 @@ pub enum Fault {
     Cut {
         /// Bytes or elements that should follow.
         wanted: usize,
-        /// Bytes that do.
+        /// Bytes that remain.
         remaining: usize,
     },
     /// A varint of more than five bytes.

@@ -10,7 +10,7 @@ use crate::error::Fault;
 const MEMORY_FACTOR: usize = 8;
 /// Memory that small frames may always take, bytes.
 const MEMORY_FLOOR: usize = 64 * 1024;
-/// Memory of an `Arc<str>` beside its characters, bytes.
+/// Memory of an `Arc<str>` in addition to its characters, bytes.
 const ARC_OVERHEAD: usize = 2 * size_of::<usize>();
 
 /// Reads a frame from its start to its end.

@@ -8,7 +8,7 @@ use crate::error::Fault;
 /// The end of an open range of versions.
 const OPEN: i16 = i16::MAX;
 
-/// Versions of a message that have something; `min > max`: none.
+/// A range of versions of a message; `min > max`: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Versions {
     /// First.
@@ -75,7 +75,7 @@ pub(crate) const fn unraw(name: &'static str) -> &'static str {
     }
 }
 
-/// Where a version has a field.
+/// Where a version of a message has a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Absent,

@@ -3,7 +3,7 @@
 //! ```text
 //! client                                                      server
 //! SaslClient::first                    -> SaslServer::evaluate
-//! SaslClient::challenge                <- its answer
+//! SaslClient::challenge                <- its response
 //! ... until SaslClient::is_complete       SaslServer::authorized
 //! ```
 //!

@@ -172,7 +172,7 @@ impl Core {
         }
     }
 
-    /// Up to 3.2: any record that needs a new batch moves the sticky partition if it was on it (KIP-480).
+    /// Up to 3.2: any record that needs a new batch on the sticky partition, even one with a key, moves the sticky partition (KIP-480).
     fn append_sticky(&mut self, topic: TopicId, row: &Row<'_>) -> Append {
         let fixed = self.fixed_partition(topic, row);
         let partition = fixed.unwrap_or_else(|| self.sticky_partition(topic));

@@ -15,8 +15,8 @@ pub(crate) struct Release {
     pub restarts_at_drain: bool,
     /// An error for a batch of an older epoch bumps the epoch. 2.7.
     pub stale_failure_bumps: bool,
-    /// A record that cannot even be queued (too large, no memory) makes its transaction abortable; before, only its future
-    /// failed. 3.2 (KAFKA-9279, read in source).
+    /// A record that cannot even be queued (too large, no memory) makes its transaction abortable; before, only its future failed. 3.2
+    /// (KAFKA-9279, read in source).
     pub failed_send_aborts: bool,
     /// An error for a batch that has expired already is ignored; before, it could bump the epoch. 3.6.
     pub late_error_ignored: bool,

@@ -23,7 +23,7 @@ use super::transaction::TxnRequest;
 use crate::error::broker_closed;
 use crate::net::{InFlightRequest, NetworkClient};
 
-/// How often the sender checks whether a test still holds the producer back.
+/// How often the sender checks whether a test still keeps the producer from sending.
 const HOLD_SLICE_MS: i64 = 5;
 
 /// What a request was for.
@@ -38,7 +38,7 @@ enum RequestKind {
     Transactional(Box<TxnRequest>),
 }
 
-/// Makes requests of the queued batches, and outcomes of the responses.
+/// Turns queued batches into requests, and responses into outcomes.
 pub(crate) struct Sender {
     shared: Arc<Shared>,
     config: Arc<ProducerConfig>,

@@ -12,7 +12,7 @@ use super::send::closed;
 use super::send::waiting::{WaitingRecords, fail_waiting};
 use crate::ClientError;
 
-/// Number of times that a call that does not wait tries to get the lock.
+/// How many times [`Shared::lock_soon`] tries to get the lock.
 const SPINS: u32 = 100;
 
 /// [`Core`] behind its lock, with the condition variables of the waiting threads.

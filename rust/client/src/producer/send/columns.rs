@@ -291,7 +291,7 @@ impl Run {
         columns.partition(row) == self.explicit && (!self.free || key.is_none() || self.ignore_keys)
     }
 
-    /// A guess from two rows whether the run is long.
+    /// Guesses from two rows whether the run is long.
     fn is_long<C: RecordColumns>(&self, columns: &C, row: usize, end: usize) -> bool {
         end - row >= LONG_RUN
             && [row + 1, row + LONG_RUN - 1]

@@ -14,7 +14,7 @@ use crate::group::ConsumerGroupMetadata;
 use crate::producer::metadata::PartitionId;
 
 const NO_PRODUCER: (i64, i16) = (-1, -1);
-/// Ends the error text of requests that an abort drops.
+/// The end of the error text of requests that an abort drops.
 const BEFORE_ADDED: &str = "this was added to it";
 
 /// A call whose outcome was not returned to the user: it was interrupted or has timed out.
