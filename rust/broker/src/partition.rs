@@ -175,9 +175,12 @@ impl Partition {
             now_ms,
         )?;
         self.last_flush_ms.store(now_ms, Ordering::Relaxed);
-        if !directory.read_only() && log.latest_epoch().is_none() {
-            // Nobody has led it before. Kafka: `Partition#makeLeader`.
-            log.assign_leader_epoch(0)?;
+        if !directory.read_only() {
+            log_dir.lower_offsets(&**fs, &self.tp, log.log_end_offset())?;
+            if log.latest_epoch().is_none() {
+                // Nobody has led it before. Kafka: `Partition#makeLeader`.
+                log.assign_leader_epoch(0)?;
+            }
         }
         // The settings may have changed while the log was opened; none can between this and the log's being found.
         let config = self.config.read();

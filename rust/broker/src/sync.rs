@@ -28,7 +28,7 @@ pub(crate) enum Rank {
     PartitionDirectory,
     TopicTable,
     PartitionConfig,
-    CleanerCheckpoint,
+    WriteCheckpoints,
     ReadCheckpoints,
     Security,
     BrokerConfigs,

@@ -19,6 +19,7 @@ mod fuzz_corpus;
 mod groups;
 mod history_checker;
 mod legacy;
+mod lost_end;
 mod poll_allocations;
 mod poll_traces;
 mod producer_batches;

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fletchlog_log::OpenMode;
 use fletchlog_log::checkpoint::{self, MetaProperties, encode_uuid};
 use fletchlog_log::file_name::{
     CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT,
 };
 use fletchlog_log::fs::{File, Fs};
+use fletchlog_log::{LogError, OpenMode};
 use fletchlog_records::TopicPartition;
 
 use super::names::{self, DirName};
@@ -26,8 +26,8 @@ pub(crate) struct LogDir {
     path: PathBuf,
     clean_shutdown: bool,
     read: Mutex<Checkpoints>,
-    /// Held while `cleaner-offset-checkpoint` is changed.
-    cleaner_checkpoint: Mutex<()>,
+    /// Held while a checkpoint is changed.
+    writing: Mutex<()>,
 }
 
 /// What the checkpoints said, for logs that have not been opened yet.
@@ -35,6 +35,7 @@ pub(crate) struct LogDir {
 struct Checkpoints {
     recovery_points: Offsets,
     log_starts: LogStarts,
+    clean_offsets: Offsets,
 }
 
 /// What `log-start-offset-checkpoint` said.
@@ -87,10 +88,16 @@ impl LogDir {
             };
             checkpoint::write_meta_properties(fs, path, &properties)?;
         }
-        Ok(Self {
+        let dir = Self {
             clean_shutdown,
             ..Self::open_for_reading(fs, path)?
-        })
+        };
+        match checkpoint::read_offset_checkpoint(fs, &path.join(CLEANER_CHECKPOINT)) {
+            // Cleaning reports it.
+            Err(LogError::Damaged { .. }) => {}
+            clean_offsets => dir.read.lock().clean_offsets = clean_offsets?,
+        }
+        Ok(dir)
     }
 
     /// Reads the checkpoints only.
@@ -101,12 +108,13 @@ impl LogDir {
                 offsets: checkpoint::read_offset_checkpoint(fs, &path.join(LOG_START_OFFSET_CHECKPOINT))?,
                 file: None,
             },
+            clean_offsets: Offsets::new(),
         };
         Ok(Self {
             path: path.to_path_buf(),
             clean_shutdown: false,
             read: Mutex::new(Rank::ReadCheckpoints, read),
-            cleaner_checkpoint: Mutex::new(Rank::CleanerCheckpoint, ()),
+            writing: Mutex::new(Rank::WriteCheckpoints, ()),
         })
     }
 
@@ -121,11 +129,22 @@ impl LogDir {
         Ok(read.log_starts.offsets.get(tp).copied().unwrap_or(0))
     }
 
-    /// Drops what was read of partitions that exist no longer: a later topic of the same name begins at 0.
-    pub(crate) fn retain(&self, exists: impl Fn(&TopicPartition) -> bool) {
-        let mut read = self.read.lock();
-        read.recovery_points.retain(|tp, _| exists(tp));
-        read.log_starts.offsets.retain(|tp, _| exists(tp));
+    /// Drops what was read of partitions that exist no longer: a later topic of the same name begins at 0. Returns whether there was
+    /// anything.
+    pub(crate) fn retain(&self, exists: impl Fn(&TopicPartition) -> bool) -> bool {
+        let read = &mut *self.read.lock();
+        let all = [
+            &mut read.recovery_points,
+            &mut read.log_starts.offsets,
+            &mut read.clean_offsets,
+        ];
+        let mut dropped = false;
+        for offsets in all {
+            let before = offsets.len();
+            offsets.retain(|tp, _| exists(tp));
+            dropped |= offsets.len() < before;
+        }
+        dropped
     }
 
     /// First dirty offsets of compacted logs, as the cleaner left them.
@@ -144,7 +163,7 @@ impl LogDir {
         offset: i64,
         exists: impl Fn(&TopicPartition) -> bool,
     ) -> Result<(), BrokerError> {
-        let _one_at_a_time = self.cleaner_checkpoint.lock();
+        let _one_at_a_time = self.writing.lock();
         let mut offsets = self.clean_offsets(fs)?;
         offsets.retain(|tp, _| exists(tp));
         offsets.insert(tp.clone(), offset);
@@ -161,7 +180,7 @@ impl LogDir {
         fs: &dyn Fs,
         exists: impl Fn(&TopicPartition) -> bool,
     ) -> Result<(), BrokerError> {
-        let _one_at_a_time = self.cleaner_checkpoint.lock();
+        let _one_at_a_time = self.writing.lock();
         let mut offsets = self.clean_offsets(fs)?;
         let before = offsets.len();
         offsets.retain(|tp, _| exists(tp));
@@ -195,6 +214,36 @@ impl LogDir {
         })
     }
 
+    /// Lowers the recovery point and the clean offset of a log that ends below them: its next records are neither on disk nor
+    /// clean. Before the first of them is appended, as recovery checks nothing below the recovery point. Kafka:
+    /// `LogManager#truncateTo`.
+    pub(crate) fn lower_offsets(
+        &self,
+        fs: &dyn Fs,
+        tp: &TopicPartition,
+        log_end_offset: i64,
+    ) -> Result<(), BrokerError> {
+        type Of = fn(&mut Checkpoints) -> &mut Offsets;
+        let files: [(&str, Of); 2] = [
+            (RECOVERY_POINT_CHECKPOINT, |read| &mut read.recovery_points),
+            (CLEANER_CHECKPOINT, |read| &mut read.clean_offsets),
+        ];
+        for (name, of) in files {
+            let known = of(&mut self.read.lock()).get(tp).copied().unwrap_or(0);
+            if known <= log_end_offset {
+                continue;
+            }
+            log::warn!("{tp} ends at offset {log_end_offset}: lowered from {known} in {name}");
+            let _one_at_a_time = self.writing.lock();
+            let path = self.path.join(name);
+            let mut offsets = checkpoint::read_offset_checkpoint(fs, &path)?;
+            offsets.insert(tp.clone(), log_end_offset);
+            checkpoint::write_offset_checkpoint(fs, &path, &offsets)?;
+            of(&mut self.read.lock()).insert(tp.clone(), log_end_offset);
+        }
+        Ok(())
+    }
+
     /// Writes the three checkpoints for the partitions that exist: from `logs`, and for logs that are not open the offsets read before.
     pub(crate) fn write_checkpoints(
         &self,
@@ -202,6 +251,7 @@ impl LogDir {
         logs: &[LogOffsets],
         exists: impl Fn(&TopicPartition) -> bool,
     ) -> Result<(), BrokerError> {
+        let _one_at_a_time = self.writing.lock();
         let (mut recovery, mut starts) = {
             let read = self.read.lock();
             (read.recovery_points.clone(), read.log_starts.offsets.clone())

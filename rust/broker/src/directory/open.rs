@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use fletchlog_api::NodeId;
+use fletchlog_log::LogError;
 use fletchlog_log::checkpoint;
 use fletchlog_log::file_name::{CLEANER_CHECKPOINT, LOG, META_PROPERTIES, PARTITION_METADATA, offset_of};
 use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError, RealFs, open_local};
@@ -254,8 +255,19 @@ impl Directory {
             locks: Mutex::new(locks),
             reloaded: Mutex::default(),
         };
-        directory.forget_deleted(&metadata);
         directory.clear_leftovers(&metadata)?;
+        for dir in &directory.log_dirs {
+            let exists = |tp: &TopicPartition| has_partition(&metadata, tp);
+            // Also on disk: the next start would take them for those of a topic that is made until then.
+            if dir.retain(exists) {
+                dir.write_checkpoints(&*directory.fs, &[], exists)?;
+                match dir.forget_clean_offsets(&*directory.fs, exists) {
+                    // Cleaning reports it.
+                    Err(BrokerError::Log(LogError::Damaged { .. })) => {}
+                    forgotten => forgotten?,
+                }
+            }
+        }
         Ok((directory, metadata))
     }
 
