@@ -1,6 +1,5 @@
-//! One flipped bit in a file of a partition that we wrote: `verify` reports it, or every reader's answer stays the same
-//! (reliability C4-C7). A flipped bit of a base offset, which no checksum covers, is also reported to a reader or to a
-//! writer at open.
+//! One flipped bit in a file of a partition: `verify` reports it, or all readers get the same as before (reliability C4-C7). A flipped bit
+//! of a base offset, which no checksum covers, is also reported to a reader or to a writer at open.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,19 +16,19 @@ use crate::rng::Rng;
 const DIR: &str = "/data/t-0";
 const NOW_MS: i64 = 1_700_000_000_000;
 
-/// A closed partition in memory: one segment of about the size asked for, and a small one behind it.
+/// A closed partition in memory: one segment of about the given size, and a small one after it.
 pub struct Partition {
     fs: Arc<dyn Fs>,
     /// Its files and their sizes.
     pub files: Vec<(PathBuf, usize)>,
     answers: Answers,
-    /// First, last batch offsets and timestamps of everything in it.
+    /// First offset and timestamp of every batch of records.
     questions: Vec<(i64, i64)>,
-    /// Where the base offsets of its batches are.
+    /// The positions of the base offsets of its batches.
     pub base_offsets: BTreeSet<(PathBuf, u64)>,
 }
 
-/// What readers get.
+/// The results that readers get.
 #[derive(Debug, PartialEq)]
 struct Answers {
     bounds: (i64, i64, i64),
@@ -52,10 +51,10 @@ fn fail(error: impl std::fmt::Display) -> String {
 }
 
 impl Partition {
-    /// Writes it, with three producers, one of which has a transaction aborted now and then.
+    /// Writes the partition, with three producers. One sends transactions, some of which are aborted.
     ///
     /// # Errors
-    /// The log's.
+    /// Those of the log.
     pub fn new(seed: u64, segment_bytes: usize) -> Result<Self, String> {
         let fs: Arc<dyn Fs> = Arc::new(MemoryFs::new());
         let mut rng = Rng::new(seed);
@@ -132,10 +131,10 @@ impl Partition {
         })
     }
 
-    /// Flips one bit, asks, and flips it back. True if `verify` reported it, false if it makes no difference.
+    /// Flips one bit, checks, and flips it back. Returns true if `verify` reported it, false if it makes no difference.
     ///
     /// # Errors
-    /// What is wrong: it is not reported, and readers get something else.
+    /// The bit is not reported, and readers get something else.
     pub fn flip(&self, path: &Path, bit: usize) -> Result<bool, String> {
         let file = self.fs.open(path, true, false).map_err(fail)?;
         let position = (bit / 8) as u64;
@@ -156,7 +155,7 @@ impl Partition {
         verdict.map_err(|what| format!("{}: bit {bit} flipped: {what}", path.display()))
     }
 
-    /// It is reported to a reader that reads everything, or to a writer at open (of a copy).
+    /// Checks that it is reported to a reader that reads everything, or to a writer that opens a copy.
     fn is_reported_in_use(&self) -> Result<(), String> {
         if read_through(&self.fs).is_err() {
             return Ok(());
@@ -183,7 +182,7 @@ impl Partition {
 
     fn verdict(&self) -> Result<bool, String> {
         match verify_partition(&*self.fs, Path::new(DIR), NOW_MS) {
-            // An error names the file.
+            // The error counts as a report.
             Err(_) => return Ok(true),
             Ok(report) if !report.is_ok() || !report.holes.is_empty() => return Ok(true),
             Ok(_) => {}
@@ -202,7 +201,7 @@ fn open_for_reading(fs: &Arc<dyn Fs>) -> Result<PartitionLog, LogError> {
     PartitionLog::open(Arc::clone(fs), Path::new(DIR), tp, config(1 << 20), mode, NOW_MS)
 }
 
-/// As a scan does, from the start of the log to its end.
+/// Reads from the start of the log to its end, as a scan does.
 fn read_through(fs: &Arc<dyn Fs>) -> Result<(), LogError> {
     let log = open_for_reading(fs)?;
     let mut offset = log.log_start_offset();

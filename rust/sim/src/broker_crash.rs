@@ -1,7 +1,7 @@
 //! Power loss at every storage operation of a broker: metadata, checkpoints, topics, records, committed offsets, producer ids
 //! (reliability C1, C2, M8).
 //!
-//! Between two answers each partition and each committed offset may be in its state before, after, or in between.
+//! Between two responses, each partition and each committed offset may be in the state before, after, or in between.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,9 +39,9 @@ impl Crashable for BrokerWorkload {
     }
 }
 
-/// What was answered, and what was being done.
+/// The state after the answered requests, and after the one in progress.
 pub(crate) struct Crash<'a> {
-    /// Requests answered, the first so many.
+    /// Number of answered requests.
     pub answered: usize,
     pub before: Cow<'a, Model>,
     pub after: Cow<'a, Model>,
@@ -63,7 +63,7 @@ impl Crash<'_> {
         if clean {
             seen.remember(fingerprint, self.given(), ends.clone());
         }
-        // What a reader may have seen after the first recovery must survive a second power loss (reliability C2).
+        // Whatever a reader may have seen after the first recovery must survive a second power loss (reliability C2).
         let again = self.recover_again(&end, seen)?;
         if let Some((tp, end)) = ends.iter().find(|(tp, end)| again.get(tp) != Some(end)) {
             return Err(format!(
@@ -74,7 +74,7 @@ impl Crash<'_> {
         middle.map_or(Ok(()), |state| self.recover_again(&state, seen).map(drop))
     }
 
-    /// The power fails during a recovery or after it. Returns where the logs end.
+    /// Recovers again after a power loss during or after a recovery. Returns the ends of the logs.
     fn recover_again(&self, state: &DiskState, seen: &mut Seen<Ends>) -> Result<Ends, String> {
         let again = |e: String| format!("second recovery: {e}");
         let image = state.left(Left::Nothing);
@@ -85,12 +85,12 @@ impl Crash<'_> {
         self.contents(&broker).map_err(again)
     }
 
-    /// What is right depends on what was answered.
+    /// The expected state depends on the answered requests.
     fn given(&self) -> Given {
         (i64::try_from(self.answered).unwrap_or(i64::MAX), 0)
     }
 
-    /// Checks everything against what was promised; returns where the logs end.
+    /// Checks everything against what was promised. Returns the ends of the logs.
     fn contents(&self, broker: &Arc<Broker>) -> Result<Ends, String> {
         let topics = broker.topics(false).map_err(|e| e.to_string())?;
         for name in self
@@ -168,7 +168,8 @@ impl Crash<'_> {
         Ok(())
     }
 
-    /// Everything can be used: each partition takes its last record as a repeat and the next one, a new producer id is new.
+    /// Checks that everything works: each partition recognizes its last record as a repeat and accepts the next one, and a new producer id
+    /// is unused.
     fn goes_on(&self, broker: &Arc<Broker>, ends: &Ends) -> Result<(), String> {
         for (tp, end) in ends {
             let known = |model: &Model| model.topics.get(&*tp.topic).copied();

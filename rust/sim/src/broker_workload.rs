@@ -1,5 +1,5 @@
-//! A seeded workload on a broker's directory - topics, records, committed offsets, producer ids, clean and unclean stops - and
-//! what was promised at every moment of it.
+//! A seeded workload on a broker's directory - topics, records, committed offsets, producer ids, clean and unclean stops - and the promises
+//! at every moment of it.
 //!
 //! When a call of the disk fails, the workload repeats what failed, and reopens the broker if that fails again.
 
@@ -23,7 +23,7 @@ use crate::virtual_clock::VirtualClock;
 
 const ROOT: &str = "/data/broker";
 const NOW_MS: i64 = 1_700_000_000_000;
-/// Kafka's own ids stay far below.
+/// Ids that the broker assigns stay far below.
 const PRODUCER_ID: i64 = 1 << 40;
 const NODES: u32 = 2;
 const PARTITIONS: i32 = 2;
@@ -32,26 +32,26 @@ const GROUP: &str = "g";
 /// The failing call, one more on the same broker, and the steps of reopening it.
 const ATTEMPTS: usize = 6;
 
-/// One partition as it should be. Each record has a batch of its own and is numbered by its offset.
+/// The expected state of a partition. Each record is alone in its batch, and its offset is its number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Records {
     pub start: i64,
     pub end: i64,
 }
 
-/// A directory as it should be.
+/// The expected state of a directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     /// Incarnation by name.
     pub topics: BTreeMap<&'static str, usize>,
     pub records: BTreeMap<TopicPartition, Records>,
     pub committed: BTreeMap<TopicPartition, i64>,
-    /// Greatest producer id that was given out.
+    /// Greatest producer id that was assigned.
     pub producer_id: i64,
 }
 
 impl Model {
-    /// Empty.
+    /// An empty directory.
     pub(crate) fn new() -> Self {
         Self {
             topics: BTreeMap::new(),
@@ -62,15 +62,15 @@ impl Model {
     }
 }
 
-/// One run.
+/// One run of the workload.
 pub struct BrokerWorkload {
-    /// What held from so many operations on.
+    /// The expected state from a number of operations on.
     pub(crate) moments: Vec<(u64, Model)>,
     pub(crate) course: Course,
     incarnations: usize,
-    /// Of the topics that it makes.
+    /// The names of its topics.
     names: &'static [&'static str],
-    /// Whether it closes the broker and opens it again.
+    /// Whether it closes and reopens the broker.
     restarts: bool,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
     Broker::open_in(Arc::new(disk.clone()), Path::new(ROOT), options, clock)
 }
 
-/// The text of a record, computed from its place.
+/// The text of a record, computed from its position.
 pub(crate) fn value(tp: &TopicPartition, incarnation: usize, offset: i64) -> String {
     format!("{tp}/{incarnation}/{offset}")
 }
@@ -180,7 +180,7 @@ fn text(error: BrokerError) -> String {
     error.to_string()
 }
 
-/// A repeated request may find that the first one has done it.
+/// Ignores an error with this code: a repeated request may fail because the first one succeeded.
 fn unless(code: ErrorCode, result: Result<(), BrokerError>) -> Result<(), String> {
     match result {
         Err(BrokerError::Kafka { code: found, .. }) if found == code => Ok(()),
@@ -235,7 +235,7 @@ impl BrokerWorkload {
         Ok(())
     }
 
-    /// Whether a topic with records was deleted, and one of its name made afterwards.
+    /// Whether a topic with records was deleted, and later created again under the same name.
     pub fn makes_a_topic_again(&self) -> bool {
         let models = || self.moments.iter().map(|(_, model)| model);
         models().enumerate().any(|(at, old)| {
@@ -341,7 +341,7 @@ impl BrokerWorkload {
         self.course.excuse(disk, error, ATTEMPTS)
     }
 
-    /// Does it until it is done: again on the same broker, then on a reopened one.
+    /// Repeats an action until it succeeds: once on the same broker, then on reopened ones.
     fn insist<T>(
         &mut self,
         disk: &SimDisk,
@@ -361,7 +361,7 @@ impl BrokerWorkload {
         }
     }
 
-    /// As after a killed process, unless the broker was closed.
+    /// Opens the broker, without a clean stop unless it was closed.
     fn reopen(&mut self, disk: &SimDisk) -> Result<Arc<Broker>, String> {
         loop {
             match open(disk) {

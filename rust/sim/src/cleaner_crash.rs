@@ -1,4 +1,4 @@
-//! Power loss while a compacted log is written and cleaned: what must be there, and what must not, when it is opened again.
+//! Power loss while a compacted log is written and cleaned: the records that must and must not exist when it is reopened.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ impl Crashable for CleanerWorkload {
     }
 }
 
-/// A moment of a run at which the power goes.
+/// A moment of a run at which the power fails.
 struct Crash<'a> {
     config: &'a LogConfig,
     moment: &'a Moment,
@@ -38,7 +38,7 @@ impl Crash<'_> {
         check_recovery(image, given, rng, seen, look, |found| self.moment.holds(found))
     }
 
-    /// What the log holds, in files that are right.
+    /// Opens the log and checks its files. Returns its records.
     fn look(&self, disk: &SimDisk) -> Result<Records, String> {
         let log = open(disk, self.config, self.moment.known(), false).map_err(|e| format!("cannot be opened: {e}"))?;
         let (end, promised) = (log.log_end_offset(), self.moment.end);
@@ -47,7 +47,7 @@ impl Crash<'_> {
         }
         let found = records(&log)?;
         let report = verify_partition(disk, Path::new(DIR), NOW_MS).map_err(|e| e.to_string())?;
-        // A snapshot that was torn is left out, and stays until its segment goes.
+        // Only damage is an error: a torn snapshot is ignored, and stays until its segment is removed.
         if !report.damaged.is_empty() {
             return Err(format!("verify: {:?}", report.damaged));
         }

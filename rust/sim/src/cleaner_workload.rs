@@ -1,7 +1,7 @@
 //! Power loss and failing calls while a compacted log is written and cleaned (reliability C1, C2, C12, C15, C21).
 //!
-//! Whatever happens on the way: what a cleaning must not remove is there, what was gone when it returned does not come back,
-//! and no record changes.
+//! Whatever happens meanwhile: records that a cleaning must not remove exist, records that it removed do not come back once it has
+//! returned, and no record changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,30 +21,30 @@ use crate::sim_disk::SimDisk;
 const ATTEMPTS: usize = 3;
 const KEYS: usize = 6;
 
-/// What a reader gets: offset, key, value.
+/// The records that a reader gets: key and value by offset.
 pub(crate) type Records = BTreeMap<i64, (Bytes, Option<Bytes>)>;
 
-/// What holds from so many operations on.
+/// The expected state from operation `at` on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Moment {
     pub at: u64,
-    /// These are there.
+    /// These records exist.
     must: Records,
-    /// Nothing else is.
+    /// No other records exist.
     may: Records,
-    /// Where the log ends, at least.
+    /// The log ends here or later.
     pub end: i64,
-    /// As a broker checkpoints it.
+    /// The value that a broker would checkpoint.
     pub recovery_point: i64,
 }
 
-/// One run: appends of keyed records and cleanings, in the order that a seed gives.
+/// One run: appends of keyed records and cleanings, in an order given by a seed.
 #[derive(Debug)]
 pub struct CleanerWorkload {
     pub(crate) config: LogConfig,
     pub(crate) moments: Vec<Moment>,
     pub(crate) course: Course,
-    /// As a broker checkpoints it.
+    /// The value that a broker would checkpoint.
     clean_to: i64,
 }
 
@@ -62,7 +62,7 @@ fn config(rng: &mut Rng) -> LogConfig {
     }
 }
 
-/// Everything that the log holds.
+/// All records of the log.
 pub(crate) fn records(log: &PartitionLog) -> Result<Records, String> {
     let mut found = Records::new();
     let mut offset = log.log_start_offset();
@@ -92,7 +92,7 @@ pub(crate) fn records(log: &PartitionLog) -> Result<Records, String> {
     }
 }
 
-/// What a cleaning below a bound has to leave.
+/// The records that a cleaning below a bound must keep.
 fn must_stay(records: &Records, bound: i64) -> Records {
     let stays = |(offset, (key, value)): &(&i64, &(Bytes, Option<Bytes>))| {
         let mut later = records.range(*offset + 1..bound.max(*offset + 1));
@@ -178,7 +178,7 @@ impl CleanerWorkload {
         &self.moments[self.moments.len() - 1]
     }
 
-    /// From the next operation on.
+    /// Begins a moment with these expectations at the next operation.
     fn begin(&mut self, disk: &SimDisk, must: Records, may: Records) {
         let begun = Moment {
             at: disk.operations() + 1,
@@ -189,7 +189,7 @@ impl CleanerWorkload {
         self.moments.push(begun);
     }
 
-    /// What the log holds now, which is `must` at least, it holds from now on.
+    /// Checks that the log has at least the records in `must`. From now on it must have its current records.
     fn learn(
         &mut self,
         disk: &SimDisk,
@@ -224,7 +224,7 @@ impl CleanerWorkload {
         let opened = open(disk, &self.config, self.now().known(), clean_shutdown);
         opened.or_else(|error| {
             self.course.excuse(disk, &error, ATTEMPTS)?;
-            // The marker of a clean stop is gone.
+            // The marker of a clean stop was removed.
             self.reopen(disk, false)
         })
     }
@@ -246,7 +246,7 @@ impl CleanerWorkload {
         }
     }
 
-    /// Appends a batch, and another one instead if there is no room for it.
+    /// Appends a batch; if the disk is full, another one.
     fn append(&mut self, disk: &SimDisk, log: &mut PartitionLog, rng: &mut Rng) -> Result<(), String> {
         let first = log.log_end_offset();
         let mut with_new = Records::new();
@@ -261,7 +261,7 @@ impl CleanerWorkload {
                 }
                 _ => {}
             }
-            // A batch whose append failed may be in the log when it is reopened.
+            // A batch whose append failed may be in the reopened log.
             if self.go_on(disk, log, appended)?.is_some() || log.log_end_offset() > first {
                 break;
             }
@@ -269,7 +269,7 @@ impl CleanerWorkload {
         self.learn(disk, log, with_new, None)
     }
 
-    /// A batch for this offset, and what the log holds with it.
+    /// A batch for this offset; `with_new` gets the records of the log with it.
     fn batch(&self, first: i64, rng: &mut Rng, with_new: &mut Records) -> Bytes {
         let mut builder = BatchBuilder::with_capacity(256);
         with_new.clone_from(&self.now().must);

@@ -1,5 +1,5 @@
-//! Several threads on one broker at once, each with a topic of its own, and power loss at every operation of it (reliability C1, C2).
-//! They share the metadata, the checkpoints, a group, the producer ids and the coordinator's log.
+//! Several threads on one broker at once, each with its own topic, and power loss at every operation (reliability C1, C2). They share the
+//! metadata, the checkpoints, a group, the producer ids and the coordinator's log.
 //!
 //! As with [`ConcurrentWorkload`](crate::concurrent_workload::ConcurrentWorkload) a seed does not replay a run.
 
@@ -17,7 +17,7 @@ use crate::sim_disk::SimDisk;
 /// Each thread's topic.
 const NAMES: [&[&str]; 3] = [&["a"], &["b"], &["c"]];
 
-/// One run.
+/// One run of the workload.
 pub struct ConcurrentBrokerWorkload {
     threads: Vec<BrokerWorkload>,
     course: Course,
@@ -33,7 +33,7 @@ impl Workload for ConcurrentBrokerWorkload {
         }
     }
 
-    /// So many requests of each thread.
+    /// Each thread makes `steps` requests.
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
         let broker = open(disk).map_err(|e| e.to_string())?;
         disk.give_way();
@@ -79,7 +79,7 @@ impl Crashable for ConcurrentBrokerWorkload {
 }
 
 impl Model {
-    /// What holds for other topics.
+    /// Adds the expected state of other topics.
     fn add(&mut self, other: &Self) {
         let other = other.clone();
         self.topics.extend(other.topics);

@@ -1,8 +1,8 @@
 //! Several threads on one partition's log at once: appends, repeats of each other's batches, flushes, rolls; and power loss at every
-//! operation of it (reliability C1, C2).
+//! operation (reliability C1, C2).
 //!
-//! What runs when is up to the system, so a seed does not replay a run; the disk gives way to other threads at every call, which
-//! makes narrow moments wide.
+//! The system schedules the threads, so a seed does not replay a run. At every call the disk yields to other threads, which makes rare
+//! interleavings more likely.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::sim_disk::SimDisk;
 /// A batch: first and last offset, checksum.
 type Batch = (i64, i64, u32);
 
-/// One run.
+/// One run of the workload.
 #[derive(Debug)]
 pub struct ConcurrentWorkload {
     config: LogConfig,
@@ -30,7 +30,7 @@ pub struct ConcurrentWorkload {
     course: Course,
 }
 
-/// What a thread was promised, after at most so many operations.
+/// A promise to a thread, made after at most `at` operations.
 #[derive(Debug, Clone, Copy)]
 struct Promise {
     at: u64,
@@ -41,15 +41,15 @@ struct Promise {
 enum What {
     /// An append, perhaps a repeated one, was acknowledged.
     Batch(Batch),
-    /// A flush gave this recovery point.
+    /// A flush returned this recovery point.
     Flushed(i64),
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Threads<'a> {
     disk: &'a SimDisk,
     log: &'a PartitionLog,
-    /// The batch that each producer sends now, or sent last.
+    /// The batch that each producer is sending or sent last.
     newest: Mutex<Vec<Option<(Bytes, u32)>>>,
     promised: Mutex<Vec<Promise>>,
 }
@@ -58,7 +58,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs each in a thread of its own, all at once. The first error of those that had one.
+/// Runs each in its own thread, all at once. Returns the first error, if any.
 pub(crate) fn together<F: FnOnce() -> Result<(), String> + Send>(
     threads: impl Iterator<Item = F>,
 ) -> Result<(), String> {
@@ -103,13 +103,13 @@ impl Threads<'_> {
         Ok(())
     }
 
-    /// As a client that has lost the answer, or has not waited for it.
+    /// Repeats a batch, like a client that has lost the response or did not wait for it.
     fn repeat(&self, producer: usize) -> Result<(), String> {
         let newest = lock(&self.newest)[producer].clone();
         let Some((data, crc)) = newest else { return Ok(()) };
         match append(self.log, data) {
             Ok(info) => self.acknowledged(&info, crc),
-            // Older than the batches that the log remembers.
+            // The batch is older than those that the log remembers.
             Err(AppendError::Refused { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
@@ -128,7 +128,7 @@ impl Workload for ConcurrentWorkload {
         }
     }
 
-    /// So many calls in each thread.
+    /// Each thread makes `steps` calls.
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
         let log = open(disk, &self.config, Known::default(), false).map_err(|e| e.to_string())?;
         disk.give_way();
@@ -170,7 +170,7 @@ impl Crashable for ConcurrentWorkload {
     }
 }
 
-/// A moment of a run, and what was promised by then.
+/// A moment of a run, and the promises made by then.
 struct Crash<'a> {
     run: &'a ConcurrentWorkload,
     promised: &'a [Promise],
@@ -207,7 +207,7 @@ impl Crash<'_> {
     }
 }
 
-/// The batches by their first offset, one behind the other.
+/// The batches by first offset; they must be contiguous.
 fn contents(log: &PartitionLog) -> Result<BTreeMap<i64, Batch>, String> {
     let mut found = BTreeMap::new();
     let mut offset = log.log_start_offset();

@@ -1,4 +1,4 @@
-//! Workloads, and how a run of one went.
+//! Workloads, and the course of a run.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -7,27 +7,27 @@ use crate::disk_state::DiskState;
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
-/// Calls that a seed gives, on a disk that may fail; what they promised is kept with them.
+/// A sequence of calls given by a seed, on a disk that may fail, with the promises that the calls made.
 pub trait Workload: Sized {
-    /// The directory that is there before.
+    /// The directory that exists at the start.
     const DIR: &str;
 
-    /// In front of the first call.
+    /// The state before the first call.
     fn begin(seed: u64, rng: &mut Rng) -> Self;
 
-    /// Makes so many calls.
+    /// Makes `steps` calls.
     ///
     /// # Errors
-    /// What went wrong and no fault of the disk explains.
+    /// A failure that no fault of the disk explains.
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String>;
 
-    /// How it went.
+    /// The course of the run.
     fn course(&self) -> &Course;
 
-    /// As above.
+    /// The course of the run, to change it.
     fn course_mut(&mut self) -> &mut Course;
 
-    /// A run of `steps` calls, on a disk that `prepare` may have given faults.
+    /// A run of `steps` calls, on a disk to which `prepare` may add faults.
     fn run(seed: u64, steps: usize, prepare: impl FnOnce(&SimDisk)) -> Self {
         let disk = SimDisk::with_dirs(&[Path::new(Self::DIR)]);
         prepare(&disk);
@@ -40,12 +40,12 @@ pub trait Workload: Sized {
     }
 }
 
-/// What a run leaves besides its promises.
+/// The seed, the disk states and the errors of a run.
 #[derive(Debug)]
 pub struct Course {
-    /// Replays the run.
+    /// The number that replays the run.
     seed: u64,
-    /// The disk in front of every operation.
+    /// The disk before every operation.
     history: Vec<DiskState>,
     failed: Option<(u64, u64)>,
     reported: usize,
@@ -53,7 +53,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// Of a run that begins.
+    /// The course of a run that begins.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -69,8 +69,7 @@ impl Course {
         self.seed
     }
 
-    /// Records an error that the engine reported. It is right only if the disk has failed, and `attempts` times at the
-    /// most.
+    /// Records an error that the engine reported. It is allowed only if the disk has failed, and at most `attempts` times.
     pub(crate) fn excuse(&mut self, disk: &SimDisk, error: &dyn Display, attempts: usize) -> Result<(), String> {
         self.reported += 1;
         match disk.failed() {
@@ -79,14 +78,14 @@ impl Course {
         }
     }
 
-    /// The run is over.
+    /// Ends the run.
     pub(crate) fn end(&mut self, disk: &SimDisk, result: Result<(), String>) {
         self.violation = result.err();
         self.failed = disk.failed();
         self.history = disk.history();
     }
 
-    /// The disk in front of every operation.
+    /// The disk before every operation.
     pub(crate) fn history(&self) -> &[DiskState] {
         &self.history
     }
@@ -104,7 +103,7 @@ impl Course {
         states.cloned().collect()
     }
 
-    /// What went wrong that no fault explains.
+    /// The failure that no fault explains, if any.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
     }

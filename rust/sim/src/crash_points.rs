@@ -1,7 +1,7 @@
 //! Power loss at every storage operation of a [`Workload`] (reliability C1, C2).
 //!
-//! A run keeps the disk's state in front of every operation. From each of those states the disk comes up in several ways; what
-//! the workload wrote is opened on it, and what was promised must be there. The recovery is crashed as well.
+//! A run keeps the disk's state before every operation. Each state gives several images that a restart may find. The workload's data is
+//! opened on each, and all promises must hold. The recovery is crashed as well.
 
 use std::fmt;
 
@@ -12,23 +12,21 @@ use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
-/// A workload whose promises can be held against a disk that came up again.
+/// A workload whose promises can be checked on a disk after a restart.
 pub trait Crashable: Workload {
-    /// Where the power goes after a call that failed: in front of the next so many operations (and at the end), and in how
-    /// many random ways.
+    /// Crashes after a failed call: before how many of the next operations (besides the end), and with how many random images each.
     const AFTER_FAILURE: (usize, usize);
 
-    /// Takes the power at these points, and checks. Returns how many different images there were, those of crashed recoveries
-    /// included.
+    /// Cuts the power at these points and checks. Returns the number of different images, including those of crashed recoveries.
     ///
     /// # Errors
     /// The first promise that was not kept.
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation>;
 
-    /// Crashes at every operation, in the regular ways and so many random ones.
+    /// Crashes at every operation, with the regular images and `random_images` random ones.
     ///
     /// # Errors
-    /// As [`Crashable::crash_at`].
+    /// Those of [`Crashable::crash_at`].
     fn crash_everywhere(&self, random_images: usize) -> Result<usize, Violation> {
         self.crash_at(&CrashPoints {
             course: self.course(),
@@ -40,7 +38,7 @@ pub trait Crashable: Workload {
     /// Crashes right after the call that failed, a few operations later, and at the end.
     ///
     /// # Errors
-    /// As [`Crashable::crash_at`].
+    /// Those of [`Crashable::crash_at`].
     fn crash_after_failure(&self) -> Result<usize, Violation> {
         let (count, random_images) = Self::AFTER_FAILURE;
         self.crash_at(&CrashPoints {
@@ -51,29 +49,28 @@ pub trait Crashable: Workload {
     }
 }
 
-/// What was found wrong.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Replays the run.
+    /// The number that replays the run.
     pub seed: u64,
     /// Operations before the crash.
     pub crash_at: u64,
-    /// What.
+    /// The description.
     pub what: String,
 }
 
-/// What was looked at already. `F` is what a recovery was found to leave.
+/// The images that were already checked. `F` is the result of a recovery.
 pub(crate) struct Seen<F> {
-    /// Images, those of crashed recoveries included.
+    /// Images, including those of crashed recoveries.
     images: FxHashSet<u64>,
-    /// Images that were checked for the promise of this number: a disk can be right after one acknowledgement and wrong after
-    /// the next.
+    /// Images checked for the promise with this number: a disk can be right after one acknowledgement and wrong after the next.
     checked: FxHashSet<(u64, usize)>,
-    /// What came of images that held nothing unsynced, by fingerprint and what else the recovery depends on.
+    /// Results of recovering images without unsynced changes, by fingerprint and by the rest that the recovery depends on.
     recovered: FxHashMap<(u64, Given), F>,
 }
 
-/// What a recovery depends on besides the disk.
+/// What a recovery depends on in addition to the disk.
 pub(crate) type Given = (i64, i64);
 
 impl<F> Seen<F> {
@@ -85,20 +82,20 @@ impl<F> Seen<F> {
         }
     }
 
-    /// Counts an image that is recovered from. What is known to come of it, if it holds nothing unsynced.
+    /// Counts an image to recover from. Returns the known result, if it has no unsynced changes.
     pub(crate) fn meet(&mut self, image: &DiskState, given: Given) -> Option<&F> {
         let fingerprint = image.fingerprint();
         self.images.insert(fingerprint);
         self.recovered.get(&(fingerprint, given)).filter(|_| image.is_clean())
     }
 
-    /// Everything about the recovery of an image was right.
+    /// Stores the result of a correct recovery.
     pub(crate) fn remember(&mut self, image: u64, given: Given, found: F) {
         self.recovered.insert((image, given), found);
     }
 }
 
-/// Where a run is crashed.
+/// The points at which a run is crashed.
 pub struct CrashPoints<'a> {
     course: &'a Course,
     states: &'a [DiskState],
@@ -106,8 +103,8 @@ pub struct CrashPoints<'a> {
 }
 
 impl CrashPoints<'_> {
-    /// Checks every image that is new for what was promised. `promised` returns what that is after so many operations,
-    /// and its number; it is asked in order. Returns how many images there were.
+    /// Checks every image that is new for its promise. `promised` returns the number and the value of the promise after a number of
+    /// operations; it is called in order. Returns the number of images.
     pub(crate) fn check<C, F>(
         &self,
         mut rng: Rng,
@@ -136,8 +133,8 @@ impl CrashPoints<'_> {
     }
 }
 
-/// What may be found next: all of it, still unsynced (the process was killed), nothing that was unsynced, sizes without their
-/// bytes, a prefix, and random parts.
+/// The images that a restart may find: everything, still unsynced (the process was killed); only synced changes; sizes without their bytes;
+/// a prefix of the changes; and random parts.
 pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState> {
     let mut images = vec![state.clone(), state.left(Left::Nothing)];
     let pending = state.pending();
@@ -156,9 +153,8 @@ pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState>
     images
 }
 
-/// Recovers an image, and again after a power loss at the end of that and on the way. `look` opens what it finds on a
-/// disk, and returns what is there; `holds` is what was promised about that. What the first recovery has shown must
-/// stay (reliability C2).
+/// Recovers an image, and again after a power loss during the recovery and after it. `look` opens a disk and returns its contents; `holds`
+/// checks the promises about them. Contents that the first recovery has shown must stay (reliability C2).
 pub(crate) fn check_recovery<F: PartialEq + fmt::Debug>(
     image: DiskState,
     given: Given,

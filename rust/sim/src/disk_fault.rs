@@ -1,8 +1,8 @@
-//! What goes wrong on a simulated disk: calls that fail, and promises that are not kept.
+//! Failures of a simulated disk: calls that fail, and promises that are not kept.
 
 use std::io;
 
-/// A promise that a disk, or a program on it, breaks: for proving that a suite notices.
+/// A promise that a disk, or a program on it, breaks: proves that a test suite notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
     /// fsync of a directory does nothing.
@@ -13,13 +13,13 @@ pub enum Lie {
     ReplaceSync,
     /// `Fs::replace` writes over the old file instead of renaming a new one.
     ReplaceInPlace,
-    /// fsync is tried again after it failed.
+    /// A failed fsync is retried.
     SyncRetry,
-    /// A failed fsync is reported as done.
+    /// A failed fsync is reported as successful.
     SyncErrorHidden,
-    /// A write that was cut short is reported as done.
+    /// A short write is reported as complete.
     ShortWriteHidden,
-    /// A failed write is reported as done.
+    /// A failed write is reported as successful.
     WriteErrorHidden,
 }
 
@@ -37,19 +37,19 @@ impl Lie {
     ];
 }
 
-/// What happens instead of a call. A failed fsync loses what it should have written for good; after the others the disk is as
-/// it was, but for the first half of a short write.
+/// The failure of a call. A failed fsync loses for good the data it should have written. Other failures leave the disk as it was, except
+/// for the first half of a short write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// EIO.
     Io,
-    /// ENOSPC, of calls that need room.
+    /// ENOSPC, in calls that need space.
     Full,
     /// EINTR.
     Interrupted,
     /// Half of a write, then ENOSPC.
     ShortWrite,
-    /// EMFILE, of calls that open something.
+    /// EMFILE, in calls that open something.
     Descriptors,
 }
 
@@ -85,7 +85,7 @@ impl Fault {
     }
 }
 
-/// Kinds of calls, as far as faults differ.
+/// The kinds of calls that differ in their faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     Open,

@@ -1,9 +1,8 @@
-//! What is on a simulated disk at one moment: what programs see (live) and what would be left (durable) are two things.
+//! The contents of a simulated disk at one moment: those that programs see (live), and those that a power loss would leave (durable).
 //!
-//! Strict rules, stricter than any journalling file system: a file's fsync makes its bytes durable but not its name, a
-//! directory's fsync makes its names durable but not the bytes of its files, and of what was not synced any part may survive, in
-//! any order, torn at sector borders. A copy shares everything that does not change, so that a state can be kept for every
-//! operation.
+//! The rules are stricter than those of any journalling file system: a file's fsync makes its bytes durable but not its name, a directory's
+//! fsync makes its names durable but not the bytes of its files, and any part of the unsynced changes may survive, in any order, torn at
+//! sector borders. A copy shares everything that does not change, so that a state can be kept for every operation.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -56,20 +55,20 @@ pub struct DiskState {
     names: Arc<Names>,
     durable_names: Arc<Names>,
     pending_names: Vec<(u64, NameChange)>,
-    /// Operations so far that changed something.
+    /// Number of operations so far that changed something.
     pub(crate) operations: u64,
 }
 
-/// What is left of the changes that were not synced.
+/// Which of the unsynced changes survive.
 pub enum Left<'a> {
-    /// Nothing.
+    /// None.
     Nothing,
     /// Those whose number is below this.
     Before(u64),
-    /// Names and sizes, which a journal keeps, but of what was written nothing: zeros. As ext4 with data=writeback.
+    /// Names and sizes, which a journal keeps, but zeros instead of written bytes. As ext4 with data=writeback.
     Sizes,
-    /// What the chooser says: for each change `None` = lost, `Some(seed)` = kept, writes torn by the bits of the seed
-    /// (`u64::MAX` = whole, 0 = only the size).
+    /// Those that the chooser keeps: for each change `None` = lost, `Some(seed)` = kept, writes torn by the bits of the seed (`u64::MAX` =
+    /// whole, 0 = only the size).
     Some(&'a mut dyn FnMut() -> Option<u64>),
 }
 
@@ -80,7 +79,7 @@ fn write(data: &mut Vec<u8>, position: usize, bytes: &[u8]) {
     data[position..position + bytes.len()].copy_from_slice(bytes);
 }
 
-/// The name of a path.
+/// A path as a name.
 pub(crate) fn name(path: &Path) -> Name {
     path.to_string_lossy().into()
 }
@@ -93,12 +92,12 @@ fn parent(name: &str) -> Option<&str> {
     }
 }
 
-/// What follows the directory's name and a slash.
+/// The part of a name after the directory and a slash.
 fn strip<'a>(name: &'a str, dir: &str) -> Option<&'a str> {
     name.strip_prefix(dir)?.strip_prefix('/')
 }
 
-/// Takes a name out, and everything below a directory.
+/// Removes a name and, if it is a directory, everything below it.
 fn remove(names: &mut Names, gone: &str) -> Option<Node> {
     let node = names.remove(gone)?;
     if node == Node::Dir {
@@ -107,7 +106,7 @@ fn remove(names: &mut Names, gone: &str) -> Option<Node> {
     Some(node)
 }
 
-/// Names may be durable in a directory whose own name is not.
+/// Removes names in directories that do not exist: a name may be durable in a directory whose own name is not.
 fn drop_unreachable(names: &mut Arc<Names>) {
     let is_lost = |names: &Names, name: &str| parent(name).is_some_and(|parent| !names.contains_key(parent));
     while let Some(lost) = names.keys().find(|name| is_lost(names, name)).cloned() {
@@ -123,8 +122,8 @@ impl DataChange {
         }
     }
 
-    /// Only the sectors whose bit is set, and the size with an even number of bits; a lost sector in front of a kept one, or
-    /// within the size, reads as zeros.
+    /// Applies only the sectors whose bit is set, and the size if the number of bits is even. A lost sector before a kept one, or within
+    /// the size, reads as zeros.
     fn apply_torn(&self, data: &mut Vec<u8>, sectors: u64) {
         let Self::Write(position, bytes) = self else {
             return self.apply(data);
@@ -144,7 +143,7 @@ impl DataChange {
     }
 }
 
-/// Where a name leads after a directory (or the file itself) was renamed.
+/// The new name after a directory (or the file itself) was renamed.
 fn moved(name: &Name, from: &str, to: &Name) -> Name {
     if **name == *from {
         return Arc::clone(to);
@@ -156,7 +155,7 @@ impl NameChange {
     fn apply(&self, names: &mut Names) {
         match self {
             Self::Link(name, node) => {
-                // A new directory is empty, whatever was there before.
+                // A new directory is empty, whatever had that name before.
                 remove(names, name);
                 names.insert(Arc::clone(name), node.clone());
             }
@@ -202,7 +201,7 @@ impl NameChange {
 }
 
 impl DiskState {
-    /// Empty directories, durable.
+    /// A disk with empty, durable directories.
     pub(crate) fn with_dirs(dirs: &[&Path]) -> Self {
         let names = dirs.iter().flat_map(|dir| dir.ancestors());
         let names = Arc::new(names.map(|dir| (name(dir), Node::Dir)).collect::<Names>());
@@ -222,18 +221,18 @@ impl DiskState {
         all
     }
 
-    /// Whether programs see what is durable, so that nothing is left to lose.
+    /// Whether all live contents are durable, so that nothing can be lost.
     pub(crate) fn is_clean(&self) -> bool {
         let same = |inode: &Arc<Inode>| inode.pending.is_empty() && Arc::ptr_eq(&inode.live, &inode.durable);
         self.pending_names.is_empty() && self.inodes.iter().all(same)
     }
 
-    /// Operations before this moment.
+    /// Number of operations before this moment.
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// The disk as it comes up again.
+    /// The disk after a restart.
     #[must_use]
     pub fn left(&self, mut left: Left<'_>) -> Self {
         let mut keep = |at: u64| match &mut left {
@@ -290,7 +289,7 @@ impl DiskState {
         self.names.get(path.to_str()?)
     }
 
-    /// What is below a directory, at any depth: the rest of the path, and what is there.
+    /// The nodes below a directory, at any depth, each with the rest of its path.
     pub(crate) fn below<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = (&'a str, &'a Node)> {
         let names = self.names.range::<str, _>((Bound::Excluded(dir), Bound::Unbounded));
         names
@@ -302,7 +301,7 @@ impl DiskState {
         &self.inodes[inode].live
     }
 
-    /// A file without a name.
+    /// Adds a file without a name.
     pub(crate) fn new_file(&mut self) -> usize {
         self.inodes.push(Arc::default());
         self.inodes.len() - 1
@@ -335,12 +334,12 @@ impl DiskState {
         }
     }
 
-    /// A write-back failed: programs still see what they wrote, no later fsync brings it to the disk.
+    /// A write-back failed: programs still see their data, but no later fsync writes it to the disk.
     pub(crate) fn lose_data(&mut self, inode: usize) {
         Arc::make_mut(&mut self.inodes[inode]).pending.clear();
     }
 
-    /// Programs see the disk again; where nothing reached it, zeros.
+    /// Programs see the disk's data again, with zeros where none was written.
     pub(crate) fn drop_cache(&mut self, inode: usize) {
         let inode = Arc::make_mut(&mut self.inodes[inode]);
         let mut data = (*inode.durable).clone();
@@ -361,7 +360,7 @@ impl DiskState {
         self.pending_names = later;
         for (at, change) in now {
             change.apply(Arc::make_mut(&mut self.durable_names));
-            // What was changed in a directory before goes where the directory goes.
+            // Earlier changes in a directory move or vanish with the directory.
             match &change {
                 NameChange::Rename(from, to) => {
                     for (_, earlier) in self.pending_names.iter_mut().filter(|(earlier, _)| *earlier < at) {

@@ -1,5 +1,5 @@
-//! Batches of a wanted number of records and a wanted size in bytes: only these two decide an order of fetches, so a recorded
-//! log can be rebuilt from them.
+//! Batches with a given number of records and a given size in bytes. Only these two decide the order of fetches, so a recorded log can be
+//! rebuilt from them.
 
 use bytes::Bytes;
 use fletchlog_records::{BatchBuilder, BatchParams, Compression, record_size};
@@ -10,10 +10,10 @@ pub const TIMESTAMP_MS: i64 = 1_700_000_000_000;
 /// Size of a v2 batch header.
 const HEADER: usize = 61;
 
-/// A batch of `count` records that is exactly `size` bytes long, `None` if there is none.
+/// A batch of `count` records that is exactly `size` bytes long; `None` if none was found.
 ///
-/// Keys are null, except one that makes up for a size no value length gives. A compressed batch is searched for by the number
-/// of incompressible bytes in it.
+/// Keys are null, except for one that reaches a size that no value length gives. For a compressed batch, the search varies the number of
+/// incompressible bytes.
 pub fn exact_batch(count: usize, size: usize, params: &BatchParams) -> Option<Bytes> {
     let built = if params.compression == Compression::None {
         exact_plain(count, size, params)?
@@ -26,8 +26,8 @@ pub fn exact_batch(count: usize, size: usize, params: &BatchParams) -> Option<By
 fn exact_plain(count: usize, size: usize, params: &BatchParams) -> Option<Bytes> {
     let room = size.checked_sub(HEADER)?;
     let equal = value_lengths(count, room)?;
-    // One more byte of value is one more byte of record, or two or three where a length prefix grows: then another record has
-    // to give a byte or two.
+    // One more byte of value makes the record one byte longer, or two or three if a length prefix grows. Then another record must be a byte
+    // or two shorter.
     for shorter in 0..=equal[0].min(3) {
         let mut lengths = equal.clone();
         lengths[0] -= shorter;
@@ -46,7 +46,7 @@ fn exact_plain(count: usize, size: usize, params: &BatchParams) -> Option<Bytes>
             return Some(build_plain(&lengths, None, params));
         }
     }
-    // The first record can have a key: k bytes more, unless a length prefix grows.
+    // The first record can have a key, which adds its length unless a length prefix grows.
     let missing = room - total(&equal);
     (record(0, equal[0], Some(missing)) == record(0, equal[0], None) + missing)
         .then(|| build_plain(&equal, Some(missing), params))
@@ -61,7 +61,7 @@ fn build_plain(lengths: &[usize], first_key: Option<usize>, params: &BatchParams
     builder.build(params)
 }
 
-/// The longest value length that all records can have, for all of them.
+/// The longest length that the values of all records can have, once for each record.
 fn value_lengths(count: usize, room: usize) -> Option<Vec<usize>> {
     let fits = |length: usize| total(&vec![length; count]) <= room;
     if count == 0 || !fits(0) {
@@ -92,8 +92,8 @@ fn record(index: usize, value: usize, key: Option<usize>) -> usize {
 }
 
 fn exact_compressed(count: usize, size: usize, params: &BatchParams) -> Option<Bytes> {
-    // More incompressible bytes make a longer batch, a few bytes up or down; so the right number is near the size wanted,
-    // and another tail of zeros or another seed reaches the sizes that one series leaves out.
+    // More incompressible bytes make a longer batch, give or take a few bytes, so the right number is near the one found by bisection.
+    // Another tail of zeros or another seed reaches the sizes that one series leaves out.
     for zeros in [0, 10, 3, 25, 60, 200] {
         for seed in 1..200u64 {
             let length = |noise: usize| compressed(count, noise, zeros, seed, params).len();
@@ -120,7 +120,7 @@ fn exact_compressed(count: usize, size: usize, params: &BatchParams) -> Option<B
     None
 }
 
-/// `count` records; `noise` bytes that do not compress are spread over their values, `zeros` bytes that do follow in the first.
+/// A batch of `count` records: `noise` incompressible bytes are spread over the values, and `zeros` zero bytes follow in the first value.
 fn compressed(count: usize, noise: usize, zeros: usize, seed: u64, params: &BatchParams) -> Bytes {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut builder = BatchBuilder::with_capacity(noise + 16 * count);
@@ -128,7 +128,7 @@ fn compressed(count: usize, noise: usize, zeros: usize, seed: u64, params: &Batc
         let mine = noise / count + usize::from(i < noise % count);
         let mut value: Vec<u8> = (0..mine)
             .map(|_| {
-                // xorshift64: any sequence without repetitions does.
+                // xorshift64: any sequence without repetitions works.
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;

@@ -1,31 +1,31 @@
-//! What the clients of a simulation saw, for [`crate::checker`]: operations with a begin, an end and an outcome, in the order in
-//! which they began. After Jepsen's Kafka workload (`jepsen/tests/kafka.clj`): every value is sent once, so a value names its send.
+//! The operations that the clients of a simulation saw, for [`crate::checker`]: each has a begin, an end and an outcome, in the order in
+//! which they began. As in Jepsen's Kafka workload (`jepsen/tests/kafka.clj`), every value is sent once, so a value identifies its send.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fletchlog_api::IsolationLevel;
 
-/// A value that is sent once.
+/// A value, which is sent only once.
 pub type Value = u64;
 /// Number of a partition, unique over all topics.
 pub type Partition = u32;
 
-/// What a record of a compacted partition goes by.
+/// The key of a record of a compacted partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Keyed {
     /// The key.
     pub key: u32,
-    /// Without a value: the key is to be forgotten.
+    /// It has no value: the key is deleted.
     pub tombstone: bool,
 }
 
-/// What is known about an operation.
+/// The known outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Acknowledged; of a transaction: committed.
+    /// It is acknowledged; a transaction is committed.
     Ok,
-    /// It has not happened and never will; of a transaction: aborted.
+    /// It has not happened and never will; a transaction is aborted.
     Failed,
     /// It may have happened, or may still happen.
     Unknown,
@@ -36,20 +36,20 @@ pub enum Outcome {
 pub enum Step {
     /// A record was sent.
     Send {
-        /// Where to.
+        /// The partition.
         partition: Partition,
-        /// What.
+        /// The value.
         value: Value,
-        /// Where it was acknowledged to be.
+        /// The acknowledged offset.
         offset: Option<i64>,
-        /// The value that it is the copy of, in a transaction that copies.
+        /// The value that it copies, in a copying transaction.
         source: Option<Value>,
         /// Its key; `None` where nothing is compacted.
         keyed: Option<Keyed>,
     },
     /// Records were returned by one poll.
     Poll {
-        /// How it read.
+        /// The isolation level.
         isolation: IsolationLevel,
         /// The group of the consumer, if its position comes from one.
         group: Option<u32>,
@@ -58,26 +58,26 @@ pub enum Step {
     },
 }
 
-/// What a process did.
+/// The action of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
     /// One send, one poll, or everything that one transaction did.
     Steps {
-        /// In order.
+        /// The steps, in order.
         steps: Vec<Step>,
         /// Whether they take effect together.
         transaction: bool,
     },
-    /// The process reads on from elsewhere (assign, seek, a rebalance): from this offset, or an unknown one.
+    /// The process continues to read at another position (assign, seek, a rebalance): this offset, or an unknown one.
     Moved(Vec<(Partition, Option<i64>)>),
-    /// Looked up what a group has committed.
+    /// The committed offsets of a group were looked up.
     Committed {
         /// Number of the group.
         group: u32,
         /// Its offsets.
         offsets: Vec<(Partition, i64)>,
     },
-    /// A member with a group.instance.id has its partitions of a generation.
+    /// A member with a group.instance.id got its partitions in a generation.
     Joined(Joined),
     /// A member with a group.instance.id committed offsets.
     InstanceCommit {
@@ -86,37 +86,37 @@ pub enum Action {
         /// Its group.instance.id.
         instance: u32,
     },
-    /// The partition's log was made to start here (DeleteRecords), or was found to. An outcome that is unknown: it may do so, for
-    /// the time being or for good.
+    /// The partition's log was made to start here (DeleteRecords), or was found to. If the outcome is unknown, it may start here,
+    /// temporarily or for good.
     LogStart {
-        /// Which log.
+        /// The partition.
         partition: Partition,
         /// Its first readable offset.
         offset: i64,
     },
-    /// The process has read everything below these offsets that there was to read.
+    /// The process has read every readable record below these offsets.
     Reached {
-        /// How it read.
+        /// The isolation level.
         isolation: IsolationLevel,
         /// Its positions.
         offsets: Vec<(Partition, i64)>,
     },
-    /// The cleaner went over a partition. An outcome that is unknown: over a part of it, perhaps.
+    /// The cleaner cleaned a partition. If the outcome is unknown, it may have cleaned a part of it.
     Cleaned {
-        /// Which one.
+        /// The partition.
         partition: Partition,
-        /// From here on nothing was to be cleaned: open transactions, the active segment.
+        /// Nothing from this offset on may be cleaned: open transactions, the active segment.
         below: i64,
-        /// Nor what was sent at this moment or later: min.compaction.lag.ms.
+        /// Nothing sent at this moment or later may be cleaned: min.compaction.lag.ms.
         sent_before: u64,
-        /// A tombstone may go that a cleaning had seen which began before this moment: delete.retention.ms.
+        /// A tombstone may be removed if a cleaning that began before this moment saw it: delete.retention.ms.
         seen_before: u64,
     },
-    /// What happened besides: crashes, faults.
+    /// Any other event, such as a crash or a fault.
     Note(String),
 }
 
-/// What a member with a group.instance.id got when it joined.
+/// The assignment of a member with a group.instance.id that joined.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Joined {
     /// Number of the group.
@@ -127,47 +127,47 @@ pub struct Joined {
     pub generation: i32,
     /// Its partitions, sorted.
     pub partitions: Vec<Partition>,
-    /// It was away for less than its session lasts, and nothing else happened to the group since it had joined before.
+    /// It was away for less than its session time-out, and nothing else happened to the group since it last joined.
     pub in_time: bool,
 }
 
 /// One operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Op {
-    /// The client that did it. A client that is started anew is a new process; a process that reads begins with its first operation.
+    /// The client that did it. A restarted client is a new process; a reading process begins with its first operation.
     pub process: u32,
-    /// Place of its begin in the order of all begins and ends.
+    /// Position of its begin in the order of all begins and ends.
     pub begin: u64,
-    /// Place of its end; `u64::MAX` if it is not known to have ended.
+    /// Position of its end; `u64::MAX` if it is not known to have ended.
     pub end: u64,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What it was.
+    /// What it did.
     pub action: Action,
 }
 
 impl Op {
-    /// The parts; none for what neither sends nor polls.
+    /// The steps; none if it neither sends nor polls.
     pub fn steps(&self) -> &[Step] {
         match &self.action {
             Action::Steps { steps, .. } => steps,
             _ => &[],
         }
     }
-    /// Whether the parts take effect together.
+    /// Whether the steps take effect together.
     pub fn is_transaction(&self) -> bool {
         matches!(self.action, Action::Steps { transaction: true, .. })
     }
 }
 
-/// Records that a fetch has brought to a client.
+/// The records of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fetch {
-    /// Whose.
+    /// The process that fetched.
     pub process: u32,
-    /// Of which partition.
+    /// The partition.
     pub partition: Partition,
-    /// A moment before which nothing was read for it: the request had not reached the broker yet.
+    /// A moment before which nothing was read for it: the request had not reached the broker.
     pub arrived: u64,
     /// The first and the last offset of its batches.
     pub offsets: (i64, i64),
@@ -178,7 +178,7 @@ pub struct Fetch {
 pub struct History {
     /// The operations.
     pub ops: Vec<Op>,
-    /// What consumers have fetched.
+    /// The fetches of consumers.
     pub fetches: Vec<Fetch>,
 }
 
@@ -189,7 +189,7 @@ impl History {
         self.hash(&mut hasher);
         hasher.finish()
     }
-    /// These operations, one a line.
+    /// These operations, one per line.
     pub fn excerpt(&self, ops: &[usize]) -> String {
         let line = |&op: &usize| self.ops.get(op).map(|o| format!("  {op:>5} {o}\n"));
         ops.iter().filter_map(line).collect()

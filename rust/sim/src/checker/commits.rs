@@ -1,5 +1,5 @@
-//! What a group's commits promise: each record is given to some member before the group goes past it (at least once), a copy in a
-//! transaction exists once (exactly once).
+//! Promises of a group's commits: each record is returned to some member before the group commits beyond it (at least once), and a copy
+//! made in a transaction exists once (exactly once).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use crate::history::{Action, Partition, Step, Value};
 
 #[derive(Default)]
 struct Group {
-    /// Values that some poll of the group returned so far.
+    /// Values that polls of the group have returned so far.
     returned: BTreeSet<Value>,
-    /// How its members read: by the weakest of them.
+    /// The isolation level of its members.
     isolation: Option<IsolationLevel>,
-    /// What was found committed last, and by which operation.
+    /// The last committed offset found, and the operation that found it.
     committed: BTreeMap<Partition, (i64, usize)>,
     /// Values with a committed copy.
     copies: BTreeMap<Value, usize>,
-    /// Whether its members copy what they read.
+    /// Whether its members copy the records that they read.
     copying: bool,
 }
 
@@ -85,7 +85,7 @@ fn committed(
         let what = format!("the group had committed {before} and then {offset}");
         found.push(Anomaly::new(Class::CommitRegress, partition, vec![earlier, op], what));
     }
-    // Nothing returned yet: it may have gone past what was aborted.
+    // Before its first poll, the group may have passed aborted records.
     let isolation = group.isolation.unwrap_or(IsolationLevel::ReadCommitted);
     let Some(log) = index.logs.get(&partition) else { return };
     let start = start_when(index, partition, op);
@@ -101,12 +101,12 @@ fn committed(
     }
 }
 
-/// A group reads on behind what was deleted before an operation ended.
+/// The offset below which records may have been deleted before an operation ended: a group continues after them.
 fn start_when(index: &Index<'_>, partition: Partition, op: usize) -> i64 {
     index.may_start_at(partition, index.history.ops[op].end)
 }
 
-/// Every record below what the group has committed at the end has a committed copy.
+/// Finds records below the group's last committed offset that have no committed copy.
 fn not_copied(index: &Index<'_>, group: &Group, found: &mut Vec<Anomaly>) {
     for (&partition, &(offset, op)) in &group.committed {
         let Some(log) = index.logs.get(&partition) else {

@@ -1,11 +1,10 @@
-//! compacted-away, compacted-read; what compaction may remove, and when.
+//! compacted-away, compacted-read: what compaction may remove, and when.
 //!
-//! A cleaning may remove a record below its bound if there is a later one of the same key below the bound that is not
-//! aborted, if it was aborted itself, or if it is a tombstone that a cleaning has seen long enough ago. Any other
-//! record that a reader passes over is [`Class::CompactedAway`], above all the newest value of a key. Nor does anything
-//! come back: the cleaner's output is on the disk before a reader can see it (spec 1.11), so what a reader has found
-//! removed stays removed after a kill or a power loss, at every level of durability; with `page-cache` a plan allows
-//! this like other losses of a power failure.
+//! A cleaning may remove a record below its bound if a later record of the same key, which is not aborted, is below the bound; if it was
+//! aborted itself; or if it is a tombstone that a cleaning saw long enough ago. Any other record that a reader does not get, above all the
+//! newest value of a key, is [`Class::CompactedAway`]. Nor may a removed record come back: the cleaner's output is on the disk before a
+//! reader can see it (spec 1.11), so a record that a reader has found removed stays removed after a kill or a power loss, at every level of
+//! durability. With `page-cache`, a plan allows it like other losses of a power failure.
 
 use std::collections::BTreeMap;
 
@@ -27,15 +26,15 @@ struct Cleaning {
 struct Later {
     value: Value,
     begin: u64,
-    /// `None`: its offset was never reported, if it is in the log.
+    /// `None`: its offset is unknown; it may not even be in the log.
     offset: Option<i64>,
 }
 
-/// From when on compaction may have removed what.
+/// When compaction may first have removed each record.
 #[derive(Debug, Default)]
 pub(super) struct Compacted {
     cleanings: BTreeMap<Partition, Vec<Cleaning>>,
-    /// The first moment at which a record may be gone.
+    /// The first moment at which a record may have been removed.
     from: BTreeMap<(Partition, i64), u64>,
 }
 
@@ -140,7 +139,7 @@ impl Keys {
         keys
     }
 
-    /// Whether the last of these cleanings may remove the record.
+    /// Whether the last of these cleanings was allowed to remove the record.
     fn may_go(&self, index: &Index<'_>, record: (Partition, i64, Value), cleanings: &[Cleaning]) -> bool {
         let (partition, offset, value) = record;
         let writer = index.writer[&value];
@@ -173,7 +172,7 @@ impl Keys {
     }
 }
 
-/// A record that a reader has found compacted: when, and in which operation.
+/// Records that a reader has found removed by compaction: when, and in which operation.
 pub(super) type Gone = BTreeMap<(Partition, i64), (u64, usize)>;
 
 pub(super) fn check(index: &Index<'_>, gone: &Gone, found: &mut Vec<Anomaly>) {

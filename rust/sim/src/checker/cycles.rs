@@ -1,6 +1,6 @@
-//! G0 and G1c: cycles of operations (Adya; Elle). Edges: one record follows the other (ww), one operation read what the
-//! other sent (wr), one followed the other in its process, one had ended before the other began. There are no edges
-//! from a read to a later write: a consumer's poll says nothing about what it has not fetched.
+//! G0 and G1c: cycles of operations (Adya; Elle). Edges: a record follows another one (ww), an operation read what another one sent (wr),
+//! an operation followed another one in its process, an operation ended before another one began. No edge leads from a read to a later
+//! write: a poll says nothing about records that were not fetched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
     let (writes, reads) = (order_of_records(index), reads_of_writes(index));
     let (process, time) = (in_process(index), in_time(index));
     let with_reads = union(&writes, &reads);
-    // From the strongest claim to the weakest: the first that has a cycle names it.
+    // From the strongest claim to the weakest: the first one with a cycle gives it its name.
     let claims = [
         (Class::G0, writes.clone()),
         (Class::G1c, with_reads.clone()),
@@ -54,7 +54,7 @@ fn none(index: &Index<'_>) -> Edges {
 fn order_of_records(index: &Index<'_>) -> Edges {
     let mut edges = none(index);
     for log in index.logs.values() {
-        // A record that is there twice has no place in the order; it is an anomaly of its own.
+        // A record that exists twice has no place in the order; it is a different anomaly.
         let mut places: BTreeMap<Value, usize> = BTreeMap::new();
         log.at
             .values()
@@ -103,7 +103,7 @@ fn in_time(index: &Index<'_>) -> Edges {
     edges
 }
 
-/// Adds an edge from each operation to those that began after it had ended, without those that follow from others.
+/// Adds an edge from each operation to those that began after it had ended, except for edges that follow from others.
 fn precede(index: &Index<'_>, ops: &[usize], edges: &mut Edges) {
     let judged = |&&number: &&usize| matches!(index.history.ops[number].action, Action::Steps { .. });
     let mut moments: Vec<(u64, bool, usize)> = Vec::new();
@@ -132,7 +132,7 @@ fn precede(index: &Index<'_>, ops: &[usize], edges: &mut Edges) {
     }
 }
 
-/// Sets of more than one of these operations that all reach each other. Tarjan's algorithm, without recursion.
+/// The sets of two or more of these operations that all reach each other. Tarjan's algorithm, without recursion.
 fn components(nodes: &BTreeSet<usize>, edges: &Edges) -> Vec<BTreeSet<usize>> {
     const NEW: usize = usize::MAX;
     let size = edges.len();
@@ -178,9 +178,9 @@ fn components(nodes: &BTreeSet<usize>, edges: &Edges) -> Vec<BTreeSet<usize>> {
     found
 }
 
-/// A short cycle: the shortest through one of the first operations of the component.
+/// A short cycle: the shortest one through any of the component's first operations.
 fn cycle_in(component: &BTreeSet<usize>, edges: &Edges) -> Vec<usize> {
-    /// Starts to try: a component can be a whole history.
+    /// Number of operations to try: a component can be a whole history.
     const STARTS: usize = 16;
     let through = component
         .iter()
@@ -189,7 +189,7 @@ fn cycle_in(component: &BTreeSet<usize>, edges: &Edges) -> Vec<usize> {
     through.min_by_key(Vec::len).unwrap_or_default()
 }
 
-/// The shortest cycle through an operation that has one.
+/// The shortest cycle through an operation that is in one.
 fn cycle_through(start: usize, component: &BTreeSet<usize>, edges: &Edges) -> Vec<usize> {
     let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
     let mut level = vec![start];

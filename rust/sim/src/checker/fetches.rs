@@ -1,4 +1,4 @@
-//! When what a poll returned was read from the log, at the earliest.
+//! The earliest time at which a record that a poll returned was read from the log.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ type Reader = (u32, Partition);
 
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
-    /// The first operation of each process.
+    /// When the first operation of each process began.
     began: BTreeMap<u32, u64>,
-    /// When it changed its position, in order: a consumer then throws away what it had fetched.
+    /// When the reader changed its position, in order: a consumer then discards its fetched records.
     moved: BTreeMap<Reader, Vec<u64>>,
     fetches: BTreeMap<Reader, Vec<Fetch>>,
 }
@@ -34,8 +34,8 @@ impl Fetched {
         fetched
     }
 
-    /// A moment before which the record had not been read. One that is in several fetches came with the first since the
-    /// process last changed its position; a fetch under way at that time may still have been used.
+    /// A moment before which the record had not been read. A record in several fetches came with the first one since the process last
+    /// changed its position; a fetch that was in progress then may still have been used.
     pub fn at(&self, poll: &Op, partition: Partition, offset: i64) -> u64 {
         let reader = (poll.process, partition);
         let moved = self.moved.get(&reader).map_or(&[][..], Vec::as_slice);
@@ -46,7 +46,7 @@ impl Fetched {
         let arrived = fetches
             .map(|fetch| fetch.arrived)
             .filter(|&arrived| arrived <= poll.end);
-        // Those before a move come last.
+        // Fetches before the move come last.
         let first = arrived.min_by_key(|&arrived| (arrived <= since, arrived));
         first.unwrap_or_else(|| self.began[&poll.process])
     }

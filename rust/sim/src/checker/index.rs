@@ -1,4 +1,4 @@
-//! Who sent what, and what every partition held, by what clients saw.
+//! An index of a history: the operation that sent each value, and the contents of every partition as clients saw it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,35 +15,35 @@ pub(super) const ISOLATIONS: [IsolationLevel; 2] = [IsolationLevel::ReadUncommit
 pub(super) struct Log {
     /// Values by offset, from acknowledgements and polls.
     pub at: BTreeMap<i64, BTreeSet<Value>>,
-    /// What a reader of each isolation has to see: value by offset.
+    /// The values that a reader of each isolation level must see, by offset.
     pub visible: [BTreeMap<i64, Value>; 2],
-    /// What was returned to some reader of each isolation.
+    /// The values that any reader of each isolation level got.
     pub read: [BTreeSet<Value>; 2],
-    /// The highest offset of that.
+    /// The highest offset of those.
     pub highest_read: [Option<i64>; 2],
-    /// A poll that returned the value, for showing.
+    /// A poll that returned the value, for display.
     pub reader: BTreeMap<Value, usize>,
 }
 
 pub(super) struct Index<'h> {
     pub history: &'h History,
-    /// Which operation sent a value.
+    /// The operation that sent each value.
     pub writer: BTreeMap<Value, usize>,
     pub logs: BTreeMap<Partition, Log>,
-    /// Whether anybody read with this isolation.
+    /// Whether any process read with each isolation level.
     pub is_read: [bool; 2],
-    /// Per operation: its records are committed, as far as is known.
+    /// Whether the records of each operation are committed, as far as is known.
     pub committed: Vec<bool>,
-    /// From when on records may be gone.
+    /// From when on records may have been deleted.
     may_start: BTreeMap<Partition, Starts>,
-    /// From when on they are gone for good.
+    /// From when on they are deleted for good.
     starts: BTreeMap<Partition, Starts>,
-    /// What compaction may have removed, and from when on.
+    /// The records that compaction may have removed, and from when on.
     compacted: Compacted,
     fetched: Fetched,
 }
 
-/// Where a log starts: (moment, offset), moments in order, each offset the highest so far.
+/// The log starts over time: (moment, offset), with moments in order and each offset the highest so far.
 #[derive(Debug, Default)]
 struct Starts(Vec<(u64, i64)>);
 
@@ -123,7 +123,7 @@ impl<'h> Index<'h> {
         }
     }
 
-    /// Committed, or not part of a transaction, or seen by a reader of committed records only.
+    /// Whether an operation took effect: it is acknowledged, or its records were read (if it is a transaction, by a read_committed reader).
     fn is_committed(&self, op: usize) -> bool {
         let op = &self.history.ops[op];
         match op.outcome {
@@ -153,12 +153,12 @@ impl<'h> Index<'h> {
         }
     }
 
-    /// Below this offset records may have been deleted at that moment.
+    /// The offset below which records may have been deleted at that moment.
     pub fn may_start_at(&self, partition: Partition, moment: u64) -> i64 {
         self.may_start.get(&partition).map_or(0, |s| s.before(moment))
     }
 
-    /// Below this offset records were deleted for good at that moment.
+    /// The offset below which records were deleted for good at that moment.
     pub fn starts_at(&self, partition: Partition, moment: u64) -> i64 {
         self.starts.get(&partition).map_or(0, |s| s.before(moment))
     }
@@ -168,12 +168,12 @@ impl<'h> Index<'h> {
         self.compacted.may_be_gone(partition, offset, moment)
     }
 
-    /// Whether the cleaner may have been there by that moment.
+    /// Whether a cleaning of the partition may have begun by that moment.
     pub fn may_be_cleaned(&self, partition: Partition, moment: u64) -> bool {
         self.compacted.has_begun(partition, moment)
     }
 
-    /// A moment before which a record had not been read from the log that a poll returned.
+    /// A moment before which a record that a poll returned had not been read from the log.
     pub fn fetched_at(&self, poll: usize, partition: Partition, offset: i64) -> u64 {
         self.fetched.at(&self.history.ops[poll], partition, offset)
     }
@@ -188,7 +188,7 @@ impl<'h> Index<'h> {
         writer.into_iter().chain(reader).collect()
     }
 
-    /// What a reader of this isolation has to see from `from` on and below `to`, unless it was compacted.
+    /// The records that a reader of this isolation level must see from `from` until before `to`, unless they were compacted.
     pub fn visible_between(
         &self,
         partition: Partition,
@@ -204,7 +204,7 @@ impl<'h> Index<'h> {
     }
 }
 
-/// Where logs start, from the moment on that `from` names.
+/// The log starts, each from the moment that `from` returns.
 fn starts(history: &History, from: impl Fn(&Op) -> Option<u64>) -> BTreeMap<Partition, Starts> {
     let mut found: BTreeMap<Partition, Vec<(u64, i64)>> = BTreeMap::new();
     for op in &history.ops {

@@ -1,4 +1,4 @@
-//! fenced-commit, static-rebalance: what a group promises to members with a group.instance.id.
+//! fenced-commit, static-rebalance: promises of a group to members with a group.instance.id.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
                 let of_instance = joined.get(&(*group, *instance)).map_or(&[][..], Vec::as_slice);
                 let own = of_instance.iter().rfind(|(other, _)| ops[*other].process == op.process);
                 let Some(&(own, _)) = own else { continue };
-                // A process that joined after this one took the instance over.
+                // A process that started after this one had joined has taken over the instance.
                 let taken_over = |&&(other, _): &&(usize, &Joined)| {
                     let other = &ops[other];
                     other.process != op.process && begins[&other.process] > ops[own].end && other.end < op.begin

@@ -1,6 +1,5 @@
-//! Finds in a history what a log must not do: the anomaly classes of Jepsen's Kafka workload, and what a group's
-//! commits, a transaction that copies, deletions and compaction promise. The checker judges only what clients saw, not
-//! how the log works.
+//! Finds in a history what a log must not do: the anomaly classes of Jepsen's Kafka workload, and broken promises of a group's commits,
+//! copying transactions, deletions and compaction. The checker judges only what clients saw, not how the log works.
 
 mod commits;
 mod compaction;
@@ -25,27 +24,27 @@ pub enum Class {
     InconsistentOffsets,
     /// One value at two offsets.
     Duplicate,
-    /// An acknowledged value below what was read, but never read.
+    /// An acknowledged value was never read, although a higher offset was.
     LostWrite,
-    /// An acknowledged value above what was read, and not read until the end.
+    /// An acknowledged value was never read, and neither was any higher offset.
     Unseen,
-    /// A value was read that was aborted, has failed, or was never sent.
+    /// A value was read that was aborted, whose send failed, or that was never sent.
     G1a,
-    /// A transaction has read, as committed, what it sent itself.
+    /// A transaction has read as committed a value that it sent itself.
     PrecommittedRead,
-    /// A poll returned less than what followed the poll before.
+    /// A poll skipped records after those of the previous poll.
     PollSkip,
-    /// A poll returned what came before the end of the poll before.
+    /// A poll returned records from before the end of the previous poll.
     NonmonotonicPoll,
-    /// Within one operation, a poll left something out.
+    /// Within one operation, a poll skipped records.
     IntPollSkip,
     /// Within one operation, polls went back.
     IntNonmonotonicPoll,
-    /// Between two records that a transaction sent to a partition there is another.
+    /// Another record is between two records that a transaction sent to a partition.
     IntSendSkip,
-    /// Of two records that a transaction sent to a partition the later one comes first.
+    /// Two records that a transaction sent to a partition are in the wrong order.
     IntNonmonotonicSend,
-    /// Of two records that a process sent to a partition the later one comes first.
+    /// Two records that a process sent to a partition are in the wrong order.
     NonmonotonicSend,
     /// A cycle of operations by the order of their records.
     G0,
@@ -53,36 +52,36 @@ pub enum Class {
     G0Process,
     /// The same with the order of operations in time.
     G0Realtime,
-    /// A cycle of operations by the order of their records and by what each read.
+    /// A cycle of operations by the order of their records and by the records that each read.
     G1c,
     /// The same with the order of operations in a process.
     G1cProcess,
     /// The same with the order of operations in time.
     G1cRealtime,
-    /// A group has committed beyond a record that no poll of it returned.
+    /// A group has committed an offset beyond a record that none of its polls returned.
     CommitSkip,
-    /// What a group has committed went back.
+    /// A group's committed offset went back.
     CommitRegress,
     /// Two committed copies of one value.
     CopiedTwice,
-    /// A value was committed beyond, in a transaction that copies, without a copy.
+    /// A copying transaction committed an offset beyond a value that has no copy.
     NotCopied,
-    /// A log starts below an offset up to which it had been deleted for good.
+    /// A log starts below an offset up to which records had been deleted for good.
     StartRegress,
     /// A value was returned from a fetch that was made after it had been deleted for good.
     DeletedRead,
-    /// A reader went past a record that compaction has to keep, in a log that was cleaned.
+    /// In a cleaned log, a reader did not get a record that compaction must keep.
     CompactedAway,
-    /// A value was returned from a fetch that was made after a reader had found it compacted.
+    /// A value was returned from a fetch that was made after a reader had found it removed by compaction.
     CompactedRead,
-    /// A commit of a member counted whose group.instance.id another one had taken over.
+    /// A commit succeeded although another member had taken over the committing member's group.instance.id.
     FencedCommit,
-    /// A static member was back in time and did not get its partitions in the same generation.
+    /// A static member came back in time, but did not get its partitions in the same generation.
     StaticRebalance,
 }
 
 impl Class {
-    /// All, in the order of their declaration.
+    /// All classes, in the order of their declaration.
     pub const ALL: [Self; 29] = [
         Self::InconsistentOffsets,
         Self::Duplicate,
@@ -160,11 +159,11 @@ impl fmt::Display for Class {
 /// One anomaly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anomaly {
-    /// What kind.
+    /// The class.
     pub class: Class,
-    /// Where, if in one partition.
+    /// The partition, if it is in a single one.
     pub partition: Option<Partition>,
-    /// The operations that show it, by their place in the history.
+    /// The operations that show it, by their index in the history.
     pub ops: Vec<usize>,
     /// What is wrong.
     pub what: String,
@@ -189,7 +188,7 @@ impl Anomaly {
     }
 }
 
-/// Everything that is wrong with a history whose readers have read to the end.
+/// Finds all anomalies in a history whose readers have read to the end.
 pub fn check(history: &History) -> Vec<Anomaly> {
     let index = Index::of(history);
     let mut found = Vec::new();

@@ -9,15 +9,15 @@ use super::index::Index;
 use super::{Anomaly, Class};
 use crate::history::{Action, Partition, Step};
 
-/// Where a process reads on.
+/// The position from which a process continues to read.
 #[derive(Clone, Copy)]
 struct Position {
     next: i64,
-    /// The operation that left it there.
+    /// The operation that set it.
     op: usize,
 }
 
-/// Returns what readers have found compacted.
+/// Returns the records that readers have found removed by compaction.
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) -> Gone {
     let mut readers = Readers {
         index,
@@ -91,7 +91,7 @@ impl Readers<'_, '_> {
             .push(Anomaly::new(class, partition, vec![before.op, op], what));
     }
 
-    /// A reader went on to an offset, and nothing before it was returned any more.
+    /// A reader has moved on to an offset without getting the visible records before it, if any.
     fn passed(
         &mut self,
         op: usize,

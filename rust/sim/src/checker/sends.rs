@@ -9,7 +9,7 @@ use super::{Anomaly, Class};
 use crate::history::{Partition, Step, Value};
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
-    // (process, partition) -> the record sent last whose place is known: operation, offset, value.
+    // (process, partition) -> the last record sent whose offset is known: operation, offset, value.
     let mut last: BTreeMap<(u32, Partition), (usize, i64, Value)> = BTreeMap::new();
     for (number, op) in index.history.ops.iter().enumerate() {
         for step in op.steps() {

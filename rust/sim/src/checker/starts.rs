@@ -23,7 +23,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
         for step in op.steps() {
             let Step::Poll { records, .. } = step else { continue };
             for &(partition, offset, value) in records {
-                // What a reader has fetched before a deletion it may return later.
+                // Records fetched before a deletion may be returned after it.
                 let fetched = index.fetched_at(number, partition, offset);
                 let start = index.starts_at(partition, fetched);
                 if offset < start {

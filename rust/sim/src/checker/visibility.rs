@@ -37,7 +37,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
     reads(index, found);
 }
 
-/// What was acknowledged and never read.
+/// Finds values that were acknowledged and never read.
 fn missing(index: &Index<'_>, partition: Partition, log: &Log, found: &mut Vec<Anomaly>) {
     for isolation in ISOLATIONS.into_iter().filter(|&i| index.is_read[place(i)]) {
         let place = place(isolation);
@@ -93,7 +93,7 @@ fn reads(index: &Index<'_>, found: &mut Vec<Anomaly>) {
     }
 }
 
-/// Why no reader should have read it.
+/// The reason why no reader of this isolation level should have read the value, if any.
 fn forbidden(index: &Index<'_>, isolation: IsolationLevel, value: Value) -> Option<&'static str> {
     let Some(&writer) = index.writer.get(&value) else {
         return Some("it was never sent");

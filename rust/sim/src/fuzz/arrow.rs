@@ -1,4 +1,4 @@
-//! Records to columns and columns to records, each against a plain reading of the same bytes.
+//! Records to columns and columns to records, each compared with a plain reading of the same bytes.
 
 use std::sync::Arc;
 
@@ -22,8 +22,9 @@ use super::{Input, Owned, records_of};
 /// The headers of one record: keys and values.
 type Headers = Vec<(String, Option<Vec<u8>>)>;
 
-/// `[choices u8] [count u16] [base offset i64] [base timestamp i64] [records]`: bit 0 asks for headers, the others choose
-/// the rows of a batch; all of them choose some columns and times, for which the same records are read again. A base offset is rarely anything but 0, a count rarely right: the records decide.
+/// `[choices u8] [count u16] [base offset i64] [base timestamp i64] [records]`: bit 0 selects the headers, the others the rows of a batch;
+/// all of them select columns and times, with which the same records are read again. The base offset is arbitrary and the count is rarely
+/// right: the records decide.
 pub(super) fn export(data: &[u8]) {
     let mut input = Input(data);
     let choices = input.byte();
@@ -61,7 +62,7 @@ pub(super) fn export(data: &[u8]) {
     loop {
         match builder.append_records(&tp, &slice, &mut cursor, most, i64::MIN, i64::MAX) {
             Ok(0) => {
-                // `i64::MAX` is the first offset that is not wanted.
+                // `i64::MAX` is the (exclusive) end of the range.
                 let unwanted = expected.get(seen).is_some_and(|record| record.offset == i64::MAX);
                 assert!(unwanted || (seen == expected.len() && error.is_none()));
                 break;
@@ -81,11 +82,11 @@ pub(super) fn export(data: &[u8]) {
     }
 }
 
-/// Reads the records with all columns and with some, and compares what both give.
+/// Reads the records with all columns and with some, and compares the results.
 fn some_columns(slice: &RecordsSlice, choices: u8, most: usize) {
     let chosen = |place: &usize| choices >> place & 1 == 1;
     let places: Vec<usize> = (0..8).rev().filter(chosen).collect();
-    // Milliseconds hold every timestamp.
+    // Milliseconds can represent every timestamp.
     let names = Column::ALL.map(|column| match column {
         Column::Timestamp => Column::TimestampMillis,
         other => other,
@@ -169,7 +170,7 @@ fn headers_of(batch: &RecordBatch, row: usize) -> Headers {
 
 type Cells = Vec<Option<Vec<u8>>>;
 
-/// `[types u16] [slice u8] [cells]`: the same cells in any of Arrow's layouts, sliced, come out as they went in.
+/// `[types u16] [slice u8] [cells]`: the same cells in any of Arrow's layouts, sliced, are read back unchanged.
 pub(super) fn import(data: &[u8]) {
     let mut input = Input(data);
     let types = usize::from(input.u16());
@@ -217,7 +218,7 @@ pub(super) fn import(data: &[u8]) {
     }
 }
 
-/// Cells as a layout can hold them: all of 4 bytes in a fixed one, all null in the null one.
+/// Cells that a layout can represent: all of 4 bytes in the fixed-size layout, all null in the null layout.
 fn cells(input: &mut Input<'_>, rows: usize, layout: usize) -> Cells {
     let mut cells = Vec::new();
     for _ in 0..rows {
@@ -248,7 +249,7 @@ fn column(cells: &Cells, layout: usize) -> ArrayRef {
             let cells = cells.iter().map(Option::as_deref);
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(cells, 4).unwrap())
         }
-        // The value under a null is not read: a sliced dictionary whose null cells have keys beyond its values.
+        // A null cell's value is not read: null cells of a sliced dictionary may have keys beyond its values.
         5 => built!(BinaryDictionaryBuilder::<arrow_array::types::UInt8Type>::new()),
         _ => Arc::new(NullArray::new(cells.len())),
     }
@@ -279,7 +280,7 @@ fn header_column(headers: &[Headers]) -> ArrayRef {
     Arc::new(ListArray::try_new(item, offsets, Arc::new(entries), None).unwrap())
 }
 
-/// A column and what must come out of each of its rows; `Err`: a number that cannot be produced.
+/// A column, and the expected value of each of its rows; `Err`: a number that cannot be sent.
 type Numbers<'a, T> = (ArrayRef, Box<dyn Fn(usize) -> Result<Option<T>, ()> + 'a>);
 
 fn partitions(numbers: &[Option<i64>], layout: usize) -> Numbers<'_, i32> {

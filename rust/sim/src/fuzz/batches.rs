@@ -10,7 +10,7 @@ use fletchlog_records::{
 
 use super::{Input, Owned, mended, records_of, same};
 
-/// `[choices u8] [batches]`: bit 0 mends the checksums, bit 1 chooses the limit, the others the codec and the step.
+/// `[choices u8] [batches]`: bit 0 corrects the checksums, bit 1 selects the limit, the others the codec and the step.
 pub(super) fn batch(data: &[u8]) {
     let mut input = Input(data);
     let choices = input.byte();
@@ -64,14 +64,14 @@ fn check(batch: &RecordBatch, limit: usize, codec: Compression, step: usize) {
     if is_appendable(header, &records) {
         rebuilt_alike(header, &slice, &records, codec);
     }
-    // Offsets within an old wrapper are its entries' own; the cleaner refuses those that do not increase.
+    // In an old wrapper each entry has its own offset; the cleaner refuses offsets that do not increase.
     let increasing = records.is_sorted_by(|a, b| a.offset < b.offset);
     if header.magic == 2 || (increasing && !records.is_empty()) {
         retained_alike(header, &slice, step);
     }
 }
 
-/// Walking in steps, as a consumer cuts spans, finds the same records.
+/// Checks that reading in steps, as a consumer cuts spans, finds the same records.
 fn walks_alike(slice: &RecordsSlice, records: &[Owned], fails: bool, step: usize) {
     let mut cursor = RecordCursor::new();
     let mut seen = 0;
@@ -91,7 +91,7 @@ fn walks_alike(slice: &RecordsSlice, records: &[Owned], fails: bool, step: usize
     }
 }
 
-/// What the validator asks of the offsets of a sent batch.
+/// Whether the offsets of a sent batch satisfy the validator.
 fn is_appendable(header: &BatchHeader, records: &[Owned]) -> bool {
     let one_apart = (0..)
         .zip(records)
@@ -102,7 +102,7 @@ fn is_appendable(header: &BatchHeader, records: &[Owned]) -> bool {
         && usize::try_from(header.last_offset_delta) == Ok(records.len() - 1)
 }
 
-/// The same records, encoded anew with any codec.
+/// Checks that the same records are read after encoding them again with any codec.
 fn rebuilt_alike(header: &BatchHeader, slice: &RecordsSlice, records: &[Owned], codec: Compression) {
     let bytes = rebuild(header, &slice.payload, codec, None).freeze();
     let again = RecordBatch::parse(&bytes).unwrap().expect("a whole batch");
@@ -131,7 +131,7 @@ fn rebuilt_alike(header: &BatchHeader, slice: &RecordsSlice, records: &[Owned], 
     assert_eq!(error, None);
 }
 
-/// What the cleaner leaves of a batch has the records that it kept.
+/// Checks that the batch that the cleaner leaves has the records that it kept.
 fn retained_alike(header: &BatchHeader, slice: &RecordsSlice, step: usize) {
     let mut all: Vec<Record<'_>> = Vec::new();
     let mut cursor = RecordCursor::new();

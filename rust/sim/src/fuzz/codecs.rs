@@ -1,4 +1,4 @@
-//! The decoders, against their encoders and against other readers of the same formats.
+//! The decoders, compared with their encoders and with other readers of the same formats.
 
 use std::io::Read;
 
@@ -6,7 +6,7 @@ use fletchlog_records::{Compression, RecordError};
 
 use super::Input;
 
-/// Largest output of an execution.
+/// Largest output of one decoding.
 const MOST: usize = 1 << 20;
 
 /// `[choices u8] [payload]`: bits 0-1 are the magic, bits 2-6 the limit as a power of two.
@@ -45,7 +45,7 @@ fn there_and_back(codec: Compression, bytes: &[u8]) {
     assert_eq!(codec.decompress(&compressed, 2, bytes.len(), 0).as_deref(), Ok(bytes));
 }
 
-/// At most `limit` bytes of a reader; `None` if it fails or has more.
+/// All bytes of a reader; `None` if it fails or has more than `limit`.
 fn read_all(reader: impl Read, limit: usize) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     reader.take(u64::try_from(limit).ok()? + 1).read_to_end(&mut out).ok()?;
@@ -68,7 +68,8 @@ pub(super) fn snappy(data: &[u8]) {
 
 pub(super) fn lz4(data: &[u8]) {
     codec(Compression::Lz4, data, |payload, limit| {
-        // One frame, as ours reads it. A block that holds nothing looks like its end there; then bytes are left, and nothing is compared.
+        // One frame, as this project's decoder reads it. This reader takes an empty block for the end; then bytes are left over, and
+        // nothing is compared.
         let mut rest = payload;
         let out = read_all(lz4_flex::frame::FrameDecoder::new(&mut rest), limit)?;
         rest.is_empty().then_some(out)

@@ -1,5 +1,5 @@
-//! A connection of the listener: whatever bytes come in whatever pieces, and whenever answers are given and written, requests come
-//! out whole and one at a time, answers leave in their order, and nothing is reserved for bytes that did not come.
+//! A connection of the listener. Whatever bytes arrive in whatever pieces, and whenever responses are made and written: requests come out
+//! whole and one at a time, responses leave in their order, and no memory is reserved for bytes that have not arrived.
 
 use std::io::IoSlice;
 
@@ -10,18 +10,18 @@ use super::Input;
 
 /// Largest request.
 const LIMIT: i32 = 200_000;
-/// Most room for bytes that did not come, beside as much as came already.
+/// Most room for bytes that have not arrived, in addition to the number that has.
 const ROOM: usize = 16 * 1024;
 
-/// What the connection should know.
+/// A connection and its expected state.
 #[derive(Default)]
 struct Model {
     connection: Connection,
-    /// Everything that was received, and how much of it was taken as requests.
+    /// All bytes received, and how many of them were taken as requests.
     sent: Vec<u8>,
     taken: usize,
     busy: bool,
-    /// What is to be written.
+    /// The bytes to be written.
     output: Vec<u8>,
     answers: u8,
 }
@@ -35,7 +35,7 @@ pub(super) fn connection(data: &[u8]) {
     for step in steps {
         let size = usize::from(step >> 2);
         match step % 4 {
-            // The largest step brings more than a buffer: the bytes of the client again and again.
+            // The largest step receives more than a buffer: the client's bytes repeated.
             0 if size == 63 => model.receive(&stream.repeat(20_000 / stream.len().max(1))),
             0 => {
                 let (now, later) = stream.split_at(size.min(stream.len()));
@@ -77,7 +77,7 @@ impl Model {
         self.connection.trim();
     }
 
-    /// False: the connection is closed.
+    /// Returns false if the connection is closed.
     fn take(&mut self) -> bool {
         let waiting = &self.sent[self.taken..];
         let size = waiting.first_chunk().map(|size| i32::from_be_bytes(*size));

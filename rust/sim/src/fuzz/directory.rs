@@ -1,5 +1,5 @@
-//! A broker's directory with damaged, missing and foreign files: it opens or says why not, and what it then serves is
-//! sound and stays the same.
+//! A broker's directory with damaged, missing and unknown files: it opens or reports why not, and the records that it then serves are valid
+//! and stay the same.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -18,7 +18,7 @@ use super::{Input, NOW_MS, scan};
 use crate::virtual_clock::VirtualClock;
 
 const ROOT: &str = "/data";
-/// Names that a damaged or foreign directory may hold, in a log or beside it.
+/// Names that may be in a damaged or unknown directory, in a log or beside it.
 const NAMES: [&str; 16] = [
     "00000000000000000000.log.swap",
     "00000000000000000000.log.cleaned",
@@ -59,7 +59,7 @@ fn ask(broker: &Arc<Broker>, request: Request) -> Option<Response> {
     transport.receive(1)?.result.ok()
 }
 
-/// A directory with a topic of two partitions, one of them compressed, a group's offsets and a transactional producer.
+/// A valid directory: a topic with two partitions, one of them compressed, a group's offsets and a transactional producer.
 static SOUND: LazyLock<Files> = LazyLock::new(|| {
     let fs: Arc<dyn Fs> = Arc::new(MemoryFs::with_clock(Arc::new(|| NOW_MS)));
     let broker = open(Arc::clone(&fs), false).unwrap();
@@ -147,13 +147,13 @@ pub(super) fn directory(data: &[u8]) {
         return;
     }
     drop(broker);
-    // What was served once is served again after a clean stop: recovery has finished its work.
+    // After a clean stop the same records are served: the first recovery was complete.
     let again = serve(&open(Arc::clone(&fs), false).unwrap());
     assert_eq!(ends(&again), ends(&served));
     assert!(again == served, "the same offsets, but other bytes");
 }
 
-/// One change: `[what and which file u16] ...`.
+/// One change: `[change and file u16] ...`.
 fn change(files: &mut Files, input: &mut Input<'_>) {
     let choice = usize::from(input.u16());
     let count = files.len().max(1);
@@ -213,7 +213,7 @@ fn serve(broker: &Arc<Broker>) -> Served {
             let Ok(log) = broker.partition_log(&tp) else { continue };
             let found = read_all(&log);
             logs.push(Arc::clone(&log));
-            // The coordinators write to theirs.
+            // The coordinators write to their own topics.
             if !topic.starts_with("__") {
                 served.push((tp, log.log_start_offset(), log.log_end_offset(), found));
             }
@@ -224,7 +224,7 @@ fn serve(broker: &Arc<Broker>) -> Served {
     served
 }
 
-/// Makes the coordinators read what is left of their topics.
+/// Makes the coordinators read the remains of their topics.
 fn ask_coordinators(broker: &Arc<Broker>) {
     let committed = OffsetFetchRequest {
         group_id: "readers".into(),
@@ -249,8 +249,8 @@ fn partitions(broker: &Broker, topic: &str) -> usize {
     broker.describe_topic(topic).map_or(0, |topic| topic.partitions.len())
 }
 
-/// The bytes of successive reads, up to the first that fails: a damaged log may refuse, but never repeats an offset,
-/// goes back or returns what is no batch.
+/// The bytes of successive reads, up to the first that fails. A damaged log may fail, but never repeats an offset, goes back or returns
+/// bytes that are not a batch.
 fn read_all(log: &PartitionLog) -> Vec<Bytes> {
     let mut found = Vec::new();
     let mut offset = log.log_start_offset();

@@ -1,4 +1,4 @@
-//! The small files beside a log: whatever they hold, the log answers as it would without them.
+//! The small files beside a log: whatever they contain, reads of the log return the same.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ const fn write(clean_shutdown: bool) -> OpenMode {
     }
 }
 
-/// A sound log of several segments: two producers, one of them transactional, times that go up and down.
+/// Appends the records of a valid log: several segments, two producers, one of them transactional, and timestamps that go up and down.
 fn append_all(log: &PartitionLog) {
     let put = |bytes: Bytes, origin| log.append_as_leader(bytes, 0, origin, NOW_MS).unwrap();
     for i in 0..24i64 {
@@ -75,7 +75,7 @@ fn append_all(log: &PartitionLog) {
     }
 }
 
-/// The files of that log after a clean stop, and what it answers.
+/// The files of that log after a clean stop, and the results of reads.
 struct Sound {
     files: BTreeMap<PathBuf, Vec<u8>>,
     records: Vec<Owned>,
@@ -119,13 +119,13 @@ fn sound_with(changed: &[(&Path, &[u8])]) -> Arc<dyn Fs> {
     Arc::new(fs)
 }
 
-/// The files whose names end so.
+/// The files whose names have this ending.
 fn named(suffix: &str) -> Vec<&'static Path> {
     let paths = SOUND.files.keys().map(PathBuf::as_path);
     paths.filter(|path| path.to_string_lossy().ends_with(suffix)).collect()
 }
 
-/// `[file and mode u8] [contents of that file]`: an index of any segment holds anything.
+/// `[file and mode u8] [contents of that file]`: an index of any segment with arbitrary contents.
 pub(super) fn index(data: &[u8]) {
     let mut input = Input(data);
     let choice = usize::from(input.byte());
@@ -149,7 +149,7 @@ pub(super) fn index(data: &[u8]) {
     for time in NOW_MS - 1..NOW_MS + 52 {
         let found = log.fetch_offset_by_timestamp(time, FetchBound::LogEnd).unwrap();
         let record = usize::try_from(found.offset).ok().map(|offset| &SOUND.records[offset]);
-        // A time index can be wrong in ways that cannot be detected; what is found is always a record, and late enough.
+        // A time index can be wrong in undetectable ways, but the result is always a record with a timestamp that is late enough.
         match record {
             Some(record) => assert!(record.timestamp == found.timestamp && found.timestamp >= time),
             None => assert_eq!(found.timestamp, -1),
@@ -172,7 +172,7 @@ pub(super) fn index(data: &[u8]) {
     appends_and_closes(&fs, log);
 }
 
-/// After a write at its end and a clean stop the directory is sound, or `verify` says which side file is not.
+/// Checks that after an append and a clean stop the directory is valid, or `verify` reports the damaged file beside the log.
 fn appends_and_closes(fs: &Arc<dyn Fs>, log: PartitionLog) {
     let end = log.log_end_offset();
     let mut builder = BatchBuilder::with_capacity(64);
@@ -188,7 +188,7 @@ fn appends_and_closes(fs: &Arc<dyn Fs>, log: PartitionLog) {
     same(&super::produce::contents(&log)[..SOUND.records.len()], &SOUND.records);
 }
 
-/// `[which u8] [contents]` of a snapshot of producers; bit 7 of the first byte leaves its checksum as it is.
+/// `[choices u8] [contents]` of a producer snapshot; bit 7 of the first byte leaves its checksum as it is.
 pub(super) fn snapshot(data: &[u8]) {
     let mut input = Input(data);
     let choice = input.byte();
@@ -204,7 +204,7 @@ pub(super) fn snapshot(data: &[u8]) {
     same(&super::produce::contents(&log), &SOUND.records);
     log.close().unwrap();
     drop(log);
-    // What a stop writes is what the next start reads.
+    // The next start and stop write the same snapshot.
     let first = newest_snapshot(&*fs);
     let log = open(&fs, write(true)).unwrap();
     log.close().unwrap();
@@ -218,7 +218,7 @@ fn newest_snapshot(fs: &dyn Fs) -> Option<(PathBuf, Vec<u8>)> {
     files(fs).into_iter().rfind(|(path, _)| is_snapshot(path))
 }
 
-/// `[contents]` of any text file of a log directory: what is read comes back when it is written.
+/// `[contents]` of any text file of a log directory: contents that can be read are the same after writing them.
 pub(super) fn checkpoint(data: &[u8]) {
     let fs = MemoryFs::with_clock(Arc::new(|| NOW_MS));
     let dir = Path::new("/d");
@@ -246,7 +246,7 @@ pub(super) fn checkpoint(data: &[u8]) {
     leader_epochs(data);
 }
 
-/// The leader epochs of a partition: a log opens with any, or says which file is wrong.
+/// Checks that a log with any leader epochs opens, or that the error names the file.
 fn leader_epochs(data: &[u8]) {
     let path = Path::new(DIR).join("leader-epoch-checkpoint");
     let fs = sound_with(&[(&path, data)]);

@@ -1,10 +1,10 @@
-//! Fuzz targets: functions of arbitrary bytes that panic when a promise is broken.
+//! Fuzz targets: functions that take arbitrary bytes and panic when a promise is broken.
 //!
-//! `make fuzz` drives them with libFuzzer (crate `fuzz/`), `cargo test` replays `fuzz/corpus` through the same functions.
-//! Each judges by what the code promises, not only by "it does not crash": what is parsed comes back when it is encoded,
-//! what a log accepts can be read from it, indexes never change an answer, memory stays below the limit.
+//! `make fuzz` drives them with libFuzzer (crate `fuzz/`), `cargo test` replays `fuzz/corpus` through the same functions. Each checks the
+//! promises of the code, not only that it does not crash: parsed values are the same after encoding, records that a log accepts can be
+//! read, indexes never change a result, memory stays below the limit.
 //!
-//! Where a checksum guards the bytes, a target puts the right one in: a fuzzer does not find those.
+//! Where a checksum guards the bytes, the target corrects it: a fuzzer does not find valid ones.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a target fails by panicking")]
 
@@ -27,13 +27,13 @@ use fletchlog_records::batch_header::{LOG_OVERHEAD, RECORD_BATCH_OVERHEAD};
 use fletchlog_records::crc::{crc32, crc32c};
 use fletchlog_records::{Header, Record, RecordCursor, RecordError, RecordsSlice, next_batch_size};
 
-/// The time that every target's clock shows, ms since the epoch.
+/// The time of every target's clock, in ms since the epoch.
 const NOW_MS: i64 = 1_700_000_000_000;
 
 /// One target.
 #[derive(Debug)]
 pub struct Target {
-    /// Name, which is also that of its corpus directory.
+    /// Name of the target and of its corpus directory.
     pub name: &'static str,
     /// Runs one input. Panics if a promise is broken.
     pub run: fn(&[u8]),
@@ -66,14 +66,14 @@ const fn target(name: &'static str, run: fn(&[u8]), max_len: usize) -> Target {
     Target { name, run, max_len }
 }
 
-/// Where the committed inputs of a target are.
+/// The directory of a target's committed inputs.
 pub fn corpus(target: &Target) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")
         .join(target.name)
 }
 
-/// What a target takes its choices from: bytes, then zeros without end.
+/// The bytes from which a target takes its choices, followed by endless zeros.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -103,7 +103,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Puts the right checksum into every whole batch.
+/// Corrects the checksum of every complete batch.
 fn mend_checksums(bytes: &mut [u8]) {
     let mut at = 0;
     while let Ok(Some(size)) = next_batch_size(&bytes[at..]) {
@@ -146,7 +146,7 @@ impl From<Record<'_>> for Owned {
     }
 }
 
-/// All records of a batch one by one, and the error that ended them.
+/// All records of a batch, read one by one, and the error that ended the reading.
 fn records_of(slice: &RecordsSlice) -> (Vec<Owned>, Option<RecordError>) {
     let mut cursor = RecordCursor::new();
     let mut records = Vec::new();
@@ -170,7 +170,7 @@ fn same(found: &[Owned], expected: &[Owned]) {
     assert_eq!(found.len(), expected.len());
 }
 
-/// `bytes` with the right checksums.
+/// `bytes` with correct checksums.
 fn mended(bytes: &[u8]) -> Bytes {
     let mut bytes = bytes.to_vec();
     mend_checksums(&mut bytes);

@@ -1,4 +1,4 @@
-//! What a log accepts can be read from it, at once and after it was opened again, whatever was sent.
+//! Whatever is sent: records that a log accepts can be read, at once and after it was reopened.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Input, NOW_MS, Owned, mended, records_of, same};
 
 const DIR: &str = "/data/t-0";
 
-/// `[choices u8] [batches]`: every batch is one produce request, with the right checksum.
+/// `[choices u8] [batches]`: every batch is one produce request, with a correct checksum.
 pub(super) fn produce(data: &[u8]) {
     let mut input = Input(data);
     let choices = input.byte();
@@ -41,7 +41,7 @@ pub(super) fn produce(data: &[u8]) {
     }
     same(&contents(&log), &expected);
     drop(log);
-    // As a killed process leaves it, then as a clean stop does.
+    // First reopened as after a kill, then as after a clean stop.
     let log = open(&fs, &config, false);
     same(&contents(&log), &expected);
     log.close().unwrap();
@@ -60,7 +60,7 @@ fn open(fs: &Arc<dyn Fs>, config: &LogConfig, clean_shutdown: bool) -> Partition
     PartitionLog::open(Arc::clone(fs), Path::new(DIR), tp, config.clone(), mode, NOW_MS).unwrap()
 }
 
-/// The bytes cut where batches end; what is left is a request too.
+/// Cuts the bytes at the ends of batches; the rest is a request too.
 fn requests(bytes: &Bytes) -> Vec<Bytes> {
     let mut rest = bytes.clone();
     let mut requests = Vec::new();
@@ -95,7 +95,7 @@ fn append(log: &PartitionLog, request: Bytes, origin: AppendOrigin, config: &Log
         .unwrap()
         .expect("a whole batch was accepted");
     let mut slice = sent.records(usize::MAX).unwrap();
-    // A producer's claim of LogAppendTime is passed over: times are stored as the topic says (Kafka: `setMaxTimestamp`).
+    // The timestamp type that a producer sends is ignored: the topic's applies (Kafka: `setMaxTimestamp`).
     slice.timestamp_type = config.message_timestamp_type;
     slice.max_timestamp = NOW_MS;
     let (records, error) = records_of(&slice);

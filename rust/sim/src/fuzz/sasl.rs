@@ -1,4 +1,4 @@
-//! SASL: whatever the other side says, an exchange goes on or fails; nobody is let in without the password, and no error shows it.
+//! SASL: whatever the peer sends, an exchange continues or fails. Nobody authenticates without the password, and no error reveals it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{Input, NOW_MS};
 const PASSWORD: &str = "pass-word-7f3a";
 const USER: &str = "user";
 
-/// `[who u8] [length u8, message]..`: 0 to 3 a server of that mechanism, 4 to 7 a client, others a JAAS text.
+/// `[target u8] [length u8, message]..`: 0 to 3 is a server of that mechanism, 4 to 7 a client, any other a JAAS text.
 pub(super) fn sasl(data: &[u8]) {
     let mut input = Input(data);
     let who = usize::from(input.byte());
@@ -61,7 +61,7 @@ fn server(mechanism: Mechanism, input: Input<'_>) {
         };
         match mechanism {
             Mechanism::Plain => assert!(message.ends_with(PASSWORD.as_bytes()) && authorized.name == USER),
-            // Nobody finds a proof by chance.
+            // A valid proof cannot be found by chance.
             Mechanism::Scram(_) => panic!("let in without a proof: {message:?}"),
             Mechanism::OAuthBearer => {
                 assert!(!authorized.name.trim().is_empty() && authorized.expires_ms > Some(NOW_MS))
@@ -107,7 +107,7 @@ fn client(mechanism: Mechanism, input: Input<'_>) {
     }
 }
 
-/// Iterations of five digits and more take a fuzzer's time.
+/// Whether a message asks for many iterations (five digits or more), which would slow down the fuzzer.
 fn is_much_work(message: &[u8]) -> bool {
     let digits = message.rsplit(|&byte| byte == b'=').next().unwrap_or_default();
     digits.iter().take_while(|byte| byte.is_ascii_digit()).count() > 4

@@ -1,4 +1,4 @@
-//! A scan over any log shows records of its range in order, or an error that names the partition; never a panic.
+//! A scan of any log returns records of its range in order, or an error that names the partition. It never panics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use fletchlog_log::{FetchBound, PartitionLog};
 
 use super::Owned;
 
-/// Everything that scans of these logs show, in every order and at every isolation level.
+/// Scans these logs in every order and at every isolation level.
 pub(super) fn every_way(logs: &[Arc<PartitionLog>]) {
     for bound in [FetchBound::HighWatermark, FetchBound::LastStableOffset] {
         for order in [ScanOrder::Offset, ScanOrder::Timestamp] {
@@ -17,7 +17,7 @@ pub(super) fn every_way(logs: &[Arc<PartitionLog>]) {
     }
 }
 
-/// What a scan of these logs shows: the records, as far as they can be read.
+/// The records that a scan of these logs returns, as far as they can be read.
 pub(super) fn whole(logs: &[Arc<PartitionLog>], bound: FetchBound, order: ScanOrder) -> Vec<Owned> {
     let resolve = |log: &Arc<PartitionLog>| ScanRange::resolve(Arc::clone(log), None, None, bound).unwrap();
     let ranges: Vec<_> = logs.iter().map(resolve).collect();

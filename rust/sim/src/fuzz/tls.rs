@@ -1,4 +1,4 @@
-//! TLS: arbitrary bytes in front of either end, and two honest ends between which bytes are damaged, lost or repeated.
+//! TLS: arbitrary bytes sent to either end, and two honest ends between which bytes are damaged, lost or repeated.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -21,13 +21,13 @@ static SERVER: LazyLock<ServerTls> = LazyLock::new(|| {
     ServerTls::new(&Config::parse(Scope::Broker, given).unwrap()).unwrap()
 });
 
-/// What each end says to the other.
+/// The bytes that each end sends.
 const QUESTION: &[u8] = b"a question of the client, longer than an alert";
 const ANSWER: &[u8] = b"an answer of the listener, longer than that";
-/// Turns of both ends: a handshake needs five.
+/// Number of turns of both ends: a handshake needs five.
 const TURNS: usize = 12;
 
-/// One end of a connection: what it reads from, what it writes to.
+/// The socket of one end of a connection.
 struct Socket<'a> {
     input: &'a mut VecDeque<u8>,
     output: &'a mut VecDeque<u8>,
@@ -98,7 +98,7 @@ impl End {
     }
 }
 
-/// The first byte chooses; see the module.
+/// The first byte selects the kind of test: bytes to the server, bytes to the client, two ends with damaged bytes, or two honest ends.
 pub(super) fn tls(bytes: &[u8]) {
     let mut input = Input(bytes);
     let mut client = End::new(CLIENT.session("localhost").unwrap(), QUESTION);
@@ -147,7 +147,7 @@ pub(super) fn tls(bytes: &[u8]) {
     assert!(!alone || !is_whole, "bytes without a key were believed");
 }
 
-/// Changes, takes away or repeats a byte.
+/// Changes, removes or repeats a byte.
 fn damage(bytes: &mut VecDeque<u8>, input: &mut Input<'_>) {
     let (kind, at) = (input.byte(), usize::from(input.u16()));
     if bytes.is_empty() {

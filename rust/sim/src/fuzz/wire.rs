@@ -1,4 +1,4 @@
-//! Requests and responses: whatever a peer sends is a message or an error, and what is a message says the same again.
+//! Requests and responses: whatever a peer sends is a message or an error, and a message is the same after encoding and decoding it.
 
 use bytes::Bytes;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
@@ -6,7 +6,7 @@ use fletchlog_protocol::{ApiKey, Fault, Message, Reader, WireError, Writer};
 
 use super::Input;
 
-/// In place of an API: what follows is a frame with a header of its own.
+/// In place of an API: the rest is a frame with its own header.
 const WHOLE_FRAME: u8 = 0xff;
 
 /// `[api u8] [version u8] [body]`, or `[0xff] [header and body]`.
@@ -46,7 +46,7 @@ pub(super) fn response(data: &[u8]) {
     }
 }
 
-/// The API and the version that two bytes say, or any if there is none such.
+/// The API and the version that two bytes name, or some other if they do not exist.
 fn chosen(input: &mut Input) -> (ApiKey, i16) {
     let (code, number) = (input.byte(), i16::from(input.byte()));
     let any = ApiKey::ALL[usize::from(code) % ApiKey::ALL.len()];
@@ -83,14 +83,14 @@ macro_rules! messages {
 
 fletchlog_protocol::for_each_api!(messages);
 
-/// What was decoded is encoded; what that gives means the same and is encoded to the same bytes.
+/// Encodes a decoded message, and checks that decoding and encoding it again gives the same bytes.
 fn there_and_back<M: Message>(mut reader: Reader, version: i16) {
     let Ok(message) = M::decode(&mut reader, version) else {
         return;
     };
     assert!((M::MIN_VERSION..=M::MAX_VERSION).contains(&version));
     let bytes = match encode(&message, version) {
-        // text that was not UTF-8 has grown beyond what a string can hold
+        // replacing invalid UTF-8 has made a text longer than a string can be
         Err(error) => return assert!(matches!(error.fault, Fault::Length(32768..)), "{error}"),
         Ok(chunks) => Bytes::from(chunks.concat()),
     };
