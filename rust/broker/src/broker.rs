@@ -31,9 +31,9 @@ use crate::{BrokerError, TopicDescription, TransactionDescription};
 /// How to open a broker.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// Number of nodes; `None`: what the directory says, 1 for a new one. A disagreeing number is an error.
+    /// Number of nodes; `None`: the number in the directory, or 1 for a new directory. A different number is an error.
     pub nodes: Option<u32>,
-    /// No lock, never writes.
+    /// Takes no lock and writes nothing.
     pub read_only: bool,
     /// `Scope::Broker` properties.
     pub config: Config,
@@ -41,7 +41,7 @@ pub struct OpenOptions {
 
 /// The embedded broker. Thread-safe; share it as `Arc<Broker>`.
 ///
-/// Appends to different partitions run side by side, and so do different groups and transactional ids. Dropping it without
+/// Appends to different partitions run in parallel, and so does work on different groups and transactional ids. Dropping it without
 /// [`Broker::close`] leaves the directory as a killed process would.
 pub struct Broker {
     logs: Arc<LogManager>,
@@ -53,7 +53,7 @@ pub struct Broker {
     /// Every call holds it for reading, `close` for writing: no call runs while the logs are being closed.
     gate: RwLock<()>,
     closed: AtomicBool,
-    /// Held by the thread that closes.
+    /// Held by the thread that closes the broker.
     closing: Mutex<()>,
 }
 
@@ -68,22 +68,24 @@ impl std::fmt::Debug for Broker {
     }
 }
 
-/// The result for the only one that was asked for.
+/// The single result of a request for one item.
 pub(crate) fn only<T>(results: Vec<Result<T, BrokerError>>) -> Result<T, BrokerError> {
     let mut results = results.into_iter();
     results.next().unwrap_or(Err(BrokerError::Closed))
 }
 
 impl Broker {
-    /// Opens (or creates, in write mode) a directory. With `read_only` also one of segments of tiered storage.
+    /// Opens a directory; without `read_only`, creates it if it does not exist. With `read_only` it may also have segments of tiered
+    /// storage.
     ///
     /// # Errors
-    /// [`BrokerError::Directory`] (missing, foreign, inconsistent), [`BrokerError::DirectoryLocked`], or what recovery found.
+    /// [`BrokerError::Directory`] (missing, holding something else, inconsistent), [`BrokerError::DirectoryLocked`], or an error of
+    /// recovery.
     pub fn open(path: &Path, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<Arc<Self>, BrokerError> {
         Self::open_in(file_system(path, options.read_only)?, path, options, clock)
     }
 
-    /// A broker in memory: the same code over a file system in memory, gone with the last reference.
+    /// A broker in memory: the same code over a file system in memory, which is freed with the last reference.
     ///
     /// # Errors
     /// A bad property.
@@ -146,7 +148,8 @@ impl Broker {
         self.replicas.nodes()
     }
 
-    /// Whether a partition can have these replicas, in Kafka's words. Kafka: `ReplicationControlManager#validateManualPartitionAssignment`.
+    /// Checks that a partition can have these replicas; an error has Kafka's text. Kafka:
+    /// `ReplicationControlManager#validateManualPartitionAssignment`.
     ///
     /// # Errors
     /// INVALID_REPLICA_ASSIGNMENT.
@@ -154,16 +157,17 @@ impl Broker {
         self.replicas.check_assignment(replicas)
     }
 
-    /// Creates a topic; `config` by `Scope::Topic`. When it returns, the topic is on disk at every durability level. A
-    /// directory of a partition that a power loss takes is made again when the partition is first used.
+    /// Creates a topic; `config` has properties of `Scope::Topic`. When it returns, the topic is on disk at every durability level.
+    /// If a power loss removes the directory of a partition, it is created again when the partition is first used.
     ///
     /// # Errors
-    /// INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, a bad property, INVALID_REPLICATION_FACTOR where
-    /// default.replication.factor asks for more nodes than there are, `ReadOnly`, `Closed`, storage errors. After an error nothing was made, unless storage fails twice in a row: then the next start may find the topic.
+    /// INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, a bad property, INVALID_REPLICATION_FACTOR if
+    /// default.replication.factor exceeds the number of nodes, `ReadOnly`, `Closed`, storage errors. After an error nothing was
+    /// created, unless storage fails twice in a row: then the next start may find the topic.
     pub fn create_topic(&self, name: &str, partitions: i32, config: &[(String, String)]) -> Result<(), BrokerError> {
         let _open = self.enter()?;
         let new = NewTopic {
-            // Here -1 does not stand for the default number of partitions.
+            // Here -1 does not mean the default number of partitions.
             partitions: partitions.max(0),
             config: config.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect(),
             ..NewTopic::default()
@@ -179,7 +183,7 @@ impl Broker {
         only(self.delete_topics(&[name])?)
     }
 
-    /// As [`Broker::delete_topic`], for several topics; what becomes of each.
+    /// As [`Broker::delete_topic`], for several topics; returns the result of each.
     ///
     /// # Errors
     /// `Closed`.
@@ -190,7 +194,7 @@ impl Broker {
             .remove_topics(names, |gone| self.groups.forget_offsets_of(gone)))
     }
 
-    /// Topic names, sorted, without internal ones unless asked.
+    /// Topic names, sorted; those of internal topics only with `include_internal`.
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
@@ -237,7 +241,7 @@ impl Broker {
         self.replicas.append_one(tp, records)
     }
 
-    /// Retention over all topics now; returns segments deleted.
+    /// Applies retention to all topics now; returns the number of deleted segments.
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, storage errors.
@@ -246,9 +250,9 @@ impl Broker {
         self.logs.cleanup_logs(&|p| self.replicas.partition_changed(p))
     }
 
-    /// Compacts a topic: the partitions that Kafka's cleaner would clean now (spec 4.3), or with `force` every one up to
-    /// its end, due or not, for which the active segment is closed. Open transactions and min.compaction.lag.ms hold both
-    /// back. Reads and appends go on meanwhile. `cancelled` is asked about once a mebibyte.
+    /// Compacts a topic: the partitions that Kafka's cleaner would clean now (spec 4.3). With `force`, closes the active segment of
+    /// every partition and compacts it up to its end, due or not. Open transactions and min.compaction.lag.ms limit both. Reads and
+    /// appends continue meanwhile. `cancelled` is called about once per mebibyte.
     ///
     /// # Errors
     /// POLICY_VIOLATION without the compact policy, UNKNOWN_TOPIC_OR_PARTITION, `ReadOnly`, `Closed`, a damaged batch (the
@@ -266,12 +270,12 @@ impl Broker {
             })
     }
 
-    /// One step of the thread of log.cleaner.enable: retention if its time has come, then the log with the largest share of dirty
-    /// bytes, if one is due. `None`: none is, or cleaning it was cut short.
+    /// One step of the background cleaner (log.cleaner.enable): applies retention if it is due, then cleans the due log with the
+    /// largest share of dirty bytes. `None`: no log is due, or its cleaning was interrupted.
     ///
     /// # Errors
-    /// `ReadOnly`, `Closed`; or a log cannot be looked at or cleaned. That one is left out from then on, so that the others do not
-    /// wait for it, until [`Broker::clean_topic`] has cleaned it or the broker is opened again.
+    /// `ReadOnly`, `Closed`; or a log cannot be examined or cleaned. That log is skipped from then on, so that it does not block the
+    /// others, until [`Broker::clean_topic`] has cleaned it or the broker is reopened.
     #[doc(hidden)] // For tests, in which no thread runs.
     pub fn clean_filthiest(&self) -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> {
         let _open = self.enter()?;
@@ -279,7 +283,7 @@ impl Broker {
             .clean_filthiest(&mut || self.is_closed(), &|p| self.replicas.partition_changed(p))
     }
 
-    /// Every transactional id that is known, by id. A read-only broker reads them from `__transaction_state` each time.
+    /// All known transactional ids, sorted. A read-only broker reads them from `__transaction_state` each time.
     ///
     /// # Errors
     /// `Closed`, storage errors.
@@ -298,7 +302,7 @@ impl Broker {
         only(self.replicas.delete_records_of(&[(tp, before_offset)]))
     }
 
-    /// As [`Broker::delete_records`], for several partitions; what becomes of each.
+    /// As [`Broker::delete_records`], for several partitions; returns the result of each.
     ///
     /// # Errors
     /// `Closed`.
@@ -319,7 +323,8 @@ impl Broker {
         self.logs.flush_logs()
     }
 
-    /// Clean shutdown: flush, close logs, checkpoints, marker. Idempotent; later calls answer `Closed`. A second caller waits for the first.
+    /// Clean shutdown: flush, close logs, checkpoints, marker. Idempotent; later calls return `Closed`. A second caller waits for the
+    /// first.
     ///
     /// # Errors
     /// The first failure; the directory then counts as not closed cleanly and is recovered at the next open.
@@ -339,8 +344,8 @@ impl Broker {
         result
     }
 
-    /// The id of the cluster, which stays when the directory is moved. `None`: it is a Kafka's directory that is only read, and its
-    /// `meta.properties` has none, as before Kafka 0.10.1.
+    /// The id of the cluster, which stays the same when the directory is moved. `None`: the directory is a Kafka broker's, read as it
+    /// is, and its `meta.properties` has no cluster id (Kafka before 0.10.1).
     ///
     /// # Errors
     /// `meta.properties` cannot be read.
@@ -373,12 +378,12 @@ impl Broker {
         self.replicas.config()
     }
 
-    /// Gives memory back that reads have used and that none has used since the last call; true: there is more.
+    /// Frees read buffers that no read has used since the last call; true: some are left.
     pub fn free_unused_memory(&self) -> bool {
         free_unused_buffers()
     }
 
-    /// The properties that are in effect on a node: [`Broker::config`] with what was altered since.
+    /// The properties in effect on a node: [`Broker::config`] with the changes made since.
     pub fn config_of(&self, node: NodeId) -> Arc<Config> {
         Arc::clone(self.logs.configs().of(node))
     }
@@ -428,8 +433,8 @@ impl Broker {
         });
     }
 
-    /// Does what is due: waiting fetches and joins whose time is over, members that have gone.
-    /// A listener calls it when [`Broker::next_deadline`] has come.
+    /// Does the timed work that is due: completes fetches and joins that have timed out, removes members whose clients are gone. A
+    /// listener calls it at [`Broker::next_deadline`].
     pub fn run_due(&self) {
         let Ok(_open) = self.enter() else { return };
         place(|| "timers");
@@ -439,7 +444,7 @@ impl Broker {
         self.do_scheduled_work();
     }
 
-    /// When something is due next, on the monotonic clock. Waits for no group and no transaction.
+    /// When timed work is due next, on the monotonic clock. Does not wait for the lock of a group or a transactional id.
     pub fn next_deadline(&self) -> Option<i64> {
         [
             self.replicas.purgatory().next_deadline(),

@@ -1,5 +1,5 @@
-//! What the properties of a topic or of the broker are and where each comes from. Kafka: `ConfigHelper`,
-//! `KafkaConfigSchema#resolveEffectiveTopicConfigs`, `ServerTopicConfigSynonyms`, `DynamicBrokerConfig`.
+//! Describes properties with the source of each value. Kafka: `ConfigHelper`, `KafkaConfigSchema#resolveEffectiveTopicConfigs`,
+//! `ServerTopicConfigSynonyms`, `DynamicBrokerConfig`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +94,7 @@ impl ConfigType {
     }
 }
 
-/// One place where a value could come from, see [`ConfigEntry::synonyms`].
+/// One source of a value, see [`ConfigEntry::synonyms`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigSynonym {
     /// Name of the property there.
@@ -125,7 +125,7 @@ pub struct ConfigEntry {
 }
 
 impl ConfigEntry {
-    /// Whether a Kafka broker would list it. Properties of fletchlog's own, and internal ones of Kafka, are listed only if they are set.
+    /// Whether a Kafka broker would list it. fletchlog's own properties and Kafka's internal ones are listed only if they are set.
     pub fn is_listed(&self) -> bool {
         let own = self.name.starts_with("fletchlog.") || self.name.starts_with("internal.");
         let hidden = own || self.name == "message.timestamp.difference.max.ms";
@@ -133,7 +133,7 @@ impl ConfigEntry {
     }
 }
 
-/// Name of the broker's property that a topic's inherits from. Kafka: `ServerTopicConfigSynonyms`.
+/// Each topic property with the broker property that it inherits from. Kafka: `ServerTopicConfigSynonyms`.
 pub(crate) const TOPIC_CONFIG_SYNONYMS: &[(&str, &str)] = &[
     ("cleanup.policy", "log.cleanup.policy"),
     ("compression.gzip.level", "compression.gzip.level"),
@@ -171,11 +171,11 @@ pub(crate) const TOPIC_CONFIG_SYNONYMS: &[(&str, &str)] = &[
     ("unclean.leader.election.enable", "unclean.leader.election.enable"),
 ];
 
-/// Kafka has no default of its own for this one; in the table it has the default of [`UNITS`].
+/// Kafka has no default for this property; its default in the table is the one that follows from [`UNITS`].
 const WITHOUT_DEFAULT: &str = "log.flush.interval.ms";
 
-/// Properties that stand for one another in other units, the finest first, with the defaults of those that the broker's table does not
-/// have. Kafka: `DynamicBrokerConfig#brokerConfigSynonyms`.
+/// Properties of one setting in different units, the finest first, with defaults for those that are not in the broker's table. Kafka:
+/// `DynamicBrokerConfig#brokerConfigSynonyms`.
 const UNITS: &[&[(&str, Option<&str>)]] = &[
     &[("log.roll.ms", None), ("log.roll.hours", None)],
     &[("log.roll.jitter.ms", None), ("log.roll.jitter.hours", Some("0"))],
@@ -190,7 +190,7 @@ const UNITS: &[&[(&str, Option<&str>)]] = &[
     ],
 ];
 
-/// Every property of a topic that has these set, as `node` sees them.
+/// Every property of a topic with these properties set, as `node` sees it.
 ///
 /// # Errors
 /// A property that a topic cannot have.
@@ -237,8 +237,8 @@ fn source_of(synonyms: &[ConfigSynonym]) -> ConfigSource {
     synonyms.first().map_or(ConfigSource::DefaultConfig, |s| s.source)
 }
 
-/// The places where a property of the broker has a value; `default` is for properties that this broker's table does not have.
-/// Kafka: `DynamicBrokerConfig`, `ConfigHelper#configSynonyms`.
+/// The sources that have a value for a broker property; `default` is for properties that are not in the broker's table. Kafka:
+/// `DynamicBrokerConfig`, `ConfigHelper#configSynonyms`.
 fn broker_synonyms(broker: &BrokerConfigs, node: NodeId, name: &str, default: Option<&str>) -> Vec<ConfigSynonym> {
     let alone: [(&str, Option<&str>); 1] = [(name, default)];
     let units = UNITS.iter().find(|units| units.iter().any(|(unit, _)| *unit == name));
@@ -269,14 +269,14 @@ fn broker_synonyms(broker: &BrokerConfigs, node: NodeId, name: &str, default: Op
             }));
         }
     }
-    // Coarser units count only behind a value of this one.
+    // Values in other units count only after the first value of this property.
     synonyms
         .into_iter()
         .skip_while(|synonym| synonym.name != name)
         .collect()
 }
 
-/// Every property of a node, and those that were set while it runs and that it has no use for.
+/// Every property of a node, also those set while it runs that have no effect here.
 pub(crate) fn describe_broker_config(broker: &BrokerConfigs, node: NodeId) -> Vec<ConfigEntry> {
     let config = broker.of(node);
     let entry = |key: &'static ConfigKey| ConfigEntry {
@@ -295,7 +295,7 @@ pub(crate) fn describe_broker_config(broker: &BrokerConfigs, node: NodeId) -> Ve
     keys(Scope::Broker).iter().map(entry).chain(others).collect()
 }
 
-/// What is set for all nodes while they run.
+/// The properties set for all nodes while the broker runs.
 pub(crate) fn describe_all_brokers(broker: &BrokerConfigs) -> Vec<ConfigEntry> {
     let set = dynamic_config::before(&ConfigResource::AllBrokers, broker.altered(), broker);
     let entry = |(name, value): (&String, &String)| {
@@ -361,7 +361,7 @@ fn altered_entry(name: &str, kind: Kind, synonyms: Vec<ConfigSynonym>) -> Config
     }
 }
 
-/// A value as Kafka prints it, in whatever form it was set. Kafka: `ConfigDef#convertToString`.
+/// A value as Kafka prints it, whatever form it was set in. Kafka: `ConfigDef#convertToString`.
 fn as_text(kind: Kind, value: &str) -> String {
     let number = match kind {
         Kind::Int(..) | Kind::GzipLevel | Kind::Long(..) => value.parse::<i64>().ok().map(|number| number.to_string()),

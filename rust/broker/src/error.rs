@@ -30,7 +30,7 @@ pub enum BrokerError {
         /// Its process id, if it is known.
         pid: Option<u32>,
     },
-    /// Missing, foreign or inconsistent directory.
+    /// A directory that is missing, inconsistent or holds something else.
     #[error("{path}: {reason}")]
     Directory {
         /// Directory.
@@ -54,7 +54,7 @@ pub enum BrokerError {
     Closed,
 }
 
-/// Why a read is refused, as it is answered: the code, and the reason where only this process knows it.
+/// Why a read is refused, as the response reports it: the code, and the reason if only this process knows it.
 #[derive(Debug)]
 pub(crate) struct ReadRefusal {
     pub(crate) code: ErrorCode,
@@ -129,7 +129,7 @@ impl BrokerError {
         })
     }
 
-    /// As [`BrokerError::code`], for a reader: a damaged file is CORRUPT_MESSAGE, which a consumer does not try again.
+    /// As [`BrokerError::code`], for a reader: a damaged file is CORRUPT_MESSAGE, which a consumer does not retry.
     pub(crate) fn code_for_reader(&self) -> ErrorCode {
         match self {
             Self::Log(LogError::Damaged { .. }) => ErrorCode::CORRUPT_MESSAGE,

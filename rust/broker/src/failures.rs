@@ -1,4 +1,4 @@
-//! Storage failures as clients and the program's log see them: named in the answer, and logged when their state changes, not with
+//! Storage failures as clients and the program's log see them: named in the response, and logged when their state changes, not with
 //! every retry of a client.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ impl From<ErrorCode> for Refused {
 }
 
 impl Refused {
-    /// A code for what the broker could not do.
+    /// A refusal with this code, caused by `error`.
     pub(crate) fn by(code: ErrorCode, error: &BrokerError) -> Self {
         Self {
             code,
@@ -32,7 +32,7 @@ impl Refused {
         }
     }
 
-    /// CONCURRENT_TRANSACTIONS: what keeps the transaction before from being complete.
+    /// For CONCURRENT_TRANSACTIONS: adds the failure that keeps the previous transaction from completing.
     pub(crate) fn because(mut self, incomplete: Option<StorageFailure>) -> Self {
         if self.code == ErrorCode::CONCURRENT_TRANSACTIONS {
             self.failure = incomplete;
@@ -47,11 +47,11 @@ impl From<BrokerError> for Refused {
     }
 }
 
-/// What fails at the moment, by what was to be done.
+/// The operations that currently fail, by name.
 #[derive(Debug)]
 pub(crate) struct Failures {
     any: AtomicBool,
-    /// Whether only reopening helps.
+    /// By operation: whether only reopening helps.
     ongoing: Mutex<BTreeMap<String, bool>>,
 }
 
@@ -65,7 +65,7 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// `what` has failed. Logged when it is new, and when nothing but reopening helps any more.
+    /// Records that `what` has failed. Logged if the failure is new, and when from now on only reopening helps.
     pub(crate) fn failed(&self, what: impl Display, error: &BrokerError) {
         let until_reopened = error.storage_failure().is_some_and(|failure| failure.until_reopened);
         let before = {
@@ -78,7 +78,7 @@ impl Failures {
         }
     }
 
-    /// What [`Failures::failed`] named works; costs nothing while nothing fails.
+    /// Records that an operation works that may have failed before, see [`Failures::failed`]; costs nothing while nothing fails.
     pub(crate) fn succeeded<T: Display>(&self, what: impl FnOnce() -> T) {
         if !self.any.load(Ordering::Relaxed) {
             return;

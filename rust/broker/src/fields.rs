@@ -53,19 +53,19 @@ impl<'a> Reader<'a> {
             (false, _) => usize::try_from(self.i32()?).ok(),
         })
     }
-    /// A text; `Some(None)`: null.
+    /// A string; `Some(None)`: null.
     pub(crate) fn nullable(&mut self, flexible: bool) -> Option<Option<Arc<str>>> {
         match self.length(flexible, 2)? {
             Some(len) => self.text(len).map(Some),
             None => Some(None),
         }
     }
-    /// Bytes; null reads as none.
+    /// Bytes; null reads as empty.
     pub(crate) fn bytes(&mut self, flexible: bool) -> Option<Bytes> {
         let len = self.length(flexible, 4)?.unwrap_or(0);
         self.take(len).map(Bytes::copy_from_slice)
     }
-    /// The tagged fields of a flexible version, of which none is known.
+    /// Skips the tagged fields of a flexible version; none is known here.
     pub(crate) fn skip_tags(&mut self) -> Option<()> {
         for _ in 0..self.unsigned_varint()? {
             let _tag = self.unsigned_varint()?;
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
 }
 
 pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
-    // Lengths were checked against i16::MAX where the text came in.
+    // Lengths were checked against i16::MAX when the text was received.
     let len = i16::try_from(text.len()).unwrap_or(i16::MAX);
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(&text.as_bytes()[..usize::try_from(len).unwrap_or(0)]);

@@ -1,5 +1,5 @@
-//! What Kafka's tools ask of a broker beyond producing and fetching: topics, partitions, properties, producers, transactions, files.
-//! Refusals carry Kafka's code and, where Kafka has one, its text.
+//! The broker's operations for Kafka's admin tools: topics, partitions, properties, producers, transactions, files. Refusals carry
+//! Kafka's code and, where Kafka has one, its text.
 
 use std::sync::Arc;
 
@@ -20,11 +20,12 @@ use crate::topics::validate_name;
 use crate::transaction::{TransactionDescription, TransactionFilter, TransactionListing};
 
 impl Broker {
-    /// As [`Broker::create_topic`], with all that CreateTopics can ask for; what becomes of each topic.
+    /// As [`Broker::create_topic`], with all options of CreateTopics; returns the result of each topic.
     ///
     /// # Errors
-    /// `Closed`. Of a topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-    /// INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, `ReadOnly`, `Closed`, storage errors, as for [`Broker::create_topic`].
+    /// `Closed`. Per topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_PARTITIONS,
+    /// INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, `ReadOnly`, `Closed`, storage errors, as for
+    /// [`Broker::create_topic`].
     pub fn create_topics(
         &self,
         topics: &[(&str, &NewTopic)],
@@ -33,12 +34,12 @@ impl Broker {
         Ok(self.replicas.create_user_topics(topics))
     }
 
-    /// Gives a topic more partitions: `count` in all. `assignments`: nodes of the replicas of each new one, the leader first. Durable when
-    /// it returns, and known to clients with their next look at the metadata.
+    /// Adds partitions to a topic, up to `count` in total. `assignments`: the replica nodes of each new partition, the leader first.
+    /// Durable when it returns; clients see the new partitions with their next metadata request.
     ///
     /// # Errors
-    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS unless there are more than now, INVALID_REPLICA_ASSIGNMENT, `ReadOnly`, `Closed`,
-    /// storage errors, after which nothing has changed.
+    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS unless `count` exceeds the current number, INVALID_REPLICA_ASSIGNMENT,
+    /// `ReadOnly`, `Closed`, storage errors, after which nothing has changed.
     pub fn create_partitions(
         &self,
         topic: &str,
@@ -54,7 +55,7 @@ impl Broker {
         only(self.grow_topics(&[more], validate_only)?)
     }
 
-    /// As [`Broker::create_partitions`], for several topics; what becomes of each.
+    /// As [`Broker::create_partitions`], for several topics; returns the result of each.
     ///
     /// # Errors
     /// `Closed`.
@@ -67,8 +68,8 @@ impl Broker {
         Ok(self.replicas.create_partitions(topics, validate_only))
     }
 
-    /// Changes properties of a topic, a node, all nodes, a group or a subscription to client metrics; those not named stay. All of the
-    /// changes or none: durable when it returns, and in effect from then on, also for open logs and listeners.
+    /// Changes properties of a topic, a node, all nodes, a group or a subscription to client metrics; properties not named stay.
+    /// Either all changes are made or none. They are durable and in effect when it returns, also for open logs and listeners.
     ///
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST (a name twice, no value, a property of a broker that cannot be altered
@@ -88,7 +89,7 @@ impl Broker {
         )
     }
 
-    /// As [`Broker::alter_config`], for several resources; what becomes of each alteration.
+    /// As [`Broker::alter_config`], for several resources; returns the result of each alteration.
     ///
     /// # Errors
     /// `Closed`.
@@ -101,8 +102,8 @@ impl Broker {
         Ok(self.replicas.alter_configs(alterations, validate_only))
     }
 
-    /// Every property by name, with where it comes from: of a topic as `node` sees it, of a node, of a group, of a subscription to client
-    /// metrics; of all nodes what is set for them.
+    /// Every property by name, with its source: of a topic as `node` sees it, of a node, of a group or of a subscription to client
+    /// metrics. For all nodes: only the properties that are set.
     ///
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for a name that no topic can have, `Closed`, storage errors.
@@ -126,7 +127,7 @@ impl Broker {
         })
     }
 
-    /// The nodes, groups and subscriptions to client metrics for which something is set, in order.
+    /// The nodes, groups and subscriptions to client metrics for which properties are set, in order.
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
@@ -137,7 +138,7 @@ impl Broker {
         Ok(configs.altered().resources().cloned().collect())
     }
 
-    /// The name of the topic with this id; `None`: there is none.
+    /// The name of the topic with this id; `None`: no such topic.
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
@@ -148,8 +149,8 @@ impl Broker {
         Ok(table.name_of(&id).cloned())
     }
 
-    /// What a Metadata request is answered of a topic, with some of its partitions: from this place, not more than so many. Then how many
-    /// partitions it has; 0: there is no such topic. Kafka: `KRaftMetadataCache#describeTopicResponse`.
+    /// The metadata of a topic with at most `most` of its partitions, beginning at partition `from`, and the number of all its
+    /// partitions; 0: no such topic. Kafka: `KRaftMetadataCache#describeTopicResponse`.
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
@@ -158,7 +159,7 @@ impl Broker {
         self.apis.topic_page(name, from, most)
     }
 
-    /// The id of the topic with this name; `None`: there is none. Opens no log.
+    /// The id of the topic with this name; `None`: no such topic. Opens no log.
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
@@ -169,7 +170,7 @@ impl Broker {
         Ok(table.get(name).map(|topic| topic.record.id))
     }
 
-    /// The nodes of a partition's replicas, the leader first; `None`: there is no such partition. Opens no log.
+    /// The nodes of a partition's replicas, the leader first; `None`: no such partition. Opens no log.
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
@@ -180,7 +181,7 @@ impl Broker {
         Ok(table.partition(tp).map(|partition| partition.replicas().to_vec()))
     }
 
-    /// What a partition remembers of its producers, by producer id.
+    /// The producer states of a partition, by producer id.
     ///
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if `node` has no replica, `Closed`, storage errors.
@@ -204,10 +205,10 @@ impl Broker {
         self.transactions.list_transactions(node, filter)
     }
 
-    /// One transactional id.
+    /// Describes one transactional id.
     ///
     /// # Errors
-    /// TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR if `node` is another, `Closed`, storage errors.
+    /// TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR if another node coordinates it, `Closed`, storage errors.
     pub fn describe_transaction(
         &self,
         node: NodeId,
@@ -217,7 +218,7 @@ impl Broker {
         self.transactions.describe_transaction(node, transactional_id)
     }
 
-    /// What the broker has counted since it was opened and what it holds, Kafka's names to values. Opens no log.
+    /// The broker's metrics under Kafka's names: counts since it was opened, and current sizes. Opens no log.
     ///
     /// # Errors
     /// `Closed`, storage errors.

@@ -1,4 +1,4 @@
-//! What Kafka's tools ask of a broker about groups.
+//! The broker's group operations for Kafka's admin tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::BrokerError;
 use crate::group::{GroupDescription, GroupListing};
 
 impl Broker {
-    /// Every group, by id, with those that only hold committed offsets. Kafka: ListGroups.
+    /// Every group, by id, including groups that only have committed offsets. Kafka: ListGroups.
     ///
     /// # Errors
     /// `Closed`; KAFKA_STORAGE_ERROR: `__consumer_offsets` cannot be read.
@@ -31,8 +31,8 @@ impl Broker {
         self.groups.describe_group(group_id)
     }
 
-    /// What a group has committed, by partition; nothing for a group that does not exist. Offsets that an open transaction holds do not
-    /// count yet. Kafka: `Admin#listConsumerGroupOffsets`.
+    /// The committed offsets of a group, by partition; empty if the group does not exist. Offsets of an open transaction are not
+    /// included. Kafka: `Admin#listConsumerGroupOffsets`.
     ///
     /// # Errors
     /// `Closed`; KAFKA_STORAGE_ERROR: `__consumer_offsets` cannot be read.
@@ -65,8 +65,8 @@ impl Broker {
         self.group_offsets(group_id)?.into_iter().map(with_end).collect()
     }
 
-    /// Deletes a group without members and its offsets; when it returns, that is written as a commit is. What open transactions
-    /// have committed for it is forgotten with it. Kafka: DeleteGroups.
+    /// Deletes a group without members and its offsets, also those committed in open transactions. When it returns, the deletion is
+    /// written the way a commit is. Kafka: DeleteGroups.
     ///
     /// # Errors
     /// GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, `ReadOnly`, `Closed`, storage errors.
@@ -76,11 +76,11 @@ impl Broker {
         self.groups.delete_group(group_id)
     }
 
-    /// Deletes committed offsets. Per partition, in the order asked: NONE (deleted, or there was none),
+    /// Deletes committed offsets. Results per partition, in request order: NONE (deleted, or no offset existed),
     /// UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC. Kafka: OffsetDelete.
     ///
     /// # Errors
-    /// INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members that are no consumers), `ReadOnly`, `Closed`, storage errors.
+    /// INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (its members are not consumers), `ReadOnly`, `Closed`, storage errors.
     pub fn delete_offsets(
         &self,
         group_id: &str,
@@ -91,7 +91,7 @@ impl Broker {
         self.groups.delete_offsets(group_id, partitions)
     }
 
-    /// Commits offsets for a group without members, which is made if there is none. Kafka: `Admin#alterConsumerGroupOffsets`.
+    /// Commits offsets for a group without members; creates the group if it does not exist. Kafka: `Admin#alterConsumerGroupOffsets`.
     ///
     /// # Errors
     /// NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE, `ReadOnly`, `Closed`, storage errors. After an error
@@ -106,7 +106,7 @@ impl Broker {
         self.groups.alter_offsets(group_id, offsets)
     }
 
-    /// The node that coordinates a group, whether there is one or not. Kafka: FindCoordinator.
+    /// The node that coordinates a group, whether the group exists or not. Kafka: FindCoordinator.
     pub fn group_coordinator(&self, group_id: &str) -> NodeId {
         self.groups.coordinator_of(group_id)
     }

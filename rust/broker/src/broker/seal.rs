@@ -1,4 +1,4 @@
-//! What a copy of the directory consists of, so that a reader can open it at once.
+//! The content of a copy of the directory that a reader can open at once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,20 @@ use crate::directory::{Directory, LogDir};
 use crate::log_manager::{node_index, offsets};
 use crate::security::SecurityRecord;
 
-/// A directory as it is at one moment. Paths are below its root.
+/// The content of a copy. Paths are relative to the root of the directory.
 #[derive(Debug)]
 pub struct SealedDirectory {
     /// Files that are copied.
     pub copied: Vec<SealedFile>,
-    /// Files that the copy gets, with their bytes. The last ones say what the directory is: a reader refuses it without them.
+    /// Files written for the copy, with their bytes. The last ones identify the directory: a reader refuses it without them.
     pub made: Vec<(PathBuf, Vec<u8>)>,
     /// Every partition with a log: its start and its end in the copy.
     pub partitions: Vec<(TopicPartition, i64, i64)>,
 }
 
 impl Broker {
-    /// The files of a copy of these topics, or with `None` of all, internal ones too, as they are now. Users of SCRAM and ACLs are left
-    /// out. Each partition is taken at one moment, one after the other.
+    /// The content of a copy of these topics as they are now; `None`: all topics, also internal ones. SCRAM users and ACLs are left
+    /// out. Each partition is captured at one moment, one partition after the other.
     ///
     /// # Errors
     /// `ReadOnly` unless the broker is open for reading, UNKNOWN_TOPIC_OR_PARTITION, `Closed`, storage errors.
@@ -81,7 +81,7 @@ impl Broker {
         }
         for (dir, logs) in directory.log_dirs().iter().zip(&mut logs) {
             make_dir(&out, dir.path())?;
-            // The log that was sealed ends where this one does.
+            // In the copy, the whole log counts as on disk.
             logs.iter_mut().for_each(|log| log.recovery_point = log.high_watermark);
             let exists = |tp: &TopicPartition| metadata.topics.contains_key(&*tp.topic);
             dir.write_checkpoints(&out, logs, exists)?;
@@ -123,7 +123,7 @@ fn make_dir(out: &MemoryFs, dir: &Path) -> Result<(), BrokerError> {
         .map_err(|e| BrokerError::directory(out, dir, format!("cannot be made: {e}")))
 }
 
-/// What was written to `out`, files of the root last.
+/// The files written to `out`, those of the root last.
 fn made(out: &MemoryFs, directory: &Directory) -> Result<Vec<(PathBuf, Vec<u8>)>, BrokerError> {
     let mut files = Vec::new();
     let mut open = vec![directory.root().to_path_buf()];
@@ -150,7 +150,7 @@ fn made(out: &MemoryFs, directory: &Directory) -> Result<Vec<(PathBuf, Vec<u8>)>
     Ok(files)
 }
 
-/// The same with paths below the root.
+/// The same with paths relative to the root.
 fn below(root: &Path, mut sealed: SealedDirectory) -> Result<SealedDirectory, BrokerError> {
     let paths = sealed.copied.iter_mut().map(|file| &mut file.path);
     for path in paths.chain(sealed.made.iter_mut().map(|(path, _)| path)) {

@@ -7,10 +7,10 @@
 //!  "deleting": ["ids of topics whose directories are being removed"]}
 //! ```
 //!
-//! `replication.factor` is written where it is not 1, `assigned` where partitions were placed by hand; a file with such partitions has
-//! version 2, so that a reader that would look for their logs elsewhere refuses it. `scram` and `acls` (`security/json.rs`) are written
-//! where there are users of SCRAM or ACLs: version 3, so that a writer that does not know them does not lose them. `configs`
-//! (`dynamic_config`) is written where properties of nodes, groups or client metrics were altered: version 4, for the same reason.
+//! `replication.factor` is written where it is not 1, `assigned` where partitions were placed by hand; a file with such partitions
+//! has version 2, so that a reader that would search for their logs elsewhere refuses it. `scram` and `acls` (`security/json.rs`) are
+//! written if SCRAM users or ACLs exist: version 3, so that a writer that does not know them does not lose them. `configs`
+//! (`dynamic_config`) is written if properties of nodes, groups or client metrics were altered: version 4, for the same reason.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -70,17 +70,18 @@ pub(crate) struct ClusterMetadata {
     pub(crate) cluster_id: String,
     /// Number of nodes.
     pub(crate) nodes: u32,
-    /// First producer id that no block holds yet.
+    /// First producer id that is not in an allocated block.
     pub(crate) next_producer_id: i64,
     /// Topics ever created (internal ones not counted): spreads leaders.
     pub(crate) topics_created: u64,
     /// Topics by name.
     pub(crate) topics: BTreeMap<String, TopicRecord>,
-    /// Topics deleted whose directories, or offsets in checkpoints, may still be there; they are off when the next topic is made.
+    /// Ids of deleted topics whose directories or checkpoint entries may still exist; both are removed before the next topic is
+    /// created.
     pub(crate) deleting: Vec<[u8; 16]>,
-    /// Users of SCRAM and ACLs.
+    /// SCRAM users and ACLs.
     pub(crate) security: SecurityRecord,
-    /// Properties that were altered and are not a topic's.
+    /// Altered properties, except those of topics.
     pub(crate) configs: DynamicConfigs,
 }
 

@@ -11,11 +11,11 @@
 //!   <topic>-<p>.<hex>-delete a log being removed;  ...-stray: one that belongs to no topic
 //! ```
 
-/// Most nodes of an embedded broker. Each is a log directory and a session cache; the clusters whose order they reproduce
-/// have tens.
+/// Maximum number of nodes of an embedded broker. Each costs a log directory and a session cache; the clusters that they model have
+/// tens.
 pub(crate) const MAX_NODES: u32 = 1_000;
-/// Most partitions that one topic of a directory may have: ten times what can be created in one go. A larger number, in
-/// a file or as the name of a directory, is damage, and would cost memory for every partition below it.
+/// Maximum number of partitions of a topic in a directory: ten times what can be created at once. A larger number in a file or a
+/// directory name is damage: it would cost memory for every partition below it.
 pub(crate) const MAX_PARTITIONS: i32 = 100_000;
 
 mod log_dir;

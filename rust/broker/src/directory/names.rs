@@ -6,7 +6,7 @@ use fletchlog_records::TopicPartition;
 use crate::topics::CLUSTER_METADATA;
 use crate::uuid;
 
-/// Longest file name that file systems take; Kafka cuts the topic to stay within it.
+/// Longest file name that file systems accept; Kafka cuts the topic to stay within it.
 const MAX_NAME: usize = 255;
 
 /// `<topic>-<partition>`.
@@ -27,11 +27,11 @@ pub(crate) fn stray_dir_name(tp: &TopicPartition) -> String {
 fn suffixed(tp: &TopicPartition, what: &str) -> String {
     let suffix = format!("-{}.{}-{what}", tp.partition, uuid::random_hex());
     let room = MAX_NAME.saturating_sub(suffix.len()).min(tp.topic.len());
-    // Topic names are ASCII, so every byte is a boundary; `get` keeps a foreign name from panicking.
+    // Topic names are ASCII, so every byte is a boundary; `get` avoids a panic for any other name.
     format!("{}{suffix}", tp.topic.get(..room).unwrap_or(&tp.topic))
 }
 
-/// What a directory name inside a log directory says.
+/// The meaning of a directory name in a log directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DirName {
     /// A partition's log.

@@ -9,10 +9,10 @@ use crate::BrokerError;
 use crate::config_description::TOPIC_CONFIG_SYNONYMS;
 use crate::topic_config::TopicConfig;
 
-/// Held for all nodes together, and always set there. Kafka: with `eligible.leader.replicas.version` 1.
+/// Kept for all nodes together, and always set. Kafka: with `eligible.leader.replicas.version` 1.
 pub(super) const MIN_IN_SYNC: &str = "min.insync.replicas";
 
-/// Properties of the table that can be altered, beside those that topics inherit.
+/// Properties of the table that can be altered, in addition to those that topics inherit.
 const DYNAMIC: &[&str] = &[
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
@@ -31,8 +31,8 @@ const SIZE: Kind = Kind::Long(0, i64::MAX);
 const POSITIVE: Kind = Kind::Long(1, i64::MAX);
 const RATIO: Kind = Kind::Double(0.0, 1.0);
 
-/// Properties that Kafka alters while a broker runs, for things that this broker does not have. They are kept and described; nothing
-/// follows from them. Name, type, default. Kafka: `DynamicBrokerConfig#ALL_DYNAMIC_CONFIGS`, `QuotaConfig#brokerQuotaConfigs`.
+/// Properties that Kafka can alter while a broker runs, for features that this broker does not have. They are kept and described, but
+/// have no effect. Name, type, default. Kafka: `DynamicBrokerConfig#ALL_DYNAMIC_CONFIGS`, `QuotaConfig#brokerQuotaConfigs`.
 const WITHOUT_EFFECT: &[(&str, Kind, Option<&str>)] = &[
     ("background.threads", COUNT, Some("10")),
     ("follower.fetch.last.tiered.offset.enable", Kind::Boolean, Some("false")),
@@ -111,7 +111,7 @@ const WITHOUT_EFFECT: &[(&str, Kind, Option<&str>)] = &[
     ("share.coordinator.cached.buffer.max.bytes", ANY_INT, Some("1048588")),
 ];
 
-/// Numbers of threads, of which one change makes at most twice as many, and at least half. Kafka: `DynamicThreadPool`.
+/// Numbers of threads: one change can at most double or halve them. Kafka: `DynamicThreadPool`.
 const THREADS: &[&str] = &[
     "background.threads",
     "num.io.threads",
@@ -120,8 +120,8 @@ const THREADS: &[&str] = &[
     "num.replica.fetchers",
 ];
 
-/// Kafka alters these of a listener, under its name. Here a listener keeps the certificates that it began with. Kafka:
-/// `SslConfigs#RECONFIGURABLE_CONFIGS`.
+/// Kafka can alter these for one listener, under the listener's name. Here a listener keeps the certificates that it started with.
+/// Kafka: `SslConfigs#RECONFIGURABLE_CONFIGS`.
 const OF_A_LISTENER: &[&str] = &[
     "ssl.key.password",
     "ssl.keystore.certificate.chain",
@@ -135,7 +135,7 @@ const OF_A_LISTENER: &[&str] = &[
     "ssl.truststore.type",
 ];
 
-/// Whether this property has an effect here: the table of the broker has it.
+/// Whether this property has an effect here: it is in the broker's table.
 pub(crate) fn is_of_table(name: &str) -> bool {
     keys(Scope::Broker).iter().any(|key| key.name == name)
 }
@@ -147,13 +147,13 @@ pub(crate) fn is_dynamic(name: &str) -> bool {
         || WITHOUT_EFFECT.iter().any(|(known, ..)| *known == name)
 }
 
-/// Type and default of a property that can be altered and that has no effect here.
+/// Type and default of a property that can be altered but has no effect here.
 pub(crate) fn kind_of(name: &str) -> Option<(Kind, Option<&'static str>)> {
     let row = WITHOUT_EFFECT.iter().find(|(known, ..)| *known == name)?;
     Some((row.1, row.2))
 }
 
-/// Whether these can be all properties that are set for `node`, or for all nodes.
+/// Checks that these are valid as all properties set for `node`, or for all nodes.
 pub(super) fn validate(properties: &Properties, now: &BrokerConfigs, node: NodeId) -> Result<(), BrokerError> {
     let refuse = |text: String| Err(refused(ErrorCode::INVALID_REQUEST, text));
     let names = |is_wrong: &dyn Fn(&str) -> bool| {
@@ -212,7 +212,8 @@ fn threads_refusal(properties: &Properties, now: &Config) -> Option<String> {
     })
 }
 
-/// What is wrong with properties that are valid one by one. Kafka: `KafkaConfig#validateValues`, `LogCleaner#validateReconfiguration`.
+/// What is wrong with the combination of properties that are each valid. Kafka: `KafkaConfig#validateValues`,
+/// `LogCleaner#validateReconfiguration`.
 fn refusal_together(config: &Config) -> Option<String> {
     const MEBIBYTE: i64 = 1024 * 1024;
     if config.long("log.cleaner.dedupe.buffer.size") < MEBIBYTE && config.is_explicit("log.cleaner.dedupe.buffer.size")

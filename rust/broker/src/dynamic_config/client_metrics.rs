@@ -1,5 +1,5 @@
-//! The properties of a subscription to the metrics of clients. This broker asks no client for metrics, as a Kafka broker without a
-//! receiver: subscriptions are kept and described. Kafka: `ClientMetricsConfigs`, with the texts of its errors.
+//! The properties of a subscription to the metrics of clients. Like a Kafka broker without a receiver, this broker asks no client for
+//! metrics: subscriptions are only kept and described. Kafka: `ClientMetricsConfigs`, with the texts of its errors.
 
 use fletchlog_api::ErrorCode;
 use fletchlog_api::config_table::{Kind, kafka_refusal_of};
@@ -18,7 +18,7 @@ pub(crate) const CLIENT_METRICS: &[(&str, Kind, &str)] = &[
     ("metrics", Kind::ListOf(&[]), ""),
 ];
 
-/// What a client can be matched by.
+/// The attributes by which a client can be matched.
 const MATCHED: &[&str] = &[
     "client_id",
     "client_instance_id",
@@ -28,7 +28,7 @@ const MATCHED: &[&str] = &[
     "client_source_port",
 ];
 
-/// Whether these can be all properties that are set for a subscription.
+/// Checks that these are valid as all properties set for a subscription.
 pub(super) fn validate(name: &str, properties: &Properties) -> Result<(), BrokerError> {
     if name.is_empty() {
         let text = "Subscription name can't be empty";

@@ -1,5 +1,5 @@
-//! The properties of a group. They belong to protocols that this broker does not serve: they are kept and described, and a classic
-//! group follows none of them, as in Kafka. Kafka: `GroupConfig`, with the texts of its errors.
+//! The properties of a group. They belong to protocols that this broker does not serve, so they are only kept and described; as in
+//! Kafka, they have no effect on classic groups. Kafka: `GroupConfig`, with the texts of its errors.
 
 use fletchlog_api::ErrorCode;
 use fletchlog_api::config_table::{Kind, kafka_refusal_of};
@@ -14,7 +14,7 @@ pub(crate) struct GroupProperty {
     pub(crate) synonym: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: &'static str,
-    /// What the broker's own properties allow, by their defaults.
+    /// The bounds that the defaults of the broker's own properties set.
     bounds: Option<(i64, i64)>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) const GROUP: &[GroupProperty] = &[
     row("streams.session.timeout.ms", "group.streams.session.timeout.ms", at_least(1), "45000", SESSION),
 ];
 
-/// Whether these can be all properties that are set for a group.
+/// Checks that these are valid as all properties set for a group.
 pub(super) fn validate(group: &str, properties: &Properties) -> Result<(), BrokerError> {
     if group.is_empty() {
         let text = "Default group resources are not allowed.";

@@ -1,5 +1,5 @@
-//! Properties that are altered while a broker runs: of its nodes, of groups and of client metrics. They are kept in
-//! `fletchlog.metadata`, and win over what the broker was opened with. Kafka: `DynamicBrokerConfig`, `ConfigurationControlManager`.
+//! Properties of nodes, groups and client metrics that are altered while a broker runs. They are kept in `fletchlog.metadata` and
+//! override those the broker was opened with. Kafka: `DynamicBrokerConfig`, `ConfigurationControlManager`.
 
 mod broker;
 mod client_metrics;
@@ -20,10 +20,10 @@ pub(crate) use group::{GROUP, GroupProperty};
 /// Names and values as they were set.
 pub(crate) type Properties = BTreeMap<String, String>;
 
-/// Key in `fletchlog.metadata`; under it each kind of resource has its properties by name.
+/// Key in `fletchlog.metadata`; below it, each kind of resource has its properties by name.
 const JSON: &str = "configs";
 
-/// Everything that was altered and is not a topic's: those are kept with the topic.
+/// All altered properties except those of topics, which are kept with the topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DynamicConfigs(BTreeMap<ConfigResource, Properties>);
 
@@ -33,7 +33,7 @@ impl DynamicConfigs {
         self.0.is_empty()
     }
 
-    /// What is set for a resource.
+    /// The properties set for a resource.
     pub(crate) fn of(&self, resource: &ConfigResource) -> &Properties {
         static NONE: Properties = Properties::new();
         self.0.get(resource).unwrap_or(&NONE)
@@ -44,7 +44,7 @@ impl DynamicConfigs {
         self.0.get(resource)?.get(name).map(String::as_str)
     }
 
-    /// Replaces what is set for a resource.
+    /// Replaces the properties set for a resource.
     pub(crate) fn set(&mut self, resource: &ConfigResource, properties: Properties) {
         match properties.is_empty() {
             true => self.0.remove(resource),
@@ -52,16 +52,16 @@ impl DynamicConfigs {
         };
     }
 
-    /// The resources for which something is set, in order.
+    /// The resources for which properties are set, in order.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &ConfigResource> {
         self.0.keys()
     }
 
-    /// Adds itself to the text of `fletchlog.metadata`.
+    /// Adds itself to the JSON of `fletchlog.metadata`.
     pub(crate) fn write(&self, metadata: &mut Value) {
         for (resource, properties) in &self.0 {
             let (kind, name) = match resource {
-                // A topic's are with the topic.
+                // A topic's properties are kept with the topic.
                 ConfigResource::Topic(_) => continue,
                 ConfigResource::AllBrokers => ("brokers", String::new()),
                 ConfigResource::Broker(node) => ("brokers", node.to_string()),
@@ -97,7 +97,7 @@ impl DynamicConfigs {
     }
 }
 
-/// The properties of a broker's nodes: what it was opened with, what was altered since, and what follows for each node.
+/// The properties of a broker's nodes: those it was opened with, those altered since, and the result for each node.
 #[derive(Debug)]
 pub(crate) struct BrokerConfigs {
     fixed: Config,
@@ -105,12 +105,12 @@ pub(crate) struct BrokerConfigs {
     nodes: ByNode<Config>,
 }
 
-/// Something of each node; nodes that have the same share it.
+/// A value for each node; nodes with the same properties share it.
 #[derive(Debug)]
 pub(crate) struct ByNode<T>(Vec<Arc<T>>);
 
 impl<T> ByNode<T> {
-    /// Of a node; of a number that is no node, the first one's.
+    /// The value of a node; for an unknown node id, that of the first node.
     pub(crate) fn of(&self, node: NodeId) -> &Arc<T> {
         let index = usize::try_from(node - 1).unwrap_or(0);
         self.0.get(index).unwrap_or(&self.0[0])
@@ -118,7 +118,7 @@ impl<T> ByNode<T> {
 }
 
 impl BrokerConfigs {
-    /// Of `nodes` nodes. A stored value that this release does not take is left out, as Kafka does, and is reported in the log.
+    /// The properties of `nodes` nodes. A stored value that this release does not accept is skipped, as in Kafka, and logged.
     pub(crate) fn new(fixed: &Config, altered: &DynamicConfigs, nodes: NodeId) -> Self {
         let all = Arc::new(effective(fixed.clone(), altered.of(&ConfigResource::AllBrokers)));
         let of_node = |node| match altered.of(&ConfigResource::Broker(node)) {
@@ -138,29 +138,29 @@ impl BrokerConfigs {
         Self::new(&self.fixed, altered, nodes)
     }
 
-    /// What the broker was opened with.
+    /// The properties that the broker was opened with.
     pub(crate) fn fixed(&self) -> &Config {
         &self.fixed
     }
 
-    /// What was altered since.
+    /// The properties altered since.
     pub(crate) fn altered(&self) -> &DynamicConfigs {
         &self.altered
     }
 
-    /// What is set for all nodes. min.insync.replicas always is: Kafka keeps it there from the start. Kafka:
+    /// A property set for all nodes. min.insync.replicas always is: Kafka keeps it there from the start. Kafka:
     /// `ConfigurationControlManager#maybeGenerateElrSafetyRecords`.
     pub(crate) fn of_all(&self, name: &str) -> Option<&str> {
         let always = || (name == broker::MIN_IN_SYNC).then(|| self.fixed.text(name));
         self.altered.get(&ConfigResource::AllBrokers, name).or_else(always)
     }
 
-    /// What is in effect on a node; of a number that is no node, what the first node has.
+    /// The properties in effect on a node; for an unknown node id, those of the first node.
     pub(crate) fn of(&self, node: NodeId) -> &Arc<Config> {
         self.nodes.of(node)
     }
 
-    /// What follows for each node from its properties.
+    /// Computes a value for each node from its properties.
     pub(crate) fn by_node<T>(&self, of: impl Fn(&Config) -> T) -> ByNode<T> {
         let mut made: Vec<Arc<T>> = Vec::with_capacity(self.nodes.0.len());
         for (index, config) in self.nodes.0.iter().enumerate() {
@@ -184,7 +184,7 @@ fn effective(config: Config, altered: &Properties) -> Config {
     config
 }
 
-/// Whether these properties can be all that is set for it; `now`: what is in effect. Not for topics.
+/// Checks that these are valid as all properties set for `resource`; `now`: the properties in effect. Not for topics.
 ///
 /// # Errors
 /// INVALID_REQUEST, INVALID_CONFIG, with Kafka's text.
@@ -218,7 +218,7 @@ pub(crate) fn validate(
     }
 }
 
-/// What of all that is set for it has to be kept, see [`before`].
+/// Those of all properties set for `resource` that have to be stored, see [`before`].
 pub(crate) fn stored(resource: &ConfigResource, mut after: Properties, now: &BrokerConfigs) -> Properties {
     if *resource == ConfigResource::AllBrokers {
         let fixed = now.fixed().text(broker::MIN_IN_SYNC);
@@ -227,8 +227,8 @@ pub(crate) fn stored(resource: &ConfigResource, mut after: Properties, now: &Bro
     after
 }
 
-/// What there is for a resource before it is altered: what is set, see [`BrokerConfigs::of_all`]. `altered`: with earlier alterations of the
-/// same request, which are not in effect yet.
+/// The properties set for a resource before it is altered, see [`BrokerConfigs::of_all`]. `altered` includes earlier alterations of
+/// the same request, which are not in effect yet.
 pub(crate) fn before(resource: &ConfigResource, altered: &DynamicConfigs, now: &BrokerConfigs) -> Properties {
     let mut properties = altered.of(resource).clone();
     if *resource == ConfigResource::AllBrokers {
