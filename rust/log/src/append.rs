@@ -18,8 +18,8 @@ use crate::validator::{ValidBatch, ValidRecords, validate};
 use crate::{AppendError, AppendInfo, AppendOrigin, LogConfig, LogError};
 
 impl PartitionLog {
-    /// Appends what one produce request carried for this partition: steps 1-8 of spec 2.1 from the batch check on
-    /// (magic, one batch, sizes, CRC, validation, producer state, roll, write). Offsets and `leader_epoch` are stamped here.
+    /// Appends the records of one produce request for this partition: steps 1-8 of spec 2.1, starting with the batch check
+    /// (magic, one batch, sizes, CRC, validation, producer state, roll, write). Assigns offsets and `leader_epoch`.
     pub fn append_as_leader(
         &self,
         records: Bytes,
@@ -36,7 +36,7 @@ impl PartitionLog {
         let info = self.append_locked(&mut writer, &mut valid, leader_epoch, origin, &config, now_ms)?;
         drop(writer);
         if config.durability == Durability::Fsync {
-            // Also for a repeat: the original may still be waiting for its fsync.
+            // Duplicates wait too: the original may still be waiting for its fsync.
             self.await_durable(info.last_offset + 1)?;
         }
         Ok(info)
@@ -196,7 +196,7 @@ impl PartitionLog {
     }
 }
 
-/// Gives the batches the offsets from `first_offset` on. Returns the offset behind them. Kafka:
+/// Assigns consecutive offsets to the batches, starting at `first_offset`. Returns the offset after the last one. Kafka:
 /// `LogValidator#validateMessagesAndAssignOffsets`.
 fn assign_offsets(valid: &mut ValidRecords, first_offset: i64, leader_epoch: i32) -> Result<i64, AppendError> {
     let mut next_offset = first_offset;
@@ -221,10 +221,10 @@ fn check_fits_segment(size: usize, config: &LogConfig) -> Result<(), AppendError
     Ok(())
 }
 
-/// What the producer state says about an append.
+/// Result of checking an append against the producer state.
 enum Verdict {
     Append(PendingAppend),
-    /// A batch that is in the log already.
+    /// The batch is already in the log.
     Duplicate(BatchMetadata),
 }
 
@@ -238,7 +238,7 @@ fn check_producers(
     let mut pending = PendingAppend::default();
     for ValidBatch { header, marker, .. } in &valid.batches {
         let entry = producers.get(header.producer_id);
-        // A batch that is sent again behind the end of its transaction is refused: it is verified first.
+        // A batch resent after the end of its transaction is not a duplicate: it must be verified first, so it is refused.
         if let Some(entry) = entry
             && let Some(original) = entry.find_duplicate_batch(header)
             && origin.is_client()

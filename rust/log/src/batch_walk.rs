@@ -43,8 +43,8 @@ impl BatchMeta {
     }
 }
 
-/// Which offsets the next batch of a segment may have. Offsets only grow, with gaps where compaction removed records. No
-/// checksum covers a base offset: only this check finds one that was changed.
+/// Which offsets the next batch of a segment may have. Offsets only increase, with gaps where compaction removed records. No
+/// checksum covers a base offset: only this check detects a changed one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OffsetOrder {
     next: i64,
@@ -52,7 +52,7 @@ pub(crate) struct OffsetOrder {
 }
 
 impl OffsetOrder {
-    /// From the base offset of a segment on, as far as its index can say (31 bits).
+    /// Starts at the base offset of a segment and allows the offsets that fit its index (31 bits).
     pub fn of_segment(base: i64) -> Self {
         Self {
             next: base,
@@ -60,7 +60,7 @@ impl OffsetOrder {
         }
     }
 
-    /// Not before this offset.
+    /// Also requires offsets at or above this one.
     pub fn from(self, offset: i64) -> Self {
         Self {
             next: self.next.max(offset),
@@ -68,7 +68,7 @@ impl OffsetOrder {
         }
     }
 
-    /// Below this offset, where the next segment or the end of the log is.
+    /// Also requires offsets below this one, where the next segment begins or the log ends.
     pub fn below(self, end: i64) -> Self {
         Self {
             end: self.end.min(end),
@@ -108,13 +108,13 @@ impl OffsetOrder {
 pub(crate) enum WalkEnd {
     /// At the end of the file.
     EndOfFile,
-    /// At a batch that is longer than what is left, or at fewer than 18 bytes.
+    /// At a batch that is longer than the rest of the file, or at fewer than 18 bytes.
     Partial,
     /// At a length field below the smallest entry: Kafka refuses such a file even after a clean stop.
     TooShort(String),
-    /// At bytes that are no batch, or whose checksum is wrong.
+    /// At bytes that are not a batch, or whose checksum is wrong.
     Corrupt(String),
-    /// At a batch whose offsets do not follow those before it, or do not belong into the segment.
+    /// At a batch whose offsets do not follow those before it, or do not belong to the segment.
     Disorder(String),
 }
 
@@ -127,7 +127,7 @@ impl WalkEnd {
         }
     }
 
-    /// An error if the walk ended at offsets that are out of order. Callers that ignore every other end report this one.
+    /// Returns an error if the walk ended at out-of-order offsets. For callers that ignore every other end.
     pub fn unless_disorder(&self, path: &Path, position: u64) -> Result<(), LogError> {
         match self {
             Self::Disorder(reason) => Err(LogError::damaged(
@@ -147,7 +147,7 @@ enum Parsed {
     End(WalkEnd),
 }
 
-/// Parses the header at the start of `head`; `left` bytes of the file are behind that position.
+/// Parses the header at the start of `head`; `left`: bytes from there to the end of the file.
 fn parse(head: &[u8], left: u64) -> Parsed {
     if left == 0 {
         return Parsed::End(WalkEnd::EndOfFile);
@@ -183,7 +183,7 @@ fn parse(head: &[u8], left: u64) -> Parsed {
             Err(e) => Parsed::End(WalkEnd::Corrupt(e.to_string())),
         };
     }
-    // v0/v1: the offset field is that of the last record; a wrapper's timestamp is the largest inside it.
+    // v0/v1: the offset field holds the last record's offset; a wrapper's timestamp is the largest inside it.
     let needed = if magic == 0 { 18 } else { 26 };
     if magic < 0 || size < needed {
         return Parsed::End(WalkEnd::Corrupt(format!("magic {magic} with {size} bytes is no batch")));
@@ -218,18 +218,18 @@ fn accept(order: &mut Option<OffsetOrder>, header: &BatchHeader) -> Result<(), S
     order.as_mut().map_or(Ok(()), take)
 }
 
-/// Bytes that are needed for the offsets of a batch in any format.
+/// Bytes needed to read the offsets of a batch in any format.
 pub(crate) const OFFSETS_SIZE: usize = 27;
 
-/// Base offset, last offset delta and size of the batch at the start of `head`, which need not hold all of it. `None`: too few
-/// bytes, or no batch.
+/// Returns base offset, last offset delta and size of the batch at the start of `head`, which may hold only part of it.
+/// `None`: too few bytes, or not a batch.
 pub(crate) fn offsets_in(head: &[u8]) -> Option<(i64, i32, usize)> {
     let head = head.first_chunk::<OFFSETS_SIZE>()?;
     let [b0, b1, b2, b3, b4, b5, b6, b7, l0, l1, l2, l3, ..] = *head;
     let base_offset = i64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
     let length = i32::from_be_bytes([l0, l1, l2, l3]);
     let size = LOG_OVERHEAD + usize::try_from(length).ok().filter(|_| length >= MIN_LENGTH_FIELD)?;
-    // An entry before v2 has one offset, of its last record.
+    // Before v2 an entry has a single offset, that of its last record.
     let delta = match i8::from_be_bytes([head[16]]) {
         2.. => i32::from_be_bytes([head[23], head[24], head[25], head[26]]),
         _ => 0,
@@ -261,7 +261,7 @@ impl<'a> HeaderWalk<'a> {
         }
     }
 
-    /// Ends at the first batch whose offsets are not in this order. Without it a file is walked as it is.
+    /// Ends the walk at the first batch whose offsets violate this order. Without this call the offsets are not checked.
     pub fn in_order(self, order: OffsetOrder) -> Self {
         Self {
             order: Some(order),
@@ -305,7 +305,7 @@ impl<'a> HeaderWalk<'a> {
                     return Ok(Ok(batch));
                 }
                 Parsed::Needs(bytes) => {
-                    // Bytes beyond a file that was cut meanwhile read as a partial batch.
+                    // If the file was cut meanwhile, the missing bytes make this a partial batch.
                     if (head.len() as u64) < left.min(bytes as u64) {
                         let want = usize::try_from(left).unwrap_or(CHUNK).min(self.read_ahead.max(bytes));
                         let n = self.file.read_into(self.position, &mut self.buffer[..want])?;
@@ -387,7 +387,7 @@ impl<'a> CheckedWalk<'a> {
     }
 }
 
-/// Checks a whole batch. The magic byte is not covered by the CRC: as a file scan takes any magic >= 2 for v2 so does this.
+/// Checks a whole batch. The CRC does not cover the magic byte: like a file scan, this takes any magic >= 2 for v2.
 pub(crate) fn check(header: &BatchHeader, bytes: &Bytes) -> Result<(), RecordError> {
     if header.magic < 2 {
         return RecordBatch::parse(bytes)?.map_or(Ok(()), |batch| batch.ensure_valid());

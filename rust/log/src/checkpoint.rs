@@ -1,8 +1,8 @@
 //! Small text files of a log directory (spec 1.9). Kafka: `CheckpointFile`, `OffsetCheckpointFile`,
 //! `PartitionMetadataFile`, `MetaProperties`.
 //!
-//! A checkpoint is `0` (version), the number of entries, then one entry a line. No other file has the log start offset
-//! than `log-start-offset-checkpoint`, so ours ends with a checksum:
+//! A checkpoint is `0` (version), the number of entries, then one entry per line. Only `log-start-offset-checkpoint` holds
+//! the log start offset, so fletchlog's ends with a checksum:
 //!
 //! | bytes | |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | 32 | CRC-32C of these bytes, the highest bit first: a space is 0, a tab 1 |
 //! | 1 | line feed |
 //!
-//! Kafka ignores blanks behind an entry and writes none: a checkpoint that Kafka wrote has no checksum and is not checked.
+//! Kafka ignores blanks after an entry and writes none: a checkpoint that Kafka wrote has no checksum and is not checked.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,7 +31,7 @@ fn damaged(path: &Path, reason: impl Into<String>) -> LogError {
     }
 }
 
-/// `None` when the file is not there.
+/// Returns `None` if the file does not exist.
 pub(crate) fn read_text(fs: &dyn Fs, path: &Path) -> Result<Option<String>, LogError> {
     let bytes = match fs.read(path) {
         Ok(bytes) => bytes,
@@ -43,7 +43,7 @@ pub(crate) fn read_text(fs: &dyn Fs, path: &Path) -> Result<Option<String>, LogE
         .map_err(|_| damaged(path, "not UTF-8 text; restore or delete the file"))
 }
 
-/// The entry lines of a checkpoint, without blanks at their ends. A missing or empty file has none; a wrong version, a wrong
+/// The entry lines of a checkpoint, without trailing blanks. A missing or empty file has none; a wrong version, a wrong
 /// count, a malformed head or a wrong checksum is an error.
 pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError> {
     let Some(text) = read_text(fs, path)? else {
@@ -98,7 +98,7 @@ fn write_text(fs: &dyn Fs, path: &Path, text: &str) -> Result<(), LogError> {
         .map_err(|e| LogError::io("write", path, e))
 }
 
-/// What a checkpoint of these entries holds.
+/// The text of a checkpoint with these entries.
 pub(crate) fn checkpoint_text(entries: &[String]) -> String {
     let mut text = format!("0\n{}\n", entries.len());
     for entry in entries {
@@ -147,7 +147,7 @@ fn offset_lines(offsets: &BTreeMap<TopicPartition, i64>) -> Vec<String> {
     offsets.iter().map(line).collect()
 }
 
-/// As [`write_offset_checkpoint`], with a checksum if there is anything to protect.
+/// As [`write_offset_checkpoint`], with a checksum if there are entries.
 pub fn write_log_start_checkpoint(
     fs: &dyn Fs,
     path: &Path,
@@ -163,21 +163,21 @@ pub fn write_log_start_checkpoint(
     write_text(fs, path, &text)
 }
 
-/// CRC-32C in blanks.
+/// A CRC-32C written as blanks.
 fn checksum(content: &str) -> String {
     let crc = crc32c(content.as_bytes());
     let bit = |n: u32| if crc >> n & 1 == 1 { '\t' } else { ' ' };
     (0..u32::BITS).rev().map(bit).collect()
 }
 
-/// Also of a checkpoint that has none.
+/// True also for a checkpoint without a checksum.
 fn is_checksum_right(text: &str) -> bool {
     let text = text.strip_suffix('\n').unwrap_or(text);
     let content = text.trim_end_matches([' ', '\t']);
     content.len() == text.len() || text[content.len()..] == checksum(content)
 }
 
-/// Topic id in `partition.metadata` of a partition directory; `None` when the file is not there.
+/// Topic id in `partition.metadata` of a partition directory; `None` if the file does not exist.
 pub fn read_partition_metadata(fs: &dyn Fs, partition_dir: &Path) -> Result<Option<[u8; 16]>, LogError> {
     let path = partition_dir.join(PARTITION_METADATA);
     let Some(text) = read_text(fs, &path)? else {
@@ -193,19 +193,20 @@ pub fn read_partition_metadata(fs: &dyn Fs, partition_dir: &Path) -> Result<Opti
     id.map(Some).ok_or_else(|| damaged(&path, expected))
 }
 
-/// What `partition.metadata` holds.
+/// The content of `partition.metadata`.
 pub fn partition_metadata_text(topic_id: &[u8; 16]) -> String {
     format!("version: 0\ntopic_id: {}", encode_uuid(topic_id))
 }
 
-/// Writes `partition.metadata`, before the first append: whole or not at all. Not synced, unlike Kafka's: the caller knows the
-/// id and writes the file again if a power loss took it, and a topic of 1,000 partitions does not wait for 2,000 fsyncs.
+/// Writes `partition.metadata` before the first append: whole or not at all. Unlike Kafka's it is not synced: the caller
+/// knows the id and writes the file again if a power loss removed it, and a topic of 1,000 partitions does not wait for 2,000
+/// fsyncs.
 pub fn write_partition_metadata(fs: &dyn Fs, partition_dir: &Path, topic_id: &[u8; 16]) -> Result<(), LogError> {
     let path = partition_dir.join(PARTITION_METADATA);
     replace_unsynced(fs, &path, &partition_metadata_text(topic_id))
 }
 
-/// Replaces a file, for everyone but a power loss whole or not at all: that may leave it missing, empty or with zeros.
+/// Replaces a file, whole or not at all, except after a power loss: that may leave it missing, empty or filled with zeros.
 pub(crate) fn replace_unsynced(fs: &dyn Fs, path: &Path, text: &str) -> Result<(), LogError> {
     let temporary = with_suffix(path, ".tmp");
     let write = || {
@@ -231,7 +232,7 @@ pub struct MetaProperties {
     pub directory_id: Option<String>,
 }
 
-/// Reads `meta.properties` of a log directory; `None` when the file is not there.
+/// Reads `meta.properties` of a log directory; `None` if the file does not exist.
 pub fn read_meta_properties(fs: &dyn Fs, log_dir: &Path) -> Result<Option<MetaProperties>, LogError> {
     let path = log_dir.join(META_PROPERTIES);
     let Some(text) = read_text(fs, &path)? else {
@@ -292,8 +293,8 @@ pub fn has_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> bool {
     fs.exists(&log_dir.join(CLEAN_SHUTDOWN))
 }
 
-/// Removes the marker of a clean stop, durably, before any log of the directory is loaded: a crash during loading must
-/// not look clean. Returns whether it was there.
+/// Removes the marker of a clean stop, durably, before any log of the directory is loaded: a crash during loading must not
+/// look clean. Returns whether it existed.
 pub fn take_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> Result<bool, LogError> {
     let path = log_dir.join(CLEAN_SHUTDOWN);
     if !fs.exists(&path) {
@@ -328,7 +329,7 @@ pub fn encode_uuid(id: &[u8; 16]) -> String {
     text
 }
 
-/// The id of its text form, `None` when malformed.
+/// Parses the text form of an id; `None` if it is malformed.
 pub fn decode_uuid(text: &str) -> Option<[u8; 16]> {
     if text.len() != 22 {
         return None;

@@ -7,15 +7,15 @@ use crate::partition_log::PartitionLog;
 use crate::sync::lock;
 
 impl PartitionLog {
-    /// The part of [`PartitionLog::close`] that writes without waiting for the disk: final index entries, the producer
-    /// snapshot at the log end. With many logs: this for each, then one `Fs::sync_all`, then `close`, whose fsyncs find
+    /// The part of [`PartitionLog::close`] that writes without waiting for the disk: final index entries and the producer
+    /// snapshot at the log end. For many logs, call this for each, then `Fs::sync_all` once, then `close`, whose fsyncs find
     /// little left to do. Nothing may be appended in between.
     pub fn prepare_close(&self) -> Result<(), LogError> {
         self.check_writable("close")?;
         let mut writer = self.lock_writer();
         let view = self.view()?;
         for segment in view.segments.as_slice() {
-            // The active one, and any whose side files could not be written before.
+            // The active segment, and any whose side files could not be written before.
             if segment.base_offset == view.segments.active().base_offset {
                 segment.seal()?;
             } else {
@@ -27,8 +27,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Flush, final index entries, trim, producer snapshot at the log end (spec 1.8, 3.7). Later calls answer `Closed`.
-    /// Dropping without `close` leaves the directory as a killed process would.
+    /// Flushes, writes final index entries, trims, writes the producer snapshot at the log end (spec 1.8, 3.7). Later calls
+    /// return `Closed`. Dropping the log without `close` leaves the directory as a killed process would.
     pub fn close(&self) -> Result<(), LogError> {
         if self.check_writable("close").is_ok() {
             self.prepare_close()?;

@@ -22,7 +22,7 @@ pub struct BatchDescription {
     pub magic: i8,
     pub base_offset: i64,
     pub last_offset: i64,
-    /// As the header says.
+    /// The count in the header.
     pub records_count: i32,
     /// none, gzip, snappy, lz4, zstd, or the unknown id.
     pub codec: String,
@@ -41,13 +41,13 @@ pub struct BatchDescription {
     /// Transaction marker of a control batch: its type (0 abort, 1 commit) and coordinator epoch.
     pub marker: Option<(i16, i32)>,
     pub crc: u32,
-    /// The stored checksum is right.
+    /// Whether the stored checksum is right.
     pub crc_valid: bool,
     /// Why the records inside cannot be read.
     pub error: Option<String>,
 }
 
-/// The batches of a segment in file order. After the last, [`SegmentBatches::tail`] has what follows.
+/// The batches of a segment in file order. After the last, [`SegmentBatches::tail`] says why they end there.
 #[derive(Debug)]
 pub struct SegmentBatches {
     path: PathBuf,
@@ -126,7 +126,7 @@ impl Iterator for SegmentBatches {
 /// Marker type and coordinator epoch.
 type Marker = (i16, i32);
 
-/// Walks all records; a control batch's marker on the way.
+/// Walks all records. Returns the marker of a control batch.
 fn records(bytes: &Bytes) -> Result<Option<Marker>, RecordError> {
     let Some(batch) = RecordBatch::parse(bytes)? else {
         return Ok(None);

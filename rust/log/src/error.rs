@@ -68,7 +68,7 @@ pub enum LogError {
         /// Directory.
         path: PathBuf,
     },
-    /// It was closed, or another process writes to it, and its directory is no longer there.
+    /// The log was closed, or is read beside a writer, and its directory no longer exists.
     #[error("{path} is gone: its topic was deleted, or the directory was moved")]
     Gone {
         /// Directory.
@@ -106,7 +106,7 @@ impl LogError {
         matches!(source.kind(), StorageFull | QuotaExceeded | WriteZero)
     }
 
-    /// A file is not there (any more).
+    /// Whether a file does not exist (any more).
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -117,7 +117,7 @@ impl LogError {
     }
 }
 
-/// Whether the process or the system has no file descriptor left: the file was not opened and is unchanged.
+/// Whether the process or the system has no file descriptor left. The file was not opened and is unchanged.
 pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
@@ -134,7 +134,7 @@ pub enum AppendError {
         message: String,
         /// Failing records: (index in batch, message); only per-record failures.
         record_errors: Vec<(i32, String)>,
-        /// The log start offset where Kafka's answer has it, else -1 (spec 2.1).
+        /// The log start offset if Kafka's response has it, else -1 (spec 2.1).
         log_start_offset: i64,
     },
     /// The log failed.

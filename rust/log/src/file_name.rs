@@ -12,13 +12,13 @@ pub const TIME_INDEX: &str = ".timeindex";
 pub const TXN_INDEX: &str = ".txnindex";
 /// `.snapshot`: producer state.
 pub const SNAPSHOT: &str = ".snapshot";
-/// Renamed so before it is removed.
+/// A file that will be removed is first renamed to end with this.
 pub const DELETED: &str = ".deleted";
 /// Output of the cleaner, not yet complete.
 pub const CLEANED: &str = ".cleaned";
 /// Complete output of the cleaner, about to replace the originals.
 pub const SWAP: &str = ".swap";
-/// Bytes that recovery cut off (ours; Kafka ignores the file).
+/// Bytes that recovery cut off (only fletchlog writes it; Kafka ignores the file).
 pub const TORN: &str = ".torn";
 
 /// `leader-epoch-checkpoint` of a partition.
@@ -50,7 +50,7 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The offset in a name of the form `<digits><suffix>`; `None` when the suffix is another or the rest is no number.
+/// The offset in a name of the form `<digits><suffix>`; `None` if the suffix differs or the rest is not a number.
 pub fn offset_of(name: &str, suffix: &str) -> Option<i64> {
     let digits = name.strip_suffix(suffix)?;
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

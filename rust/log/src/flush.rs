@@ -9,8 +9,8 @@ use crate::sync::{FenceOnPanic, lock, read, write};
 use crate::view::View;
 use crate::{LogError, OpenMode};
 
-/// What is known to be on disk. One thread at a time syncs, for all threads that wait. Threads that come meanwhile wait for
-/// the next round, which one of them leads.
+/// What is known to be on disk. One thread at a time syncs, on behalf of all waiting threads. Threads that arrive meanwhile
+/// wait for the next round, which one of them leads.
 #[derive(Debug)]
 pub(crate) struct Durable {
     state: Mutex<State>,
@@ -43,7 +43,7 @@ impl Durable {
         lock(&self.state).recovery_point
     }
 
-    /// Waits for its turn to sync; `None` once everything below `offset` is on disk.
+    /// Waits for a turn to sync. Returns `None` once everything below `offset` is on disk.
     fn lead(&self, offset: Option<i64>) -> Option<Round<'_>> {
         let mut state = lock(&self.state);
         loop {
@@ -76,7 +76,7 @@ impl PartitionLog {
         self.directory_changed.store(true, Ordering::Release);
     }
 
-    /// Nothing is written until the log is reopened. fsync is never retried: a second one may succeed without the data.
+    /// Stops all writes until the log is reopened. fsync is never retried: a second one may succeed without writing the data.
     pub(crate) fn fence(&self, error: &LogError) {
         self.fence_because(error.to_string());
     }
@@ -86,8 +86,8 @@ impl PartitionLog {
         lock(&self.fenced).get_or_insert(cause);
     }
 
-    /// As [`PartitionLog::fence`], unless no descriptor was left to open the file or directory: then nothing was tried, and it
-    /// is synced the next time.
+    /// As [`PartitionLog::fence`], unless no descriptor was left to open the file or directory: then nothing was synced, and
+    /// the next sync tries again.
     pub(crate) fn fence_after_sync(&self, error: &LogError) {
         if !error.is_out_of_descriptors() {
             self.fence(error);
@@ -119,14 +119,14 @@ impl PartitionLog {
         let Some(round) = self.durable.lead(Some(offset)) else {
             return Ok(());
         };
-        // Also for threads that waited for a round that failed.
+        // A round that this thread waited for may have failed.
         self.check_writable("append")?;
         let end = self.sync_to_end(&round, false)?;
         debug_assert!(end >= offset, "an append is published before it waits");
         Ok(())
     }
 
-    /// fsync of what has changed, up to the log end as it is now.
+    /// Syncs what has changed, up to the current log end.
     fn sync_to_end(&self, round: &Round<'_>, side_files: bool) -> Result<i64, LogError> {
         let view = read(&self.view).clone();
         let from = lock(&round.durable.state).log_end;
@@ -139,7 +139,7 @@ impl PartitionLog {
             let mut published = write(&self.view);
             published.high_watermark = published.high_watermark.max(view.log_end_offset);
         }
-        // The high watermark first: what is acknowledged can be read.
+        // Only after the high watermark: what is acknowledged can be read.
         let mut state = lock(&round.durable.state);
         state.log_end = view.log_end_offset;
         if side_files {
@@ -167,7 +167,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// fsync up to the log end, side files included; returns the new recovery point.
+    /// Syncs up to the log end, side files included; returns the new recovery point.
     pub fn flush(&self) -> Result<i64, LogError> {
         self.check_writable("flush")?;
         {
@@ -182,7 +182,7 @@ impl PartitionLog {
     }
 
     pub(crate) fn sync_everything(&self) -> Result<i64, LogError> {
-        // Without an offset to wait for it always gets its turn.
+        // Without an offset to wait for, `lead` always returns a round.
         match self.durable.lead(None) {
             Some(round) => {
                 self.check_writable("flush")?;

@@ -57,13 +57,13 @@ impl LeaderEpochCache {
             .map_err(|e| LogError::io("write", &path, e))
     }
 
-    /// Writes the file of a log that had none, without an fsync, which a log's first record would wait for: [`Self::sync`] is due before
-    /// the recovery point moves. Until then recovery finds the epochs in the batches.
+    /// Writes the file of a log that had none, without an fsync, which a log's first record would wait for: call
+    /// [`Self::sync`] before the recovery point moves. Until then recovery finds the epochs in the batches.
     pub fn write_first(&self, fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
         replace_unsynced(fs, &path_in(dir), &self.text())
     }
 
-    /// fsync of the file, if there is one.
+    /// Syncs the file if it exists.
     pub fn sync(fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
         let path = path_in(dir);
         match fs.open(&path, true, false).and_then(|file| file.sync()) {
@@ -77,7 +77,7 @@ impl LeaderEpochCache {
         checkpoint_text(&self.entries.iter().map(line).collect::<Vec<_>>())
     }
 
-    /// The epochs of the batches of a log, in place of a file that a power loss has left without its bytes.
+    /// Reads the epochs from the batches of a log, for a file that a power loss left without its bytes.
     ///
     /// # Errors
     /// Segments that cannot be read.

@@ -18,7 +18,7 @@ pub(crate) struct Decision {
     pub planned: PlannedSegment,
     /// Present if the segment was checked completely: its indexes are replaced.
     pub recovered: Option<RecoveredSegment>,
-    /// Of the active segment after a clean stop.
+    /// Only for the active segment after a clean stop.
     pub indexes: Option<(SegmentIndexes, bool)>,
     /// Next offset of the batch before the last one, if it was read.
     pub before_last: i64,
@@ -33,7 +33,7 @@ impl Decision {
     }
 }
 
-/// No checksum covers the offsets, so it is not known which of them is right.
+/// An error for conflicting offsets. No checksum covers them, so it is unknown which one is right.
 fn foreign(planned: &PlannedSegment, position: u64, what: &str) -> LogError {
     LogError::damaged(
         &planned.files.log,
@@ -88,8 +88,9 @@ impl Loader<'_> {
             } else if active {
                 self.look_at_active(&mut decision)?;
             }
-            // At some time the log ended at its recovery point, so a batch must end there: the last segment is never compacted,
-            // unless a power loss took the name of the one behind it (Kafka does not sync that before the `.swap`).
+            // The log once ended at its recovery point, so a batch must end there: the last segment is never compacted,
+            // unless a power loss removed the name of the segment after it (Kafka does not sync that name before the
+            // `.swap`).
             let misses_boundary =
                 decision.before_last < self.recovery_point && self.recovery_point < decision.next_offset;
             if active && misses_boundary && !planned.files.is_swap() {

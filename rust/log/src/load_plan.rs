@@ -1,5 +1,5 @@
-//! What the names in a partition directory mean (spec 1.11): which segments there are when an interrupted deletion or
-//! replacement is completed, and what has to be done for that. Reading it changes nothing. Kafka: `LogLoader#load`.
+//! What the names in a partition directory mean (spec 1.11): which segments exist once an interrupted deletion or replacement
+//! is completed, and what must be done to complete it. Reading it changes nothing. Kafka: `LogLoader#load`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl SegmentFile {
 }
 
 impl LoadPlan {
-    /// Whether the segments of `before` are in the same files here, and others only behind them.
+    /// Whether the segments of `before` are in the same files here, with any others only after them.
     pub fn begins_with(&self, before: &Self) -> bool {
         let files = |plan: &Self| {
             plan.segments
@@ -74,7 +74,7 @@ impl LoadPlan {
         files(self).starts_with(&files(before))
     }
 
-    /// Whether no file is on its way to another name or to be deleted.
+    /// Whether no file is left to rename or remove.
     pub fn is_clean(&self) -> bool {
         self.remove.is_empty() && self.rename.is_empty()
     }
@@ -108,8 +108,8 @@ impl LoadPlan {
         Ok(plan)
     }
 
-    /// Pass 1: removes the files of an interrupted deletion or cleaning, and replacements that are complete only together
-    /// with a `.cleaned` file.
+    /// Pass 1: removes the files of an interrupted deletion or cleaning, and the `.swap` files of a replacement that still has a
+    /// `.cleaned` file.
     fn remove_unfinished(&mut self, dir: &Path, entries: &[DirEntry], files: &mut Vec<SegmentFile>) {
         let mut smallest_cleaned = i64::MAX;
         for name in entries.iter().map(|entry| entry.name.as_str()) {
@@ -142,7 +142,7 @@ impl LoadPlan {
         Ok(replaced)
     }
 
-    /// Pass 3: the segments that result. Returns the side files.
+    /// Pass 3: lists the resulting segments. Returns the side files.
     fn list_segments(&mut self, dir: &Path, files: Vec<SegmentFile>, replaced: &Range<i64>) -> Vec<SegmentFile> {
         let mut side_files = Vec::new();
         for file in files {
@@ -164,7 +164,7 @@ impl LoadPlan {
         side_files
     }
 
-    /// Pass 4: side files go to their segments. Those without a segment are removed.
+    /// Pass 4: assigns side files to their segments. Those without a segment are removed.
     fn assign_side_files(&mut self, side_files: Vec<SegmentFile>) {
         for file in side_files {
             let Some(segment) = self.segments.get_mut(&file.base) else {
@@ -172,7 +172,7 @@ impl LoadPlan {
                 self.remove.push(file.path);
                 continue;
             };
-            // A replacement may have been renamed in part: each side file keeps the name it has.
+            // A replacement may have been renamed in part: each side file keeps its current name.
             let (path, is_present) = match file.kind {
                 OFFSET_INDEX => (&mut segment.files.offset_index, &mut segment.has_offset_index),
                 TIME_INDEX => (&mut segment.files.time_index, &mut segment.has_time_index),
@@ -189,13 +189,13 @@ impl LoadPlan {
             true => fs.sync_dir(dir).map_err(|e| LogError::io("sync", dir, e)),
             false => Ok(()),
         };
-        // A killed process may not have synced the names of the `.swap` files: a power loss must not take both them and the
+        // A killed process may not have synced the names of the `.swap` files: a power loss must not remove both them and the
         // segments that they replace.
         sync_names()?;
         for path in self.remove.drain(..) {
             fs.remove_file(&path).map_err(|e| LogError::io("remove", &path, e))?;
         }
-        // The removal of the replaced segments is on disk before the `.swap` names, which ask for it, are gone.
+        // The removal of the replaced segments must be on disk before the `.swap` names, which request it, disappear.
         sync_names()?;
         for (from, to) in self.rename.drain(..) {
             fs.rename(&from, &to).map_err(|e| LogError::io("rename", &from, e))?;
@@ -230,7 +230,7 @@ fn next_offset(fs: &dyn Fs, path: &Path, size: u64, base: i64) -> Result<i64, Lo
         match walk.next().map_err(|e| LogError::io("read", path, e))? {
             Ok(batch) => next = batch.header.next_offset(),
             Err(why) => {
-                // The segments that it covers are removed, so its offsets must be right.
+                // The segments that it covers will be removed, so its offsets must be right.
                 why.unless_disorder(path, walk.position())?;
                 return Ok(next);
             }

@@ -1,4 +1,4 @@
-//! Opening a log for writing (spec 1.11, 1.12): first everything is checked and nothing changed, so that a log that
+//! Opening a log for writing (spec 1.11, 1.12): first everything is checked without changing anything, so that a log that
 //! cannot be opened stays as it was; then the directory is put in order. Kafka: `LogLoader`.
 
 use std::cell::Cell;
@@ -48,7 +48,8 @@ impl PartitionLog {
                     now_ms,
                     may_be_missing: true,
                 };
-                // Looked at first: what is loaded may be a new topic's already, and is then gone.
+                // Read before loading: if a new topic takes the directory meanwhile, its id differs from this one and the log
+                // counts as gone.
                 let topic_id = read_partition_metadata(&*fs, dir).ok().flatten();
                 let loaded = loader.load()?;
                 let log = loaded.into_log(fs, dir, tp, config, mode);
@@ -77,14 +78,14 @@ impl PartitionLog {
         let fsync = loader.config.durability == Durability::Fsync;
         let log = loaded.into_log(loader.fs, dir, tp, loader.config, mode);
         if fsync {
-            // What recovery has read may be in the page cache alone: it must be on disk before it is reported.
+            // What recovery read may only be in the page cache: it must be on disk before it is reported.
             log.flush()?;
         }
         Ok(log)
     }
 }
 
-/// What a log consists of when it has been loaded.
+/// The state of a loaded log.
 pub(crate) struct Loaded {
     pub segments: Segments,
     pub epochs: LeaderEpochCache,
@@ -94,7 +95,7 @@ pub(crate) struct Loaded {
     pub log_end_offset: i64,
     pub active_size: u64,
     pub recovery_point: i64,
-    /// Files were made, renamed or removed, by this opening or perhaps by the writer that was killed.
+    /// Files were created, renamed or removed, by this opening or perhaps by the writer that was killed.
     pub directory_changed: bool,
 }
 
@@ -126,7 +127,7 @@ impl Loaded {
                 producers: self.producers,
                 map_end_offset: self.log_end_offset,
                 last_snapshot_offset: self.last_snapshot_offset,
-                // A snapshot that opening has written has the name of the log end; a clean stop syncs it.
+                // A snapshot written by this opening is named after the log end; a clean stop syncs it.
                 snapshot_unsynced: self.directory_changed && self.last_snapshot_offset == self.log_end_offset,
                 deleted: Vec::new(),
             }),
@@ -211,10 +212,10 @@ impl Loader<'_> {
         })
     }
 
-    /// `None`: to be read from the batches.
+    /// `None`: the epochs must be read from the batches.
     fn stored_epochs(&self) -> Result<Option<LeaderEpochCache>, LogError> {
         match LeaderEpochCache::read(&*self.fs, self.dir) {
-            // A power loss may have left its size without its bytes. The batches have the same epochs.
+            // A power loss may have left the file with its size but without its bytes. The batches have the same epochs.
             Err(e @ LogError::Damaged { .. }) if !self.clean_shutdown => {
                 log::warn!("the leader epochs are read from the batches: {e}");
                 Ok(None)
@@ -243,7 +244,7 @@ impl Loader<'_> {
         Ok((Vec::new(), start, start))
     }
 
-    /// Completes what was interrupted, and moves the segments behind a cut one aside.
+    /// Completes what was interrupted, and moves aside the segments after a cut one.
     fn apply(&self, plan: &mut LoadPlan, dropped: &[i64]) -> Result<(), LogError> {
         if !plan.remove.is_empty() || !plan.rename.is_empty() {
             self.touched.set(true);
@@ -255,14 +256,14 @@ impl Loader<'_> {
         if dropped.is_empty() {
             return Ok(());
         }
-        // On disk before the cut segment grows over their offsets, at every level: a power loss that brought them back would
-        // leave two segments with the same offsets.
+        // On disk before the cut segment grows over their offsets, at every durability level: a power loss that brought them
+        // back would leave two segments with the same offsets.
         self.fs
             .sync_dir(self.dir)
             .map_err(|e| LogError::io("sync", self.dir, e))
     }
 
-    /// Opens the segments, or makes the first one, and finds the leader epochs of their batches.
+    /// Opens the segments, or creates the first one, and finds the leader epochs of their batches.
     fn open_segments(
         &self,
         decisions: Vec<Decision>,
@@ -294,7 +295,7 @@ impl Loader<'_> {
         Ok((segments, epochs))
     }
 
-    /// Leaves out the epochs outside of the log, and writes the others if they are not those of the file.
+    /// Drops the epochs outside the log, and writes the others if they differ from the file.
     fn store_epochs(
         &self,
         mut epochs: LeaderEpochCache,
@@ -311,8 +312,8 @@ impl Loader<'_> {
         Ok(epochs)
     }
 
-    /// The directory may have been made a moment ago, or by a writer that was killed before it synced it: its name must be on
-    /// disk before anything in it is acknowledged.
+    /// The directory may have been created a moment ago, or by a writer that was killed before it synced it: its name must be
+    /// on disk before anything in it is acknowledged.
     fn sync_own_name(&self, plan: &LoadPlan) -> Result<(), LogError> {
         let may_be_new = plan.segments.is_empty() || !self.clean_shutdown;
         match self.dir.parent() {
@@ -334,7 +335,7 @@ impl Loader<'_> {
         let params = SegmentParams::new(&self.config, base, files, valid_bytes, self.now_ms);
         let segment = LogSegment::new(Arc::clone(&self.fs), params);
         if let Some(recovered) = decision.recovered {
-            // The writer that was killed may not have synced it.
+            // The killed writer may not have synced it.
             segment.mark_unsynced();
             self.touched.set(true);
             if valid_bytes < decision.planned.size {
@@ -377,7 +378,7 @@ impl Loader<'_> {
             .map_err(|e| LogError::io("empty", path, e))
     }
 
-    /// Cuts a log behind its last valid batch. What is cut off is kept aside.
+    /// Cuts a log after its last valid batch. What is cut off is kept aside.
     fn cut(&self, segment: &LogSegment, size: u64, recovered: &RecoveredSegment) -> Result<(), LogError> {
         let path = &segment.files.log;
         let valid = recovered.valid_bytes;
@@ -394,11 +395,11 @@ impl Loader<'_> {
             recovered.why.reason()
         );
         file.set_len(valid).map_err(|e| LogError::io("cut", path, e))?;
-        // The log before its side files: they may only lag.
+        // Sync the log before its side files: these may only lag behind it.
         file.sync().map_err(|e| LogError::io("sync", path, e))
     }
 
-    /// A segment behind a cut one is no longer part of the log. Its records are kept aside.
+    /// A segment after a cut one is no longer part of the log. Its records are kept aside.
     fn drop_segment(&self, base: i64) -> Result<(), LogError> {
         let files = SegmentFiles::new(self.dir, base);
         let torn = with_suffix(&files.log, TORN);
@@ -473,7 +474,7 @@ impl Loader<'_> {
         Ok((producers, last))
     }
 
-    /// Of the snapshots without a segment only the newest is of use, and only behind the last base. Kafka:
+    /// Of the snapshots without a segment only the newest is useful, and only if it is beyond the last base offset. Kafka:
     /// `ProducerStateManager#removeStraySnapshots`.
     fn remove_stray_snapshots(&self, plan: &mut LoadPlan, segments: &[Arc<LogSegment>]) -> Result<(), LogError> {
         let bases: BTreeSet<i64> = segments.iter().map(|segment| segment.base_offset).collect();
@@ -483,7 +484,8 @@ impl Loader<'_> {
         self.remove_snapshots(plan, |offset| !bases.contains(&offset) && Some(offset) != kept)
     }
 
-    /// Kafka's rule: a clean log without snapshots has no producers. Returns the offset of the last snapshot.
+    /// Writes empty snapshots: by Kafka's rule a clean log without snapshots has no producers. Returns the offset of the last
+    /// one.
     fn write_empty_snapshots(&self, segments: &[Arc<LogSegment>], log_end_offset: i64) -> Result<i64, LogError> {
         let newest = &segments[segments.len().saturating_sub(2)..];
         let mut last = 0;

@@ -46,8 +46,8 @@ impl OffsetIndex {
             }
             entries.push((offset, position));
         }
-        // All zeros: an index that never got an entry. (A real entry for the base offset alone finds nothing that the
-        // start of the file does not find.)
+        // All zeros: an index that never got an entry. (A real entry for the base offset alone would lead to the start of the
+        // file, as a lookup without entries does.)
         if entries == [(0, 0)] {
             entries.clear();
         }
@@ -96,7 +96,7 @@ impl OffsetIndex {
             })
     }
 
-    /// First entry at or behind a position. Kafka: `OffsetIndex#fetchUpperBoundOffset`.
+    /// First entry at or after a position. Kafka: `OffsetIndex#fetchUpperBoundOffset`.
     pub fn upper_bound(&self, position: u64) -> Option<OffsetPosition> {
         self.entry(self.entries.partition_point(|(_, p)| u64::from(*p) < position))
     }

@@ -1,10 +1,10 @@
 //! One partition's log: its state and bounds. Kafka: `UnifiedLog`.
 //!
-//! Its operations are in the files that are named after them: `loader` (open), `append`, `read`, `timestamps`, `roll`,
-//! `flush`, `retention` (delete), `refresh`, `cleaner`, `close`.
+//! Each operation is in a file named after it: `loader` (open), `append`, `read`, `timestamps`, `roll`, `flush`, `retention`
+//! (delete), `refresh`, `cleaner`, `close`.
 //!
-//! Thread promise: all methods take `&self`; appends are serialised, reads run beside them and see only offsets below
-//! the published bounds.
+//! Thread safety: all methods take `&self`; appends are serialised, reads run concurrently with them and see only offsets
+//! below the published bounds.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +50,7 @@ pub enum AppendOrigin {
     UnverifiedClient,
     /// The group or transaction coordinator: may write control batches, no sequence check.
     Coordinator,
-    /// A batch that is in a log already: producer state takes it over without checks (recovery, read-only opening).
+    /// A batch that is already in a log: the producer state applies it without checks (recovery, read-only opening).
     Replication,
 }
 
@@ -82,7 +82,7 @@ pub enum FetchBound {
     LogEnd,
     /// read_uncommitted.
     HighWatermark,
-    /// read_committed; the answer lists aborted transactions.
+    /// read_committed; the result lists aborted transactions.
     LastStableOffset,
 }
 
@@ -128,7 +128,7 @@ impl LogBounds {
             FetchBound::LastStableOffset => self.last_stable_offset,
         }
     }
-    /// Whether a read at `offset` finds nothing because it is at the bound already. False when it is out of range.
+    /// Whether a read at `offset` finds nothing because `offset` is at or beyond the bound. False if it is out of range.
     pub fn is_at_end(&self, offset: i64, bound: FetchBound) -> bool {
         (self.of(bound).max(self.log_start_offset)..=self.log_end_offset).contains(&offset)
     }
@@ -172,7 +172,7 @@ pub struct PartitionLog {
     pub(crate) view: RwLock<View>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) epochs: RwLock<LeaderEpochCache>,
-    /// Their file may lack an fsync.
+    /// The file of `epochs` may not be synced yet.
     pub(crate) epochs_unsynced: AtomicBool,
     /// Held while the log is cleaned; taken before `writer`.
     pub(crate) cleaning: Mutex<()>,
@@ -182,7 +182,7 @@ pub struct PartitionLog {
     pub(crate) fenced: Mutex<Option<String>>,
     pub(crate) closed: AtomicBool,
     pub(crate) index_cache: IndexCache,
-    /// Beside a writer: the id in `partition.metadata` when it was first seen.
+    /// Beside a writer: the first id seen in `partition.metadata`.
     pub(crate) topic_id: OnceLock<[u8; 16]>,
 }
 
@@ -242,7 +242,8 @@ impl PartitionLog {
     pub fn log_end_offset(&self) -> i64 {
         read(&self.view).log_end_offset
     }
-    /// End for read_uncommitted: the log end, as there is one replica (spec 6.7); with durability fsync the end of what is on disk.
+    /// End for read_uncommitted: the log end, as there is one replica (spec 6.7); with durability fsync, the end of what is
+    /// on disk.
     pub fn high_watermark(&self) -> i64 {
         read(&self.view).high_watermark
     }
@@ -258,13 +259,13 @@ impl PartitionLog {
     pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, i64) {
         read(&self.epochs).end_offset_for(epoch, self.log_end_offset())
     }
-    /// Forgets producers that have been silent for producer.id.expiration.ms by the timestamps of their last batches (spec
-    /// 3.7), unless they have a transaction open. The next batch of one of them may begin with any sequence.
+    /// Removes producers that have been idle for producer.id.expiration.ms by the timestamps of their last batches (spec
+    /// 3.7), unless they have an open transaction. The next batch of a removed producer may begin with any sequence.
     pub fn remove_expired_producers(&self, now_ms: i64) {
         let expiration_ms = self.config().producer_id_expiration_ms;
         self.lock_writer().producers.remove_expired(now_ms, expiration_ms);
     }
-    /// The producers that are remembered, by id (spec 3).
+    /// The remembered producers, by id (spec 3).
     pub fn active_producers(&self) -> Vec<ProducerState> {
         let writer = self.lock_writer();
         let of_entry = |entry: crate::producer_state::ProducerStateEntry| ProducerState {

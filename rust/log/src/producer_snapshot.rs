@@ -108,7 +108,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Vec<SnapshotEntry>, String> {
     Ok(entries)
 }
 
-/// The snapshots of a listing: offset to path.
+/// The snapshots in a listing: offset to path.
 pub(crate) fn list(dir: &Path, entries: &[DirEntry]) -> BTreeMap<i64, PathBuf> {
     let files = entries.iter().filter(|entry| !entry.is_dir);
     files

@@ -52,7 +52,7 @@ struct Window {
     len: usize,
 }
 
-/// What is behind `len` is left from before.
+/// Ignores batches beyond `len`: they are left over from earlier.
 impl PartialEq for Window {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()
@@ -160,8 +160,8 @@ impl ProducerStateEntry {
         self.last_batch().map_or(-1, |batch| batch.last_seq)
     }
 
-    /// Whether the transaction coordinator has to be asked for this batch: none of its transactions is open here. Kafka:
-    /// `UnifiedLog#hasOngoingTransaction`.
+    /// Whether this batch must be verified with the transaction coordinator first: no transaction of its producer and epoch
+    /// is open here. Kafka: `UnifiedLog#hasOngoingTransaction`.
     pub fn must_be_verified(&self, header: &BatchHeader, origin: AppendOrigin) -> bool {
         let is_open = self.current_txn_first_offset.is_some() && self.producer_epoch == header.producer_epoch;
         origin == AppendOrigin::UnverifiedClient && header.is_transactional() && !is_open
@@ -233,8 +233,8 @@ impl ProducerStateEntry {
     }
 }
 
-/// How an entry is kept. A partition may remember millions of producers, most of them for one batch of epoch 0 (each that is
-/// loaded from a snapshot, and each that has sent once): those take 40 bytes of the table with their key.
+/// How an entry is stored. A partition may remember millions of producers, most with a single batch of epoch 0 (each loaded
+/// from a snapshot, each that has sent once): those take 40 bytes of the table, key included.
 #[derive(Debug, Clone)]
 enum Stored {
     /// Epoch 0, no transaction or marker ever, nothing but this batch.
@@ -289,12 +289,12 @@ pub(crate) struct PendingAppend {
     entries: Vec<ProducerStateEntry>,
     started: Vec<(i64, i64)>,
     completed: Vec<CompletedTxn>,
-    /// Producers with a batch or marker of a transaction: nothing of theirs waits for verification any more.
+    /// Producers with a transactional batch or a marker: none of their batches waits for verification any more.
     verified: Vec<i64>,
 }
 
-/// A producer whose batch waited for the coordinator's word that this partition is in its transaction. Until a batch of a
-/// transaction is appended, none with a higher sequence is: the one before it would be lost. Kafka: `VerificationStateEntry`.
+/// A producer whose batch waited for transaction verification (KIP-890). Until one of its transactional batches is appended,
+/// batches with a higher sequence are refused: the waiting one would be lost. Kafka: `VerificationStateEntry`.
 #[derive(Debug, Clone, Copy)]
 struct VerificationStateEntry {
     producer_epoch: i16,
@@ -306,7 +306,7 @@ struct VerificationStateEntry {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ProducerStateManager {
     producers: FxHashMap<i64, Stored>,
-    /// Of this run alone: no snapshot has them.
+    /// Only for this run: snapshots do not contain them.
     verification_states: FxHashMap<i64, VerificationStateEntry>,
     /// First offset of each open transaction and its producer.
     ongoing: BTreeMap<i64, i64>,
@@ -317,7 +317,7 @@ impl ProducerStateManager {
         self.producers.get(&producer_id).map(|stored| stored.entry(producer_id))
     }
 
-    /// In no order.
+    /// All entries, in no order.
     pub fn entries(&self) -> impl Iterator<Item = ProducerStateEntry> {
         self.producers
             .iter()
@@ -342,8 +342,8 @@ impl ProducerStateManager {
         self.ongoing.iter().map(|(first, producer)| (*first, *producer))
     }
 
-    /// Checks a batch whose offsets are assigned, against the state after those before it in the same append, and notes
-    /// its effects (spec 3.2 steps 2-5, 3.8). `marker`: for control batches.
+    /// Checks a batch with assigned offsets against the state after the batches before it in the same append, and notes its
+    /// effects (spec 3.2 steps 2-5, 3.8). `marker`: for control batches.
     pub fn check(
         &self,
         pending: &mut PendingAppend,
@@ -436,7 +436,8 @@ impl ProducerStateManager {
         }
     }
 
-    /// Notes a batch that was refused because it waits for its verification. Kafka: `ProducerStateManager#maybeCreateVerificationStateEntry`.
+    /// Notes a batch that was refused because it must be verified first. Kafka:
+    /// `ProducerStateManager#maybeCreateVerificationStateEntry`.
     pub fn note_unverified(&mut self, header: &BatchHeader, origin: AppendOrigin, now_ms: i64) {
         let unknown = ProducerStateEntry::new(header.producer_id);
         if !self
@@ -493,7 +494,7 @@ impl ProducerStateManager {
         Ok(())
     }
 
-    /// Takes the effects over. Returns the aborted transactions, for the transaction index.
+    /// Applies the effects. Returns the aborted transactions, for the transaction index.
     pub fn commit(&mut self, pending: PendingAppend) -> Vec<AbortedTxn> {
         for producer_id in &pending.verified {
             self.verification_states.remove(producer_id);
@@ -506,7 +507,7 @@ impl ProducerStateManager {
         for txn in pending.completed {
             self.ongoing.remove(&txn.first_offset);
             if txn.is_aborted {
-                // The last stable offset that holds now: up to the oldest of the other open transactions.
+                // The last stable offset from now on: the start of the oldest transaction that is still open.
                 let last_stable_offset = self.ongoing.keys().next().copied().unwrap_or(txn.last_offset + 1);
                 aborted.push(AbortedTxn {
                     producer_id: txn.producer_id,
@@ -519,13 +520,13 @@ impl ProducerStateManager {
         aborted
     }
 
-    /// First offset of the oldest open transaction. Kafka: `ProducerStateManager#firstUnstableOffset`; with one replica
-    /// every marker is below the high watermark, so nothing else holds the last stable offset back.
+    /// First offset of the oldest open transaction. Kafka: `ProducerStateManager#firstUnstableOffset`; with one replica every
+    /// marker is below the high watermark, so nothing else limits the last stable offset.
     pub fn first_unstable_offset(&self) -> Option<i64> {
         self.ongoing.keys().next().copied()
     }
 
-    /// Forgets producers that were silent too long, by event time, unless they have a transaction open (spec 3.7).
+    /// Removes producers that were idle for too long, by event time, unless they have an open transaction (spec 3.7).
     pub fn remove_expired(&mut self, now_ms: i64, expiration_ms: i64) {
         self.producers
             .retain(|_, stored| !stored.is_expired(now_ms, expiration_ms));

@@ -31,8 +31,8 @@ impl PartitionLog {
 
     fn read_beside_writer(&self, fetch: Fetch) -> Result<FetchDataInfo, LogError> {
         let mut result = self.read_view(&self.view()?, fetch);
-        // The writer that this log is read beside has deleted or replaced a segment between the look at the view and the
-        // opening of its file: take over its changes, and if that does not help, load the directory anew.
+        // The writer deleted or replaced a segment after the view was taken and before its file was opened: catch up with its
+        // changes, and if that does not help, reload the directory.
         let looks = [Self::catch_up, Self::load_again, Self::load_again, Self::load_again];
         for look in looks.into_iter().filter(|_| self.is_beside_writer()) {
             match result {
@@ -66,8 +66,8 @@ impl PartitionLog {
         Ok(fetch.nothing_at(view.segments.active().base_offset, view.active_size))
     }
 
-    /// Reads from the first of the segments. `None`: the offset is behind its last batch, in a gap that compaction left, so
-    /// the next segment has the answer.
+    /// Reads from the first of the segments. `None`: the offset is after its last batch, in a gap left by compaction, so the
+    /// read continues in the next segment.
     fn read_segment(
         &self,
         view: &View,
@@ -88,11 +88,11 @@ impl PartitionLog {
         let readable = usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX);
         let at_least = if fetch.min_one_message { first_size } else { 0 };
         let length = readable.min(fetch.max_bytes.max(at_least));
-        // A slice smaller than its first batch is of no use (spec 6.3).
+        // A slice smaller than its first batch is useless (spec 6.3).
         if length < first_size {
             return Ok(Some(fetch.nothing_at(segment.base_offset, position)));
         }
-        // The head of the next batch is read too: it shows if the last batch of the slice has a wrong offset.
+        // The head of the next batch is read too: it shows whether the last batch of the slice has a wrong offset.
         let mut records = segment.read_at(position, readable.min(length + OFFSETS_SIZE))?;
         if records.len() < first_size {
             let reason = "the file was cut while it was read; refresh and read again";
@@ -140,8 +140,8 @@ impl Fetch {
     }
 }
 
-/// Where the bound is in the first of the segments, of `size` bytes: its end, if the bound is not in it. Bounds are batch
-/// boundaries.
+/// Position of the bound in the first of the segments, which has `size` bytes; its end if the bound is not in it. Bounds are
+/// batch boundaries.
 fn end_position(view: &View, segments: &[Arc<LogSegment>], bound: FetchBound, size: u64) -> Result<u64, LogError> {
     let bound = view.bound(bound);
     let is_behind = segments.get(1).is_some_and(|next| bound >= next.base_offset);
@@ -175,11 +175,11 @@ fn collect_aborted_transactions(
     Ok(found.iter().map(|txn| (txn.producer_id, txn.first_offset)).collect())
 }
 
-/// Checks that the offsets of a slice follow each other. The error has the number of bytes that are in order, which readers
-/// still get, and what is wrong behind them.
+/// Checks that the offsets of a slice follow each other. The error holds the number of bytes in order, which readers still
+/// get, and what is wrong after them.
 fn check_order(records: &[u8], mut order: OffsetOrder, is_behind_gap: bool) -> Result<(), (usize, String)> {
     let mut position = 0;
-    // The position of a batch behind a gap: if the next one contradicts it, its own offset may be the wrong one.
+    // Position of a batch that follows a gap: if the next batch contradicts it, the wrong offset may be its own.
     let mut behind_gap = is_behind_gap.then_some(0);
     while let Some((base_offset, last_offset_delta, size)) = records.get(position..).and_then(offsets_in) {
         let expected = order.next();

@@ -27,7 +27,7 @@ pub(crate) struct RecoveredSegment {
     pub why: WalkEnd,
     /// Next offset of the batch before the last one.
     pub before_last: i64,
-    /// Position of the last batch, if it does not begin at that offset.
+    /// Position of the last batch, if a gap precedes it.
     pub behind_gap: Option<u64>,
     pub next_offset: i64,
     /// Leader epochs and the offsets at which they begin.
@@ -43,9 +43,9 @@ pub(crate) struct RecoveredSegment {
 /// | base offset below the next one, at or above `recovery_point` | valid up to there |
 /// | base offset below the next one, below `recovery_point` | error |
 ///
-/// The last two rules are ours; Kafka keeps such batches unless its index refuses one. No checksum covers a base offset, so a
-/// torn write can leave a whole batch with a smaller one. Below the recovery point everything was on disk: there the file was
-/// damaged, and it is not known which of its offsets are right.
+/// The last two rules are fletchlog's; Kafka keeps such batches unless its index refuses one. No checksum covers a base
+/// offset, so a torn write can leave a whole batch with a smaller one. Below the recovery point everything was on disk: a
+/// wrong offset there means that the file was damaged, and it is unknown which of its offsets are right.
 ///
 /// | found at level `fsync` | result |
 /// |---|---|
@@ -63,7 +63,7 @@ pub(crate) fn check_segment(
     let mut found = walk_segment(file, path, base, size, interval, durability)?;
     let disorder = matches!(found.why, WalkEnd::Disorder(_));
     if disorder && let Some(position) = found.behind_gap {
-        // The batch before the contradiction is behind a gap: its own offset is taken to be the wrong one.
+        // The batch before the contradiction follows a gap: its own offset is assumed to be the wrong one.
         found = RecoveredSegment {
             why: found.why,
             ..walk_segment(file, path, base, position, interval, durability)?
@@ -188,7 +188,7 @@ pub(crate) struct Restore<'a> {
     pub log_start_offset: i64,
     pub log_end_offset: i64,
     pub snapshots: &'a BTreeMap<i64, PathBuf>,
-    /// Segments whose transaction index must be made from the log.
+    /// Segments whose transaction index must be rebuilt from the log.
     pub rebuild_txn_index: &'a BTreeSet<i64>,
     pub now_ms: i64,
     pub expiration_ms: i64,
@@ -224,7 +224,8 @@ impl Restore<'_> {
             })
     }
 
-    /// A rebuilt index needs the state at its start, even below the log start. `first`: the base of the first such segment.
+    /// Rebuilding an index needs the state at the start of its segment, even below the log start. `first`: the base of the
+    /// first such segment.
     fn with_rebuilt_indexes(self, first: i64) -> Result<(ProducerStateManager, i64), LogError> {
         let (segments, start, end) = (self.segments, self.log_start_offset, self.log_end_offset);
         let floor = segments.first().map_or(0, |segment| segment.base_offset);
@@ -245,7 +246,7 @@ impl Restore<'_> {
         if whole {
             return Ok((producers, from.max(start)));
         }
-        // Producers are not remembered from below the log start.
+        // The result must not include producers from below the log start.
         let mut producers = ProducerStateManager::default();
         replay(segments, &mut producers, start, end, None, &mut |_, _| {})?;
         Ok((producers, start))
@@ -307,7 +308,7 @@ pub(crate) fn replay(
     Ok(())
 }
 
-/// Applies one batch that is in the log already.
+/// Applies one batch that is already in the log.
 pub(crate) fn apply(
     segment: &LogSegment,
     producers: &mut ProducerStateManager,

@@ -1,5 +1,5 @@
 //! Reading a log that another process may be writing: nothing is created, changed or locked. Readers see the whole, valid
-//! batches of the files; bytes behind them may be an append in progress and are ignored.
+//! batches of the files; bytes after them may belong to an append in progress and are ignored.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,13 +23,14 @@ use crate::txn_index::TransactionIndex;
 use crate::view::{Segments, View};
 use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 
-/// A writer may delete or rename a file between our listing and opening it; then the directory is listed again. If a file is
-/// missing more often than this, that is not the reason.
+/// A writer may delete or rename a file after it is listed and before it is opened; then the directory is listed again. A
+/// file that is still missing after this many attempts has another cause.
 const ATTEMPTS: usize = 10;
 
-/// What is in the directory. The writer may rename and delete files while it is listed, and a file that is renamed may be in the
-/// listing under neither name. So it is listed until two listings in turn have the same segments, but for new ones at the end, and
-/// the first is still there; or four, if names of theirs show that the writer is at it: one that renames many files may be missed twice.
+/// Lists the directory. The writer may rename and delete files meanwhile, and a renamed file may be listed under neither
+/// name. So the directory is listed until two listings in a row have the same segments, apart from new ones at the end, and
+/// the first segment still exists; or four, if file names show that the writer is deleting or replacing segments: two
+/// listings may miss the same file while many are renamed.
 fn list(fs: &dyn Fs, dir: &Path) -> Result<LoadPlan, LogError> {
     let mut plan = LoadPlan::read(fs, dir);
     let mut agreed = 0;
@@ -67,7 +68,7 @@ pub(crate) struct ReadOnlyLoader<'a> {
     pub config: &'a LogConfig,
     pub checkpointed_start: i64,
     pub now_ms: i64,
-    /// A directory that is not there is an empty log.
+    /// A missing directory is an empty log.
     pub may_be_missing: bool,
 }
 
@@ -77,7 +78,7 @@ impl ReadOnlyLoader<'_> {
         loop {
             match self.try_load() {
                 Err(e) if e.is_not_found() && attempt < ATTEMPTS && self.fs.exists(self.dir) => attempt += 1,
-                // Nobody has used the partition yet.
+                // The partition has not been used yet.
                 Err(e) if self.may_be_missing && e.is_not_found() && !self.fs.exists(self.dir) => {
                     return Ok(self.without_segments(LeaderEpochCache::default()));
                 }
@@ -109,7 +110,8 @@ impl ReadOnlyLoader<'_> {
             Some(stored) => stored,
             None => LeaderEpochCache::rebuild(segments.as_slice())?,
         };
-        // What begins beyond the end is damage; at the end it is an epoch whose first batch the writer has yet to append.
+        // An epoch that begins beyond the end is damage; at the end it is one whose first batch the writer has not appended
+        // yet.
         epochs.truncate_from_end(log_end_offset.saturating_add(1));
         if let Some(BatchMeta { header, .. }) = last {
             epochs.note(header.partition_leader_epoch, header.base_offset);
@@ -134,7 +136,7 @@ impl ReadOnlyLoader<'_> {
         Ok(Arc::new(segment))
     }
 
-    /// A writer that has just made the directory has not made the first segment yet.
+    /// For a directory in which the writer has not created the first segment yet.
     fn without_segments(&self, epochs: LeaderEpochCache) -> Loaded {
         let start = self.checkpointed_start;
         let params = params(self.config, start, SegmentFiles::new(self.dir, start), 0, self.now_ms);
@@ -144,7 +146,7 @@ impl ReadOnlyLoader<'_> {
         loaded(segments, epochs, ProducerStateManager::default(), start, start)
     }
 
-    /// Checks the batches behind the last index entry, up to the first that is not whole. Returns the log end and the last
+    /// Checks the batches after the last index entry, up to the first that is not whole. Returns the log end and the last
     /// batch.
     fn check_active(&self, active: &LogSegment) -> Result<(i64, Option<BatchMeta>), LogError> {
         let file = active.file()?;
@@ -158,8 +160,8 @@ impl ReadOnlyLoader<'_> {
         Ok((found.next_offset, found.last))
     }
 
-    /// Producer state at the log end. The transaction index of the active segment may lag behind its log: its entries behind
-    /// the newest snapshot are made from the log.
+    /// Producer state at the log end. The transaction index of the active segment may lag behind its log: its entries after
+    /// the newest snapshot are rebuilt from the log.
     fn producers(
         &self,
         plan: &LoadPlan,
@@ -233,20 +235,20 @@ fn loaded(
 }
 
 impl PartitionLog {
-    /// Read-only logs: takes over what a live writer has added or deleted. Cheap if nothing changed.
-    /// `log_start_offset`: the value of log-start-offset-checkpoint, 0 if it has none; the log start never goes back. The
-    /// caller reads it before this call, so that all records below the new start are also seen here.
+    /// Read-only logs: applies what a live writer has added or deleted. Cheap if nothing changed. `log_start_offset`: the
+    /// value of log-start-offset-checkpoint, 0 if it has none; the log start never decreases. The caller reads it before this
+    /// call, so that all records below the new start are also seen here.
     pub fn refresh(&self, log_start_offset: i64) -> Result<(), LogError> {
         self.catch_up().map_err(|error| self.or_gone(error))?;
         if matches!(self.mode, OpenMode::ReadOnly { .. }) && log_start_offset > self.log_start_offset() {
             let mut view = write(&self.view);
-            // Not beyond the log end as it is known here.
+            // Not beyond the log end known here.
             view.log_start_offset = view.log_start_offset.max(log_start_offset.min(view.log_end_offset));
         }
         Ok(())
     }
 
-    /// What an error of a read means: without its directory the log is gone.
+    /// Turns an error of a read into `Gone` if the directory no longer exists.
     pub(crate) fn or_gone(&self, error: LogError) -> LogError {
         let may_be_gone = matches!(error, LogError::Closed) || (error.is_not_found() && self.is_beside_writer());
         match may_be_gone && !self.fs.exists(&self.dir) {
@@ -255,7 +257,7 @@ impl PartitionLog {
         }
     }
 
-    /// What was read. Beside a writer it is not what it seems if the topic was made anew: a file has the name of the old one.
+    /// The result of a read; `Gone` if the topic was recreated, since its files have the names of the old topic's.
     pub(crate) fn unless_gone<T>(&self, read: Result<T, LogError>) -> Result<T, LogError> {
         match self.is_beside_writer() && self.is_of_another_topic() {
             true => Err(self.gone()),
@@ -268,7 +270,7 @@ impl PartitionLog {
         LogError::Gone { path }
     }
 
-    /// Whether the directory has another topic id than when it was first looked at. One without an id is never another.
+    /// Whether the directory's topic id differs from the one first seen. A directory without an id never differs.
     fn is_of_another_topic(&self) -> bool {
         match read_partition_metadata(&*self.fs, &self.dir) {
             Ok(Some(id)) => *self.topic_id.get_or_init(|| id) != id,
@@ -281,7 +283,7 @@ impl PartitionLog {
         matches!(self.mode, OpenMode::ReadOnly { .. }) && !self.fs.is_snapshot()
     }
 
-    /// Whether the writer has replaced segments since the last look: what looks like damage may be that.
+    /// Whether the writer has replaced segments since the last refresh, which can look like damage.
     pub(crate) fn has_other_files(&self) -> Result<bool, LogError> {
         let plan = list(&*self.fs, &self.dir)?;
         let planned = plan.segments.iter().map(|(base, planned)| (*base, planned.size));
@@ -294,7 +296,7 @@ impl PartitionLog {
         Ok(!is_same)
     }
 
-    /// Read-only logs: takes over what the writer has changed since the last look.
+    /// Read-only logs: applies what the writer has changed since the last refresh.
     pub(crate) fn catch_up(&self) -> Result<(), LogError> {
         if !self.is_beside_writer() {
             return Ok(());
@@ -307,7 +309,7 @@ impl PartitionLog {
         if fits { Ok(()) } else { self.load_again() }
     }
 
-    /// Read-only logs: loads the directory anew, when it is not a continuation of what was seen.
+    /// Read-only logs: reloads the directory, for when it no longer continues what was seen before.
     pub(crate) fn load_again(&self) -> Result<(), LogError> {
         let OpenMode::ReadOnly { log_start_offset } = self.mode else {
             return Ok(());
@@ -343,7 +345,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Takes over what was appended, rolled and deleted. False: the directory is not a continuation of what was seen.
+    /// Applies what was appended, rolled and deleted. False: the directory does not continue what was seen before.
     fn follow(&self, writer: &mut Writer) -> Result<bool, LogError> {
         loop {
             let view = read(&self.view).clone();
@@ -393,15 +395,15 @@ impl PartitionLog {
         }
     }
 
-    /// Whether a segment that a listing does not show is in the directory all the same. The writer may rename it between the
-    /// questions: first and last by its own name, between them by the name that it has while it replaces another.
+    /// Whether a segment missing from a listing exists after all. The writer may rename it between the checks: so its own
+    /// name is checked first and last, and in between the name that it has while it replaces another.
     fn has_segment(&self, base_offset: i64) -> bool {
         let log = segment_file(&self.dir, base_offset, LOG);
         let swap = SegmentFiles::with_suffix(&self.dir, base_offset, SWAP).log;
         [&log, &swap, &log].into_iter().any(|path| self.fs.exists(path))
     }
 
-    /// False: the batches behind those that were seen do not follow them.
+    /// False: the new batches do not follow those seen before.
     fn follow_appends(
         &self,
         writer: &mut Writer,

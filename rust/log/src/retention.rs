@@ -12,7 +12,7 @@ use crate::view::{Segments, View};
 use crate::{LogConfig, LogError};
 
 impl PartitionLog {
-    /// Deletes segments by start offset, size and time (spec 4.1). Returns how many segments went.
+    /// Deletes segments by start offset, size and time (spec 4.1). Returns how many were deleted.
     pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize, LogError> {
         self.check_writable("delete old segments")?;
         let config = self.config();
@@ -28,7 +28,7 @@ impl PartitionLog {
         if let Ok(limit) = u64::try_from(config.retention_bytes) {
             let mut excess = self.size().saturating_sub(limit);
             count += self.delete_while(&mut writer, &config, now_ms, |segment, _| {
-                // Never below the limit: a segment that is larger than the excess stays.
+                // The log never shrinks below the limit: a segment that is larger than the excess stays.
                 let fits = segment.size() <= excess;
                 if fits {
                     excess -= segment.size();
@@ -102,13 +102,13 @@ impl PartitionLog {
             Durability::Fsync => Some(self.names_sync()?),
             Durability::PageCache => None,
         };
-        // Readers that hold a segment keep reading: the file is open from here on.
+        // Readers that hold a segment keep reading: the file stays open from here on.
         let unreadable = gone.iter().filter_map(|segment| segment.keep_open(true).err());
         if let Some(e) = unreadable.reduce(|first, _| first) {
             log::warn!("readers of a deleted segment may fail: {e}");
         }
         self.mark_directory_changed();
-        // The files first: after a crash the log start must not be lower than readers have seen.
+        // The files first: after a crash the log start must not be lower than what readers have seen.
         let synced = || sync.as_ref().map_or(Ok(()), |sync| sync());
         self.rename_deleted(writer, gone, config, now_ms, synced)
             .inspect_err(|e| self.fence(e))?;
@@ -122,8 +122,9 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// A power loss may undo any of the renames since the last `sync`. So the records of one segment after the other go, from the oldest
-    /// on, and then what belongs to them: what comes back is the end of the log, without a hole, and with its aborted transactions.
+    /// A power loss may undo any rename since the last `sync`. So the `.log` files are renamed one by one, oldest first, and
+    /// their other files after that: what comes back is the end of the log, without a hole, and with its aborted
+    /// transactions.
     fn rename_deleted(
         &self,
         writer: &mut Writer,
@@ -149,7 +150,7 @@ impl PartitionLog {
         sync()
     }
 
-    /// Removes files whose delay is over; what cannot be removed is removed when the log is opened next.
+    /// Removes files whose delay has passed; what cannot be removed now is removed when the log is next opened.
     pub(crate) fn remove_deleted_files(&self, writer: &mut Writer, now_ms: i64) {
         writer.deleted.retain(|(path, due_ms)| {
             let due = *due_ms <= now_ms;

@@ -25,7 +25,7 @@ pub(crate) fn preallocation(config: &LogConfig) -> Option<(u64, u64)> {
         .then(|| (bytes(offset_index::ENTRY_SIZE), bytes(time_index::ENTRY_SIZE)))
 }
 
-/// An append, as far as it decides whether the active segment can take it. Kafka: `RollParams`.
+/// The properties of an append that decide whether the active segment can take it. Kafka: `RollParams`.
 pub(crate) struct RollParams {
     pub max_timestamp_in_messages: i64,
     pub max_offset_in_messages: i64,
@@ -42,7 +42,7 @@ impl PartitionLog {
         self.roll_to(&mut writer, &view, &self.config(), view.log_end_offset, now_ms)
     }
 
-    /// Rolls if the append does not belong into the active segment. Returns the view to append to.
+    /// Rolls if the append does not belong in the active segment. Returns the view to append to.
     pub(crate) fn maybe_roll(
         &self,
         writer: &mut Writer,
@@ -59,7 +59,7 @@ impl PartitionLog {
     }
 
     /// Starts a segment at max(expected first offset, log end). With durability fsync the old one is synced up to its end
-    /// first. The new files are made before anything else changes: if that fails, the old segment stays active and usable.
+    /// first. The new files are created before anything else changes: if that fails, the old segment stays active and usable.
     /// (Kafka takes its log directory offline: `LogDirFailureChannel`.)
     pub(crate) fn roll_to(
         &self,
@@ -75,8 +75,8 @@ impl PartitionLog {
             return Ok(base_offset);
         }
         if config.durability == Durability::Fsync {
-            // Appends may still wait for their fsync. A power loss must take nothing from a segment that another one follows:
-            // recovery would go on behind the gap.
+            // Appends may still be waiting for their fsync. A power loss must not take anything from a segment that is
+            // followed by another: recovery would continue after the gap.
             self.await_durable(view.log_end_offset)?;
         }
         let files = SegmentFiles::new(&self.dir, base_offset);
@@ -89,7 +89,7 @@ impl PartitionLog {
             self.take_back(&path);
         }
         let segment = created?;
-        // Side files only lag: what could not be written is kept in memory and written on flush or close.
+        // Side files may lag behind: what could not be written stays in memory and is written on flush or close.
         if let Err(e) = old.seal() {
             log::warn!(
                 "{}: index of the old segment stays in memory for now: {e}",
@@ -108,8 +108,8 @@ impl PartitionLog {
         Ok(base_offset)
     }
 
-    /// Removes the file of a segment that could not be made, and syncs that. The old segment goes on with its offsets; a file
-    /// that came back would be a segment in the middle of them.
+    /// Removes the file of a segment that could not be created, and syncs that. The old segment continues with its offsets; a
+    /// file that came back would be a segment in the middle of them.
     fn take_back(&self, path: &Path) {
         let removed = self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e));
         if let Err(e) = removed.and_then(|()| self.sync_names()) {
@@ -132,7 +132,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// fsync of the newest snapshot, for a clean stop: it may have producers whose batches are deleted.
+    /// Syncs the newest snapshot, for a clean stop: it may have producers whose batches are deleted.
     pub(crate) fn sync_snapshot(&self) -> Result<(), LogError> {
         let mut writer = self.lock_writer();
         if !std::mem::take(&mut writer.snapshot_unsynced) {

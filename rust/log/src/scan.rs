@@ -1,7 +1,8 @@
 //! A range of offsets of one or more partitions, batch by batch: what `Broker.scan` and the Spark source read.
 //!
-//! Every checksum is checked. Control batches are never shown; aborted transactions are not with [`FetchBound::LastStableOffset`].
-//! Memory: the bytes read at a time and one decompressed batch of each partition that is being read.
+//! Every checksum is checked. Control batches are never returned, nor are aborted transactions with
+//! [`FetchBound::LastStableOffset`]. Memory: for each partition that is being read, the bytes of one read and one
+//! decompressed batch.
 
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ use crate::{FetchBound, LogError, PartitionLog};
 /// Bytes read from a segment at a time: they are still in a core's second-level cache when they are decoded. With 1 MiB two threads are a
 /// tenth slower.
 pub const READ_BYTES: usize = 512 << 10;
-/// Bytes read at a time from each of many partitions at least: a few batches of a default producer.
+/// Least bytes read at a time from each of many partitions: a few batches of a default producer.
 const READ_BYTES_MIN: usize = 64 << 10;
 
-/// A scan could not begin or go on.
+/// A scan could not begin or continue.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ScanError {
     /// The range ends before it starts.
@@ -41,7 +42,7 @@ pub enum ScanError {
         /// Log start offset.
         log_start: i64,
     },
-    /// The log cannot be read on.
+    /// The log cannot be read any further.
     #[error("{tp} at offset {offset}: {source}")]
     Unreadable {
         /// Partition.
@@ -64,8 +65,8 @@ pub struct ScanRange {
 }
 
 impl ScanRange {
-    /// From `start` (the log start without one) to `end`, at most to the end that a reader of `bound` sees now. A range that
-    /// starts behind that end is empty.
+    /// From `start` (the log start if `None`) to `end`, at most to the end that a reader of `bound` sees now. A range that
+    /// starts beyond that end is empty.
     ///
     /// # Errors
     /// `Backwards`, `Gone`.
@@ -98,8 +99,8 @@ impl ScanRange {
         Ok(Self { log, start, end })
     }
 
-    /// Without the records that the time index shows to be before all that have a timestamp at or above `timestamp` (ms). Some
-    /// that are left may have a smaller one.
+    /// Leaves out the records that, by the time index, precede every record with a timestamp at or above `timestamp` (ms).
+    /// The remaining ones may still include smaller timestamps.
     ///
     /// # Errors
     /// `Unreadable`.
@@ -114,9 +115,10 @@ impl ScanRange {
         Ok(self)
     }
 
-    /// The same offsets as ranges of about `bytes` of the log each, in order, for readers that work side by side. What is between two
-    /// offsets of a segment is taken to be even: a part may be smaller or larger, but a record is in exactly one. The first part begins where
-    /// the range does, also if the log no longer has these records: reading it is an error then.
+    /// Splits the range into consecutive ranges of about `bytes` of the log each, for readers that work in parallel. Bytes
+    /// are assumed to be spread evenly over the offsets of a segment: a part may be smaller or larger, but each record is in
+    /// exactly one. The first part begins where the range does, even if the log no longer has these records: reading it is an
+    /// error then.
     pub fn parts(&self, bytes: u64) -> Vec<Self> {
         let segments = self.log.segments();
         let bases = segments.iter().map(|&(base, _)| base);
@@ -166,12 +168,12 @@ impl ScanRange {
 pub enum ScanOrder {
     /// Range after range.
     Offset,
-    /// All ranges merged: next is the one whose first record is least by (timestamp, place of the range).
+    /// All ranges merged: the range whose next record is least by (timestamp, place of the range) comes next.
     Timestamp,
 }
 
-/// Records that come next: those of `slice` from `cursor` on whose offset is in `start..end`, as many as
-/// [`ScanBatch::in_turn`] allows. The caller reads them, which advances the cursor; what is left is shown again.
+/// The next records: those of `slice` from `cursor` on with offsets in `start..end`, as many as [`ScanBatch::in_turn`]
+/// allows. The caller reads them, which advances the cursor; the rest is returned again.
 #[derive(Debug)]
 pub struct ScanBatch<'a> {
     /// Partition.
@@ -184,7 +186,7 @@ pub struct ScanBatch<'a> {
     pub start: i64,
     /// End of the range, exclusive.
     pub end: i64,
-    /// Records up to this timestamp (ms) are in turn; `None`: all are.
+    /// Only records up to this timestamp (ms) come next; `None`: all of them.
     until: Option<i64>,
 }
 
@@ -203,13 +205,13 @@ impl ScanBatch<'_> {
     }
 }
 
-/// A scan on its way. Belongs to one reader.
+/// A running scan. Belongs to one reader.
 #[derive(Debug)]
 pub struct Scan {
     bound: FetchBound,
     walks: Vec<Walk>,
     progress: Progress,
-    /// What ended it.
+    /// The error that ended it.
     failure: Option<ScanError>,
 }
 
@@ -227,7 +229,8 @@ enum Progress {
 }
 
 impl Scan {
-    /// At the first record. In timestamp order all ranges together read as much at a time as one alone does, within reason.
+    /// A scan at its first record. In timestamp order the ranges share the bytes that one alone reads at a time, down to
+    /// `READ_BYTES_MIN` each.
     pub fn new(ranges: &[ScanRange], bound: FetchBound, order: ScanOrder) -> Self {
         let (progress, read_bytes) = match order {
             ScanOrder::Offset => (Progress::Offset(0), READ_BYTES),
@@ -251,12 +254,13 @@ impl Scan {
         }
     }
 
-    /// Skips batches whose headers show that no record of theirs is in `times`. The reader looks at the timestamps of the
-    /// records of all others; their order is the same as without.
+    /// Skips batches whose headers show that they have no record in `times`. The reader checks the timestamps of the records
+    /// in all others, whose order stays the same.
     pub fn of_times(mut self, times: TimeRange) -> Self {
         let skipped = match self.progress {
             Progress::Offset(_) => times,
-            // A record that is too late for the range holds back those behind it; one that is too early does not.
+            // A record that is too late for the range delays those after it, so its batch is not skipped; one that is too
+            // early delays none.
             Progress::Timestamp { .. } => TimeRange {
                 last: i64::MAX,
                 ..times
@@ -266,10 +270,10 @@ impl Scan {
         self
     }
 
-    /// The records that come next; `None` at the end. Of a batch whose records were read in part, the rest.
+    /// The next records; `None` at the end. If a batch was read in part, its remaining records.
     ///
     /// # Errors
-    /// `Unreadable`: records before it have been shown, and every later call gets the same.
+    /// `Unreadable`: the records before it were returned; every later call returns the same error.
     pub fn next_batch(&mut self) -> Result<Option<ScanBatch<'_>>, ScanError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -280,9 +284,9 @@ impl Scan {
         Ok(turn.and_then(|(place, until)| self.walks.get_mut(place)?.batch(until)))
     }
 
-    /// How many records of the ranges the next batch has, range after range, instead of [`Self::next_batch`]; `None` at the end. Of a
-    /// batch that is wholly in its range the header says it: its records are neither decompressed nor parsed. Times of the ranges leave out
-    /// whole batches only.
+    /// How many records of the ranges the next batch has, range after range, instead of [`Self::next_batch`]; `None` at the
+    /// end. For a batch that lies wholly in its range the header says it: its records are neither decompressed nor parsed.
+    /// The times of [`Self::of_times`] leave out whole batches only.
     ///
     /// # Errors
     /// `Unreadable`, as [`Self::next_batch`].
@@ -299,7 +303,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// The range whose records come next, and up to which timestamp (ms) they do.
+    /// The range whose records come next, and the timestamp (ms) up to which they do.
     fn turn(&mut self) -> Result<Option<(usize, Option<i64>)>, ScanError> {
         Ok(match &mut self.progress {
             Progress::Offset(place) => {
@@ -327,7 +331,7 @@ impl Scan {
     }
 }
 
-/// Where the scan is in one range.
+/// Position of the scan in one range.
 #[derive(Debug)]
 struct Walk {
     range: ScanRange,
@@ -335,13 +339,13 @@ struct Walk {
     read_bytes: usize,
     /// First offset not read yet.
     next_offset: i64,
-    /// Batches without a record in it are skipped.
+    /// Batches without a record in these times are skipped.
     times: TimeRange,
     batches: BatchIter,
     aborted: AbortedTransactions,
     records: Option<(RecordsSlice, RecordCursor)>,
-    /// End of these records, exclusive. A batch that is in the range is shown whole, also records with offsets beyond its last one (of a wrapper
-    /// of format v0 whose offset is too low), as Kafka's consumer does.
+    /// End of these records, exclusive. A batch in the range is returned whole, as by Kafka's consumer: also records with
+    /// offsets beyond its last one (in a v0 wrapper whose offset is too low).
     end: i64,
 }
 
@@ -374,7 +378,7 @@ impl Walk {
     /// Finds the next batch with records of the range. `false`: the range is finished.
     fn step(&mut self, bound: FetchBound) -> Result<bool, ScanError> {
         if let Some((slice, cursor)) = &self.records {
-            // The reader stopped: it had enough, or before a malformed record, or at the end of the range.
+            // The reader stopped: it had enough, or reached a malformed record or the end of the range.
             let next = cursor.clone().next(slice);
             let next = next.map_err(|error| self.unreadable(slice.base_offset, error))?;
             if next.is_some_and(|record| record.offset < self.end) {
@@ -404,7 +408,7 @@ impl Walk {
             return Ok(None);
         };
         let header = batch.header();
-        // A header of an older format is made up from the entry, which may be a wrapper of many.
+        // For older formats the header is made from the entry, which may be a wrapper around many records.
         let is_counted =
             header.magic == 2 && header.base_offset >= self.range.start && header.next_offset() <= self.range.end;
         if let (true, Ok(count)) = (is_counted, u64::try_from(header.records_count)) {
@@ -460,11 +464,12 @@ impl Walk {
 
     /// Reads the next bytes. `false`: there are none.
     fn read(&mut self, bound: FetchBound) -> Result<bool, ScanError> {
-        self.batches = BatchIter::new(Bytes::new()); // What is read goes into the memory of what was read before, which is in a cache.
+        self.batches = BatchIter::new(Bytes::new()); // Frees the memory of the last read, which is still in a cache: the next read reuses it.
         let read = self.range.log.read(self.next_offset, self.read_bytes, true, bound);
         let read = read.map_err(|error| self.unreadable(self.next_offset, error))?;
         if read.records.is_empty() {
-            // Compaction may leave no record before the end, but the log itself gets no shorter, unless another one has taken its place.
+            // Compaction may leave no record before the end, but a log never becomes shorter, unless another has taken its
+            // place.
             let end = self.range.log.log_end_offset();
             if end < self.range.end {
                 let error = LogError::OffsetOutOfRange {
@@ -482,7 +487,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// Timestamp (ms) of the next record of the range, which the cursor is then in front of; `None` at the end.
+    /// Moves the cursor before the next record of the range and returns its timestamp (ms); `None` at the end.
     fn next_timestamp(&mut self, bound: FetchBound) -> Result<Option<i64>, ScanError> {
         while self.step(bound)? {
             let Some((slice, cursor)) = &mut self.records else {
@@ -509,7 +514,7 @@ impl Walk {
     }
 }
 
-/// Timestamp of the first record at or after `start`; the cursor is then in front of it.
+/// Moves the cursor before the first record at or after `start` and returns its timestamp.
 fn first_timestamp(slice: &RecordsSlice, cursor: &mut RecordCursor, start: i64) -> Result<Option<i64>, RecordError> {
     loop {
         let mut probe = cursor.clone();

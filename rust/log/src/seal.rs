@@ -1,5 +1,5 @@
-//! A log as it is at one moment, as files that can be copied: a reader of the copy finds indexes, producers and epochs that fit its
-//! end, and need not read its last segment to open it.
+//! A log at one moment, as files that can be copied: the copy has indexes, producers and epochs that match its end, so a
+//! reader can open it without reading its last segment.
 
 use std::path::PathBuf;
 
@@ -9,25 +9,25 @@ use crate::segment_files::SegmentFiles;
 use crate::sync::{lock, read};
 use crate::{LogError, producer_snapshot};
 
-/// A file that a copy takes from the log as it is.
+/// A file that can be copied from the log unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedFile {
     /// Where it is.
     pub source: PathBuf,
-    /// Where the copy of the log would have it, below the directory of the log.
+    /// Its path in the copy, relative to the directory of the log.
     pub path: PathBuf,
-    /// Bytes from its start on: of the last segment those below the log end. `None`: all that it has.
+    /// Bytes to copy from its start: for the last segment those below the log end. `None`: the whole file.
     pub len: Option<u64>,
 }
 
 impl PartitionLog {
-    /// The files of a copy that ends where the log ends now. Those that are not in the log's directory in this form are written to
-    /// `out`, under the paths that they have in the log's directory. Only for a log that is open for reading.
+    /// The files of a copy that ends where the log ends now. Files that the log's directory does not have in this form are
+    /// written to `out`, under the paths that they have in the log's directory. Only for a log that is open for reading.
     ///
     /// # Errors
     /// `Closed`, storage errors.
     pub fn seal(&self, out: &dyn Fs) -> Result<Vec<SealedFile>, LogError> {
-        // The view and what belongs to its end do not change meanwhile.
+        // Keeps the view, and the state that belongs to its end, from changing meanwhile.
         let writer = lock(&self.writer);
         let view = self.view()?;
         out.create_dir_all(&self.dir)

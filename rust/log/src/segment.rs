@@ -18,7 +18,8 @@ use crate::time_index::TimestampOffset;
 use crate::txn_index::{AbortedTxn, TransactionIndex};
 use crate::{LogConfig, LogError};
 
-/// How many files a deletion or a cleaning keeps open for readers at a time: a process may have only some hundred descriptors.
+/// How many files a deletion or a cleaning keeps open for readers at a time: a process may have only a few hundred
+/// descriptors.
 pub(crate) const KEPT_OPEN: usize = 32;
 
 /// Bits of `dirty_side_files`.
@@ -36,13 +37,13 @@ pub(crate) struct LogSegment {
     file: Mutex<Option<Arc<dyn File>>>,
     /// The log was written since its last fsync.
     dirty: AtomicBool,
-    /// The side files were: a bit for each in the order of [`SegmentFiles::all`].
+    /// The side files that were written since their last fsync: a bit for each in the order of [`SegmentFiles::all`].
     dirty_side_files: AtomicU8,
     size: AtomicU64,
     index_interval: u64,
     /// Loaded when first needed, so that opening a log of many segments costs nothing per segment.
     indexes: RwLock<Option<SegmentIndexes>>,
-    /// They differ from the files, or the files are not usable: they must stay in memory.
+    /// The indexes differ from the files, or the files are not usable: the indexes must stay in memory.
     pinned: AtomicBool,
     max_timestamp: Mutex<Option<TimestampOffset>>,
     first_timestamp: Mutex<Option<i64>>,
@@ -66,7 +67,7 @@ pub(crate) struct SegmentParams {
 }
 
 impl SegmentParams {
-    /// Of a segment that is open for writing.
+    /// Parameters of a segment that is open for writing.
     pub fn new(config: &LogConfig, base_offset: i64, files: SegmentFiles, size: u64, now_ms: i64) -> Self {
         Self {
             files,
@@ -100,7 +101,7 @@ impl LogSegment {
         }
     }
 
-    /// Creates the files of a new segment. Left-overs of the same base are replaced; a non-empty log of it is an error.
+    /// Creates the files of a new segment. Leftovers with the same base offset are replaced; a non-empty log is an error.
     pub fn create(fs: Arc<dyn Fs>, params: SegmentParams, preallocate: Option<(u64, u64)>) -> Result<Self, LogError> {
         let segment = Self::new(fs, SegmentParams { size: 0, ..params });
         let path = &segment.files.log;
@@ -125,7 +126,7 @@ impl LogSegment {
         ] {
             let create = || {
                 let file = segment.fs.open(index, true, true)?;
-                // Cutting a file is a change of its own to the file system, also where there is nothing to cut.
+                // Cutting a file is a change to the file system even if there is nothing to cut.
                 if file.len()? > 0 {
                     file.set_len(0)?;
                 }
@@ -162,7 +163,7 @@ impl LogSegment {
         }
         let open = |path: &Path| self.fs.open_segment(path, self.writable, false);
         let opened = match open(&self.files.log) {
-            // The writer that this segment is read beside has ended its cleaning since the directory was listed.
+            // The writer has completed its cleaning since the directory was listed.
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.files.is_swap() => {
                 open(&self.files.log.with_extension(""))
             }
@@ -181,7 +182,7 @@ impl LogSegment {
         self.file()?.read_at(position, len).map_err(|e| self.io("read", e))
     }
 
-    /// Puts indexes in place that were built elsewhere; `pinned`: they differ from the files.
+    /// Installs indexes that were built elsewhere; `pinned`: they differ from the files.
     pub fn install(&self, indexes: SegmentIndexes, pinned: bool) {
         *lock(&self.max_timestamp) = None;
         *write(&self.indexes) = Some(indexes);
@@ -212,7 +213,7 @@ impl LogSegment {
         Ok(f(indexes.insert(loaded.indexes)))
     }
 
-    /// Forgets indexes that can be loaded from the files again.
+    /// Drops indexes that can be loaded from the files again.
     pub fn evict(&self) {
         if self.pinned.load(Ordering::Relaxed) {
             return;
@@ -247,7 +248,7 @@ impl LogSegment {
         self.with_indexes(|indexes| indexes.max_timestamp)
     }
 
-    /// The files are about to be renamed: readers that hold this segment go on reading them.
+    /// For files that are about to be renamed: readers that hold this segment can continue to read them.
     pub fn keep_for_readers(&self) -> Result<(), LogError> {
         self.with_indexes(|_| ())?;
         self.pinned.store(true, Ordering::Relaxed);
@@ -299,14 +300,14 @@ impl LogSegment {
 
     /// As [`LogSegment::translate_offset`], and whether there is a gap before the batch.
     pub fn find(&self, offset: i64, end: u64) -> Result<Option<Found>, LogError> {
-        // The start of a segment needs no index: those of many small segments are not read for a scan.
+        // The start of a segment needs no index, so a scan does not read the indexes of many small segments.
         if offset > self.base_offset {
             let (entry, before) = self.with_indexes(|indexes| {
                 let entry = indexes.offset.lookup(offset);
                 (entry, indexes.offset.lookup(entry.offset.saturating_sub(1)))
             })?;
-            // A damaged entry may lead to a wrong batch, and the offset of its own batch may be damaged. Then the search starts at
-            // the entry before it, and at last at the start of the log.
+            // A damaged entry may lead to a wrong batch, and the offset of its own batch may be damaged. Then the search
+            // starts at the entry before it, and finally at the start of the log.
             let starts = [(entry.position, Some(entry.offset)), (before.position, None)];
             for (start, last_offset) in starts.into_iter().filter(|_| entry.position > 0) {
                 if let Search::Sure(found) = self.search_from(start, last_offset, offset, end)? {
@@ -368,7 +369,7 @@ impl LogSegment {
     pub fn append(&self, data: &[u8], batches: impl Iterator<Item = BatchMeta>) -> Result<(), LogError> {
         let size = self.size();
         let written = self.file()?.write_at(size, data);
-        // Only now: a sync that began before may have passed these bytes.
+        // Set after the write: a sync that began earlier may have missed these bytes.
         self.dirty.store(true, Ordering::Release);
         written.map_err(|e| self.io("append to", e))?;
         let mut indexes = write(&self.indexes);
@@ -459,7 +460,7 @@ impl LogSegment {
         self.write_txn_index()
     }
 
-    /// On close: writes what an earlier failure has left in memory.
+    /// On close: writes what an earlier failure left in memory.
     pub fn write_pending_side_files(&self) -> Result<(), LogError> {
         let pending = self.pinned.load(Ordering::Relaxed)
             && read(&self.indexes)
@@ -472,15 +473,15 @@ impl LogSegment {
         }
     }
 
-    /// Its files may have bytes that were never synced.
+    /// Marks the files as possibly holding bytes that were never synced.
     pub fn mark_unsynced(&self) {
         self.dirty.store(true, Ordering::Release);
         self.dirty_side_files.store(INDEXES | TXN_INDEX, Ordering::Release);
     }
 
-    /// fsync of the log and, if `side_files`, of the indexes: of those that were written since the last time.
+    /// Syncs the log and, if `side_files`, the side files, as far as they were written since the last sync.
     pub fn sync(&self, side_files: bool) -> Result<(), LogError> {
-        // Cleared first: what is written meanwhile sets it again, when it has been written.
+        // Cleared first: a write that ends meanwhile sets it again.
         if self.dirty.swap(false, Ordering::AcqRel) {
             let synced = self.file().and_then(|file| file.sync().map_err(|e| self.io("sync", e)));
             synced.inspect_err(|_| self.dirty.store(true, Ordering::Release))?;
@@ -498,7 +499,7 @@ impl LogSegment {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
                 Err(e) => Err(LogError::io("open", path, e)),
             };
-            // On a failure this one and those behind it stay unsynced.
+            // On failure this file and those after it stay unsynced.
             let left = dirty >> i << i;
             synced.inspect_err(|_| {
                 self.dirty_side_files.fetch_or(left, Ordering::AcqRel);
@@ -520,7 +521,7 @@ impl LogSegment {
             .map_or((0, 0), |indexes| (indexes.offset.len(), indexes.time.len()))
     }
 
-    /// Reads the transaction index from its file. The inner error is the reason why that cannot be used.
+    /// Reads the transaction index from its file. The inner error says why the file cannot be used.
     pub fn read_txn_index(&self) -> Result<Result<(), String>, LogError> {
         let path = &self.files.txn_index;
         let bytes = self.fs.read(path).map_err(|e| LogError::io("read", path, e))?;
@@ -590,12 +591,12 @@ impl LogSegment {
 /// A batch that was searched for.
 pub(crate) struct Found {
     pub batch: BatchMeta,
-    /// It does not begin right behind the one before it.
+    /// There is a gap between the batch before it and this one.
     pub is_behind_gap: bool,
 }
 
 enum Search {
     Sure(Option<Found>),
-    /// The walk did not begin at a batch that fits, or batches behind it do not.
+    /// The walk did not begin at a batch that fits, or later batches were out of order.
     Unsure,
 }

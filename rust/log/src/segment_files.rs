@@ -20,7 +20,7 @@ impl SegmentFiles {
     }
 
     pub fn with_suffix(dir: &Path, base_offset: i64, suffix: &str) -> Self {
-        // Formatted once: a start makes these for every segment.
+        // Formatted once: opening creates these names for every segment.
         let stem = segment_file(dir, base_offset, "").into_os_string();
         let name = |kind: &str| {
             let mut path = OsString::with_capacity(stem.len() + kind.len() + suffix.len());
@@ -35,7 +35,7 @@ impl SegmentFiles {
         }
     }
 
-    /// The result of a cleaning that was not completed.
+    /// Whether these are the `.swap` files of a cleaning that was not completed.
     pub fn is_swap(&self) -> bool {
         self.log.as_os_str().as_encoded_bytes().ends_with(SWAP.as_bytes())
     }

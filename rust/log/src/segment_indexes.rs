@@ -42,7 +42,7 @@ impl SegmentIndexes {
         }
     }
 
-    /// Takes note of the next batch; a batch gets an entry once more than the interval was written since the last one.
+    /// Notes the next batch, which gets an entry if more than the interval was written since the last one.
     pub fn on_batch(&mut self, batch: &BatchMeta, interval: u64) -> Result<(), InvalidOffset> {
         if batch.header.max_timestamp > self.max_timestamp.timestamp {
             self.max_timestamp = TimestampOffset {
@@ -61,7 +61,7 @@ impl SegmentIndexes {
 
     /// The final time entry on roll, clean close and end of recovery.
     pub fn finish(&mut self) {
-        // Refused only if the offsets of the batches went back; then the entry would be of no use.
+        // Refused only if the offsets of the batches went back; then the entry would be useless.
         let _ = self.time.maybe_append(self.max_timestamp);
     }
 
@@ -71,7 +71,7 @@ impl SegmentIndexes {
         self.written = (0, 0);
     }
 
-    /// A segment that is opened counts from 0 again.
+    /// For a segment that is opened: counts from 0 again.
     pub fn restart_interval(&mut self) {
         self.since_entry = 0;
     }
@@ -80,18 +80,18 @@ impl SegmentIndexes {
         self.offset.len() - self.written.0 >= UNWRITTEN_ENTRIES
     }
 
-    /// Everything is in the files.
+    /// Whether everything is in the files.
     pub fn is_written(&self) -> bool {
         !self.replace_files && self.written == (self.offset.len(), self.time.len())
     }
 
-    /// Writes all of them into new files.
+    /// Writes all entries to new files.
     pub fn write_anew(&mut self, fs: &dyn Fs, files: &SegmentFiles) -> io::Result<()> {
         self.replace_files = true;
         self.write(fs, files, true).map(drop)
     }
 
-    /// Writes what is not in the files yet; `trim` also cuts the bytes behind the last entry. True if a file changed.
+    /// Writes what is not in the files yet; `trim` also cuts the bytes after the last entry. True if a file changed.
     pub fn write(&mut self, fs: &dyn Fs, files: &SegmentFiles, trim: bool) -> io::Result<bool> {
         if self.replace_files {
             self.written = (0, 0);
@@ -133,7 +133,7 @@ impl SegmentIndexes {
     }
 }
 
-/// Indexes of a segment, and what was found while looking at the end of its log.
+/// Indexes of a segment, and what was found when the end of its log was checked.
 #[derive(Debug)]
 pub(crate) struct LoadedIndexes {
     pub indexes: SegmentIndexes,
@@ -149,7 +149,7 @@ pub(crate) struct LoadedIndexes {
     pub why: WalkEnd,
 }
 
-/// How to look at batches behind the last index entry.
+/// How to check the batches after the last index entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Check {
     /// Headers alone: sealed segments, clean stops.
@@ -158,8 +158,8 @@ pub(crate) enum Check {
     Checksums,
 }
 
-/// Loads the indexes of the first `size` bytes of a log: from the files if they agree with the log where it is cheap to
-/// look (the last entries), else from the log itself. Never writes.
+/// Loads the indexes of the first `size` bytes of a log: from the files if their last entries, which are cheap to check,
+/// agree with the log, else from the log itself. Never writes.
 pub(crate) fn load(
     fs: &dyn Fs,
     files: &SegmentFiles,
@@ -178,14 +178,14 @@ pub(crate) fn load(
     };
     match believe(fs, files, file, base, size)? {
         Ok(indexes) => {
-            // From the last entry but one: so the batch of the last one is compared with those before it.
+            // From the last entry but one, so that the batch of the last one is compared with those before it.
             let start = indexes
                 .offset
                 .len()
                 .checked_sub(2)
                 .and_then(|i| indexes.offset.entry(i));
             let start = start.map_or(0, |entry| entry.position);
-            // Files are taken as they are, except beside a writer, whose last entries may not be in them yet.
+            // No entries are added, except beside a writer, whose last entries may not be in the files yet.
             let interval = if check == Check::Checksums { interval } else { u64::MAX };
             let last_entry = indexes.offset.last().map_or(0, |entry| entry.position);
             let loaded = walk(indexes, file, base, start, size, interval, check)?;

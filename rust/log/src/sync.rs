@@ -1,6 +1,6 @@
 //! Locks. Poisoning is ignored: a panic in the middle of a change fences the log instead ([`FenceOnPanic`]), so that nothing
-//! is added to a half-done change. Readers see what was published before. A log that is open for reading may take over the
-//! same batches twice, which changes nothing.
+//! is added to a half-done change. Readers see what was published before. A log that is open for reading may apply the same
+//! batches twice, which changes nothing.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -23,7 +23,7 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 /// Fences the log if a panic unwinds while this is held.
 pub(crate) struct FenceOnPanic<'a> {
     log: &'a PartitionLog,
-    /// A destructor that runs because of another panic does not panic itself.
+    /// The thread was already panicking: this is dropped because of that panic, not of one in the log.
     was_panicking: bool,
 }
 

@@ -24,8 +24,8 @@ const NOT_FOUND: TimestampAndOffset = TimestampAndOffset {
 };
 
 impl PartitionLog {
-    /// ListOffsets for one partition, specials included (spec 5): -1 LATEST needs the bound, the others ignore it
-    /// except that results at or beyond it are not found. The caller refuses specials that it does not support.
+    /// ListOffsets for one partition, special timestamps included (spec 5): -1 LATEST returns the bound; the results of
+    /// lookups at or beyond the bound are not found. The caller refuses special timestamps that it does not support.
     pub fn fetch_offset_by_timestamp(&self, timestamp: i64, bound: FetchBound) -> Result<TimestampAndOffset, LogError> {
         self.unless_gone(self.offset_by_timestamp(timestamp, bound))
     }
@@ -52,7 +52,7 @@ impl PartitionLog {
             .unwrap_or(NOT_FOUND))
     }
 
-    /// The first record with the greatest timestamp. Looks below the log start too, as Kafka does.
+    /// The first record with the greatest timestamp. Searches below the log start too, as Kafka does.
     fn find_max_timestamp(&self, view: &View) -> Result<Option<TimestampAndOffset>, LogError> {
         let mut best: Option<(&Arc<LogSegment>, i64, i64)> = None;
         for segment in with_something(view) {
@@ -76,11 +76,12 @@ impl PartitionLog {
         )
     }
 
-    /// An offset below which no record of the log has a timestamp at or above `target` (ms): mostly the first that has one. For a
-    /// reader that looks at the timestamps itself. The end of the log if none has one.
+    /// An offset below which no record of the log has a timestamp at or above `target` (ms): usually the first record that
+    /// has one, the end of the log if none has. For a reader that checks the timestamps itself.
     ///
-    /// Where a lookup of Kafka's ends without a result although later segments may have one (a segment whose greatest timestamp is
-    /// below the log start, one without timestamps, a damaged one), it is the begin of that segment.
+    /// Kafka's lookup can end at a segment without a result although later segments have one (a segment whose greatest
+    /// timestamp is below the log start, one without timestamps, a damaged one). Then the offset is the start of that
+    /// segment.
     ///
     /// # Errors
     /// The log or an index cannot be read.
@@ -93,7 +94,7 @@ impl PartitionLog {
         let Some(segment) = self.unless_gone(self.segment_reaching(&view, target))? else {
             return Ok(view.log_end_offset);
         };
-        // What is wrong with a segment the reader finds when it is there.
+        // Damage in a segment is reported when the reader reads it.
         let found = self.find_in_segment(&view, segment, target).ok().flatten();
         Ok(found.map_or(segment.base_offset.max(view.log_start_offset), |found| found.offset))
     }
@@ -118,7 +119,7 @@ impl PartitionLog {
                 continue;
             }
             self.index_cache.touch(segment);
-            // Without timestamps the file's time decides, although such records are never found (Kafka's rule).
+            // Without timestamps the file's modification time decides, although such records are never found (Kafka's rule).
             if segment.largest_timestamp()? >= target {
                 return Ok(Some(segment));
             }
@@ -126,7 +127,7 @@ impl PartitionLog {
         Ok(None)
     }
 
-    /// The first such record of a segment.
+    /// The first such record in a segment.
     fn find_in_segment(
         &self,
         view: &View,
@@ -190,8 +191,8 @@ impl PartitionLog {
     }
 }
 
-/// All segments but an empty last one: there is nothing to find in it, and for a reader beside the writer its file
-/// need not exist. Another empty one stays: by its file's time it may hide what follows, as in a Kafka broker.
+/// All segments except an empty last one, which has nothing to find and, beside a writer, may have no file. Other empty
+/// segments stay: by their modification time they may hide what follows, as in a Kafka broker.
 fn with_something(view: &View) -> &[Arc<LogSegment>] {
     match view.segments.as_slice().split_last() {
         Some((_, rest)) if view.active_size == 0 => rest,

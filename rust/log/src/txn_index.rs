@@ -104,7 +104,7 @@ impl TransactionIndex {
         Ok(())
     }
 
-    /// Adds what a reader of [fetch offset, upper bound) must know to `found`. True: later entries and segments cannot
+    /// Adds to `found` what a reader of [fetch offset, upper bound) must know. True: later entries and segments cannot
     /// matter. Kafka: `TransactionIndex#collectAbortedTxns`.
     pub fn collect(&self, fetch_offset: i64, upper_bound: i64, found: &mut Vec<AbortedTxn>) -> bool {
         for txn in &self.entries {

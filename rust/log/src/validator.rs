@@ -34,7 +34,7 @@ pub(crate) struct Invalid {
     code: ErrorCode,
     message: String,
     record_errors: Vec<(i32, String)>,
-    /// Found by the log itself: the answer carries its start offset (spec 2.1).
+    /// Found by the log itself: the response carries the log start offset (spec 2.1).
     by_log: bool,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn validate(
     Ok(ValidRecords { data, batches })
 }
 
-/// Exactly one batch of magic 2; a cut second one and fewer than 17 stray bytes are left out (spec 2.1.1).
+/// Exactly one batch of magic 2; an incomplete second one and fewer than 17 stray bytes are left out (spec 2.1.1).
 fn only_batch(records: &Bytes) -> Result<RecordBatch, Invalid> {
     let mut batches = BatchIter::new(records.clone());
     let first = match batches.next() {
@@ -149,7 +149,7 @@ fn only_batch(records: &Bytes) -> Result<RecordBatch, Invalid> {
     }
 }
 
-/// A first batch that cannot be parsed: in an old format it is simply not accepted, else it is corrupt.
+/// A first batch that cannot be parsed: an old format is not accepted, anything else is corrupt.
 fn corrupt(error: &RecordError, records: &Bytes) -> Invalid {
     let code = match records.get(16) {
         Some(0 | 1) if !matches!(error, RecordError::Corrupt { .. }) => ErrorCode::INVALID_RECORD,
@@ -183,7 +183,7 @@ fn all_batches(records: &Bytes) -> Result<(RecordBatch, Vec<RecordBatch>), Inval
     Ok((first, rest))
 }
 
-/// What is to be done with a valid batch.
+/// What must be done with a valid batch.
 struct Plan {
     timestamp_type: TimestampType,
     max_timestamp: i64,
@@ -258,7 +258,7 @@ fn check_batch(
     ))
 }
 
-/// The marker that a control batch consists of; `None` for a control record of another kind.
+/// The marker in a control batch; `None` for a control record of another kind.
 fn marker_of(slice: &RecordsSlice) -> Result<Option<EndTxnMarker>, Invalid> {
     let record = RecordCursor::new().next(slice).map_err(|e| malformed(&e))?;
     Ok(record.and_then(|record| parse_control_record(record.key.unwrap_or_default(), record.value)))
@@ -307,7 +307,7 @@ fn check_records(
     }
     if let Some(delta) = misplaced {
         let message = format!("record {index} has offset delta {delta}, expected {index}");
-        // Kafka would write compressed records anew with other deltas, and fails on it (recorded).
+        // Kafka would rewrite compressed records with other deltas, and fails at that (recorded).
         let code = match header.compression() {
             None | Some(Compression::None) => ErrorCode::INVALID_RECORD,
             Some(_) => ErrorCode::UNKNOWN_SERVER_ERROR,

@@ -58,7 +58,7 @@ pub struct ProducerReport {
     pub last_sequence: i32,
     pub last_offset: i64,
     pub last_timestamp: i64,
-    /// Expired by producer.id.expiration.ms' default: a writer forgets it when it opens the log, or at its next check.
+    /// Expired by the default of producer.id.expiration.ms: a writer removes it when it opens the log, or at its next check.
     pub expired: bool,
 }
 
@@ -177,9 +177,9 @@ struct Verifier<'a> {
     producers: ProducerStateManager,
     /// Offset that the next batch should have.
     expected: Option<i64>,
-    /// Behind the last batch that was written without a leader epoch.
+    /// Next offset after the last batch that was written without a leader epoch.
     without_epoch: i64,
-    /// Behind the last batch before the first leader epoch.
+    /// Next offset after the last batch before the first leader epoch.
     before_epochs: i64,
     /// An earlier segment would be cut, so later ones would be dropped.
     cut: bool,
@@ -188,7 +188,7 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    /// What a side file holds; `None`, and a problem, if it is damaged.
+    /// The content of a side file; `None`, with a problem added to the report, if it is damaged.
     fn unless_damaged<T>(&mut self, read: Result<T, LogError>) -> Result<Option<T>, LogError> {
         match read {
             Ok(held) => Ok(Some(held)),
@@ -279,7 +279,7 @@ impl Verifier<'_> {
         self.fs.read(path).map_err(|e| LogError::io("read", path, e))
     }
 
-    /// Behind the entries that can be used there are only zeros, if the index was preallocated.
+    /// Only the zeros of a preallocated index may follow the entries that can be used.
     fn unused(&mut self, path: &Path, bytes: &[u8], used: usize) {
         if bytes.iter().skip(used).any(|byte| *byte != 0) {
             self.index_problem(path, used as u64, "entries from here on do not grow; they are not used");
@@ -365,8 +365,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Whether the batch fits the segment, its leader epoch the checkpoint, and its offset the batch before it. `error`: why
-    /// its records cannot be read.
+    /// Checks the batch against the segment, its leader epoch against the checkpoint, and its offset against the batch before
+    /// it. `error`: why its records cannot be read.
     fn offset_and_epoch(&mut self, log: &Path, base: i64, batch: &BatchMeta, error: Option<&str>) {
         let header = &batch.header;
         let offset = header.base_offset;
@@ -396,7 +396,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Takes a valid batch into the producer state. `marker`: its type and coordinator epoch. Returns what it aborts.
+    /// Applies a valid batch to the producer state. `marker`: its type and coordinator epoch. Returns what it aborts.
     fn producer_state(&mut self, batch: &BatchMeta, marker: Option<(i16, i32)>) -> Vec<AbortedTxn> {
         let marker = marker.map(|(kind, coordinator_epoch)| EndTxnMarker {
             control_type: match kind {

@@ -41,7 +41,7 @@ impl Segments {
         &self.list[count.saturating_sub(1)..]
     }
 
-    /// One segment in place of consecutive ones.
+    /// Replaces consecutive segments by one.
     pub fn with_replaced(&self, old: &[Arc<LogSegment>], new: Arc<LogSegment>) -> Self {
         let is_old = |segment: &Arc<LogSegment>| old.iter().any(|old| Arc::ptr_eq(old, segment));
         let mut list: Vec<_> = self.list.iter().filter(|segment| !is_old(segment)).cloned().collect();
@@ -107,8 +107,8 @@ impl View {
 /// indexes; a reader or a lookup works on one or two at a time.
 const LOADED_SEGMENTS: usize = 8;
 
-/// Remembers which sealed segments have loaded their indexes, and lets the oldest forget them: neither memory nor open
-/// files grow with the log.
+/// Tracks which sealed segments have loaded their indexes, and evicts the oldest: neither memory nor open files grow with the
+/// log.
 #[derive(Debug, Default)]
 pub(crate) struct IndexCache {
     loaded: Mutex<VecDeque<Weak<LogSegment>>>,

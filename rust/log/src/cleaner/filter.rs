@@ -20,7 +20,7 @@ use crate::segment::LogSegment;
 /// What must stay so that a producer's state can be rebuilt from the log. Kafka: `LastRecord`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LastRecord {
-    /// `None`: nothing but markers is known.
+    /// `None`: only markers are known.
     pub last_data_offset: Option<i64>,
     pub producer_epoch: i16,
 }
@@ -84,7 +84,7 @@ pub(super) fn map_records(slice: &RecordsSlice, start: i64, map: &mut OffsetMap)
 }
 
 impl BatchFilter<'_> {
-    /// The bytes to write in place of a batch and their header, `None` if nothing of it stays.
+    /// The bytes to write in place of a batch and their header, `None` if nothing is kept.
     pub fn apply(
         &mut self,
         segment: &LogSegment,
@@ -122,7 +122,7 @@ impl BatchFilter<'_> {
             if kept.len() as u64 == count && !set_horizon {
                 return Ok(Some((meta.header, bytes.clone())));
             }
-            // Offsets inside an old wrapper are each entry's own. Kafka: `MemoryRecordsBuilder#appendWithOffset`.
+            // In an old wrapper each entry has its own offset. Kafka: `MemoryRecordsBuilder#appendWithOffset`.
             if header.magic < 2 && !kept.is_sorted_by(|a, b| a.offset < b.offset) {
                 return Err(damaged(segment, meta, "the offsets of an old batch do not increase"));
             }

@@ -25,7 +25,7 @@ use transactions::{CleanedTransactions, collect_aborted};
 /// Limits of one round of cleaning.
 #[derive(Debug, Clone, Copy)]
 pub struct CleanerOptions {
-    /// Memory for keys and their newest offsets. A round that needs more ends early, and the next goes on from there.
+    /// Memory for keys and their newest offsets. A round that needs more ends early, and the next one continues from there.
     /// Kafka: `log.cleaner.dedupe.buffer.size`.
     pub dedupe_buffer_bytes: usize,
 }
@@ -45,11 +45,11 @@ pub struct CleanerStats {
     pub first_dirty_offset: i64,
     /// Everything below is clean now: what `cleaner-offset-checkpoint` says.
     pub end_offset: i64,
-    /// Segments before and after.
+    /// Segments that were read.
     pub segments_read: usize,
     /// Segments written in their place.
     pub segments_written: usize,
-    /// Records read and kept, control records included.
+    /// Records read, control records included.
     pub messages_read: u64,
     /// Records kept.
     pub messages_written: u64,
@@ -69,15 +69,15 @@ impl PartitionLog {
     /// `LogCleanerManager#cleanableOffsets`, `LogToClean`.
     ///
     /// # Errors
-    /// `ReadOnly`, `Closed`, `Fenced`, what reading the segments gives.
+    /// `ReadOnly`, `Closed`, `Fenced`, errors of reading the segments.
     pub fn cleanable(&self, last_clean_offset: Option<i64>, now_ms: i64) -> Result<Cleanable, LogError> {
         self.check_writable("clean")?;
         plan::cleanable(&self.view()?, &self.config(), last_clean_offset, now_ms)
     }
 
-    /// Cleans the dirty part of the log (or as much of it as the memory for keys allows) and rewrites the clean part
-    /// before it. Appends and reads go on meanwhile; readers that hold a replaced segment finish with it. A crash leaves
-    /// the old or the new segments, each group of them whole.
+    /// Cleans the dirty part of the log (or as much of it as the memory for keys allows) and rewrites the clean part before
+    /// it. Appends and reads continue meanwhile; readers that hold a replaced segment finish with it. After a crash each
+    /// group of segments is either the old one or the new one, whole.
     ///
     /// # Errors
     /// A damaged batch, a segment that retention deleted meanwhile, or `cancelled` (checked about once a mebibyte): nothing
@@ -141,7 +141,7 @@ impl PartitionLog {
     }
 }
 
-/// Checks now and then whether to go on.
+/// Checks from time to time whether to stop.
 struct Pace<'a> {
     cancelled: &'a mut dyn FnMut() -> bool,
     unasked_bytes: u64,

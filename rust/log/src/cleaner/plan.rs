@@ -139,7 +139,7 @@ pub(super) fn group_segments(
             first_uncleanable_offset
         } - 1;
         if let Some(group) = groups.last_mut()
-            // Kafka has no such limit: what is more is merged the next time.
+            // Kafka has no such limit: further segments are merged the next time.
             && group.len() < KEPT_OPEN
             && size + segment.size() <= max_size
             && offset_bytes + offsets <= max_index

@@ -50,7 +50,7 @@ impl PartitionLog {
                 path: old[0].files.log.clone(),
             });
         }
-        // Between renames there must be a descriptor for the directory.
+        // A descriptor for the directory must be available between the renames.
         let kept = old.iter().try_for_each(|segment| segment.keep_for_readers());
         let sync = kept.and_then(|()| self.names_sync()).inspect_err(|_| {
             for segment in old {
@@ -61,7 +61,7 @@ impl PartitionLog {
         self.mark_directory_changed();
         let replaced = self.rename_all(&cleaned, old, &sync, &mut writer, now_ms);
         if let Err(e) = &replaced {
-            // Some files have their new names and some not: only opening the log again sorts that out.
+            // Some files are renamed and some not: only reopening the log resolves that.
             self.fence(e);
         }
         let segment = Arc::new(replaced?);
@@ -80,9 +80,9 @@ impl PartitionLog {
     ) -> Result<LogSegment, LogError> {
         let base_offset = cleaned.base_offset;
         let name = |suffix: &str| SegmentFiles::with_suffix(&self.dir, base_offset, suffix);
-        // The segment behind those that are replaced may be younger than the last sync of the names. A power loss that took it,
-        // but kept the `.swap`, would make a compacted segment the last one: recovery counts on a batch that ends at the
-        // recovery point there.
+        // The segment after the replaced ones may be newer than the last sync of the names. If a power loss removed it but
+        // kept the `.swap`, a compacted segment would be the last one, where recovery expects a batch that ends at the
+        // recovery point.
         sync_names()?;
         self.rename_files(&name(CLEANED), &name(SWAP))?;
         sync_names()?;
@@ -136,7 +136,7 @@ impl PartitionLog {
             .map_err(|e| LogError::io("sync", &self.dir, e))
     }
 
-    /// As [`PartitionLog::sync_names`], without need of a descriptor from now on.
+    /// Returns a function that does what [`PartitionLog::sync_names`] does and needs no new descriptor.
     pub(crate) fn names_sync(&self) -> Result<impl Fn() -> Result<(), LogError> + use<'_>, LogError> {
         let error = |e| LogError::io("sync", &self.dir, e);
         let sync = self.fs.dir_sync(&self.dir).map_err(error)?;

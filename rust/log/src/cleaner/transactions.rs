@@ -12,9 +12,9 @@ use crate::txn_index::AbortedTxn;
 
 #[derive(Debug, Default)]
 pub(super) struct CleanedTransactions {
-    /// Not begun yet at the batch read last, by first offset and producer.
+    /// Aborted transactions that had not begun at the batch read last, by first offset and producer.
     pending: BTreeMap<(i64, i64), AbortedTxn>,
-    /// Begun, and whether a batch of it was kept.
+    /// Aborted transactions that have begun, by producer, and whether a batch of it was kept.
     aborted: HashMap<i64, (AbortedTxn, bool)>,
     /// Producers with data of a transaction that was not aborted.
     committed: HashSet<i64>,
@@ -43,7 +43,7 @@ impl CleanedTransactions {
         }
     }
 
-    /// True: an aborted batch.
+    /// True if the batch was aborted.
     pub fn on_data_batch(&mut self, header: &BatchHeader) -> bool {
         self.begin_up_to(header.last_offset());
         if !header.is_transactional() {

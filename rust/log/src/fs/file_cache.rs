@@ -1,6 +1,6 @@
-//! Descriptors of segment files, shared by all logs of the process: a log of many segments, or many logs, must not need
-//! as many descriptors. A handle opens its file when it is used and may lose the descriptor when others need one. The
-//! clock algorithm (second chance) picks the handle, so that a read takes no lock but its own.
+//! Descriptors of segment files, shared by all logs of the process: a log of many segments, or many logs, must not need as
+//! many descriptors. A handle opens its file when it is used and may lose the descriptor when others need one. The clock
+//! algorithm (second chance) picks the handle to close, so that a read takes no lock but its own.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -18,9 +18,9 @@ use super::real::{next_data, open, read_at, read_into};
 use crate::error::is_out_of_descriptors;
 use crate::sync::lock;
 
-/// Descriptors when the process has no limit of its own.
+/// Descriptors assumed if the process has no limit.
 const WITHOUT_LIMIT: u64 = 65_536;
-/// Fewer make a read of two logs in turn reopen its files each time.
+/// With fewer, reading two logs in turn would reopen their files each time.
 const AT_LEAST: u64 = 16;
 
 /// The open handles of a process, oldest first.
@@ -33,7 +33,7 @@ pub(super) struct FileCache {
 /// The cache of this process and the process it belongs to. A forked child must not use its parent's: a lock that another
 /// thread of the parent held would never be released.
 static SHARED: Mutex<Option<(u32, Weak<FileCache>)>> = Mutex::new(None);
-/// A lock held for longer than this many turns was held by a thread that did not survive a fork.
+/// Spin limit: a lock held for longer belongs to a thread that did not survive a fork.
 const TURNS: usize = 10_000;
 
 impl FileCache {
@@ -44,7 +44,7 @@ impl FileCache {
         })
     }
 
-    /// The cache of this process: half of the descriptors it may have, the rest is for everything else.
+    /// The cache of this process: it may use half of the process's descriptors, the rest is for everything else.
     pub fn shared() -> Arc<Self> {
         let new = || {
             let limit = getrlimit(Resource::Nofile).current.unwrap_or(WITHOUT_LIMIT) / 2;
@@ -68,18 +68,18 @@ impl FileCache {
         new()
     }
 
-    /// Takes note of an opened handle; makes room if there are too many.
+    /// Registers an opened handle; makes room if there are too many.
     fn opened(&self, file: &Arc<CachedFile>) {
         let mut open = lock(&self.open);
         open.push_back(Arc::downgrade(file));
         if open.len() > self.limit {
-            // An eighth at a time: looking for what to close costs a walk over all.
+            // An eighth at a time: finding what to close means walking over all handles.
             self.make_room(&mut open, self.limit - self.limit / 8);
         }
     }
 
-    /// Closes handles until at most `keep` are open. First those that were not used since they were last looked at; a
-    /// handle with unsynced writes only if there is no other, because it must be synced before.
+    /// Closes handles until at most `keep` are open. First those not used since the last pass; a handle with unsynced writes
+    /// only if there is no other, because it must be synced before.
     fn make_room(&self, open: &mut VecDeque<Weak<CachedFile>>, keep: usize) {
         for (unused, synced) in [(true, true), (false, true), (false, false)] {
             for _ in 0..open.len() {
@@ -101,7 +101,8 @@ impl FileCache {
         self.make_room(&mut open, keep);
     }
 
-    /// Opens something. If there is no descriptor left, others than this cache use them up: it closes half of its own.
+    /// Opens something. If no descriptor is left, others than this cache use them up: closes half of the cache's own and
+    /// tries again.
     pub fn with_room<T>(&self, opens: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match opens() {
             Err(e) if is_out_of_descriptors(&e) => {
@@ -129,11 +130,11 @@ pub(super) struct CachedFile {
     write: bool,
     cache: Arc<FileCache>,
     slot: Mutex<Slot>,
-    /// Used again since it was opened or the clock's hand passed.
+    /// Used since it was opened or since the clock's hand last passed.
     used: AtomicBool,
     /// Written since the last fsync.
     dirty: AtomicBool,
-    /// The path leads elsewhere from now on.
+    /// The path no longer leads to this file, so the descriptor must stay open.
     keep_open: AtomicBool,
 }
 
@@ -177,7 +178,7 @@ impl CachedFile {
 
     /// Closes the descriptor unless a caller is using it or it is to stay open. True if it is closed.
     fn close_unless(&self, unused: bool, synced: bool) -> bool {
-        // A caller that is just opening or using it has it locked.
+        // A caller that is opening or using it holds the lock.
         let Ok(mut slot) = self.slot.try_lock() else {
             return false;
         };
@@ -201,7 +202,7 @@ impl CachedFile {
     }
 }
 
-/// What the logs hold: the clock's queue needs the handle's own reference.
+/// The logs' reference to a file, separate from the one in the clock's queue.
 #[derive(Debug)]
 pub(super) struct Handle(pub Arc<CachedFile>);
 
@@ -221,7 +222,7 @@ impl Handle {
     fn change(&self, change: impl FnOnce(&fs::File) -> io::Result<()>) -> io::Result<()> {
         let file = self.file_for_writing()?;
         let changed = change(&file);
-        // Behind the change: a sync meanwhile may not have reached it. The file is in use, so nobody closes it before this.
+        // Set after the change: a sync meanwhile may have missed it. The file is in use, so nobody closes it before this.
         self.0.dirty.store(true, Ordering::Release);
         changed
     }

@@ -15,8 +15,8 @@ use super::read_buffers::{is_lent, read_lent};
 use super::{DirEntry, DirLock, File, Fs, LockError};
 use crate::sync::{lock, read, write};
 
-/// Files grow chunk by chunk, so that appending to a large file never copies what is there. 256 KiB: a consumer's
-/// default fetch of 1 MiB touches five chunks, and a partition with little data allocates only what it uses.
+/// Files grow chunk by chunk, so that appending to a large file never copies existing data. 256 KiB: a consumer's default
+/// fetch of 1 MiB touches five chunks, and a partition with little data allocates only what it uses.
 const CHUNK: usize = 256 * 1024;
 
 type Now = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -189,8 +189,8 @@ impl MemoryFs {
     }
 }
 
-/// Everything below a directory. Paths are ordered by their components, so these entries follow the directory itself directly:
-/// a broker has three entries and more for each of its partitions, and opens their logs one by one.
+/// Everything below a directory. Paths are ordered by their components, so these entries directly follow the directory
+/// itself: a broker has three or more entries for each of its partitions, and opens their logs one by one.
 fn below<'a>(nodes: &'a BTreeMap<PathBuf, Node>, dir: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Node)> {
     nodes
         .range::<Path, _>((Bound::Excluded(dir), Bound::Unbounded))

@@ -47,8 +47,8 @@ pub trait File: Send + Sync + Debug {
         let _ = path;
         Ok(false)
     }
-    /// `true`: the file is about to be renamed or removed, and the holders of this handle go on reading it, so it takes a
-    /// descriptor until it is dropped. `false`: it was not, and may be opened by its name again.
+    /// `true`: the file is about to be renamed or removed while holders of this handle still read it, so its descriptor stays
+    /// open until the handle is dropped. `false`: that did not happen, and the file may be opened by its name again.
     fn keep_open(&self, keep: bool) -> io::Result<()> {
         let _ = keep;
         Ok(())
@@ -68,7 +68,7 @@ pub struct DirEntry {
 
 /// A file system.
 pub trait Fs: Send + Sync + Debug {
-    /// Whether nothing in it ever changes, as seen here, and nothing can be written: no reader has to look again.
+    /// Whether this view never changes and cannot be written: readers need not refresh.
     fn is_snapshot(&self) -> bool {
         false
     }
@@ -104,7 +104,7 @@ pub trait Fs: Send + Sync + Debug {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes a directory and what is in it.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
-    /// Whether something is there.
+    /// Whether the path exists.
     fn exists(&self, path: &Path) -> bool;
     /// Modification time, ms since the epoch.
     fn modified_ms(&self, path: &Path) -> io::Result<i64>;
@@ -117,10 +117,11 @@ pub trait Fs: Send + Sync + Debug {
         Ok(Box::new(|| self.sync_dir(path)))
     }
     /// Makes everything below a directory durable at once, names included, and with it all other files on the same device.
-    /// Cheaper than an fsync each from a few dozen files on. A failed write-back is still reported by the file's own fsync.
+    /// From a few dozen files on, cheaper than an fsync of each. A failed write-back is still reported by the file's own
+    /// fsync.
     fn sync_all(&self, dir: &Path) -> io::Result<()>;
-    /// Takes the exclusive lock on `<dir>/.lock`, created if missing: an OFD lock, so that it excludes a Kafka broker
-    /// (Java locks the same file) and other writers of ours, and is not lost when another descriptor closes.
+    /// Takes the exclusive lock on `<dir>/.lock`, created if missing: an OFD lock, so that it excludes a Kafka broker (Java
+    /// locks the same file) and other fletchlog writers, and is not lost when another descriptor closes.
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError>;
     /// Bytes of the device that holds a directory: all of them, and those that are free for this process. `None`: no device.
     fn space(&self, dir: &Path) -> io::Result<Option<(u64, u64)>> {
@@ -147,7 +148,7 @@ pub trait DirLock: Send + Sync + Debug {}
 /// Why a directory could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another writer (of ours or a Kafka broker) has it.
+    /// Another writer (fletchlog or a Kafka broker) holds the lock.
     #[error("another writer holds the lock{}", pid.map_or(String::new(), |p| format!(" (process {p})")))]
     Held {
         /// Its process id if it is known.

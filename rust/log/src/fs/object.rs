@@ -1,11 +1,11 @@
 //! Objects of a store (S3 and its like) as a file system that is only read: one listing, then ranged reads.
 //!
-//! What is there is what the listing showed: no question about names or sizes costs a request, and readers see one state. An object
-//! that has changed since is an error, never other bytes.
+//! The listing decides which files exist: names and sizes cost no further request, and readers see one state. Reading an
+//! object that has changed since is an error and never returns other bytes.
 //!
-//! Reads go through pages that all files of one [`ObjectFs`] share. A page next to one that was read before is taken for the next
-//! part of a stream: it is fetched with those behind it, [`READ_AHEAD`] bytes at once. Any other read fetches only its own pages. Two
-//! readers of the same pages cause one request.
+//! Reads go through pages that all files of one [`ObjectFs`] share. A page that follows one read before counts as the next
+//! part of a stream: it is fetched with those after it, [`READ_AHEAD`] bytes at once. Any other read fetches only its own
+//! pages. Two readers of the same pages cause one request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,10 +20,10 @@ use super::tiered::{TieredStore, is_tiered};
 use super::{DirEntry, DirLock, File, Fs, LockError};
 use crate::sync::lock;
 
-/// What a read is rounded to. A lookup in a log touches one or two.
+/// Reads are rounded to this size. A lookup in a log touches one or two pages.
 const PAGE: u64 = 256 << 10;
-/// Bytes that a stream fetches at once: enough that the time to the first byte of an answer hardly counts, and the part of a log that
-/// one thread of a scan decodes.
+/// Bytes that a stream fetches at once: enough that the time to the first byte of a response hardly counts, and the part of a
+/// log that one thread of a scan decodes.
 const READ_AHEAD: u64 = 4 << 20;
 /// Bytes of pages that are kept for all files together.
 const CACHE: u64 = 64 << 20;
@@ -38,7 +38,7 @@ pub trait ObjectStore: Send + Sync + fmt::Debug {
     /// These bytes of an object.
     ///
     /// # Errors
-    /// `NotFound`: it is not there any more as it was listed. Others say what to do.
+    /// `NotFound`: the object no longer exists as it was listed. Others say what to do.
     fn read(&self, object: &Object, range: Range<u64>) -> Result<Bytes>;
 }
 
@@ -221,7 +221,7 @@ impl Pages {
             .is_some_and(|before| self.run_with(object, before).is_some() || self.is_fetching(object, before));
         let mut end = last + 1;
         if follows {
-            // Many streams share the room: what one fetches must not push out what another has yet to read.
+            // Streams share the cache: what one fetches must not push out what another has yet to read.
             let mut files: Vec<usize> = self.runs.keys().map(|&(object, _)| object).collect();
             files.dedup();
             let share = CACHE / (2 * files.len().max(1) as u64);
@@ -250,7 +250,7 @@ impl Pages {
 }
 
 impl Inner {
-    /// Bytes of one page or more, from `position` on: as many as one run has, up to `end`.
+    /// Bytes from `position` on: as many as one run has, but at most up to `end`.
     fn some_bytes(&self, index: usize, position: u64, end: u64) -> Result<Bytes> {
         let object = &self.objects[index];
         let page = position / PAGE;
@@ -279,7 +279,7 @@ impl Inner {
     fn fetch(&self, object: &Object, range: Range<u64>) -> Result<Bytes> {
         let len = range.end - range.start;
         let bytes = self.store.read(object, range).map_err(|error| match error.kind() {
-            // For a log beside a writer a file that is gone means: look at the directory again. Here nothing new would be seen.
+            // Beside a writer, a missing file makes a log list the directory again. Here that would show nothing new.
             ErrorKind::NotFound => Error::new(ErrorKind::StaleNetworkFileHandle, error.to_string()),
             _ => error,
         })?;
@@ -291,7 +291,7 @@ impl Inner {
     }
 }
 
-/// A request that is under way. Its end wakes those who wait for its pages, also if it failed or panicked.
+/// A request that is under way. Its end, even by failure or panic, wakes the threads that wait for its pages.
 struct Fetching<'a> {
     inner: &'a Inner,
     index: usize,
@@ -328,7 +328,7 @@ impl ObjectFile {
         &self.inner.objects[self.index]
     }
 
-    /// Hands out the bytes of a range, run by run.
+    /// Passes the bytes of a range to `take`, run by run.
     fn each(&self, position: u64, len: usize, mut take: impl FnMut(Bytes)) -> Result<()> {
         let end = position.saturating_add(len as u64).min(self.object().len);
         let mut at = position;

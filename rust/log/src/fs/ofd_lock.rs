@@ -4,8 +4,8 @@
 //! Kafka locks the same file through Java's `FileChannel.tryLock`, which is an fcntl record lock. fcntl OFD locks and Java's
 //! lock exclude each other both ways; `flock` (and so `std::fs::File::try_lock`) sees neither.
 //!
-//! A forked child inherits the open file description, and with it the lock: it would outlive its owner. So a child closes
-//! the descriptors of all locks first of all, in a handler of `fork`.
+//! A forked child inherits the open file description, and with it the lock: it would outlive its owner. So a `fork` handler
+//! in the child closes the descriptors of all locks before anything else.
 
 use std::fs::File;
 use std::io;
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use super::{DirLock, LockError};
 
 const NO_DESCRIPTOR: i32 = -1;
-/// Descriptors of the locks that this process holds. A plain array, because the child of a process with threads may neither
-/// lock nor allocate before it has forked for good. A lock for which there is no place is inherited by children.
+/// Descriptors of the locks that this process holds. A plain array, because the `fork` handler in the child of a process with
+/// threads may neither lock nor allocate. A lock that finds no free slot is inherited by children.
 static HELD: [AtomicI32; 1024] = [const { AtomicI32::new(NO_DESCRIPTOR) }; 1024];
 static ON_FORK: Once = Once::new();
 
@@ -34,7 +34,7 @@ extern "C" fn close_in_child() {
     }
 }
 
-/// Replaces one descriptor in [`HELD`] by another; false if it is not there.
+/// Replaces one descriptor in [`HELD`] by another; false if it was not in it.
 fn replace_held(old: i32, new: i32) -> bool {
     let replace = |slot: &AtomicI32| slot.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
     HELD.iter().any(|slot| replace(slot).is_ok())
@@ -99,8 +99,8 @@ impl OfdLock {
     }
 }
 
-/// A classic record lock (Java's) has its process id; for an OFD lock the id is -1, and our process has written its own into
-/// the file.
+/// A classic record lock (Java's) reports its process id; an OFD lock reports -1, so fletchlog writes its process id into the
+/// file.
 fn holder(file: &File) -> Option<u32> {
     let mut lock = request(libc::F_WRLCK);
     if fcntl(file, libc::F_OFD_GETLK, &mut lock).is_ok() && lock.l_pid > 0 {

@@ -1,8 +1,8 @@
-//! Memory of reads that comes back when the last reader lets go of it.
+//! Reusable memory for reads: a buffer comes back when its last reader drops it.
 //!
-//! A fetch reads some megabytes of each partition. The pages of fresh memory cost many times what reading into them does, so
-//! buffers are lent to the readers and taken up again afterwards. All logs of the process share them, as they do descriptors.
-//! They come from the system and not from the allocator, which would keep what a crowd of slow readers has had at a time.
+//! A fetch reads some megabytes of each partition. Fresh pages cost many times what reading into them does, so buffers are
+//! lent to the readers and reused afterwards. All logs of the process share them, like descriptors. They come from the system
+//! and not from the allocator, which would keep the memory that a crowd of slow readers once used.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,27 +13,28 @@ use memmap2::MmapMut;
 
 /// Below this the allocator has memory at hand.
 const MIN_LENT: usize = 64 << 10;
-/// A buffer beyond this is given back to the allocator: `max.partition.fetch.bytes` is 1 MiB by default.
+/// Larger reads use memory of the allocator: `max.partition.fetch.bytes` is 1 MiB by default.
 const MAX_LENT: usize = 16 << 20;
 /// Bytes kept for reuse: what a fetch with the default `fetch.max.bytes` (50 MiB) reads, and some more.
 const MAX_KEPT: usize = 64 << 20;
 /// Sizes are multiples of this, so that slices that differ by a batch use the same buffers.
 const STEP: usize = 64 << 10;
 
-/// Buffers of so many bytes and more are made of pages of this size where the system has them: a fresh one then costs a tenth, and
-/// reading it misses fewer translations.
+/// Buffers of at least this size are made of pages of this size where the system has them: a fresh one then costs a tenth,
+/// and reading it misses fewer translations.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Free buffers, each full of bytes of earlier reads; the one that was used last is at the end.
+/// Free buffers, most recently used last. Each still holds bytes of an earlier read.
 struct Free {
-    /// With the round in which it came back.
+    /// Each with the round in which it came back.
     buffers: VecDeque<(u64, MmapMut)>,
     bytes: usize,
     /// Number of the calls of [`Self::free_unused`].
     round: u64,
 }
 
-/// If the lock is taken, or was left locked by a fork, a buffer is freed, or a new one made.
+/// Never waited for: if the lock is taken, or a fork left it locked, a buffer is freed instead of kept, or created instead of
+/// reused.
 static FREE: Mutex<Free> = Mutex::new(Free {
     buffers: VecDeque::new(),
     bytes: 0,
@@ -41,8 +42,8 @@ static FREE: Mutex<Free> = Mutex::new(Free {
 });
 
 impl Free {
-    /// The smallest that has so many bytes and not more than twice as many; of equals the one that was used last, of which most is in a
-    /// cache.
+    /// The smallest buffer of at least `len` bytes and about twice as many at most; among equals the most recently used,
+    /// which is mostly in a cache.
     fn take(&mut self, len: usize) -> Option<MmapMut> {
         let lens = self.buffers.iter().map(|(_, buffer)| buffer.len()).enumerate().rev();
         let fitting = lens.filter(|(_, size)| (len..=len.saturating_mul(2).saturating_add(STEP)).contains(size));
@@ -52,7 +53,7 @@ impl Free {
         Some(found)
     }
 
-    /// Keeps it; those that were not used for the longest make room.
+    /// Keeps a buffer; the least recently used ones make room.
     fn put(&mut self, buffer: MmapMut) {
         self.bytes += buffer.len();
         self.buffers.push_back((self.round, buffer));
@@ -67,7 +68,7 @@ impl Free {
         }
     }
 
-    /// Frees what has not come back since the last call.
+    /// Frees the buffers that have not come back since the last call.
     fn free_unused(&mut self) {
         while self.buffers.front().is_some_and(|(round, _)| *round < self.round) {
             self.free_oldest();
@@ -78,7 +79,7 @@ impl Free {
 
 /// A buffer of which the first `used` bytes are read.
 struct Lent {
-    /// There until it is dropped.
+    /// `Some` until this is dropped.
     buffer: Option<MmapMut>,
     used: usize,
 }
@@ -99,8 +100,8 @@ impl Drop for Lent {
     }
 }
 
-/// Gives the system back what no read has used since the last call; to be called from time to time, as long as it says that some is
-/// left.
+/// Frees the buffers that no read has used since the last call. Returns whether some are left; if so, call it again after
+/// some time.
 pub fn free_unused_buffers() -> bool {
     FREE.try_lock().is_ok_and(|mut free| {
         free.free_unused();
@@ -108,7 +109,7 @@ pub fn free_unused_buffers() -> bool {
     })
 }
 
-/// Whether a read of so many bytes is to use [`read_lent`].
+/// Whether a read of `len` bytes uses [`read_lent`].
 pub(super) fn is_lent(len: usize) -> bool {
     (MIN_LENT..=MAX_LENT).contains(&len)
 }
@@ -124,7 +125,7 @@ fn map(len: usize) -> io::Result<MmapMut> {
     Ok(buffer)
 }
 
-/// `len` bytes in a lent buffer, as far as `read` fills them: it returns how many it did.
+/// Reads up to `len` bytes into a lent buffer: `read` fills it and returns how many bytes it read.
 pub(super) fn read_lent(len: usize, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<Bytes> {
     let free = FREE.try_lock().ok().and_then(|mut free| free.take(len));
     let mut buffer = match free {
@@ -132,7 +133,7 @@ pub(super) fn read_lent(len: usize, read: impl FnOnce(&mut [u8]) -> io::Result<u
         None => map(len)?,
     };
     let read = read(&mut buffer[..len]);
-    // Also a failed read lets go of its buffer.
+    // A failed read releases its buffer too.
     let mut lent = Lent {
         buffer: Some(buffer),
         used: 0,

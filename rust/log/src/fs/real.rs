@@ -141,8 +141,8 @@ pub(super) fn open(path: &Path, write: bool, create: bool) -> io::Result<fs::Fil
     regular(file)
 }
 
-/// Refuses pipes, devices and directories. They are opened with `NONBLOCK`, which means nothing to a file: opening a pipe
-/// would wait for its other end.
+/// Refuses pipes, devices and directories. Files are opened with `NONBLOCK`, which does not affect regular files, because
+/// opening a pipe would wait for its other end.
 fn regular(file: fs::File) -> io::Result<fs::File> {
     if file.metadata()?.is_file() {
         return Ok(file);
@@ -151,7 +151,7 @@ fn regular(file: fs::File) -> io::Result<fs::File> {
 }
 
 impl RealFs {
-    /// Closes descriptors of segments if there is none left to open something else.
+    /// Closes descriptors of segments if none is left to open something else.
     fn with_room<T>(&self, opens: impl Fn() -> io::Result<T>) -> io::Result<T> {
         self.segments.with_room(opens)
     }
@@ -161,7 +161,7 @@ impl RealFs {
     }
 }
 
-/// A new file, not the one that a failed attempt has left: after a power loss the final name could have its bytes.
+/// Writes a new file, not the one that a failed attempt left: after a power loss the final name could have its bytes.
 fn write_new(path: &Path, data: &[u8]) -> io::Result<fs::File> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -234,7 +234,7 @@ impl Fs for RealFs {
         let mut entries = Vec::new();
         for entry in self.with_room(|| fs::read_dir(path))? {
             let entry = entry?;
-            // A name that is not UTF-8 cannot be one of ours or Kafka's.
+            // A name that is not UTF-8 is neither fletchlog's nor Kafka's.
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
@@ -320,7 +320,7 @@ impl Fs for RealFs {
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
         let path = dir.join(".lock");
         let file = self.with_room(|| open(&path, true, true))?;
-        // A Kafka broker of another user must be able to refuse us, not to fail on permissions that we chose.
+        // A Kafka broker of another user must find the lock taken, not fail on permissions chosen here.
         if file.metadata()?.len() == 0 {
             let _ = file.set_permissions(Permissions::from_mode(FILE_MODE));
         }

@@ -12,7 +12,7 @@ use crate::file_name::{
 };
 
 impl Verifier<'_> {
-    /// The start of the log, and the files that a broker reads before it opens the log.
+    /// Checks the start of the log, and the files that a broker reads before it opens the log.
     pub(super) fn checkpoints(&mut self, dir: &Path) -> Result<(), LogError> {
         let segments = &self.report.segments;
         let first = segments.first().map_or(0, |segment| segment.base_offset);
@@ -41,7 +41,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// The first leader epoch begins where the log does, unless older records without one are before it, or nothing is:
+    /// The first leader epoch begins where the log does, unless older records without an epoch precede it, or no records do:
     /// recovery takes epochs from the batches, and compaction may have left none at the start. Kafka:
     /// `LeaderEpochFileCache#truncateFromStart`, whenever the log start moves.
     fn log_start(&mut self, path: &Path, tp: &TopicPartition, stopped: bool) {
@@ -61,7 +61,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Recovery does not check anything below it. A clean stop flushes everything, so then it is the log end.
+    /// Recovery checks nothing below the recovery point. A clean stop flushes everything, so after one it is the log end.
     fn recovery_point(&mut self, path: &Path, tp: &TopicPartition, point: i64, stopped: bool) {
         let end = self.report.log_end_offset;
         if point > end || stopped && point != end {

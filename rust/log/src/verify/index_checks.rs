@@ -1,4 +1,4 @@
-//! Index entries beside the batches that they lead to.
+//! Checks of index entries against the batches that they lead to.
 
 use std::path::Path;
 

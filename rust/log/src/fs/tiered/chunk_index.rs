@@ -1,5 +1,5 @@
-//! Where the chunks of a compressed segment are in its object. All of them but the last hold the same number of bytes of the segment;
-//! how many bytes they take is listed. The plug-in: `VariableSizeChunkIndex`, `ChunkSizesBinaryCodec`.
+//! Where the chunks of a compressed segment are in its object. All of them but the last hold the same number of bytes of the
+//! segment; their sizes in the object are listed. The plug-in: `VariableSizeChunkIndex`, `ChunkSizesBinaryCodec`.
 //!
 //! The list, in zstd, in base64; numbers are big-endian:
 //!

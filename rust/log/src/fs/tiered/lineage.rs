@@ -1,5 +1,6 @@
-//! Which of the uploaded segments make up the log. Every leader uploads from its own segments, which begin where it rolled them, and an
-//! upload may have been repeated or be of a leader whose records were truncated. So offsets are in several objects.
+//! Which of the uploaded segments make up the log. Every leader uploads its own segments, which begin where it rolled them,
+//! and an upload may have been repeated or come from a leader whose records were truncated. So several objects may hold the
+//! same offset.
 //!
 //! An offset belongs to the leader epoch that the newest segment's `leader-epoch-checkpoint` (the lineage) has for it, and is read from a
 //! segment that has it in that epoch. Kafka: `RemoteLogManager#isRemoteSegmentWithinLeaderEpochs`, `RemoteLogMetadataCache`. There the
@@ -12,7 +13,7 @@ use std::ops::Bound;
 use super::Segment;
 use super::manifest::Manifest;
 
-/// What says most about the lineage comes last.
+/// Sort key: the segment that says most about the lineage comes last.
 pub(super) fn newness(segment: &Manifest) -> impl Ord + use<> {
     let epoch = segment.epochs.last_key_value().map(|(epoch, _)| *epoch);
     (epoch, segment.end_offset, segment.event_ms)
@@ -30,7 +31,7 @@ fn valid_end(segment: &Manifest, lineage: &BTreeMap<i32, i64>) -> i64 {
         }
         match lineage.get(&epoch) {
             Some(&begins) if start >= begins || Some(epoch) == first => {}
-            // All of it must be below the log start.
+            // Such an epoch must lie wholly below the log start.
             None if Some(epoch) < first => {}
             _ => return start,
         }

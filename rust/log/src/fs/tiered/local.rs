@@ -1,4 +1,4 @@
-//! Such objects in a directory of this machine, as the plug-in's `FileSystemStorage` writes them.
+//! Objects of tiered storage in a directory of this machine, as the plug-in's `FileSystemStorage` writes them.
 
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -39,7 +39,7 @@ struct Directory {
 
 impl Directory {
     fn walk(&self, dir: &str, levels: usize, found: &mut Vec<Object>) {
-        // What cannot be read is none of the objects.
+        // What cannot be read is skipped.
         for entry in self.fs.read_dir(&self.root.join(dir)).unwrap_or_default() {
             let key = join(dir, &entry.name);
             if !entry.is_dir {

@@ -13,8 +13,8 @@
 //!    "startOffset": 0, "endOffset": 999, "maxTimestampMs": 1, "brokerId": 1, "eventTimestampMs": 1, "segmentLeaderEpochs": {"0": 0}}}
 //! ```
 //!
-//! `encryption` is there if the segment is encrypted. A compressed segment has a chunk index of type `variable`, whose `transformedChunks`
-//! is in place of the two sizes ([`ChunkIndex`]).
+//! `encryption` is present if the segment is encrypted. A compressed segment has a chunk index of type `variable`, whose
+//! `transformedChunks` replaces the two sizes ([`ChunkIndex`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) struct Manifest {
     pub topic_id: [u8; 16],
     pub partition: i32,
     pub base_offset: i64,
-    /// Behind its last record.
+    /// Offset after its last record.
     pub end_offset: i64,
     /// When its upload began, ms since the epoch.
     pub event_ms: i64,

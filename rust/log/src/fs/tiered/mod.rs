@@ -50,14 +50,14 @@ const MANIFEST: &str = ".rsm-manifest";
 const INDEXES: &str = ".indexes";
 /// A manifest lists at most some 14 MiB of chunks.
 const MAX_MANIFEST: u64 = 16 << 20;
-/// Manifests that are read at a time.
+/// Manifests read at a time.
 const THREADS: usize = 16;
-/// Chunks that were read last are kept, and one if it is larger.
+/// Bytes of recently read chunks that are kept; the latest chunk is kept even if it is larger.
 const RECENT: usize = 32 << 20;
 /// Bytes of a segment that are searched at a time.
 const BLOCK: u64 = 1 << 20;
 
-/// Whether a listing is of such objects, and not of a directory.
+/// Whether a listing shows objects of tiered storage and not a log directory.
 pub(super) fn is_tiered(objects: &[Object]) -> bool {
     let is_directory = |object: &Object| object.key.rsplit('/').next() == Some(META_PROPERTIES);
     objects.iter().any(|object| object.key.ends_with(MANIFEST)) && !objects.iter().any(is_directory)
@@ -232,7 +232,7 @@ impl TieredStore {
         Ok(())
     }
 
-    /// Where the first batch at or behind an offset is.
+    /// Position of the first batch at or after an offset.
     fn position_of(&self, log: &File, offset: i64) -> Result<u64> {
         let mut position = 0;
         while position < log.len {
@@ -244,7 +244,7 @@ impl TieredStore {
                 }
                 at += size;
             }
-            // What is no batch is found when it is read.
+            // Bytes that are not a batch are reported when they are read.
             if at == 0 {
                 break;
             }
@@ -279,7 +279,7 @@ impl TieredStore {
         }
     }
 
-    /// Reads the chunks that are not at hand by one request.
+    /// Returns the bytes of a range. Chunks that are not cached are read with one request.
     fn decompressed(&self, object: &Object, chunks: &ChunkIndex, range: &Range<u64>) -> Result<Bytes> {
         let mut wanted = chunks.chunks_of(range);
         let mut out = BytesMut::new();
@@ -339,7 +339,7 @@ fn chunk_of(compressed: &[u8], len: usize) -> std::result::Result<Bytes, String>
     }
 }
 
-/// `None`: it was deleted since the listing, so it is no segment any more.
+/// `None`: the segment was deleted since the listing.
 fn read_segment(store: &dyn ObjectStore, object: &Object) -> Result<Option<Segment>> {
     if object.len > MAX_MANIFEST {
         let reason = format!(
@@ -357,7 +357,7 @@ fn read_segment(store: &dyn ObjectStore, object: &Object) -> Result<Option<Segme
     Ok(Some(Segment { stem, manifest }))
 }
 
-/// Calls `read` for each object, of [`THREADS`] at a time.
+/// Calls `read` for each object, [`THREADS`] at a time.
 fn in_parallel<T: Send>(objects: &[&Object], read: impl Fn(&Object) -> Result<T> + Sync) -> Result<Vec<T>> {
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<T>> {
@@ -415,7 +415,7 @@ fn epochs_in(text: &[u8]) -> Option<BTreeMap<i32, i64>> {
     is_whole.then_some(entries)
 }
 
-/// A name is one topic.
+/// Checks that each topic name has only one topic id.
 fn check_ids<'a>(segments: impl Iterator<Item = &'a Segment>) -> Result<()> {
     let mut ids: HashMap<&str, (&[u8; 16], &str)> = HashMap::new();
     let folder = |stem: &'a str| {
