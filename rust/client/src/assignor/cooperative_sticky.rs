@@ -7,9 +7,9 @@ use fletchlog_records::TopicPartition;
 use super::sticky::{Owned, all_subscriptions_equal};
 use super::{Assignment, Subscriptions, TopicCounts, sticky};
 
-/// The sticky assignment without the partitions that still have to be given up by another member: their owner revokes
-/// them and rejoins, and the rebalance that follows hands them over. So no partition ever has two owners. With equal
-/// subscriptions a partition that two members claim is held back even from them (measured 4.3.1).
+/// The sticky assignment without the partitions that another member must give up first: that member revokes them and
+/// rejoins, and the next rebalance assigns them to their new owner. So no partition ever has two owners. With equal
+/// subscriptions, a partition that two members claim is withheld even from those two (measured 4.3.1).
 pub fn cooperative_sticky(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
     let mut assignment = sticky(topics, members);
     let empty = Vec::new();

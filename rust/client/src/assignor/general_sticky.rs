@@ -1,5 +1,5 @@
 //! The sticky assignor for members with different subscriptions (spec 8.6 step 4): valid, balanced, sticky.
-//! Kafka's own result depends on hash orders; ours is a function of the input with the same properties.
+//! Kafka's result depends on hash orders; this one has the same properties and depends only on the input.
 //!
 //! The partition counts end as even as the subscriptions allow: no chain of moves (a partition from A to B, one from B
 //! to C, ...) leads from a member to one with at least two partitions fewer. So a second rebalance, after the owners
@@ -66,8 +66,8 @@ fn give_back(assignment: &mut Assignment, owners: &BTreeMap<TopicPartition, Arc<
     }
 }
 
-/// (holder, partition, its owner, what the owner gives for it): one that the owner did not own, or nothing where the holder
-/// has one more than the owner.
+/// (holder, partition, its owner, what the owner gives in return): a partition that the owner did not own before, or
+/// nothing if the holder has more partitions than the owner.
 #[allow(clippy::type_complexity, reason = "one exchange, named in the comment above")]
 fn exchange(
     assignment: &Assignment,

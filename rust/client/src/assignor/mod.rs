@@ -38,7 +38,8 @@ pub struct MemberSubscription {
     pub owned: Vec<TopicPartition>,
     /// Generation in which they were assigned; `None` = unknown, lower than any.
     pub generation: Option<i32>,
-    /// Place in the broker's answer: it decides between ids that share a bucket of Java's `HashMap`; equal places, their order.
+    /// Position in the broker's response. It decides the order of ids that share a bucket of Java's `HashMap`; ids with
+    /// equal places are in string order.
     pub place: usize,
 }
 

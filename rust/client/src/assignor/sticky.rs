@@ -10,7 +10,8 @@ use fletchlog_records::TopicPartition;
 use super::general_sticky::general;
 use super::{Assignment, Subscriptions, TopicCounts, empty_assignment, java_compare, subscribed_partitions};
 
-/// Assigns with regard to what members own; equal subscriptions by the constrained algorithm, others by the general one.
+/// Assigns so that members keep what they own if possible: by the constrained algorithm if all subscriptions are equal,
+/// else by the general one.
 pub fn sticky(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
     if all_subscriptions_equal(members) {
         constrained(topics, members)
@@ -27,8 +28,8 @@ pub(super) fn all_subscriptions_equal(members: &Subscriptions) -> bool {
 
 /// What members own before they are assigned anew.
 pub(super) struct Owned {
-    /// Per member, partitions that exist and that it still subscribes to. Of several claims to a partition that of the
-    /// highest generation counts (measured 4.3.1).
+    /// Per member, the partitions that exist and that it still subscribes to. If several members claim a partition, the
+    /// claim of the highest generation counts (measured 4.3.1).
     pub(super) by_member: BTreeMap<Arc<str>, Vec<TopicPartition>>,
     /// Claimed by two members of one generation: they have no owner (spec 8.6 step 1).
     pub(super) contested: BTreeSet<TopicPartition>,
@@ -77,8 +78,8 @@ impl Owned {
     }
 }
 
-/// Members as a walk of Java's `HashMap` meets them: which of them keep the larger number is decided in this order
-/// (measured 4.3.1). Ids that share a bucket come in the order in which the broker names them (measured 3.9.1).
+/// Members in the iteration order of Java's `HashMap`, which decides which members keep the larger number of partitions
+/// (measured 4.3.1). Ids that share a bucket are in the order of the broker's response (measured 3.9.1).
 fn in_hash_order(members: &Subscriptions) -> Vec<&Arc<str>> {
     let mut ids: Vec<&Arc<str>> = members.keys().collect();
     ids.sort_by(|a, b| {
@@ -94,8 +95,8 @@ fn in_hash_order(members: &Subscriptions) -> Vec<&Arc<str>> {
         .collect()
 }
 
-/// Equal subscriptions. Every member ends with `minQuota` or `maxQuota` partitions, exactly `N mod M` of them with the
-/// larger number (where the two differ).
+/// The algorithm for equal subscriptions. Every member ends with `minQuota` or `maxQuota` partitions, exactly `N mod M`
+/// of them with the larger number (where the two differ).
 fn constrained(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
     let mut assignment = empty_assignment(members);
     if members.is_empty() {
@@ -130,7 +131,7 @@ fn constrained(topics: &TopicCounts, members: &Subscriptions) -> Assignment {
         kept.extend(list.iter().cloned());
         assignment.insert(Arc::clone(id), list);
     }
-    // Round robin over those below the minimum; when all have it, one more for the first members at the minimum.
+    // Round robin over the members below the minimum; once all have it, the first members get one more.
     for waiting in [&mut under_min, &mut at_min] {
         waiting.make_contiguous().sort_by(|a, b| java_compare(a, b));
     }
