@@ -19,7 +19,7 @@ impl Default for Changed {
 }
 
 impl Changed {
-    /// Adds all of another.
+    /// Adds the changes of `other`.
     pub fn extend(&mut self, other: Self) {
         match (&mut *self, other) {
             (Self::Partitions(partitions), Self::Partitions(others)) => partitions.extend(others),

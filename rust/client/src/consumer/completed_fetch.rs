@@ -1,4 +1,4 @@
-//! One partition's part of a fetch answer, and the walk through its records (spec 7.7). Kafka: `CompletedFetch`.
+//! One partition's part of a fetch response, and the iteration over its records (spec 7.7). Kafka: `CompletedFetch`.
 
 use fletchlog_api::{ErrorCode, FetchPartitionResponse, IsolationLevel, NodeId};
 use fletchlog_records::committed::AbortedTransactions;
@@ -9,7 +9,7 @@ use super::subscription_state::SubscriptionState;
 use super::trace::{Trace, TraceEvent, TraceKind};
 use crate::ClientError;
 
-/// The batch whose records are being handed out.
+/// The batch whose records are being returned.
 #[derive(Debug)]
 struct CurrentBatch {
     slice: RecordsSlice,
@@ -23,25 +23,25 @@ struct CurrentBatch {
 pub struct CompletedFetch {
     /// Partition.
     pub tp: TopicPartition,
-    /// Offset that was asked for.
+    /// Requested offset.
     pub fetch_offset: i64,
-    /// Error of the answer.
+    /// Error of the response.
     pub error: ErrorCode,
     /// Why the log cannot be read.
     pub error_message: Option<String>,
-    /// High watermark of the answer.
+    /// High watermark of the response.
     pub high_watermark: i64,
-    /// Last stable offset of the answer.
+    /// Last stable offset of the response.
     pub last_stable_offset: i64,
-    /// A follower that the leader has named in place of records.
+    /// The follower that the leader named instead of returning records.
     pub preferred_read_replica: Option<NodeId>,
-    /// Bytes of the answer.
+    /// Size of the records in the response, in bytes.
     pub size: usize,
-    /// It was looked at in its turn and found good.
+    /// It was checked at the head of the queue and is usable.
     pub initialized: bool,
-    /// Nothing more will come out of it.
+    /// No more records will come from it.
     pub consumed: bool,
-    /// Offset behind the last record handed out or skipped.
+    /// Offset after the last record returned or skipped.
     pub next_fetch_offset: i64,
     /// Leader epoch of the last batch, -1 none.
     pub last_epoch: i32,
@@ -81,12 +81,12 @@ impl CompletedFetch {
         }
     }
 
-    /// The answer has bytes, but not one whole batch. Brokers that support fetch v3 never send this.
+    /// Whether the response has bytes but no whole batch. Brokers that support fetch v3 never send this.
     pub fn has_only_a_fragment(&self) -> bool {
         self.size > 0 && self.batches.clone().next().is_none()
     }
 
-    /// Ends this fetch. Its partition is rotated if a record of it was handed out (spec 7.2).
+    /// Ends this fetch. If it returned a record, its partition moves to the end of the assignment order (spec 7.2).
     pub fn drain(&mut self, subs: &mut SubscriptionState, trace: &mut Trace, why: &'static str) {
         if self.consumed {
             return;
@@ -105,8 +105,8 @@ impl CompletedFetch {
         }
     }
 
-    /// Takes at most `max` records. Fewer than `max` do not mean the end: only a call that finds nothing does, and then
-    /// [`Self::is_exhausted`] holds and the caller drains. Records before a bad one are returned first, the error comes with the next call.
+    /// Takes at most `max` records. Fewer than `max` do not mean that the fetch is exhausted; only [`Taken::exhausted`]
+    /// does, and then the caller drains. Records before a bad one are returned first; the next call returns the error.
     ///
     /// # Errors
     /// `CorruptRecord`, again at every call.
@@ -126,8 +126,8 @@ impl CompletedFetch {
                 Ok(Some(span)) if span.count == 0 => break,
                 Ok(Some(span)) => {
                     taken += span.count;
-                    // Not behind the batch, beyond which its records may have offsets (a wrapper of format v0 whose offset is too low): there
-                    // the position could be out of range.
+                    // Not beyond the end of the batch. Its records may have higher offsets (a wrapper of format v0
+                    // whose offset is too low), and such a position could be out of range.
                     let behind = span.last_offset.saturating_add(1);
                     let behind = behind.min(self.after_batches.unwrap_or(behind));
                     self.next_fetch_offset = self.next_fetch_offset.max(behind);
@@ -159,8 +159,8 @@ impl CompletedFetch {
         })
     }
 
-    /// Timestamp (ms) of the record that [`Self::take`] would give next; `None` when nothing is left. Batches without records for
-    /// the user are passed over, which may move `next_fetch_offset`.
+    /// Timestamp (ms) of the record that [`Self::take`] would return next; `None` if none is left. Skips batches
+    /// without records for the user, which may move `next_fetch_offset`.
     ///
     /// # Errors
     /// `CorruptRecord`, again at every call.
@@ -185,7 +185,7 @@ impl CompletedFetch {
         Ok(None)
     }
 
-    /// Highest timestamp (ms) that the batches not yet begun declare; `None` without such batches.
+    /// Highest timestamp (ms) in the headers of the batches not yet begun; `None` if there are none.
     pub fn newest_timestamp(&self) -> Option<i64> {
         self.batches
             .clone()
@@ -195,7 +195,8 @@ impl CompletedFetch {
             .max()
     }
 
-    /// Makes sure of a current batch. False: none is left, and `next_fetch_offset` is behind all of them.
+    /// Ensures that there is a current batch. Returns false if none is left; then `next_fetch_offset` is after all of
+    /// them.
     fn find_batch(&mut self, settings: &Settings) -> Result<bool, ClientError> {
         if self.current.is_some() || self.next_batch(settings)? {
             return Ok(true);
@@ -206,7 +207,7 @@ impl CompletedFetch {
         Ok(false)
     }
 
-    /// The next run of records inside one batch; `None` when no batch is left, an empty one when the turn is over.
+    /// The next run of records inside one batch; `None` if no batch is left, an empty run if the turn is over.
     /// Kafka: `CompletedFetch#nextFetchedRecord`.
     fn next_span(
         &mut self,
@@ -243,7 +244,8 @@ impl CompletedFetch {
         Ok(None)
     }
 
-    /// Goes to the next batch that may hold records for the user, past markers and aborted data. False: none is left.
+    /// Moves to the next batch that may hold records for the user; skips markers and aborted data. Returns false if
+    /// none is left.
     fn next_batch(&mut self, settings: &Settings) -> Result<bool, ClientError> {
         loop {
             let batch = match self.batches.next() {
@@ -292,7 +294,7 @@ impl CompletedFetch {
         }
     }
 
-    /// Control records are never returned; the offset moves behind each.
+    /// Skips the records of a control batch, which are never returned; the position moves past each.
     fn skip_control(&mut self, current: &mut CurrentBatch) -> Result<(), ClientError> {
         loop {
             match current.cursor.next(&current.slice) {
@@ -314,14 +316,14 @@ impl CompletedFetch {
     }
 }
 
-/// How far one turn goes in timestamp order, and what it passed.
+/// Limit of one turn in timestamp order, and what the turn took.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeTurn {
-    /// Highest timestamp it takes, ms. Older records behind a taken one are taken too.
+    /// Highest timestamp it takes, ms. Older records after a taken one are taken too.
     pub until: i64,
-    /// Highest timestamp handed out so far, ms.
+    /// Highest timestamp returned so far, ms.
     pub newest: i64,
-    /// Records taken that are older than one handed out before them.
+    /// Number of records taken that are older than one returned before them.
     pub late: usize,
 }
 
@@ -337,20 +339,21 @@ impl TimeTurn {
     }
 }
 
-/// What one `take` did.
+/// Result of one `take`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
     /// Records taken.
     pub records: usize,
-    /// It looked behind the last record and found nothing.
+    /// It read past the last record and found nothing.
     pub exhausted: bool,
 }
 
-/// Puts the cursor in front of the first record at or after `offset`: a fetch in the middle of a batch gets all of it.
+/// Moves the cursor to the first record at or after `offset`: a fetch in the middle of a batch returns the whole batch.
 fn skip_below(current: &mut CurrentBatch, offset: i64) -> Result<(), RecordError> {
     let CurrentBatch { slice, cursor, .. } = current;
     if let Ok(below @ 1..) = usize::try_from(offset - slice.base_offset) {
-        // Without compaction gaps the record wanted is the (offset - base)th; its neighbour's offset proves it.
+        // Without compaction gaps the wanted record is number (offset - base); the offset of the record before it
+        // proves it.
         let mut jump = cursor.clone();
         if matches!(jump.walk(slice, below)?, Some((count, _, last)) if count == below && last == offset - 1) {
             *cursor = jump;

@@ -1,4 +1,4 @@
-//! The consumer's calls: subscription, assignment, seeking, pausing, life and end. Kafka: `KafkaConsumer` (2.6).
+//! The consumer's calls: subscription, assignment, seeking, pausing, closing. Kafka: `KafkaConsumer` (2.6).
 //! Polling is in `poll.rs`, positions and commits in `positions.rs`, lookups by time in `offsets_for_times.rs`.
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub struct Consumer {
     pub(super) missing: Missing,
     /// An error that occurred after records were taken; the next poll returns it.
     pub(super) deferred: Option<ClientError>,
-    /// What precedes the leave is done.
+    /// Everything that must precede the leave is done.
     close_prepared: bool,
     closed: bool,
 }
@@ -134,8 +134,9 @@ impl Consumer {
         Ok(())
     }
 
-    /// Takes exactly these partitions, without a group's help. No partitions: `unsubscribe`. An equal set changes nothing;
-    /// positions and pauses of partitions that stay are kept, the order is computed anew (spec 7.2).
+    /// Assigns exactly these partitions, without the help of a group. No partitions: `unsubscribe`. The same set again
+    /// changes nothing; otherwise the order is computed anew, and partitions that stay keep their positions and pauses
+    /// (spec 7.2).
     ///
     /// # Errors
     /// `IllegalState` under subscribe(); `IllegalArgument` for an empty topic or a negative partition.
@@ -155,7 +156,7 @@ impl Consumer {
         }
         self.subs.ensure_user_assignable()?;
         if let Some(coordinator) = &mut self.coordinator {
-            // No rebalance follows that would commit the partitions given up.
+            // No rebalance follows that would commit the removed partitions.
             coordinator.maybe_auto_commit(&self.subs, self.net.now_ms());
         }
         self.subs.assign_from_user(partitions)?;
@@ -169,7 +170,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Leaves the subscription or assignment. Does not commit.
+    /// Ends the subscription or assignment. Does not commit.
     ///
     /// # Errors
     /// `Closed`.
@@ -187,7 +188,8 @@ impl Consumer {
             .as_ref()
             .is_some_and(ConsumerCoordinator::leave_pending)
         {
-            // The other members need not wait for this member's time-out. Kafka: `maybeLeaveGroup` polls the network.
+            // Sent now, so that the other members do not wait for this member's time-out. Kafka: `maybeLeaveGroup`
+            // polls the network.
             self.read_net(None)?;
         }
         Ok(())
@@ -203,8 +205,8 @@ impl Consumer {
         self.subs.subscription().to_vec()
     }
 
-    /// Next poll of this partition starts at `offset`. Nothing is checked against the log: an offset outside it turns to
-    /// auto.offset.reset with the next fetch.
+    /// The next poll of this partition starts at `offset`. The offset is not checked against the log: if it is outside,
+    /// auto.offset.reset applies with the next fetch.
     ///
     /// # Errors
     /// `IllegalArgument` for a negative offset, `IllegalState` if the partition is not assigned.
@@ -215,8 +217,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// The same for an offset that was committed: with its leader epoch it is checked for truncation before it is read from.
-    /// Kafka: `KafkaConsumer#seek(TopicPartition, OffsetAndMetadata)`.
+    /// Seeks to a committed offset. If it has a leader epoch, the log is checked for truncation before it is read from
+    /// there. Kafka: `KafkaConsumer#seek(TopicPartition, OffsetAndMetadata)`.
     ///
     /// # Errors
     /// As for `seek`.
@@ -245,7 +247,7 @@ impl Consumer {
         self.committed_before.extend(offsets);
     }
 
-    /// Lazily to the log start; empty = all assigned.
+    /// Seeks these partitions (all assigned ones if empty) to the log start, lazily.
     ///
     /// # Errors
     /// `IllegalState` if a partition is not assigned; then none has moved.
@@ -253,7 +255,8 @@ impl Consumer {
         self.request_reset(partitions, ResetStrategy::Earliest, "seek_to_beginning")
     }
 
-    /// Lazily to the log end (the last stable offset under read_committed); empty = all assigned.
+    /// Seeks these partitions (all assigned ones if empty) to the log end (the last stable offset under
+    /// read_committed), lazily.
     ///
     /// # Errors
     /// `IllegalState` if a partition is not assigned; then none has moved.
@@ -331,20 +334,21 @@ impl Consumer {
             .unwrap_or_default()
     }
 
-    /// Makes poll return, without records, as soon as there are events for [`Consumer::take_rebalance_events`]. The rebalance
-    /// goes on with the next poll: a listener can commit partitions that it gives up, which are still assigned, and seek before
-    /// anything of its new partitions is read. Kafka runs listeners at the same places, inside poll.
+    /// Makes poll return, without records, as soon as [`Consumer::take_rebalance_events`] has events. The rebalance
+    /// continues with the next poll, so a listener can commit the partitions that it loses while they are still
+    /// assigned, and seek before anything of its new partitions is read. Kafka runs listeners at the same points,
+    /// inside poll.
     pub fn stop_for_rebalance(&mut self, on: bool) {
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.listen(on);
         }
     }
 
-    /// Leaves the group, commits if enable.auto.commit. Closing twice does nothing. The consumer is closed even if this
-    /// returns an error.
+    /// Commits if enable.auto.commit is set, and leaves the group. Closing twice does nothing. The consumer is closed
+    /// even if this returns an error.
     ///
     /// # Errors
-    /// `Interrupted` or `Wakeup` while it waited; a commit that fails is logged, as Kafka does.
+    /// `Interrupted` or `Wakeup` while it waited. A failed commit is only logged, as in Kafka.
     pub fn close(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
@@ -359,9 +363,9 @@ impl Consumer {
         outcome
     }
 
-    /// The first half of [`Consumer::close`]: commits if enable.auto.commit. Returns what a listener is to receive before the member
-    /// leaves: its partitions stay assigned until then, so that it can ask for their positions and commit them. Kafka:
-    /// `ConsumerCoordinator#close`, `#onLeavePrepare`.
+    /// The first half of [`Consumer::close`]: commits if enable.auto.commit is set. Returns the events for the
+    /// listener. The partitions stay assigned until the member leaves, so the listener can ask for their positions and
+    /// commit them. Kafka: `ConsumerCoordinator#close`, `#onLeavePrepare`.
     ///
     /// # Errors
     /// `Interrupted` or `Wakeup` while it waited.
@@ -379,8 +383,8 @@ impl Consumer {
         Ok(self.leaving_events())
     }
 
-    /// What a listener is to receive before [`Consumer::unsubscribe`]: its partitions stay assigned until then. Kafka:
-    /// `ConsumerCoordinator#onLeavePrepare`.
+    /// The events for the listener before [`Consumer::unsubscribe`]; the partitions stay assigned until then.
+    /// Kafka: `ConsumerCoordinator#onLeavePrepare`.
     pub fn leaving_events(&mut self) -> Vec<RebalanceEvent> {
         let mut events = self.take_rebalance_events();
         events.extend(self.coordinator.as_ref().and_then(|c| c.leaving(&self.subs)));
@@ -427,28 +431,29 @@ impl Consumer {
         lags(&self.subs, &self.settings).into_iter().collect()
     }
 
-    /// What it has counted and measured since it was made, under the names of Kafka's metrics.
+    /// Counts and measurements since the consumer was created, under the names of Kafka's metrics.
     pub fn metrics(&self) -> Vec<Metric> {
         let lag_max = lags(&self.subs, &self.settings).into_values().max();
         self.fetches.metrics.read(&self.net.metrics(), lag_max)
     }
 
-    /// Records handed out so far that were older than one handed out before them, under `fletchlog.fetch.order=timestamp`; 0 otherwise.
+    /// Number of records returned so far that were older than one returned before them, under
+    /// `fletchlog.fetch.order=timestamp`; 0 otherwise.
     pub fn late_records(&self) -> u64 {
         self.buffer.by_time.late()
     }
 
-    /// Which node was lost last and why, if no answer has come from it since.
+    /// Which node was lost last and why, if it has sent no response since.
     pub fn last_connection_failure(&self) -> Option<String> {
         self.net.last_failure()
     }
 
-    /// Every event so far, when `fletchlog.trace` is on.
+    /// Every event so far, if `fletchlog.trace` is on.
     pub fn trace(&self) -> &[TraceEvent] {
         self.trace.events()
     }
 
-    /// Closed by `close`.
+    /// Whether `close` was called.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -481,7 +486,7 @@ impl Consumer {
         }
     }
 
-    /// Asks for the metadata that the subscription needs.
+    /// Requests the metadata that the subscription needs.
     pub(super) fn want_metadata(&mut self) {
         if let Some(wanted) = self.subs.take_metadata_request() {
             self.metadata.want(wanted);

@@ -5,8 +5,8 @@
 //! try_send :  first unsent -> sent, if no request waits to be written and no metadata request goes first
 //! net_poll :  metadata -> sent if due; take the first answer of each socket; write what was sent
 //! ```
-//! An answer takes longer than the rest of a poll that does not wait: a poll reads the answer to its own request only
-//! after a wait. A callback is run by the owner of the request, which takes the completions out of `done` with
+//! A poll that does not wait cannot read the response to a request of its own: a response takes longer than the rest of
+//! such a poll. The owner of a request runs its callback and takes the completions out of `done` with
 //! [`ConsumerNetworkClient::take_done`]. Which poll does that decides the order of records, so this client never reads
 //! on its own.
 
@@ -27,16 +27,16 @@ use crate::random::seed_of;
 /// Kafka: `ConsumerUtils.CONSUMER_MAX_INFLIGHT_REQUESTS_PER_CONNECTION`.
 const MAX_IN_FLIGHT: usize = 100;
 
-/// How much longer than the rebalance itself a join may take. Kafka: `AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE`.
+/// A join may take this much longer than the rebalance itself. Kafka: `AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE`.
 const JOIN_GROUP_TIMEOUT_LAPSE_MS: i64 = 5_000;
 
-/// How long a wait may go on before the interrupt callback is asked again.
+/// How often a wait calls the interrupt callback.
 const INTERRUPT_CHECK_MS: i64 = 50;
 
 /// What is known of a request in flight.
 struct Sent {
     is_metadata: bool,
-    /// Written by the current poll, which has not waited since: the answer cannot have arrived.
+    /// Written by the current poll, which has not waited since: the response cannot have arrived.
     just_written: bool,
 }
 
@@ -49,11 +49,11 @@ impl Sent {
     }
 }
 
-/// How `net_poll` may wait for an answer.
+/// How `net_poll` may wait for a response.
 pub struct Wait<'a> {
     /// At most this long.
     pub wait_ms: i64,
-    /// Asked about every 50 ms.
+    /// Called about every 50 ms.
     pub interrupt: Interrupt<'a>,
     /// Ends the wait with `Wakeup`.
     pub wakeup: &'a AtomicBool,
@@ -75,7 +75,7 @@ impl ConsumerNetworkClient {
         self.client.waker()
     }
 
-    /// No connection yet; they appear as they are used.
+    /// Starts without connections; each is opened when it is first used.
     pub fn new(
         transport: Box<dyn Transport>,
         clock: Arc<dyn Clock>,
@@ -92,15 +92,15 @@ impl ConsumerNetworkClient {
         }
     }
 
-    /// Queues a request as unsent; it is fixed now, and written by a later `try_send` + `net_poll`.
+    /// Queues a request as unsent. Its content is fixed now; a later `try_send` + `net_poll` writes it.
     pub fn send(&mut self, connection: NodeId, request: Request) -> RequestId {
         let id = self.client.next_correlation_id();
         self.unsent.entry(connection).or_default().push_back((id, request));
         id
     }
 
-    /// Sends the first unsent request of each connection that is ready, unless a metadata request goes first. Kafka:
-    /// `ConsumerNetworkClient#trySend`.
+    /// Sends the first unsent request of each connection that is ready, unless a metadata request goes first.
+    /// Kafka: `ConsumerNetworkClient#trySend`.
     pub fn try_send(&mut self, metadata: &ConsumerMetadata) {
         let now = self.now_ms();
         if !self.client.metadata_go_first(metadata.is_update_due(now), now) {
@@ -117,12 +117,12 @@ impl ConsumerNetworkClient {
         self.check_disconnects(now);
     }
 
-    /// One turn of the selector: at most one answer per connection is read, then what was sent is written. An answer to a
-    /// metadata request is applied at once, all others go to `done`. Kafka: `NetworkClient#poll`.
+    /// One turn of the selector: reads at most one response per connection, then writes what was sent. A metadata
+    /// response is applied at once, all others go to `done`. Kafka: `NetworkClient#poll`.
     ///
     /// # Errors
-    /// `Interrupted` or `Wakeup` out of the wait; nothing was read or written in that turn. What no retry mends (authentication,
-    /// versions), once.
+    /// `Interrupted` or `Wakeup` from the wait; nothing was read or written in that turn. A fatal error
+    /// (authentication, versions), once.
     pub fn net_poll(&mut self, metadata: &mut ConsumerMetadata, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
         let now = self.now_ms();
         self.note_disconnects(metadata);
@@ -136,7 +136,7 @@ impl ConsumerNetworkClient {
         }
         for node in self.nodes_that_may_have_answered() {
             loop {
-                // A refresh by age is sent only when nothing else is, so its answer delays no other.
+                // A refresh by age is sent only when nothing else is, so its response delays no other.
                 let by_age = metadata.in_progress_by_age();
                 let responses = self.client.receive(node, now);
                 let again = by_age && matches!(&responses[..], [one] if one.kind.is_metadata);
@@ -157,12 +157,12 @@ impl ConsumerNetworkClient {
         self.client.take_fatal().map_or(Ok(()), Err)
     }
 
-    /// Answers that were read and whose callbacks have not run, oldest first.
+    /// Takes the responses that were read and whose callbacks have not run, oldest first.
     pub fn take_done(&mut self) -> VecDeque<Completion> {
         std::mem::take(&mut self.done)
     }
 
-    /// Whether any request is unsent, in flight or answered but unread.
+    /// Whether any request is unsent, in flight or has an unread response.
     pub fn has_pending(&self) -> bool {
         !self.client.is_idle() || self.has_unsent()
     }
@@ -187,7 +187,7 @@ impl ConsumerNetworkClient {
         waiting.into_iter().any(|(&node, _)| self.client.ready(node, now))
     }
 
-    /// Whether the node was lost a moment ago. Kafka: `ConsumerNetworkClient#isUnavailable`.
+    /// Whether the node was lost recently. Kafka: `ConsumerNetworkClient#isUnavailable`.
     pub fn is_unavailable(&self, node: NodeId) -> bool {
         self.client.connection_failure(node, self.now_ms()).is_some()
     }
@@ -197,13 +197,13 @@ impl ConsumerNetworkClient {
         self.client.last_failure()
     }
 
-    /// What a time-out says: which node does not answer and why, else the question that remains.
+    /// The reason for a time-out: which node does not respond and why, else `otherwise`.
     pub fn explain_silence(&self, otherwise: &str) -> String {
         self.last_failure().unwrap_or_else(|| otherwise.to_owned())
     }
 
-    /// The node for a request that any node answers; `None` while all are unavailable. Kafka:
-    /// `ConsumerNetworkClient#leastLoadedNode`.
+    /// The node for a request that any node can serve; `None` while all are unavailable.
+    /// Kafka: `ConsumerNetworkClient#leastLoadedNode`.
     pub fn least_loaded_node(&self) -> Option<NodeId> {
         self.client.least_loaded_node(self.now_ms())
     }
@@ -213,7 +213,8 @@ impl ConsumerNetworkClient {
         self.client.poll_delay_ms(self.now_ms())
     }
 
-    /// A poll begins: see [`fletchlog_api::InProcess::begin_poll`]. What it writes from now on is answered while it waits, or after it.
+    /// A poll begins: see [`fletchlog_api::InProcess::begin_poll`]. Responses to what it writes from now on arrive
+    /// while it waits, or after it.
     pub fn begin_poll(&mut self) {
         if let Some(peer) = self.client.in_process() {
             peer.begin_poll();
@@ -221,13 +222,13 @@ impl ConsumerNetworkClient {
         self.in_poll = true;
     }
 
-    /// The poll returns; before the next call, everything that was written is answered.
+    /// The poll returns: the responses to everything written arrive before the next call.
     pub fn end_poll(&mut self) {
         self.in_poll = false;
         self.let_answers_arrive();
     }
 
-    /// Time passes: a wait, or the time between two polls.
+    /// Lets the responses to written requests arrive, because time passes: in a wait, or between two polls.
     pub fn let_answers_arrive(&mut self) {
         for request in self.client.requests_mut() {
             request.kind.just_written = false;
@@ -241,7 +242,7 @@ impl ConsumerNetworkClient {
         }
     }
 
-    /// The broker is in this process.
+    /// Whether the broker is in this process.
     pub fn is_in_process(&mut self) -> bool {
         self.client.in_process().is_some()
     }
@@ -256,12 +257,12 @@ impl ConsumerNetworkClient {
         self.client.transport().end_heartbeats()
     }
 
-    /// The broker is gone for good.
+    /// Whether the broker is closed for good.
     pub fn is_closed(&mut self) -> bool {
         self.client.is_closed()
     }
 
-    /// What it has counted.
+    /// Counts of requests.
     pub(super) fn metrics(&self) -> RequestMetrics {
         self.client.metrics()
     }
@@ -332,7 +333,7 @@ impl ConsumerNetworkClient {
         }
     }
 
-    /// What was not sent fails with the connection. Kafka: `ConsumerNetworkClient#checkDisconnects`.
+    /// Fails the unsent requests of a lost connection. Kafka: `ConsumerNetworkClient#checkDisconnects`.
     fn check_disconnects(&mut self, now: i64) {
         for (&node, unsent) in &mut self.unsent {
             if !unsent.is_empty()
@@ -377,8 +378,8 @@ impl ConsumerNetworkClient {
     }
 }
 
-/// request.timeout.ms; a join is answered when the rebalance ends, which takes max.poll.interval.ms at most.
-/// Kafka: `AbstractCoordinator#sendJoinGroupRequest`.
+/// The time-out of a request: request.timeout.ms, or longer for a join, which is answered when the rebalance ends,
+/// after max.poll.interval.ms at most. Kafka: `AbstractCoordinator#sendJoinGroupRequest`.
 fn timeout_of(request: &Request, request_timeout_ms: i64) -> i64 {
     match request {
         Request::JoinGroup(join) => {

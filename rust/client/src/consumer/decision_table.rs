@@ -23,7 +23,7 @@ pub enum SubscribeOrder {
     Sorted,
 }
 
-/// When answers that have arrived are read (spec 7.4).
+/// When responses that have arrived are read (spec 7.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkRead {
     /// Only by a poll that found nothing buffered.
@@ -34,7 +34,7 @@ pub enum NetworkRead {
     Eager,
 }
 
-/// One row.
+/// One row of the table: the behaviour of a range of releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// First and last release.
@@ -47,10 +47,10 @@ pub struct Row {
     pub subscribe_order: SubscribeOrder,
     /// poll() returns at once, empty, when a position moved without a record.
     pub early_return: bool,
-    /// The position that a lookup finds has the leader that the metadata names then; else it gets one when the next fetch is
+    /// A position found by a lookup gets the leader of the metadata at once; if false, only when the next fetch is
     /// built.
     pub reset_with_leader: bool,
-    /// Fetches go by topic ids (KIP-516), where the metadata names the topics.
+    /// Fetches use topic ids (KIP-516) if the metadata has them.
     pub topic_ids: bool,
     /// Reading under assign() without group.id.
     pub assign: NetworkRead,
@@ -114,7 +114,7 @@ pub fn row_of(release: (u32, u32)) -> &'static Row {
 pub enum ReadMode {
     /// By the row.
     Auto,
-    /// This one, under assign() and subscribe() alike.
+    /// This mode, under assign() and subscribe() alike.
     Forced(NetworkRead),
 }
 
@@ -128,7 +128,7 @@ impl ReadMode {
         }
     }
 
-    /// The reading rule now.
+    /// The mode that applies now.
     pub fn network_read(self, row: &Row, subscribed: bool, has_group_id: bool) -> NetworkRead {
         match (self, subscribed, has_group_id) {
             (Self::Forced(read), _, _) => read,

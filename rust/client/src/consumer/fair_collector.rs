@@ -1,7 +1,7 @@
-//! KIP-387: another partition after each turn (spec 7.11). The state lives in [`super::fetch_buffer::FetchBuffer`]:
-//! `queue`, `parsed` (looked at and not finished, the oldest first), `parsed_index`, `turn`.
+//! KIP-387: another partition after each turn (spec 7.11). The state is in [`super::fetch_buffer::FetchBuffer`]:
+//! `queue`, `parsed` (checked and not finished, oldest first), `parsed_index`, `turn`.
 //!
-//! ours: a paused entry stays where it is in `parsed` and is passed over.
+//! Unlike in KIP-387, a paused entry stays at its place in `parsed` and is skipped.
 
 use super::fetch_buffer::FetchBuffer;
 use super::fetch_collector::{Collected, Collector, fetch_records, initialize};
@@ -30,7 +30,7 @@ impl Collector<'_> {
                 match initialize(head, self.subs, self.metadata, retry_at_ms, self.trace) {
                     Ok(false) => self.buffer.throw_away_head(),
                     Ok(true) => {
-                        // Data of a new answer comes before all older data; then the round begins at the oldest.
+                        // Data of a new response comes before all older data; then the round begins at the oldest.
                         self.buffer.parsed.extend(self.buffer.queue.pop_front());
                         self.buffer.turn = Some(self.buffer.parsed.len() - 1);
                         self.buffer.parsed_index = 0;
@@ -40,7 +40,7 @@ impl Collector<'_> {
                         let empty = head.size == 0;
                         self.buffer.turn = next_parsed(self.buffer, self.subs);
                         if self.buffer.turn.is_some() {
-                            // Errors wait while there are records to hand out.
+                            // Errors wait while there are records to return.
                             self.buffer.queue.rotate_left(1);
                             continue;
                         }
@@ -72,7 +72,7 @@ impl Collector<'_> {
     }
 }
 
-/// The next entry of the round that has something to hand out; finished ones are removed. KIP-387: `ParsedFetches`.
+/// Returns the next entry of the round with records to return, and removes finished ones. KIP-387: `ParsedFetches`.
 fn next_parsed(buffer: &mut FetchBuffer, subs: &SubscriptionState) -> Option<usize> {
     let n = buffer.parsed.len();
     let found = (0..n).map(|i| (buffer.parsed_index + i) % n).find(|&i| {

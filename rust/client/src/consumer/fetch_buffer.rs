@@ -1,4 +1,4 @@
-//! Answers that wait to be handed out. Kafka: `FetchBuffer`.
+//! Fetched data that poll has not returned yet. Kafka: `FetchBuffer`.
 
 use std::collections::VecDeque;
 
@@ -11,29 +11,29 @@ use super::subscription_state::SubscriptionState;
 use super::timestamp_collector::TimestampOrder;
 use super::trace::Trace;
 
-/// One FIFO for all nodes, and what is being handed out.
+/// One FIFO for all nodes, and the fetches whose records are being returned.
 #[derive(Debug, Default)]
 pub struct FetchBuffer {
-    /// `completedFetches`: not yet looked at, or of paused partitions.
+    /// `completedFetches`: not yet checked, or of paused partitions.
     pub(super) queue: VecDeque<CompletedFetch>,
     /// `nextInLine` of Kafka's order.
     pub(super) next_in_line: Option<CompletedFetch>,
-    /// Looked at and not finished: under KIP-387 the oldest first, by timestamp in the order of partitions.
+    /// Checked and not finished: oldest first under KIP-387, sorted by partition under timestamp order.
     pub(super) parsed: Vec<CompletedFetch>,
-    /// Place in `parsed` where the next round continues: KIP-387 only.
+    /// Index in `parsed` where the next round continues: KIP-387 only.
     pub(super) parsed_index: usize,
-    /// `nextInLine` of KIP-387, a place in `parsed`.
+    /// `nextInLine` of KIP-387, an index in `parsed`.
     pub(super) turn: Option<usize>,
-    /// What the merge by timestamp remembers.
+    /// State of the merge by timestamp.
     pub(super) by_time: TimestampOrder,
-    /// How many unfinished fetches there are of each partition: mostly one.
+    /// Number of unfinished fetches of each partition: mostly one.
     buffered: FxHashMap<TopicPartition, usize>,
     changed: Changed,
     version: u64,
 }
 
 impl FetchBuffer {
-    /// Appends an answer for one partition.
+    /// Appends one partition's part of a response.
     pub fn add(&mut self, fetch: CompletedFetch) {
         *self.buffered.entry(fetch.tp.clone()).or_default() += 1;
         self.changed.insert(&fetch.tp);
@@ -60,12 +60,12 @@ impl FetchBuffer {
         }
     }
 
-    /// Takes the partitions of which a fetch may have come or been finished since the last call.
+    /// Takes the partitions whose fetches may have arrived or finished since the last call.
     pub fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }
 
-    /// Grows whenever the buffered data, or how long it is held back, may have changed.
+    /// Increases whenever the buffered data, or the time until it may be returned, may have changed.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -75,24 +75,24 @@ impl FetchBuffer {
         self.version += 1;
     }
 
-    /// Partitions that are left out of the next request (spec 7.3): every queue entry, empty ones too, and what is not
-    /// finished. A fetch that ended exactly at max.poll.records is not finished: its end has not been reached by a
-    /// read.
+    /// Partitions that the next request leaves out (spec 7.3): those of every queue entry, even an empty one, and of
+    /// every unfinished fetch. A fetch that ended exactly at max.poll.records is not finished: no read has reached its
+    /// end.
     pub fn buffered_partitions(&self) -> impl Iterator<Item = &TopicPartition> {
         self.buffered.keys()
     }
 
-    /// Whether a partition is among them.
+    /// Whether `tp` is one of [`Self::buffered_partitions`].
     pub fn is_buffered(&self, tp: &TopicPartition) -> bool {
         self.buffered.contains_key(tp)
     }
 
-    /// Whether every fetch that came or was finished was counted.
+    /// Whether `buffered` is consistent with the fetches.
     pub(super) fn is_counted_right(&self) -> bool {
         self.counted() == self.buffered
     }
 
-    /// `buffered`, found by looking at every fetch.
+    /// `buffered`, recomputed from all fetches.
     pub(super) fn counted(&self) -> FxHashMap<TopicPartition, usize> {
         let unfinished = self.next_in_line.iter().chain(&self.parsed).filter(|f| !f.consumed);
         let mut counted = FxHashMap::default();
@@ -102,12 +102,12 @@ impl FetchBuffer {
         counted
     }
 
-    /// Whether a queued fetch may be handed out, so that poll must not wait. Kafka: `hasAvailableFetches`.
+    /// Whether a queued fetch may be returned, so that poll must not wait. Kafka: `hasAvailableFetches`.
     pub fn has_available_fetches(&self, subs: &SubscriptionState) -> bool {
         self.queue.iter().any(|f| subs.is_fetchable(&f.tp))
     }
 
-    /// Drops what belongs to other partitions. Kafka: `FetchBuffer#retainAll`.
+    /// Drops the fetches of all partitions that `keep` refuses. Kafka: `FetchBuffer#retainAll`.
     pub fn retain(&mut self, keep: impl Fn(&TopicPartition) -> bool, subs: &mut SubscriptionState, trace: &mut Trace) {
         const WHY: &str = "no longer assigned";
         self.queue.retain_mut(|f| {

@@ -1,4 +1,4 @@
-//! Kafka's order of handing out: a fetch of one partition to its end, then the next in the queue (spec 7.5).
+//! Kafka's order of records: a fetch of one partition to its end, then the next in the queue (spec 7.5).
 //! Kafka: `Fetcher#fetchedRecords`, later `FetchCollector#collectFetch`.
 
 use std::collections::BTreeMap;
@@ -15,17 +15,17 @@ use super::subscription_state::SubscriptionState;
 use super::trace::{Trace, TraceEvent, TraceKind};
 use crate::ClientError;
 
-/// What one drain gave.
+/// Result of one [`Collector::collect`].
 #[derive(Debug, Default)]
 pub struct Collected {
     /// Records, in the order in which they were taken.
     pub runs: Vec<PartitionRun>,
-    /// A position moved although no record came of it.
+    /// A position moved, with or without records.
     pub position_moved: bool,
 }
 
 impl Collected {
-    /// Adds what was taken; a turn of the partition that was just added lengthens its run.
+    /// Adds a run. If it is of the same partition as the last one, it extends that one.
     pub(super) fn add(&mut self, run: PartitionRun) {
         match self.runs.last_mut().filter(|last| last.tp == run.tp) {
             Some(last) => {
@@ -38,7 +38,7 @@ impl Collected {
     }
 }
 
-/// What handing out works on.
+/// Takes records out of the buffer; borrows all state that this needs.
 pub struct Collector<'a> {
     pub(super) buffer: &'a mut FetchBuffer,
     pub(super) subs: &'a mut SubscriptionState,
@@ -50,10 +50,10 @@ pub struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// At most `max_records` records.
+    /// Takes at most `max_records` records.
     ///
     /// # Errors
-    /// The first problem, when nothing was collected before it; else it comes with the next call.
+    /// The first problem, if nothing was collected before it; otherwise the next call returns it.
     pub fn collect(mut self, max_records: usize) -> Result<Collected, ClientError> {
         let mut collected = Collected::default();
         let mut paused = Vec::new();
@@ -78,7 +78,7 @@ impl Collector<'_> {
         }
     }
 
-    /// When a fetch that was refused is repeated.
+    /// When a refused fetch is repeated.
     pub(super) fn retry_at_ms(&self) -> i64 {
         self.now_ms.saturating_add(self.settings.retry_backoff_ms)
     }
@@ -144,8 +144,8 @@ impl Collector<'_> {
     }
 }
 
-/// Checks an answer when it reaches the head of the queue: false = it cannot be used. Kafka:
-/// `FetchCollector#initialize`, table of spec 7.7.
+/// Checks a fetch when it reaches the head of the queue. Returns false if it cannot be used.
+/// Kafka: `FetchCollector#initialize`, table of spec 7.7.
 pub(super) fn initialize(
     fetch: &mut CompletedFetch,
     subs: &mut SubscriptionState,
@@ -241,7 +241,7 @@ fn judge(
     Ok(false)
 }
 
-/// The partition is fetched again, and the first such answer is logged.
+/// Marks the partition to be fetched again, and logs the first such error.
 fn refused(fetch: &CompletedFetch, error: ErrorCode, subs: &mut SubscriptionState, retry_at_ms: i64) {
     let (tp, offset) = (&fetch.tp, fetch.fetch_offset);
     if subs.fetch_failed(tp, error, retry_at_ms) {
@@ -249,7 +249,7 @@ fn refused(fetch: &CompletedFetch, error: ErrorCode, subs: &mut SubscriptionStat
     }
 }
 
-/// The position is outside of the log: to where `auto.offset.reset` says, or the user decides.
+/// The position is outside the log: resets it as `auto.offset.reset` says, or returns an error if that is none.
 fn reset_or_fail(
     tp: TopicPartition,
     position: i64,
@@ -278,7 +278,7 @@ fn fragment(fetch: &CompletedFetch) -> ClientError {
     }
 }
 
-/// Takes records of one fetch and moves the position. Returns how many. Kafka: `fetchRecords`.
+/// Takes records of one fetch and moves the position. Returns their number. Kafka: `fetchRecords`.
 pub(super) fn fetch_records(
     fetch: &mut CompletedFetch,
     max: usize,

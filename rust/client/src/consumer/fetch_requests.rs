@@ -1,5 +1,5 @@
-//! When a fetch is sent to a node, and the session state it carries (spec 7.3). Kafka:
-//! `AbstractFetch#prepareFetchRequests`, `Fetcher#sendFetches`.
+//! When a fetch is sent to a node, and the session state it carries (spec 7.3).
+//! Kafka: `AbstractFetch#prepareFetchRequests`, `Fetcher#sendFetches`.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ use super::subscription_state::{PartitionState, SubscriptionState};
 use super::trace::{Trace, TraceEvent, TraceKind};
 use crate::metrics::ConsumerMetrics;
 
-/// State that decides whether there is anything to send, and which partitions are left out. If it is unchanged since a
+/// Versions of the state that decides what is sent and which partitions are left out. If they are unchanged since a
 /// call that sent nothing, there is nothing to send now.
 type Fingerprint = (u64, u64, u64, u64);
 
-/// Sessions per node, and the one fetch per node that may be under way.
+/// The fetch session of each node, and its fetch in flight: at most one.
 #[derive(Debug, Default)]
 pub struct FetchRequests {
     nodes: BTreeMap<NodeId, NodeFetches>,
@@ -33,19 +33,20 @@ pub struct FetchRequests {
     nothing_to_send: Option<Fingerprint>,
     /// Versions of assignment and metadata under which every assigned partition has a known leader.
     all_led: Option<(u64, u64)>,
-    /// Version of the metadata when `changed` of the nodes was last brought up to date.
+    /// Version of the metadata when `changed` of the nodes was last updated.
     metadata_version: u64,
     /// For the trace: which partitions are left out, and the state as of the last report. Reading from a buffered
     /// partition does not change them.
     left_out: LeftOut,
     reported: Option<Fingerprint>,
     pub(super) metrics: ConsumerMetrics,
-    /// An answer had names in place of topic ids: what it holds may be of a topic that was made again.
+    /// A response had names instead of topic ids: its records may be of a topic that was recreated.
     pub(super) was_answered_by_names: bool,
 }
 
 impl FetchRequests {
-    /// Builds and queues one request per node that has something to fetch and none under way. Returns how many.
+    /// Builds and queues one request for each node with something to fetch and no fetch in flight. Returns their
+    /// number.
     pub fn send(
         &mut self,
         subs: &mut SubscriptionState,
@@ -116,8 +117,8 @@ impl FetchRequests {
         sent
     }
 
-    /// The next request of every session that has something to fetch, in request order; and whether the end of a node's
-    /// back-off will change what is sent, or why nothing is. Kafka: `AbstractFetch#prepareFetchRequests`.
+    /// Returns the next request of every session with something to fetch, in request order, and whether a node is
+    /// unavailable or backs off: when that ends, more may be sent. Kafka: `AbstractFetch#prepareFetchRequests`.
     fn prepare(
         &mut self,
         view: &View<'_>,
@@ -145,13 +146,13 @@ impl FetchRequests {
         (requests, backing_off)
     }
 
-    /// A short cut for the usual case, a fetch under way to each node.
+    /// Shortcut for the usual case: a fetch is in flight to every node.
     fn is_every_node_busy(&self, metadata: &ConsumerMetadata) -> bool {
         let busy = |node| self.nodes.get(node).is_some_and(|n| n.in_flight.is_some());
         metadata.nodes().iter().all(busy)
     }
 
-    /// Partitions without a leader have to be looked at, they ask for metadata.
+    /// Whether every assigned partition has a leader. If not, `send` must find those without one and request metadata.
     fn is_every_partition_led(&mut self, subs: &SubscriptionState, metadata: &ConsumerMetadata) -> bool {
         let versions = (subs.assignments(), metadata.version());
         if self.all_led != Some(versions) {
@@ -180,11 +181,11 @@ impl FetchRequests {
         match &changed {
             Changed::Partitions(partitions) => {
                 for tp in partitions {
-                    // Another node to read from counts as a change of everything.
+                    // A change of the node that is read from counts as a change of everything.
                     if let Some(node) = node_of(subs, metadata, tp) {
                         self.nodes.entry(node).or_default().changed.insert(tp);
                     } else {
-                        // Its position had a leader perhaps, before a seek: that one's session may list it.
+                        // Its position may have had a leader before a seek, and the session of that node may list it.
                         self.nodes.values_mut().for_each(|node| node.changed.insert(tp));
                     }
                 }
@@ -201,14 +202,14 @@ impl FetchRequests {
         changed
     }
 
-    /// Whether a completion answers a fetch.
+    /// Whether a completion is of a fetch in flight.
     pub fn is_mine(&self, completion: &Completion) -> bool {
         let in_flight = self.nodes.get(&completion.node).and_then(|node| node.in_flight);
         in_flight == Some(completion.correlation_id)
     }
 
-    /// The callback of a fetch: the node is free again, and every partition of the answer goes to the end of the queue, in
-    /// the answer's order. Returns whether it is an answer without an error.
+    /// The callback of a fetch: frees the node and appends every partition of the response to the queue, in the
+    /// response's order. Returns whether the response has no error.
     pub fn on_completion(
         &mut self,
         completion: Completion,

@@ -15,18 +15,19 @@ pub struct SessionRequest {
     pub session_epoch: i32,
     /// Partitions in wire order.
     pub partitions: Vec<FetchPartition>,
-    /// Partitions to take out of the session.
+    /// Partitions to remove from the session.
     pub forgotten: Vec<TopicPartition>,
-    /// The ids of all topics in it are known, so it can go by them. Kafka: `FetchRequestData#canUseTopicIds`.
+    /// The ids of all its topics are known, so the request can use them. Kafka: `FetchRequestData#canUseTopicIds`.
     pub by_topic_ids: bool,
-    /// By ids: `forgotten`, then partitions under the former ids of their topics. Kafka: `FetchRequestData#toForget`, `#toReplace`.
+    /// For a request by ids: `forgotten`, then partitions whose topic has another id now, with the former id.
+    /// Kafka: `FetchRequestData#toForget`, `#toReplace`.
     pub forgotten_by_id: Vec<(TopicPartition, TopicId)>,
 }
 
 /// The topics of a session's partitions by their ids. Kafka: `FetchSessionHandler#sessionTopicNames`.
 #[derive(Debug, Default)]
 struct SessionTopics {
-    /// Names, and how many partitions of the session have this id.
+    /// Topic name, and the number of the session's partitions with this id.
     names: FxHashMap<TopicId, (Arc<str>, usize)>,
     /// Partitions whose topic has no known id.
     without_id: usize,
@@ -62,16 +63,17 @@ pub struct FetchSessionHandler {
     epoch: i32,
     asked: PartitionStates<FetchPartition>,
     topics: SessionTopics,
-    /// In the same process: of the partitions, those that were asked for without the id of their topic.
+    /// With an in-process broker: the partitions that were requested without the id of their topic.
     without_id: FxHashSet<TopicPartition>,
-    /// In the same process: the session goes by topic ids.
+    /// With an in-process broker: the session uses topic ids.
     by_ids: bool,
-    /// In the same process: the request under way does not go by what the session goes by.
+    /// With an in-process broker: the request in flight uses ids and the session does not, or the reverse.
     refused: bool,
 }
 
 impl FetchSessionHandler {
-    /// A full request for what is wanted now, in this order; remembers it. Kafka: `FetchSessionHandler.Builder#build`.
+    /// Builds a full request for what is wanted now, in this order, and remembers it.
+    /// Kafka: `FetchSessionHandler.Builder#build`.
     pub fn build_full(&mut self, wanted: Vec<FetchPartition>) -> SessionRequest {
         self.asked = wanted.iter().map(|p| (p.tp.clone(), p.clone())).collect();
         self.topics = SessionTopics::default();
@@ -79,10 +81,10 @@ impl FetchSessionHandler {
         self.request(wanted, Vec::new())
     }
 
-    /// An incremental request, which also remembers what it asks: the new partitions in the given order, then the
-    /// altered ones in session order; partitions no longer wanted are taken out. `now` gives what is wanted of every
-    /// partition that may have changed since the last request; it may include unchanged ones. `None` if no partition
-    /// would be left in the session; then nothing is remembered. Kafka: `FetchSessionHandler.Builder#build`.
+    /// Builds an incremental request and remembers what it requests: new partitions in the given order, then altered
+    /// ones in session order; partitions no longer wanted are removed. `now` has what is wanted of every partition that
+    /// may have changed since the last request; it may include unchanged ones. Returns `None`, and remembers nothing,
+    /// if no partition would be left in the session. Kafka: `FetchSessionHandler.Builder#build`.
     pub fn build_incremental(&mut self, now: Vec<(TopicPartition, Option<FetchPartition>)>) -> Option<SessionRequest> {
         let mut added = Vec::new();
         let mut altered = Vec::new();
@@ -138,8 +140,8 @@ impl FetchSessionHandler {
         }
     }
 
-    /// Puts the names of topics into an answer by ids. A topic with an id that the session does not know keeps it in place of a name.
-    /// Returns whether the answer has names already. Kafka: `FetchResponse#responseData`.
+    /// Replaces the topic ids of a response with names. An id that the session does not know stays in place of the
+    /// name. Returns whether the response had names already. Kafka: `FetchResponse#responseData`.
     pub fn name_topics(&self, response: &mut FetchResponse) -> bool {
         let mut has_names = false;
         for partition in &mut response.partitions {
@@ -153,9 +155,10 @@ impl FetchSessionHandler {
         has_names
     }
 
-    /// Notes whether the request that was just built can go by topic ids. One that does not go by what its session goes by is
-    /// refused with FETCH_SESSION_TOPIC_ID_ERROR. Requests to a broker in the same process carry names alone, so the client does
-    /// that broker's part. Kafka: `FetchSessionHandler.Builder#build` (`canUseTopicIds`), `FetchManager#newContext` (spec 7.3).
+    /// Records whether the request that was just built can use topic ids. A broker refuses a request that differs from
+    /// its session in this, with FETCH_SESSION_TOPIC_ID_ERROR. Requests to an in-process broker carry only names, so
+    /// the client does this check. Kafka: `FetchSessionHandler.Builder#build` (`canUseTopicIds`),
+    /// `FetchManager#newContext` (spec 7.3).
     pub fn note_topic_ids(&mut self, request: &SessionRequest, without_id: FxHashSet<TopicPartition>) {
         let incremental = request.session_epoch > 0;
         let forgets = incremental && request.forgotten.iter().any(|tp| self.without_id.contains(tp));
@@ -167,7 +170,7 @@ impl FetchSessionHandler {
         self.without_id = without_id;
     }
 
-    /// Whether the request under way is refused because of topic ids.
+    /// Whether the request in flight is refused because of topic ids.
     pub fn is_refused(&self) -> bool {
         self.refused
     }
@@ -177,18 +180,18 @@ impl FetchSessionHandler {
         self.asked.iter().map(|(tp, _)| tp)
     }
 
-    /// Whether the request under way is a full one, or, with none under way, the next one has to be.
+    /// Whether the request in flight is a full one or, if none is in flight, the next one must be.
     pub fn is_full(&self) -> bool {
         self.epoch == 0
     }
 
-    /// The offset asked for, `None` for a partition that is not in the session.
+    /// The requested offset; `None` for a partition that is not in the session.
     pub fn fetch_offset(&self, tp: &TopicPartition) -> Option<i64> {
         self.asked.get(tp).map(|p| p.fetch_offset)
     }
 
-    /// Checks an answer. `Err` gives the reason why it must be discarded; the next request then is a full one. Kafka:
-    /// `FetchSessionHandler#handleResponse`.
+    /// Checks a response. `Err` has the reason why it must be discarded; the next request is then a full one.
+    /// Kafka: `FetchSessionHandler#handleResponse`.
     pub fn handle_response(&mut self, response: &FetchResponse) -> Result<(), String> {
         if response.error != ErrorCode::NONE {
             if response.error == ErrorCode::FETCH_SESSION_ID_NOT_FOUND {
@@ -235,7 +238,7 @@ impl FetchSessionHandler {
     }
 }
 
-/// For messages: a partition that was answered by an id nobody asked for has no name.
+/// The partition, for messages. It has no name if the response had a topic id that was not requested.
 fn shown(tp: &TopicPartition) -> String {
     match topic_id_of(&tp.topic) {
         Some(id) => format!(

@@ -1,4 +1,4 @@
-//! Which partitions may be fetched of which node, and in which order they are listed (spec 7.3, 7.8).
+//! Which partitions may be fetched from which node, and their order in a request (spec 7.3, 7.8).
 //! Kafka: `AbstractFetch#fetchablePartitions`.
 
 use fletchlog_api::{FetchPartition, NO_TOPIC_ID, NodeId, java_hash};
@@ -12,7 +12,7 @@ use super::settings::{FetchOrder, Settings};
 use super::subscription_state::{PartitionState, SubscriptionState};
 use super::timestamp_collector::is_at_end;
 
-/// Everything that decides about requests, at one moment.
+/// Snapshot of everything that decides what is requested.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub(super) subs: &'a SubscriptionState,
@@ -23,7 +23,7 @@ pub struct View<'a> {
     pub(super) settings: &'a Settings,
     /// The metadata has a leader of every assigned partition.
     pub(super) all_led: bool,
-    /// The broker is in this process: it is asked by names.
+    /// The broker is in this process: requests to it have topic names.
     pub(super) in_process: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The leader of a partition's position: the metadata may have another topic set at the moment, the position keeps it.
+    /// The leader in a partition's position, which stays there while the metadata lacks the topic.
     /// Kafka: `FetchPosition.currentLeader`.
     pub fn leader(&self, tp: &TopicPartition) -> Option<Leader> {
         self.subs.state(tp)?.leader()
@@ -50,7 +50,8 @@ impl<'a> View<'a> {
         self.subs.state(tp)?.read_node()
     }
 
-    /// Partitions that a fetch of `node` asks for while their topic's id is not known, because the metadata does not name it.
+    /// Partitions that a fetch from `node` requests although the metadata does not have their topic, so that its id is
+    /// unknown.
     pub fn without_topic_id(&self, node: NodeId) -> FxHashSet<TopicPartition> {
         if self.all_led || !self.settings.row.topic_ids {
             return FxHashSet::default();
@@ -63,7 +64,7 @@ impl<'a> View<'a> {
         unknown.filter(|tp| self.wanted(tp, node).is_some()).cloned().collect()
     }
 
-    /// What a fetch of `node` asks for of this partition; `None`: nothing.
+    /// What a fetch from `node` requests of this partition; `None` if nothing.
     pub fn wanted(&self, tp: &TopicPartition, node: NodeId) -> Option<FetchPartition> {
         let state = self.subs.state(tp)?;
         if self.why_not(tp, state).is_some() {
@@ -95,7 +96,7 @@ impl<'a> View<'a> {
         walk.into_iter().map(|i| list[i]).collect()
     }
 
-    /// These partitions so that those that may be in a request are in request order, without looking at any other.
+    /// Sorts the partitions that may be in a request into request order, if possible without a pass over all others.
     pub fn sorted<'b>(&self, mut partitions: Vec<&'b TopicPartition>) -> Vec<&'b TopicPartition> {
         if partitions.len() < 2 {
             return partitions;
@@ -110,7 +111,7 @@ impl<'a> View<'a> {
                     .count();
                 let capacity = java_hash::hash_set_capacity(self.num_fetchable.saturating_sub(buffered));
                 if capacity < java_hash::MIN_TREEIFY_CAPACITY {
-                    // Every partition counts: a full bin makes the table grow.
+                    // The other partitions matter too: a full bin makes the table grow.
                     let all = self.in_request_order();
                     partitions.sort_by_cached_key(|tp| all.iter().position(|other| other == tp));
                 } else {
@@ -122,8 +123,8 @@ impl<'a> View<'a> {
         partitions
     }
 
-    /// These nodes, ordered by the first partition wanted from each. With a list order the search ends at the last of
-    /// these nodes; with a hash set every partition is looked at.
+    /// These nodes, ordered by the first partition wanted from each. In list order the search ends at the last of these
+    /// nodes; with a hash set it visits every partition.
     pub fn nodes_in_request_order(&self, mut nodes: FxHashSet<NodeId>) -> Vec<NodeId> {
         let mut order = Vec::with_capacity(nodes.len());
         let mut look = |tp: &TopicPartition| {
@@ -146,17 +147,18 @@ impl<'a> View<'a> {
         order
     }
 
-    /// Nodes from which a buffered partition was read which is still fetchable (column "buffered-node rule" of spec 7.8).
+    /// Nodes that get no request because a buffered, still fetchable partition is read from them (column "buffered-node
+    /// rule" of spec 7.8).
     pub fn blocked_nodes(&self) -> FxHashSet<NodeId> {
         if !self.settings.row.buffered_node || self.settings.fetch_order == FetchOrder::Timestamp {
-            return FxHashSet::default(); // By timestamp, what is buffered may wait for what the same node has yet to send.
+            return FxHashSet::default(); // By timestamp, buffered records may wait for others that the same node has yet to send.
         }
         self.nodes_with_buffered()
     }
 
-    /// In timestamp order, nodes whose records are not urgent: they lead buffered partitions, and nothing buffered is
-    /// held back. Such a node is not asked only for partitions that are at their end: the broker would hold the answer
-    /// for fetch.max.wait.ms, and the next fetch of the buffered partitions with it.
+    /// In timestamp order, nodes whose records are not urgent: they lead buffered partitions, and no buffered record is
+    /// held back. Such a node gets no request if all partitions in it would be at their end: the broker would delay the
+    /// response for fetch.max.wait.ms, and with it the next fetch of the buffered partitions.
     pub fn nodes_that_may_wait(&self) -> FxHashSet<NodeId> {
         if self.settings.fetch_order != FetchOrder::Timestamp || self.buffer.by_time.held_until().is_some() {
             return FxHashSet::default();
@@ -170,7 +172,7 @@ impl<'a> View<'a> {
         all.any(|(tp, state)| !is_at_end(state, self.settings) && self.wanted(tp, node).is_some())
     }
 
-    /// Nodes from which buffered partitions are read that are still fetchable.
+    /// Nodes from which buffered, still fetchable partitions are read.
     fn nodes_with_buffered(&self) -> FxHashSet<NodeId> {
         let fetchable = self
             .buffer

@@ -1,5 +1,5 @@
-//! Asking the leaders of partitions: one request per node, what was asked is kept until its answer, and asked again if that
-//! did not help. Kafka: what `Fetcher#resetOffsetsAsync` and `#validateOffsetsAsync` have in common.
+//! Requests to the leaders of partitions: one per node. What was asked is kept until the response, and asked again if
+//! that failed. Kafka: what `Fetcher#resetOffsetsAsync` and `#validateOffsetsAsync` have in common.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::subscription_state::SubscriptionState;
 use crate::ClientError;
 use crate::net::RequestId;
 
-/// Questions under way; `T` is what was asked of a partition.
+/// Requests in flight; `T` is what was asked of a partition.
 #[derive(Debug)]
 pub(super) struct LeaderQuestions<T> {
     outstanding: BTreeMap<RequestId, Vec<(TopicPartition, T)>>,
@@ -30,18 +30,18 @@ impl<T> Default for LeaderQuestions<T> {
 }
 
 impl<T: Clone> LeaderQuestions<T> {
-    /// The error of an earlier question that may not be repeated. Returned once.
+    /// Returns, once, the error of an earlier request that must not be repeated.
     pub fn take_failure(&mut self) -> Result<(), ClientError> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// The next [`LeaderQuestions::take_failure`] returns this.
+    /// Makes the next [`LeaderQuestions::take_failure`] return this error.
     pub fn fail(&mut self, failure: ClientError) {
         self.failure = Some(failure);
     }
 
-    /// Queues one request per node; returns what is asked now. A partition without a leader asks for metadata instead; one
-    /// whose leader was lost a moment ago waits for the next call.
+    /// Queues one request per node; returns the partitions requested now. If a partition has no leader, metadata is
+    /// requested instead; if its leader was lost recently, the partition waits for a later call.
     pub fn ask(
         &mut self,
         questions: Vec<(TopicPartition, Option<Leader>, T)>,
@@ -67,23 +67,23 @@ impl<T: Clone> LeaderQuestions<T> {
         sent
     }
 
-    /// The partitions whose answer is still to come.
+    /// The partitions whose response has not arrived.
     pub fn unanswered(&self) -> impl Iterator<Item = &TopicPartition> {
         self.outstanding.values().flatten().map(|(tp, _)| tp)
     }
 
-    /// Whether a completion answers a question.
+    /// Whether a completion is of one of these requests.
     pub fn is_mine(&self, completion: &Completion) -> bool {
         self.outstanding.contains_key(&completion.correlation_id)
     }
 
-    /// The partitions that a completion is about; empty if the request was not ours.
+    /// Removes and returns the partitions of a completed request; empty if the request is not one of these.
     pub fn answered(&mut self, completion: &Completion) -> Vec<(TopicPartition, T)> {
         self.outstanding.remove(&completion.correlation_id).unwrap_or_default()
     }
 }
 
-/// These were not answered: they may be asked again after retry.backoff.ms, and the metadata may be out of date.
+/// Lets these partitions be asked again after retry.backoff.ms, and requests metadata, which may be out of date.
 pub(super) fn ask_again(
     partitions: &[TopicPartition],
     subs: &mut SubscriptionState,

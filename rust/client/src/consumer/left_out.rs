@@ -17,7 +17,7 @@ const UNDER_WAY: &str = "a fetch to the leader is under way";
 
 /// State of the requests to nodes.
 pub struct Requests<'a> {
-    /// Grows when a request is sent or answered.
+    /// Increases when a request is sent or answered.
     pub(super) version: u64,
     pub(super) nodes: &'a BTreeMap<NodeId, NodeFetches>,
     /// Nodes that are not asked because they lead a buffered partition.
@@ -26,7 +26,7 @@ pub struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// Why this node is not asked for anything, other than a fetch under way.
+    /// Why this node gets no request, other than because of a fetch in flight.
     fn hindrance(&self, node: NodeId) -> Option<&'static str> {
         if self.is_under_way(node) {
             return None;
@@ -38,7 +38,7 @@ impl Requests<'_> {
         blocked.then_some("the leader also leads a buffered partition")
     }
 
-    /// Whether a fetch to this node is under way.
+    /// Whether a fetch to this node is in flight.
     fn is_under_way(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|n| n.in_flight.is_some())
     }
@@ -54,17 +54,17 @@ impl Requests<'_> {
 #[derive(Debug, Default)]
 pub struct LeftOut {
     reported: FxHashMap<TopicPartition, &'static str>,
-    /// Of them, those whose reason a request or an answer may change.
+    /// The reported partitions whose reason may change with a request or a response.
     waiting: FxHashSet<TopicPartition>,
     /// Reasons per node, nodes ascending.
     hindrances: Vec<Option<&'static str>>,
-    /// Of the requests.
+    /// [`Requests::version`] at the last report.
     version: u64,
 }
 
 impl LeftOut {
-    /// Reports the partitions whose reason is another one than was reported last. `changed`: partitions that may have
-    /// changed themselves.
+    /// Reports the partitions whose reason differs from the one reported last. `changed`: partitions whose own state
+    /// may have changed.
     pub fn report(&mut self, changed: &Changed, view: &View<'_>, requests: &Requests<'_>, trace: &mut Trace) {
         let hindrances: Vec<_> = requests.nodes.keys().map(|&node| requests.hindrance(node)).collect();
         let looked_at: Vec<TopicPartition> = match changed {
@@ -96,7 +96,7 @@ impl LeftOut {
         trace.left_out(&changes);
     }
 
-    /// Keeps the reason and returns the one before.
+    /// Stores the reason and returns the previous one.
     fn note(&mut self, tp: &TopicPartition, why: Option<&'static str>) -> Option<&'static str> {
         if self.reported.get(tp).copied() == why {
             return why;
@@ -113,7 +113,7 @@ impl LeftOut {
     }
 }
 
-/// Why a partition that may be fetched is in no request, the one under way included.
+/// Why a partition that may be fetched is in no request, not even in the one in flight.
 fn why_not_asked(
     view: &View<'_>,
     requests: &Requests<'_>,

@@ -12,13 +12,13 @@ use crate::net::{Metadata, is_metadata_error};
 /// Topics the next request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// All of them: a pattern has to be matched.
+    /// All topics, to match a pattern.
     All,
     /// These.
     Topics(Vec<Arc<str>>),
 }
 
-/// Leader of a partition as last heard.
+/// Leader of a partition, from the last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leader {
     /// Node.
@@ -27,25 +27,25 @@ pub struct Leader {
     pub epoch: i32,
 }
 
-/// The cluster as last heard.
+/// The cluster, from the last metadata response.
 #[derive(Debug)]
 pub struct ConsumerMetadata {
     updates: Metadata,
     wanted: Wanted,
     nodes: Vec<NodeId>,
     topics: FxHashMap<Arc<str>, Vec<Option<Leader>>>,
-    /// Where the answer had them. Kafka: `MetadataSnapshot#topicIds`.
+    /// Topic ids, if the response had them. Kafka: `MetadataSnapshot#topicIds`.
     ids: FxHashMap<Arc<str>, TopicId>,
     /// See [`Self::expect_topic_id`].
     expected_ids: FxHashMap<Arc<str>, TopicId>,
     names: Vec<Arc<str>>,
     internal: Vec<Arc<str>>,
-    /// Wanted topics that the last answer has refused, in its order.
+    /// Wanted topics with an error in the last response, in its order.
     errors: Vec<(Arc<str>, ErrorCode)>,
     allow_auto_create: bool,
-    /// Topic ids are missing; asked for when the backoff has passed.
+    /// Topic ids are missing; they are requested when the backoff has passed.
     need_ids: bool,
-    /// Since time last passed between two polls.
+    /// A response was applied since the last [`Self::let_backoff_pass`].
     refreshed: bool,
     in_progress_by_age: bool,
     version: u64,
@@ -65,7 +65,7 @@ impl DerefMut for ConsumerMetadata {
 }
 
 impl ConsumerMetadata {
-    /// Nothing known, nothing wanted.
+    /// Starts with nothing known and nothing wanted.
     pub fn new(backoff_ms: i64, max_age_ms: i64, allow_auto_create: bool) -> Self {
         Self {
             updates: Metadata::new(backoff_ms, max_age_ms),
@@ -85,14 +85,14 @@ impl ConsumerMetadata {
         }
     }
 
-    /// Asks for other topics from now on, and at once. Kafka: `Metadata#requestUpdateForNewTopics`.
+    /// Changes the wanted topics, and requests an update at once. Kafka: `Metadata#requestUpdateForNewTopics`.
     pub fn want(&mut self, wanted: Wanted) {
         self.wanted = wanted;
         self.request_update_for_new_topics();
     }
 
-    /// Asks again because a fetch was refused for want of topic ids: at once, or when the backoff has passed if an answer has
-    /// come in this poll. Kafka: `AbstractFetch#handleFetchSuccess`.
+    /// Requests an update because a fetch was refused for lack of topic ids: at once, or after the backoff if a
+    /// response has arrived in this poll. Kafka: `AbstractFetch#handleFetchSuccess`.
     pub fn request_update_for_ids(&mut self) {
         if self.is_in_progress() {
             return;
@@ -103,13 +103,13 @@ impl ConsumerMetadata {
         }
     }
 
-    /// Whether a request has to go out before anything else is sent; one by age need not.
+    /// Whether a metadata request must precede everything else. A refresh by age need not.
     pub fn is_update_due(&self, now: i64) -> bool {
         self.is_update_requested() && self.updates.is_update_due(now)
     }
 
-    /// Ends the backoff for topics that were asked for while a request was under way. The clock must not decide in
-    /// which poll they become known.
+    /// Ends the backoff for topics and ids that are still to be requested. The clock must not decide in which poll they
+    /// become known.
     pub fn let_backoff_pass(&mut self) {
         if (self.awaits_new_topics() || self.need_ids) && !self.is_in_progress() {
             self.request_update_now();
@@ -117,7 +117,7 @@ impl ConsumerMetadata {
         self.refreshed = false;
     }
 
-    /// Asks for other topics from the next request on, without causing one.
+    /// Changes the wanted topics without requesting an update.
     pub fn set_wanted(&mut self, wanted: Wanted) {
         self.wanted = wanted;
     }
@@ -127,18 +127,18 @@ impl ConsumerMetadata {
         &self.wanted
     }
 
-    /// Whether the metadata is older than metadata.max.age.ms. ours: such a refresh waits until nothing else is to be
-    /// sent, so that the clock never changes an order.
+    /// Whether the metadata is older than metadata.max.age.ms. Unlike in Kafka, such a refresh waits until nothing else
+    /// is to be sent, so that the clock never changes an order.
     pub fn is_due_by_age(&self, now: i64) -> bool {
         !self.is_update_requested() && self.updates.is_update_due(now)
     }
 
-    /// The request under way was sent because of age.
+    /// Whether the request in flight was sent because of age.
     pub fn in_progress_by_age(&self) -> bool {
         self.is_in_progress() && self.in_progress_by_age
     }
 
-    /// Marks a request as under way.
+    /// Builds a request and marks it as in flight.
     pub fn start_request(&mut self) -> MetadataRequest {
         self.in_progress_by_age = !self.is_update_requested();
         self.updates.start_request();
@@ -152,7 +152,7 @@ impl ConsumerMetadata {
         }
     }
 
-    /// Applies an answer; of topics that are no longer wanted nothing is kept.
+    /// Applies a response; topics that are no longer wanted are ignored.
     pub fn on_response(&mut self, response: MetadataResponse, now: i64) {
         self.updated(now);
         self.need_ids = false;
@@ -168,7 +168,7 @@ impl ConsumerMetadata {
             Wanted::Topics(topics) => Some(topics.iter().cloned().collect()),
         };
         for topic in response.topics {
-            // Other topics may be wanted than were asked for. Kafka: `ConsumerMetadata#retainTopic` (spec 7.4).
+            // The wanted topics may have changed since the request. Kafka: `ConsumerMetadata#retainTopic` (spec 7.4).
             let retained = wanted.as_ref().is_none_or(|wanted| wanted.contains(&topic.name));
             if retained && is_metadata_error(topic.error) {
                 self.updates.request_update(); // Kafka: `Metadata#handleMetadataResponse`.
@@ -205,7 +205,7 @@ impl ConsumerMetadata {
         self.version += 1;
     }
 
-    /// Grows with every answer.
+    /// Increases with every response.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -215,22 +215,22 @@ impl ConsumerMetadata {
         &self.nodes
     }
 
-    /// Known topics, in the order of the answer.
+    /// Known topics, in the order of the response.
     pub fn topic_names(&self) -> &[Arc<str>] {
         &self.names
     }
 
-    /// Topics such as `__consumer_offsets`. Kafka: `exclude.internal.topics`.
+    /// Whether a topic is internal, such as `__consumer_offsets`. Kafka: `exclude.internal.topics`.
     pub fn is_internal(&self, topic: &str) -> bool {
         self.internal.iter().any(|t| &**t == topic)
     }
 
-    /// Wanted topics that the last answer has refused, and why, in its order.
+    /// Wanted topics with an error in the last response, and that error, in its order.
     pub fn errors(&self) -> &[(Arc<str>, ErrorCode)] {
         &self.errors
     }
 
-    /// Why the last answer has refused a topic.
+    /// The error of a topic in the last response.
     pub fn error_of(&self, topic: &str) -> Option<ErrorCode> {
         self.errors
             .iter()
@@ -238,30 +238,32 @@ impl ConsumerMetadata {
             .map(|(_, error)| *error)
     }
 
-    /// Whether the last answer named this topic.
+    /// Whether the last response had this topic, without an error.
     pub fn knows(&self, topic: &str) -> bool {
         self.topics.contains_key(topic)
     }
 
-    /// Only the topic with this id is wanted, also when it is deleted and made again. [`NO_TOPIC_ID`] expects nothing.
+    /// Expects this id of the topic: one of the same name that was recreated is not wanted. [`NO_TOPIC_ID`] expects
+    /// nothing.
     pub fn expect_topic_id(&mut self, topic: &Arc<str>, id: TopicId) {
         if id != NO_TOPIC_ID {
             self.expected_ids.insert(Arc::clone(topic), id);
         }
     }
 
-    /// Topics of which an id is expected.
+    /// Topics with an expected id.
     pub fn topics_with_expected_ids(&self) -> Vec<Arc<str>> {
         self.expected_ids.keys().cloned().collect()
     }
 
-    /// A topic that has another id in the last answer than is expected.
+    /// A topic whose id in the last response is not the expected one.
     pub fn made_again(&self) -> Option<&Arc<str>> {
         let is_other = |(name, id): &(&Arc<str>, &TopicId)| self.ids.get(*name).is_some_and(|now| now != *id);
         self.expected_ids.iter().find(is_other).map(|(name, _)| name)
     }
 
-    /// The id by which a topic is asked for: the one that is expected, or that of the last answer; [`NO_TOPIC_ID`] if there is none.
+    /// The id to request a topic by: the expected one, else that of the last response; [`NO_TOPIC_ID`] if there is
+    /// none.
     pub fn topic_id(&self, topic: &str) -> TopicId {
         let id = self.expected_ids.get(topic).or_else(|| self.ids.get(topic));
         id.copied().unwrap_or(NO_TOPIC_ID)

@@ -1,5 +1,6 @@
-//! What is polled and not there: a wanted topic that the cluster does not have, an assigned partition that its topic does not have. The
-//! polls return nothing of it, so it is said once. Kafka: `NetworkClient.DefaultMetadataUpdater#handleSuccessfulResponse`.
+//! Warns once about wanted topics with a metadata error, such as topics that do not exist, and about assigned
+//! partitions that their topic does not have. Polls return nothing of them.
+//! Kafka: `NetworkClient.DefaultMetadataUpdater#handleSuccessfulResponse`.
 
 use std::borrow::Cow;
 
@@ -13,14 +14,14 @@ use super::trace::{Trace, TraceEvent, TraceKind};
 /// What is missing, as last reported.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
-    /// Versions of the metadata and of the assignment that were looked at last.
+    /// Versions of the metadata and of the assignment at the last check.
     seen: (u64, u64),
-    /// The partition of a topic that is missing is -1.
+    /// A missing topic has partition -1.
     reported: Vec<(TopicPartition, Cow<'static, str>)>,
 }
 
 impl Missing {
-    /// Reports what is missing now and was not when this was last called. Cheap while nothing has changed.
+    /// Reports what is missing now and was not at the last call. Cheap while nothing has changed.
     pub(super) fn report(&mut self, metadata: &ConsumerMetadata, subs: &SubscriptionState, trace: &mut Trace) {
         let now = (metadata.version(), subs.assignments());
         if self.seen == now || metadata.awaits_new_topics() {

@@ -51,7 +51,7 @@ pub struct PartitionRun {
     pub first_offset: i64,
     /// Last offset returned.
     pub last_offset: i64,
-    /// Records.
+    /// Number of records.
     pub count: usize,
 }
 
@@ -60,7 +60,7 @@ pub struct PartitionRun {
 pub struct PolledRecords {
     /// In drain order: the order in which poll took them from the queue (spec 7.5).
     pub runs: Vec<PartitionRun>,
-    /// They were taken by timestamp (`fletchlog.fetch.order=timestamp`).
+    /// Whether they were taken by timestamp (`fletchlog.fetch.order=timestamp`).
     pub by_timestamp: bool,
 }
 
@@ -73,7 +73,7 @@ impl PolledRecords {
             self.java_order()
         }
     }
-    /// Records in all.
+    /// Total number of records.
     pub fn count(&self) -> usize {
         self.runs.iter().map(|r| r.count).sum()
     }
@@ -96,10 +96,10 @@ impl PolledRecords {
     }
 }
 
-/// An answer of `offsets_for_times`.
+/// A result of `offsets_for_times`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffsetAndTimestamp {
-    /// Offset of the first record at or after the time asked for.
+    /// Offset of the first record at or after the requested time.
     pub offset: i64,
     /// Its timestamp, ms.
     pub timestamp: i64,
@@ -107,7 +107,8 @@ pub struct OffsetAndTimestamp {
     pub leader_epoch: i32,
 }
 
-/// Asked about every 50 ms while a call waits; true = stop (the call returns `Interrupted`, no position has moved).
+/// Called about every 50 ms while a call waits. True stops the call: it returns `Interrupted`, and no position has
+/// moved.
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
 
 /// What a rebalance listener receives.

@@ -13,25 +13,25 @@ use crate::net::RequestId;
 #[derive(Debug, Default)]
 pub(super) struct NodeFetches {
     pub(super) session: FetchSessionHandler,
-    /// At most one is under way.
+    /// The fetch in flight: at most one.
     pub(super) in_flight: Option<RequestId>,
     /// When it was sent.
     pub(super) asked_ms: i64,
-    /// Partitions whose wanted values may differ from the session's last request. Only these are looked at, so a
-    /// request costs nothing for unchanged partitions.
+    /// Partitions whose wanted values may differ from the session's last request. Only these are checked, so a request
+    /// costs nothing for unchanged partitions.
     pub(super) changed: Changed,
-    /// Answers in a row that could not be used.
+    /// Number of consecutive responses that could not be used.
     pub(super) thrown_away: u32,
 }
 
 impl NodeFetches {
-    /// The first answer that cannot be used is followed by a full request at once, the next ones after retry.backoff.ms (where Java does not
-    /// wait either).
+    /// Whether the next request must wait. After the first unusable response a full request follows at once, after
+    /// further ones only when retry.backoff.ms has passed. (Java never waits here.)
     pub(super) fn backs_off(&self, now_ms: i64, retry_backoff_ms: i64) -> bool {
         self.thrown_away > 1 && now_ms < self.asked_ms.saturating_add(retry_backoff_ms)
     }
 
-    /// The next request of this node's session; `None` if there is nothing that it could fetch.
+    /// The next request of this node's session; `None` if there is nothing to fetch.
     pub(super) fn build(&mut self, node: NodeId, view: &View<'_>) -> Option<SessionRequest> {
         let request = if self.session.is_full() {
             let all = view.in_request_order();

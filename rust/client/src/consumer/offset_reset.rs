@@ -12,17 +12,17 @@ use super::subscription_state::{ResetStrategy, SubscriptionState};
 use super::trace::{Trace, TraceEvent, TraceKind};
 use crate::ClientError;
 
-/// Lookups under way.
+/// Offset lookups in flight.
 #[derive(Debug, Default)]
 pub struct OffsetReset {
     questions: LeaderQuestions<ResetStrategy>,
 }
 
 impl OffsetReset {
-    /// Queues one ListOffsets per node for all partitions awaiting a reset that are not in a lookup under way.
+    /// Queues one ListOffsets per node for all partitions that await a reset and are not being looked up.
     ///
     /// # Errors
-    /// The error of the last lookup, if it may not be repeated.
+    /// The error of the last lookup, if it must not be repeated.
     pub fn send(
         &mut self,
         subs: &mut SubscriptionState,
@@ -49,7 +49,7 @@ impl OffsetReset {
         Ok(())
     }
 
-    /// Whether a completion answers a lookup.
+    /// Whether a completion is of a lookup.
     pub fn is_mine(&self, completion: &Completion) -> bool {
         self.questions.is_mine(completion)
     }
@@ -82,7 +82,7 @@ impl OffsetReset {
                         });
                     }
                 }
-                // No record is so new: records are read from now on.
+                // No record is that new: read from the log end.
                 Some(a) if a.error == ErrorCode::NONE && matches!(strategy, ResetStrategy::ByDuration(_)) => {
                     if subs.is_waiting_for(&tp, strategy) {
                         let _ = subs.request_offset_reset(&tp, ResetStrategy::Latest);
@@ -107,7 +107,7 @@ impl OffsetReset {
     }
 }
 
-/// The timestamp to look up: a special one of an end.
+/// The timestamp to look up: a special value for a log start or end.
 fn timestamp_of(strategy: ResetStrategy, now_ms: i64) -> i64 {
     match strategy {
         ResetStrategy::Earliest => list_offsets::EARLIEST_TIMESTAMP,

@@ -1,5 +1,5 @@
-//! Asking leaders whether positions are still valid after a change of leader (KIP-320). Kafka:
-//! `Fetcher#validateOffsetsIfNeeded`, `OffsetsForLeaderEpochClient`.
+//! Asking leaders whether positions are still valid after a change of leader (KIP-320).
+//! Kafka: `Fetcher#validateOffsetsIfNeeded`, `OffsetsForLeaderEpochClient`.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,18 @@ use super::subscription_state::{FetchPosition, SubscriptionState, Validated};
 use super::trace::{Trace, TraceEvent, TraceKind};
 use crate::ClientError;
 
-/// Questions under way.
+/// Validation requests in flight.
 #[derive(Debug, Default)]
 pub struct OffsetValidation {
     questions: LeaderQuestions<FetchPosition>,
-    /// Versions at the last check: of the metadata, and of the positions that were set otherwise than by reading on.
+    /// Versions at the last check: of the metadata, and of the positions that were set other than by reading.
     checked: (u64, u64),
 }
 
 impl OffsetValidation {
-    /// Checks the positions against the leaders, if either may have changed. Kafka: `validatePositionsOnMetadataChange`; up to
-    /// release 2.6 `prepareFetchRequests` does so itself, which is what gives a looked up position its leader there.
+    /// Checks the positions against the leaders, if either may have changed.
+    /// Kafka: `validatePositionsOnMetadataChange`; up to release 2.6 `prepareFetchRequests` does this itself, which gives a
+    /// looked-up position its leader.
     pub fn refresh(&mut self, subs: &mut SubscriptionState, metadata: &ConsumerMetadata) {
         let versions = (metadata.version(), subs.jumps());
         if self.checked != versions {
@@ -36,7 +37,8 @@ impl OffsetValidation {
     /// Queues one OffsetForLeaderEpoch per node for all positions that need it.
     ///
     /// # Errors
-    /// `LogTruncation` when a log was cut below a position and auto.offset.reset is none; what may not be repeated.
+    /// `LogTruncation` if a log was cut below a position and auto.offset.reset is none; errors that must not be
+    /// retried.
     pub fn send(
         &mut self,
         subs: &mut SubscriptionState,
@@ -65,12 +67,12 @@ impl OffsetValidation {
         Ok(())
     }
 
-    /// Whether a completion answers a question.
+    /// Whether a completion is of a validation request.
     pub fn is_mine(&self, completion: &Completion) -> bool {
         self.questions.is_mine(completion)
     }
 
-    /// The callback.
+    /// The callback of a validation request.
     pub fn on_completion(
         &mut self,
         completion: Completion,

@@ -1,4 +1,5 @@
-//! Lookups that move nothing: offsets by time, log starts and ends (spec 5, 7.12). Kafka: `OffsetFetcher#offsetsForTimes`,
+//! Lookups that move no position: offsets by time, log starts and ends (spec 5, 7.12).
+//! Kafka: `OffsetFetcher#offsetsForTimes`,
 //! `beginningOrEndOffset`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use super::offset_reset::list_offsets_request;
 use super::{Interrupt, OffsetAndTimestamp};
 use crate::ClientError;
 
-/// One call under way: partitions still to ask for, asked for, and answered.
+/// A call in progress: partitions to be requested (`open`), requested and answered.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     /// Timestamp and earliest time of the next attempt.
@@ -51,7 +52,7 @@ impl Lookup {
                     let failure = ClientError::kafka(error, format_args!("lookup of an offset of {tp}"));
                     self.questions.fail(failure);
                 }
-                // Java asks a log that cannot be read again until the time is over.
+                // Java retries until the time-out when a log cannot be read.
                 Some((error, a)) if a.error_message.is_some() => {
                     let why = a.error_message.as_deref().unwrap_or_default();
                     self.questions.fail(ClientError::unreadable(&tp, error, why));
@@ -190,7 +191,7 @@ impl Consumer {
         }
     }
 
-    /// Adds topics of a lookup that the subscription does not have. Returns the previous list if it was extended.
+    /// Adds the topics of a lookup that are not wanted yet. Returns the previous list if it was extended.
     fn want_also(&mut self, wanted: &[(TopicPartition, i64)]) -> Option<Wanted> {
         let Wanted::Topics(before) = self.metadata.wanted().clone() else {
             return None;

@@ -13,25 +13,27 @@ use super::{Interrupt, PolledRecords};
 use crate::ClientError;
 use crate::group::{ConsumerCoordinator, GroupTopics};
 
-/// Limit of network turns between two polls (the replacement of the heartbeat thread). An exchange takes one turn per
-/// request and answer, far fewer; the limit ends the loop with a peer that never stops answering.
+/// Limit of network turns between two polls (where Kafka has a heartbeat thread). The usual number is far lower: one
+/// turn per request and response. The limit ends the loop if a peer never stops responding.
 const SETTLE_TURNS: usize = 10_000;
 
 impl Consumer {
-    /// Returns buffered records, fetching as Kafka does (spec 7.3-7.5). Waits at most `timeout_ms` when there are none; from
-    /// release 3.2 on it may return sooner without records, when the position moved over what no user sees.
+    /// Returns buffered records, fetching as Kafka does (spec 7.3-7.5). Waits at most `timeout_ms` if there are none.
+    /// From release 3.2 on it may return earlier without records, when a position moved past records that users never
+    /// see.
     ///
     /// The next fetch is always sent after the records were taken from the queue and before they are returned.
     ///
     /// # Errors
-    /// `IllegalState` without subscription or assignment; `Interrupted`, `Wakeup` (no position has moved); what the table of
-    /// spec 7.7 says, when no record was taken before it; what the group refuses; `Kafka` with KAFKA_STORAGE_ERROR when a log
-    /// cannot be read, twice, and no other partition has records: no position has moved, the next poll tries again.
+    /// `IllegalState` without subscription or assignment; `Interrupted`, `Wakeup` (no position has moved); the errors
+    /// of the table of spec 7.7, if no record was taken before; errors of the group; `Kafka` with KAFKA_STORAGE_ERROR
+    /// if a log could not be read twice and no other partition has records: no position has moved, and the next poll
+    /// tries again.
     pub fn poll(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
         self.poll_at_most(None, timeout_ms, interrupt)
     }
 
-    /// As [`Self::poll`], with another limit than max.poll.records if one is given.
+    /// As [`Self::poll`], with the limit `most` instead of max.poll.records, if given.
     ///
     /// # Errors
     /// As [`Self::poll`].
@@ -82,7 +84,7 @@ impl Consumer {
         self.fetches.metrics.bytes.add(number(bytes));
     }
 
-    /// Takes the heartbeats over for the poll: between two polls the transport sends them.
+    /// Sends the heartbeats itself during the poll; between two polls the transport sends them.
     fn poll_as_member(
         &mut self,
         max_records: usize,
@@ -157,7 +159,8 @@ impl Consumer {
                     by_timestamp: self.settings.fetch_order == FetchOrder::Timestamp,
                 });
             }
-            // One more attempt first: another partition may have its position now, and the failure may be over.
+            // Try once more before the error: another partition may have its position now, or the failure may have
+            // passed.
             let failure = self.subs.log_failure(None);
             self.subs.forget_log_failures();
             let fails_again = failure.is_some() && std::mem::replace(&mut failed, true);
@@ -172,13 +175,13 @@ impl Consumer {
         }
     }
 
-    /// Records, or (from 3.2 on) a position that moved without any.
+    /// Whether the poll ends: there are records, or (from 3.2 on) a position moved without any.
     fn ends_poll(&self, got: &Collected) -> bool {
         !got.runs.is_empty() || (self.settings.row.early_return && got.position_moved)
     }
 
-    /// Nothing is taken between the commit before a rebalance and the giving up of what it commits. Kafka:
-    /// `SubscriptionState#markPendingRevocation`; before 3.2 the commit blocks.
+    /// Takes no records between the commit before a rebalance and the revocation of the committed partitions.
+    /// Kafka: `SubscriptionState#markPendingRevocation`; before 3.2 the commit blocks.
     fn collect_unless_revoking(&mut self, max_records: usize) -> Result<Collected, ClientError> {
         match self.is_revoking() {
             true => Ok(Collected::default()),
@@ -226,7 +229,7 @@ impl Consumer {
         fetches.send(subs, buffer, metadata, net, settings, trace)
     }
 
-    /// The fetch that goes out before the records of this poll are returned.
+    /// Sends the fetch that goes out before the records of this poll are returned.
     fn prefetch(&mut self, read: NetworkRead) -> Result<(), ClientError> {
         if self.send_fetches() > 0 || self.net.has_pending() {
             match self.settings.fetch_order {
@@ -247,7 +250,8 @@ impl Consumer {
             return Ok(());
         }
         self.match_pattern()?;
-        // Which topics a pattern matches has to be known before the member joins with them. Kafka: `ConsumerCoordinator#poll`.
+        // The topics that match a pattern must be known before the member joins with them.
+        // Kafka: `ConsumerCoordinator#poll`.
         if self.subs.pattern().is_some() && self.metadata.awaits_new_topics() {
             return Ok(());
         }
@@ -271,7 +275,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Keeps the topics of a pattern current. Kafka: `updatePatternSubscription`.
+    /// Updates the topics that match the pattern. Kafka: `updatePatternSubscription`.
     fn match_pattern(&mut self) -> Result<(), ClientError> {
         let version = self.metadata.version();
         let Some(pattern) = self.subs.pattern().filter(|_| self.matched_metadata != version) else {
@@ -298,11 +302,11 @@ impl Consumer {
                 .is_some_and(ConsumerCoordinator::rejoin_needed_or_pending)
     }
 
-    /// How long this turn may wait: until the poll ends, the group or a missing position needs attention.
+    /// How long this turn may wait: until the poll ends, or the group or a missing position needs attention.
     pub(super) fn wait_ms(&mut self, deadline: i64) -> i64 {
         let now = self.net.now_ms();
         let mut wait = deadline.saturating_sub(now).min(self.net.poll_delay_ms());
-        // One that is due is sent, or waits for a node.
+        // A metadata request that is due now is sent anyway, or waits for a node.
         if let due_in @ 1.. = self.metadata.time_to_next_update(now) {
             wait = wait.min(due_in);
         }
@@ -315,8 +319,9 @@ impl Consumer {
         wait.max(0)
     }
 
-    /// As [`Self::wait_ms`], of a turn that sends fetches and collects records: until a partition may be fetched again, or records are held
-    /// no longer. No other turn does what is due then, so it would not wait at all.
+    /// As [`Self::wait_ms`], for a turn that sends fetches and collects records: only until a partition may be fetched
+    /// again, or held records may be returned. Other turns do neither, so once that time has come they would not wait
+    /// at all.
     fn wait_for_records_ms(&mut self, deadline: i64) -> i64 {
         let wait = self.wait_ms(deadline);
         let due = [self.subs.first_back_off_end_ms(), self.buffer.by_time.held_until()];
@@ -331,8 +336,9 @@ impl Consumer {
         self.turn_net(wait)
     }
 
-    /// As `read_net`, without waiting when a queued fetch can be handed out. Ours (spec 7.4): nor when nothing is on its way because a
-    /// fetch has just been answered, without error. The next one can be sent, where Java waits for retry.backoff.ms.
+    /// As `read_net`, but does not wait if a queued fetch can be returned. Unlike Java (spec 7.4), it does not wait
+    /// either if a fetch was just answered without error and nothing else is pending: the next one can be sent, where
+    /// Java waits for retry.backoff.ms.
     fn read_net_unless_available(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
         let answered = self.run_callbacks()?;
         let waits = self.is_revoking() || !self.buffer.has_available_fetches(&self.subs);
@@ -347,14 +353,14 @@ impl Consumer {
         self.run_callbacks().map(drop)
     }
 
-    /// `transmit` of spec 7.4: may take an answer from the socket, but runs no callback. Kafka: `transmitSends`.
+    /// `transmit` of spec 7.4: may take a response from the socket, but runs no callback. Kafka: `transmitSends`.
     fn transmit(&mut self) -> Result<(), ClientError> {
         self.net.try_send(&self.metadata);
         self.net.net_poll(&mut self.metadata, None)
     }
 
-    /// What the heartbeat thread does between two polls: everything that has arrived is read, everything left over is
-    /// written. It never builds a fetch.
+    /// Does what Kafka's heartbeat thread does between two polls: reads everything that has arrived and writes
+    /// everything left over. It never builds a fetch.
     pub(super) fn settle(&mut self) -> Result<(), ClientError> {
         for _ in 0..SETTLE_TURNS {
             self.net.let_answers_arrive();
@@ -367,7 +373,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Returns whether a fetch was answered without an error.
+    /// Runs the callbacks of all completions. Returns whether a fetch was answered without an error.
     fn run_callbacks(&mut self) -> Result<bool, ClientError> {
         let (mut answered, mut failure) = (false, Ok(()));
         for completion in self.net.take_done() {

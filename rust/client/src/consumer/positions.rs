@@ -14,8 +14,9 @@ use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
 use crate::group::{Commit, Generation, OperationId};
 
-/// A lookup of committed offsets for partitions without position. It may take several polls, also across unsubscribe() if
-/// the same partitions are assigned again, but ends with the generation: after that another member may have committed. Kafka: `PendingCommittedOffsetRequest#sameRequest` (spec 7.12).
+/// A lookup of committed offsets for partitions without position. It may take several polls, even across unsubscribe()
+/// if the same partitions are assigned again. It ends with the generation, because after that another member may
+/// commit. Kafka: `PendingCommittedOffsetRequest#sameRequest` (spec 7.12).
 #[derive(Debug)]
 pub(super) struct CommittedLookup {
     id: OperationId,
@@ -24,8 +25,8 @@ pub(super) struct CommittedLookup {
 }
 
 impl Consumer {
-    /// `resolvePositions` of spec 7.4: positions that a new leader may have cut off, committed offsets, then the policy, then
-    /// one lookup of log ends.
+    /// `resolvePositions` of spec 7.4: validates positions that a new leader may have cut off, takes committed offsets,
+    /// then applies the reset policy and looks up log starts and ends.
     pub(super) fn resolve_positions(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         self.validation
             .send(&mut self.subs, &mut self.metadata, &mut self.net, &self.settings)?;
@@ -40,8 +41,8 @@ impl Consumer {
             .send(&mut self.subs, &mut self.metadata, &mut self.net, &self.settings)
     }
 
-    /// Asks the group for the positions of partitions that have none, and waits for the answer. False: not yet known.
-    /// Kafka: `refreshCommittedOffsetsIfNeeded`.
+    /// Asks the group for the positions of partitions that have none, and waits for the response. Returns false if they
+    /// are not yet known. Kafka: `refreshCommittedOffsetsIfNeeded`.
     fn refresh_committed_offsets(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<bool, ClientError> {
         let missing = self.subs.initializing_partitions();
         if missing.is_empty() {
@@ -72,7 +73,7 @@ impl Consumer {
             let now = net.now_ms();
             coordinator.drive(net, subs, now)?;
             let id = lookup.id;
-            // The network gets one turn in any case, also in a poll that must not wait.
+            // The network gets one turn in any case, even in a poll that must not wait.
             let result = if let Some(result) = coordinator.committed_result(id) {
                 self.committed_lookup = None;
                 self.read_net(None)?;
@@ -117,7 +118,7 @@ impl Consumer {
         }
     }
 
-    /// One turn of the network that waits for an answer, at most until `deadline`.
+    /// Runs one turn of the network that waits for a response, at most until `deadline`.
     pub(super) fn wait_for_answers(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let wait_ms = self.wait_ms(deadline);
         let wakeup = self.wakeup.clone();
@@ -190,7 +191,8 @@ impl Consumer {
         self.commit_until(offsets, Commit::Sync, deadline, interrupt)
     }
 
-    /// Commits the positions of a consumer that gives up its partitions. As [`Self::commit`], without offsets of topics that were deleted.
+    /// Commits the positions of a consumer that gives up its partitions. As [`Self::commit`], but without offsets of
+    /// deleted topics.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -223,7 +225,7 @@ impl Consumer {
     /// Committed offsets of the group; `None` for a partition without any.
     ///
     /// # Errors
-    /// `InvalidGroupId` without group.id; what the group refuses; `Timeout`.
+    /// `InvalidGroupId` without group.id; errors of the group; `Timeout`.
     pub fn committed(
         &mut self,
         partitions: &[TopicPartition],
@@ -246,7 +248,7 @@ impl Consumer {
         )?
     }
 
-    /// Drives the coordinator until an operation has its outcome; on an error it is forgotten.
+    /// Drives the coordinator until an operation has its result; on an error the operation is cancelled.
     fn drive_until<T>(
         &mut self,
         id: OperationId,

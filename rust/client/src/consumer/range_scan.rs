@@ -1,4 +1,5 @@
-//! Ranges of partitions, read from all their leaders at once by a consumer without a group, as spans in the order of the scan.
+//! Reads ranges of partitions, as spans in the order of the scan. A consumer without a group reads from all leaders at
+//! once.
 //!
 //! ```text
 //! partition   range after range; records of later ones that arrive meanwhile are kept, up to AHEAD bytes each, then it is paused
@@ -15,17 +16,17 @@ use super::metadata::Wanted;
 use super::{Consumer, Interrupt};
 use crate::ClientError;
 
-/// Bytes of a partition that are kept before its turn comes.
+/// Bytes of a partition that are kept before its turn.
 const AHEAD: usize = 4 << 20;
 /// How long one poll waits.
 pub(super) const POLL_MS: i64 = 1_000;
-/// A release whose polls end when a position moves over what no user sees, such as markers, and whose fetches go by topic ids. The order
-/// is that of the scan.
+/// A release whose polls return when a position moves past records that users never see, such as markers, and whose
+/// fetches use topic ids. The scan decides the order, not the release.
 const RELEASE: &str = "3.6";
-/// Records of one poll: more than a fetch can bring.
+/// Records of one poll: more than a fetch can return.
 const POLL_RECORDS: &str = "1000000";
-/// How long a broker may wait for more records. What a range promises is in the log already, so only a fetch behind the last record
-/// waits; while it does, its node sends nothing of the next partition.
+/// How long a broker may wait for more records. All records of a range are in the log already, so only a fetch after
+/// the last record waits; meanwhile its node sends nothing of the next partition.
 const FETCH_WAIT_MS: &str = "10";
 
 /// Offsets of a partition, at least one.
@@ -33,7 +34,7 @@ const FETCH_WAIT_MS: &str = "10";
 pub struct OffsetRange {
     /// Partition.
     pub tp: TopicPartition,
-    /// Id of the topic whose offsets these are; `NO_TOPIC_ID` of a broker before 2.8, which has none.
+    /// Id of the topic that has these offsets; `NO_TOPIC_ID` from a broker before 2.8, which has no ids.
     pub topic_id: TopicId,
     /// First offset.
     pub start: i64,
@@ -41,7 +42,7 @@ pub struct OffsetRange {
     pub end: i64,
 }
 
-/// Records of a range. The last ones may be behind its end: they do not belong to it.
+/// Records of a range. The last ones may be beyond its end: they do not belong to it.
 #[derive(Debug)]
 pub struct ScannedSpan {
     /// Partition.
@@ -60,16 +61,16 @@ pub struct RangeScan {
     limit_ms: i64,
     /// See [`AHEAD`].
     pub(super) keep_ahead: usize,
-    /// Not read to their ends, in the order of the scan.
+    /// Ranges not read to their ends, in the order of the scan.
     open: VecDeque<OffsetRange>,
     /// Records that were read before the turn of their range.
     pub(super) ahead: BTreeMap<TopicPartition, VecDeque<RecordSpan>>,
-    /// Returned next.
+    /// Spans to return next.
     ready: VecDeque<ScannedSpan>,
 }
 
 impl RangeScan {
-    /// These properties of a consumer, changed for a scan.
+    /// The given properties, changed for a scan.
     ///
     /// # Errors
     /// `Config`.
@@ -90,7 +91,8 @@ impl RangeScan {
         Ok(given.clone().with(own)?)
     }
 
-    /// Over the ranges in this order. `config` is one of [`Self::config`]. Connects with the first records.
+    /// A scan of the ranges in this order. `config` comes from [`Self::config`]. Connects with the first
+    /// [`Self::next`].
     ///
     /// # Errors
     /// `Config`.
@@ -124,8 +126,8 @@ impl RangeScan {
     /// The next records; `None` at the end.
     ///
     /// # Errors
-    /// As [`Consumer::poll`]; `Timeout`: nothing came for default.api.timeout.ms; INCONSISTENT_TOPIC_ID: a topic was deleted
-    /// and made again since the ranges were found.
+    /// As [`Consumer::poll`]; `Timeout` if nothing arrived for default.api.timeout.ms; INCONSISTENT_TOPIC_ID if a topic
+    /// was deleted and recreated since the ranges were found.
     pub fn next(&mut self, interrupt: Interrupt<'_>) -> Result<Option<ScannedSpan>, ClientError> {
         let began_ms = self.clock.monotonic_ms();
         loop {
@@ -145,7 +147,8 @@ impl RangeScan {
         }
     }
 
-    /// A broker before 3.1 is asked by names: that its records were of another topic is only known afterwards.
+    /// Requests to a broker before 3.1 have topic names: only afterwards is it known whether the records are of another
+    /// topic with that name.
     fn check_topics_at_the_end(&mut self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let consumer = &mut self.consumer;
         let topics = consumer.metadata.topics_with_expected_ids();
@@ -194,7 +197,7 @@ impl RangeScan {
     /// Polls once, while it is the turn of `head`.
     fn poll(&mut self, head: &TopicPartition, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let polled = self.consumer.poll(POLL_MS, interrupt)?;
-        // What was asked for by its topic id is of that topic, also when the metadata is older.
+        // Records requested by topic id are of that topic, even if the metadata is older.
         if polled.runs.is_empty() || self.consumer.fetches.was_answered_by_names {
             self.check_topics()?;
         }
@@ -213,7 +216,7 @@ impl RangeScan {
         self.pause_full_ones()
     }
 
-    /// Pauses later partitions of which enough is kept.
+    /// Pauses later partitions of which enough records are kept.
     fn pause_full_ones(&mut self) -> Result<(), ClientError> {
         let assigned = self.consumer.assignment();
         for (tp, spans) in &self.ahead {
@@ -225,12 +228,12 @@ impl RangeScan {
         Ok(())
     }
 
-    /// Unassigns the partitions whose ranges were read to their ends, and goes on with the next range in the order.
+    /// Unassigns the partitions whose ranges were read to their ends, and continues with the next range in the order.
     fn close_read_ones(&mut self, head: &TopicPartition) -> Result<(), ClientError> {
         let consumer = &mut self.consumer;
         let assigned = consumer.assignment();
         let mut unread = Vec::new();
-        // A partition that was read to its end before its turn is not assigned any more, but its range is still open.
+        // A partition that was read to its end before its turn is no longer assigned, but its range is still open.
         for range in self.open.iter().filter(|range| assigned.contains(&range.tp)) {
             let position = consumer.position(&range.tp, 0, &mut || false);
             if !position.is_ok_and(|position| position >= range.end) {

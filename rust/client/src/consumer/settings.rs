@@ -6,10 +6,10 @@ use super::decision_table::{ReadMode, Row, row_of};
 use crate::group::session_timeout_ms;
 use crate::net::Reconnect;
 
-/// First release whose wait between lost requests grows (KIP-580).
+/// First release whose retry backoff grows (KIP-580).
 const DOUBLED_BACKOFF: (u32, u32) = (3, 7);
 
-/// Order in which buffered fetches are handed out.
+/// Order in which the records of buffered fetches are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchOrder {
     /// Kafka's: a fetch to its end before the next (spec 7.5).

@@ -16,20 +16,20 @@ use fetch_failures::FetchFailure;
 use order::distinct;
 use preferred_replica::PreferredReplica;
 
-/// `auto.offset.reset`, and what a seek to an end asks for.
+/// A policy of `auto.offset.reset`, also used for a seek to the start or end of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetStrategy {
     /// Log start.
     Earliest,
     /// Log end.
     Latest,
-    /// The first record that is at most so many ms old when it is looked up; the log end if there is none. Kafka:
-    /// `AutoOffsetResetStrategy.StrategyType#BY_DURATION`.
+    /// The first record that is at most this many ms old at the time of the lookup; the log end if there is none.
+    /// Kafka: `AutoOffsetResetStrategy.StrategyType#BY_DURATION`.
     ByDuration(i64),
 }
 
 impl ResetStrategy {
-    /// What auto.offset.reset says; `None`: none.
+    /// The policy of auto.offset.reset; `None` if that is none.
     fn of(config: &Config) -> Option<Self> {
         match config.text("auto.offset.reset") {
             "earliest" => Some(Self::Earliest),
@@ -56,7 +56,8 @@ pub enum FetchState {
         /// Earliest time of the next attempt.
         retry_at_ms: i64,
     },
-    /// Has a position that may have been cut off; waits until the leader has said; not before `retry_at_ms`.
+    /// Has a position that may have been cut off; waits for the leader's response. It is asked not before
+    /// `retry_at_ms`.
     AwaitValidation {
         /// Earliest time of the next attempt.
         retry_at_ms: i64,
@@ -69,13 +70,13 @@ pub struct PartitionState {
     fetch_state: FetchState,
     position: i64,
     position_epoch: i32,
-    /// The leader at which the position was last known to be good, and which is asked for its records.
+    /// The leader for which the position was last considered valid, and from which records are fetched.
     /// Kafka: `FetchPosition.currentLeader`.
     leader: Option<Leader>,
     paused: bool,
     high_watermark: Option<i64>,
     last_stable_offset: Option<i64>,
-    /// Read in place of the leader.
+    /// The follower that is read in place of the leader.
     preferred: Option<PreferredReplica>,
     /// Its fetches are refused: see [`SubscriptionState::fetch_failed`].
     backs_off: bool,
@@ -98,7 +99,7 @@ impl Default for PartitionState {
 }
 
 impl PartitionState {
-    /// The position, if there is one.
+    /// The position, if it has a valid one.
     pub fn position(&self) -> Option<i64> {
         (self.fetch_state == FetchState::Fetching).then_some(self.position)
     }
@@ -110,19 +111,19 @@ impl PartitionState {
     pub fn is_fetchable(&self) -> bool {
         self.fetch_state == FetchState::Fetching && !self.paused && !self.backs_off
     }
-    /// Whether it is fetched again only when retry.backoff.ms have passed.
+    /// Whether its next fetch waits for retry.backoff.ms.
     pub fn backs_off(&self) -> bool {
         self.backs_off
     }
-    /// Paused by the user.
+    /// Whether the user paused it.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
-    /// High watermark as last heard.
+    /// High watermark from the last response.
     pub fn high_watermark(&self) -> Option<i64> {
         self.high_watermark
     }
-    /// Last stable offset as last heard.
+    /// Last stable offset from the last response.
     pub fn last_stable_offset(&self) -> Option<i64> {
         self.last_stable_offset
     }
@@ -152,19 +153,19 @@ pub struct SubscriptionState {
     jumps: u64,
     assignments: u64,
     changed: Changed,
-    /// How many partitions have a position, and how many may be fetched, as of a version.
+    /// (Version, number of partitions with a position then, number of partitions that could be fetched then).
     counted: (u64, usize, usize),
     /// Some partition may have a preferred replica.
     prefers: bool,
-    /// The topics to ask for have changed, and no request was sent since.
+    /// The wanted topics have changed since the last [`Self::take_metadata_request`].
     needs_metadata: bool,
-    /// Logs that the broker could not read lately, and why.
+    /// Logs that the broker could not read recently, and why.
     log_failures: BTreeMap<TopicPartition, ClientError>,
     fetch_failures: BTreeMap<TopicPartition, FetchFailure>,
 }
 
 impl SubscriptionState {
-    /// Nothing assigned.
+    /// Starts without subscription and assignment.
     pub fn new(config: &Config, subscribe_order: SubscribeOrder) -> Self {
         Self {
             subscription: Subscription::None,
@@ -185,17 +186,17 @@ impl SubscriptionState {
         }
     }
 
-    /// Grows with every change that can make a partition fetchable, or not.
+    /// Increases with every change that can make a partition fetchable or unfetchable.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Grows when partitions are added or removed, and when a position is set other than by reading.
+    /// Increases when partitions are added or removed, and when a position is set other than by reading.
     pub fn jumps(&self) -> u64 {
         self.jumps
     }
 
-    /// Grows with every other assignment.
+    /// Increases with every new assignment.
     pub fn assignments(&self) -> u64 {
         self.assignments
     }
@@ -207,7 +208,7 @@ impl SubscriptionState {
 
     // ---------------------------------------------------------------- subscription
 
-    /// Topics by name. True if they differ from before.
+    /// Subscribes to topics by name. Returns whether they differ from before.
     pub fn subscribe(&mut self, topics: &[Arc<str>]) -> Result<bool, ClientError> {
         if matches!(self.subscription, Subscription::Pattern(_) | Subscription::UserAssigned) {
             return Err(exclusive());
@@ -216,7 +217,7 @@ impl SubscriptionState {
         Ok(self.change_topics(distinct(topics)))
     }
 
-    /// Topics by a pattern that has to match the whole name.
+    /// Subscribes to topics by a pattern that must match the whole name.
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ClientError> {
         if matches!(self.subscription, Subscription::Topics | Subscription::UserAssigned) {
             return Err(exclusive());
@@ -227,7 +228,7 @@ impl SubscriptionState {
         Ok(())
     }
 
-    /// Takes the topics that the pattern matches. True if they differ from before. Kafka: `subscribeFromPattern`.
+    /// Sets the topics that match the pattern. Returns whether they differ from before. Kafka: `subscribeFromPattern`.
     pub fn subscribe_from_pattern(&mut self, topics: Vec<Arc<str>>) -> bool {
         self.change_topics(distinct(&topics))
     }
@@ -249,7 +250,8 @@ impl SubscriptionState {
         }
     }
 
-    /// Topics of all members, so that the leader learns their partitions. True if there are new ones. Kafka: `groupSubscribe`.
+    /// Sets the topics of all members, so that the leader learns their partitions. Returns whether some are new.
+    /// Kafka: `groupSubscribe`.
     pub fn group_subscribe(&mut self, topics: &[Arc<str>]) -> bool {
         let known = self.group_topics.clone();
         self.group_topics = distinct(topics);
@@ -261,7 +263,7 @@ impl SubscriptionState {
         new
     }
 
-    /// Topics whose metadata has to be asked for at once, if they changed since the last call of this method.
+    /// Topics whose metadata must be requested at once, if they changed since the last call of this method.
     pub fn take_metadata_request(&mut self) -> Option<Wanted> {
         std::mem::take(&mut self.needs_metadata).then(|| self.wanted_topics())
     }
@@ -280,12 +282,12 @@ impl SubscriptionState {
         matches!(self.subscription, Subscription::Topics | Subscription::Pattern(_))
     }
 
-    /// Neither subscribed nor assigned.
+    /// Whether there is neither a subscription nor an assignment.
     pub fn has_no_subscription_or_assignment(&self) -> bool {
         matches!(self.subscription, Subscription::None)
     }
 
-    /// Back to the start.
+    /// Ends the subscription or assignment.
     pub fn unsubscribe(&mut self) {
         self.subscription = Subscription::None;
         self.topics.clear();
@@ -305,8 +307,9 @@ impl SubscriptionState {
         }
     }
 
-    /// Exactly these partitions. True if the set of topics changed. An equal set changes nothing at all; otherwise the order
-    /// is computed anew and states of partitions assigned before are kept. Kafka: `assignFromUser`.
+    /// Assigns exactly these partitions. Returns whether the set of topics changed. The same set again changes nothing
+    /// at all; otherwise the order is computed anew, and partitions assigned before keep their states.
+    /// Kafka: `assignFromUser`.
     pub fn assign_from_user(&mut self, partitions: &[TopicPartition]) -> Result<bool, ClientError> {
         self.ensure_user_assignable()?;
         self.subscription = Subscription::UserAssigned;
@@ -321,8 +324,8 @@ impl SubscriptionState {
         Ok(self.change_topics(distinct(&topics)))
     }
 
-    /// What the group assigned; any order of `partitions` gives the same result. States of partitions assigned before are
-    /// kept (an eager rebalance assigns nothing in between, so it keeps none). Kafka: `assignFromSubscribed`.
+    /// Takes the group's assignment; the order of `partitions` does not matter. Partitions assigned before keep their
+    /// states (none after an eager rebalance, which assigns nothing in between). Kafka: `assignFromSubscribed`.
     pub fn assign_from_subscribed(&mut self, partitions: &[TopicPartition]) {
         let ordered = order::of_group(self.subscribe_order, &self.topics, partitions);
         self.replace_assignment(ordered);
@@ -384,7 +387,7 @@ impl SubscriptionState {
         self.state(tp).is_some_and(PartitionState::is_paused)
     }
 
-    /// A number that grows along the assignment order.
+    /// A number that increases along the assignment order.
     pub fn place(&self, tp: &TopicPartition) -> Option<u64> {
         self.assignment.place(tp)
     }
@@ -404,7 +407,7 @@ impl SubscriptionState {
         }
     }
 
-    /// Rotates: behind all others. Kafka: `movePartitionToEnd`.
+    /// Moves the partition behind all others in the order. Kafka: `movePartitionToEnd`.
     pub fn move_partition_to_end(&mut self, tp: &TopicPartition) {
         self.assignment.move_to_end(tp);
     }
@@ -438,7 +441,7 @@ impl SubscriptionState {
             .collect()
     }
 
-    /// The state of an assigned partition, to make it fetchable, or not, or to give it another position.
+    /// The state of an assigned partition, for a change of its position or fetchability, which this records.
     fn assigned_mut(&mut self, tp: &TopicPartition) -> Result<&mut PartitionState, ClientError> {
         let state = self.assignment.get_mut(tp).ok_or_else(|| not_assigned(tp))?;
         self.changed.insert(tp);
@@ -446,7 +449,7 @@ impl SubscriptionState {
         Ok(state)
     }
 
-    /// As `assigned_mut`, for all of them; `change` returns whether it changed anything.
+    /// As `assigned_mut`, for all partitions; `change` returns whether it changed anything.
     fn change_all(&mut self, mut change: impl FnMut(&TopicPartition, &mut PartitionState) -> bool) {
         let mut changed = false;
         self.assignment.for_each_mut(|tp, state| changed |= change(tp, state));

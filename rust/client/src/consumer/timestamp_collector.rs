@@ -1,5 +1,5 @@
-//! Records of all partitions in the order of their timestamps: a k-way merge over the buffered fetches. Ours; Kafka has none
-//! in its consumer (Kafka Streams: `PartitionGroup`, and KIP-695 for the waiting).
+//! Records of all partitions in the order of their timestamps: a k-way merge over the buffered fetches. Kafka's
+//! consumer has no such order (Kafka Streams has: `PartitionGroup`, and KIP-695 for the waiting).
 //!
 //! ```text
 //! next       the buffered partition whose first record is least by (timestamp, topic, partition)
@@ -25,16 +25,16 @@ use super::subscription_state::PartitionState;
 use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
 
-/// What the merge remembers from poll to poll.
+/// State of the merge between polls.
 #[derive(Debug)]
 pub struct TimestampOrder {
-    /// Highest timestamp handed out, ms.
+    /// Highest timestamp returned, ms.
     newest_returned: i64,
     /// Highest timestamp seen in a buffered batch, ms.
     newest_seen: i64,
-    /// Number of changes by hand that the two are about.
+    /// `SubscriptionState::jumps` when the two were last reset.
     jumps: u64,
-    /// Since when (monotonic ms) a partition is at its end with nothing buffered.
+    /// Since when (monotonic ms) each partition has been at its end with nothing buffered.
     at_end_since: FxHashMap<TopicPartition, i64>,
     /// Until when (monotonic ms) buffered records wait for partitions at their end.
     held_until: Option<i64>,
@@ -55,11 +55,11 @@ impl Default for TimestampOrder {
 }
 
 impl TimestampOrder {
-    /// When (monotonic ms) records that wait for partitions at their end need not wait any longer; `None`: none does.
+    /// Until when (monotonic ms) buffered records wait for partitions at their end; `None` if none do.
     pub fn held_until(&self) -> Option<i64> {
         self.held_until
     }
-    /// Late records handed out so far.
+    /// Number of late records returned so far.
     pub fn late(&self) -> u64 {
         self.late
     }
@@ -76,12 +76,12 @@ impl TimestampOrder {
     }
 }
 
-/// What keeps records back.
+/// What blocks the merge.
 #[derive(Debug, Default)]
 struct Holds {
     /// A partition has data that has not arrived.
     for_data: bool,
-    /// Partitions at their end are waited for until then.
+    /// Until when the merge waits for partitions at their end.
     at_end_until: Option<i64>,
 }
 
@@ -95,7 +95,7 @@ impl Holds {
     }
 }
 
-/// Whether one partition without buffered records keeps others back.
+/// Whether one partition without buffered records blocks the merge.
 enum Hold {
     None,
     ForData,
@@ -103,7 +103,7 @@ enum Hold {
 }
 
 impl Collector<'_> {
-    /// At most `max_records` records by timestamp.
+    /// Takes at most `max_records` records by timestamp.
     pub(super) fn collect_by_timestamp(
         &mut self,
         max_records: usize,
@@ -131,7 +131,8 @@ impl Collector<'_> {
         merged.map(|_| ())
     }
 
-    /// Looks at every answer; `parsed` stays ordered by partition, so that places in it order ties.
+    /// Checks every queued fetch and moves the usable ones to `parsed`, which stays ordered by partition, so that
+    /// indices order ties.
     fn take_in_answers(&mut self) -> Result<(), ClientError> {
         let retry_at_ms = self.retry_at_ms();
         while let Some(head) = self.buffer.queue.front_mut() {
@@ -155,7 +156,8 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// The first record of every buffered partition (by its place in `parsed`), and what the others hold back.
+    /// Returns the first record of every buffered partition, by its index in `parsed`; adds to `holds` how the other
+    /// partitions block the merge.
     fn heads(&mut self, collected: &mut Collected, holds: &mut Holds) -> Result<TimestampMerge, ClientError> {
         let mut heads = TimestampMerge::default();
         let mut shown: FxHashSet<TopicPartition> = FxHashSet::default();
@@ -182,7 +184,8 @@ impl Collector<'_> {
         Ok(heads)
     }
 
-    /// Timestamp of the next record of a fetch. The position follows over what no user sees; a fetch without records ends.
+    /// Timestamp of the next record of a fetch. Moves the position past records that users never see; ends a fetch
+    /// without records.
     fn peek(&mut self, place: usize, collected: &mut Collected) -> Result<Option<i64>, ClientError> {
         let fetch = &mut self.buffer.parsed[place];
         let position = self.subs.position(&fetch.tp);
@@ -203,7 +206,8 @@ impl Collector<'_> {
         Ok(None)
     }
 
-    /// Takes turns until nothing is ready or `remaining` records are taken. Answers until when records wait for partitions at their end, if any does.
+    /// Takes turns until nothing is ready or `remaining` records are taken. Returns until when records wait for
+    /// partitions at their end, if any do.
     fn merge(
         &mut self,
         mut heads: TimestampMerge,
@@ -245,7 +249,7 @@ impl Collector<'_> {
         Ok(None)
     }
 
-    /// Highest timestamp that partitions at their end do not hold back.
+    /// Highest timestamp that partitions at their end do not block.
     fn ready_until(&self, holds: &Holds) -> i64 {
         if holds.at_end_until.is_none() {
             return i64::MAX;
@@ -255,7 +259,7 @@ impl Collector<'_> {
         late.max(order.newest_seen.saturating_sub(self.settings.max_lateness_ms))
     }
 
-    /// Takes records of one partition up to a timestamp. Answers how many.
+    /// Takes records of one partition up to a timestamp. Returns their number.
     fn turn(&mut self, place: usize, max: usize, until: i64, collected: &mut Collected) -> Result<usize, ClientError> {
         let order = &mut self.buffer.by_time;
         let mut turn = TimeTurn {
@@ -287,7 +291,7 @@ impl Collector<'_> {
     }
 }
 
-/// What a partition without buffered records keeps back.
+/// Whether a partition without buffered records blocks the merge.
 fn hold(
     tp: &TopicPartition,
     state: &PartitionState,
@@ -313,7 +317,7 @@ fn hold(
     if until > now_ms { Hold::AtEnd(until) } else { Hold::None }
 }
 
-/// Whether there is nothing to read at the position, as last heard.
+/// Whether there is nothing to read at the position, as of the last response.
 pub(super) fn is_at_end(state: &PartitionState, settings: &Settings) -> bool {
     let end = match settings.isolation_level {
         IsolationLevel::ReadCommitted => state.last_stable_offset(),

@@ -1,5 +1,6 @@
-//! The pattern of subscribe(pattern), in Java's syntax, which the library's differs from in a few places: they are rewritten. Topic names are
-//! ASCII without line breaks, so Java's classes of ASCII characters are these characters. Java: `java.util.regex.Pattern`, `Matcher#matches`.
+//! The pattern of subscribe(pattern), in Java's syntax. Where the syntax of the regex library differs, the pattern is
+//! rewritten. Topic names are ASCII without line breaks, so Java's predefined classes become their ASCII characters.
+//! Java: `java.util.regex.Pattern`, `Matcher#matches`.
 //!
 //! | Java | here |
 //! |---|---|
@@ -15,10 +16,11 @@ use fancy_regex::{Regex, RegexBuilder, escape};
 
 use crate::ClientError;
 
-/// Steps back that a match may take: some tenth of a second. A pattern such as `(a|aa)+\1-` takes more than anybody waits for.
+/// Limit of backtracking steps of a match: about a tenth of a second. A pattern such as `(a|aa)+\1-` would take far too
+/// long.
 const BACKTRACK_LIMIT: usize = 1_000_000;
 
-/// See the module.
+/// A compiled topic pattern.
 #[derive(Debug)]
 pub struct TopicPattern {
     text: String,
@@ -27,7 +29,7 @@ pub struct TopicPattern {
 
 impl TopicPattern {
     /// # Errors
-    /// `IllegalArgument`: it is no pattern, or has syntax of Java's that is not supported.
+    /// `IllegalArgument`: it is not a pattern, or has Java syntax that is not supported.
     pub fn new(pattern: &str) -> Result<Self, ClientError> {
         let refused = |why: &dyn std::fmt::Display| {
             ClientError::IllegalArgument(format!("the topic pattern {pattern:?} cannot be used: {why}"))
@@ -56,14 +58,14 @@ impl TopicPattern {
     }
 }
 
-/// One pass over a pattern.
+/// One pass that rewrites a pattern from Java's syntax to the library's.
 struct Translation<'a> {
     rest: &'a str,
     out: String,
     /// The flag x (comments) at the beginning of each open group.
     groups: Vec<bool>,
     has_comments: bool,
-    /// Open `[`.
+    /// Number of open `[`.
     classes: usize,
 }
 
@@ -85,7 +87,7 @@ impl<'a> Translation<'a> {
         next
     }
 
-    /// What comes before `end`, which is taken, too; all of the rest if it is not there.
+    /// Takes and returns the text before `end`, and skips `end`; takes all of the rest if it has no `end`.
     fn take_until(&mut self, end: &str) -> &'a str {
         let (taken, rest) = self.rest.split_once(end).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -122,13 +124,13 @@ impl<'a> Translation<'a> {
                 self.out.push_str(if first == "]" { r"\]" } else { first });
             }
         }
-        // The library takes `[:alpha:]` for a name of POSIX, Java for these characters.
+        // The library reads `[:alpha:]` as a POSIX class, Java as these characters.
         if self.rest.starts_with(':') && !self.rest.starts_with(":-") {
             self.out.push_str(":-");
         }
     }
 
-    /// What means something else in the library's classes is escaped: the operators `--` and `~~`.
+    /// Escapes what has another meaning in the library's classes: the operators `--` and `~~`.
     fn in_class(&mut self, next: char) {
         match next {
             '[' => self.open_class(),
@@ -145,7 +147,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// After `(`.
+    /// Translates what follows `(`.
     fn group(&mut self) -> Result<(), String> {
         self.groups.push(self.has_comments);
         self.out.push('(');
@@ -177,7 +179,7 @@ impl<'a> Translation<'a> {
             self.out.push_str(&format!("?{on}{off}:"));
             return Ok(());
         }
-        self.groups.pop(); // The flags hold to the end of the group that is open.
+        self.groups.pop(); // The flags apply to the end of the enclosing group.
         self.out.pop();
         if !(on.is_empty() && off.is_empty()) {
             self.out.push_str(&format!("(?{on}{off})"));
@@ -185,7 +187,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// After `\`.
+    /// Translates what follows `\`.
     fn escape(&mut self) -> Result<(), String> {
         let next = self.take().ok_or(r"the pattern ends with a single \")?;
         match next {
@@ -224,7 +226,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// After `\p` or `\P`.
+    /// Translates what follows `\p` or `\P`.
     fn property(&mut self, is_negated: bool) -> Result<(), String> {
         let name = match self.rest.strip_prefix('{') {
             Some(rest) => {
@@ -253,7 +255,7 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// A character for itself, also within a class and under the flag x.
+/// A literal character, valid also within a class and under the flag x.
 fn literal(character: char) -> String {
     match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' => character.to_string(),

@@ -12,23 +12,25 @@ pub enum TraceKind {
     /// The program called a method that changes what is read: `text` = its name; `partitions` (subscribe: topics) as given, with the offset
     /// of a seek; `epoch` of a seek to a committed offset.
     Call,
-    /// The assignment, when it is another set than in the last event of this kind: `partitions` in request order.
+    /// The assignment, if it is another set than in the last event of this kind: `partitions` in request order.
     Order,
     /// poll() was called.
     Poll,
-    /// A fetch request was built: `node`, `full`; `partitions` in wire order with fetch offsets, then those it takes out of the session.
+    /// A fetch request was built: `node`, `full`; `partitions` in wire order with fetch offsets, then those it removes
+    /// from the session.
     Ask,
-    /// An answer was read and its callback ran: `node`, `full`, `text` = error; `partitions` in the order in which they joined the queue.
+    /// A response was read and its callback ran: `node`, `full`, `text` = error; `partitions` in the order in which
+    /// they joined the queue.
     Answer,
     /// `partitions` left out of requests from now on because of `text`, then those no longer left out for it.
     Skip,
     /// Records were taken from the queue: `offset` .. `last_offset`, `records` of them.
     Take,
-    /// So many of these `records` were older than a record handed out before them; `offset` = first of the turn.
+    /// `records` of the records taken were older than one returned before them; `offset` = first of the turn.
     Late,
     /// A fetch is finished; `text` says how.
     Drained,
-    /// Moved behind all others; `text` = the error, if that is why.
+    /// A partition moved behind all others; `text` = the error, if that is why.
     Rotate,
     /// Buffered data of a paused partition went to the end of the queue.
     Park,
@@ -38,7 +40,7 @@ pub enum TraceKind {
     Place,
     /// An error of the broker or of the data: `text`.
     Error,
-    /// poll() returned so many `records`.
+    /// poll() returned; `records` = number of records.
     Return,
 }
 
@@ -74,7 +76,7 @@ pub struct TraceEvent {
     pub kind: TraceKind,
     /// Node, -1 none.
     pub node: NodeId,
-    /// Of requests and answers: a full fetch (else incremental).
+    /// Of requests and responses: a full fetch (else incremental).
     pub full: Option<bool>,
     /// Partition.
     pub tp: Option<TopicPartition>,
@@ -84,9 +86,9 @@ pub struct TraceEvent {
     pub last_offset: i64,
     /// Leader epoch, -1 none.
     pub epoch: i32,
-    /// Records, -1 none.
+    /// Number of records, -1 none.
     pub records: i64,
-    /// Why, or more.
+    /// The reason, or details.
     pub text: Cow<'static, str>,
     /// The partitions of an event that is about several.
     pub partitions: Vec<TracePartition>,
@@ -99,7 +101,7 @@ pub struct TracePartition {
     pub tp: TopicPartition,
     /// Fetch offset, or the one given to a seek.
     pub offset: i64,
-    /// Records that the headers of the batches announce.
+    /// Number of records according to the batch headers.
     pub records: i64,
     /// Bytes.
     pub bytes: i64,
@@ -200,9 +202,9 @@ pub struct Trace {
     on: bool,
     poll: u64,
     events: Vec<TraceEvent>,
-    /// Version of the assignment looked at last.
+    /// Version of the assignment at the last check.
     assignment: Option<u64>,
-    /// Of the last `Order` event, sorted: a rotation is no new assignment.
+    /// Partitions of the last `Order` event, sorted, because a rotation is no new assignment.
     assigned: Vec<TopicPartition>,
 }
 
@@ -218,7 +220,7 @@ impl Trace {
         self.on
     }
 
-    /// The next poll begins.
+    /// Records that a poll begins.
     pub fn start_poll(&mut self) {
         self.poll += 1;
         self.push(|| TraceEvent::new(TraceKind::Poll));
@@ -232,14 +234,14 @@ impl Trace {
         }
     }
 
-    /// Out of the way of polls that are not traced.
+    /// Not inlined, so that it costs nothing in polls without a trace.
     #[inline(never)]
     fn keep(&mut self, event: impl FnOnce() -> TraceEvent) {
         let poll = self.poll;
         self.events.push(TraceEvent { poll, ..event() });
     }
 
-    /// A call of the program's; an offset or epoch of -1 means none.
+    /// Records a call by the program; an offset or epoch of -1 means none.
     pub fn called<'a>(
         &mut self,
         method: &'static str,
@@ -254,7 +256,7 @@ impl Trace {
         });
     }
 
-    /// The assignment, if it is not the set reported last; under the same `version` it is.
+    /// Records the assignment, unless it is the set reported last, as it is if `version` has not changed.
     pub fn assignment(&mut self, version: u64, current: impl FnOnce() -> Vec<TopicPartition>) {
         if !self.is_on() || self.assignment == Some(version) {
             return;
@@ -273,7 +275,7 @@ impl Trace {
         }
     }
 
-    /// A fetch request.
+    /// Records a fetch request.
     pub fn request(&mut self, node: NodeId, request: &FetchRequest) {
         let asked = request.partitions.iter();
         let asked = asked.map(|p| TracePartition::at(&p.tp, p.fetch_offset));
@@ -284,7 +286,7 @@ impl Trace {
         });
     }
 
-    /// An answer; `fetch_offset` gives the offset that was asked for.
+    /// Records a response; `fetch_offset` returns the requested offset.
     pub fn response(
         &mut self,
         node: NodeId,
@@ -311,7 +313,7 @@ impl Trace {
         });
     }
 
-    /// Partitions that are left out for another reason than before: (partition, reason before, reason now).
+    /// Records the partitions whose reason to be left out has changed: (partition, reason before, reason now).
     pub fn left_out(&mut self, changes: &[(TopicPartition, Option<&'static str>, Option<&'static str>)]) {
         let came = changes.iter().filter_map(|&(_, _, why)| why);
         let mut reasons: Vec<&str> = Vec::new();
@@ -344,7 +346,7 @@ fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Whole batches in an answer's bytes, and the records their headers announce.
+/// Number of whole batches in a response, and of records according to their headers.
 fn whole_batches(bytes: &bytes::Bytes) -> (i64, i64) {
     BatchIter::new(bytes.clone())
         .map_while(Result::ok)

@@ -13,7 +13,7 @@ pub struct WakeupHandle {
 }
 
 impl WakeupHandle {
-    /// The call going on, or the next one that would block, answers `Wakeup`. Thread-safe; at once in-process.
+    /// Makes the current call, or the next one that would block, return `Wakeup`; at once in-process. Thread-safe.
     pub fn wake(&self) {
         self.wanted.store(true, Ordering::Release);
         if let Some(waker) = &self.waker {
@@ -21,7 +21,7 @@ impl WakeupHandle {
         }
     }
 
-    /// No call answers `Wakeup` for what was asked before.
+    /// Cancels [`Self::wake`], if no call has returned `Wakeup` for it yet.
     pub fn forget(&self) {
         self.wanted.store(false, Ordering::Release);
     }

@@ -1,13 +1,13 @@
-//! Partitions whose fetches are refused. Java logs every refusal and repeats the fetch at once; where the answer comes at once, too (its topic
-//! is gone), it does so thousands of times a second. Here the first fetch that is refused is repeated at once, the next ones after
-//! retry.backoff.ms, and an error is logged once until the partition can be read again.
+//! Partitions whose fetches are refused. Java logs every refusal and repeats the fetch at once: thousands of times a
+//! second if the broker responds at once (to a fetch of a deleted topic). Here the first refused fetch is repeated at
+//! once, the next ones after retry.backoff.ms, and an error is logged once until the partition can be read again.
 
 use fletchlog_api::ErrorCode;
 use fletchlog_records::TopicPartition;
 
 use super::SubscriptionState;
 
-/// Of a partition whose last fetch was refused.
+/// State of a partition whose last fetch was refused.
 #[derive(Debug, Default)]
 pub(super) struct FetchFailure {
     /// Errors that were logged.
@@ -17,8 +17,8 @@ pub(super) struct FetchFailure {
 }
 
 impl SubscriptionState {
-    /// A fetch was refused. If it is not the first one in a row, the partition is fetched again at `retry_at_ms`. Returns whether this
-    /// error is new.
+    /// Records a refused fetch. If it is not the first in a row, the partition is fetched again at `retry_at_ms`.
+    /// Returns whether this error is new.
     pub fn fetch_failed(&mut self, tp: &TopicPartition, error: ErrorCode, retry_at_ms: i64) -> bool {
         let Some(state) = self.assignment.get_mut(tp) else {
             return false;
@@ -42,14 +42,15 @@ impl SubscriptionState {
         }
     }
 
-    /// A fetch was answered. The partition may still wait after a refusal: answers of two nodes can come when its leader has changed.
+    /// Records a successful fetch. The partition may be backing off: after a change of leader, responses of two nodes
+    /// can arrive.
     pub fn fetch_succeeded(&mut self, tp: &TopicPartition) {
         if self.fetch_failures.remove(tp).is_some() {
             self.end_back_off(tp);
         }
     }
 
-    /// Partitions that have waited long enough may be fetched again.
+    /// Lets partitions be fetched again whose back-off has passed.
     pub fn end_back_offs(&mut self, now_ms: i64) {
         let mut over = Vec::new();
         for (tp, failure) in &mut self.fetch_failures {
@@ -69,7 +70,7 @@ impl SubscriptionState {
         }
     }
 
-    /// When the first partition may be fetched again that waits.
+    /// When the first back-off ends.
     pub fn first_back_off_end_ms(&self) -> Option<i64> {
         self.fetch_failures
             .values()

@@ -8,7 +8,8 @@ use super::SubscriptionState;
 use crate::ClientError;
 
 impl SubscriptionState {
-    /// The broker could not read this log; without a reason it is as in Kafka. Returns whether the caller will see it.
+    /// Records that the broker could not read this log; without a reason it does nothing, as in Kafka. Returns whether
+    /// the caller will see the error.
     pub fn log_failed(&mut self, tp: &TopicPartition, error: ErrorCode, why: Option<&str>) -> bool {
         let Some(why) = why.filter(|_| self.is_assigned(tp)) else {
             return false;
@@ -18,7 +19,7 @@ impl SubscriptionState {
         true
     }
 
-    /// The logs are going to be asked again.
+    /// Forgets all failures before the logs are requested again.
     pub fn forget_log_failures(&mut self) {
         self.log_failures.clear();
     }

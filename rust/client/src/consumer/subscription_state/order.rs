@@ -1,5 +1,5 @@
-//! In which order partitions are assigned (spec 7.2): that of the hash tables they pass through in Java. Kafka:
-//! `SubscriptionState`, `PartitionStates#set`.
+//! The order of assigned partitions (spec 7.2): that of the hash tables that they pass through in Java.
+//! Kafka: `SubscriptionState`, `PartitionStates#set`.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::consumer::decision_table::SubscribeOrder;
 
-/// Of what a user assigned: `given` partitions, some perhaps repeated, are these.
+/// The order after assign() of `given` partitions, repetitions included; `distinct` has each once.
 pub(super) fn of_user(given: usize, distinct: &[TopicPartition]) -> Vec<TopicPartition> {
     // HashSet(collection) is sized by the collection, repetitions included.
     let set = java_hash::hash_map_order(distinct, java_hash::hash_set_capacity(given));
     by_topic(java_hash::hash_map_order(&set, java_hash::DEFAULT_CAPACITY))
 }
 
-/// Of what a group assigned to a consumer that subscribed to these topics.
+/// The order of what a group assigned to a consumer that subscribed to these topics.
 pub(super) fn of_group(
     order: SubscribeOrder,
     topics: &[Arc<str>],
@@ -35,8 +35,9 @@ pub(super) fn of_group(
     }
 }
 
-/// The hash table behind an order in which partitions were assigned, to show it: its size, and the bucket of each partition.
-/// `subscribed`: how a group's assignment is ordered; `None` after assign(). `None` if no table decides, or none leads to this order.
+/// The hash table that explains an assignment order: its size, and the bucket of each partition. `subscribed`: how a
+/// group's assignment is ordered; `None` after assign(). Returns `None` if no table decides the order, or the table
+/// does not lead to it.
 pub fn table_behind(assigned: &[TopicPartition], subscribed: Option<SubscribeOrder>) -> Option<(usize, Vec<usize>)> {
     let capacity = match subscribed {
         None => java_hash::DEFAULT_CAPACITY,
@@ -52,7 +53,7 @@ pub fn table_behind(assigned: &[TopicPartition], subscribed: Option<SubscribeOrd
     (walked == assigned).then_some((size, buckets))
 }
 
-/// Kafka's list L: topics as two hash tables over the subscribed names leave them, partitions ascending.
+/// Kafka's list L: topics in the order that two hash tables over the subscribed names give them, partitions ascending.
 fn as_deserialized(topics: &[Arc<str>], sorted: &[TopicPartition]) -> Vec<TopicPartition> {
     let mut names = topics.to_vec();
     for tp in sorted {
@@ -75,7 +76,7 @@ fn as_deserialized(topics: &[Arc<str>], sorted: &[TopicPartition]) -> Vec<TopicP
         .collect()
 }
 
-/// Topic by topic in the order in which the topics appear. Kafka: `PartitionStates#set`.
+/// Groups partitions by topic, in the order in which the topics appear. Kafka: `PartitionStates#set`.
 fn by_topic(walked: Vec<TopicPartition>) -> Vec<TopicPartition> {
     let mut groups: Vec<Vec<TopicPartition>> = Vec::new();
     let mut group_of: FxHashMap<Arc<str>, usize> = FxHashMap::default();
@@ -89,7 +90,7 @@ fn by_topic(walked: Vec<TopicPartition>) -> Vec<TopicPartition> {
     groups.into_iter().flatten().collect()
 }
 
-/// Each once, where it came first.
+/// Each item once, at its first place.
 pub(super) fn distinct<T: Clone + std::hash::Hash + Eq>(items: &[T]) -> Vec<T> {
     let mut seen = FxHashSet::default();
     items

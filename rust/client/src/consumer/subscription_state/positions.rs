@@ -1,4 +1,5 @@
-//! Positions: reading on, seeking, and what is known of them (spec 7.12). Kafka: `SubscriptionState#position`, `#seek`, `#allConsumed`.
+//! Positions: reading, seeking, and what is known of them (spec 7.12). Kafka: `SubscriptionState#position`, `#seek`,
+//! `#allConsumed`.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ impl SubscriptionState {
         self.state(tp).and_then(PartitionState::position)
     }
 
-    /// Moves on after records were taken, or skipped.
+    /// Moves the position after records were taken or skipped.
     pub fn advance(&mut self, tp: &TopicPartition, offset: i64, leader_epoch: i32) {
         if let Some(state) = self.assignment.get_mut(tp) {
             state.position = offset;
@@ -24,8 +25,8 @@ impl SubscriptionState {
         }
     }
 
-    /// Sets a position, by hand or by a lookup; `leader` is the partition's, as of the last metadata. There is nothing
-    /// to validate.
+    /// Sets a position, by hand or by a lookup; it needs no validation. `leader`: the partition's leader in the last
+    /// metadata.
     ///
     /// # Errors
     /// `IllegalState` if the partition is not assigned.
@@ -45,7 +46,7 @@ impl SubscriptionState {
         self.counted.1 == self.assignment.len()
     }
 
-    /// Partitions that have neither a position nor a lookup to come, in assignment order.
+    /// Partitions that have neither a position nor a pending lookup, in assignment order.
     pub fn initializing_partitions(&self) -> Vec<TopicPartition> {
         self.assignment
             .iter()
@@ -73,7 +74,7 @@ impl SubscriptionState {
             .collect()
     }
 
-    /// Ends as of the last answer.
+    /// Sets the log ends from a response.
     pub fn update_ends(&mut self, tp: &TopicPartition, high_watermark: i64, last_stable_offset: i64) {
         if let Some(state) = self.assignment.get_mut(tp) {
             if high_watermark >= 0 {

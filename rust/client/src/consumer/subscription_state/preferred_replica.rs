@@ -1,5 +1,6 @@
-//! Followers that are read in place of the leader (KIP-392): a leader that knows the client's rack names one near to it. Kafka:
-//! `SubscriptionState#updatePreferredReadReplica`, `#preferredReadReplica`, `#clearPreferredReadReplica`.
+//! Followers that are read in place of the leader (KIP-392): a leader that knows the client's rack names one near the
+//! client. Kafka: `SubscriptionState#updatePreferredReadReplica`, `#preferredReadReplica`,
+//! `#clearPreferredReadReplica`.
 
 use fletchlog_api::NodeId;
 use fletchlog_records::TopicPartition;
@@ -12,7 +13,7 @@ use crate::consumer::metadata::ConsumerMetadata;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PreferredReplica {
     node: NodeId,
-    /// `None` until the next requests are made: the time counts from there.
+    /// `None` until the next requests are built; its time starts then.
     until_ms: Option<i64>,
 }
 
@@ -25,7 +26,7 @@ impl PartitionState {
 }
 
 impl SubscriptionState {
-    /// The leader has named a replica to read from. The same one again does not lengthen its time.
+    /// Records the replica that the leader named. Naming the same one again does not extend its time.
     pub fn prefer_replica(&mut self, tp: &TopicPartition, node: NodeId) {
         if let Some(state) = self.assignment.get_mut(tp)
             && state.preferred.is_none_or(|replica| replica.node != node)
@@ -36,7 +37,7 @@ impl SubscriptionState {
         }
     }
 
-    /// Goes back to the leader; the replica that was preferred, if one was.
+    /// Reads from the leader again. Returns the replica that was preferred, if any.
     pub fn clear_preferred_replica(&mut self, tp: &TopicPartition) -> Option<NodeId> {
         if !self.prefers {
             return None;
@@ -46,8 +47,8 @@ impl SubscriptionState {
         Some(replica.node)
     }
 
-    /// Goes back to the leaders of partitions whose time is over, or whose replica the metadata does not name any more. Returns
-    /// whether there was one of these: the metadata is old.
+    /// Reads from the leaders again where a replica's time has passed or the metadata no longer has the replica.
+    /// Returns whether the second case occurred: then the metadata is out of date.
     pub fn expire_preferred_replicas(&mut self, now_ms: i64, max_age_ms: i64, metadata: &ConsumerMetadata) -> bool {
         if !self.prefers {
             return false;
@@ -71,7 +72,7 @@ impl SubscriptionState {
         gone
     }
 
-    /// The sessions of two nodes change: what is asked of each is made anew.
+    /// The sessions of two nodes change, so the requests to all nodes are computed anew.
     fn reads_elsewhere(&mut self) {
         self.changed = Changed::Everything;
         self.version += 1;

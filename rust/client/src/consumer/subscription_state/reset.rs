@@ -1,4 +1,4 @@
-//! Positions that a lookup of the log's start or end has to find. Kafka: `SubscriptionState#requestOffsetReset`,
+//! Positions that a lookup of the log's start or end must find. Kafka: `SubscriptionState#requestOffsetReset`,
 //! `resetInitializingPositions`, `maybeSeekUnvalidated`.
 
 use fletchlog_records::TopicPartition;
@@ -8,7 +8,7 @@ use crate::ClientError;
 use crate::consumer::metadata::Leader;
 
 impl SubscriptionState {
-    /// Forgets the position and asks for a lookup. Kafka: `requestOffsetReset`.
+    /// Drops the position and requests a lookup. Kafka: `requestOffsetReset`.
     ///
     /// # Errors
     /// `IllegalState` if the partition is not assigned.
@@ -26,7 +26,7 @@ impl SubscriptionState {
         self.default_reset
     }
 
-    /// Partitions without position turn to the policy. Kafka: `resetInitializingPositions`.
+    /// Applies the policy to partitions without position. Kafka: `resetInitializingPositions`.
     ///
     /// # Errors
     /// `NoOffsetForPartition` when the policy is none.
@@ -52,7 +52,7 @@ impl SubscriptionState {
         Ok(())
     }
 
-    /// Partitions that wait for a lookup and may ask now, with the end they want, in assignment order.
+    /// Partitions whose lookup may be sent now, and its strategy, in assignment order.
     pub fn partitions_needing_reset(&self, now_ms: i64) -> Vec<(TopicPartition, ResetStrategy)> {
         self.assignment
             .iter()
@@ -65,7 +65,7 @@ impl SubscriptionState {
             .collect()
     }
 
-    /// The lookups of these partitions may be repeated only then. Kafka: `setNextAllowedRetry`.
+    /// Sets when the lookups or validations of these partitions may be repeated. Kafka: `setNextAllowedRetry`.
     pub fn set_next_allowed_retry<'a>(&mut self, partitions: impl IntoIterator<Item = &'a TopicPartition>, at_ms: i64) {
         for tp in partitions {
             if let Some(PartitionState {
@@ -78,7 +78,7 @@ impl SubscriptionState {
         }
     }
 
-    /// A lookup's answer; ignored if the partition has since been given a position or another end to look for.
+    /// Sets the position that a lookup found, unless the partition has got a position or another strategy since.
     /// Kafka: `maybeSeekUnvalidated`.
     pub fn maybe_seek(
         &mut self,

@@ -15,14 +15,14 @@ pub struct FetchPosition {
     pub offset: i64,
     /// Leader epoch of the record before it; -1 unknown.
     pub epoch: i32,
-    /// The leader asked.
+    /// The leader that was asked.
     pub leader: Option<Leader>,
 }
 
-/// What became of a position after the leader's answer.
+/// Result of the validation of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validated {
-    /// The log still holds what was read, or the partition has moved on meanwhile.
+    /// The log still has what was read, or the position has changed since.
     Kept,
     /// The log was cut; reading continues here, at the first offset that differs.
     Truncated(i64),
@@ -42,7 +42,8 @@ impl PartitionState {
         }
     }
 
-    /// Kafka: `TopicPartitionState#validatePosition`: without an epoch on both sides there is nothing to compare.
+    /// Sets the leader. The position must be validated if both sides have an epoch; without, there is nothing to
+    /// compare. Kafka: `TopicPartitionState#validatePosition`.
     fn validate_at(&mut self, leader: Option<Leader>) {
         self.leader = leader;
         let comparable = self.position_epoch >= 0 && leader.is_some_and(|l| l.epoch >= 0);
@@ -55,8 +56,8 @@ impl PartitionState {
 }
 
 impl SubscriptionState {
-    /// Sets a position that comes with the epoch of the record before it (a committed offset): the leader is asked
-    /// first whether it is still valid. Kafka: `seekUnvalidated`.
+    /// Sets a position that has the epoch of the record before it (a committed offset): the leader must confirm that it
+    /// is still valid. Kafka: `seekUnvalidated`.
     ///
     /// # Errors
     /// `IllegalState` if the partition is not assigned.
@@ -74,8 +75,8 @@ impl SubscriptionState {
         Ok(())
     }
 
-    /// Turns positions whose leader has changed to validation. A position keeps its leader when the metadata has none: its topic
-    /// may just not have been asked for. Call after every change of the metadata.
+    /// Requires validation of positions whose leader has changed. A position keeps its leader if the metadata has none:
+    /// its topic may just not have been requested. Call after every change of the metadata.
     /// Kafka: `maybeValidatePositionForCurrentLeader`.
     pub fn validate_positions(&mut self, metadata: &ConsumerMetadata) {
         self.change_all(|tp, state| {
@@ -104,7 +105,7 @@ impl SubscriptionState {
             .collect()
     }
 
-    /// A leader's answer about `asked`. Kafka: `maybeCompleteValidation`.
+    /// Applies a leader's response about `asked`. Kafka: `maybeCompleteValidation`.
     pub fn maybe_complete_validation(
         &mut self,
         tp: &TopicPartition,
