@@ -60,7 +60,7 @@ pub(super) enum Purpose {
 pub struct GroupTopics<'a> {
     /// Number of partitions of a topic, if it is known.
     pub partitions: &'a dyn Fn(&str) -> Option<i32>,
-    /// No topic was asked for without an answer since. Kafka: `ConsumerNetworkClient#ensureFreshMetadata`.
+    /// No metadata request for new topics is pending. Kafka: `ConsumerNetworkClient#ensureFreshMetadata`.
     pub are_fresh: bool,
 }
 
@@ -72,7 +72,7 @@ struct Lookup {
     retry_at_ms: i64,
 }
 
-/// What is assigned as soon as the listener knows what it gives up.
+/// The assignment that applies as soon as the listener has received what it loses.
 #[derive(Debug)]
 pub(super) struct NextAssignment {
     pub partitions: Vec<TopicPartition>,
@@ -94,15 +94,15 @@ pub struct ConsumerCoordinator {
     pub(super) next_assignment: Option<NextAssignment>,
     pub(super) outstanding: BTreeMap<RequestId, Purpose>,
     lookup: Lookup,
-    /// An error after which the group is closed to this member (fenced, refused); every poll answers it.
+    /// An error after which the group is closed to this member (fenced, refused); every poll returns it.
     fatal: Option<ClientError>,
 }
 
 /// Kafka: `KafkaConsumer.CONSUMER_CLIENT_ID_SEQUENCE`.
 static CLIENT_ID_SEQUENCE: AtomicU32 = AtomicU32::new(1);
 
-/// From this release on a session lasts 45 s unless session.timeout.ms says otherwise, and the cooperative assignor is offered
-/// behind range (KIP-735, KIP-726; spec 7.1).
+/// From this release on a session lasts 45 s by default, and the cooperative assignor is offered after range (KIP-735,
+/// KIP-726; spec 7.1).
 const NEW_DEFAULTS: (u32, u32) = (3, 0);
 
 /// session.timeout.ms, or the default of the selected release.
@@ -173,12 +173,13 @@ impl ConsumerCoordinator {
         })
     }
 
-    /// One turn: finds the coordinator, joins, syncs, sends heartbeats, commits by the timer. The auto commit commits
-    /// the positions as they are now, that is what earlier polls returned (spec 7.12); during a rebalance, which
-    /// commits by itself, there is no auto commit. Kafka: `ConsumerCoordinator#poll`.
+    /// One turn: finds the coordinator, joins, syncs, sends heartbeats, commits by the timer. The auto commit takes the
+    /// current positions, that is, what earlier polls returned (spec 7.12). There is none during a rebalance, which
+    /// commits by itself. Kafka: `ConsumerCoordinator#poll`.
     ///
     /// # Errors
-    /// What the group refuses for good (fenced, inconsistent protocol, invalid session timeout, ...): the same at every poll.
+    /// A final refusal by the group (fenced, inconsistent protocol, invalid session timeout, ...): the same at every
+    /// poll.
     pub fn poll(
         &mut self,
         net: &mut ConsumerNetworkClient,
@@ -201,7 +202,7 @@ impl ConsumerCoordinator {
         self.drive(net, subs, now_ms)
     }
 
-    /// Sends what commits and lookups of committed offsets still have to send, and a heartbeat that is due.
+    /// Sends pending commits and lookups of committed offsets, and a heartbeat if it is due.
     ///
     /// # Errors
     /// As `poll`.
@@ -217,7 +218,7 @@ impl ConsumerCoordinator {
         Ok(())
     }
 
-    /// Takes an answer. True if it was to one of this coordinator's requests.
+    /// Takes a completion. Returns whether it is of one of this coordinator's requests.
     ///
     /// # Errors
     /// As `poll`.
@@ -270,17 +271,18 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// Whether the member has to (re)join, or is doing so: then nothing may be returned by poll (spec 7.4).
+    /// Whether the member has to (re)join, or is doing so (spec 7.4): then a poll takes no records after its network
+    /// turn.
     pub fn rejoin_needed_or_pending(&self) -> bool {
         self.membership.subscribed && (self.membership.rejoin_needed || self.membership.state != State::Stable)
     }
 
-    /// Whether positions are being committed, after which every partition is given up.
+    /// Whether an eager rebalance is committing positions; it then revokes every partition.
     pub fn is_revoking(&self) -> bool {
         !self.settings.is_cooperative() && matches!(self.membership.state, State::Committing { .. })
     }
 
-    /// Absolute time (monotonic ms) of the next turn that has something to do, after now; `i64::MAX` when only an answer can
+    /// Time (monotonic ms, after `now_ms`) of the next turn that has something to do; `i64::MAX` if only a response can
     /// help. What is due at `now_ms` was done by the turn before.
     pub fn next_deadline_ms(&self, now_ms: i64) -> i64 {
         let known = self.lookup.node.is_some();
@@ -304,7 +306,8 @@ impl ConsumerCoordinator {
             .max(now_ms.saturating_add(1))
     }
 
-    /// Whether a listener takes the events: then a rebalance waits for it, with the partitions that it gives up still assigned.
+    /// Sets whether a listener takes the events: then a rebalance waits for it, and the partitions that it loses stay
+    /// assigned until then.
     pub fn listen(&mut self, on: bool) {
         self.listens = on;
     }
@@ -319,7 +322,7 @@ impl ConsumerCoordinator {
         std::mem::take(&mut self.events)
     }
 
-    /// "" and -1 outside a generation.
+    /// Identity of this member. Outside a generation the member id is "" and the generation -1.
     pub fn group_metadata(&self) -> ConsumerGroupMetadata {
         ConsumerGroupMetadata {
             group_id: Arc::clone(&self.settings.group_id),
@@ -329,12 +332,13 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// Whether close() has to commit.
+    /// Whether close() must commit.
     pub fn auto_commit_enabled(&self) -> bool {
         self.settings.auto_commit_interval_ms.is_some()
     }
 
-    /// Connection of the coordinator; starts to look for it when it is not known. Kafka: `AbstractCoordinator#ensureCoordinatorReady`.
+    /// Connection of the coordinator; starts a lookup if it is unknown.
+    /// Kafka: `AbstractCoordinator#ensureCoordinatorReady`.
     pub(super) fn coordinator(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) -> Option<NodeId> {
         if let Some(node) = self.lookup.node {
             return Some(coordinator_connection(node));

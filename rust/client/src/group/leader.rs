@@ -1,5 +1,5 @@
-//! What the leader of a group does: reads the members' subscriptions, runs the assignor, writes the assignments. Kafka:
-//! `ConsumerCoordinator#performAssignment`.
+//! What the leader of a group does: reads the members' subscriptions, runs the assignor, writes the assignments.
+//! Kafka: `ConsumerCoordinator#performAssignment`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::assignor::{Assignor, MemberSubscription, Subscriptions, TopicCounts};
 /// Version of the blobs written here: that of the 2.6 client.
 pub(super) const VERSION: i16 = 1;
 
-/// The members' subscriptions as the assignor wants them.
+/// Decodes the members' subscriptions for the assignor.
 ///
 /// # Errors
 /// A member sent bytes that are no subscription.
@@ -65,7 +65,7 @@ pub(super) fn group_topics(subscriptions: &Subscriptions) -> Vec<Arc<str>> {
         .collect()
 }
 
-/// The blobs for SyncGroup.
+/// Runs the assignor and encodes the assignments for SyncGroup.
 ///
 /// # Errors
 /// A topic name that the protocol cannot carry.

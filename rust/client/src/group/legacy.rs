@@ -1,16 +1,15 @@
 //! The 0.8 high-level consumer (spec 8.1 - 8.3). Kafka: `ZookeeperConsumerConnector`, 0.8.2.
 //!
-//! A consumer opens a number of streams per topic; each stream is a thread of the group, `<consumerId>-<i>`, and is polled by
-//! a thread of its own. The partitions of a topic are dealt to the threads of all consumers of the group; a thread that gets
-//! none is idle and is warned about. Members, owners and generations are kept by the broker ([`registry`]), offsets are
-//! committed as a modern group's are.
+//! A consumer opens a number of streams per topic; each stream is a thread of the group, `<consumerId>-<i>`, and is
+//! polled by a thread of its own. The partitions of a topic are dealt to the threads of all consumers of the group; a
+//! thread that gets none is idle and is warned about. The broker keeps members, owners and generations ([`registry`]);
+//! offsets are committed as in a modern group.
 //!
 //! A rebalance: stop the streams, commit, release what is owned, read the group, assign, claim, start at the committed
 //! offsets. A consumer claims only partitions that are released, so a partition never has two owners.
 //!
-//! Kafka rebalances in a watcher thread. Here the steps are taken within calls: any poll of a stream, `owners`,
-//! `commit_offsets`. A consumer that waits for others of its process takes their steps too (`watch`). No thread is
-//! started.
+//! Kafka rebalances in a watcher thread. Here calls run the steps, such as a poll of a stream or `owners`. A consumer
+//! that waits for others of its process runs their steps too (`watch`). No thread is started.
 
 mod connector;
 mod consumer_id;
@@ -59,12 +58,12 @@ impl LegacyConsumer {
         self.connector.consumer_id()
     }
 
-    /// Joins the group with so many streams per topic; once per consumer. The streams come topic by topic in the given
-    /// order, thread 0 first. Consumers of the same process rebalance before this returns.
+    /// Joins the group with this number of streams per topic; once per consumer. The streams come topic by topic in the
+    /// given order, thread 0 first. Consumers of the same process rebalance before this returns.
     ///
     /// # Errors
-    /// `IllegalState` at the second call; `IllegalArgument` for fewer than one stream or a topic named twice; what the
-    /// broker refuses.
+    /// `IllegalState` at the second call; `IllegalArgument` for fewer than one stream or a topic named twice; errors of
+    /// the broker.
     pub fn create_message_streams(&self, topic_count: &[(&str, i32)]) -> Result<Vec<LegacyStream>, ClientError> {
         let cells = self.connector.register(topic_count)?;
         watch::add(&self.connector);
@@ -96,7 +95,7 @@ impl LegacyConsumer {
     /// rebalance before it returns. The second call does nothing.
     ///
     /// # Errors
-    /// What the broker refuses; the consumer is closed all the same.
+    /// Errors of the broker; the consumer is closed all the same.
     pub fn shutdown(&self) -> Result<(), ClientError> {
         let outcome = self.connector.shutdown();
         watch::remove(&self.connector);
@@ -104,7 +103,7 @@ impl LegacyConsumer {
         outcome
     }
 
-    /// After `shutdown`.
+    /// Whether `shutdown` was called.
     pub fn is_closed(&self) -> bool {
         self.connector.is_closed()
     }

@@ -15,7 +15,7 @@ use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
 
 impl ConsumerCoordinator {
-    /// Kafka: the heartbeat thread leaves the group when max.poll.interval.ms has passed; here the next poll does.
+    /// Leaves the group if max.poll.interval.ms has passed between two polls. In Kafka the heartbeat thread does so.
     pub(super) fn check_poll_interval(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {
         let last = self.membership.last_poll_ms.replace(now_ms).unwrap_or(now_ms);
         if now_ms.saturating_sub(last) > i64::from(self.settings.max_poll_interval_ms)
@@ -32,7 +32,7 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// A poll begins: the member beats itself again, and hears what came of the heartbeats since the last poll.
+    /// A poll begins: the member sends heartbeats itself again, and takes the result of those sent since the last poll.
     ///
     /// # Errors
     /// As `poll`.
@@ -47,7 +47,7 @@ impl ConsumerCoordinator {
         self.on_heartbeat_response(last.error, now_ms)
     }
 
-    /// The poll ends: somebody else keeps the member in its group until the next one. Kafka: the heartbeat thread.
+    /// The poll ends: the transport sends the heartbeats until the next one. Kafka: the heartbeat thread.
     pub fn hand_heartbeats_over(&self, net: &mut ConsumerNetworkClient) {
         let Some(last_poll_ms) = self.membership.last_poll_ms.filter(|_| self.membership.is_stable()) else {
             return;
@@ -70,7 +70,7 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// Kafka: `AbstractCoordinator#pollHeartbeat` and the heartbeat thread.
+    /// Sends a heartbeat if one is due. Kafka: `AbstractCoordinator#pollHeartbeat` and the heartbeat thread.
     pub(super) fn heartbeat_if_due(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) {
         if now_ms < self.membership.heartbeat_due_at_ms() {
             return;
@@ -93,7 +93,7 @@ impl ConsumerCoordinator {
                 self.coordinator_unknown();
                 self.heartbeat_failed(now_ms);
             }
-            // While joining or syncing it says nothing new.
+            // While the member joins or syncs, this error adds nothing.
             ErrorCode::REBALANCE_IN_PROGRESS if member.is_stable() => member.rejoin_needed = true,
             ErrorCode::ILLEGAL_GENERATION | ErrorCode::UNKNOWN_MEMBER_ID if member.is_stable() => {
                 self.reset_generation()
@@ -109,14 +109,14 @@ impl ConsumerCoordinator {
         Ok(())
     }
 
-    /// The next one comes sooner, because the session time-out is running. Kafka: `Heartbeat#failHeartbeat`.
+    /// Schedules the next heartbeat sooner, because the session time-out is running. Kafka: `Heartbeat#failHeartbeat`.
     pub(super) fn heartbeat_failed(&mut self, now_ms: i64) {
         self.membership.heartbeat_in_flight = false;
         self.membership.next_heartbeat_ms = now_ms + self.settings.retry_backoff_ms;
     }
 
-    /// Leaves the group: unsubscribe and close. Static members stay until their session times out. Listeners are called
-    /// with the partitions given up. Kafka: `onLeavePrepare`, `maybeLeaveGroup`.
+    /// Leaves the group, for unsubscribe and close. Static members stay until their session times out. Listeners
+    /// receive the revoked partitions. Kafka: `onLeavePrepare`, `maybeLeaveGroup`.
     pub fn leave(&mut self, net: &mut ConsumerNetworkClient, subs: &mut SubscriptionState, now_ms: i64) {
         self.events.extend(self.leaving(subs));
         if subs.has_auto_assigned_partitions() {
@@ -128,10 +128,10 @@ impl ConsumerCoordinator {
         self.membership.last_poll_ms = None;
     }
 
-    /// What a listener receives of the partitions that a member gives up when it leaves.
+    /// The event for the listener of a member that leaves: the partitions that it loses; `None` if it has none.
     pub fn leaving(&self, subs: &SubscriptionState) -> Option<RebalanceEvent> {
         let assigned = match &self.next_assignment {
-            // The others are given up already, or not taken over yet.
+            // The other partitions were revoked already, or not taken over yet.
             Some(next) => {
                 let is_new = |tp| next.added.as_ref().is_some_and(|added| added.contains(tp));
                 next.partitions.iter().filter(|tp| !is_new(tp)).cloned().collect()
@@ -171,7 +171,7 @@ impl ConsumerCoordinator {
         self.membership.leave_in_flight = Some(id);
     }
 
-    /// Whether a leave is on its way: close() waits for it.
+    /// Whether a leave is in flight: close() waits for it.
     pub fn leave_pending(&self) -> bool {
         self.membership.leave_in_flight.is_some()
     }

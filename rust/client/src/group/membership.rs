@@ -19,12 +19,12 @@ use crate::net::RequestId;
 /// "No generation".
 pub(super) const NO_GENERATION: i32 = -1;
 
-/// State of the member. Kafka: `AbstractCoordinator.MemberState`, divided further by what is waited for.
+/// State of the member. Kafka: `AbstractCoordinator.MemberState`, with more states for what it waits for.
 #[derive(Debug, PartialEq)]
 pub(super) enum State {
     /// Not in a generation.
     Unjoined,
-    /// Still stable; positions are being committed before the partitions are given up.
+    /// Still stable; positions are being committed before the partitions are revoked.
     Committing { operation: OperationId, give_up_at_ms: i64 },
     /// JoinGroup sent.
     Joining { request: RequestId },
@@ -49,7 +49,7 @@ pub(super) struct Membership {
     pub state: State,
     pub generation: i32,
     pub member_id: Arc<str>,
-    /// The assignor that the group chose for this generation. A broker compares it with its own (KIP-559).
+    /// The assignor that the group chose for this generation. A broker checks that it is its own choice (KIP-559).
     pub protocol_name: Option<Arc<str>>,
     pub rejoin_needed: bool,
     /// Whether a group assigns partitions (subscribe), as of the last poll.
@@ -62,9 +62,9 @@ pub(super) struct Membership {
     pub retry_at_ms: i64,
     pub last_poll_ms: Option<i64>,
     pub joined_topics: BTreeSet<Arc<str>>,
-    /// As leader: partitions per topic that the assignment was computed with.
+    /// As leader: number of partitions per topic that the assignment was computed with.
     pub assigned_with: Option<BTreeMap<Arc<str>, Option<i32>>>,
-    /// What the sticky assignor remembers.
+    /// The last assignment, for the sticky assignor.
     pub last_assignment: Vec<TopicPartition>,
     pub last_generation: i32,
 }
@@ -93,7 +93,7 @@ impl Default for Membership {
 }
 
 impl Membership {
-    /// In a generation with an assignment: commits may carry it.
+    /// Whether the member is in a generation with an assignment: then commits may carry it.
     pub fn is_stable(&self) -> bool {
         matches!(self.state, State::Stable | State::Committing { .. })
     }
@@ -102,7 +102,7 @@ impl Membership {
         self.subscribed && (self.rejoin_needed || !self.is_stable())
     }
 
-    /// When the next heartbeat is to be sent; `i64::MAX` while one is under way, and outside a generation.
+    /// When the next heartbeat is due; `i64::MAX` while one is in flight, and outside a generation.
     pub fn heartbeat_due_at_ms(&self) -> i64 {
         let in_generation = self.is_stable() || matches!(self.state, State::Syncing { .. });
         if in_generation && !self.heartbeat_in_flight {
@@ -137,14 +137,14 @@ impl Membership {
         }
     }
 
-    /// Joins again with the same member id.
+    /// Schedules a new join with the same member id.
     pub fn back_to_join(&mut self, retry_at_ms: i64) {
         self.state = State::Unjoined;
         self.rejoin_needed = true;
         self.retry_at_ms = retry_at_ms;
     }
 
-    /// Out of the group.
+    /// Drops the membership: the member joins as a new one.
     pub fn reset(&mut self) {
         self.generation = NO_GENERATION;
         self.member_id = "".into();

@@ -18,20 +18,20 @@ use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::metadata::ConsumerMetadata;
 use crate::consumer::subscription_state::SubscriptionState;
 
-/// Number of a started commit or lookup.
+/// Identifies a started commit or lookup.
 pub type OperationId = u64;
 
 /// Committed offsets by partition; `None` = nothing committed.
 pub type CommittedOffsets = Vec<(TopicPartition, Option<OffsetAndMetadata>)>;
 
-/// Who starts a commit, and so what happens when it is refused for the moment.
+/// The origin of a commit, which decides what happens if it is refused for the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
     /// commitAsync and the timer: the refusal is the result.
     Once,
     /// commitSync: repeated until the caller cancels.
     Sync,
-    /// The auto commit of close() and before a rebalance: as `Sync`, but offsets of a topic that is gone are left out. See
+    /// The auto commit of close() and before a rebalance: as `Sync`, but offsets of deleted topics are left out. See
     /// [`ConsumerCoordinator::leave_out_deleted`].
     Last,
 }
@@ -57,7 +57,7 @@ struct Operation {
     kind: Kind,
     in_flight: bool,
     retry_at_ms: i64,
-    /// How the coordinator refused it last, for the moment.
+    /// The last temporary refusal by the coordinator.
     refusal: Option<String>,
 }
 
@@ -76,17 +76,18 @@ impl Operation {
     }
 }
 
-/// What is under way, oldest first.
+/// Operations in progress, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Offsets {
     operations: BTreeMap<OperationId, Operation>,
     next_id: OperationId,
-    /// When the timer next commits; `None` until the first turn, and without auto commit.
+    /// When the timer commits next; `None` until the first turn, and without auto commit.
     pub auto_commit_at_ms: Option<i64>,
     auto_commits: Vec<OperationId>,
-    /// How the timer's last commit failed, as it was logged.
+    /// The last failure of the timer's commits that was logged.
     auto_commit_failure: Option<String>,
-    /// A commit of [`Commit::Last`] was refused because a topic is unknown, and the metadata of this version; `None`: still to be asked for.
+    /// A commit of [`Commit::Last`] that was refused because a topic is unknown, and the version of the metadata then;
+    /// `None`: new metadata has not been requested yet.
     unknown: Option<(OperationId, Option<u64>)>,
 }
 
@@ -105,7 +106,7 @@ impl Offsets {
         self.next_id
     }
 
-    /// When an operation may be sent (again); `i64::MAX` when none waits to be sent.
+    /// When an operation may be sent (again); `i64::MAX` if none waits to be sent.
     pub fn next_retry_ms(&self) -> i64 {
         self.operations
             .values()
@@ -123,13 +124,14 @@ impl ConsumerCoordinator {
         self.offsets.start(Kind::Commit { offsets, kind, result })
     }
 
-    /// How the coordinator refused an operation last that is being repeated.
+    /// The last refusal of an operation that is being repeated.
     pub fn last_refusal(&self, id: OperationId) -> Option<&str> {
         self.offsets.operations.get(&id)?.refusal.as_deref()
     }
 
-    /// The last commit of a member waits for topics that the coordinator does not know. Those that newer metadata do not have either were
-    /// deleted, and nobody will ever read their offsets. (Java repeats the commit until close() or max.poll.interval.ms is over.)
+    /// The last commit of a member waits for topics that the coordinator does not know. If newer metadata does not have
+    /// them either, they were deleted, and their offsets are left out, as nobody will ever read them. (Java repeats the
+    /// commit until close() or max.poll.interval.ms is over.)
     pub fn leave_out_deleted(&mut self, metadata: &mut ConsumerMetadata) {
         let Some((id, asked)) = &mut self.offsets.unknown else {
             return;
@@ -167,7 +169,7 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// The outcome, once; `None` while it is under way.
+    /// Takes the result, once; `None` while the operation is in progress.
     pub fn commit_result(&mut self, id: OperationId) -> Option<Result<(), ClientError>> {
         match self.offsets.operations.get_mut(&id).map(|op| &mut op.kind) {
             Some(Kind::Commit {
@@ -192,7 +194,7 @@ impl ConsumerCoordinator {
         self.offsets.start(Kind::Fetch { partitions, result })
     }
 
-    /// The outcome, once; `None` while it is under way.
+    /// Takes the result, once; `None` while the operation is in progress.
     pub fn committed_result(&mut self, id: OperationId) -> Option<Result<CommittedOffsets, ClientError>> {
         match self.offsets.operations.get_mut(&id).map(|op| &mut op.kind) {
             Some(Kind::Fetch {
@@ -207,12 +209,13 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// Forgets an operation; an answer to it is ignored. A commit that was sent may still take effect.
+    /// Drops an operation; a response to it is ignored. A commit that was sent may still take effect.
     pub fn cancel(&mut self, id: OperationId) {
         self.offsets.operations.remove(&id);
     }
 
-    /// The timer's commit, without waiting for it: positions as they are now. Kafka: `maybeAutoCommitOffsetsAsync`.
+    /// Starts the timer's commit if it is due, with the current positions; does not wait for it.
+    /// Kafka: `maybeAutoCommitOffsetsAsync`.
     pub fn maybe_auto_commit(&mut self, subs: &SubscriptionState, now_ms: i64) {
         let Some(interval) = self.settings.auto_commit_interval_ms else {
             return;
@@ -234,15 +237,15 @@ impl ConsumerCoordinator {
         self.offsets.auto_commit_at_ms = self.settings.auto_commit_interval_ms.map(|interval| now_ms + interval);
     }
 
-    /// Results of the timer's commits: a retriable failure is repeated after the backoff, with the positions at that
-    /// time.
+    /// Takes the results of the timer's commits. A retriable failure is repeated after the backoff, with the positions
+    /// at that time.
     fn settle_auto_commits(&mut self, now_ms: i64) {
         for id in std::mem::take(&mut self.offsets.auto_commits) {
             match self.commit_result(id) {
                 None if self.offsets.operations.contains_key(&id) => self.offsets.auto_commits.push(id),
                 None => {}
                 Some(Ok(())) => self.offsets.auto_commit_failure = None,
-                // The others are committed; a topic that is gone does not come back by the next back-off.
+                // The other offsets are committed, and a deleted topic will not exist after the next back-off.
                 Some(Err(ClientError::Kafka {
                     code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
                     message,
@@ -262,7 +265,7 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// Sends every operation whose time has come.
+    /// Sends every operation that is due.
     pub(super) fn send_operations(&mut self, net: &mut ConsumerNetworkClient, subs: &SubscriptionState, now_ms: i64) {
         self.settle_auto_commits(now_ms);
         let due: Vec<OperationId> = self
@@ -319,7 +322,7 @@ impl ConsumerCoordinator {
         }))
     }
 
-    /// Which generation this is a member of; `None` while it joins, or if no group assigns partitions.
+    /// The generation of this member; `None` while it joins, or if no group assigns partitions.
     /// Kafka: `AbstractCoordinator#generationIfStable`.
     pub fn generation_if_stable(&self) -> Option<Generation> {
         let member = &self.membership;
@@ -449,7 +452,7 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// What the coordinator knows of a commit is committed; the rest is repeated.
+    /// Keeps only the refused offsets of a commit, to be repeated: the others are committed.
     fn note_unknown(&mut self, id: OperationId, response: &OffsetCommitResponse) {
         let Some(Operation {
             kind:
@@ -471,7 +474,8 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// The connection was lost: repeated after the backoff, or the result where the caller does not want retries.
+    /// The connection was lost: repeats the operation after the backoff, or ends it if the caller does not want
+    /// retries.
     pub(super) fn operation_lost(&mut self, id: OperationId, now_ms: i64) {
         let code = ErrorCode::NETWORK_EXCEPTION;
         self.repeat_operation(id, code, "the commit was not confirmed".to_owned(), now_ms);
@@ -480,7 +484,7 @@ impl ConsumerCoordinator {
         }
     }
 
-    /// A retriable error: repeated after the backoff, or the result where the caller does not want retries.
+    /// A retriable error: repeats the operation after the backoff, or ends it if the caller does not want retries.
     fn repeat_operation(&mut self, id: OperationId, code: ErrorCode, what: String, now_ms: i64) {
         let error = self.refused(code, &what);
         let retry_at_ms = now_ms + self.settings.retry_backoff_ms;

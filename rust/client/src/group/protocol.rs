@@ -17,7 +17,7 @@
 //! | partitions        | ARRAY of {topic STRING, partitions ARRAY i32}|
 //! | user data         | NULLABLE BYTES                               |
 //!
-//! A reader reads a newer version as the newest it supports: fields are only ever appended.
+//! A newer version is read as the newest one supported here: fields are only ever appended.
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ use fletchlog_records::TopicPartition;
 /// Newest version understood here.
 pub const HIGHEST_VERSION: i16 = 3;
 
-/// Bytes that are not of the consumer protocol.
+/// Bytes that do not follow the consumer protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of the consumer protocol is malformed at byte {position}: {reason}")]
 pub struct ProtocolError {
     /// Subscription, Assignment or user data.
     pub what: &'static str,
-    /// Where.
+    /// Byte position of the error.
     pub position: usize,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
@@ -47,7 +47,7 @@ pub struct Subscription {
     pub topics: Vec<Arc<str>>,
     /// The assignor's own data.
     pub user_data: Option<Bytes>,
-    /// Partitions that the member still holds (cooperative protocol).
+    /// Partitions that the member still owns (cooperative protocol).
     pub owned_partitions: Vec<TopicPartition>,
     /// Generation in which they were assigned, -1 none.
     pub generation_id: i32,
@@ -83,7 +83,7 @@ impl Subscription {
         Ok(out.bytes.into())
     }
 
-    /// Decodes any version from 0; what an older version lacks has its default.
+    /// Decodes any version from 0; fields that an older version lacks have their defaults.
     ///
     /// # Errors
     /// Bytes that are no subscription.
@@ -109,7 +109,7 @@ impl Subscription {
     }
 }
 
-/// What the leader gives a member. Kafka: `ConsumerProtocolAssignment`.
+/// What the leader assigns to a member. Kafka: `ConsumerProtocolAssignment`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assignment {
     /// Partitions, topic by topic.
@@ -119,8 +119,8 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Encodes as `version`; the topics in the walk order of the HashMap that groups them (spec 7.2), partitions in the
-    /// given order.
+    /// Encodes as `version`: the topics in the iteration order of the HashMap that groups them (spec 7.2), partitions
+    /// in the given order.
     ///
     /// # Errors
     /// A name longer than 32767 bytes, or an unknown version.
@@ -132,7 +132,7 @@ impl Assignment {
         Ok(out.bytes.into())
     }
 
-    /// Decodes any version from 0. No bytes are an empty assignment: a member that the leader left out gets this.
+    /// Decodes any version from 0. An empty blob is an empty assignment: a member that the leader left out gets this.
     ///
     /// # Errors
     /// Bytes that are no assignment.
@@ -160,10 +160,10 @@ pub fn encode_sticky_user_data(owned: &[TopicPartition], generation: i32) -> Res
     Ok(out.bytes.into())
 }
 
-/// Reads it back; without a generation (schema v0) that is `None`.
+/// Decodes it; the generation is `None` under schema v0, which has none.
 ///
 /// # Errors
-/// Bytes that are no such data.
+/// Bytes that are no such user data.
 pub fn decode_sticky_user_data(data: &[u8]) -> Result<(Vec<TopicPartition>, Option<i32>), ProtocolError> {
     let mut reader = Reader::new("user data", data);
     let owned = reader.partitions()?;
@@ -180,7 +180,7 @@ pub fn encode_cooperative_user_data(generation: i32) -> Bytes {
     Bytes::copy_from_slice(&generation.to_be_bytes())
 }
 
-/// Reads it back.
+/// Decodes it.
 ///
 /// # Errors
 /// Fewer than four bytes.
@@ -188,7 +188,7 @@ pub fn decode_cooperative_user_data(data: &[u8]) -> Result<i32, ProtocolError> {
     Reader::new("user data", data).i32()
 }
 
-/// Partitions by topic, the topics in the walk order of `new HashMap()` filled in order of appearance.
+/// Partitions by topic, the topics in the iteration order of `new HashMap()` filled in order of appearance.
 /// Kafka: `CollectionUtils#groupPartitionsByTopic`.
 fn group_by_topic(partitions: &[TopicPartition]) -> Vec<(&Arc<str>, Vec<i32>)> {
     let mut groups: Vec<(&Arc<str>, Vec<i32>)> = Vec::new();
@@ -319,7 +319,8 @@ impl<'a> Reader<'a> {
         }
         Ok(version.min(HIGHEST_VERSION))
     }
-    /// An element count that the bytes left can hold, so that it is safe to reserve room for it.
+    /// Reads an element count. It is at most what the rest of the bytes can hold, so that it is safe to reserve room
+    /// for it.
     fn count(&mut self, smallest: usize) -> Result<usize, ProtocolError> {
         let count = self.i32()?;
         let most = self.rest().len() / smallest;

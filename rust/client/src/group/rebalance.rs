@@ -1,4 +1,4 @@
-//! The steps of a rebalance: giving up, joining, assigning, syncing, taking over. Kafka: `AbstractCoordinator`,
+//! The steps of a rebalance: revoking, joining, assigning, syncing, taking over. Kafka: `AbstractCoordinator`,
 //! `ConsumerCoordinator#onJoinPrepare / onJoinComplete`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,11 +26,11 @@ use crate::net::RequestId;
 /// Kafka: `ConsumerProtocol#PROTOCOL_TYPE`.
 const PROTOCOL_TYPE: &str = "consumer";
 
-/// The version of JoinGroup in the same process: this member does not know `skip_assignment` of version 9.
+/// Version of JoinGroup to an in-process broker: this member does not know `skip_assignment` of version 9.
 const JOIN_VERSION: i16 = 8;
 
 impl ConsumerCoordinator {
-    /// The generation is over for this member: it joins again as a new one. Kafka: `resetGeneration...`.
+    /// The generation has ended for this member: it joins again as a new one. Kafka: `resetGeneration...`.
     pub(super) fn reset_generation(&mut self) {
         if let State::Committing { operation, .. } = self.membership.state {
             // A later attempt would apply to a generation in which other members may own the partitions.
@@ -130,7 +130,7 @@ impl ConsumerCoordinator {
         self.send_join(net, subs, now_ms)
     }
 
-    /// Gives up what must not be held while the group rebalances. Kafka: `onJoinPrepare`.
+    /// Revokes what the member must not own while the group rebalances. Kafka: `onJoinPrepare`.
     fn prepare_join(&mut self, subs: &mut SubscriptionState) {
         self.membership.needs_join_prepare = false;
         let assigned = subs.assigned_partitions();
@@ -150,8 +150,8 @@ impl ConsumerCoordinator {
         self.change_assignment(kept, None, subs);
     }
 
-    /// Assigns these partitions and reports which of them are new. A listener hears first, while the former partitions are
-    /// still assigned, what it gives up. Kafka: `invokePartitionsRevoked`, `invokePartitionsLost` come before
+    /// Assigns these partitions and reports which of them are new. A listener first receives what it loses, while the
+    /// former partitions are still assigned. Kafka: `invokePartitionsRevoked`, `invokePartitionsLost` come before
     /// `assignFromSubscribed`, `invokePartitionsAssigned` after it.
     fn change_assignment(
         &mut self,
@@ -163,7 +163,7 @@ impl ConsumerCoordinator {
         self.take_over(subs);
     }
 
-    /// Carries out the change of the assignment, unless a listener has to hear first what it gives up.
+    /// Applies the new assignment, unless a listener must first receive what it loses.
     pub(super) fn take_over(&mut self, subs: &mut SubscriptionState) {
         if self.has_events_for_listener() {
             return;
@@ -181,7 +181,7 @@ impl ConsumerCoordinator {
         now_ms: i64,
     ) -> Result<(), ClientError> {
         let Some(connection) = self.coordinator(net, now_ms) else {
-            // Lost while the commit was under way.
+            // The coordinator was lost while the commit was in flight.
             self.membership.back_to_join(now_ms);
             return Ok(());
         };
@@ -246,7 +246,7 @@ impl ConsumerCoordinator {
         now_ms: i64,
     ) -> Result<(), ClientError> {
         if self.membership.state != (State::Joining { request: id }) {
-            return Ok(()); // The member has left or was reset in between.
+            return Ok(()); // The member has left or was reset since.
         }
         let retry_at_ms = now_ms + self.settings.retry_backoff_ms;
         match response.error_code {
@@ -331,7 +331,7 @@ impl ConsumerCoordinator {
                 ),
             )
         })?;
-        // The answer is not needed: the leader looks at what is known.
+        // The result is not needed: the leader uses what the metadata has.
         let _ = subs.group_subscribe(&leader::group_topics(&subscriptions));
         Ok(State::Leading {
             assignor,
@@ -339,8 +339,8 @@ impl ConsumerCoordinator {
         })
     }
 
-    /// With the topics that are known once the metadata is fresh; one that appears later makes the group rebalance. Kafka:
-    /// `ConsumerCoordinator#onLeaderElected`.
+    /// Assigns the topics that are known once the metadata is fresh; one that appears later makes the group rebalance.
+    /// Kafka: `ConsumerCoordinator#onLeaderElected`.
     fn assign_as_leader(
         &mut self,
         net: &mut ConsumerNetworkClient,
@@ -446,7 +446,7 @@ impl ConsumerCoordinator {
         let added: Vec<TopicPartition> = assigned.iter().filter(|tp| !owned.contains(tp)).cloned().collect();
         let revoked: Vec<TopicPartition> = owned.iter().filter(|tp| !wanted.contains(tp)).cloned().collect();
         if !revoked.is_empty() {
-            // Cooperative: what moves is given up now, and the rejoin lets the new owner have it.
+            // Cooperative: what moves is revoked now, and the rejoin lets the new owner have it.
             self.events.push(RebalanceEvent::Revoked(revoked));
             self.membership.rejoin_needed = true;
         }

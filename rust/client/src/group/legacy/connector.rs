@@ -29,15 +29,15 @@ struct State {
     cells: Vec<Arc<StreamCell>>,
     registered: bool,
     closed: bool,
-    /// Generation whose claims were made.
+    /// Generation in which all claims were made.
     settled: Option<i32>,
     rebalance: Option<Rebalance>,
     next_commit_ms: i64,
-    /// What a step taken for this consumer by another one met.
+    /// Error of a step that another consumer ran for this one.
     failure: Option<ClientError>,
 }
 
-/// A rebalance under way: nothing is read and nothing owned.
+/// A rebalance in progress: nothing is read and nothing owned.
 #[derive(Debug, Clone, Copy)]
 struct Rebalance {
     generation: i32,
@@ -45,7 +45,7 @@ struct Rebalance {
     next_attempt_ms: i64,
 }
 
-/// What [`super::LegacyConsumer`] and its streams share. Lock order: `state`, then one engine at a time.
+/// State shared by [`super::LegacyConsumer`] and its streams. Lock order: `state`, then one engine at a time.
 pub(super) struct Connector {
     settings: Settings,
     engine_config: Config,
@@ -105,7 +105,7 @@ impl Connector {
         self.lock().closed
     }
 
-    /// A panic of one thread must not block the others: every step begins by asking the registry.
+    /// Ignores a panic of another thread: every step begins by asking the registry, so the state can be used.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,7 +199,7 @@ impl Connector {
         Ok(view)
     }
 
-    /// One step of the table. True when this consumer has settled in the group's generation.
+    /// Runs one step of the table. Returns whether this consumer has settled in the group's generation.
     pub fn step(&self) -> Result<bool, ClientError> {
         let mut state = self.lock();
         self.ensure_open(&state)?;
@@ -209,7 +209,7 @@ impl Connector {
         self.step_locked(&mut state)
     }
 
-    /// The same, called by another consumer: an error is kept for this consumer's own next step.
+    /// As `step`, run by another consumer: an error is kept for this consumer's own next step.
     pub fn step_quietly(&self) -> bool {
         let mut state = self.lock();
         if state.closed || !state.registered {
@@ -442,7 +442,7 @@ impl Connector {
         if std::mem::replace(&mut state.closed, true) {
             return Ok(());
         }
-        // During a rebalance the streams hold nothing; a settled consumer owns what it commits.
+        // During a rebalance the streams have no partitions; a settled consumer owns what it commits.
         self.stop(&state, self.settings.auto_commit_interval_ms.is_some());
         let left = if state.registered {
             state.registry.step(LegacyGroupAction::Unregister).map(|_| ())

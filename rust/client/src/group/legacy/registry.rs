@@ -35,10 +35,10 @@ impl Registry {
         }
     }
 
-    /// Does one step. Its error code is left to the caller.
+    /// Runs one action. The caller checks the error code.
     ///
     /// # Errors
-    /// `Closed` when the broker has gone, or keeps no such registry.
+    /// `Closed` if the broker is gone or has no such registry.
     pub fn step(&mut self, action: LegacyGroupAction) -> Result<LegacyGroupResponse, ClientError> {
         let request = LegacyGroupRequest {
             group_id: Arc::clone(&self.group_id),
@@ -53,7 +53,7 @@ impl Registry {
     /// The cluster's id.
     ///
     /// # Errors
-    /// `Timeout` without an answer, `Closed` when the broker has gone.
+    /// `Timeout` without a response, `Closed` if the broker is gone.
     pub fn cluster_id(&mut self) -> Result<Arc<str>, ClientError> {
         let node = self.transport.bootstrap().first().copied().ok_or_else(|| self.gone())?;
         let request = MetadataRequest {

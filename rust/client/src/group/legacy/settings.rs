@@ -53,7 +53,8 @@ impl Settings {
     }
 }
 
-/// The modern engine behind each stream: assigned by hand, positions from the group's committed offsets.
+/// Properties of the modern consumer behind each stream: assigned by hand, positions from the group's committed
+/// offsets.
 pub(super) fn engine_config(config: &Config) -> Result<Config, ClientError> {
     let reset = match config.text("auto.offset.reset") {
         "smallest" | "earliest" => "earliest",

@@ -12,11 +12,11 @@ use crate::ClientError;
 use crate::assignor::legacy_range::ConsumerThreadId;
 use crate::consumer::{Consumer, Interrupt, PolledRecords};
 
-/// How long a stream keeps its engine to itself, so that a rebalance need not wait longer; also how often the interrupt
-/// callback is asked.
+/// How long a stream locks its engine: a rebalance waits no longer than that. Also how often the interrupt callback is
+/// called.
 const SLICE_MS: i64 = 50;
 
-/// What consumer and stream share.
+/// State shared by the consumer and a stream.
 #[derive(Debug)]
 pub(super) struct StreamCell {
     pub thread: ConsumerThreadId,
@@ -34,7 +34,7 @@ impl StreamCell {
 pub struct LegacyStream {
     connector: Arc<Connector>,
     cell: Arc<StreamCell>,
-    /// What an idle stream waits on.
+    /// The connection that an idle stream waits on.
     idle: Option<Box<dyn Transport>>,
 }
 
@@ -64,26 +64,28 @@ impl LegacyStream {
         assigned
     }
 
-    /// After the consumer's shutdown.
+    /// Whether the consumer was shut down.
     pub fn is_closed(&self) -> bool {
         self.connector.is_closed()
     }
 
-    /// Records of this stream's partitions, each in offset order; waits at most `timeout_ms` when there are none. Takes part
-    /// in the group's rebalances. What it returned counts as consumed: the next commit covers it.
+    /// Returns records of this stream's partitions, each in offset order; waits at most `timeout_ms` if there are none.
+    /// Takes part in the group's rebalances. Returned records count as consumed: the next commit covers them.
     ///
     /// # Errors
-    /// `Closed` after shutdown; `Kafka` with REBALANCE_IN_PROGRESS when other consumers did not release their partitions
-    /// within rebalance.max.retries attempts (the next polls go on trying); `Interrupted`; what a consumer's poll answers.
+    /// `Closed` after shutdown; `Kafka` with REBALANCE_IN_PROGRESS if other consumers did not release their partitions
+    /// within rebalance.max.retries attempts (the next polls continue to try); `Interrupted`; errors of a consumer's
+    /// poll.
     pub fn poll(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<PolledRecords, ClientError> {
         self.take(timeout_ms, None, interrupt)
     }
 
-    /// The next record; `None` after the consumer's shutdown. Only what it has returned counts as consumed.
+    /// The next record; `None` after the consumer's shutdown. Only returned records count as consumed.
     /// Kafka: `ConsumerIterator#next`.
     ///
     /// # Errors
-    /// `Timeout` when none came within consumer.timeout.ms: the stream can be read on. Otherwise as [`Self::poll`].
+    /// `Timeout` if no record arrived within consumer.timeout.ms: the stream can still be read. Otherwise as
+    /// [`Self::poll`].
     pub fn next(&mut self, interrupt: Interrupt<'_>) -> Result<Option<PolledRecords>, ClientError> {
         let timeout_ms = self.connector.consumer_timeout_ms();
         match self.take(timeout_ms, Some(1), interrupt) {
@@ -114,7 +116,8 @@ impl LegacyStream {
             {
                 let mut engine = self.cell.engine();
                 if !engine.assignment().is_empty() {
-                    // asked below, without the lock: it may call the consumer, whose shutdown wants the engine
+                    // The callback is called below, without the lock: it may call the consumer, whose shutdown needs
+                    // the engine.
                     let records = engine.poll_at_most(most, slice, &mut || false)?;
                     if records.count() > 0 {
                         return Ok(records);

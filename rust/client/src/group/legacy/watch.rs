@@ -1,11 +1,11 @@
-//! The watches of the legacy consumers that live in this process: when a member joins or leaves, the others take their
-//! steps at once, as ZooKeeper's watches make them do. Consumers in other processes take theirs at their next call.
+//! Stands in for ZooKeeper's watches: when a member joins or leaves, the other legacy consumers of this process run
+//! their steps at once. Consumers in other processes run theirs at their next call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::connector::Connector;
 
-/// Consumers that have registered, with the process that made them: a forked child shares no group with its parent.
+/// Registered consumers, each with the process that created it: a forked child shares no group with its parent.
 static LIVE: Mutex<Vec<(u32, Weak<Connector>)>> = Mutex::new(Vec::new());
 
 fn live() -> MutexGuard<'static, Vec<(u32, Weak<Connector>)>> {
@@ -34,21 +34,21 @@ fn others(of: &Arc<Connector>) -> Vec<Arc<Connector>> {
         .collect()
 }
 
-/// Takes the steps of this consumer and of the others of its group, until none has one to take. An error of one's own is
-/// kept for one's own next call.
+/// Runs the steps of this consumer and of the others of its group until all have settled, for a few rounds. Each
+/// consumer keeps its error for its own next call.
 pub(super) fn settle(connector: &Arc<Connector>) {
     let mut group = others(connector);
     group.insert(0, Arc::clone(connector));
     settle_all(&group);
 }
 
-/// The same without this one, which has left.
+/// As `settle`, without the consumer that has left.
 pub(super) fn settle_others(left: &Arc<Connector>) {
     settle_all(&others(left));
 }
 
 fn settle_all(group: &[Arc<Connector>]) {
-    // First everyone releases, then everyone claims; one more round for a generation that changed in between.
+    // First all release, then all claim; one more round if the generation changed in between.
     for _ in 0..3 {
         let mut settled = true;
         for connector in group {
