@@ -1,5 +1,5 @@
-//! Which connections are open, and which nodes are left alone, and for how long, after their connection was lost. Kafka:
-//! `ClusterConnectionStates`.
+//! Which connections are open, and how long nodes are not used after their connection was lost.
+//! Kafka: `ClusterConnectionStates`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use fletchlog_api::{Failure, NodeId};
 use crate::backoff::ExponentialBackoff;
 use crate::random::Random;
 
-/// As far as the client has asked. Kafka: `ConnectionState`.
+/// State of a connection, as of the client's last check. Kafka: `ConnectionState`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     #[default]
@@ -20,17 +20,17 @@ pub(super) enum ConnectionState {
 #[derive(Debug, Default)]
 struct NodeConnectionState {
     connection: ConnectionState,
-    /// When the client began to open it last.
+    /// When the client last began to open it.
     last_attempt_ms: Option<i64>,
     /// Nothing is sent before this time: the connection was lost, or the node asked for a pause.
     not_before_ms: Option<i64>,
-    /// Times it was lost since an answer came.
+    /// Number of times it was lost since the last response.
     failed_attempts: i32,
     /// Why it was lost last; `None` for a pause.
     failure: Option<Failure>,
 }
 
-/// See the module.
+/// The connection state of each node, with the back-off after a loss.
 #[derive(Debug)]
 pub(super) struct ClusterConnectionStates {
     reconnect_backoff: ExponentialBackoff,
@@ -39,7 +39,7 @@ pub(super) struct ClusterConnectionStates {
 }
 
 impl ClusterConnectionStates {
-    /// `seed`: of the jitter of the waits.
+    /// `seed`: for the jitter of the waits.
     pub(super) fn new(reconnect_backoff: ExponentialBackoff, seed: u64) -> Self {
         Self {
             reconnect_backoff,
@@ -48,19 +48,20 @@ impl ClusterConnectionStates {
         }
     }
 
-    /// Of a node's connection.
+    /// State of a node's connection.
     pub(super) fn state(&self, node: NodeId) -> ConnectionState {
         self.nodes
             .get(&node)
             .map_or(ConnectionState::default(), |state| state.connection)
     }
 
-    /// When the client began to open a connection to the node last; `None`: never. Kafka: `ClusterConnectionStates#lastConnectAttemptMs`.
+    /// When the client last began to open a connection to the node; `None` if never.
+    /// Kafka: `ClusterConnectionStates#lastConnectAttemptMs`.
     pub(super) fn last_attempt_ms(&self, node: NodeId) -> Option<i64> {
         self.nodes.get(&node)?.last_attempt_ms
     }
 
-    /// It is being opened. Kafka: `ClusterConnectionStates#connecting`.
+    /// Records that a connection is being opened. Kafka: `ClusterConnectionStates#connecting`.
     pub(super) fn connecting(&mut self, node: NodeId, now: i64) {
         let state = self.nodes.entry(node).or_default();
         if state.connection != ConnectionState::Connecting {
@@ -68,36 +69,37 @@ impl ClusterConnectionStates {
         }
     }
 
-    /// It is open. Kafka: `ClusterConnectionStates#ready`.
+    /// Records that a connection is open. Kafka: `ClusterConnectionStates#ready`.
     pub(super) fn connected(&mut self, node: NodeId) {
         self.nodes.entry(node).or_default().connection = ConnectionState::Ready;
     }
 
-    /// ms until a node that is left alone may be used again; `None` for one that may be used now. Kafka:
-    /// `ClusterConnectionStates#connectionDelay`.
+    /// ms until a node may be used again; `None` if it may be used now.
+    /// Kafka: `ClusterConnectionStates#connectionDelay`.
     pub(super) fn delay(&self, node: NodeId, now: i64) -> Option<i64> {
         let not_before = self.nodes.get(&node)?.not_before_ms?;
         (not_before > now).then(|| not_before - now)
     }
 
-    /// Why a node is left alone that was lost a moment ago. Kafka: `NetworkClient#connectionFailed`, `#authenticationException`.
+    /// Why a node whose connection was lost may not be used yet; `None` otherwise.
+    /// Kafka: `NetworkClient#connectionFailed`, `#authenticationException`.
     pub(super) fn failure(&self, node: NodeId, now: i64) -> Option<&Failure> {
         self.delay(node, now).and(self.nodes.get(&node)?.failure.as_ref())
     }
 
-    /// Why the node that was lost last was lost, if no answer has come from it since.
+    /// The node that was lost last and why, if it has sent no response since.
     pub(super) fn last_failure(&self) -> Option<(NodeId, &Failure)> {
         let lost = self.nodes.iter().filter(|(_, state)| state.failed_attempts > 0);
         let (&node, state) = lost.max_by_key(|(_, state)| state.not_before_ms)?;
         Some((node, state.failure.as_ref()?))
     }
 
-    /// ms until the first of the nodes that are left alone may be used again.
+    /// ms until the first of the nodes that must not be used now may be used again.
     pub(super) fn first_delay(&self, now: i64) -> Option<i64> {
         self.nodes.keys().filter_map(|&node| self.delay(node, now)).min()
     }
 
-    /// The connection was lost, or could not be opened. Kafka: `ClusterConnectionStates#disconnected`.
+    /// Records that the connection was lost, or could not be opened. Kafka: `ClusterConnectionStates#disconnected`.
     pub(super) fn disconnected(&mut self, node: NodeId, why: Failure, now: i64) {
         let state = self.nodes.entry(node).or_default();
         state.connection = ConnectionState::Disconnected;
@@ -110,13 +112,14 @@ impl ClusterConnectionStates {
         state.failure = Some(why);
     }
 
-    /// The node asked for a pause. Kafka: `ClusterConnectionStates#throttle`.
+    /// Records that the node asked for a pause. Kafka: `ClusterConnectionStates#throttle`.
     pub(super) fn throttle(&mut self, node: NodeId, until_ms: i64) {
         let state = self.nodes.entry(node).or_default();
         (state.not_before_ms, state.failure) = (Some(until_ms), None);
     }
 
-    /// An answer came: the connection works. (In Java it works once the handshake is over; within a process there is none.)
+    /// Records a response: the connection works. (In Java it works when the handshake is over; in-process there is
+    /// none.)
     pub(super) fn answered(&mut self, node: NodeId) {
         if let Some(state) = self.nodes.get_mut(&node) {
             state.failed_attempts = 0;

@@ -1,4 +1,4 @@
-//! The requests of each connection that have no answer yet. Kafka: `InFlightRequests`.
+//! The requests of each connection that have no response yet. Kafka: `InFlightRequests`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,16 +6,16 @@ use fletchlog_api::{NodeId, Request};
 
 use super::RequestId;
 
-/// One of them; `K` says what it was for.
+/// A request without a response; `K` says what it is for.
 #[derive(Debug)]
 pub(crate) struct InFlightRequest<K> {
     pub correlation_id: RequestId,
     pub kind: K,
-    /// False for acks=0: the answer is empty and decides nothing.
+    /// False for acks=0: the response is empty and decides nothing.
     expects_response: bool,
     timeout_ms: i64,
     pub(super) sent_ms: i64,
-    /// `None` once it is on the wire.
+    /// `None` once it is written to the wire.
     unwritten: Option<Request>,
 }
 
@@ -35,7 +35,7 @@ impl<K> InFlightRequest<K> {
         self.unwritten.is_none()
     }
 
-    /// ms until it has waited too long, as of `now`.
+    /// ms until it times out, as of `now`.
     fn time_left(&self, now: i64) -> i64 {
         let waited = now.saturating_sub(self.sent_ms);
         self.timeout_ms.saturating_sub(waited).saturating_add(1)
@@ -46,7 +46,7 @@ impl<K> InFlightRequest<K> {
     }
 }
 
-/// See the module.
+/// The requests in flight of each connection, oldest first.
 #[derive(Debug)]
 pub(super) struct InFlightRequests<K> {
     max_per_connection: usize,
@@ -65,19 +65,19 @@ impl<K> InFlightRequests<K> {
         self.nodes.entry(node).or_default().push_back(request);
     }
 
-    /// The request that an answer belongs to; `None` for one that was given up.
+    /// Removes the request that a response belongs to; `None` if the request was cancelled.
     pub(super) fn complete(&mut self, node: NodeId, id: RequestId) -> Option<InFlightRequest<K>> {
         let requests = self.nodes.get_mut(&node)?;
         let at = requests.iter().position(|r| r.correlation_id == id)?;
         requests.remove(at)
     }
 
-    /// All requests of a lost connection, oldest first.
+    /// Removes all requests of a lost connection, oldest first.
     pub(super) fn clear_all(&mut self, node: NodeId) -> VecDeque<InFlightRequest<K>> {
         self.nodes.get_mut(&node).map(std::mem::take).unwrap_or_default()
     }
 
-    /// The last one is on the wire, and there are fewer than max.in.flight.requests.per.connection.
+    /// Whether the last request is written, and fewer than max.in.flight.requests.per.connection wait for a response.
     pub(super) fn can_send_more(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_none_or(|requests| {
             requests.back().is_none_or(InFlightRequest::is_written)
@@ -93,14 +93,14 @@ impl<K> InFlightRequests<K> {
         self.nodes.values().all(VecDeque::is_empty)
     }
 
-    /// Connections whose oldest request fulfils a condition; answers come in the order of the requests.
+    /// Connections whose oldest request fulfils a condition; responses arrive in the order of the requests.
     pub(super) fn nodes_by_oldest(&self, mut condition: impl FnMut(&InFlightRequest<K>) -> bool) -> Vec<NodeId> {
         let mut oldest_is = |requests: &VecDeque<_>| requests.front().is_some_and(&mut condition);
         let nodes = self.nodes.iter().filter(|(_, requests)| oldest_is(requests));
         nodes.map(|(&node, _)| node).collect()
     }
 
-    /// Connections with a request that has waited longer than it may. Kafka: `InFlightRequests#nodesWithTimedOutRequests`.
+    /// Connections with a request that has timed out. Kafka: `InFlightRequests#nodesWithTimedOutRequests`.
     pub(super) fn nodes_with_timed_out_requests(&self, now: i64) -> Vec<NodeId> {
         let late = |requests: &VecDeque<InFlightRequest<K>>| {
             let mut waiting = requests.iter().filter(|r| r.may_time_out());
@@ -110,7 +110,7 @@ impl<K> InFlightRequests<K> {
         nodes.map(|(&node, _)| node).collect()
     }
 
-    /// ms until a request has waited longer than it may.
+    /// ms until the first request times out.
     pub(super) fn first_time_out(&self, now: i64) -> Option<i64> {
         let waiting = self.iter().filter(|r| r.may_time_out());
         waiting.map(|r| r.time_left(now)).min()
@@ -120,7 +120,7 @@ impl<K> InFlightRequests<K> {
         self.iter().any(|r| !r.is_written())
     }
 
-    /// Puts what is not written yet on the wires, nodes ascending.
+    /// Writes what is not written yet, nodes ascending.
     pub(super) fn write(&mut self, now: i64, mut wire: impl FnMut(NodeId, RequestId, Request)) {
         for (&node, requests) in &mut self.nodes {
             if let Some(last) = requests.back_mut()

@@ -1,5 +1,5 @@
-//! When to ask for the topics and leaders of a cluster (spec 9.3). Kafka: `Metadata`, which `ConsumerMetadata` and
-//! `ProducerMetadata` extend by what they ask for and keep.
+//! When to request the topics and leaders of a cluster (spec 9.3). Kafka: `Metadata`, which `ConsumerMetadata` and
+//! `ProducerMetadata` extend by what they request and keep.
 
 use fletchlog_api::ErrorCode;
 
@@ -20,23 +20,23 @@ pub(crate) fn is_metadata_error(code: ErrorCode) -> bool {
     )
 }
 
-/// See the module. A request is due when one is wanted, none is in progress, and retry.backoff.ms have passed since the last
-/// answer. Without a wish, one is due when the last answer is metadata.max.age.ms old.
+/// Decides when a metadata request is due: if an update is wanted, none is in progress, and retry.backoff.ms have
+/// passed since the last response. Without a wanted update, when the last response is metadata.max.age.ms old.
 #[derive(Debug)]
 pub struct Metadata {
     refresh_backoff_ms: i64,
-    /// Where doubling it ends; not above it: it is constant.
+    /// The back-off doubles up to this; if it is not above `refresh_backoff_ms`, the back-off is constant.
     refresh_backoff_max_ms: i64,
-    /// Requests lost in a row.
+    /// Number of consecutive failed requests.
     failed_attempts: u32,
     max_age_ms: i64,
     need_update: bool,
-    /// Of the topics to ask for; grows with every new one.
+    /// Version of the wanted topics; increases with every change.
     request_version: u64,
-    /// Of the topics that the last answer was asked for.
+    /// Version of the topics that the last response was requested for.
     answered_version: u64,
     in_progress: Option<u64>,
-    /// The last answer, or loss; `None`: the next request need not wait.
+    /// Time of the last response or failure; `None`: the next request need not wait.
     last_refresh_ms: Option<i64>,
     last_successful_refresh_ms: Option<i64>,
 }
@@ -58,7 +58,8 @@ impl Metadata {
         }
     }
 
-    /// The back-off doubles with every lost request, up to retry.backoff.max.ms (KIP-580). Kafka's also varies by a fifth at random.
+    /// The back-off doubles with every failed request, up to retry.backoff.max.ms (KIP-580). Kafka's also varies at
+    /// random by a fifth.
     pub(crate) fn double_backoff_up_to(&mut self, max_ms: i64) {
         self.refresh_backoff_max_ms = max_ms;
     }
@@ -70,24 +71,24 @@ impl Metadata {
         doubled.min(self.refresh_backoff_max_ms.max(self.refresh_backoff_ms))
     }
 
-    /// Asks again, not before the back-off has passed; the answer to a request in progress is enough.
+    /// Requests an update, after the back-off; the response to a request in progress is enough.
     pub(crate) fn request_update(&mut self) {
         self.need_update = true;
     }
 
-    /// Asks again without waiting for the back-off.
+    /// Requests an update without waiting for the back-off.
     pub(crate) fn request_update_now(&mut self) {
         self.need_update = true;
         self.last_refresh_ms = None;
     }
 
-    /// There are other topics to ask for, at once; a request in progress does not ask for them.
+    /// Requests an update at once, because the wanted topics have changed: a request in progress does not have them.
     pub(crate) fn request_update_for_new_topics(&mut self) {
         self.request_version += 1;
         self.last_refresh_ms = None;
     }
 
-    /// Whether other topics were asked for and the answer is still to come.
+    /// Whether the response for the changed topics has not arrived yet.
     pub(crate) fn awaits_new_topics(&self) -> bool {
         self.answered_version != self.request_version
     }
@@ -100,7 +101,8 @@ impl Metadata {
         self.in_progress.is_some()
     }
 
-    /// Milliseconds until a request is due; `i64::MAX` while one is in progress, and before anything was wanted.
+    /// Milliseconds until a request is due; `i64::MAX` while one is in progress, and before the first update is
+    /// requested.
     pub(crate) fn time_to_next_update(&self, now: i64) -> i64 {
         if self.is_in_progress() {
             return i64::MAX;
@@ -124,7 +126,7 @@ impl Metadata {
         self.in_progress = Some(self.request_version);
     }
 
-    /// An answer came.
+    /// Records a response.
     pub(crate) fn updated(&mut self, now: i64) {
         self.answered_version = self.in_progress.take().unwrap_or(self.request_version);
         self.need_update = false;
@@ -133,7 +135,7 @@ impl Metadata {
         self.last_successful_refresh_ms = Some(now);
     }
 
-    /// The request was lost: again, after the back-off. Kafka: `Metadata#failedUpdate`.
+    /// Records that a request failed: it is repeated after the back-off. Kafka: `Metadata#failedUpdate`.
     pub(crate) fn failed_update(&mut self, now: i64) {
         self.in_progress = None;
         self.need_update = true;

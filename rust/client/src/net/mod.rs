@@ -1,5 +1,4 @@
-//! What every client needs of the network, once for consumer, producer, groups and transactions. Kafka:
-//! `org.apache.kafka.clients`.
+//! The network layer of consumer, producer, groups and transactions. Kafka: `org.apache.kafka.clients`.
 
 mod cluster_connection_states;
 mod in_flight_requests;
@@ -14,5 +13,5 @@ pub(crate) use metadata::{Metadata, is_metadata_error};
 pub(crate) use network_client::{ClientResponse, NetworkClient};
 pub use reconnect::Reconnect;
 
-/// Number of a request, unique per client; its answer carries the same `correlation_id`.
+/// Number of a request, unique per client; its response has the same `correlation_id`.
 pub type RequestId = i32;

@@ -1,5 +1,5 @@
-//! One client's connections: which can be sent to, what is outstanding on them, and what was lost with them. It never waits by
-//! itself. Kafka: `NetworkClient`.
+//! One client's connections: which of them can be used, which requests are in flight on them, and which were lost with
+//! them. It never waits by itself. Kafka: `NetworkClient`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::ClientError;
 use crate::metrics::RequestMetrics;
 use crate::random::Random;
 
-/// Metadata is wanted for longer than any metadata.recovery.rebootstrap.trigger.ms.
+/// Start of a wait for metadata that is longer than any metadata.recovery.rebootstrap.trigger.ms.
 const SINCE_EVER: i64 = i64::MIN;
 
-/// What became of a request. Kafka: `ClientResponse`.
+/// Result of a request. Kafka: `ClientResponse`.
 #[derive(Debug)]
 pub(crate) struct ClientResponse<K> {
     pub node: NodeId,
@@ -27,33 +27,33 @@ pub(crate) struct ClientResponse<K> {
     pub result: Result<Response, Failure>,
 }
 
-/// See the module. `K` says what a request was for.
+/// The connections of one client and the requests on them. `K` says what a request is for.
 pub(crate) struct NetworkClient<K> {
     transport: Box<dyn Transport>,
     states: ClusterConnectionStates,
     in_flight: InFlightRequests<K>,
-    /// The nodes of the last Metadata answer; before it, and after all of them were lost, those to begin with. The first of several
-    /// equally good ones is asked, so many clients begin at different ones.
+    /// The nodes of the last Metadata response; before the first, and after all of them were lost, the bootstrap nodes.
+    /// Of several equally good nodes the first is used, so many clients start at different ones.
     nodes: Vec<NodeId>,
-    /// Connections have to be opened; in the same process they need not, and the nodes to begin with are all there are.
+    /// Connections must be opened. In-process they need not, and the bootstrap nodes are all there are.
     is_remote: bool,
     random: Random,
     /// See [`Reconnect`].
     rebootstrap_after_ms: Option<i64>,
-    /// Since when metadata is wanted. Kafka: `DefaultMetadataUpdater#metadataAttemptStartMs`.
+    /// Since when metadata has been wanted. Kafka: `DefaultMetadataUpdater#metadataAttemptStartMs`.
     metadata_wanted_since_ms: Option<i64>,
     next_correlation_id: RequestId,
-    /// Connections that are being opened, as far as asked since one was.
+    /// Nodes whose connections are being opened; cleared when a wait ends with an event.
     connecting: BTreeSet<NodeId>,
     /// A connection was lost since [`NetworkClient::take_disconnects`].
     disconnects: bool,
-    /// What the next call has to end with. Kafka: `Metadata#fatalException`.
+    /// The error that the next call must return. Kafka: `Metadata#fatalException`.
     fatal: Option<ClientError>,
     metrics: RequestMetrics,
 }
 
 impl<K> NetworkClient<K> {
-    /// `max_in_flight`: max.in.flight.requests.per.connection. `seed`: of the jitter of the back-off.
+    /// `max_in_flight`: max.in.flight.requests.per.connection. `seed`: for the jitter of the back-off.
     pub(crate) fn new(transport: Box<dyn Transport>, max_in_flight: usize, reconnect: Reconnect, seed: u64) -> Self {
         let nodes = transport.bootstrap();
         let is_remote = nodes.iter().all(|&node| node < 0);
@@ -76,7 +76,7 @@ impl<K> NetworkClient<K> {
         client
     }
 
-    /// Takes over nodes, from a random one on. Kafka: `NetworkClient#randOffset`.
+    /// Sets the nodes; those of remote brokers start at a random one. Kafka: `NetworkClient#randOffset`.
     fn begin_with(&mut self, mut nodes: Vec<NodeId>) {
         if self.is_remote {
             let first = self.random.below(nodes.len());
@@ -85,22 +85,22 @@ impl<K> NetworkClient<K> {
         self.nodes = nodes;
     }
 
-    /// What it has counted.
+    /// Counts of requests.
     pub(crate) fn metrics(&self) -> RequestMetrics {
         self.metrics
     }
 
-    /// What only a peer in the same process can do.
+    /// The broker, if it is in-process.
     pub(crate) fn in_process(&mut self) -> Option<&mut dyn InProcess> {
         self.transport.in_process()
     }
 
-    /// The broker is gone for good.
+    /// Whether the broker is closed for good.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.in_process().is_some_and(|peer| peer.is_closed())
     }
 
-    /// What keeps a member in its group between two polls.
+    /// The transport, which sends a member's heartbeats between two polls.
     pub(crate) fn transport(&mut self) -> &mut dyn Transport {
         &mut *self.transport
     }
@@ -110,14 +110,15 @@ impl<K> NetworkClient<K> {
         self.transport.waker()
     }
 
-    /// Takes over the nodes of a Metadata answer. False: it says nothing about the cluster and counts as a failed request. Kafka:
-    /// `NetworkClient.DefaultMetadataUpdater#handleSuccessfulResponse`, `#initiateRebootstrap` (KIP-1102).
+    /// Sets the nodes from a Metadata response. Returns false if it says nothing about the cluster: it then counts as a
+    /// failed request. Kafka: `NetworkClient.DefaultMetadataUpdater#handleSuccessfulResponse`, `#initiateRebootstrap`
+    /// (KIP-1102).
     pub(crate) fn handle_metadata(&mut self, response: &MetadataResponse) -> bool {
         if response.error == ErrorCode::REBOOTSTRAP_REQUIRED {
             self.metadata_wanted_since_ms = Some(SINCE_EVER);
             return false;
         }
-        // A node that has just started names none.
+        // The response of a node that has just started has no nodes.
         if response.nodes.is_empty() {
             return false;
         }
@@ -125,7 +126,7 @@ impl<K> NetworkClient<K> {
         true
     }
 
-    /// The nodes of the cluster.
+    /// Sets the nodes of the cluster.
     pub(super) fn set_nodes(&mut self, nodes: &[NodeId]) {
         let mut nodes = nodes.to_vec();
         nodes.sort_unstable();
@@ -133,8 +134,8 @@ impl<K> NetworkClient<K> {
         self.metadata_wanted_since_ms = None;
     }
 
-    /// A node to ask for metadata that are due: the least loaded one. While no known node can be reached, it is one of
-    /// bootstrap.servers. Kafka: `NetworkClient.DefaultMetadataUpdater#maybeUpdate`.
+    /// The node for a metadata request that is due: the least loaded one. While no known node can be reached, it is one
+    /// of bootstrap.servers. Kafka: `NetworkClient.DefaultMetadataUpdater#maybeUpdate`.
     pub(crate) fn node_for_metadata(&mut self, now: i64) -> Option<NodeId> {
         self.metadata_wanted_since_ms.get_or_insert(now);
         let node = self.least_loaded_ready_node(now);
@@ -147,8 +148,9 @@ impl<K> NetworkClient<K> {
         self.least_loaded_ready_node(now)
     }
 
-    /// Metadata that are due go before everything else, but nothing waits with them for a connection that is being opened. Kafka:
-    /// `NetworkClient#isReady`, whose other requests wait, too.
+    /// Whether a metadata request that is due must precede everything else. Not while it waits for a connection that is
+    /// being opened: other requests do not wait with it. Kafka: `NetworkClient#isReady`, where other requests wait,
+    /// too.
     pub(crate) fn metadata_go_first(&mut self, are_due: bool, now: i64) -> bool {
         let is_opening = |node: &NodeId| self.states.state(*node) == ConnectionState::Connecting;
         are_due && !(self.nodes.iter().any(is_opening) && self.node_for_metadata(now).is_none())
@@ -162,8 +164,8 @@ impl<K> NetworkClient<K> {
         self.metadata_wanted_since_ms = Some(now);
     }
 
-    /// Begins anew when metadata is wanted for too long; the requests that are given up with the connections. Kafka:
-    /// `NetworkClient#handleRebootstrap` (KIP-1102).
+    /// Restarts from bootstrap.servers if metadata has been wanted for too long. Returns the requests that are
+    /// cancelled with their connections. Kafka: `NetworkClient#handleRebootstrap` (KIP-1102).
     fn handle_rebootstrap(&mut self, now: i64) -> Vec<ClientResponse<K>> {
         let too_long = |since: i64| Some(now.saturating_sub(since)) > self.rebootstrap_after_ms;
         if self.rebootstrap_after_ms.is_none() || !self.metadata_wanted_since_ms.is_some_and(too_long) {
@@ -190,7 +192,8 @@ impl<K> NetworkClient<K> {
         id
     }
 
-    /// Whether a request can be sent to a node now; opens its connection if that may be done. Kafka: `NetworkClient#ready`.
+    /// Whether a request can be sent to a node now; opens its connection if that is allowed.
+    /// Kafka: `NetworkClient#ready`.
     pub(crate) fn ready(&mut self, node: NodeId, now: i64) -> bool {
         if self.is_left_alone(node, now) || !self.in_flight.can_send_more(node) {
             return false;
@@ -222,13 +225,13 @@ impl<K> NetworkClient<K> {
         }
     }
 
-    /// A failure that no retry mends, once: the call ends with it, and the next one tries again. Kafka:
-    /// `Metadata#maybeThrowAnyException`.
+    /// A fatal failure, returned once: the call ends with it, and the next one tries again.
+    /// Kafka: `Metadata#maybeThrowAnyException`.
     pub(crate) fn take_fatal(&mut self) -> Option<ClientError> {
         self.fatal.take()
     }
 
-    /// Which node was lost last and why, with its address, if no answer has come from it since: what a time-out says.
+    /// Which node was lost last and why, with its address, if it has sent no response since: the text of a time-out.
     pub(crate) fn last_failure(&self) -> Option<String> {
         let (node, failure) = self.states.last_failure()?;
         let failure = failure.to_string();
@@ -245,24 +248,24 @@ impl<K> NetworkClient<K> {
         })
     }
 
-    /// Whether a connection was lost since the last call: the leaders may have moved. Kafka:
-    /// `DefaultMetadataUpdater#handleServerDisconnect`.
+    /// Whether a connection was lost since the last call: the leaders may have moved.
+    /// Kafka: `DefaultMetadataUpdater#handleServerDisconnect`.
     pub(crate) fn take_disconnects(&mut self) -> bool {
         std::mem::take(&mut self.disconnects)
     }
 
-    /// Why a node is left alone whose connection was lost a moment ago. Kafka: `NetworkClient#connectionFailed`.
+    /// Why a node whose connection was lost recently may not be used yet. Kafka: `NetworkClient#connectionFailed`.
     pub(crate) fn connection_failure(&self, node: NodeId, now: i64) -> Option<&Failure> {
         self.states.failure(node, now)
     }
 
-    /// Nothing is to be sent yet: the connection was lost a moment ago, or the node asked for a pause.
+    /// Whether nothing may be sent yet: the connection was lost recently, or the node asked for a pause.
     fn is_left_alone(&self, node: NodeId, now: i64) -> bool {
         self.states.delay(node, now).is_some()
     }
 
-    /// ms until a node that is left alone may be used again; for ever for another one, which only an answer frees. Kafka:
-    /// `NetworkClient#connectionDelay`.
+    /// ms until a node that may not be used now may be used again; `i64::MAX` for any other, which only a response
+    /// makes ready. Kafka: `NetworkClient#connectionDelay`.
     pub(crate) fn connection_delay(&self, node: NodeId, now: i64) -> i64 {
         self.states.delay(node, now).unwrap_or(i64::MAX)
     }
@@ -273,15 +276,16 @@ impl<K> NetworkClient<K> {
         delays.min().unwrap_or(i64::MAX)
     }
 
-    /// The best of the nodes that are not left alone: the one with the fewest unanswered requests of those that can be sent to, else one
-    /// whose connection is being opened, else the one whose connection was not opened for longest. A node that does not answer attempts
-    /// to connect is none of the first as long as another one answers. Kafka: `NetworkClient#leastLoadedNode`.
+    /// The best of the nodes that may be used: of those that can be sent to, the one with the fewest unanswered
+    /// requests; else one whose connection is being opened; else the one to which a connection was not attempted for
+    /// longest. So a node that does not respond to attempts to connect is not chosen while another one responds.
+    /// Kafka: `NetworkClient#leastLoadedNode`.
     pub(crate) fn least_loaded_node(&self, now: i64) -> Option<NodeId> {
         let usable = self.nodes.iter().filter(|&&node| !self.is_left_alone(node, now));
         usable.copied().min_by_key(|&node| self.rank(node))
     }
 
-    /// The lower, the better.
+    /// Rank of a node for [`Self::least_loaded_node`]: lower is better.
     fn rank(&self, node: NodeId) -> (u8, Option<i64>) {
         let load = i64::try_from(self.in_flight.count(node)).ok();
         if !self.is_remote {
@@ -297,7 +301,7 @@ impl<K> NetworkClient<K> {
 
     /// The least loaded node, if a request can be sent to it now.
     pub(crate) fn least_loaded_ready_node(&mut self, now: i64) -> Option<NodeId> {
-        // What was being opened may be open by now.
+        // Connections that were being opened may be open by now.
         for at in 0..self.nodes.len() {
             let node = self.nodes[at];
             if self.states.state(node) == ConnectionState::Connecting {
@@ -310,13 +314,13 @@ impl<K> NetworkClient<K> {
                 return Some(node);
             }
             if !self.is_left_alone(node, now) {
-                return None; // It is being opened, or busy.
+                return None; // Its connection is being opened, or is busy.
             }
         }
         None
     }
 
-    /// Puts a request in front of a connection that is [`NetworkClient::ready`]. Kafka: `NetworkClient#send`.
+    /// Queues a request for a connection that is [`NetworkClient::ready`]. Kafka: `NetworkClient#send`.
     pub(crate) fn send(&mut self, node: NodeId, id: RequestId, kind: K, request: Request, timeout_ms: i64) {
         let request = InFlightRequest::new(id, kind, request, timeout_ms);
         self.in_flight.add(node, request);
@@ -332,18 +336,18 @@ impl<K> NetworkClient<K> {
         });
     }
 
-    /// Something was sent and is not written.
+    /// Whether a queued request is not written yet.
     pub(crate) fn has_unwritten(&self) -> bool {
         self.in_flight.has_unwritten()
     }
 
-    /// An answer has arrived on this connection.
+    /// Whether a response has arrived on this connection.
     pub(crate) fn has_arrived(&mut self, node: NodeId) -> bool {
         self.transport.has_arrived(node)
     }
 
-    /// Waits for an answer or a connection, at most `ms`, stating that there is nothing more to send; may return early. True if
-    /// one came.
+    /// Waits for a response or a connection, at most `ms`; declares that nothing more will be sent before. May return
+    /// early. Returns whether one arrived.
     pub(crate) fn wait(&mut self, ms: i64) -> bool {
         if let Some(peer) = self.in_process() {
             peer.quiescent();
@@ -357,12 +361,12 @@ impl<K> NetworkClient<K> {
         came
     }
 
-    /// The oldest answer that has arrived from a node; nothing if there is none. A lost connection gives up all its requests at
-    /// once, oldest first. Kafka: `NetworkClient#handleCompletedReceives`, `#processDisconnection`.
+    /// Takes the oldest response that has arrived from a node, if any. If the connection is lost, all its requests are
+    /// cancelled at once, oldest first. Kafka: `NetworkClient#handleCompletedReceives`, `#processDisconnection`.
     pub(crate) fn receive(&mut self, node: NodeId, now: i64) -> Vec<ClientResponse<K>> {
         while let Some(completion) = self.transport.receive(node) {
             let Some(request) = self.in_flight.complete(node, completion.correlation_id) else {
-                continue; // It had been given up: the answer to an expired request.
+                continue; // It was cancelled: the response to an expired request.
             };
             let lost = match &completion.result {
                 Ok(_) => {
@@ -390,8 +394,8 @@ impl<K> NetworkClient<K> {
         Vec::new()
     }
 
-    /// Closes the connections with a request that was not answered in time, and all of them when metadata is wanted for too long.
-    /// Kafka: `NetworkClient#handleTimedOutRequests`, `#handleRebootstrap`.
+    /// Closes the connections with a request that has timed out, and all of them if metadata has been wanted for too
+    /// long. Kafka: `NetworkClient#handleTimedOutRequests`, `#handleRebootstrap`.
     pub(crate) fn handle_timed_out_requests(&mut self, now: i64) -> Vec<ClientResponse<K>> {
         let mut responses = self.handle_rebootstrap(now);
         for node in self.in_flight.nodes_with_timed_out_requests(now) {
@@ -403,7 +407,7 @@ impl<K> NetworkClient<K> {
         responses
     }
 
-    /// Kafka: `NetworkClient#cancelInFlightRequests`.
+    /// Closes a connection and cancels its requests. Kafka: `NetworkClient#cancelInFlightRequests`.
     fn give_up(&mut self, node: NodeId, why: &Failure, now: i64) -> impl Iterator<Item = ClientResponse<K>> {
         let level = if *why == Failure::TimedOut {
             log::Level::Info
@@ -412,7 +416,7 @@ impl<K> NetworkClient<K> {
         };
         log::log!(level, "node {}: {why}", node_of_connection(node));
         self.disconnected(node, why.clone(), now);
-        // What its socket still holds must not end a later wait, nor hold back the next request.
+        // Data left in its socket must not end a later wait, nor delay the next request.
         self.transport.disconnect(node);
         let requests = self.in_flight.clear_all(node);
         let why = why.clone();
@@ -424,20 +428,20 @@ impl<K> NetworkClient<K> {
         })
     }
 
-    /// ms until time alone changes what can be done: a request has waited too long, or a node is no longer left alone. Never
-    /// 0: what is due now is done by the turn that asks.
+    /// ms until time alone changes what can be done: a request times out, or a node may be used again. Never 0: the
+    /// calling turn does what is due now.
     pub(crate) fn poll_delay_ms(&self, now: i64) -> i64 {
         let time_out = self.in_flight.first_time_out(now);
         let usable = self.states.first_delay(now);
         time_out.into_iter().chain(usable).min().unwrap_or(i64::MAX).max(1)
     }
 
-    /// No request is outstanding, and no connection is being opened: there is nothing to wait for.
+    /// Whether there is nothing to wait for: no request is in flight, and no connection is being opened.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && self.connecting.is_empty()
     }
 
-    /// Connections whose oldest request fulfils a condition; nothing else can be answered.
+    /// Connections whose oldest request fulfils a condition; only the oldest can be answered next.
     pub(crate) fn nodes_by_oldest(&self, condition: impl FnMut(&InFlightRequest<K>) -> bool) -> Vec<NodeId> {
         self.in_flight.nodes_by_oldest(condition)
     }

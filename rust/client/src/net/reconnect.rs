@@ -1,21 +1,21 @@
-//! How a client goes on after connections were lost.
+//! How a client continues after connections were lost.
 
 use fletchlog_api::Config;
 
 use crate::backoff::ExponentialBackoff;
 
-/// See the module.
+/// The back-off after a lost connection, and the return to bootstrap.servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Reconnect {
-    /// How long a node is left alone whose connection was lost.
+    /// How long a node is not used after its connection was lost.
     pub(crate) backoff: ExponentialBackoff,
-    /// Without metadata for so many ms although it was wanted, or when no known node can be reached, the client begins anew with
-    /// bootstrap.servers; `None`: never. Kafka: `MetadataRecoveryStrategy` (KIP-899, KIP-1102).
+    /// If metadata was wanted for this many ms and did not arrive, or no known node can be reached, the client restarts
+    /// from bootstrap.servers; `None`: never. Kafka: `MetadataRecoveryStrategy` (KIP-899, KIP-1102).
     pub(crate) rebootstrap_after_ms: Option<i64>,
 }
 
 impl Reconnect {
-    /// As the properties of a consumer or a producer say.
+    /// From the properties of a consumer or a producer.
     pub(crate) fn of(config: &Config) -> Self {
         let recovers = config.text("metadata.recovery.strategy") == "rebootstrap";
         Self {
