@@ -3,7 +3,7 @@
 const MULTIPLIER: f64 = 2.0;
 const JITTER: f64 = 0.2;
 
-/// Wait between attempts, from an initial to a maximal one (ms).
+/// Computes the wait between attempts: it grows from an initial to a maximum value (ms).
 #[derive(Debug, Clone, Copy)]
 pub struct ExponentialBackoff {
     initial_ms: i64,
@@ -11,12 +11,13 @@ pub struct ExponentialBackoff {
 }
 
 impl ExponentialBackoff {
-    /// A maximum that is not above the initial wait makes it constant, without jitter.
+    /// If `max_ms` is not above `initial_ms`, the wait is constant, without jitter.
     pub(crate) fn new(initial_ms: i64, max_ms: i64) -> Self {
         Self { initial_ms, max_ms }
     }
 
-    /// The wait after so many failures before this one; `random` gives a number from 0 to 1, and is asked only when it counts.
+    /// The wait after this number of earlier failures. `random` returns a number from 0 to 1; it is not called if the
+    /// wait is constant.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

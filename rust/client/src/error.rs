@@ -11,7 +11,7 @@ pub enum ClientError {
     /// Bad or contradictory property [ConfigException].
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// An error of Kafka's table, with what, where, what to do.
+    /// An error of Kafka's table; the text says what happened, where, and what to do.
     #[error("{message}")]
     Kafka {
         /// The code.
@@ -80,7 +80,7 @@ pub enum ClientError {
     SaslAuthentication(String),
 }
 
-/// What a client says whose embedded broker was closed.
+/// The error of a client whose embedded broker was closed.
 pub(crate) fn broker_closed() -> ClientError {
     ClientError::Closed("the broker is closed; open it again and make a new client".to_owned())
 }
@@ -105,7 +105,7 @@ fn cuts(map: &BTreeMap<TopicPartition, (i64, Option<i64>)>) -> String {
 }
 
 impl ClientError {
-    /// What ends a call: the failures that a retry does not mend. Kafka: `Metadata#fatalError`.
+    /// The error for a fatal failure, which no retry can help; `None` for other failures. Kafka: `Metadata#fatalError`.
     pub(crate) fn of_fatal(failure: &Failure) -> Option<Self> {
         match failure {
             Failure::SslAuthentication(why) => Some(Self::SslAuthentication(why.to_string())),
@@ -118,7 +118,7 @@ impl ClientError {
         }
     }
 
-    /// A log that the broker cannot read, and says why.
+    /// The error for a log that the broker cannot read, with the broker's reason.
     pub(crate) fn unreadable(tp: &TopicPartition, code: ErrorCode, why: &str) -> Self {
         Self::Kafka {
             code,

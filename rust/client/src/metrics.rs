@@ -1,10 +1,10 @@
-//! What a client counts and measures from its beginning on, under the names of Kafka's metrics. Averages and maxima are over all of it,
-//! where Kafka's are over the last 30 to 60 seconds.
+//! What a client counts and measures since it was created, under the names of Kafka's metrics. Averages and maxima
+//! cover all of that time, where Kafka's cover the last 30 to 60 seconds.
 
-/// Kafka's name and the value; NaN where nothing was measured yet, as in Kafka.
+/// Kafka's name and the value; NaN if nothing was measured yet, as in Kafka.
 pub type Metric = (&'static str, f64);
 
-/// How many values there were, their sum and the largest.
+/// Number of values, their sum and the largest.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Measured {
     count: i64,
@@ -18,7 +18,7 @@ fn float(number: i64) -> f64 {
 }
 
 impl Measured {
-    /// One more value, which is not negative.
+    /// Adds a value, which must not be negative.
     #[inline]
     pub(crate) fn add(&mut self, value: i64) {
         self.count += 1;
@@ -43,12 +43,12 @@ impl Measured {
     }
 }
 
-/// Requests of a client. Kafka: `Selector.SelectorMetrics`, of all nodes together.
+/// Requests of a client. Kafka: `Selector.SelectorMetrics`, summed over all nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RequestMetrics {
     /// Written to the wire.
     pub(crate) requests: i64,
-    /// Milliseconds until the answer, of those that were answered.
+    /// Milliseconds from a request to its response.
     pub(crate) latency: Measured,
 }
 
@@ -63,16 +63,16 @@ impl RequestMetrics {
     }
 }
 
-/// Of a consumer. Kafka: `FetchMetricsRegistry`, `KafkaConsumerMetrics`.
+/// Metrics of a consumer. Kafka: `FetchMetricsRegistry`, `KafkaConsumerMetrics`.
 #[derive(Debug, Default)]
 pub(crate) struct ConsumerMetrics {
-    /// Records of each poll that returned some.
+    /// Number of records of each poll that returned some.
     pub(crate) records: Measured,
     /// Their bytes.
     pub(crate) bytes: Measured,
-    /// Bytes of each answer.
+    /// Bytes of each fetch response.
     pub(crate) fetch_size: Measured,
-    /// Milliseconds from a fetch to its answer.
+    /// Milliseconds from a fetch to its response.
     pub(crate) fetch_latency: Measured,
     /// Milliseconds from poll to poll.
     pub(crate) between_polls: Measured,
@@ -86,7 +86,7 @@ impl ConsumerMetrics {
         }
     }
 
-    /// `lag_max`: of all partitions whose end is known.
+    /// `lag_max`: the largest lag of all partitions whose end is known.
     pub(crate) fn read(&self, requests: &RequestMetrics, lag_max: Option<i64>) -> Vec<Metric> {
         let mut all = vec![
             ("records-consumed-total", self.records.sum()),
@@ -109,10 +109,10 @@ impl ConsumerMetrics {
     }
 }
 
-/// Of a producer. Kafka: `SenderMetricsRegistry`.
+/// Metrics of a producer. Kafka: `SenderMetricsRegistry`.
 #[derive(Debug, Default)]
 pub(crate) struct ProducerMetrics {
-    /// Records of each produce request, those sent again included.
+    /// Number of records of each produce request, repeated ones included.
     pub(crate) records: Measured,
     pub(crate) retried: i64,
     pub(crate) failed: i64,
@@ -120,7 +120,7 @@ pub(crate) struct ProducerMetrics {
     pub(crate) batch_size: Measured,
     /// Milliseconds from the first record of a batch until it is sent.
     pub(crate) queue_time: Measured,
-    /// As the sender has them.
+    /// Copied from the sender.
     pub(crate) requests: RequestMetrics,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers that need not be good ones, the same for the same seed (xorshift64*).
+//! Pseudo-random numbers of low quality, the same for the same seed (xorshift64*).
 
 use fletchlog_api::Clock;
 
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// A seed from the time, so that two clients differ, and a simulated one does the same again.
+/// A seed from the time: it differs between two clients, and is the same each time in a simulation.
 pub(crate) fn seed_of(clock: &dyn Clock) -> u64 {
     clock.now_ms().cast_unsigned() ^ clock.monotonic_ms().cast_unsigned().rotate_left(32)
 }
