@@ -322,7 +322,7 @@ impl ConsumerCoordinator {
         std::mem::take(&mut self.events)
     }
 
-    /// Identity of this member. Outside a generation the member id is "" and the generation -1.
+    /// Identity of this member. Before it joins and after it has left, the member id is "" and the generation -1.
     pub fn group_metadata(&self) -> ConsumerGroupMetadata {
         ConsumerGroupMetadata {
             group_id: Arc::clone(&self.settings.group_id),
