@@ -1,4 +1,4 @@
-//! The in-process [`Transport`]: requests are handled inside `send`; answers wait in a queue per connection.
+//! The in-process [`Transport`]: requests are handled inside `send`; responses wait in a queue per connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use crate::group::ClientLiveness;
 use crate::kafka_apis::Handled;
 use crate::sync::Answer;
 
-/// A writer in another process does not announce its appends: a read-only broker that waits looks this often. 10 ms is
-/// short beside the 500 ms of fetch.max.wait.ms and costs a few file lengths a hundred times a second.
+/// A writer in another process does not announce its appends, so a waiting read-only broker checks this often. 10 ms is short
+/// compared with the 500 ms of fetch.max.wait.ms, and the cost is to read a few file lengths a hundred times a second.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// One client's connections to an embedded broker.
 ///
-/// A request that waits (long poll, join, sync) holds back those behind it on the same connection, as a broker's socket
-/// does. Dropping the transport is the client's death: members that did not leave expire after session.timeout.ms.
+/// A request that waits (long poll, join, sync) blocks those behind it on the same connection, as a broker's socket does. Dropping
+/// the transport counts as the client's death: members that did not leave expire after session.timeout.ms.
 #[derive(Debug)]
 pub struct LocalTransport {
     broker: Arc<Broker>,
     client: Arc<ClientLiveness>,
     connections: BTreeMap<NodeId, Connection>,
-    /// Another thread wants the wait to end.
+    /// Set by another thread to end the wait.
     woken: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
-    /// Answers in the socket.
+    /// Responses that have arrived.
     arrived: VecDeque<Completion>,
-    /// The request being waited for.
+    /// The request that waits for its response.
     waiting: Option<(i32, Arc<Answer>)>,
-    /// Requests behind it, not looked at yet.
+    /// Requests behind it, not handled yet.
     held: VecDeque<(i32, Request)>,
 }
 
@@ -54,7 +54,7 @@ impl LocalTransport {
         }
     }
 
-    /// Moves what has been answered into the socket, and handles what was held back by it.
+    /// Moves the completed response to `arrived`, and handles the requests that were blocked by it.
     fn pump(&mut self, id: NodeId) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -101,7 +101,7 @@ impl LocalTransport {
         self.connections.get(&id).is_some_and(|c| c.waiting.is_some())
     }
 
-    /// Pumps every connection after doing what is due.
+    /// Does what is due and pumps every connection; true: a response has arrived.
     fn something_arrived(&mut self) -> bool {
         self.broker.run_due();
         let ids: Vec<NodeId> = self.connections.keys().copied().collect();
@@ -120,7 +120,7 @@ impl LocalTransport {
 }
 
 impl Connection {
-    /// Nobody will read the answer being waited for.
+    /// Cancels the waiting request: its response will not be read.
     fn give_up(&self, broker: &Broker) {
         if let Some((_, answer)) = &self.waiting {
             broker.replicas().purgatory().cancel(answer);
@@ -248,7 +248,7 @@ impl Drop for LocalTransport {
             connection.give_up(&self.broker);
         }
         self.client.disconnected(self.broker.replicas().clock().monotonic_ms());
-        // Others may wait for its members: they have to look at the earlier deadline.
+        // Other clients may wait for its members: they have to see the earlier deadline.
         self.broker.replicas().changes().notify();
     }
 }

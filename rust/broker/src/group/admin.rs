@@ -1,5 +1,4 @@
-//! What an administrator asks of groups. Kafka: `GroupCoordinatorService#listGroups`, `#describeGroups`, `#deleteGroups`,
-//! `#deleteOffsets`.
+//! Administration of groups. Kafka: `GroupCoordinatorService#listGroups`, `#describeGroups`, `#deleteGroups`, `#deleteOffsets`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use super::offsets::OffsetResults;
 use super::state::{Group, GroupState};
 use crate::BrokerError;
 
-/// A group as it is listed.
+/// A group in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupListing {
     /// group.id.
@@ -55,9 +54,9 @@ pub struct GroupMember {
     pub client_id: Arc<str>,
     /// `/` and the address; `in-process` for an embedded client.
     pub client_host: Arc<str>,
-    /// What it joined with for the chosen protocol (a subscription); empty unless the group is Stable.
+    /// Its metadata for the chosen protocol (a subscription); empty unless the group is Stable.
     pub metadata: Bytes,
-    /// What the leader assigned; while the group rebalances from Stable, in the generation before.
+    /// What the leader assigned; during a rebalance from Stable, the assignment of the previous generation.
     pub assignment: Bytes,
 }
 
@@ -95,7 +94,7 @@ impl GroupCoordinator {
         })
     }
 
-    /// What a group has committed, by partition; nothing for a group that does not exist.
+    /// The committed offsets of a group, by partition; empty if the group does not exist.
     pub(crate) fn group_offsets(
         &self,
         group_id: &str,
@@ -118,7 +117,7 @@ impl GroupCoordinator {
         })
     }
 
-    /// Deletes committed offsets; per partition 3 (not there) or 86 (a member may read it).
+    /// Deletes committed offsets. Errors per partition: 3 (no such partition), 86 (a member may read it).
     pub(crate) fn delete_offsets(&self, group_id: &str, tps: &[TopicPartition]) -> Result<OffsetResults, BrokerError> {
         self.replicas.for_writing("delete offsets")?;
         let known = |tp: &TopicPartition| self.replicas.partition(tp).is_ok();
@@ -140,7 +139,7 @@ impl GroupCoordinator {
             let results: OffsetResults = tps.iter().map(|tp| (tp.clone(), code(tp))).collect();
             let deleted = results.iter().filter(|(_, code)| *code == ErrorCode::NONE);
             let with_offset: BTreeSet<&TopicPartition> = group.with_offsets().collect();
-            // Each once, also one that is named twice.
+            // Each partition once, even if it is named twice.
             let deleted: BTreeSet<_> = deleted
                 .map(|(tp, _)| tp)
                 .filter(|tp| with_offset.contains(tp))
@@ -181,7 +180,7 @@ impl GroupCoordinator {
         })
     }
 
-    /// GROUP_ID_NOT_FOUND unless there is such a group.
+    /// Runs `work` on a group; GROUP_ID_NOT_FOUND unless it exists.
     fn in_known_group<T>(
         &self,
         group_id: &str,

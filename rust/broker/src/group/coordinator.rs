@@ -1,8 +1,8 @@
 //! Which node coordinates a group, which members are alive, how they leave (spec 8.7). Kafka 2.6: `GroupCoordinator`.
 //!
-//! Each group has a lock of its own, which is held while its offsets or its record are appended; the table of groups is not
-//! locked then. Time-outs are noticed by the next call to the broker; a client that waits wakes up for them. A check for time-outs
-//! skips a group that another thread has locked, and comes back to it later.
+//! Each group has its own lock, which is held while its offsets or its record are appended; the table of groups is not locked then.
+//! Time-outs are handled by the next call to the broker; a waiting client wakes up for them. A check for time-outs skips a group that
+//! another thread has locked, and checks it again later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::uuid;
 /// The coordinator of every group.
 pub(crate) struct GroupCoordinator {
     pub(super) replicas: Arc<ReplicaManager>,
-    /// Never held while a group is waited for or a log is written.
+    /// Never held while waiting for a group's lock or writing a log.
     groups: Mutex<GroupTable>,
     /// How far each partition of `__consumer_offsets` has been read. Held while one is read.
     pub(super) loaded: Mutex<FxHashMap<i32, i64>>,
     /// Groups with offsets in the open transaction of a producer. Kafka: `GroupMetadataManager#openGroupsForProducer`.
     pub(super) open_groups_for_producer: Mutex<FxHashMap<i64, BTreeSet<Arc<str>>>>,
-    /// When expired offsets are looked for next (monotonic).
+    /// Time of the next check for expired offsets (monotonic).
     pub(super) next_expiry_check_ms: AtomicI64,
     pub(super) min_session_timeout_ms: i32,
     pub(super) max_session_timeout_ms: i32,
@@ -38,14 +38,14 @@ pub(crate) struct GroupCoordinator {
     pub(super) initial_delay_ms: i64,
     pub(super) expiry_check_ms: i64,
     members_named: AtomicU64,
-    /// End of every member id of this run.
+    /// Suffix of every member id of this run.
     run: String,
 }
 
-/// How long the timers of a group rest after a panic of one.
+/// How long the timers of a group are paused after one of them panicked.
 const PAUSE_AFTER_PANIC_MS: i64 = 1000;
 
-/// A group that is worked on. When the work ends, also by a panic, it is known when the group has something to do next.
+/// A locked group. When the work on it ends, also by a panic, the group's deadlines in the table are updated.
 struct Working<'a> {
     coordinator: &'a GroupCoordinator,
     locked: &'a LockedGroup,
@@ -59,7 +59,7 @@ impl Drop for Working<'_> {
 }
 
 impl GroupCoordinator {
-    /// With the broker's limits.
+    /// A coordinator with the broker's limits.
     pub(crate) fn new(replicas: &Arc<ReplicaManager>) -> Self {
         let config = replicas.config();
         let expiry_check_ms = config.long("offsets.retention.check.interval.ms");
@@ -79,8 +79,8 @@ impl GroupCoordinator {
         }
     }
 
-    /// `<prefix>-<uuid>`, as Kafka forms it; the first digits count, so that ids of the same client sort in the order in
-    /// which they were given and assignments do not depend on chance.
+    /// `<prefix>-<uuid>`, as in Kafka; the first digits are a counter, so that ids of the same client sort in the order in which they
+    /// were created and assignments are deterministic.
     pub(super) fn member_id(&self, prefix: &str) -> Arc<str> {
         let n = self.members_named.fetch_add(1, Ordering::Relaxed) + 1;
         let (high, low) = (n >> 16, n & 0xffff);
@@ -96,7 +96,7 @@ impl GroupCoordinator {
         self.replicas.changes()
     }
 
-    /// Works on a group under its lock; `None`: there is no such group. Kafka: `GroupMetadata#inLock`.
+    /// Runs `work` on a group under its lock; `None`: no such group. Kafka: `GroupMetadata#inLock`.
     pub(super) fn in_group<T>(&self, group_id: &str, work: impl FnOnce(&mut Group) -> T) -> Option<T> {
         loop {
             let found = self.groups.lock().get(group_id)?;
@@ -109,7 +109,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// As [`Self::in_group`]; the group is made if there is none. Kafka: `GroupMetadataManager#addGroup`.
+    /// As [`Self::in_group`]; creates the group if it does not exist. Kafka: `GroupMetadataManager#addGroup`.
     pub(super) fn in_new_group<T>(&self, group_id: &Arc<str>, work: impl FnOnce(&mut Group) -> T) -> T {
         loop {
             let found = self.groups.lock().get_or_new(group_id);
@@ -130,7 +130,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Ends work on a group; wakes those who wait if it has something to do earlier than they know.
+    /// Ends work on a group; wakes waiting threads if the group's next deadline is now earlier than the one they know.
     fn release(&self, locked: &LockedGroup, group: &Group) {
         let deadlines = if group.dead {
             Deadlines::default()
@@ -148,7 +148,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Takes a group out of the table. Kafka: `GroupMetadataManager#removeGroup`.
+    /// Removes a group from the table. Kafka: `GroupMetadataManager#removeGroup`.
     pub(super) fn remove_group(&self, group: &mut Group) {
         group.dead = true;
         self.groups.lock().remove(&group.id);
@@ -159,7 +159,8 @@ impl GroupCoordinator {
         self.groups.lock().all().map(|(id, _)| id.clone()).collect()
     }
 
-    /// Does timed work on those of the groups that nobody works on now. Where it panics, the group is left alone for some time.
+    /// Does timed work on those of the groups that no other thread has locked. If it panics, the timers of that group are paused for
+    /// some time.
     fn in_idle(&self, groups: Vec<Arc<LockedGroup>>, mut work: impl FnMut(&mut Group)) {
         let now_ms = self.replicas.clock().monotonic_ms();
         for locked in groups {
@@ -179,13 +180,13 @@ impl GroupCoordinator {
         }
     }
 
-    /// Works on all groups that nobody works on now.
+    /// Does timed work on all groups that no other thread has locked.
     pub(super) fn in_idle_groups(&self, work: impl FnMut(&mut Group)) {
         let all = self.groups.lock().all().map(|(_, group)| group.clone()).collect();
         self.in_idle(all, work);
     }
 
-    /// When a group has something to do next. Waits for no group.
+    /// The earliest deadline of all groups. Does not wait for a group's lock.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
         self.groups.lock().next_deadline()
     }
@@ -223,8 +224,8 @@ impl GroupCoordinator {
         }
     }
 
-    /// As [`Self::check_coordinator`]; INVALID_GROUP_ID for what cannot have members. What an earlier run stored of it is known
-    /// from then on.
+    /// As [`Self::check_coordinator`]; INVALID_GROUP_ID for an id that cannot have members. Loads what an earlier run stored of the
+    /// group.
     pub(super) fn check_group(&self, node: NodeId, group_id: &str) -> Result<(), ErrorCode> {
         self.check_coordinator(node, group_id)?;
         if group_id.is_empty() || group_id.len() > MAX_TEXT {
@@ -270,7 +271,8 @@ impl GroupCoordinator {
         }
     }
 
-    /// Does what is due in the groups: members missed, ids never used, rebalances whose time is over, offsets expired.
+    /// Does what is due in the groups: removes members that have timed out and ids that were never used, ends rebalances that have
+    /// timed out, removes expired offsets.
     pub(crate) fn tick(&self, now_ms: i64) {
         let due = self.groups.lock().due(now_ms);
         self.in_idle(due, |group| {
@@ -303,7 +305,7 @@ impl GroupCoordinator {
     }
 }
 
-/// 82 for the old id of a static member, 25 for an unknown one.
+/// Error 82 for the old id of a static member, 25 for an unknown member.
 pub(super) fn check_member(group: &Group, member_id: &str, instance_id: Option<&str>) -> Result<(), ErrorCode> {
     if let Some(instance) = instance_id {
         match group.static_member(instance) {

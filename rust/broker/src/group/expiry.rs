@@ -1,4 +1,4 @@
-//! Removing offsets: expired ones, or those or of a deleted topic. Kafka: `OffsetMetadataManager#cleanupExpiredOffsets`,
+//! Removes offsets that have expired, or that belong to a deleted topic. Kafka: `OffsetMetadataManager#cleanupExpiredOffsets`,
 //! `#onPartitionsDeleted`.
 
 use fletchlog_records::{BatchParams, TopicPartition};
@@ -13,9 +13,8 @@ use crate::replica_manager::CoordinatorRecord;
 use crate::sync::is_due;
 
 impl GroupCoordinator {
-    /// Offsets are dropped offsets.retention.minutes after their group became empty, after the last commit for a topic that
-    /// its members do not subscribe to. An empty group without offsets goes too. Looked for every
-    /// offsets.retention.check.interval.ms.
+    /// Removes offsets offsets.retention.minutes after their group became empty, or after their commit if the group's members do not
+    /// subscribe to the topic. Also removes empty groups without offsets. Checks every offsets.retention.check.interval.ms.
     pub(super) fn maybe_expire_offsets(&self, now_ms: i64) {
         if self.replicas.is_read_only() || !is_due(&self.next_expiry_check_ms, now_ms, self.expiry_check_ms) {
             return;
@@ -46,7 +45,7 @@ impl GroupCoordinator {
         });
     }
 
-    /// The offsets of deleted topics must not be used for later topics of their names.
+    /// Removes the offsets of deleted topics: later topics with their names must not use them.
     pub(crate) fn forget_offsets_of(&self, topics: &[&str]) {
         if self.load_all_groups().is_err() {
             let topics = topics.join(", ");
@@ -64,14 +63,14 @@ impl GroupCoordinator {
         }
     }
 
-    /// Writes tombstones for offsets, committed ones and those in open transactions, and forgets them.
+    /// Writes tombstones for offsets, committed ones and those in open transactions, and removes them.
     pub(super) fn drop_offsets(&self, group: &mut Group, tps: &[TopicPartition]) -> Result<(), BrokerError> {
         self.write_tombstones(group, offset_tombstones(group, tps))?;
         group.forget_offsets(tps);
         Ok(())
     }
 
-    /// Writes tombstones for a group and all of its offsets, and forgets it.
+    /// Writes tombstones for a group and all of its offsets, and removes it.
     pub(super) fn drop_group(&self, group: &mut Group) -> Result<(), BrokerError> {
         let tps: Vec<TopicPartition> = group.with_offsets().cloned().collect();
         let mut tombstones = offset_tombstones(group, &tps);
@@ -98,8 +97,8 @@ fn offset_tombstones(group: &Group, tps: &[TopicPartition]) -> Vec<CoordinatorRe
         .collect()
 }
 
-/// When an offset expires: by its own time, else counted from when its group of members became empty, else (a simple
-/// consumer's, or of a topic that nobody in a stable group subscribes to) from its commit; `None`: not now. Kafka:
+/// When an offset expires: at its own expiry time if it has one; else counted from when its group became empty, or from its commit
+/// (of a simple consumer, or for a topic that no member of a stable group subscribes to). `None`: it does not expire now. Kafka:
 /// `ClassicGroup#offsetExpirationCondition`.
 fn expires_at(group: &Group, tp: &TopicPartition, offset: &CommittedOffset, retention_ms: i64) -> Option<i64> {
     let since = match (&group.protocol_type, group.state) {

@@ -22,7 +22,7 @@ struct Join<'a> {
     now_ms: i64,
 }
 
-/// The code, and the member id that is answered with it.
+/// The error code and the member id of the response.
 type Refusal = (ErrorCode, Arc<str>);
 
 impl GroupCoordinator {
@@ -58,7 +58,7 @@ impl GroupCoordinator {
         join.answer
     }
 
-    /// What can be said before the group is looked at.
+    /// The checks that do not need the group.
     fn check_join(&self, node: NodeId, request: &JoinGroupRequest) -> Result<(), ErrorCode> {
         self.check_group(node, &request.group_id)?;
         let too_long = |text: &Arc<str>| text.len() > MAX_TEXT / 2;
@@ -80,7 +80,7 @@ impl GroupCoordinator {
         let member_id = &join.request.member_id;
         let enter = |group: &mut Group| {
             if !accepts(group, member_id, self.max_size) {
-                // Nobody looks whether all others have joined, as with Kafka: the rebalance ends with its time.
+                // As in Kafka, nothing checks here whether all others have joined: the rebalance ends with its time-out.
                 group.remove(member_id);
                 return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, Arc::from("")));
             }
@@ -100,8 +100,8 @@ impl GroupCoordinator {
         joined.unwrap_or_else(|| Err((ErrorCode::UNKNOWN_MEMBER_ID, member_id.clone())))
     }
 
-    /// A group that a join has made has a record before it has members: one that needs a member id first has been made too.
-    /// Kafka: `GroupMetadataManager#classicGroupJoinToClassicGroup`, `isNewGroup`.
+    /// Writes the record of a group that a join has created, before it has members. A join that gets MEMBER_ID_REQUIRED creates the
+    /// group too. Kafka: `GroupMetadataManager#classicGroupJoinToClassicGroup`, `isNewGroup`.
     fn store_new(&self, group: &mut Group) -> Result<(), Refusal> {
         if group.is_stored || self.store_group(group).is_ok() {
             return Ok(());
@@ -152,7 +152,7 @@ impl GroupCoordinator {
         let unchanged = group.member(id).is_some_and(|m| m.matches(&request.protocols));
         let current = match group.state {
             GroupState::PreparingRebalance => false,
-            // Its first answer may have been lost.
+            // The response to its first join may have been lost.
             GroupState::CompletingRebalance => unchanged,
             GroupState::Stable => unchanged && !group.is_leader(id),
             GroupState::Empty => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
@@ -181,8 +181,8 @@ impl GroupCoordinator {
         self.rebalance(group, join.now_ms);
     }
 
-    /// A static member comes back under a new id; the old id is fenced from now on. In a stable group whose
-    /// protocol stays the same no other member notices, even if the metadata has changed. If the new id cannot be stored, the old one stays.
+    /// Gives a static member that rejoins a new id; the old id is fenced from now on. In a stable group whose protocol stays the
+    /// same, the other members do not notice, even if the metadata has changed. If the new id cannot be stored, the old one stays.
     /// Kafka: `updateStaticMemberThenRebalanceOrCompleteJoin`.
     fn replace_static(
         &self,
@@ -214,7 +214,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// The member gets its new id; what it was is returned. Kafka: `ClassicGroup#replaceStaticMember`.
+    /// Gives the member its new id; returns the member as it was before. Kafka: `ClassicGroup#replaceStaticMember`.
     fn take_over(
         &self,
         group: &mut Group,
@@ -245,8 +245,8 @@ impl GroupCoordinator {
     }
 }
 
-/// The answer to a static member that is back in a stable group. A leader must not compute an assignment again: it is answered as a
-/// follower, unless it knows `skip_assignment`.
+/// The response to a static member that rejoins a stable group. A leader must not compute an assignment again: it gets the response
+/// of a follower, unless it knows `skip_assignment`.
 fn returned(group: &Group, id: &Arc<str>, led_as: Option<Arc<str>>, request: &JoinGroupRequest) -> JoinGroupResponse {
     let mut response = join_response(group, id);
     if let Some(old_id) = led_as {

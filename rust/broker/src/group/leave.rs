@@ -1,4 +1,4 @@
-//! LeaveGroup, and what becomes of a group whose member has gone. Kafka: `GroupMetadataManager#classicGroupLeave`,
+//! LeaveGroup, and the removal of members from a group. Kafka: `GroupMetadataManager#classicGroupLeave`,
 //! `#removeMemberAndUpdateClassicGroup`.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use super::rebalance::join_error;
 use super::state::{Group, GroupState};
 
 impl GroupCoordinator {
-    /// LeaveGroup. Each member is judged by itself; the group rebalances once for all that have left.
+    /// LeaveGroup. Each member is checked separately; the group rebalances once for all that have left.
     pub(crate) fn leave_group(&self, node: NodeId, request: &LeaveGroupRequest) -> LeaveGroupResponse {
         let now_ms = self.replicas.clock().monotonic_ms();
         self.tick(now_ms);
@@ -46,8 +46,8 @@ impl GroupCoordinator {
         }
     }
 
-    /// Members are removed because they leave, or because their sessions have timed out. Their waiting joins are answered, so that their
-    /// clients try again; a waiting sync is not, as with Kafka. Kafka: `removeMemberAndUpdateClassicGroup`.
+    /// Removes members that leave or whose sessions have timed out. Their waiting joins get a response, so that their clients retry;
+    /// as in Kafka, a waiting sync gets none. Kafka: `removeMemberAndUpdateClassicGroup`.
     pub(super) fn remove_members(&self, group: &mut Group, ids: &BTreeSet<Arc<str>>, now_ms: i64) {
         for mut member in group.remove_all(ids) {
             let nobody: Arc<str> = Arc::from("");
@@ -85,7 +85,7 @@ impl<'a> Leaving<'a> {
         }
     }
 
-    /// Whether a member may leave; it is one of those that leave then.
+    /// Checks that a member may leave, and adds it to those that leave.
     fn judge(&mut self, leaving: &MemberIdentity) -> Result<(), ErrorCode> {
         let of_instance = leaving.group_instance_id.as_deref().map(|instance| {
             let id = self.by_instance.get(instance).copied();

@@ -8,8 +8,8 @@
 //! | `offsets/<topic>/<partition>`| committed offsets, generation -1       | in the broker's directory            |
 //! | watches                      | `Group::generation`, read with a View  | -                                    |
 //!
-//! A session lives as long as the consumer's connection, and zookeeper.session.timeout.ms longer; whether one has expired is
-//! looked at with every request of the group. Nothing here is written to disk: ephemeral nodes do not outlive a restart.
+//! A session lives as long as the consumer's connection, and zookeeper.session.timeout.ms longer; every request of the group checks
+//! for expired sessions. Nothing here is written to disk: ephemeral nodes do not outlive a restart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub(crate) struct LegacyGroups {
 
 #[derive(Debug, Default)]
 struct Groups {
-    /// Those with members.
+    /// Groups with members.
     by_id: BTreeMap<Arc<str>, Group>,
-    /// Highest generation of a group that is gone. A consumer of it that comes back must not find its old one.
+    /// Highest generation of a removed group. A consumer that returns to its group must not find the old generation.
     last_generation: i32,
 }
 
@@ -47,7 +47,7 @@ struct Group {
     generation: i32,
     members: BTreeMap<Arc<str>, Member>,
     owners: BTreeMap<TopicPartition, Owner>,
-    /// Partitions of the subscribed topics when the group last looked.
+    /// Numbers of partitions of the subscribed topics at the group's last check.
     topics: BTreeMap<Arc<str>, i32>,
 }
 
@@ -73,7 +73,8 @@ struct Owner {
 }
 
 impl LegacyGroups {
-    /// Does one step of the consumer behind the connection `client`. `now_ms` is monotonic; `partitions` answers the number of partitions of a topic, `None` = no such topic.
+    /// Does one step of the consumer behind the connection `client`. `now_ms` is monotonic; `partitions` returns the number of
+    /// partitions of a topic, `None` = no such topic.
     pub(crate) fn handle(
         &self,
         client: &Arc<ClientLiveness>,
@@ -139,7 +140,7 @@ impl Group {
         }
     }
 
-    /// A consumer that comes back over another connection has another session: it does not own what the old one owned.
+    /// A consumer that reconnects has a new session: it does not own what the old session owned.
     fn register(&mut self, consumer_id: &Arc<str>, member: Member) {
         let unchanged = |known: &Member| known.streams == member.streams && Arc::ptr_eq(&known.client, &member.client);
         if self.members.get(consumer_id).is_some_and(unchanged) {
@@ -150,7 +151,7 @@ impl Group {
         self.next_generation();
     }
 
-    /// All or nothing, as the owner nodes are created: one that exists already undoes the others.
+    /// Claims all partitions or none, as with ZooKeeper's owner nodes: if one has another owner, none is claimed.
     fn claim(&mut self, consumer_id: &Arc<str>, generation: i32, claimed: &[(TopicPartition, Arc<str>)]) -> ErrorCode {
         if generation != self.generation {
             return ErrorCode::ILLEGAL_GENERATION;
@@ -191,7 +192,7 @@ impl Group {
         }
     }
 
-    /// A topic that appears, grows or vanishes is a reason to rebalance, as the watch on its partitions was.
+    /// Starts a rebalance if a topic was created, deleted or got more partitions, as the watch on its partitions did.
     fn look_at_topics(&mut self, partitions: &dyn Fn(&str) -> Option<i32>) {
         let topics: BTreeMap<Arc<str>, i32> = self
             .members

@@ -10,7 +10,7 @@ use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use super::records::MemberValue;
 use crate::sync::{Answer, Changes};
 
-/// Where the client of a member is, which decides how its end is noticed.
+/// Where the client of a member is, which decides how its death is detected.
 #[derive(Debug, Clone)]
 enum Presence {
     /// In this process: the member lives as long as the client's transport exists.
@@ -22,7 +22,7 @@ enum Presence {
 /// The client that sends a request. Kafka: `RequestContext`.
 #[derive(Debug)]
 pub(crate) struct ClientLiveness {
-    /// As Kafka shows it: `/` and the address; [`IN_PROCESS`].
+    /// As Kafka shows it, `/` and the address; or [`IN_PROCESS`].
     host: Arc<str>,
     /// `None`: it is behind a socket.
     transport: Option<Arc<Transport>>,
@@ -30,9 +30,8 @@ pub(crate) struct ClientLiveness {
 
 /// The connections of a client in this process, and when it last did something (monotonic ms).
 ///
-/// They replace the heartbeat thread of Kafka's clients: as long as the transport exists and the client does something
-/// at least every max.poll.interval.ms, its members live; a client that has gone without leaving loses its members
-/// after session.timeout.ms.
+/// They replace the heartbeat thread of Kafka's clients: as long as the transport exists and the client does something at least every
+/// max.poll.interval.ms, its members live; a client that ends without leaving loses its members after session.timeout.ms.
 #[derive(Debug)]
 pub(crate) struct Transport {
     last_seen_ms: AtomicI64,
@@ -60,14 +59,14 @@ impl ClientLiveness {
         }
     }
 
-    /// It did something.
+    /// Records that it did something.
     pub(crate) fn seen(&self, now_ms: i64) {
         if let Some(transport) = &self.transport {
             transport.last_seen_ms.store(now_ms, Ordering::Relaxed);
         }
     }
 
-    /// Its transport was dropped.
+    /// Records that its transport was dropped.
     pub(crate) fn disconnected(&self, now_ms: i64) {
         self.seen(now_ms);
         if let Some(transport) = &self.transport {
@@ -93,18 +92,18 @@ impl ClientLiveness {
 /// The host of a member in this process. In a group's record it marks the members that ended with the process that wrote it.
 const IN_PROCESS: &str = "in-process";
 
-/// How long a new member is kept in its first join (ms): whether its client is still there cannot be seen then.
-/// Kafka: `GroupCoordinatorConfig#CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`.
+/// How long a new member is kept in its first join (ms): until that is complete, nothing shows whether its client is alive. Kafka:
+/// `GroupCoordinatorConfig#CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`.
 const NEW_MEMBER_JOIN_TIMEOUT_MS: i64 = 5 * 60 * 1000;
 
-/// When a member is removed, unless its client does something before.
+/// When a member is removed, unless its client does something before that.
 #[derive(Debug)]
 pub(crate) enum Session {
     /// At this time (monotonic ms).
     Until(i64),
     /// This long after its client did something.
     Client {
-        /// Of the client.
+        /// The client's.
         transport: Arc<Transport>,
         /// session.timeout.ms.
         session_timeout_ms: i32,
@@ -170,8 +169,9 @@ impl Member {
         }
     }
 
-    /// A member of an earlier run of the broker, as the group's record describes it. Behind a socket its session begins again; a
-    /// member in that process has ended with it. Kafka: `GroupMetadataManager#replay` of `GroupMetadataValue`, `#onLoaded`.
+    /// A member of an earlier run of the broker, as the group's record describes it. The session of a member behind a socket begins
+    /// again; a member inside that process has ended with it. Kafka: `GroupMetadataManager#replay` of `GroupMetadataValue`,
+    /// `#onLoaded`.
     pub(crate) fn loaded(value: MemberValue, protocol: &Arc<str>, now_ms: i64) -> Self {
         let mut member = Self {
             id: value.id,
@@ -209,14 +209,14 @@ impl Member {
         self.belongs_to(client, now_ms);
     }
 
-    /// A request of this member came from this client.
+    /// Records that a request of this member came from this client.
     pub(crate) fn belongs_to(&mut self, client: &ClientLiveness, now_ms: i64) {
         if !matches!((&client.transport, &self.presence), (None, Presence::Heartbeats(_))) {
             self.presence = client.presence(now_ms);
         }
     }
 
-    /// Its session time-out begins again. Kafka: `rescheduleClassicGroupMemberHeartbeat`.
+    /// Restarts its session time-out. Kafka: `rescheduleClassicGroupMemberHeartbeat`.
     pub(crate) fn reschedule_heartbeat(&mut self, now_ms: i64) {
         if let Presence::Heartbeats(last_ms) = &mut self.presence {
             *last_ms = now_ms;
@@ -237,8 +237,8 @@ impl Member {
             .unwrap_or_default()
     }
 
-    /// Its session, unless it waits in a join or sync: it is kept then, a new one for some minutes. Kafka:
-    /// `ClassicGroupMember#hasSatisfiedHeartbeat`.
+    /// Its session; `None` while it waits in a join or sync, as it is not removed then. A new member behind a socket has some minutes
+    /// for its first join. Kafka: `ClassicGroupMember#hasSatisfiedHeartbeat`.
     pub(crate) fn session(&self) -> Option<Session> {
         let waits = self.joining.is_some() || self.syncing.is_some();
         match &self.presence {
@@ -258,14 +258,14 @@ impl Member {
         }
     }
 
-    /// Answers a waiting join.
+    /// Completes a waiting join.
     pub(crate) fn answer_join(&mut self, response: JoinGroupResponse, changes: &Changes) {
         if let Some(answer) = self.joining.take() {
             answer.complete(Response::JoinGroup(response), changes);
         }
     }
 
-    /// Answers a waiting sync; false: none waits.
+    /// Completes a waiting sync; false: no sync waits.
     pub(crate) fn answer_sync(&mut self, response: SyncGroupResponse, changes: &Changes) -> bool {
         let Some(answer) = self.syncing.take() else {
             return false;

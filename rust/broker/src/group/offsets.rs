@@ -17,11 +17,11 @@ use crate::replica_manager::CoordinatorRecord;
 
 /// Per partition, in request order.
 pub(super) type OffsetResults = Vec<(TopicPartition, ErrorCode)>;
-/// Offsets on their way into the log.
+/// Offsets to be written to the log.
 pub(super) type Offsets = Vec<(TopicPartition, CommittedOffset)>;
 
 impl GroupCoordinator {
-    /// OffsetCommit. Partitions that do not exist are refused before the group is asked. Kafka:
+    /// OffsetCommit. Partitions that do not exist are refused before the group is checked. Kafka:
     /// `KafkaApis#handleOffsetCommitRequest`, `OffsetMetadataManager#commitOffset`.
     pub(crate) fn offset_commit(&self, node: NodeId, request: &OffsetCommitRequest) -> OffsetCommitResponse {
         if let Err(error) = self.replicas.for_writing("commit offsets") {
@@ -44,7 +44,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// The error of the group for every partition that is there.
+    /// The group's error for every partition that exists.
     pub(super) fn all_refused(
         &self,
         offsets: &[(TopicPartition, OffsetAndMetadata)],
@@ -57,7 +57,7 @@ impl GroupCoordinator {
         offsets.iter().map(|(tp, _)| (tp.clone(), code_of(tp))).collect()
     }
 
-    /// Whether there is a partition to commit for.
+    /// Whether any of the partitions exists.
     pub(super) fn any_known(&self, offsets: &[(TopicPartition, OffsetAndMetadata)]) -> bool {
         offsets.iter().any(|(tp, _)| self.replicas.partition(tp).is_ok())
     }
@@ -106,7 +106,7 @@ impl GroupCoordinator {
         self.commit_accepted(group, &request.offsets, request.retention_ms)
     }
 
-    /// Writes what can be committed.
+    /// Writes the offsets that can be committed.
     pub(super) fn commit_accepted(
         &self,
         group: &mut Group,
@@ -119,7 +119,8 @@ impl GroupCoordinator {
         Ok(results)
     }
 
-    /// The group that offsets are committed to; consumers that manage their partitions themselves make it.
+    /// Runs `commit` on the group that offsets are committed to; created for consumers that manage their partitions themselves
+    /// (`simple`).
     pub(super) fn in_committing_group<T>(
         &self,
         group_id: &Arc<str>,
@@ -130,7 +131,7 @@ impl GroupCoordinator {
         if simple {
             return self.in_new_group(group_id, |group| {
                 let committed = commit(group);
-                // A commit of which nothing was written makes no group.
+                // A commit that wrote nothing does not create a group.
                 if !group.is_in_use() {
                     self.remove_group(group);
                 }
@@ -141,7 +142,7 @@ impl GroupCoordinator {
         committed.unwrap_or(Err(unknown.into()))
     }
 
-    /// What is known about each partition before anything is written, and the offsets to write.
+    /// The result for each partition, decided before anything is written, and the offsets to write.
     pub(super) fn accept_offsets(
         &self,
         offsets: &[(TopicPartition, OffsetAndMetadata)],
@@ -175,8 +176,8 @@ impl GroupCoordinator {
         (results, accepted)
     }
 
-    /// Writes offsets to the group's partition; they come back with the places of their records. They count only once
-    /// they are written.
+    /// Writes offsets to the group's partition; returns them with the offsets of their records. They take effect only once they are
+    /// written.
     pub(super) fn write_offsets(
         &self,
         group: &mut Group,

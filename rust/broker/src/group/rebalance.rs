@@ -71,7 +71,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// The next generation begins with the members that have joined. Kafka: `onCompleteJoin`.
+    /// Begins the next generation with the members that have joined. Kafka: `onCompleteJoin`.
     fn complete_join(&self, group: &mut Group, now_ms: i64) {
         // Static members are kept until their session ends.
         group.members.retain(|m| m.joining.is_some() || m.instance_id.is_some());
@@ -79,7 +79,7 @@ impl GroupCoordinator {
         if !group.leader.clone().is_some_and(|leader| joined(&leader, group)) {
             let next = group.members.iter().find(|m| m.joining.is_some()).map(|m| m.id.clone());
             if next.is_none() && !group.members.is_empty() {
-                // Only static members that have not come back: wait on.
+                // Only static members that have not rejoined: continue to wait.
                 let deadline_ms = now_ms.saturating_add(group.rebalance_timeout_ms());
                 group.pending_join = Some(PendingJoin {
                     deadline_ms,
@@ -97,7 +97,7 @@ impl GroupCoordinator {
             group.leader = None;
             group.subscribed_topics = group.compute_subscribed_topics();
             self.transition(group, GroupState::Empty);
-            // The failure is logged where the record is written; the group goes on.
+            // The failure is logged where the record is written; the group continues.
             drop(self.store_group(group));
             return;
         }
@@ -107,7 +107,7 @@ impl GroupCoordinator {
         self.answer_joins(group, now_ms);
     }
 
-    /// The sync phase begins; it ends at the latest after the rebalance time-out.
+    /// Begins the sync phase, which ends after the rebalance time-out at the latest.
     fn answer_joins(&self, group: &mut Group, now_ms: i64) {
         let members: BTreeSet<Arc<str>> = group.members.iter().map(|m| m.id.clone()).collect();
         let deadline_ms = now_ms.saturating_add(group.rebalance_timeout_ms());
@@ -120,7 +120,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Members that have not synced in time are removed, and the group rebalances.
+    /// Removes members that have not synced in time, and rebalances the group.
     pub(super) fn expire_pending_sync(&self, group: &mut Group, now_ms: i64) {
         let due = |sync: &&mut PendingSync| now_ms >= sync.deadline_ms;
         let Some(late) = group

@@ -26,7 +26,7 @@ pub(crate) enum Key {
     Offset(Arc<str>, TopicPartition),
     /// A group.
     Group(Arc<str>),
-    /// Of a version that is not read here (KIP-848 groups, newer ones).
+    /// A key of a version that is not read here (KIP-848 groups, newer ones).
     Other(i16),
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct MemberValue {
     pub(crate) assignment: Bytes,
 }
 
-/// Reads a key; `None`: not one.
+/// Reads a key; `None`: it is not a key.
 pub(crate) fn parse_key(key: &[u8]) -> Option<Key> {
     let mut r = Reader::new(key);
     Some(match r.i16()? {
@@ -133,7 +133,7 @@ fn parse_member(r: &mut Reader<'_>, version: i16) -> Option<MemberValue> {
         instance_id,
         client_id,
         client_host,
-        // As it is loaded. Kafka: `GroupMetadataManager#replay`.
+        // As the record is loaded. Kafka: `GroupMetadataManager#replay`.
         rebalance_timeout_ms: if rebalance == -1 { session_timeout_ms } else { rebalance },
         session_timeout_ms,
         subscription: r.bytes(flexible)?,

@@ -55,7 +55,7 @@ pub(crate) struct CommittedOffset {
     pub(crate) commit_timestamp_ms: i64,
     /// Offset of its record in `__consumer_offsets`: the later of two commits counts, whenever its transaction ends.
     pub(crate) record_offset: i64,
-    /// Only from values of version 1, that carry it.
+    /// Only values of version 1 carry it.
     pub(crate) expire_timestamp_ms: Option<i64>,
 }
 
@@ -78,7 +78,8 @@ pub(crate) struct PendingJoin {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) id: Arc<str>,
-    /// No longer in the table of groups: a thread that had looked it up before that looks it up again. Kafka: `GroupState` Dead.
+    /// Removed from the table of groups: a thread that got the group before that gets it again from the table. Kafka: `GroupState`
+    /// Dead.
     pub(crate) dead: bool,
     pub(crate) state: GroupState,
     pub(crate) generation: i32,
@@ -87,7 +88,7 @@ pub(crate) struct Group {
     pub(crate) leader: Option<Arc<str>>,
     /// In the order in which they joined.
     pub(crate) members: Vec<Member>,
-    /// Ids given with MEMBER_ID_REQUIRED that have not come back, and when they are given up (monotonic).
+    /// Ids sent with MEMBER_ID_REQUIRED that have not joined yet, and when they expire (monotonic).
     pub(crate) pending_members: BTreeMap<Arc<str>, i64>,
     pub(crate) pending_join: Option<PendingJoin>,
     /// `None`: all have synced.
@@ -97,16 +98,16 @@ pub(crate) struct Group {
     pub(crate) offsets: BTreeMap<TopicPartition, CommittedOffset>,
     /// Offsets in open transactions, by producer id.
     pub(crate) pending_txn_offsets: BTreeMap<i64, PendingOffsets>,
-    /// There are records of it in `__consumer_offsets`, so that it takes a tombstone to end it.
+    /// It has records in `__consumer_offsets`, so its removal needs a tombstone.
     pub(crate) is_stored: bool,
     /// When it entered this state (wall clock).
     pub(crate) state_timestamp_ms: Option<i64>,
-    /// Its timers rest until then (monotonic): one of them panicked.
+    /// Its timers are paused until then (monotonic), because one of them panicked.
     pub(crate) not_before_ms: i64,
 }
 
 impl Group {
-    /// A group nobody has joined.
+    /// A group without members.
     pub(crate) fn new(id: Arc<str>) -> Self {
         Self {
             id,
@@ -129,7 +130,7 @@ impl Group {
         }
     }
 
-    /// Takes over the state of its record; without members that may still live it is empty. Kafka: `GroupMetadataManager#replay`.
+    /// Takes over the state of its record; if no member can still be alive, the group is empty. Kafka: `GroupMetadataManager#replay`.
     pub(crate) fn load(&mut self, value: GroupValue, now_ms: i64) {
         let protocol = value.protocol.clone().unwrap_or_default();
         let members = value.members.into_iter();
@@ -158,7 +159,8 @@ impl Group {
         self.pending_txn_offsets.values().flat_map(BTreeMap::keys).collect()
     }
 
-    /// Takes offsets out, and what open transactions have written for them. Kafka: `OffsetMetadataManager#replay` of a tombstone.
+    /// Removes the offsets of these partitions, also those in open transactions. Kafka: `OffsetMetadataManager#replay` of a
+    /// tombstone.
     pub(crate) fn forget_offsets(&mut self, tps: &[TopicPartition]) {
         for tp in tps {
             self.offsets.remove(tp);
@@ -175,7 +177,7 @@ impl Group {
         self.offsets.keys().chain(pending)
     }
 
-    /// Whether it has a record, an offset or somebody who joins.
+    /// Whether it has a record, an offset, a member or a joining member.
     pub(crate) fn is_in_use(&self) -> bool {
         let is_empty = self.members.is_empty() && self.pending_members.is_empty();
         self.is_stored || !is_empty || self.with_offsets().next().is_some()
@@ -210,12 +212,12 @@ impl Group {
         self.members.push(member);
     }
 
-    /// Takes a member out; the next in the group leads if it was the leader. Kafka: `GroupMetadata#remove`.
+    /// Removes a member; if it was the leader, the next member leads. Kafka: `GroupMetadata#remove`.
     pub(crate) fn remove(&mut self, id: &Arc<str>) {
         self.remove_all(&BTreeSet::from([Arc::clone(id)]));
     }
 
-    /// Takes members out, see [`Self::remove`].
+    /// Removes members, see [`Self::remove`].
     pub(crate) fn remove_all(&mut self, ids: &BTreeSet<Arc<str>>) -> Vec<Member> {
         for id in ids {
             self.pending_members.remove(id);
@@ -229,7 +231,7 @@ impl Group {
         gone
     }
 
-    /// The member is not waited for in the sync phase. Kafka: `removePendingSyncMember`.
+    /// The sync phase no longer waits for the member. Kafka: `removePendingSyncMember`.
     pub(crate) fn has_synced(&mut self, id: &str) {
         if let Some(pending) = &mut self.pending_sync {
             pending.members.remove(id);
@@ -266,7 +268,7 @@ impl Group {
         let mut known: FxHashMap<&Arc<str>, usize> = FxHashMap::default();
         for (at, member) in self.members.iter().enumerate() {
             for JoinGroupRequestProtocol { name, .. } in &member.protocols {
-                // Known to all members before, and to this one: a name that it has twice counts once.
+                // Known to all previous members, and to this one: a name that it lists twice counts once.
                 match known.get_mut(name) {
                     Some(members) if *members == at => *members = at + 1,
                     None if at == 0 => drop(known.insert(name, 1)),
@@ -292,7 +294,7 @@ impl Group {
         names.any(|name| self.members.is_empty() || common.contains(name))
     }
 
-    /// The protocol most members vote for; each votes for its first one that all know. Kafka: `selectProtocol`.
+    /// The protocol that most members vote for; each votes for its first one that all members know. Kafka: `selectProtocol`.
     pub(crate) fn select_protocol(&self) -> Option<Arc<str>> {
         let common = self.common_protocols();
         let mut votes: FxHashMap<&Arc<str>, usize> = FxHashMap::default();

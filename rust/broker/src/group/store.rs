@@ -19,7 +19,7 @@ use crate::replica_manager::CoordinatorRecord;
 use crate::topics::CONSUMER_OFFSETS;
 
 impl GroupCoordinator {
-    /// Writes the group's record. Nothing is written by a read-only broker: its groups live in memory.
+    /// Writes the group's record. A read-only broker writes nothing: its groups are in memory only.
     pub(super) fn store_group(&self, group: &mut Group) -> Result<(), BrokerError> {
         if self.replicas.is_read_only() {
             return Ok(());
@@ -52,10 +52,10 @@ impl GroupCoordinator {
         self.replicas.append_records(partition, records, params)
     }
 
-    /// Reads what the group's partition holds, once; a read-only broker reads on, in every partition there is.
+    /// Loads the group's partition, once; a read-only broker loads what was added to any partition since its last load.
     ///
     /// # Errors
-    /// KAFKA_STORAGE_ERROR: answering as if nothing were committed would send consumers back to auto.offset.reset.
+    /// KAFKA_STORAGE_ERROR: a response without offsets would send consumers back to auto.offset.reset.
     pub(super) fn load_group(&self, group_id: &str) -> Result<(), ErrorCode> {
         let mut loaded = self.loaded.lock();
         let topic = self.replicas.topic(CONSUMER_OFFSETS).ok();
@@ -69,7 +69,7 @@ impl GroupCoordinator {
         }
         match topic.as_ref().and_then(|t| t.partition(number)) {
             Some(partition) => self.load_partition(&mut loaded, partition)?,
-            // Nothing was ever written; what will be is known here already.
+            // Nothing was ever written, and what this broker writes later is in memory anyway.
             None => {
                 loaded.insert(number, 0);
             }
@@ -79,10 +79,10 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Loads every partition there is; one that cannot be read does not keep the others from it.
+    /// Loads every partition that is not loaded yet; one that cannot be read does not stop the others.
     ///
     /// # Errors
-    /// That of the first partition that cannot be read.
+    /// The error of the first partition that cannot be read.
     pub(super) fn load_all_groups(&self) -> Result<(), ErrorCode> {
         let mut loaded = self.loaded.lock();
         let topic = self.replicas.topic(CONSUMER_OFFSETS).ok();
@@ -125,7 +125,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Takes over a batch of `__consumer_offsets`. Kafka: `GroupMetadataManager#doLoadGroupsAndOffsets`.
+    /// Applies a batch of `__consumer_offsets`. Kafka: `GroupMetadataManager#doLoadGroupsAndOffsets`.
     fn apply_batch(&self, partition: i32, batch: &RecordBatch) -> Result<(), RecordError> {
         let header = batch.header();
         let slice = batch.records(DECOMPRESSION_LIMIT)?;
@@ -174,9 +174,9 @@ impl GroupCoordinator {
         });
     }
 
-    /// A group of an earlier run goes on as it was. Kafka: `GroupMetadataManager#replay` of `GroupMetadataValue`.
+    /// Restores a group of an earlier run. Kafka: `GroupMetadataManager#replay` of `GroupMetadataValue`.
     ///
-    /// The members whose records a read-only broker reads live in the broker that writes them: it takes over the protocol type.
+    /// A read-only broker takes over the protocol type only: the members belong to the broker that writes the records.
     fn apply_group_record(&self, group_id: &Arc<str>, value: Option<&[u8]>) {
         let Some(value) = value else {
             self.in_group(group_id, |group| {
@@ -202,8 +202,8 @@ impl GroupCoordinator {
         });
     }
 
-    /// What follows from the members that were loaded: those that have ended are missed, and a group that has become too
-    /// large rebalances. Kafka: `GroupMetadataManager#onLoaded`.
+    /// Called after loading: removes members whose sessions are over, and rebalances groups that are too large. Kafka:
+    /// `GroupMetadataManager#onLoaded`.
     fn on_loaded(&self) {
         let now_ms = self.replicas.clock().monotonic_ms();
         self.in_idle_groups(|group| {
@@ -214,15 +214,15 @@ impl GroupCoordinator {
         self.tick(now_ms);
     }
 
-    /// The offsets of a producer's open transaction. Kafka: `GroupMetadataManager#addProducerGroup`.
+    /// The offsets of a producer's open transaction, to add to. Kafka: `GroupMetadataManager#addProducerGroup`.
     pub(super) fn add_group_for_producer<'a>(&self, group: &'a mut Group, producer_id: i64) -> &'a mut PendingOffsets {
         let mut open = self.open_groups_for_producer.lock();
         open.entry(producer_id).or_default().insert(group.id.clone());
         group.pending_txn_offsets.entry(producer_id).or_default()
     }
 
-    /// The marker of a transaction was written to a partition of `__consumer_offsets`: it decides about the offsets that its
-    /// producer has written there since the last one. Kafka: `GroupCoordinator#scheduleHandleTxnCompletion`.
+    /// Called after a transaction's marker was written to a partition of `__consumer_offsets`: commits or drops the offsets that the
+    /// producer has written there since its previous marker. Kafka: `GroupCoordinator#scheduleHandleTxnCompletion`.
     pub(crate) fn complete_pending_offsets(&self, partition: i32, producer_id: i64, committed: bool) {
         let of_partition = {
             let mut open = self.open_groups_for_producer.lock();

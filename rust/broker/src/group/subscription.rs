@@ -15,7 +15,7 @@ impl Group {
         self.protocol_type.as_deref() == Some(CONSUMER)
     }
 
-    /// What the members subscribe to; `None`: the group is not one of consumers, or its metadata cannot be read.
+    /// What the members subscribe to; `None`: its members are not consumers, or their metadata cannot be read.
     pub(crate) fn compute_subscribed_topics(&self) -> Option<BTreeSet<Arc<str>>> {
         if !self.uses_consumer_protocol() {
             return None;

@@ -70,9 +70,9 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// The leader has assigned. Kafka: `setAndPropagateAssignment`.
+    /// Takes over the leader's assignment. Kafka: `setAndPropagateAssignment`.
     fn assign(&self, group: &mut Group, request: &SyncGroupRequest, now_ms: i64) {
-        // Of a member that is named twice the later assignment counts.
+        // If a member is named twice, the later assignment counts.
         let given = request.assignments.iter().map(|a| (&a.member_id, &a.assignment));
         let given: FxHashMap<&Arc<str>, &Bytes> = given.collect();
         for member in &mut group.members {
@@ -90,7 +90,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Answers a member's waiting sync with its assignment, in a group of this protocol; with `now_ms` its session time-out begins again.
+    /// Completes a member's waiting sync with its assignment, in a group of this protocol; `now_ms` restarts its session time-out.
     fn answer_sync(&self, member: &mut Member, (protocol_type, protocol_name): Protocol<'_>, now_ms: Option<i64>) {
         let response = SyncGroupResponse {
             protocol_type: protocol_type.clone(),
@@ -105,7 +105,7 @@ impl GroupCoordinator {
     }
 }
 
-/// Type and name.
+/// Protocol type and name.
 type Protocol<'a> = (&'a Option<Arc<str>>, &'a Option<Arc<str>>);
 
 /// Kafka: `validateSyncGroup`.

@@ -1,4 +1,4 @@
-//! The table of groups, and which has something to do next. Kafka: the groups of `GroupMetadataManager`, and its timer.
+//! The table of groups, and which of them are due. Kafka: the groups of `GroupMetadataManager`, and its timer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct LockedGroup {
 }
 
 impl LockedGroup {
-    /// A group nobody has joined.
+    /// A group without members.
     pub(crate) fn new(id: Arc<str>) -> Self {
         Self {
             group: Mutex::new(Rank::Group, Group::new(id)),
@@ -36,35 +36,35 @@ impl LockedGroup {
         self.group.try_lock()
     }
 
-    /// What the group waits for from now on; returns what it waited for until now.
+    /// Replaces the group's deadlines; returns the previous ones.
     pub(crate) fn replace_deadlines(&self, new: Deadlines) -> Deadlines {
         std::mem::replace(&mut *self.deadlines.lock(), new)
     }
 
-    /// When the group has something to do next. Does not wait for the group's lock.
+    /// The group's next deadline. Does not wait for the group's lock.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
         self.deadlines.lock().next_ms()
     }
 }
 
-/// What a group waits for.
+/// The deadlines of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
-    /// The earliest of those that only a request to the group changes.
+    /// The earliest of the deadlines that only a request to the group changes.
     fixed_ms: Option<i64>,
-    /// Those of members in this process, which move with all that their clients do.
+    /// The sessions of members in this process, whose deadlines move with everything that their clients do.
     clients: Vec<Session>,
-    /// None of them counts before this: [`Group::not_before_ms`].
+    /// No deadline is due before this: [`Group::not_before_ms`].
     not_before_ms: i64,
 }
 
-/// When a group is to be looked at.
+/// When a group is to be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     Never,
     /// At this time (monotonic ms).
     At(i64),
-    /// It has members in this process: [`Deadlines::next_ms`] knows at any time.
+    /// It has members in this process: [`Deadlines::next_ms`] has to be read each time.
     Watched,
 }
 
@@ -84,7 +84,7 @@ impl Deadlines {
 }
 
 impl Group {
-    /// What it waits for now.
+    /// Its current deadlines.
     pub(crate) fn deadlines(&self) -> Deadlines {
         let join = self.pending_join.map(|join| join.deadline_ms);
         let sync = self.pending_sync.as_ref().map(|sync| sync.deadline_ms);
@@ -108,9 +108,9 @@ impl Group {
 #[derive(Debug, Default)]
 pub(crate) struct GroupTable {
     by_id: FxHashMap<Arc<str>, Arc<LockedGroup>>,
-    /// Groups that wait for a known time.
+    /// Groups with a known deadline.
     by_time: BTreeSet<(i64, Arc<str>)>,
-    /// Groups whose time has to be asked for.
+    /// Groups whose deadline has to be read each time.
     watched: FxHashSet<Arc<str>>,
 }
 
@@ -120,13 +120,13 @@ impl GroupTable {
         self.by_id.get(id).cloned()
     }
 
-    /// A group, which is made if there is none.
+    /// A group; created if it does not exist.
     pub(crate) fn get_or_new(&mut self, id: &Arc<str>) -> Arc<LockedGroup> {
         let new = || Arc::new(LockedGroup::new(Arc::clone(id)));
         Arc::clone(self.by_id.entry(Arc::clone(id)).or_insert_with(new))
     }
 
-    /// Takes a group out.
+    /// Removes a group.
     pub(crate) fn remove(&mut self, id: &str) {
         self.by_id.remove(id);
     }
@@ -136,7 +136,7 @@ impl GroupTable {
         self.by_id.iter()
     }
 
-    /// Changes the time at which a group is to be looked at.
+    /// Changes the time at which a group is to be checked.
     pub(crate) fn reindex(&mut self, id: &Arc<str>, before: Due, after: Due) {
         match before {
             Due::Never => {}
@@ -150,7 +150,7 @@ impl GroupTable {
         }
     }
 
-    /// The groups that have something to do.
+    /// The groups with a deadline that has passed.
     pub(crate) fn due(&self, now_ms: i64) -> Vec<Arc<LockedGroup>> {
         let of_time = self.by_time.iter().take_while(|(ms, _)| *ms <= now_ms);
         let of_time = of_time.filter_map(|(_, id)| self.get(id));
@@ -160,7 +160,7 @@ impl GroupTable {
         of_time.chain(watched).collect()
     }
 
-    /// When a group has something to do next.
+    /// The earliest deadline of all groups.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
         let watched = self.watched().filter_map(|group| group.next_deadline());
         watched.chain(self.by_time.first().map(|(ms, _)| *ms)).min()

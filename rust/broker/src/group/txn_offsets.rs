@@ -1,4 +1,4 @@
-//! Offsets that a transaction commits (spec 10.2): written at once, counted when the marker comes. Kafka:
+//! Offsets that a transaction commits (spec 10.2): written at once, in effect once the marker is written. Kafka:
 //! `GroupCoordinator#handleTxnCommitOffsets`, `OffsetMetadataManager#validateTransactionalOffsetCommit`.
 
 use fletchlog_api::{ErrorCode, NodeId, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
@@ -34,7 +34,7 @@ impl GroupCoordinator {
                     self.add_pending_offsets(group, request)
                 })
             });
-            // Kafka: GroupCoordinator turns what verification answers into what an offset commit can.
+            // Kafka: GroupCoordinator maps errors of the verification to errors that an offset commit can have.
             verified.map_err(|code| match code {
                 ErrorCode::CONCURRENT_TRANSACTIONS => ErrorCode::COORDINATOR_NOT_AVAILABLE,
                 code => code,
@@ -62,7 +62,7 @@ impl GroupCoordinator {
         let params = BatchParams {
             producer_id: request.producer_id,
             producer_epoch: request.producer_epoch,
-            // Kafka writes 0 here; no sequence is checked for what a coordinator writes.
+            // Kafka writes 0 here; the sequence of a coordinator's batch is not checked.
             base_sequence: 0,
             transactional: true,
             ..BatchParams::default()

@@ -54,7 +54,8 @@ impl KafkaApis {
         unknown_topic(name, failed)
     }
 
-    /// A topic with some of its partitions: from this place, not more than so many. Then how many partitions it has.
+    /// The metadata of a topic with at most `most` of its partitions, beginning at partition `from`, and the number of all its
+    /// partitions.
     pub(crate) fn topic_page(
         &self,
         name: &Arc<str>,
@@ -72,7 +73,7 @@ impl KafkaApis {
         Ok((self.describe_for_clients(&topic, page), all.len()))
     }
 
-    /// Creates those of the topics that are not there; the errors of those that could not be created. Kafka:
+    /// Creates the topics that do not exist; returns the errors of those that could not be created. Kafka:
     /// `DefaultAutoTopicCreationManager#creatableTopic`.
     fn auto_create(&self, names: &[Arc<str>]) -> HashMap<Arc<str>, ErrorCode> {
         if self.replicas.is_read_only() || !self.replicas.config().boolean("auto.create.topics.enable") {

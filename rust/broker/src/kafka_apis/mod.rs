@@ -1,4 +1,4 @@
-//! Which handler answers which request. Kafka: `KafkaApis#handle`.
+//! Passes each request to its handler. Kafka: `KafkaApis#handle`.
 
 mod metadata;
 
@@ -12,18 +12,18 @@ use crate::replica_manager::{Produced, ReplicaManager};
 use crate::sync::Answer;
 use crate::transaction::TransactionCoordinator;
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Handled {
-    /// Answered.
+    /// The response.
     Now(Response),
-    /// Will be answered here.
+    /// The response will arrive here.
     Later(Arc<Answer>),
-    /// The broker closes the connection without an answer.
+    /// The broker closes the connection without a response.
     CloseConnection,
 }
 
-/// Routes requests to the classes that answer them. Thread-safe.
+/// Passes requests to the objects that handle them. Thread-safe.
 pub(crate) struct KafkaApis {
     replicas: Arc<ReplicaManager>,
     groups: Arc<GroupCoordinator>,
@@ -32,7 +32,7 @@ pub(crate) struct KafkaApis {
 }
 
 impl KafkaApis {
-    /// In front of these.
+    /// Passes requests to these.
     pub(crate) fn new(
         replicas: Arc<ReplicaManager>,
         groups: Arc<GroupCoordinator>,
@@ -93,7 +93,7 @@ impl KafkaApis {
         }
     }
 
-    /// One step of a legacy consumer, which is no request of Kafka's.
+    /// One step of a legacy consumer, which is not a Kafka request.
     pub(crate) fn legacy_group(
         &self,
         client: &Arc<ClientLiveness>,
