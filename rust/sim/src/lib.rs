@@ -1,4 +1,4 @@
-//! Simulation and cross-crate tests.
+//! The simulation, fuzz targets and tests that involve several crates.
 
 pub mod bit_flips;
 mod broker_crash;

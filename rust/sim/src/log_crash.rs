@@ -1,4 +1,4 @@
-//! Power loss at every storage operation of a partition's log: what must be there when it is opened again.
+//! Power loss at every storage operation of a partition's log, and the batches that must exist when it is reopened.
 
 use fletchlog_log::partition_log::{FetchBound, PartitionLog};
 use fletchlog_records::BatchIter;
@@ -35,22 +35,22 @@ fn is_acknowledged(sent: &Sent, operations: u64) -> bool {
 
 /// A log after a recovery.
 struct Found {
-    /// Batches, the first so many.
+    /// Number of batches found: always the first ones sent.
     kept: usize,
     /// Its end.
     end: i64,
 }
 
-/// A moment of a run, and what was promised by then.
+/// A moment of a run, and the promises made by then.
 struct Crash<'a> {
     run: &'a LogWorkload,
-    /// Batches acknowledged, the first so many.
+    /// Number of batches acknowledged: always the first ones sent.
     acknowledged: usize,
     known: Known,
 }
 
 impl Crash<'_> {
-    /// Opens the log on a restarted disk and checks it against what was promised.
+    /// Opens the log on a restarted disk and checks the promises.
     fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Found>) -> Result<(), String> {
         let (fingerprint, clean) = (image.fingerprint(), image.is_clean());
         if let Some(found) = seen.meet(&image, self.given()) {
@@ -68,7 +68,7 @@ impl Crash<'_> {
         if clean {
             seen.remember(fingerprint, self.given(), found);
         }
-        // What a reader may have seen after the first recovery must survive a second power loss (reliability C2).
+        // Whatever a reader may have seen after the first recovery must survive a second power loss (reliability C2).
         let kept_again = self.recover_again(&end, seen)?;
         if kept_again < kept {
             return Err(format!(
@@ -78,7 +78,7 @@ impl Crash<'_> {
         middle.map_or(Ok(()), |state| self.recover_again(&state, seen).map(drop))
     }
 
-    /// The power fails during a recovery or after it. Returns how many batches are there.
+    /// Recovers again after a power loss during or after a recovery. Returns the number of batches found.
     fn recover_again(&self, state: &DiskState, seen: &mut Seen<Found>) -> Result<usize, String> {
         let again = |e: String| format!("second recovery: {e}");
         let image = state.left(Left::Nothing);
@@ -98,7 +98,7 @@ impl Crash<'_> {
         open(disk, &self.run.config, self.known, false)
     }
 
-    /// Which of the sent batches the log holds: the first so many, whole, each at its offset.
+    /// Counts the sent batches in the log. They must be the first ones sent, complete, each at its offset.
     fn contents(&self, log: &PartitionLog) -> Result<Found, String> {
         let sent = &self.run.sent;
         let start = log.log_start_offset();
@@ -125,7 +125,7 @@ impl Crash<'_> {
         Ok(Found { kept, end })
     }
 
-    /// No acknowledged batch and none that a reader has seen is missing.
+    /// Checks that no batch is missing that was acknowledged or seen by a reader.
     fn check_promises(&self, found: &Found) -> Result<(), String> {
         let Found { kept, end } = *found;
         if kept < self.acknowledged {
@@ -139,7 +139,7 @@ impl Crash<'_> {
         Ok(())
     }
 
-    /// Each producer's newest surviving batch is known as a repeat, and each can go on.
+    /// Checks that each producer's newest surviving batch is recognized as a repeat, and that each producer can continue.
     fn check_producers(&self, log: &PartitionLog, kept: usize) -> Result<(), String> {
         let sent = &self.run.sent[..kept];
         for producer in 0..PRODUCERS {

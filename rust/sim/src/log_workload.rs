@@ -1,7 +1,6 @@
-//! A seeded workload on one partition's log, and what it was promised.
+//! A seeded workload on one partition's log, and the promises made to it.
 //!
-//! When a call of the disk fails, the workload continues as a careful client does: it repeats the batch, and reopens a
-//! log that was fenced.
+//! When a disk call fails, the workload continues like a careful client: it repeats the batch, and reopens a fenced log.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -24,19 +23,19 @@ pub(crate) const PRODUCERS: usize = 3;
 /// The call that fails, the refusal that follows, and the call after reopening.
 const ATTEMPTS: usize = 3;
 
-/// One batch that was handed to the log.
+/// One batch that was passed to the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub producer: usize,
     pub data: Bytes,
     pub crc: u32,
-    /// First and last offset it has, or would get.
+    /// First and last offset that it has or would get.
     pub offsets: (i64, i64),
-    /// Operations when its append returned; `None`: it never did.
+    /// Number of operations when its append returned; `None`: it never returned.
     pub acknowledged_at: Option<u64>,
 }
 
-/// What else a caller knows, valid from so many operations on.
+/// What else a caller knows from operation `at` on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Known {
     pub at: u64,
@@ -87,7 +86,7 @@ pub(crate) fn append(log: &PartitionLog, data: Bytes) -> Result<AppendInfo, Appe
 }
 
 impl Workload for LogWorkload {
-    /// As the creation of a topic leaves it.
+    /// The state after the creation of a topic.
     const DIR: &str = DIR;
 
     fn begin(seed: u64, rng: &mut Rng) -> Self {
@@ -141,7 +140,7 @@ impl LogWorkload {
             _ => {
                 let span = usize::try_from(log.log_end_offset() - log.log_start_offset()).unwrap_or(0);
                 let to = log.log_start_offset() + i64::try_from(rng.below(span / 2 + 1)).unwrap_or(0);
-                // A broker writes its checkpoint before it answers; from here on either start is right.
+                // A broker writes its checkpoint before it responds; from here on either log start is right.
                 let log_start = log.delete_records(Some(to))?;
                 self.learn(disk, |known| known.log_start = log_start);
                 log.delete_old_segments(NOW_MS)?;
@@ -160,7 +159,7 @@ impl LogWorkload {
             Ok(log) => Ok(log),
             Err(error) => {
                 self.excuse(disk, &error)?;
-                // The marker of the clean stop is gone.
+                // The marker of the clean stop was removed.
                 self.reopen(disk, false)
             }
         }
@@ -187,7 +186,7 @@ impl LogWorkload {
         self.known.push(known);
     }
 
-    /// Appends until it is acknowledged.
+    /// Repeats an append until it is acknowledged.
     fn append_at_last(
         &mut self,
         disk: &SimDisk,
@@ -235,7 +234,7 @@ impl LogWorkload {
         Ok(())
     }
 
-    /// The newest batch again, as after a lost acknowledgement.
+    /// Repeats a producer's newest batch, as after a lost acknowledgement.
     fn repeat(&mut self, disk: &SimDisk, log: &mut PartitionLog, rng: &mut Rng) -> Result<(), String> {
         let producer = rng.below(PRODUCERS);
         let newest = self.sent.iter().rev().find(|s| s.producer == producer).cloned();
@@ -260,7 +259,7 @@ pub(crate) fn next_sequence(sent: &[Sent], producer: usize) -> i32 {
     i32::try_from(records).unwrap_or(i32::MAX)
 }
 
-/// A batch and its checksum.
+/// Makes a batch. Returns it with its checksum.
 pub(crate) fn batch(producer: usize, sequence: i32, records: usize, value: &str) -> (Bytes, u32) {
     /// The checksum in a v2 header.
     const CRC: std::ops::Range<usize> = 17..21;

@@ -1,19 +1,18 @@
-//! The n-th call of the disk fails, for every n and every kind of fault, until a run passes without meeting it
-//! (reliability C12-C15, C18).
+//! The n-th disk call fails, for every n and every kind of fault, until n exceeds the calls of a run (reliability C12-C15, C18).
 
 use crate::crash_points::{Crashable, Violation};
 use crate::sim_disk::{Fault, SimDisk};
 
-/// What was done.
+/// The counts of the runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Calls that failed, one a run.
+    /// Calls that failed, one in each run.
     pub met: usize,
     /// Runs in which the engine reported it; otherwise it continued without the file.
     pub reported: usize,
 }
 
-/// Lets each call of a run fail in each way, on a disk that `prepare` has given its other faults; then the power goes.
+/// Makes each call of a run fail in each way, then cuts the power. `prepare` may add other faults to the disk.
 ///
 /// # Errors
 /// The first promise that was not kept.

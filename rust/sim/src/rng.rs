@@ -1,11 +1,11 @@
-//! The randomness of a run: all of it from one seed.
+//! All randomness of a run, from one seed.
 
 /// SplitMix64: the same seed gives the same run.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -17,15 +17,15 @@ impl Rng {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
-    /// 0 .. n, n above 0.
+    /// A number from 0 to `n` - 1; `n` must be above 0.
     pub fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.bits() % n as u64).unwrap_or(0)
     }
-    /// True this often in a thousand.
+    /// True `per_mille` times in a thousand.
     pub fn chance(&mut self, per_mille: usize) -> bool {
         self.below(1000) < per_mille
     }
-    /// A generator of its own for another part of a run.
+    /// A separate generator for another part of a run.
     pub fn fork(&mut self) -> Self {
         Self(self.bits())
     }

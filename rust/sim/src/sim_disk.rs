@@ -1,5 +1,5 @@
-//! A disk that can lose power and whose calls can fail. Every operation that changes something is a crash point, every call a
-//! place for a fault (docs/reliability.md, "Crash and disk").
+//! A disk that can lose power and whose calls can fail. Every operation that changes something is a crash point; every call can have a
+//! fault (docs/reliability.md, "Crash and disk").
 
 use std::fmt;
 use std::io;
@@ -20,13 +20,13 @@ pub use crate::disk_fault::{Fault, Lie};
 struct Disk {
     state: DiskState,
     lie: Option<Lie>,
-    /// Calls so far.
+    /// Number of calls so far.
     calls: u64,
-    /// The call with this number, or the first one after it that can fail so, fails, once.
+    /// The call with this number fails once, or the first one after it that can fail this way.
     fault: Option<(u64, Fault)>,
-    /// Every call that can fail so fails.
+    /// Every call that can fail this way fails.
     broken: Option<Fault>,
-    /// The call that failed, and how many operations there had been.
+    /// The call that failed, and the number of operations before it.
     failed: Option<(u64, u64)>,
     kept: Kept,
 }
@@ -38,7 +38,7 @@ enum Kept {
     None,
     /// The state before every operation.
     Every(Vec<DiskState>),
-    /// The state before one of the operations so far, each as likely as the others: copies are expensive.
+    /// The state before a random one of the operations so far, because copies are expensive.
     One {
         rng: Rng,
         passed: usize,
@@ -62,7 +62,7 @@ impl Kept {
 }
 
 impl Disk {
-    /// One call: perhaps it fails.
+    /// Counts a call, which may fail.
     fn call(&mut self, call: Call) -> Result<(), Fault> {
         let at = self.calls;
         self.calls += 1;
@@ -79,7 +79,7 @@ impl Disk {
         }
     }
 
-    /// One operation: a crash point in front of it.
+    /// Makes an operation, with a crash point before it.
     fn change<T>(&mut self, operation: impl FnOnce(&mut DiskState) -> T) -> T {
         self.kept.crash_point(&self.state);
         let done = operation(&mut self.state);
@@ -88,7 +88,7 @@ impl Disk {
     }
 }
 
-/// The disk. Clones are the same disk.
+/// A simulated disk. Clones share the same disk.
 #[derive(Clone, Default)]
 pub struct SimDisk {
     disk: Arc<Mutex<Disk>>,
@@ -116,12 +116,12 @@ impl From<DiskState> for SimDisk {
 }
 
 impl SimDisk {
-    /// A disk with these empty directories, durable.
+    /// A disk with these empty, durable directories.
     pub fn with_dirs(dirs: &[&Path]) -> Self {
         DiskState::with_dirs(dirs).into()
     }
 
-    /// Lets other threads run in front of every call from now on.
+    /// From now on, yields to other threads before every call.
     pub fn give_way(&self) {
         self.gives_way.store(true, Ordering::Relaxed);
     }
@@ -138,22 +138,22 @@ impl SimDisk {
         self.lock().lie = Some(lie);
     }
 
-    /// Calls so far: the number of the next one.
+    /// Number of calls so far, which is the number of the next one.
     pub fn calls(&self) -> u64 {
         self.lock().calls
     }
 
-    /// Lets a call fail: the one with this number (from 0), or the first one after it that can fail so.
+    /// Makes a call fail: the one with this number (from 0), or the first one after it that can fail this way.
     pub fn fail(&self, call: u64, fault: Fault) {
         self.lock().fault = Some((call, fault));
     }
 
-    /// Lets every call fail that can fail so, until it is mended with `None`.
+    /// Makes every call fail that can fail this way, until it is called with `None`.
     pub fn set_broken(&self, fault: Option<Fault>) {
         self.lock().broken = fault;
     }
 
-    /// The number of the call that failed, and how many operations there had been.
+    /// The number of the call that failed, and the number of operations before it.
     pub fn failed(&self) -> Option<(u64, u64)> {
         self.lock().failed
     }
@@ -163,13 +163,13 @@ impl SimDisk {
         self.lock().kept = Kept::Every(Vec::new());
     }
 
-    /// Keeps the state at one crash point from now on, a random one.
+    /// Keeps the state at a random one of the crash points from now on.
     pub fn record_one(&self, rng: Rng) {
         let (passed, state) = (0, None);
         self.lock().kept = Kept::One { rng, passed, state };
     }
 
-    /// The state of the crash point that [`SimDisk::record_one`] has kept, if there was one, and no more from now on.
+    /// Returns the state that [`SimDisk::record_one`] has kept, if any, and ends the recording.
     pub fn crash_point(&self) -> Option<DiskState> {
         match std::mem::take(&mut self.lock().kept) {
             Kept::One { state, .. } => state,
@@ -177,7 +177,7 @@ impl SimDisk {
         }
     }
 
-    /// The states kept, the present one last.
+    /// Returns the kept states and the current one, and ends the recording.
     pub fn history(&self) -> Vec<DiskState> {
         let mut disk = self.lock();
         let mut history = match std::mem::take(&mut disk.kept) {
@@ -188,12 +188,12 @@ impl SimDisk {
         history
     }
 
-    /// The state now.
+    /// The current state.
     pub fn state(&self) -> DiskState {
         self.lock().state.clone()
     }
 
-    /// Operations so far that changed something.
+    /// Number of operations so far that changed something.
     pub fn operations(&self) -> u64 {
         self.lock().state.operations
     }
@@ -383,7 +383,7 @@ impl Fs for SimDisk {
     }
     fn replace_without_name(&self, path: &Path, data: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(path);
-        // As one that failed may have left it, a link to another file.
+        // A failed replacement may have left it, as a link to another file.
         self.remove_file(&temporary)?;
         let inode = self.write_new(&temporary, data)?;
         if self.lock().lie != Some(Lie::ReplaceSync) {
@@ -430,7 +430,7 @@ impl Fs for SimDisk {
         }
         self.change_names(NameChange::Unlink(name(path)))
     }
-    /// File by file, then the directory, as the system does it.
+    /// Removes each file, then the directory, as the operating system does.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         let dir = name(path);
         let mut names: Vec<PathBuf> = self.lock().state.below(&dir).map(|(rest, _)| path.join(rest)).collect();

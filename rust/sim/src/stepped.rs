@@ -1,14 +1,14 @@
-//! Calls of a producer whose sender runs within them (`Producer::stepped`).
+//! Helpers for a producer whose sender runs within its calls (`Producer::stepped`).
 
 use fletchlog_client::ClientError;
 use fletchlog_client::producer::Producer;
 
-/// No call is interrupted.
+/// Never interrupts a call.
 pub fn never() -> bool {
     false
 }
 
-/// Commits or aborts.
+/// Commits or aborts a transaction.
 ///
 /// # Errors
 /// Those of `Producer::commit_transaction` and `abort_transaction`.

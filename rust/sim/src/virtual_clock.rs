@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use fletchlog_api::Clock;
 
-/// A clock that stands still until [`VirtualClock::advance`].
+/// A clock that moves only with [`VirtualClock::advance`].
 #[derive(Debug)]
 pub struct VirtualClock {
     start_ms: i64,
@@ -12,7 +12,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock that shows this wall time, in ms since the epoch.
+    /// A clock that starts at this wall time, in ms since the epoch.
     pub fn at(start_ms: i64) -> Self {
         Self {
             start_ms,

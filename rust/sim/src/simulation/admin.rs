@@ -1,4 +1,4 @@
-//! The actors that delete records and run retention, and look where logs start.
+//! The actors that delete records and run retention; both record where logs start.
 
 use fletchlog_api::ErrorCode;
 use fletchlog_broker::{Broker, BrokerError};
@@ -36,7 +36,7 @@ fn bounds(broker: &Broker, tp: &TopicPartition) -> Option<(i64, i64)> {
     (of.log_start_offset >= 0).then_some((of.log_start_offset, of.high_watermark))
 }
 
-/// Retention of all partitions; the logs that it makes start later are written down.
+/// Runs retention on all partitions, and records the new log starts.
 fn run_retention(hand: &Hand, process: u32) {
     let cluster = hand.world.cluster();
     let Some(broker) = cluster.broker() else { return };
@@ -57,7 +57,7 @@ fn run_retention(hand: &Hand, process: u32) {
         let (Some((start, end)), Some((now, _))) = (was, bounds(broker, &tp)) else {
             continue;
         };
-        // What failed may be on the disk all the same.
+        // A failed change may still be on the disk.
         let offset = if outcome == Outcome::Unknown { end } else { now };
         if offset > start {
             lock(&hand.world.net).memory.starts_at(&tp, offset);
@@ -68,7 +68,7 @@ fn run_retention(hand: &Hand, process: u32) {
     }
 }
 
-/// DeleteRecords up to the end, to somewhere before it, to where the log starts already, or beyond the end.
+/// DeleteRecords before the end, before some earlier offset, before an offset below the log start, or beyond the end.
 fn delete_records(hand: &mut Hand, process: u32, partition: Partition) {
     let (tp, cluster) = (hand.world.tp(partition), hand.world.cluster());
     let Some(broker) = cluster.broker() else { return };
@@ -93,7 +93,7 @@ fn delete_records(hand: &mut Hand, process: u32, partition: Partition) {
         (Ok(low), Some(due)) if !refused && *low == due && now == due => Outcome::Ok,
         (Err(error), None) if is_out_of_range(error) && now == start => Outcome::Ok,
         (Err(_), _) if cluster.disk_has_failed() => Outcome::Unknown,
-        // Of a log whose files are lost only a checkpoint knows the start.
+        // If the files of a log are lost, only a checkpoint has its start.
         _ if hand.world.plan.loses_acknowledged() => Outcome::Unknown,
         _ => {
             let what = format!(
@@ -102,7 +102,7 @@ fn delete_records(hand: &mut Hand, process: u32, partition: Partition) {
             return hand.surprise(what);
         }
     };
-    // What failed may be on the disk all the same.
+    // A failed change may still be on the disk.
     let offset = if outcome == Outcome::Unknown {
         now.max(due.unwrap_or(now))
     } else {
@@ -118,7 +118,7 @@ fn is_out_of_range(error: &BrokerError) -> bool {
     error.code() == ErrorCode::OFFSET_OUT_OF_RANGE
 }
 
-/// Writes down where every log starts.
+/// Records where every log starts.
 pub(super) fn look(hand: &Hand, process: u32) {
     let cluster = hand.world.cluster();
     let Some(broker) = cluster.broker() else { return };

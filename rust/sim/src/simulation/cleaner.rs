@@ -1,4 +1,4 @@
-//! The actor that lets the broker clean compacted topics: the one of the producers, and those of the coordinators.
+//! The actor that makes the broker clean compacted topics: that of the producers, and those of the coordinators.
 
 use fletchlog_api::{Clock, ErrorCode};
 use fletchlog_broker::{Broker, BrokerError, CleanedPartition};
@@ -9,19 +9,19 @@ use super::plan::CompactionPlan;
 use super::world::Hand;
 use crate::history::{Action, Outcome, Partition};
 
-/// Kafka's own topics are compacted, too; what is lost there shows in what groups have committed and transactions have become.
+/// Kafka's internal topics are compacted too; losses there show in groups' committed offsets and in the outcomes of transactions.
 const COORDINATORS: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
-/// In a row, so that one removes what another has seen.
+/// Most cleanings in a row: a later one removes tombstones that an earlier one has seen.
 const MOST_IN_A_ROW: usize = 4;
 
-/// What the broker is asked for.
+/// A call to the broker's cleaner.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Call {
     Topic {
         name: &'static str,
         force: bool,
     },
-    /// The step of the thread of log.cleaner.enable.
+    /// One step of the background thread (log.cleaner.enable).
     Filthiest,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn run(hand: &mut Hand) {
         let in_a_row = if hand.rng.chance(200) { MOST_IN_A_ROW } else { 1 };
         for _ in 0..in_a_row {
             let call = call(hand, &plan);
-            // The thread goes on until nothing is due.
+            // The background thread continues until nothing is due.
             while clean(hand, process, &plan, call) && call == Call::Filthiest {}
             if in_a_row > 1 {
                 hand.sleep_some(1_000);
@@ -82,7 +82,7 @@ fn call(hand: &mut Hand, plan: &CompactionPlan) -> Call {
     Call::Topic { name, force }
 }
 
-/// Lets the broker clean, and writes down what that may have removed. True: something was cleaned.
+/// Makes the broker clean, and records what that may have removed. Returns true if something was cleaned.
 pub(super) fn clean(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> bool {
     let Some(ops) = begin(hand, process, plan, call) else {
         return false;
@@ -114,12 +114,12 @@ pub(super) fn clean(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call
     !cleaned.is_empty()
 }
 
-/// `None`: it failed, and was allowed to.
+/// Makes the call. `None`: it failed, as it may.
 fn make(hand: &Hand, call: Call) -> Option<Vec<(TopicPartition, CleanedPartition)>> {
     let cluster = hand.world.cluster();
     match call.make(cluster.broker()?) {
         Ok(cleaned) => return Some(cleaned),
-        // The coordinators' topics are made when they are needed.
+        // The coordinators' topics are created on demand.
         Err(BrokerError::Kafka { code, .. })
             if !call.may_clean(TOPIC) && code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {}
         Err(_) if cluster.disk_has_failed() || hand.world.plan.loses_acknowledged() => {}
@@ -128,7 +128,7 @@ fn make(hand: &Hand, call: Call) -> Option<Vec<(TopicPartition, CleanedPartition
     None
 }
 
-/// Every partition of the producers' topic that may be cleaned now, with its operation. `None`: nothing can be cleaned.
+/// Begins an operation for every partition of the producers' topic that may be cleaned now. `None`: nothing can be cleaned.
 fn begin(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> Option<Vec<(usize, Partition)>> {
     if !call.may_clean(TOPIC) {
         return Some(Vec::new());
@@ -138,7 +138,7 @@ fn begin(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> Option
         let cluster = hand.world.cluster();
         let broker = cluster.broker()?;
         let partitions = (0..hand.world.copies()).map(|p| Some((p, bound(hand, broker, p, call.forces())?)));
-        // A log that does not open now, for want of a disk that works, might do so for the cleaner.
+        // If the disk fails and a log cannot be opened here, the cleaner might still open it, so nothing is cleaned.
         partitions.collect::<Option<_>>()?
     };
     let begin = |(partition, below): (Partition, i64)| {
@@ -153,7 +153,7 @@ fn begin(hand: &Hand, process: u32, plan: &CompactionPlan, call: Call) -> Option
     Some(bounds.into_iter().map(begin).collect())
 }
 
-/// A forced cleaning also closes the active segment with what others appended since its bound was looked at.
+/// Raises the bound after a forced cleaning, which also closes the active segment with records appended since the bound was read.
 fn raise_bound(hand: &Hand, op: usize, partition: Partition) {
     let below = {
         let cluster = hand.world.cluster();
@@ -163,7 +163,7 @@ fn raise_bound(hand: &Hand, op: usize, partition: Partition) {
     hand.world.recorder().raise_bound(op, below.unwrap_or(i64::MAX));
 }
 
-/// Nothing from here on may be cleaned now: it is open, or in the active segment.
+/// The offset from which nothing may be cleaned now: open transactions, and the active segment unless forced.
 fn bound(hand: &Hand, broker: &Broker, partition: Partition, force: bool) -> Option<i64> {
     let tp = hand.world.tp(partition);
     let segments = broker.partition_log(&tp).ok()?.segments();
@@ -174,6 +174,6 @@ fn bound(hand: &Hand, broker: &Broker, partition: Partition, force: bool) -> Opt
         .find(|p| p.partition == tp.partition && p.last_stable_offset >= 0)?
         .last_stable_offset;
     let (active, _) = segments.last()?;
-    // Forced, the active segment is closed before.
+    // A forced cleaning closes the active segment first.
     Some(if force { stable } else { stable.min(*active) })
 }

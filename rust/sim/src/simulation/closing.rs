@@ -1,4 +1,4 @@
-//! The quiet end of a run: no faults any more, everybody has ended, and two readers read every partition to its end.
+//! The quiet end of a run: the faults are over, all actors have ended, and two readers read every partition to its end.
 
 use fletchlog_api::IsolationLevel;
 
@@ -10,11 +10,11 @@ use super::whole_clean;
 use super::world::Hand;
 use crate::history::{Action, Partition};
 
-/// How long a quiet cluster may take for anything, ms.
+/// Time limit for anything on a quiet cluster, ms.
 const PATIENCE_MS: i64 = 60_000;
 
-/// Longer than any message takes and any pause lasts, ms: afterwards nothing is under way any more, not even from connections that
-/// are gone. Both readers must find the same.
+/// Longer than any message or pause, ms: afterwards no message is in transit, not even on closed connections, so that both readers find the
+/// same.
 const STRAGGLERS_MS: i64 = 10_000;
 
 pub(super) fn run(hand: &mut Hand) {
@@ -53,7 +53,7 @@ fn ends(hand: &Hand) -> Vec<(Partition, i64, i64)> {
     found
 }
 
-/// Every transaction ends, at the latest by its time-out.
+/// Waits until every transaction has ended, at the latest by its time-out.
 fn nothing_is_open(hand: &Hand) -> bool {
     let until = hand.now() + PATIENCE_MS;
     while hand.now() < until {
@@ -63,7 +63,7 @@ fn nothing_is_open(hand: &Hand) -> bool {
         hand.sleep(500);
     }
     if hand.world.plan.loses_acknowledged() {
-        return true; // What the coordinator knew of them is lost.
+        return true; // The coordinator has lost them.
     }
     hand.surprise(format!(
         "transactions stay open: (partition, last stable offset, end) {:?}",
@@ -106,8 +106,8 @@ fn read_all(hand: &mut Hand, isolation: IsolationLevel) {
         }
         if hand.now() > heard_ms + PATIENCE_MS {
             if hand.world.plan.loses_acknowledged() {
-                // What was lost at the end of a segment is a gap before the next one, as in Kafka: a reader in front of it waits
-                // for the next record.
+                // Records lost at the end of a segment leave a gap before the next one. As in Kafka, a reader before the gap waits for the
+                // next record.
                 return;
             }
             return hand.surprise(format!(

@@ -1,4 +1,4 @@
-//! The broker on its simulated disk: it is killed or loses power, and is opened again on what is left.
+//! The broker on its simulated disk: it is killed or loses power, and is reopened on the remaining files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::sim_disk::{Fault, Lie, SimDisk};
 use crate::virtual_clock::VirtualClock;
 
 const ROOT: &str = "/data";
-/// The topic of everything but copies.
+/// The topic of all records except copies.
 pub(super) const TOPIC: &str = "t";
-/// The topic of the copies, one partition.
+/// The topic of the copies, with one partition.
 pub(super) const COPIES: &str = "copies";
 
 pub(super) struct Cluster {
@@ -55,7 +55,7 @@ fn config(plan: &Plan) -> Config {
 }
 
 impl Cluster {
-    /// A new cluster with its topics.
+    /// Creates a cluster with its topics.
     pub fn new(plan: &Plan, clock: &Arc<VirtualClock>, net: &SharedNet, lie: Option<Lie>) -> Self {
         let mut cluster = Self {
             disk: SimDisk::with_dirs(&[Path::new(ROOT)]),
@@ -80,7 +80,7 @@ impl Cluster {
         cluster
     }
 
-    /// Opens the broker on what the disk holds.
+    /// Opens the broker on the disk.
     pub fn open(&mut self, net: &SharedNet) -> Arc<Broker> {
         let options = OpenOptions {
             nodes: Some(self.nodes),
@@ -96,7 +96,7 @@ impl Cluster {
         };
         let before = self.disk.failed();
         let opened = match open() {
-            // The call that was to fail has failed.
+            // The planned fault has happened.
             Err(_) if self.disk.failed() != before => open(),
             other => other,
         };
@@ -106,7 +106,7 @@ impl Cluster {
         broker
     }
 
-    /// Kills the broker. `power` = the machine goes down with it: of what was not synced, any part may be left.
+    /// Kills the broker. `power`: the machine loses power too, so any part of the unsynced changes may be left.
     pub fn crash(&mut self, net: &SharedNet, rng: &mut Rng, power: bool) {
         lock(net).broker_down();
         self.broker = None;
@@ -118,7 +118,8 @@ impl Cluster {
         } else {
             state.left(Left::Some(&mut || match rng.below(4) {
                 0 => None,
-                // Torn writes of what was never promised can need a person: a base offset has no checksum.
+                // Torn writes only with fsync: without it nothing is promised, and a torn base offset, which has no checksum, can need
+                // manual repair.
                 1 if fsync => Some(rng.bits()),
                 _ => Some(u64::MAX),
             }))
@@ -126,7 +127,7 @@ impl Cluster {
         self.disk = left.into();
     }
 
-    /// A clean stop.
+    /// Stops the broker cleanly.
     pub fn stop(&mut self, net: &SharedNet) {
         lock(net).broker_down();
         if let Some(broker) = self.broker.take() {
@@ -137,21 +138,21 @@ impl Cluster {
         }
     }
 
-    /// Lets one of the next calls of the disk fail.
+    /// Makes one of the next disk calls fail.
     pub fn fail_disk(&self, rng: &mut Rng) -> Fault {
-        /// The broker makes so many calls in less than a second.
+        /// The broker makes this many calls in less than a second.
         const SOON: usize = 200;
         let fault = Fault::ALL[rng.below(Fault::ALL.len())];
         self.disk.fail(self.disk.calls() + rng.below(SOON) as u64, fault);
         fault
     }
 
-    /// A call has failed since the disk was mounted: a log may be fenced.
+    /// Whether a call has failed since the disk was mounted, so that a log may be fenced.
     pub fn disk_has_failed(&self) -> bool {
         self.disk.failed().is_some()
     }
 
-    /// No call fails any more. Returns whether one has.
+    /// Ends the faults. Returns whether a call has failed.
     pub fn mend_disk(&self) -> bool {
         self.disk.fail(u64::MAX, Fault::Io);
         self.disk_has_failed()

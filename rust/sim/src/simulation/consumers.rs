@@ -1,5 +1,4 @@
-//! Actors that read: consumers that assign partitions to themselves, members of a group, and an actor that looks up
-//! what groups have committed.
+//! Actors that read: consumers that assign partitions to themselves, and an actor that looks up the committed offsets of groups.
 
 use fletchlog_api::{ErrorCode, IsolationLevel};
 use fletchlog_client::{ClientError, Consumer};
@@ -8,7 +7,7 @@ use fletchlog_records::TopicPartition;
 use super::world::{Hand, values_of};
 use crate::history::{Action, Outcome, Partition, Step, Value};
 
-/// The members' group, and the copier's.
+/// The groups of the members and of the copier.
 pub(super) const GROUP: u32 = 0;
 pub(super) const COPIERS: u32 = 1;
 
@@ -23,7 +22,7 @@ fn text(isolation: IsolationLevel) -> &'static str {
     }
 }
 
-/// A consumer with what all have.
+/// A consumer with the common properties.
 pub(super) fn consumer(
     hand: &mut Hand,
     process: u32,
@@ -46,7 +45,7 @@ pub(super) fn consumer(
     hand.consumer(process, &all)
 }
 
-/// One poll; what it returned is written down under its operation.
+/// Polls, and records the result under its operation.
 pub(super) fn poll(
     hand: &mut Hand,
     consumer: &mut Consumer,
@@ -75,7 +74,7 @@ pub(super) fn poll(
     Ok(records)
 }
 
-/// Reads everything from the start, and seeks now and then.
+/// Reads everything from the start, and seeks occasionally.
 pub(super) fn manual(hand: &mut Hand, isolation: IsolationLevel) {
     while hand.in_chaos() {
         let process = hand.world.recorder().process();
@@ -96,7 +95,7 @@ pub(super) fn manual(hand: &mut Hand, isolation: IsolationLevel) {
     }
 }
 
-/// All partitions, from their start.
+/// Assigns all partitions, from their start.
 pub(super) fn assign_all(hand: &Hand, consumer: &mut Consumer, process: u32) -> Result<(), ClientError> {
     let partitions = hand.world.partitions();
     let tps: Vec<TopicPartition> = partitions.iter().map(|&p| hand.world.tp(p)).collect();
@@ -120,7 +119,7 @@ pub(super) fn poll_once(hand: &mut Hand, consumer: &mut Consumer, process: u32, 
     }
 }
 
-/// A call may fail where calls of the disk do: the log cannot be read or written.
+/// Reports an error, unless it is a storage error and the plan has disk faults.
 pub(super) fn unless_the_disk(hand: &Hand, what: &str, error: &ClientError) {
     let storage = matches!(error, ClientError::Kafka { code, .. } if *code == ErrorCode::KAFKA_STORAGE_ERROR);
     if !storage || hand.world.plan.disk_fault_every_ms == 0 {
@@ -131,7 +130,7 @@ pub(super) fn unless_the_disk(hand: &Hand, what: &str, error: &ClientError) {
 fn seek(hand: &mut Hand, consumer: &mut Consumer, process: u32) {
     let partition = u32::try_from(hand.rng.below(hand.world.partitions().len())).unwrap_or(0);
     let tp = hand.world.tp(partition);
-    // Only to where the consumer has been: what is beyond the end is another matter.
+    // Seeks only to offsets that the consumer has reached: offsets beyond the end are not tested here.
     let Ok(position) = consumer.position(&tp, 0, &mut || false) else {
         return;
     };
@@ -145,7 +144,7 @@ fn seek(hand: &mut Hand, consumer: &mut Consumer, process: u32) {
     }
 }
 
-/// Looks up what the groups have committed, while others work; or, at the end, once.
+/// Looks up the committed offsets of the groups: repeatedly during the run, or once at its end.
 pub(super) fn looker(hand: &mut Hand, once: bool) {
     let process = hand.world.recorder().process();
     let members = hand.world.plan.group.map(|_| GROUP);
@@ -172,7 +171,7 @@ fn look_up(hand: &Hand, consumer: &mut Consumer, process: u32, group: u32) {
             let offsets = known
                 .map(|(tp, committed)| (hand.world.number(&tp), committed.offset))
                 .collect();
-            // It was so at some moment before now.
+            // The offsets were committed at some earlier moment.
             hand.world
                 .recorder()
                 .note(process, Action::Committed { group, offsets });

@@ -1,4 +1,4 @@
-//! An actor that copies a partition in transactions: what it has read is committed with what it has written, or neither is.
+//! An actor that copies a partition in transactions: its position is committed together with the copies, or neither is.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn run(hand: &mut Hand) {
     close_transactions(hand, ID);
 }
 
-/// Copies until something goes wrong; the next life begins where the group has committed.
+/// Copies until something fails; the next life begins at the group's committed offsets.
 fn live(hand: &mut Hand, producer: &Producer) {
     let process = hand.world.recorder().process();
     let group = group_id(COPIERS);
@@ -49,7 +49,7 @@ fn live(hand: &mut Hand, producer: &Producer) {
     }
 }
 
-/// One transaction. False if another life has to begin.
+/// Makes one transaction. Returns false if another life has to begin.
 fn copy(hand: &mut Hand, producer: &Producer, consumer: &mut Consumer, op: usize) -> bool {
     let records = match poll(hand, consumer, op, ISOLATION, Some(COPIERS), 100) {
         Ok(records) => records,
@@ -98,6 +98,6 @@ fn copy(hand: &mut Hand, producer: &Producer, consumer: &mut Consumer, op: usize
         return false;
     }
     let commit = offsets_sent && hand.rng.chance(850);
-    // What was aborted has to be read again.
+    // Aborted records must be read again.
     end(hand, producer, &sent, op, commit) == (Outcome::Ok, true)
 }

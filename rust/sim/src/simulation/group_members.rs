@@ -1,5 +1,4 @@
-//! Members of a group: they are killed, paused, leave and, with a group.instance.id, come back while their predecessor
-//! still runs.
+//! Members of a group. They are killed, are paused, leave and, with a group.instance.id, come back while their predecessor still runs.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::network::lock;
 use super::world::Hand;
 use crate::history::{Action, Joined, Outcome, Partition};
 
-/// How long a member may be away, ms.
+/// The session time-out of a member, ms.
 pub(super) const SESSION_MS: i64 = 6_000;
 
 /// One life of a member.
@@ -25,7 +24,7 @@ pub(super) struct Member {
     /// Its group.instance.id, if it has one.
     instance: Option<u32>,
     isolation: IsolationLevel,
-    /// The generation and member id that were written down last.
+    /// The last recorded generation and member id.
     joined: (i32, Arc<str>),
 }
 
@@ -72,7 +71,7 @@ impl Member {
         }
     }
 
-    /// One poll. False if another one has taken its group.instance.id over.
+    /// Polls. Returns false if another member has taken over its group.instance.id.
     pub fn poll(&mut self, hand: &mut Hand) -> bool {
         let polled = member_poll(hand, self);
         self.note_join(hand);
@@ -94,7 +93,7 @@ impl Member {
         partitions
     }
 
-    /// Writes down that a static member has joined, if it has since it was asked last.
+    /// Records that a static member has joined, if it has since the last call.
     fn note_join(&mut self, hand: &Hand) {
         let Some(now) = self.consumer.group_metadata() else {
             return;
@@ -106,7 +105,7 @@ impl Member {
         }
     }
 
-    /// Writes down what a static member has, and whether it was back before its session ended.
+    /// Records the partitions of a static member, and whether it came back before its session ended.
     pub fn note_joined(&self, hand: &Hand, in_time: bool) {
         let Some(instance) = self.instance else { return };
         let joined = Action::Joined(Joined {
@@ -119,7 +118,7 @@ impl Member {
         hand.world.recorder().note(self.process, joined);
     }
 
-    /// Commits where it is. False if another one has taken its group.instance.id over.
+    /// Commits its positions. Returns false if another member has taken over its group.instance.id.
     pub fn commit(&mut self, hand: &Hand) -> bool {
         let mut offsets = Vec::new();
         for tp in self.consumer.assignment() {
@@ -155,8 +154,8 @@ impl Member {
     }
 }
 
-/// Lives of one member of the group; it is killed, paused, or leaves. A static one may be gone for some time, or come back beside
-/// the one before it.
+/// The lives of one member of the group. It is killed, is paused, or leaves. A static member may be away for some time, or come back while
+/// its predecessor still runs.
 pub(super) fn member(hand: &mut Hand, index: usize) {
     let Some(plan) = hand.world.plan.group else { return };
     let instance = u32::try_from(index).ok().filter(|_| plan.static_members);
@@ -165,13 +164,13 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
     while hand.in_chaos() {
         lives += 1;
         let mut member = Member::start(hand, GROUP, instance, &format!("member-{index}-{lives}"));
-        // Of two with one name, each may fence the other: one that the broker has removed joins again.
+        // Two members with one name may fence each other: a member that the broker has removed joins again.
         let alone = rival.is_none();
         while hand.in_chaos() {
             if !live_on(hand, &mut member) {
-                // A broker that is opened again knows the ids that it had stored: those before a rebalance that had not ended. And a
-                // static member gets a new id each time it asks to join: of two requests the later one counts, also when it comes
-                // over a connection that the member has given up.
+                // A reopened broker knows only the ids that it had stored, which are those before a rebalance that had not ended. And a
+                // static member gets a new id for each JoinGroup request: the later of two requests counts, even if it arrives on a
+                // connection that the member has closed.
                 let joined_late = lock(&hand.world.net).pipes.late.contains(&ApiKey::JoinGroup.code());
                 if alone && !joined_late && hand.world.plan.crash_every_ms == 0 {
                     hand.surprise(format!("member-{index}-{lives} is fenced without another member"));
@@ -184,7 +183,7 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
             if hand.strikes(hand.world.plan.client_crash_every_ms, 100) {
                 match hand.rng.below(if instance.is_some() { 4 } else { 3 }) {
                     0 => break,
-                    1 => hand.sleep_some(12_000), // Beyond max.poll.interval.ms, perhaps.
+                    1 => hand.sleep_some(12_000), // Maybe longer than max.poll.interval.ms.
                     2 => {
                         let closed = member.consumer.close(3_000, &mut || false);
                         closed.unwrap_or_else(|error| {
@@ -201,12 +200,12 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
             hand.sleep_some(150);
         }
         if instance.is_some() && rival.is_none() {
-            hand.sleep_some(8_000); // In time, perhaps.
+            hand.sleep_some(8_000); // Maybe back in time.
         }
     }
 }
 
-/// A poll, and now and then a commit. False if the member is fenced.
+/// Polls, and commits occasionally. Returns false if the member is fenced.
 fn live_on(hand: &mut Hand, member: &mut Member) -> bool {
     let auto_commit = hand.world.plan.group.is_some_and(|plan| plan.auto_commit);
     let lives = member.poll(hand) && (auto_commit || !hand.rng.chance(400) || member.commit(hand));
@@ -237,7 +236,7 @@ fn member_poll(hand: &mut Hand, member: &mut Member) -> Result<(), ClientError> 
         )
     };
     let polled = poll(hand, consumer, op, isolation, Some(*group), timeout);
-    // A rebalance within the poll comes before its records, or after them.
+    // A rebalance within the poll is before or after its records.
     let moved: Vec<Partition> = consumer
         .take_rebalance_events()
         .iter()
@@ -256,14 +255,14 @@ fn member_poll(hand: &mut Hand, member: &mut Member) -> Result<(), ClientError> 
     polled.map(drop)
 }
 
-/// Whether another one has taken a static member's place. The group continues without a member that was away; the
-/// member repeats after retriable errors.
+/// Whether another member has taken over a static member's place. After other expected errors the member continues: the group continued
+/// without it while it was away, or the error is retriable.
 fn is_fenced(hand: &Hand, error: &ClientError) -> bool {
     let plan = &hand.world.plan;
     match error {
         ClientError::Kafka { code, .. } if *code == ErrorCode::FENCED_INSTANCE_ID => return true,
         ClientError::CommitFailed(_) | ClientError::Timeout(_) => {}
-        // Over sockets, where the request is of version 9. Kafka: `OffsetMetadataManager#validateOffsetCommit`.
+        // Only over sockets, where the request has version 9. Kafka: `OffsetMetadataManager#validateOffsetCommit`.
         ClientError::Kafka { code, .. } if *code == ErrorCode::GROUP_ID_NOT_FOUND && plan.loses_acknowledged() => {}
         ClientError::Kafka { code, .. } if code.is_retriable() || code.name() == "REBALANCE_IN_PROGRESS" => {}
         error => hand.surprise(format!("member: {error}")),

@@ -1,13 +1,12 @@
-//! Leaders that move. The broker's nodes keep their partitions; what the clients call a node changes: after a move,
-//! everything that one node led is led by another, under the next leader epoch, and the broker refuses requests to the
-//! old leader.
+//! Leaders that move. The broker's nodes keep their partitions, but the ids by which clients know the nodes change: after a move, another
+//! node leads all partitions of a node, under the next leader epoch, and requests to the old leader are refused.
 
 use fletchlog_api::{NodeId, Request, Response};
 
 pub(super) struct Leaders {
-    /// The clients' name of each of the broker's nodes, node 1 first.
+    /// The id by which clients know each of the broker's nodes, node 1 first.
     names: Vec<NodeId>,
-    /// How often each has moved.
+    /// The number of moves of each node.
     moves: Vec<i32>,
 }
 
@@ -25,14 +24,14 @@ impl Leaders {
         1..=i32::try_from(self.names.len()).unwrap_or(1)
     }
 
-    /// Two nodes change roles.
+    /// Exchanges two nodes.
     pub fn swap(&mut self, a: usize, b: usize) {
         self.names.swap(a, b);
         self.moves[a] += 1;
         self.moves[b] += 1;
     }
 
-    /// The broker's node behind a name.
+    /// The broker's node with this id for clients.
     pub fn real(&self, name: NodeId) -> NodeId {
         let found = self.names.iter().position(|&n| n == name);
         found.map_or(name, |at| i32::try_from(at).unwrap_or(0) + 1)
@@ -46,7 +45,7 @@ impl Leaders {
         self.of(real).map_or(real, |at| self.names[at])
     }
 
-    /// Gives clients the current names.
+    /// Puts the current ids into a response to a client.
     pub fn to_client(&self, mut response: Response) -> Response {
         match &mut response {
             Response::Metadata(metadata) => {
@@ -61,8 +60,8 @@ impl Leaders {
         response
     }
 
-    /// Requests carry the epoch that clients have; the broker has its own. A request to the right node that was made
-    /// before the move is as old for the broker as for Kafka.
+    /// Converts the clients' leader epochs in a request to the broker's. A request that was made before a move has an old epoch for the
+    /// broker too, as in Kafka.
     pub fn to_broker(&self, real: NodeId, mut request: Request) -> Request {
         let moves = self.of(real).map_or(0, |at| self.moves[at]);
         let turn = |epoch: &mut i32| {

@@ -1,5 +1,5 @@
-//! Member ids without chance. A broker's ids end in random digits, and the sticky assignor walks them by their hash, so each run
-//! would deal out partitions differently; clients get ids that end in the number of the broker's start instead.
+//! Deterministic member ids. A broker's ids end in random digits, and the sticky assignor iterates over them by hash, so each run would
+//! assign partitions differently. So clients get ids that end in the number of the broker's start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ const RANDOM: usize = 23;
 
 #[derive(Default)]
 pub(super) struct Members {
-    /// The broker's id by the client's.
+    /// The broker's ids by the clients' ids.
     real: BTreeMap<Arc<str>, Arc<str>>,
-    /// The random end of ids, of each start of the broker that has given some.
+    /// The random end of the ids, for each start of the broker that has issued some.
     starts: Vec<Box<str>>,
 }
 
@@ -39,7 +39,7 @@ impl Members {
         }
     }
 
-    /// Gives clients ids of ours.
+    /// Puts the clients' ids into a response.
     pub fn rename(&mut self, mut response: Response) -> Response {
         if let Response::JoinGroup(join) = &mut response {
             self.name(&mut join.member_id);
@@ -49,7 +49,7 @@ impl Members {
         response
     }
 
-    /// Gives the broker its own ids back.
+    /// Puts the broker's ids into a request.
     pub fn to_broker(&self, mut request: Request) -> Request {
         match &mut request {
             Request::JoinGroup(join) => self.real(&mut join.member_id),

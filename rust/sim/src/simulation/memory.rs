@@ -1,12 +1,11 @@
-//! What the broker has to know of the batches of idempotent producers, and when it may have forgotten one.
+//! Which batches of idempotent producers the broker must remember, and which it may forget.
 //!
-//! It keeps the last five batches of a producer; while one is sent again, a client may send more than that (spec 3.4,
-//! 9.6). After a restart it has the last batch before the newest snapshot and those after it: a snapshot holds one
-//! batch of a producer (Kafka: `ProducerStateManager#writeSnapshot`). A batch that is in the log but forgotten is
-//! refused as out of order, and a client that sends it under a new epoch writes it twice. What lay below the log start
-//! when it began is not remembered either (spec 3.7). A client whose batch fails because no segment holds it also goes
-//! on under a new epoch, and writes again what it sent before and has no answer for: to the broker that is another
-//! batch (spec 9.6; Kafka: `TransactionManager#handleFailedBatch`).
+//! It keeps the last five batches of a producer; while a batch is sent again, a client may send more than five others (spec 3.4, 9.6).
+//! After a restart it has the last batch before the newest snapshot and those after it: a snapshot has one batch of each producer (Kafka:
+//! `ProducerStateManager#writeSnapshot`). Nor does it remember batches that were below the log start when it started (spec 3.7). A batch
+//! that is in the log but forgotten is refused as out of order, and a client that sends it under a new epoch writes it twice. A client
+//! whose batch fails because it is too large for any segment also continues under a new epoch, and sends again its earlier batches without
+//! a response: to the broker they are different batches (spec 9.6; Kafka: `TransactionManager#handleFailedBatch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,18 +13,18 @@ use fletchlog_api::{ErrorCode, ProducePartitionResponse};
 use fletchlog_records::batch_header::RECORD_BATCH_OVERHEAD;
 use fletchlog_records::{BatchIter, TopicPartition};
 
-/// Batches of a producer that the broker remembers.
+/// Number of batches of a producer that the broker remembers.
 const WINDOW: usize = 5;
 
-/// A batch by its sequence number, and the partition and producer it is of.
+/// A batch, identified by its partition, producer and sequence number.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Batch {
     tp: TopicPartition,
     producer: (i64, i16),
     sequence: i32,
-    /// A batch that is sent again is the same to the byte; when it is refused, another one may get its sequence number.
+    /// Tells apart batches with one sequence number: a repeat has the same bytes, but after a refusal another batch may get the number.
     crc: u32,
-    /// What stays the same under a new epoch.
+    /// The records, which stay the same under a new epoch.
     records: bytes::Bytes,
 }
 
@@ -35,14 +34,14 @@ struct Appended {
     sequence: i32,
     crc: u32,
     records: bytes::Bytes,
-    /// `None`: the disk failed, it may be in the log or not.
+    /// `None`: the disk failed, so it may or may not be in the log.
     offset: Option<i64>,
-    /// Restarts before, and where the log started.
+    /// Number of restarts before it, and the log start at that time.
     restarts: u32,
     start: i64,
 }
 
-/// Its producer is known, but not the batch before it; or its producer is not.
+/// The producer is known but not the batch before it, or the producer is unknown.
 const REFUSED: [ErrorCode; 2] = [ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode::UNKNOWN_PRODUCER_ID];
 
 /// A partition's producer, with its epoch.
@@ -53,20 +52,20 @@ pub(super) struct Memory {
     /// Per partition and producer: the batches in the log, oldest first.
     appended: BTreeMap<Producer, Vec<Appended>>,
     restarts: u32,
-    /// Where logs start, and where they did when the broker began.
+    /// The log starts now, and when the broker started.
     starts: BTreeMap<TopicPartition, i64>,
     starts_at_restart: BTreeMap<TopicPartition, i64>,
-    /// Producers of a batch that no segment holds.
+    /// Producers with a batch that is too large for any segment.
     too_large: BTreeSet<Producer>,
-    /// Batches that the broker had forgotten, and was allowed to.
+    /// Batches that the broker had forgotten, as it may.
     pub forgotten: usize,
     /// Batches that were written again under a new epoch because another one was too large.
     pub rewritten: usize,
-    /// Those that it should have known.
+    /// Batches that it should have remembered.
     pub wrongly_forgotten: Vec<String>,
 }
 
-/// The batches of a request's partitions that carry sequence numbers.
+/// The batches of a request's partitions that have sequence numbers.
 pub(super) fn batches_of(partitions: impl Iterator<Item = (TopicPartition, bytes::Bytes)>) -> Vec<Batch> {
     let of = |(tp, bytes): (TopicPartition, bytes::Bytes)| {
         let batch = BatchIter::new(bytes).next()?.ok()?;
@@ -93,7 +92,7 @@ impl Memory {
         self.starts.insert(tp.clone(), offset);
     }
 
-    /// The broker has answered a request with these batches.
+    /// The broker has responded to a request with these batches.
     pub fn answered(&mut self, sent: &[Batch], answers: &[ProducePartitionResponse]) {
         for batch in sent {
             if let Some(answer) = answers.iter().find(|a| a.tp == batch.tp) {
@@ -137,7 +136,7 @@ impl Memory {
         }
         let wrong = match was {
             _ if !refused && answer.error != ErrorCode::NONE => return,
-            // The next one of a producer of whom nothing is left.
+            // The next batch of a producer whose batches are all deleted.
             None if refused && known.last().is_some_and(deleted) => None,
             None => return,
             Some(was) if deleted(&was) => None,

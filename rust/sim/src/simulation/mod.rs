@@ -1,8 +1,8 @@
-//! The whole of it, from a seed: the real broker and the real clients on a simulated disk, network and clock, with faults, and the
-//! history of what the clients saw.
+//! The whole simulation from a seed: the real broker and the real clients on a simulated disk, network and clock, with faults, and the
+//! history that the clients saw.
 //!
-//! Every run of a seed is the same. Client processes are threads that take turns ([`scheduler`]): what runs next depends only on
-//! virtual time. A crash is the disk's image, opened again; a leader move is a change of names ([`leaders`]).
+//! Every run of a seed is the same. Client processes are threads that take turns ([`scheduler`]): which one runs next depends only on
+//! virtual time. A crash reopens an image of the disk; a leader move changes the ids of nodes ([`leaders`]).
 
 mod admin;
 mod cleaner;
@@ -47,37 +47,37 @@ use world::{Hand, World};
 
 /// The wall clock at the beginning of a run, ms since the epoch.
 const START_MS: i64 = 1_700_000_000_000;
-/// A thread's stack, bytes: there are about ten in a run.
+/// Stack size of a thread in bytes: a run has about ten threads.
 const STACK: usize = 1 << 20;
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// Its seed.
     pub seed: u64,
-    /// What clients saw.
+    /// The operations that clients saw.
     pub history: History,
-    /// What Kafka does not allow, and must not be.
+    /// Anomalies that Kafka does not allow.
     pub anomalies: Vec<Anomaly>,
-    /// What Kafka allows in this run, with the reason: it was found as well.
+    /// Anomalies that were found, but that Kafka allows in this run, with the reason.
     pub allowed: Vec<(Anomaly, &'static str)>,
-    /// Errors that no client should have seen, panics, and what never came to an end.
+    /// Errors that no client should have seen, panics, and calls that never ended.
     pub surprises: Vec<String>,
     /// Requests that reached the broker.
     pub requests: u64,
-    /// What took part, in words.
+    /// The plan of the run, in words.
     pub plan: String,
 }
 
 impl Report {
-    /// Nothing is wrong.
+    /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.anomalies.is_empty() && self.surprises.is_empty()
     }
 
-    /// What is wrong, readable, with the operations that show it.
+    /// A readable text of everything that is wrong, with the operations that show it.
     pub fn explain(&self) -> String {
-        /// Of many anomalies the first ones are enough.
+        /// Most anomalies that the text shows.
         const MOST: usize = 5;
         let mut text = format!(
             "seed {}: {} anomalies\n{}\n",
@@ -97,7 +97,7 @@ impl Report {
 
 type Part = Box<dyn FnOnce(&mut Hand) + Send>;
 
-/// What acts in a run, besides the thread that closes it.
+/// The actors of a run, except for the thread that closes it.
 fn parts(plan: &Plan) -> Vec<Part> {
     let mut parts: Vec<Part> = vec![Box::new(nemesis::run)];
     for index in 0..plan.producers.len() {
@@ -131,12 +131,12 @@ fn parts(plan: &Plan) -> Vec<Part> {
     parts
 }
 
-/// What is between clients and broker.
+/// The connection between clients and broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Between {
-    /// Calls of the same process; requests and answers are values.
+    /// Calls in the same process; requests and responses are values.
     Calls,
-    /// Sockets, with what ships at both ends; requests and answers are bytes.
+    /// Sockets, with the production code at both ends; requests and responses are bytes.
     Sockets,
 }
 
@@ -153,7 +153,7 @@ impl Between {
     }
 }
 
-/// Runs a seed and judges it.
+/// Runs a seed and checks its history.
 pub fn run(seed: u64, between: Between) -> Report {
     run_plan(Plan::of(seed, between == Between::Sockets), None)
 }
@@ -200,7 +200,7 @@ fn run_plan(plan: Plan, lie: Option<Lie>) -> Report {
     report(&world)
 }
 
-/// A thread for an actor; it begins with its first turn.
+/// Starts an actor's thread, which begins with its first turn.
 fn start(world: &Arc<World>, me: usize, rng: Rng, part: Part) -> JoinHandle<()> {
     world.scheduler.begin(me);
     let hand = Hand {
@@ -221,9 +221,9 @@ fn start(world: &Arc<World>, me: usize, rng: Rng, part: Part) -> JoinHandle<()> 
     thread.unwrap_or_else(|e| panic!("a thread cannot be started: {e}"))
 }
 
-/// Runs an actor; its panic ends the run. One of a broker does not, but is reported.
+/// Runs an actor, whose panic ends the run. A panic of a broker does not, but is reported.
 fn guarded(world: &World, mut hand: Hand, part: impl FnOnce(&mut Hand)) {
-    // The thread that closes a run has closed others before.
+    // The thread that closes a run may have closed others before.
     CONTAINED.set(0);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| part(&mut hand)));
     match CONTAINED.get() {
@@ -246,9 +246,9 @@ fn text_of(payload: &(dyn Any + Send)) -> &str {
         .unwrap_or("of an unknown kind")
 }
 
-/// Waits for everybody, then closes the run.
+/// Waits for all actors, then closes the run.
 fn close(hand: &mut Hand) {
-    /// After the faults, the slowest call has long ended by then.
+    /// Longer than the slowest call after the faults.
     const PATIENCE_MS: i64 = 600_000;
     let actors = parts(&hand.world.plan).len();
     let until = hand.world.chaos_ends_ms() + PATIENCE_MS;
@@ -321,7 +321,7 @@ mod tests {
         PLANTED.lock().unwrap().insert("timers".to_owned(), 1);
         assert_eq!(run(), ["1 panics of a broker, whose texts are lines of the log"]);
         assert_eq!(run(), [""; 0]);
-        // Another user of this thread had one.
+        // A panic of another user of this thread is not counted.
         fletchlog_broker::panics::contained("work", || panic!("planted")).unwrap_or(());
         assert_eq!(run(), [""; 0]);
     }

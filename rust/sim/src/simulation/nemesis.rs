@@ -1,10 +1,10 @@
-//! The actor that breaks things: the broker is killed, stopped or loses power, calls of the disk fail, nodes pause, leaders move.
+//! The actor that injects faults: the broker is killed, stopped or loses power, disk calls fail, nodes pause, leaders move.
 
 use super::network::lock;
 use super::world::Hand;
 use crate::history::Action;
 
-/// How often it looks whether it is time, ms.
+/// How often it checks whether a fault is due, ms.
 const STEP_MS: i64 = 100;
 
 pub(super) fn run(hand: &mut Hand) {
@@ -22,7 +22,7 @@ pub(super) fn run(hand: &mut Hand) {
             note(hand, process, format!("a call of the disk is going to fail: {fault:?}"));
         }
         let broken = hand.world.cluster().disk_has_failed();
-        // A client notices sooner or later.
+        // The failure is noticed sooner or later, and the broker is restarted.
         if broken && hand.rng.chance(100) {
             restart(hand, process);
         }

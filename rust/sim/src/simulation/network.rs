@@ -1,5 +1,5 @@
-//! The network between clients and broker: requests and answers take their time, get lost with their connection, come twice, and
-//! reach nodes that are paused or down. Within one connection order holds, as in TCP.
+//! The network between clients and broker: requests and responses are delayed, are lost with their connection, arrive twice, and reach
+//! nodes that are paused or down. Order is kept within one connection, as in TCP.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,23 +20,23 @@ use super::scheduler::{ActorId, Scheduler};
 use super::sockets::Pipes;
 use crate::rng::Rng;
 
-/// How often the broker is asked whether a request that waits has been answered, ms.
+/// How often the broker is checked for responses to waiting requests, ms.
 const LOOK_MS: i64 = 20;
 
-/// How often each fault happens, in a thousand messages, and how long messages take.
+/// How often each fault happens in a thousand messages, and how long messages take.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Faults {
-    /// The connection is closed and the request was not handled.
+    /// The connection is closed before the request is handled.
     pub close_before: usize,
-    /// The request is handled, the connection closed instead of an answer.
+    /// The request is handled, but the connection is closed instead of a response.
     pub close_after: usize,
-    /// Nothing moves on the connection any more, until the client gives it up.
+    /// Nothing arrives on the connection until the client closes it.
     pub silence: usize,
     /// A batch arrives a second time.
     pub twice: usize,
-    /// A message takes long.
+    /// A message takes a long time.
     pub slow: usize,
-    /// Most ms that a message usually takes.
+    /// Usual longest time of a message, ms.
     pub latency_ms: usize,
 }
 
@@ -47,25 +47,25 @@ pub(super) struct Net {
     pub faults: Faults,
     pub leaders: Leaders,
     pub members: Members,
-    /// Of the world with sockets.
+    /// The connections, in a run over sockets.
     pub pipes: Pipes,
     broker: Option<Arc<Broker>>,
     ports: Vec<Port>,
-    /// Nodes that handle nothing before that time.
+    /// Paused nodes, and the time until which they handle nothing.
     paused: BTreeMap<NodeId, i64>,
-    /// Delivers what comes from connections that are no more.
+    /// Delivers requests from closed connections.
     late: Option<LocalTransport>,
     looking: bool,
     moment: Moment,
-    /// What has reached consumers.
+    /// Fetches that have reached consumers.
     pub fetches: Vec<Fetched>,
-    /// What the broker has to know of batches.
+    /// The batches that the broker must remember.
     pub memory: Memory,
     /// Requests that reached the broker.
     pub requests: u64,
 }
 
-/// A partition's records that reached a process, asked for at a moment: their first and last offset.
+/// Records that reached a process: the process, the partition, the moment of the request, and the first and last offset.
 pub(super) type Fetched = (u32, TopicPartition, u64, (i64, i64));
 
 pub(super) fn fetched(process: u32, moment: u64, response: &FetchResponse) -> impl Iterator<Item = Fetched> {
@@ -115,7 +115,7 @@ impl Net {
         })
     }
 
-    /// The connections of a client, which is this process of the history.
+    /// The transport of a client, which is this process in the history.
     pub fn connect(net: &SharedNet, actor: ActorId, process: u32) -> Box<dyn Transport> {
         let mut this = lock(net);
         this.ports.push(Port::new(actor, process));
@@ -128,12 +128,12 @@ impl Net {
         })
     }
 
-    /// The broker is there (again).
+    /// The broker is up.
     pub fn broker_up(&mut self, broker: Arc<Broker>) {
         self.broker = Some(broker);
     }
 
-    /// The broker is gone, and every connection with it.
+    /// The broker is down, and every connection is lost.
     pub fn broker_down(&mut self) {
         self.broker = None;
         self.late = None;
@@ -146,7 +146,7 @@ impl Net {
         }
     }
 
-    /// A node handles nothing before that time.
+    /// Pauses a node until a time.
     pub fn pause(&mut self, node: NodeId, until_ms: i64) {
         self.paused.insert(node, until_ms);
         self.pipes.pause(node, until_ms);
@@ -161,12 +161,12 @@ impl Net {
         self.scheduler.clone()
     }
 
-    /// The moment of the history that comes next.
+    /// The next moment of the history.
     pub fn moment(&self) -> u64 {
         self.moment.next()
     }
 
-    /// No faults any more, and nothing silent.
+    /// Ends the faults, and the silence of connections.
     pub fn heal(&mut self) {
         self.faults = Faults {
             latency_ms: self.faults.latency_ms,
@@ -231,7 +231,7 @@ impl Net {
         self.later(at, move |net| net.arrive(port, node, epoch));
     }
 
-    /// The oldest request of a connection has come through.
+    /// The oldest request of a connection arrives.
     fn arrive(&mut self, port: usize, node: NodeId, epoch: u64) {
         let real = self.leaders.real(node_of_connection(node));
         let now = self.scheduler.now();
@@ -271,7 +271,7 @@ impl Net {
         self.collect_all();
     }
 
-    /// A batch from a connection that is no more, or a second time.
+    /// A batch arrives from a closed connection, or a second time.
     fn arrive_late(&mut self, real: NodeId, request: Request) {
         let Some(broker) = self.broker.clone() else { return };
         if !matches!(request, Request::Produce(_)) || self.rng.chance(500) {
@@ -288,7 +288,7 @@ impl Net {
         self.collect_all();
     }
 
-    /// Sends on what the broker has answered.
+    /// Sends the broker's responses to the clients.
     fn collect_all(&mut self) {
         let mut waiting = false;
         for port in 0..self.ports.len() {
@@ -347,7 +347,7 @@ impl Net {
         self.later(at, move |net| net.deliver(port, &asked, id, response));
     }
 
-    /// The answer to a request arrives.
+    /// The response to a request arrives.
     fn deliver(&mut self, port: usize, asked: &Asked, id: i32, response: Response) {
         let port = &mut self.ports[port];
         let (actor, process) = (port.actor, port.process);
@@ -363,7 +363,7 @@ impl Net {
         self.scheduler.notify(actor);
     }
 
-    /// The connection is lost; the client learns it now.
+    /// The connection is lost, and the client is notified.
     fn close(&mut self, port: usize, node: NodeId) {
         let lost = self.reopen(port, node);
         let port = &mut self.ports[port];
@@ -415,7 +415,7 @@ impl Transport for SimTransport {
         if arrived() {
             return true;
         }
-        // What is longer than a run is waited for in parts.
+        // Waits longer than a run are split into parts.
         let ms = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX).min(60_000);
         self.scheduler.wait(self.actor, self.scheduler.now() + ms.max(1), true);
         arrived()

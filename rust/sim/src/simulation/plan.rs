@@ -1,4 +1,4 @@
-//! What happens in the run of a seed, and which anomalies Kafka allows in it.
+//! The plan of a seed's run, and the anomalies that Kafka allows in it.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use super::network::Faults;
 use crate::checker::Class;
 use crate::rng::Rng;
 
-/// A promise that a producer does not make.
+/// Whether a producer is idempotent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Idempotence {
     /// Each record once and in order.
     On,
-    /// Retries may write a record twice, and with several requests in flight change the order.
+    /// Retries may write a record twice and, with several requests in flight, change the order.
     Off,
 }
 
@@ -27,41 +27,41 @@ pub(super) struct ProducerPlan {
     pub linger_ms: usize,
 }
 
-/// One member of a group.
+/// The members of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupPlan {
     pub members: usize,
     pub assignor: &'static str,
     pub auto_commit: bool,
     pub read_committed: bool,
-    /// With a group.instance.id.
+    /// The members have a group.instance.id.
     pub static_members: bool,
 }
 
-/// The topic is compacted.
+/// How the topic is compacted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CompactionPlan {
-    /// The cleaner runs, on average every so many ms.
+    /// Average ms between two cleanings.
     pub every_ms: usize,
     /// cleanup.policy=compact,delete.
     pub and_delete: bool,
     pub min_cleanable_dirty_ratio: f64,
     pub min_compaction_lag_ms: i64,
     pub delete_retention_ms: i64,
-    /// Keys of each partition.
+    /// Number of keys in each partition.
     pub keys: usize,
-    /// What the thread of log.cleaner.enable does in a step is done now and then, too.
+    /// Steps of the background thread (log.cleaner.enable) are run, too.
     pub background: bool,
     pub max_compaction_lag_ms: i64,
-    /// log.cleaner.dedupe.buffer.size: too little for all keys makes several rounds.
+    /// log.cleaner.dedupe.buffer.size: if it is too small for all keys, cleaning takes several rounds.
     pub dedupe_buffer: usize,
-    /// At the end everything is cleaned, before the last readers come.
+    /// Everything is cleaned at the end, before the last readers read.
     pub whole_at_end: bool,
 }
 
-/// Of the properties that have one: nothing happens.
+/// The value of a property that disables its limit.
 const NO_LIMIT: i64 = i64::MAX;
-/// Memory for the key of one record, for a few, for all.
+/// Memory for the key of one record, of a few, of all.
 const DEDUPE_BUFFERS: [usize; 4] = [1, 110, 300, 134_217_728];
 
 impl CompactionPlan {
@@ -85,7 +85,7 @@ impl CompactionPlan {
         plan
     }
 
-    /// No share of dirty bytes makes a log due.
+    /// Whether a log is never due because of its share of dirty bytes.
     pub fn only_lag_counts(&self) -> bool {
         self.min_cleanable_dirty_ratio >= 1.0
     }
@@ -107,38 +107,38 @@ impl CompactionPlan {
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub seed: u64,
-    /// Clients and broker talk over sockets.
+    /// Clients and broker communicate over sockets.
     pub sockets: bool,
     pub nodes: u32,
     pub partitions: i32,
     pub segment_bytes: usize,
-    /// How long faults go on, ms.
+    /// How long faults happen, ms.
     pub chaos_ms: i64,
     pub fsync: bool,
     pub producers: Vec<ProducerPlan>,
     pub transactional: usize,
-    /// Releases of the consumers.
+    /// The release whose behaviour consumers have.
     pub consumer_release: &'static str,
-    /// Consumers that assign partitions to themselves: the first reads what is uncommitted, the second what is committed.
+    /// Number of consumers that assign partitions to themselves: the first is read_uncommitted, the second read_committed.
     pub manual: usize,
     pub group: Option<GroupPlan>,
     /// A process that copies partition 0 in transactions.
     pub copier: bool,
     pub faults: Faults,
-    /// Of every producer.
+    /// Most requests in flight of every producer.
     pub most_in_flight: usize,
     /// ms between two crashes, pauses or moves, on average; 0 = none.
     pub crash_every_ms: usize,
     pub power_loss: bool,
     pub pause_every_ms: usize,
     pub move_every_ms: usize,
-    /// Clients end without a word, on average every so many ms.
+    /// Average ms between two crashes of a client; 0 = none.
     pub client_crash_every_ms: usize,
-    /// A call of the disk fails, on average every so many ms. Only with fsync: what the page cache holds would be lost.
+    /// Average ms between two failing disk calls; 0 = none. Only with fsync, because a failure loses what is only in the page cache.
     pub disk_fault_every_ms: usize,
-    /// Records are deleted, on average every so many ms; 0 = never.
+    /// Average ms between two deletions of records; 0 = never.
     pub delete_every_ms: usize,
-    /// Retention runs, on average every so many ms; 0 = never.
+    /// Average ms between two runs of retention; 0 = never.
     pub retention_every_ms: usize,
     /// retention.ms and retention.bytes; -1 = without limit.
     pub retention_ms: i64,
@@ -175,7 +175,7 @@ impl Plan {
             }
         };
         let nodes = 1 + rng.below(3);
-        // With one request in flight nothing is forgotten: then there is no excuse for a duplicate.
+        // With one request in flight no batch is forgotten, so no duplicate is allowed.
         let most_in_flight = if rng.chance(400) { 1 } else { 5 };
         let mut plan = Self {
             seed,
@@ -223,19 +223,19 @@ impl Plan {
             plan.disk_fault_every_ms = 0;
         }
         if sockets {
-            plan.move_every_ms = 0; // What the bytes say of nodes is the broker's word.
+            plan.move_every_ms = 0; // Leaders do not move: the broker's bytes contain its own node ids.
         }
         plan
     }
 
-    /// The machine loses power, and what is acknowledged is only in the page cache.
+    /// Whether the machine loses power while acknowledged records are only in the page cache.
     pub fn loses_acknowledged(&self) -> bool {
         !self.fsync && self.power_loss && self.crash_every_ms > 0
     }
 
-    /// What Kafka allows here, and why. `forgotten`: batches that the broker could not know any more when they came again;
-    /// `rewritten`: those that came again under a new epoch because another one was too large ([`super::memory`]); `late`: the
-    /// requests that came when their client had given up waiting.
+    /// The anomalies that Kafka allows here, and why. `forgotten`: batches that the broker no longer remembered when they were sent again;
+    /// `rewritten`: batches sent again under a new epoch because another one was too large ([`super::memory`]); `late`: kinds of requests
+    /// that arrived after their client had closed the connection.
     pub fn allowed(&self, forgotten: usize, rewritten: usize, late: &BTreeSet<i16>) -> Vec<(Class, &'static str)> {
         use Class::*;
         let mut allowed = Vec::new();
@@ -257,7 +257,7 @@ impl Plan {
         }
         let is_late = |key: ApiKey| late.contains(&key.code());
         if is_late(ApiKey::EndTxn) {
-            // KIP-890: only transactions of version 2 begin each with an epoch of its own.
+            // KIP-890: only since transaction version 2 does each transaction have its own epoch.
             allow(
                 &[G1a, LostWrite, Unseen],
                 "an EndTxn that comes late, over a connection that its client has closed, ends the producer's next transaction",
@@ -292,7 +292,7 @@ impl Plan {
                 &[NonmonotonicSend],
                 "a batch that the broker has forgotten is sent again under the next epoch",
             );
-            // Kafka: `TransactionManager#maybeTransitionToErrorState`: no new epoch if the transaction is being ended.
+            // Kafka: `TransactionManager#maybeTransitionToErrorState`: the epoch does not change while the transaction ends.
             let reused = [
                 InconsistentOffsets,
                 LostWrite,

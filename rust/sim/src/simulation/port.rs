@@ -1,4 +1,4 @@
-//! A client's end of the network: its connections, and what the broker has to answer it.
+//! A client's end of the network: its connections, and its requests without a response.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) enum Fate {
     CloseAfter,
 }
 
-/// A request on its way.
+/// A request in transit.
 pub(super) struct Underway {
     pub epoch: u64,
     pub id: i32,
@@ -27,13 +27,13 @@ pub(super) struct Underway {
 
 #[derive(Default)]
 pub(super) struct Connection {
-    /// Times it was opened: what belongs to an earlier one reaches nobody.
+    /// How often it was opened: messages of an earlier opening are dropped.
     pub epoch: u64,
-    /// Sent and not arrived, oldest first: a node that pauses does not change their order.
+    /// Requests sent and not arrived, oldest first: a paused node does not change their order.
     pub underway: VecDeque<Underway>,
-    /// Sent and not answered, oldest first.
+    /// Requests without a response, oldest first.
     pub outstanding: Vec<i32>,
-    /// For the client to read.
+    /// Completions for the client to read.
     pub arrived: VecDeque<Completion>,
     pub silent: bool,
     pub last_request_ms: i64,
@@ -41,13 +41,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Takes the oldest request since it was opened this time.
+    /// Takes the oldest request sent since this opening.
     pub fn take_oldest(&mut self, epoch: u64) -> Option<Underway> {
         let oldest = self.underway.iter().position(|u| u.epoch == epoch)?;
         self.underway.remove(oldest)
     }
 
-    /// The client gets this answer.
+    /// Delivers a result to the client.
     pub fn arrive(&mut self, node: NodeId, correlation_id: i32, result: Result<Response, Failure>) {
         self.arrived.push_back(Completion {
             node,
@@ -57,13 +57,13 @@ impl Connection {
     }
 }
 
-/// A request that the broker has to answer.
+/// A request at the broker.
 pub(super) struct Asked {
     pub node: NodeId,
     pub epoch: u64,
     pub fate: Fate,
     pub batches: Vec<Batch>,
-    /// When.
+    /// The moment of its arrival.
     pub moment: u64,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Port {
     /// The broker's end; `None` while it is down.
     pub server: Option<LocalTransport>,
     pub connections: BTreeMap<NodeId, Connection>,
-    /// What the broker has to answer.
+    /// Requests at the broker, by correlation id.
     pub asked: BTreeMap<i32, Asked>,
     pub closed: bool,
 }
@@ -98,7 +98,7 @@ impl Port {
         self.server.get_or_insert_with(|| LocalTransport::new(broker))
     }
 
-    /// Forgets what is under way on a connection, whose node is the broker's `real`; returns what was not answered.
+    /// Drops everything in transit on a connection, whose node is `real` for the broker. Returns the requests without a response.
     pub fn reopen(&mut self, node: NodeId, real: NodeId) -> Vec<i32> {
         self.asked.retain(|_, asked| asked.node != node);
         if let Some(server) = &mut self.server {
@@ -114,7 +114,7 @@ impl Port {
         self.connections.values().any(|c| !c.arrived.is_empty())
     }
 
-    /// The client is gone.
+    /// Closes the client's end.
     pub fn close(&mut self) {
         self.closed = true;
         self.server = None;
@@ -122,7 +122,7 @@ impl Port {
     }
 }
 
-/// The broker's name of a connection, whose node is its `real`.
+/// The broker's id of a connection, whose node is `real` for the broker.
 pub(super) fn at_server(connection: NodeId, real: NodeId) -> NodeId {
     if connection == node_of_connection(connection) {
         real

@@ -10,14 +10,14 @@ use super::world::{Hand, TOMBSTONE, key_bytes, text_of};
 use crate::history::{Action, Keyed, Outcome, Partition, Value};
 use crate::stepped::{decide, never};
 
-/// A step of an operation whose record is on its way.
+/// A step of an operation whose record was sent.
 pub(super) struct Sent {
     pub op: usize,
     pub step: usize,
     pub future: RecordFuture,
 }
 
-/// How often a call that timed out is made again: faults end, and every call is answered then.
+/// How often a call that timed out is repeated. Faults end, and then every call gets a response.
 const ATTEMPTS: usize = 60;
 
 pub(super) fn send(
@@ -47,7 +47,7 @@ pub(super) fn send(
     )
 }
 
-/// Writes down what has been decided.
+/// Records the outcomes of completed sends.
 fn settle(hand: &Hand, open: &mut Vec<Sent>) {
     open.retain(|sent| {
         let Some(outcome) = sent.future.try_result() else {
@@ -59,14 +59,14 @@ fn settle(hand: &Hand, open: &mut Vec<Sent>) {
                 recorder.acknowledge(sent.op, sent.step, metadata.offset);
                 recorder.end(sent.op, Outcome::Ok);
             }
-            // What timed out may be in the log, or come to it late.
+            // A record that timed out may be in the log, or be appended later.
             Err(_) => recorder.end(sent.op, Outcome::Unknown),
         }
         false
     });
 }
 
-/// A producer without transactions, started anew whenever it was killed.
+/// A producer without transactions, restarted whenever it was killed.
 pub(super) fn plain(hand: &mut Hand, index: usize) {
     let plan = hand.world.plan.producers[index].clone();
     while hand.in_chaos() {
@@ -123,7 +123,7 @@ fn live(hand: &mut Hand, plan: &ProducerPlan) {
     producer.run_until_idle();
 }
 
-/// Makes a call again while it times out.
+/// Repeats a call while it times out.
 pub(super) fn insist<T>(mut call: impl FnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
     for _ in 0..ATTEMPTS {
         match call() {
@@ -149,7 +149,7 @@ pub(super) fn transactional_producer(hand: &Hand, id: &str) -> Producer {
     ])
 }
 
-/// A producer of transactions. At the end a last one takes its name, so that nothing stays open.
+/// A transactional producer. At the end, a last one takes over its transactional.id, so that no transaction stays open.
 pub(super) fn transactional(hand: &mut Hand, index: usize) {
     let id = format!("transactions-{index}");
     while hand.in_chaos() {
@@ -162,7 +162,7 @@ pub(super) fn transactional(hand: &mut Hand, index: usize) {
     close_transactions(hand, &id);
 }
 
-/// Ends what is open under a name.
+/// Ends the open transaction of a transactional.id.
 pub(super) fn close_transactions(hand: &mut Hand, id: &str) {
     for _ in 0..ATTEMPTS {
         let producer = transactional_producer(hand, id);
@@ -174,7 +174,7 @@ pub(super) fn close_transactions(hand: &mut Hand, id: &str) {
     hand.surprise(format!("transactional.id {id} cannot be taken over"));
 }
 
-/// Transactions until the producer can do no more.
+/// Makes transactions until the producer is unusable.
 fn transactions(hand: &mut Hand, producer: &Producer) {
     let process = hand.world.recorder().process();
     while hand.in_chaos() {
@@ -211,13 +211,13 @@ fn transactions(hand: &mut Hand, producer: &Producer) {
     }
 }
 
-/// Ends a transaction and writes down how. Returns also whether the producer can continue.
+/// Ends a transaction and records its outcome. Also returns whether the producer can continue.
 pub(super) fn end(hand: &mut Hand, producer: &Producer, sent: &[Sent], op: usize, commit: bool) -> (Outcome, bool) {
     let first = insist(|| decide(producer, commit));
     let (outcome, usable) = match first {
         Ok(()) if commit => (Outcome::Ok, true),
         Ok(()) => (Outcome::Failed, true),
-        // Without a commit asked for it can only be aborted, now or by its time-out.
+        // If no commit was requested, it can only be aborted, now or by its time-out.
         Err(error) if !commit => {
             expect_fenced(hand, &error);
             (Outcome::Failed, false)
@@ -249,8 +249,8 @@ fn is_abortable(error: &ClientError) -> bool {
         || matches!(error, ClientError::CommitFailed(_))
 }
 
-/// A transaction that was open too long is aborted by the broker, and its producer fenced. A producer ends, too, when its broker's log
-/// takes nothing more until it is reopened. Nothing else may stop one.
+/// Reports an unexpected error of a producer. Two are expected: the broker aborts a transaction that was open too long and fences its
+/// producer, and a log refuses appends until it is reopened.
 fn expect_fenced(hand: &Hand, error: &ClientError) {
     let fenced = [
         ErrorCode::PRODUCER_FENCED,

@@ -3,12 +3,12 @@
 use super::group_members::{Member, SESSION_MS};
 use super::world::Hand;
 
-/// A group of its own.
+/// A separate group.
 const GROUP: u32 = 2;
 const MEMBERS: u32 = 2;
-/// How long the group may take to settle, ms.
+/// How long a rebalance of the group may take, ms.
 const PATIENCE_MS: i64 = 30_000;
-/// Longer than members need to hear of a rebalance, ms.
+/// Longer than members need to notice a rebalance, ms.
 const A_WHILE_MS: i64 = 2_000;
 
 pub(super) fn run(hand: &mut Hand) {

@@ -1,4 +1,4 @@
-//! Writes the history down while the run goes on.
+//! Records the history during a run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ impl Moment {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The one that comes next.
+    /// The next moment.
     pub fn next(&self) -> u64 {
         self.0.load(Ordering::Relaxed) + 1
     }
@@ -51,12 +51,12 @@ impl Recorder {
         self.moment.tick()
     }
 
-    /// The first moment after that time of the wall clock.
+    /// The first moment after this time of the wall clock.
     pub fn first_after(&self, ms: i64) -> u64 {
         self.times.partition_point(|&time| time <= ms) as u64 + 1
     }
 
-    /// A new client.
+    /// The number of a new process.
     pub fn process(&mut self) -> u32 {
         self.processes += 1;
         self.processes
@@ -68,12 +68,12 @@ impl Recorder {
         self.values
     }
 
-    /// An operation begins. Until it ends nothing is known of it.
+    /// Begins an operation. Its outcome is unknown until it ends.
     pub fn begin(&mut self, process: u32, action: Action) -> usize {
         self.begin_with(process, |_| action)
     }
 
-    /// The same; what it does depends on what has been.
+    /// Begins an operation that depends on the history so far.
     pub fn begin_with(&mut self, process: u32, action: impl FnOnce(&Self) -> Action) -> usize {
         let begin = self.tick();
         let action = action(self);
@@ -87,7 +87,7 @@ impl Recorder {
         self.ops.len() - 1
     }
 
-    /// An operation that sends and polls begins.
+    /// Begins an operation that sends and polls.
     pub fn begin_steps(&mut self, process: u32, transaction: bool, steps: Vec<Step>) -> usize {
         self.begin(process, Action::Steps { steps, transaction })
     }
@@ -101,20 +101,20 @@ impl Recorder {
         }
     }
 
-    /// A cleaning may have gone up to here.
+    /// A cleaning may have cleaned up to this bound.
     pub fn raise_bound(&mut self, op: usize, bound: i64) {
         if let Action::Cleaned { below, .. } = &mut self.ops[op].action {
             *below = bound.max(*below);
         }
     }
 
-    /// Something that takes no time.
+    /// Records an operation that takes no time.
     pub fn note(&mut self, process: u32, action: Action) {
         let op = self.begin(process, action);
         self.end(op, Outcome::Ok);
     }
 
-    /// What an operation has done so far.
+    /// The steps of an operation so far.
     pub fn steps(&mut self, op: usize) -> &mut Vec<Step> {
         match &mut self.ops[op].action {
             Action::Steps { steps, .. } => steps,
@@ -122,7 +122,7 @@ impl Recorder {
         }
     }
 
-    /// An operation sends a new value, `source` that of the record it copies. Returns the step and the value.
+    /// Adds the send of a new value to an operation; `source` is the value that it copies. Returns the step and the value.
     pub fn begin_send(
         &mut self,
         op: usize,
@@ -149,14 +149,14 @@ impl Recorder {
         }
     }
 
-    /// The process reads these partitions on from elsewhere.
+    /// The process continues to read these partitions at another position.
     pub fn moved(&mut self, op: usize, partitions: impl Iterator<Item = Partition>) {
         if let Action::Moved(to) = &mut self.ops[op].action {
             to.extend(partitions.map(|partition| (partition, None)));
         }
     }
 
-    /// What was written, without what says nothing.
+    /// The recorded operations, without empty ones.
     pub fn history(&self) -> History {
         let says_something = |op: &&Op| match &op.action {
             Action::Moved(to) => !to.is_empty(),

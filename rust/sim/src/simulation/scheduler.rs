@@ -1,5 +1,5 @@
-//! Threads that take turns: one runs at a time, and virtual time passes only when all wait. Which one is next depends on nothing
-//! but the times they wait for, so a seed gives the same run every time.
+//! Threads that take turns: one runs at a time, and virtual time passes only when all wait. Which one is next depends only on the times
+//! that they wait for, so a seed gives the same run every time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,23 +14,23 @@ pub(super) type ActorId = usize;
 type Event = Box<dyn FnOnce() + Send>;
 
 enum Wake {
-    /// Ends the wait with this number of an actor.
+    /// Ends the actor's wait that has this number.
     Actor(ActorId, u64),
     Event(Event),
 }
 
-/// The payload with which a thread unwinds whose simulation has ended early.
+/// The payload with which threads unwind when a simulation ends early.
 pub(super) struct Stopped;
 
 #[derive(Default)]
 struct State {
-    /// (time, number): what happens then, equal times in the order of being planned.
+    /// Planned wake-ups by (time, number); those of one time are in the order in which they were planned.
     queue: BTreeMap<(i64, u64), Wake>,
     planned: u64,
     running: ActorId,
-    /// Per actor: waits so far.
+    /// Number of waits so far, for each actor.
     waits: Vec<u64>,
-    /// Per actor: an arriving message ends its wait.
+    /// Whether an arriving message ends the wait, for each actor.
     listening: Vec<bool>,
     stopped: bool,
     steps: u64,
@@ -42,11 +42,11 @@ pub(super) struct Scheduler {
     clock: Arc<VirtualClock>,
 }
 
-/// More than any run needs; a run that gets there has clients that talk without end.
+/// More steps than any run needs: a run that reaches it has clients that send without end.
 const MOST_STEPS: u64 = 3_000_000;
 
 impl Scheduler {
-    /// With so many actors; the first one runs.
+    /// A scheduler for a number of actors; the first one runs.
     pub fn new(actors: usize, clock: Arc<VirtualClock>) -> Self {
         let state = State {
             waits: vec![0; actors],
@@ -68,7 +68,7 @@ impl Scheduler {
         self.clock.monotonic_ms()
     }
 
-    /// Plans something that a thread waiting at that time will do.
+    /// Plans an event, which a thread that waits at that time will run.
     pub fn plan(&self, at_ms: i64, event: Event) {
         let mut state = self.lock();
         state.add(at_ms.max(self.now()), Wake::Event(event));
@@ -81,7 +81,7 @@ impl Scheduler {
         state.add(self.now(), Wake::Actor(actor, wait));
     }
 
-    /// A new actor's thread waits for its first turn.
+    /// Waits for the first turn of a new actor's thread.
     pub fn first_turn(&self, me: ActorId) {
         self.await_turn(self.lock(), me);
     }
@@ -110,7 +110,7 @@ impl Scheduler {
         }
     }
 
-    /// The actor's thread is done.
+    /// Ends the actor's thread.
     pub fn finish(&self, me: ActorId) {
         let state = self.lock();
         if !state.stopped {
@@ -118,7 +118,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends the run: every other thread unwinds where it waits.
+    /// Ends the run: every waiting thread unwinds.
     pub fn stop(&self) {
         self.lock().stopped = true;
         self.turns.iter().for_each(Condvar::notify_all);
@@ -132,11 +132,11 @@ impl Scheduler {
         }
     }
 
-    /// Does what is planned until an actor's turn comes, and gives it its turn.
+    /// Runs planned events until it is an actor's turn, and starts that turn.
     fn next_turn<'a>(&'a self, mut state: MutexGuard<'a, State>, me: ActorId) -> Option<ActorId> {
         loop {
             let Some(((at_ms, _), wake)) = state.queue.pop_first() else {
-                return None; // No thread is left.
+                return None; // No thread is left to run.
             };
             state.steps += 1;
             assert!(state.steps < MOST_STEPS, "the clients talk without end");

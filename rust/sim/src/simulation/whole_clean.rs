@@ -1,4 +1,4 @@
-//! The quiet end of a run whose topic is compacted: everything is cleaned, and what is left is looked at.
+//! The quiet end of a run whose topic is compacted: everything is cleaned, and the remaining records are checked.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::cleaner::{Call, clean};
 use super::cluster::TOPIC;
 use super::world::Hand;
 
-/// The quiet end: nothing is open and no disk fails. Cleans everything, and looks whether of each key one record is left and of
-/// aborted transactions none. If the time of tombstones passes soon, it cleans again then, and none of them is left.
+/// No transaction is open and no disk fails. Cleans everything, and checks that one record is left for each key, and none of aborted
+/// transactions. If tombstones expire soon, it cleans again after that, and checks that none is left.
 pub(super) fn run(hand: &mut Hand) {
-    /// Longer ones are not waited for.
+    /// Longest delete.retention.ms that it waits for.
     const MOST_RETENTION_MS: i64 = 10_000;
     let Some(plan) = hand.world.plan.compaction.filter(|plan| plan.whole_at_end) else {
         return;
@@ -27,7 +27,7 @@ pub(super) fn run(hand: &mut Hand) {
         cleaned &= clean(hand, process, &plan, Call::Topic { name, force });
     }
     if !cleaned || hand.world.plan.loses_acknowledged() {
-        // A transaction that the coordinator has lost has no outcome.
+        // A transaction that the coordinator has lost never ends.
         return;
     }
     let cluster = hand.world.cluster();
@@ -42,14 +42,14 @@ pub(super) fn run(hand: &mut Hand) {
     }
 }
 
-/// What a log holds that a cleaning of everything removes.
+/// Records in a log that a complete cleaning must have removed.
 #[derive(Debug, Default)]
 struct Left {
     keys: BTreeSet<String>,
     twice: BTreeSet<String>,
     tombstones: bool,
     aborted: bool,
-    /// Producers whose transaction at the batch read last is aborted.
+    /// Producers whose transaction at the last batch read is aborted.
     aborting: BTreeSet<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! What all actors of a run share, and an actor's hand on it.
+//! The world that all actors of a run share, and an actor's access to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,9 +25,9 @@ pub(super) struct World {
     pub net: SharedNet,
     recorder: Mutex<Recorder>,
     cluster: Mutex<Cluster>,
-    /// What should not have happened and is no matter of the history: an error that no client should see.
+    /// Events that must not happen and are not in the history, such as an error that no client should see.
     surprises: Mutex<Vec<String>>,
-    /// Actors that are done.
+    /// Number of actors that are done.
     done: Mutex<usize>,
     over: AtomicBool,
 }
@@ -69,7 +69,7 @@ impl World {
     pub fn done(&self) -> MutexGuard<'_, usize> {
         guard(&self.done)
     }
-    /// The last actor is done; the listener's ends, too.
+    /// Ends the run after the last actor is done; the listener's actor then ends, too.
     pub fn end(&self) {
         self.over.store(true, Ordering::Release);
         lock(&self.net).pipes.kill_listener();
@@ -81,7 +81,7 @@ impl World {
     pub fn chaos_ends_ms(&self) -> i64 {
         self.plan.chaos_ms
     }
-    /// Every partition, by its number in histories.
+    /// All partitions, by their numbers in histories.
     pub fn partitions(&self) -> Vec<Partition> {
         (0..=u32::try_from(self.plan.partitions).unwrap_or(0)).collect()
     }
@@ -105,10 +105,10 @@ impl World {
     }
 }
 
-/// No process: it fetches nothing.
+/// The process of clients that fetch nothing.
 const NOBODY: u32 = 0;
 
-/// What an actor acts with.
+/// An actor's access to the world, and its randomness.
 pub(super) struct Hand {
     pub world: Arc<World>,
     pub me: ActorId,
@@ -124,7 +124,7 @@ impl Hand {
         self.world.scheduler.wait(self.me, self.now() + ms, false);
     }
 
-    /// Sleeps up to so long.
+    /// Sleeps for a random time up to `most_ms`.
     pub fn sleep_some(&mut self, most_ms: usize) {
         let ms = i64::try_from(self.rng.below(most_ms + 1)).unwrap_or(0);
         self.sleep(ms);
@@ -134,7 +134,7 @@ impl Hand {
         self.now() < self.world.chaos_ends_ms()
     }
 
-    /// True about every so many ms, if asked every `step_ms`; never when `every_ms` is 0 or the faults are over.
+    /// True about every `every_ms` ms if called every `step_ms`; never if `every_ms` is 0 or the faults are over.
     pub fn strikes(&mut self, every_ms: usize, step_ms: usize) -> bool {
         every_ms > 0 && self.in_chaos() && self.rng.below(every_ms) < step_ms
     }
@@ -150,7 +150,7 @@ impl Hand {
         Net::connect(&self.world.net, self.me, process)
     }
 
-    /// What a record for this partition goes by.
+    /// A random key for a record of this partition; `None` if it is not compacted.
     pub fn keyed(&mut self, partition: Partition) -> Option<Keyed> {
         let plan = self
             .world
@@ -199,20 +199,20 @@ pub(super) fn values_of(span: &RecordSpan) -> Vec<(i64, Value)> {
     found
 }
 
-/// The header in which a tombstone says what others say in their value.
+/// The header in which a tombstone has the text that other records have in their value.
 pub(super) const TOMBSTONE: &str = "tombstone";
 
 pub(super) fn key_bytes(keyed: Keyed) -> Vec<u8> {
     format!("key-{}", keyed.key).into_bytes()
 }
 
-/// A record says of itself which one it is, when it was sent and under which key.
+/// The text of a record: its value, its timestamp and its key.
 pub(super) fn text_of(value: Value, timestamp: i64, key: Option<&[u8]>) -> String {
     let key = String::from_utf8_lossy(key.unwrap_or_default());
     format!("{value} {timestamp} {key}.")
 }
 
-/// The value of a record that is as it was sent.
+/// The value of a record. Panics if the record is not as it was sent.
 fn value_of(record: &Record<'_>) -> Value {
     let tombstone = record.headers().find(|header| header.key == TOMBSTONE);
     let bytes = match (record.value, tombstone) {

@@ -65,7 +65,7 @@ impl std::fmt::Debug for Socket {
     }
 }
 
-/// What waits for sockets, in virtual time.
+/// Waits for sockets in virtual time.
 pub(super) struct Watch {
     pub net: SharedNet,
     pub scheduler: Arc<Scheduler>,
@@ -74,11 +74,11 @@ pub(super) struct Watch {
     pub woken: Arc<AtomicBool>,
 }
 
-/// What is longer than a run is waited for in parts, ms.
+/// Waits longer than a run are split into parts of this length, ms.
 const LONG_MS: i64 = 60_000;
 
 impl Watch {
-    /// Waits for a change, at most so long.
+    /// Waits for a change, at most for `timeout`.
     pub fn wait(&self, timeout: Duration) {
         let has_changes = lock(&self.net).pipes.has_changes(self.watcher);
         if has_changes || timeout.is_zero() || self.woken.swap(false, Ordering::AcqRel) {
@@ -89,7 +89,7 @@ impl Watch {
         self.woken.store(false, Ordering::Release);
     }
 
-    /// Ends the wait.
+    /// A function that ends the wait.
     pub fn waker(&self) -> Waker {
         let (woken, scheduler, actor) = (self.woken.clone(), self.scheduler.clone(), self.actor);
         Arc::new(move || {
@@ -99,10 +99,10 @@ impl Watch {
     }
 }
 
-/// The one of bootstrap.servers.
+/// The node in bootstrap.servers.
 const FIRST_NODE: NodeId = 1;
 
-/// The node that a connection leads to.
+/// The node of a connection.
 fn address(connection: NodeId) -> NodeId {
     if connection < 0 {
         FIRST_NODE
@@ -152,19 +152,19 @@ impl Sockets for ClientSockets {
     }
 }
 
-/// The transport that ships. What goes through it is written down.
+/// The production transport. Fetches and requests that pass through it are recorded.
 struct Recorded {
     transport: TcpTransport<ClientSockets>,
     net: SharedNet,
     process: u32,
     watcher: WatcherId,
-    /// The last answer was that a connection is lost.
+    /// The last completion reported a lost connection.
     has_failed: bool,
-    /// What has no answer yet, by its number: where it was sent, and when.
+    /// Requests without a response, by correlation id: the node and the moment of sending.
     asked: BTreeMap<i32, (NodeId, u64)>,
 }
 
-/// The connections of a client, which is this process of the history.
+/// The transport of a client, which is this process in the history.
 pub(in super::super) fn connect(
     net: &SharedNet,
     actor: ActorId,
@@ -233,7 +233,7 @@ impl Transport for Recorded {
     }
 
     fn wait(&mut self, timeout: Duration) -> bool {
-        // Time that nobody waits for does not pass.
+        // A wait of zero would not let virtual time pass.
         self.transport.wait(timeout.max(Duration::from_millis(1)))
     }
 
@@ -241,7 +241,7 @@ impl Transport for Recorded {
         self.transport.waker()
     }
 
-    /// Because a request was not answered in time, or behind the answer that the connection is lost.
+    /// Called when a request had no response in time, or after a lost connection was reported.
     fn disconnect(&mut self, node: NodeId) {
         let before = self.asked.len();
         self.asked.retain(|_, (to, _)| *to != node);

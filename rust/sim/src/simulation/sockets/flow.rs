@@ -1,4 +1,5 @@
-//! Bytes in one direction of a connection, as the two systems keep them: a buffer of some size, its bytes on their way or arrived.
+//! Bytes in one direction of a connection, as the two operating systems buffer them: a buffer of limited size, with bytes in transit and
+//! bytes arrived.
 
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
@@ -6,9 +7,9 @@ use std::io::{Error, ErrorKind, Result};
 /// How a stream ends for its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The other side has closed it.
+    /// The other side has closed the connection.
     Closed,
-    /// It is broken.
+    /// The connection is broken.
     Reset,
 }
 
@@ -17,11 +18,11 @@ pub(super) struct Flow {
     capacity: usize,
     underway: usize,
     arrived: VecDeque<u8>,
-    /// What is written later does not arrive before.
+    /// Bytes that are written later do not arrive before this time.
     pub last_ms: i64,
-    /// Comes after what has arrived.
+    /// The end of the stream, after the bytes that have arrived.
     pub end: Option<End>,
-    /// Nobody reads any more.
+    /// The reader has closed its end.
     pub unread: bool,
     /// The writer waits for room.
     is_full: bool,
@@ -44,7 +45,7 @@ impl Flow {
         self.capacity - self.underway - self.arrived.len()
     }
 
-    /// How many of so many bytes are taken.
+    /// Takes as many of the `offered` bytes as fit. Returns their number.
     pub fn take(&mut self, offered: usize) -> Result<usize> {
         let count = offered.min(self.room());
         self.is_full = count < offered;
@@ -55,7 +56,7 @@ impl Flow {
         }
     }
 
-    /// So many bytes are lost on their way.
+    /// `count` bytes are lost in transit.
     pub fn lose(&mut self, count: usize) {
         self.underway -= count;
     }
@@ -65,7 +66,7 @@ impl Flow {
         self.arrived.extend(bytes);
     }
 
-    /// As many bytes as have arrived and fit: a caller that gets fewer than fit knows that there are no more.
+    /// Reads as many bytes as have arrived and fit. If fewer than fit are returned, no more have arrived.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         if self.arrived.is_empty() {
             return match self.end {
@@ -81,12 +82,12 @@ impl Flow {
         Ok(count)
     }
 
-    /// There is room again, for which the writer waits.
+    /// Whether the buffer has room again for a waiting writer. True only once.
     pub fn is_free_again(&mut self) -> bool {
         self.is_full && self.room() > 0 && std::mem::take(&mut self.is_full)
     }
 
-    /// The reader is gone. True if it left bytes unread.
+    /// Closes the reader's end. Returns true if bytes were unread.
     pub fn forsake(&mut self) -> bool {
         self.unread = true;
         let left = !self.arrived.is_empty();

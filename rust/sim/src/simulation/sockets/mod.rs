@@ -1,5 +1,5 @@
-//! The second world: clients and listener are the ones that ship, from `TcpTransport` to `Processor`, over sockets in memory
-//! ([`pipes`]) that split, delay, stall and break what is written.
+//! The simulation over sockets: the production code of clients and listener, from `TcpTransport` to `Processor`, over sockets in memory
+//! ([`pipes`]) that split, delay, stall and lose the written bytes.
 
 mod client;
 mod flow;

@@ -1,5 +1,5 @@
-//! Connections in memory. A write is cut into pieces that arrive one after the other, each after its time; a piece may be the
-//! last one of its connection; a direction may stand still for a while; a buffer takes only so much.
+//! Connections in memory. A write is cut into pieces that arrive one after the other with delays; a piece may be the last one of its
+//! connection; a direction may stall for a while; buffers are limited.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Result};
@@ -17,16 +17,16 @@ use crate::rng::Rng;
 pub(super) type PipeId = u64;
 /// The number of a watcher of sockets.
 pub(super) type WatcherId = usize;
-/// The listener's.
+/// The listener's watcher.
 pub(super) const LISTENER: WatcherId = 0;
 
-/// Sizes of the buffers: of what clients write, and of what the listener writes.
+/// Sizes of the buffers: for bytes from clients, and for bytes from the listener.
 const CAPACITIES: [[usize; 3]; 2] = [[500, 4_000, 65_536], [16_000, 65_536, 1_000_000]];
-/// A direction stands still for so long at most, ms: longer than a client waits.
+/// Longest stall of a direction, ms: longer than a client waits.
 const LONGEST_STALL_MS: usize = 20_000;
-/// What takes longer than this is stalled, ms.
+/// A longer delay than this is a stall, ms.
 const STALLED_MS: i64 = 2_500;
-/// Most pieces of a write.
+/// Most pieces that a write is cut into.
 const PIECES: usize = 4;
 
 /// An end of a connection.
@@ -57,9 +57,9 @@ struct Pipe {
     state: State,
     client: WatcherId,
     client_token: usize,
-    /// Once the listener watches it.
+    /// Set once the listener watches it.
     listener_token: Option<usize>,
-    /// From the client, and to it.
+    /// The flows from the client and to it.
     up: Flow,
     down: Flow,
     is_broken: bool,
@@ -93,7 +93,7 @@ impl Pipe {
     }
 }
 
-/// Something changed at this end of a connection; what it is now.
+/// The state of one end of a connection after a change.
 pub(super) struct Change {
     pub token: usize,
     pub has_room: bool,
@@ -117,18 +117,18 @@ pub(in super::super) struct Pipes {
     pipes: BTreeMap<PipeId, Pipe>,
     opened: PipeId,
     watchers: Vec<Watcher>,
-    /// Times that the listener was there; `None`: it is not there now.
+    /// The number of the current listener; `None`: no listener is running.
     listening: Option<u64>,
     listened: u64,
-    /// Connections that wait at the listener of a node.
+    /// Connections that wait to be accepted, by node.
     waiting: BTreeMap<NodeId, VecDeque<PipeId>>,
-    /// Nodes at which connections have begun to wait.
+    /// Nodes with new waiting connections.
     knocked: BTreeSet<NodeId>,
-    /// What is sent to these nodes arrives then.
+    /// Paused nodes, and the time until which no bytes arrive there.
     paused: BTreeMap<NodeId, i64>,
     /// Requests that reached the listener.
     pub requests: u64,
-    /// Codes of the requests that reached it after their client had given their connection up.
+    /// API keys of the requests that reached it after their client had closed the connection.
     pub late: BTreeSet<i16>,
     /// Requests that should have failed when their connection did.
     pub unanswered: Vec<String>,
@@ -155,7 +155,7 @@ impl Pipes {
         }
     }
 
-    /// An actor that watches sockets.
+    /// Adds an actor that watches sockets.
     pub(super) fn watcher(&mut self, actor: ActorId) -> WatcherId {
         self.watchers.push(Watcher {
             actor,
@@ -164,7 +164,7 @@ impl Pipes {
         self.watchers.len() - 1
     }
 
-    /// The listener is there, and this actor its thread. Returns which one it is.
+    /// Starts the listener, whose thread is this actor. Returns its number.
     pub(super) fn listen(&mut self, actor: ActorId) -> u64 {
         self.watchers[LISTENER].actor = actor;
         self.listened += 1;
@@ -172,12 +172,12 @@ impl Pipes {
         self.listened
     }
 
-    /// This listener is still there.
+    /// Whether this listener is still running.
     pub(super) fn is_listening(&self, which: u64) -> bool {
         self.listening == Some(which)
     }
 
-    /// The listener's process is gone: its system closes its sockets.
+    /// Kills the listener's process: the operating system closes its sockets.
     pub fn kill_listener(&mut self) {
         self.listening = None;
         self.waiting.clear();
@@ -189,12 +189,12 @@ impl Pipes {
         self.scheduler.notify(self.watchers[LISTENER].actor);
     }
 
-    /// What is sent to a node arrives after that time.
+    /// Delays bytes to a node until a time.
     pub fn pause(&mut self, node: NodeId, until_ms: i64) {
         self.paused.insert(node, until_ms);
     }
 
-    /// No faults any more; what stands still is broken.
+    /// Ends the faults, and breaks stalled connections.
     pub fn heal(&mut self) {
         self.faults = Faults {
             latency_ms: self.faults.latency_ms,
@@ -243,7 +243,7 @@ impl Pipes {
             tap: Tap::default(),
         };
         self.pipes.insert(id, pipe);
-        // Some attempts are never answered.
+        // Some attempts never get a response.
         if !self.rng.chance(self.faults.silence) {
             let at_ms = self.scheduler.now() + self.latency();
             self.later(at_ms, move |pipes| pipes.knock(id));
@@ -264,7 +264,7 @@ impl Pipes {
         self.change(id, Side::Client);
     }
 
-    /// How an attempt has ended.
+    /// The outcome of an attempt to connect.
     pub(super) fn connected(&self, id: PipeId) -> Result<()> {
         match self.pipes.get(&id).map(|pipe| pipe.state) {
             Some(State::Open) => Ok(()),
@@ -273,12 +273,12 @@ impl Pipes {
         }
     }
 
-    /// The next connection that waits at the listener of a node.
+    /// Takes the next connection that waits to be accepted at a node.
     pub(super) fn accept(&mut self, node: NodeId) -> Option<PipeId> {
         self.waiting.get_mut(&node)?.pop_front()
     }
 
-    /// The listener watches a connection from now on.
+    /// Makes the listener watch a connection.
     pub(super) fn watch(&mut self, id: PipeId, token: usize) {
         if let Some(pipe) = self.pipes.get_mut(&id) {
             pipe.listener_token = Some(token);
@@ -286,7 +286,8 @@ impl Pipes {
         }
     }
 
-    /// A client gives up requests to a node that were not answered in time. Without a connection they should have failed before.
+    /// A client gives up requests to a node that had no response in time. If its connection was already lost, they should have failed
+    /// before.
     pub(super) fn give_up(&mut self, client: WatcherId, node: NodeId, requests: usize) {
         let mut of_client = self
             .pipes
@@ -314,12 +315,12 @@ impl Pipes {
         !self.watchers[watcher].changed.is_empty() || (watcher == LISTENER && !self.knocked.is_empty())
     }
 
-    /// Nodes at which connections have begun to wait since this was asked last.
+    /// Nodes with new waiting connections since the last call.
     pub(super) fn take_knocked(&mut self) -> BTreeSet<NodeId> {
         std::mem::take(&mut self.knocked)
     }
 
-    /// What has changed since this was asked last.
+    /// The changes since the last call.
     pub(super) fn take_changes(&mut self, watcher: WatcherId) -> Vec<Change> {
         let side = if watcher == LISTENER {
             Side::Listener
@@ -340,7 +341,7 @@ impl Pipes {
         changes
     }
 
-    /// Writes what there is room for. Returns also what the broker is seen to answer.
+    /// Writes as many bytes as fit. Also returns the responses to Produce requests among them.
     pub(super) fn write(&mut self, id: PipeId, side: Side, bytes: &[u8]) -> (Result<usize>, Vec<Answered>) {
         let Some(pipe) = self.pipes.get_mut(&id) else {
             return (Err(ErrorKind::BrokenPipe.into()), Vec::new());
@@ -362,7 +363,7 @@ impl Pipes {
         (taken, answered)
     }
 
-    /// Sends bytes off in pieces, or some of them before the connection breaks.
+    /// Sends bytes in pieces. If the connection breaks, only some of them are sent.
     fn send(&mut self, id: PipeId, side: Side, mut bytes: &[u8]) {
         let (latency, now_ms) = (self.latency(), self.scheduler.now());
         let stalls = self.rng.chance(self.faults.silence);
@@ -420,7 +421,7 @@ impl Pipes {
         self.change(id, side);
     }
 
-    /// Reads what is there.
+    /// Reads the bytes that have arrived.
     pub(super) fn read(&mut self, id: PipeId, side: Side, into: &mut [u8]) -> Result<usize> {
         let Some(pipe) = self.pipes.get_mut(&id) else {
             return Err(ErrorKind::ConnectionReset.into());
@@ -442,7 +443,7 @@ impl Pipes {
         Ok(count)
     }
 
-    /// Both ends find the connection broken, after what has arrived.
+    /// Breaks the connection for both ends, after the bytes that have arrived.
     fn break_off(&mut self, id: PipeId) {
         let end = if self.rng.chance(500) { End::Reset } else { End::Closed };
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
@@ -455,7 +456,7 @@ impl Pipes {
         }
     }
 
-    /// One side closes its end: what it has written still arrives, then the other side finds the end.
+    /// Closes one end: the bytes that it has written still arrive, then the other end sees the end of the stream.
     pub(super) fn close(&mut self, id: PipeId, side: Side) {
         let latency = self.latency();
         let Some(pipe) = self.pipes.get_mut(&id) else { return };

@@ -1,4 +1,4 @@
-//! The listener's sockets, and the actor that is its thread.
+//! The listener's sockets, and the actor that runs the listener.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,11 +15,11 @@ use super::super::world::Hand;
 use super::client::{Socket, Watch};
 use super::pipes::{LISTENER, Side};
 
-/// Where every node is.
+/// The host of every node.
 pub(super) const HOST: &str = "127.0.0.1";
-/// Node n is at this port and n.
+/// Node n has the port `PORTS` + n.
 const PORTS: u16 = 9_000;
-/// Ports of clients are above this one.
+/// Clients have ports from this one on.
 const CLIENT_PORTS: u64 = 10_000;
 
 pub(super) fn port_of(node: NodeId) -> u16 {
@@ -32,7 +32,7 @@ pub(super) fn node_of_port(port: u16) -> Option<NodeId> {
 
 struct ListenerSockets {
     watch: Watch,
-    /// Which listener of the run this is.
+    /// The number of this listener in the run.
     which: u64,
     nodes: Vec<NodeId>,
 }
@@ -63,7 +63,7 @@ impl Sockets for ListenerSockets {
 
     fn close_listeners(&mut self) {}
 
-    /// Fails once the broker was killed.
+    /// Fails once the broker has been killed.
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<SocketEvent>) -> Result<()> {
         self.watch.wait(timeout.unwrap_or(Duration::MAX));
         let mut net = lock(&self.watch.net);
@@ -87,13 +87,13 @@ impl Sockets for ListenerSockets {
     }
 }
 
-/// Serves whenever there is a broker, until the run ends.
+/// Serves whenever the broker is up, until the run ends.
 pub(in super::super) fn run(hand: &mut Hand) {
     while !hand.world.is_over() {
         let broker = lock(&hand.world.net).broker();
         match broker {
             Some(broker) => serve(hand, &broker),
-            // It is up again soon, or the run is over.
+            // The broker is up again soon, or the run ends.
             None => hand.sleep(10),
         }
     }

@@ -1,4 +1,4 @@
-//! Reads along on a connection, at the listener's end: which batches the broker was given, and what it answered.
+//! Observes a connection at the listener's end: the batches that the broker received, and its responses.
 
 use std::collections::VecDeque;
 
@@ -11,22 +11,22 @@ use fletchlog_records::TopicPartition;
 
 use super::super::memory::{Batch, batches_of};
 
-/// What the broker made of batches.
+/// Batches, and the broker's response to them.
 pub(in super::super) type Answered = (Vec<Batch>, Vec<ProducePartitionResponse>);
 
 #[derive(Debug, Default)]
 pub(super) struct Tap {
     input: Vec<u8>,
-    /// Produce requests without an answer.
+    /// Produce requests without a response.
     asked: VecDeque<(RequestHeader, Vec<Batch>)>,
     output: Vec<u8>,
-    /// Bytes that the socket took, and that were seen, since the start.
+    /// Number of bytes since the start that the socket took, and that were observed.
     taken: usize,
     seen: usize,
 }
 
 impl Tap {
-    /// The listener has read these bytes. Returns the keys of the requests that they complete.
+    /// Observes bytes that the listener has read. Returns the API keys of the requests that they complete.
     pub fn read(&mut self, bytes: &[u8]) -> Vec<i16> {
         self.input.extend(bytes);
         let mut keys = Vec::new();
@@ -37,7 +37,7 @@ impl Tap {
         keys
     }
 
-    /// The listener writes these bytes; the socket may take fewer of them, and is offered the others again.
+    /// Observes bytes that the listener writes. The socket may take fewer of them; the others are offered again.
     pub fn offered(&mut self, bytes: &[u8]) -> Vec<Answered> {
         let new = (self.seen - self.taken).min(bytes.len());
         self.output.extend(&bytes[new..]);
@@ -53,7 +53,7 @@ impl Tap {
         answered
     }
 
-    /// The socket has taken so many bytes.
+    /// The socket has taken `count` bytes.
     pub fn taken(&mut self, count: usize) {
         self.taken += count;
     }
@@ -66,7 +66,7 @@ fn take_frame(bytes: &mut Vec<u8>) -> Option<Bytes> {
     (bytes.len() >= end).then(|| Bytes::from(bytes.drain(..end).skip(4).collect::<Vec<u8>>()))
 }
 
-/// The batches of a Produce request; `None`: it is none, or has no answer.
+/// The batches of a Produce request; `None`: it is another request, or gets no response.
 fn batches_in(frame: Bytes) -> Result<Option<(RequestHeader, Vec<Batch>)>, WireError> {
     let mut reader = Reader::new(frame);
     let header = RequestHeader::decode(&mut reader)?;
@@ -83,7 +83,7 @@ fn batches_in(frame: Bytes) -> Result<Option<(RequestHeader, Vec<Batch>)>, WireE
     Ok((request.acks != 0).then_some((header, batches)))
 }
 
-/// What the answer to this request says; `None`: it is another one's.
+/// The results in the response to this request; `None`: the frame is another request's response.
 fn answers_in(asked: &RequestHeader, frame: Bytes) -> Result<Option<Vec<ProducePartitionResponse>>, WireError> {
     let mut reader = Reader::new(frame);
     let version = response_header_version(asked.api_key, asked.api_version);
