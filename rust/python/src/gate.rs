@@ -13,9 +13,8 @@ use crate::logging;
 
 /// Runs one call of the engine detached from Python.
 ///
-/// The callback handed to `call` returns whether a signal handler wants to stop the call; the engine asks it about
-/// every 50 ms while it waits, with no lock held. Signals are handled on the main thread only; other threads are woken
-/// with `Consumer.wakeup`.
+/// The callback passed to `call` returns whether a signal handler wants to stop the call; the engine asks it about every 50 ms while it
+/// waits, with no lock held. Signals are handled on the main thread only; other threads are woken with `Consumer.wakeup`.
 ///
 /// # Errors
 /// The exception that the signal handler raised (KeyboardInterrupt), else the engine's failure as its Python class.

@@ -33,7 +33,7 @@ use crate::time::{Moment, Seconds, Wait};
 use crate::transaction::Transaction;
 
 /// Number of records of an iterable (which may be C code) after which the GIL is released and Ctrl-C is checked: about 10 ms. A thread
-/// demands the GIL only after it has waited for 5 ms, and starts to wait anew whenever the GIL is released earlier.
+/// demands the GIL only after it has waited for 5 ms, and starts to wait again whenever the GIL is released earlier.
 const BREATH: usize = 65_536;
 
 #[doc = stub!(Producer)]

@@ -1,7 +1,7 @@
 //! Kafka's protocol over TCP, in front of an embedded broker. Kafka: `SocketServer`, `KafkaApis`.
 //!
 //! ```text
-//! socket -> Processor (one thread: accept, read, write, time-outs) -> Connection (frames; one request in work)
+//! socket -> Processor (one thread: accept, read, write, time-outs) -> Connection (frames; one request in progress)
 //!        -> RequestHandlerPool -> Apis (wire message -> request value or verb of the broker -> wire message) -> Processor
 //! ```
 

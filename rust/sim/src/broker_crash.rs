@@ -90,7 +90,7 @@ impl Crash<'_> {
         (i64::try_from(self.answered).unwrap_or(i64::MAX), 0)
     }
 
-    /// Checks everything against what was promised. Returns the ends of the logs.
+    /// Checks all promises. Returns the ends of the logs.
     fn contents(&self, broker: &Arc<Broker>) -> Result<Ends, String> {
         let topics = broker.topics(false).map_err(|e| e.to_string())?;
         for name in self

@@ -39,7 +39,7 @@ struct Promise {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// An append, perhaps a repeated one, was acknowledged.
+    /// An append or a repeat was acknowledged.
     Batch(Batch),
     /// A flush returned this recovery point.
     Flushed(i64),

@@ -154,7 +154,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             .collect()
     };
     if !(0..=4).contains(&call.version()) {
-        // A newer client reads the response in version 0 and asks again with a version from it.
+        // A newer client reads the response of version 0 and asks again.
         return unsupported(call, keys(Some(ApiKey::ApiVersions)));
     }
     let request: ApiVersionsRequest = call.message()?;

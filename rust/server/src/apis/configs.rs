@@ -366,7 +366,7 @@ fn unknown_type(resource_type: i8) -> Refusal {
     Refusal::request(format!("Unknown resource type {resource_type}"))
 }
 
-/// There are no loggers with levels of their own. Kafka: `RuntimeLoggerManager#validateLogLevelConfigs`.
+/// No logger has its own level. Kafka: `RuntimeLoggerManager#validateLogLevelConfigs`.
 fn no_logger(config: &incremental_alter_configs_request::AlterableConfig) -> Refusal {
     let op = match config.config_operation {
         2 => "APPEND",

@@ -17,7 +17,7 @@ use super::{Call, Handled, Unreadable, by_topic};
 /// The only type of group that exists. Kafka: `Group.GroupType#CLASSIC`.
 const GROUP_TYPE: &str = "classic";
 
-/// What every client may do with a group if there is no authorizer: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+/// The operations on a group that every client may do without an authorizer: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
 /// Kafka: `AclEntry#supportedOperations`, as bits.
 const AUTHORIZED_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 

@@ -248,7 +248,7 @@ impl Call<'_> {
         Ok(Handled::Answer(encode(&self.header, message)?))
     }
 
-    /// Asks the broker for something that it never responds to later.
+    /// Asks the broker for something to which it always responds at once.
     fn ask_now(&self, request: api::Request) -> Result<api::Response, Unreadable> {
         match self.peer.port.handle(request) {
             Outcome::Now(response) => Ok(response),
@@ -289,7 +289,7 @@ impl Room {
     }
 }
 
-/// The response has no room.
+/// The response would be too large.
 const TOO_LARGE: Unreadable = Unreadable::Refused(
     "its answer would be larger than queued.max.request.bytes and socket.request.max.bytes; it has to ask for less at a time",
 );

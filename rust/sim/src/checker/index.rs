@@ -32,7 +32,7 @@ pub(super) struct Index<'h> {
     pub logs: BTreeMap<Partition, Log>,
     /// Whether any process read with each isolation level.
     pub is_read: [bool; 2],
-    /// Whether the records of each operation are committed, as far as is known.
+    /// Whether the records of each operation are known to be committed.
     pub committed: Vec<bool>,
     /// From when on records may have been deleted.
     may_start: BTreeMap<Partition, Starts>,

@@ -1,7 +1,7 @@
 //! Which batches of idempotent producers the broker must remember, and which it may forget.
 //!
-//! It keeps the last five batches of a producer; while a batch is sent again, a client may send more than five others (spec 3.4, 9.6).
-//! After a restart it has the last batch before the newest snapshot and those after it: a snapshot has one batch of each producer (Kafka:
+//! It keeps the last five batches of a producer; while a batch is sent again, a client may send more than five (spec 3.4, 9.6). After a
+//! restart it has the last batch before the newest snapshot and those after it: a snapshot has one batch of each producer (Kafka:
 //! `ProducerStateManager#writeSnapshot`). Nor does it remember batches that were below the log start when it started (spec 3.7). A batch
 //! that is in the log but forgotten is refused as out of order, and a client that sends it under a new epoch writes it twice. A client
 //! whose batch fails because it is too large for any segment also continues under a new epoch, and sends again its earlier batches without
