@@ -38,8 +38,8 @@ pub fn next_batch_size(buf: &[u8]) -> Result<Option<usize>, RecordError> {
     Ok(Some(LOG_OVERHEAD + usize::try_from(length).unwrap_or(0)))
 }
 
-/// A whole batch (v0, v1 or v2) in shared bytes. For v0/v1 one entry (or one compressed wrapper) is a batch, and
-/// `header()` answers with the equivalent v2 view (no producer id, offsets and timestamps of the entry).
+/// A whole batch (v0, v1 or v2) in shared bytes. For v0/v1 one entry (or one compressed wrapper) is a batch, and `header()`
+/// returns the equivalent v2 view (no producer id, offsets and timestamps of the entry).
 #[derive(Debug, Clone)]
 pub struct RecordBatch {
     bytes: Bytes,
@@ -89,11 +89,11 @@ impl RecordBatch {
             ),
         })
     }
-    /// The records, decompressed if need be (never above `limit` bytes; v0/v1 converted to the v2 record layout), with
-    /// what is needed to turn them into offsets and times. Does not check the CRC and does not parse the records.
+    /// The records, decompressed if need be (never above `limit` bytes; v0/v1 converted to the v2 record layout), with what
+    /// is needed to compute their offsets and timestamps. Does not check the CRC and does not parse the records.
     ///
-    /// Entries inside a compressed v0/v1 wrapper have checksums of their own, which are checked here: the caller never
-    /// sees those entries. A batch that declares no record is answered without decompressing it.
+    /// Entries inside a compressed v0/v1 wrapper have their own checksums, which are checked here: the caller never sees
+    /// those entries. A batch that declares no records is not decompressed.
     pub fn records(&self, limit: usize) -> Result<RecordsSlice, RecordError> {
         let header = &self.header;
         if header.magic < 2 {
@@ -168,9 +168,9 @@ impl RecordsSlice {
     }
 }
 
-/// Walks the whole batches of a buffer (a produce request or a fetch answer); a partial last batch ends it silently.
-/// An error is answered once, with the position in the whole buffer, and ends the walk: what follows it is unknown.
-/// Kafka: `ByteBufferLogInputStream` (buffer rules of spec 1.1).
+/// Walks the whole batches of a buffer (a produce request or a fetch response); a partial last batch ends the walk silently.
+/// An error is returned once, with the position in the whole buffer, and ends the walk: what follows it is unknown. Kafka:
+/// `ByteBufferLogInputStream` (buffer rules of spec 1.1).
 #[derive(Debug, Clone)]
 pub struct BatchIter {
     rest: Bytes,
@@ -320,8 +320,8 @@ pub struct RecordSpan {
 }
 
 impl RecordSpan {
-    /// Where its records begin. The cursor that cut the span has counted them and checked for bytes behind the last one of the
-    /// batch.
+    /// A cursor at its first record. The cursor that cut the span has counted the records and checked for bytes after the
+    /// last one of the batch.
     pub fn cursor(&self) -> RecordCursor {
         let returned = self
             .slice

@@ -64,7 +64,7 @@ pub struct BatchBuilder {
     next_delta: i32,
     base_timestamp: i64,
     max_timestamp: i64,
-    /// The buffer holds what [`BatchBuilder::pack`] has made of so many bytes of records.
+    /// `Some` after [`BatchBuilder::pack`]: the size of the records before it compressed them.
     packed: Option<usize>,
 }
 
@@ -87,7 +87,7 @@ impl BatchBuilder {
     pub fn append(&mut self, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>, headers: &[Header<'_>]) {
         self.append_at(self.next_delta, timestamp, key, value, headers);
     }
-    /// Appends a record at an explicit offset delta (>= the last one): gaps as compaction leaves them.
+    /// Appends a record at an explicit offset delta (>= the last one), with gaps as compaction leaves them.
     ///
     /// # Panics
     /// If a record, or the batch, would not fit Kafka's 31-bit sizes: the caller limits both far below.
@@ -193,7 +193,7 @@ impl BatchBuilder {
     pub fn records_size(&self) -> usize {
         self.packed.unwrap_or(self.buf.len() - RECORD_BATCH_OVERHEAD)
     }
-    /// To the first record's timestamp; differences beyond 64 bits wrap as Java's do, and wrap back when read.
+    /// Difference to the first record's timestamp; differences beyond 64 bits wrap as Java's do, and wrap back when read.
     #[inline(always)]
     fn timestamp_delta(&self, timestamp: i64) -> i64 {
         if self.count == 0 {
@@ -202,8 +202,8 @@ impl BatchBuilder {
             timestamp.wrapping_sub(self.base_timestamp)
         }
     }
-    /// Closes into the bytes of one batch with CRC. The builder is empty afterwards and keeps its capacity.
-    /// An empty builder gives no bytes (Kafka: `MemoryRecords.EMPTY`).
+    /// Closes the records into one batch with its CRC. The builder is empty afterwards and keeps its capacity. An empty
+    /// builder returns no bytes (Kafka: `MemoryRecords.EMPTY`).
     ///
     /// # Panics
     /// If the batch is larger than Kafka's 31-bit length can say: the caller limits it far below.
@@ -238,8 +238,8 @@ impl BatchBuilder {
         };
         self.finish(header, params.compression, params.compression_level)
     }
-    /// Compresses the records before [`BatchBuilder::build`], which is then to be called with the same codec and level, and before which
-    /// no record may be appended any more. Returns an empty builder with the memory that the records were in.
+    /// Compresses the records ahead of [`BatchBuilder::build`], which must then be called with the same codec and level. No
+    /// record may be appended in between. Returns an empty builder with the memory that the records were in.
     pub fn pack(&mut self, compression: Compression, level: Option<i32>) -> Self {
         let packed = self.compressed(compression, level);
         self.packed = Some(self.records_size());
@@ -248,17 +248,17 @@ impl BatchBuilder {
         spare.clear();
         spare
     }
-    /// [`BatchBuilder::pack`] was called.
+    /// Whether [`BatchBuilder::pack`] was called.
     pub fn is_packed(&self) -> bool {
         self.packed.is_some()
     }
-    /// The compressed records, behind 61 free bytes.
+    /// The compressed records, after 61 free bytes.
     fn compressed(&self, compression: Compression, level: Option<i32>) -> Vec<u8> {
         let mut out = vec![0; RECORD_BATCH_OVERHEAD];
         compression.compress(&self.buf[RECORD_BATCH_OVERHEAD..], level, &mut out);
         out
     }
-    /// Appends a record whose deltas are to the bases of the header that [`BatchBuilder::finish`] gets.
+    /// Appends a record whose deltas are relative to the bases of the header passed to [`BatchBuilder::finish`].
     pub(crate) fn append_deltas(&mut self, timestamp_delta: i64, offset_delta: i32, record: &Record<'_>) {
         let headers: Vec<Header<'_>> = record.headers().collect();
         self.count += 1;
@@ -271,7 +271,7 @@ impl BatchBuilder {
             &headers,
         );
     }
-    /// Compresses the records and puts the header before them: all its fields but length and CRC count.
+    /// Compresses the records and writes the header before them. All its fields are kept except length and CRC.
     pub(crate) fn finish(&mut self, header: BatchHeader, compression: Compression, level: Option<i32>) -> Bytes {
         let bytes = if compression == Compression::None {
             close(&mut self.buf, header);
@@ -287,7 +287,7 @@ impl BatchBuilder {
         self.clear();
         bytes
     }
-    /// Forgets the records, keeping the capacity.
+    /// Removes the records, keeping the capacity.
     pub fn clear(&mut self) {
         self.buf.resize(RECORD_BATCH_OVERHEAD, 0);
         self.count = 0;
@@ -333,7 +333,7 @@ fn headers_size(headers: &[Header<'_>]) -> usize {
         .sum()
 }
 
-/// What the length varint of a record says. Kafka: `DefaultRecord#sizeOfBodyInBytes`.
+/// The value of a record's length varint. Kafka: `DefaultRecord#sizeOfBodyInBytes`.
 #[inline(always)]
 pub(crate) fn body_size(
     offset_delta: i32,

@@ -1,4 +1,4 @@
-//! What read_committed leaves out (spec 7.7): the one filter of the consumer and of a scan.
+//! What read_committed leaves out (spec 7.7): the filter that the consumer and scans share.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub struct AbortedTransactions {
 }
 
 impl AbortedTransactions {
-    /// The (producer id, first offset) pairs that a read answers, in any order.
+    /// Starts from the (producer id, first offset) pairs that a read returned, in any order.
     pub fn new(aborted: impl IntoIterator<Item = (i64, i64)>) -> Self {
         let mut waiting: Vec<_> = aborted
             .into_iter()

@@ -47,8 +47,8 @@ impl From<&str> for DecodeError {
     }
 }
 
-/// Makes room for `more` bytes, of which there may be `limit - out.len()` at most. The buffer doubles, but not beyond the
-/// limit: together with the buffer that it replaces, it never takes twice the limit.
+/// Makes room for `more` bytes, which may be at most `limit - out.len()`. The buffer doubles, but not beyond the limit:
+/// together with the buffer that it replaces, it never takes twice the limit.
 fn make_room(out: &mut Vec<u8>, more: usize, limit: usize) {
     if out.capacity() - out.len() < more {
         out.reserve_exact(more.max(out.len()).min(limit - out.len()));

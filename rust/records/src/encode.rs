@@ -83,11 +83,11 @@ unsafe fn copy(at: *mut u8, bytes: &[u8]) -> *mut u8 {
 /// The result of [`push_small`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Small {
-    /// Appended so many bytes.
+    /// Appended this many bytes.
     Pushed(usize),
-    /// Nothing: more than `room`.
+    /// Nothing appended: the record takes more than `room`.
     NoRoom,
-    /// Nothing: another kind of record.
+    /// Nothing appended: it is another kind of record.
     Other,
 }
 

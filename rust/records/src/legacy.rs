@@ -108,7 +108,7 @@ pub(crate) fn ensure_valid(bytes: &[u8], position: usize) -> Result<(), RecordEr
     })
 }
 
-/// A nullable field behind an i32 length at `*at`, advancing it.
+/// A nullable field after an i32 length at `*at`, advancing it.
 fn nullable<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, &'static str> {
     let Some(length) = bytes.get(*at..).and_then(|rest| rest.first_chunk::<4>()) else {
         return Err("the length of a key or value is cut off");
@@ -211,8 +211,8 @@ fn split_inner<'a>(inner: &'a [u8], outer: &Entry<'_>) -> Result<Vec<Entry<'a>>,
     Ok(entries)
 }
 
-/// What is to be added to inner offsets. v0: they are absolute. v1: they count from 0 and the wrapper carries the last
-/// one's; some clients left 0 there when producing. Kafka: `AbstractLegacyRecordBatch.DeepRecordsIterator`.
+/// What must be added to inner offsets. v0: they are absolute. v1: they count from 0 and the wrapper carries the last one's;
+/// some clients left 0 there when producing. Kafka: `AbstractLegacyRecordBatch.DeepRecordsIterator`.
 fn absolute_base(outer: &Entry<'_>, entries: &[Entry<'_>]) -> Result<i64, &'static str> {
     let Some(last) = entries.last() else {
         return Err("a compressed entry holds no records");

@@ -1,7 +1,7 @@
 //! Kafka's record batches: bytes to batches and back; and Kafka's error table.
 //!
-//! No I/O, no clock, nothing of ours below this crate. Layouts are those of Kafka's
-//! `DefaultRecordBatch`, `DefaultRecord`, `LegacyRecord` and `CompressionType`.
+//! No I/O, no clock, no dependency on another crate of fletchlog. Layouts are those of Kafka's `DefaultRecordBatch`,
+//! `DefaultRecord`, `LegacyRecord` and `CompressionType`.
 
 pub mod batch;
 pub mod batch_builder;

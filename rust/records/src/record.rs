@@ -53,7 +53,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Headers that a parse has checked.
+/// Decodes headers that a parse has checked.
 fn decode_headers(headers: &[u8], count: u32) -> impl Iterator<Item = Header<'_>> {
     let mut pos = 0;
     (0..count).map_while(move |_| read_header(headers, &mut pos).ok())
@@ -83,7 +83,7 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// Bytes of a nullable field behind a varint length; `-1` is null, less is refused.
+/// Bytes of a nullable field after a varint length; `-1` is null, less is refused.
 #[inline(always)]
 fn read_nullable<'a>(body: &'a [u8], pos: &mut usize) -> Option<Option<&'a [u8]>> {
     let len = read_varint(body, pos)?;
@@ -196,8 +196,8 @@ pub fn parse_record(payload: &[u8], pos: usize) -> Result<(RawRecord<'_>, usize)
     ))
 }
 
-/// Bytes that [`parse_small`] looks at before the value: attributes 1, at most 3 each of length, timestamp delta, offset delta, key
-/// length and value length. A machine loads them at once.
+/// Bytes that [`parse_small`] examines before the value: attributes 1, at most 3 each of length, timestamp delta, offset
+/// delta, key length and value length. A machine loads them at once.
 const WINDOW: usize = 16;
 
 /// The varint of one to three bytes at `win[*at]`, still zig-zag; `None` if it is longer. Indexes are masked, which never
@@ -288,8 +288,8 @@ pub fn parse_small(payload: &[u8], pos: usize) -> Option<(RawRecord<'_>, usize)>
 /// Walks the records of a [`RecordsSlice`] in order, checking each completely: body length, lengths within bounds,
 /// header count, UTF-8 header keys. After `count` records there must be no byte left.
 ///
-/// Kafka: `DefaultRecordBatch.RecordIterator`: bytes left after the last record are found when the last record is
-/// read, so that record is not handed out; the records of a batch that declares none are not read.
+/// Kafka: `DefaultRecordBatch.RecordIterator`: bytes left after the last record are found when the last record is read, so
+/// that record is not returned; the records of a batch that declares none are not read.
 #[derive(Debug, Clone)]
 pub struct RecordCursor {
     position: usize,
@@ -297,7 +297,7 @@ pub struct RecordCursor {
 }
 
 impl RecordCursor {
-    /// At the first record.
+    /// A cursor at the first record.
     pub fn new() -> Self {
         Self {
             position: 0,
@@ -312,8 +312,8 @@ impl RecordCursor {
     pub fn returned(&self) -> i32 {
         self.returned
     }
-    /// Continues at `position` with `returned` records behind it: for a decoder that advanced on its own over records
-    /// it has checked as [`RecordCursor::next`] does.
+    /// Continues at `position`, after `returned` records: for a decoder that itself walked records and checked them as
+    /// [`RecordCursor::next`] does.
     pub fn resume_at(position: usize, returned: i32) -> Self {
         Self { position, returned }
     }
@@ -397,11 +397,12 @@ impl RecordCursor {
         Ok(first.map(|first| (walked, first, last)))
     }
 
-    /// Shows at most `max` records to `visit`: offset, timestamp (ms), whether there is a key. Each was checked as [`Self::next`]
-    /// checks it. One that `visit` refuses ends the call and is not passed. Returns how many were passed; ends early, without error,
-    /// before a malformed record if at least one was passed or refused; then the next call returns the error.
+    /// Shows at most `max` records to `visit`: offset, timestamp (ms), whether there is a key. Each was checked as
+    /// [`Self::next`] checks it. A record that `visit` refuses ends the call, and the cursor stays before it. Returns how
+    /// many records were passed; ends early, without error, before a malformed record if at least one was passed or refused;
+    /// then the next call returns the error.
     ///
-    /// This is the quick way: records with the same layout as the one before them are not parsed.
+    /// This is the fast way: records with the same layout as the one before them are not parsed.
     #[inline(always)]
     pub fn visit(
         &mut self,
@@ -412,7 +413,7 @@ impl RecordCursor {
         self.pass::<true>(slice, max, visit)
     }
 
-    /// As [`Self::visit`]. Without `EACH`, of records that are not parsed only the last of each run is shown.
+    /// As [`Self::visit`]. Without `EACH`, only the last record of each run that is not parsed is shown.
     #[inline(always)]
     fn pass<const EACH: bool>(
         &mut self,
@@ -424,7 +425,7 @@ impl RecordCursor {
         let most = max.min(left);
         let payload: &[u8] = &slice.payload;
         let sums_fit = slice.sums_fit();
-        let mut at = self.position; // local ones: the loop keeps them in registers
+        let mut at = self.position; // local copies, which the loop keeps in registers
         let mut passed = 0;
         let mut size = 0;
         let mut failure = None;
@@ -477,7 +478,7 @@ impl RecordCursor {
         }
     }
 
-    /// Timestamp (ms) of the next record, `None` after the last. Moves nothing.
+    /// Timestamp (ms) of the next record, `None` after the last. Does not move the cursor.
     ///
     /// # Errors
     /// The next record is malformed.
@@ -505,8 +506,8 @@ impl RecordsSlice {
             reason: reason.to_owned(),
         }
     }
-    /// Whether the base offset and any delta add up to an offset. Only a parse checks each sum: without this, records may not be
-    /// taken by their layout ([`Frame`]).
+    /// Whether the base offset plus any delta is a valid offset. Only a parse checks each sum: if this is false, records must
+    /// not be taken by their layout ([`Frame`]).
     pub fn sums_fit(&self) -> bool {
         (0..=i64::MAX - i64::from(i32::MAX)).contains(&self.base_offset)
     }

@@ -1,13 +1,13 @@
-//! A range of timestamps that records are read by.
+//! A range of timestamps that selects records.
 
 use crate::{BatchHeader, TimestampType};
 
-/// Timestamps (ms) from `first` to `last`, both included. None, if `last` is below `first`.
+/// Timestamps (ms) from `first` to `last`, both included. Empty if `last` is below `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
-    /// The least.
+    /// The lowest timestamp.
     pub first: i64,
-    /// The greatest.
+    /// The highest timestamp.
     pub last: i64,
 }
 
@@ -38,9 +38,9 @@ impl TimeRange {
         self.first <= timestamp && timestamp <= self.last
     }
 
-    /// Whether the header of a batch shows that none of its records is in the range. The broker keeps the greatest timestamp of a
-    /// batch in its header, but not the least, which is known only where all records have the time of the append.
-    /// Of a batch of an old format nothing is concluded.
+    /// Whether the header of a batch shows that none of its records is in the range. The header has the greatest timestamp of
+    /// the batch, but not the least, which is known only where all records have the time of the append. Batches of an old
+    /// format are never excluded.
     pub fn excludes(self, header: &BatchHeader) -> bool {
         let max = header.max_timestamp;
         header.magic >= 2

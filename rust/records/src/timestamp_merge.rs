@@ -1,10 +1,11 @@
-//! Several sources in the order of their timestamps: the one rule of `fletchlog.fetch.order=timestamp` and of a scan by timestamp.
-//! Ours; Kafka has none in its consumer.
+//! Merges several sources in the order of their timestamps, for `fletchlog.fetch.order=timestamp` and for scans by timestamp.
+//! Kafka's consumer has no such order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The sources that have a next record. Next is the least by (timestamp, place); within a source the caller keeps its own order.
+/// The sources that have a next record. The least by (timestamp, place) comes next; within a source the caller keeps its own
+/// order.
 #[derive(Debug, Default)]
 pub struct TimestampMerge {
     heads: BinaryHeap<Reverse<(i64, usize)>>,
@@ -27,7 +28,7 @@ impl TimestampMerge {
         self.heads.push(Reverse((timestamp, place)));
     }
 
-    /// Takes out the source whose turn it is; its place is pushed again with the record that is then its next. `None`: no source
+    /// Removes the source whose turn it is; the caller pushes its place again with its following record. `None`: no source
     /// has a record.
     pub fn pop(&mut self) -> Option<MergeTurn> {
         let Reverse((timestamp, place)) = self.heads.pop()?;

@@ -9,7 +9,7 @@ use super::{DecodeError, make_room};
 
 /// Smallest member: 10 bytes of header, an empty deflate block of 2, 8 of trailer.
 const MIN_MEMBER: usize = 20;
-/// Bytes read at a time at least, so that small payloads do not grow byte by byte.
+/// Least bytes read at a time, so that small payloads do not grow byte by byte.
 const SMALLEST_STEP: usize = 4096;
 
 /// Levels 1..9; -1, like no level, is zlib's default.

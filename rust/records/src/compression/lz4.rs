@@ -30,10 +30,10 @@ const STORED: u32 = 0x8000_0000;
 const MAX_EXPANSION: usize = 255;
 
 thread_local! {
-    // Room for the largest outcome of a block: to clear that for each block takes time.
+    // Room for the largest output of a block, kept because clearing it for each block takes time.
     static PACKED: RefCell<Vec<u8>> = RefCell::new(vec![0; get_maximum_output_size(BLOCK_SIZE)]);
-    // A frame does not say how large its blocks become: to clear room for the largest for each of them costs as much as to decompress
-    // a small batch.
+    // A frame does not say how large its blocks become, and clearing room for the largest one for each of them costs as much
+    // as decompressing a small batch.
     static BLOCK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -55,7 +55,7 @@ pub(super) fn compress(input: &[u8], out: &mut Vec<u8>) {
                 (block, STORED)
             };
             let length = u32::try_from(bytes.len()).expect("a block is small") | stored;
-            // With the length before and the end mark behind it.
+            // Including the length before it and the end mark after it.
             out.reserve(4 + bytes.len() + 4);
             out.extend_from_slice(&length.to_le_bytes());
             out.extend_from_slice(bytes);
@@ -119,7 +119,7 @@ fn read_header(rest: &mut &[u8], magic: i8) -> Result<Frame, DecodeError> {
     })
 }
 
-/// What follows the end mark is not looked at, as Kafka's reader does not.
+/// What follows the end mark is ignored, as by Kafka's reader.
 pub(super) fn decompress(input: &[u8], magic: i8, limit: usize) -> Result<Vec<u8>, DecodeError> {
     let mut rest = input;
     let frame = read_header(&mut rest, magic)?;

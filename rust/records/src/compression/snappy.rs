@@ -7,7 +7,7 @@
 //! | 4     | lowest compatible version i32 (1)                   |
 //! | 4 + n | length i32, raw snappy block; repeated to the end   |
 //!
-//! A payload without the magic is one raw block: other clients write that.
+//! A payload without the magic is one raw block, as other clients write it.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,8 @@ const BLOCK_SIZE: usize = 32 * 1024;
 const MAX_EXPANSION: usize = 64;
 
 thread_local! {
-    // Its table has 32 KiB, twice what a batch has. With it, room for the largest outcome of a block: to clear that for each block takes time.
+    // The encoder's table has 32 KiB, twice what a batch has. Beside it, room for the largest output of a block, kept because
+    // clearing it for each block takes time.
     static ENCODER: RefCell<(Encoder, Vec<u8>)> = RefCell::new((Encoder::new(), vec![0; max_compress_len(BLOCK_SIZE)]));
 }
 

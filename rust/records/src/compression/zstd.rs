@@ -15,7 +15,7 @@ const DEFAULT_LEVEL: i32 = 3;
 const MAX_KEPT_CONTEXT: usize = 8 << 20;
 
 thread_local! {
-    // A context is some 100 KiB to set up, as much work as a small batch: each thread keeps one of either kind.
+    // Setting up a context, of about 100 KiB, is as much work as a small batch: each thread keeps one of each kind.
     static COMPRESSOR: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
@@ -76,7 +76,7 @@ fn ends_here(context: &mut DCtx<'static>, mut source: InBuffer<'_>, end: usize) 
 fn decompress_with(context: &mut DCtx<'static>, input: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
     let malformed = |code: usize| DecodeError::Malformed(get_error_name(code).to_owned());
     context.reset(ResetDirective::SessionOnly).map_err(malformed)?;
-    // A stated size is believed within the limit; at a hostile one, only address space is spent.
+    // A stated size is trusted within the limit; a hostile one costs only address space.
     let stated = get_frame_content_size(input)
         .ok()
         .flatten()

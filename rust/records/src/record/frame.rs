@@ -11,7 +11,7 @@ use crate::varint::read_varint;
 pub struct Frame {
     /// Bytes of the whole record.
     size: usize,
-    /// The bits of the first eight bytes that fix the layout: lengths, and of deltas which bytes they take.
+    /// The bits of the first eight bytes that define the layout: the lengths, and how many bytes each delta takes.
     fixed: u64,
     first: u64,
     timestamp_delta: Delta,
@@ -24,7 +24,7 @@ pub struct Frame {
     value: Option<Range<usize>>,
 }
 
-/// Records that are looked at together: without a branch for each of them, a processor works on several at a time.
+/// Records that are checked together: without a branch for each of them, a processor works on several at a time.
 pub const BLOCK: usize = 64;
 
 /// A varint of one to three bytes among the first eight.
@@ -36,7 +36,7 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// No delta of the layout is as far from 0.
+    /// All deltas of the layout are closer to 0 than this.
     #[allow(clippy::cast_possible_wrap, reason = "24 bits")]
     pub fn limit(self) -> i64 {
         (self.mask + 1) as i64
@@ -48,7 +48,7 @@ impl Delta {
         self.times(first, 1)
     }
 
-    /// The same times `factor`. It multiplies numbers of 32 bits, for which processors have wide instructions.
+    /// The delta times `factor`. It multiplies numbers of 32 bits, for which processors have wide instructions.
     #[inline(always)]
     #[allow(clippy::cast_possible_wrap, reason = "a delta has 21 bits, the factor 32")]
     pub fn times(self, first: u64, factor: u32) -> i64 {
@@ -62,7 +62,7 @@ impl Delta {
 }
 
 impl Frame {
-    /// The layout of `record`, which was parsed and found good; `None` if it is another kind.
+    /// The layout of `record`, which was parsed and is valid; `None` if it is another kind.
     pub fn of(record: &[u8]) -> Option<Self> {
         let bytes = record.first_chunk::<8>()?;
         let mut fixed = [0u8; 8];
@@ -89,7 +89,7 @@ impl Frame {
             2 => 0xffff,
             _ => return None,
         };
-        // Behind the value there is the number of headers, one zero byte.
+        // After the value comes the number of headers, one zero byte.
         if value_end + 1 != record.len() || record.last() != Some(&0) {
             return None;
         }
@@ -141,7 +141,7 @@ impl Frame {
         Some((self.timestamp_delta.of(first), self.offset_delta.of(first)))
     }
 
-    /// How many records from `position` on have this layout, one behind the other, but at most `most`. Each of them is well formed.
+    /// How many consecutive records from `position` on have this layout, at most `most`. Each of them is well formed.
     pub fn alike(&self, payload: &[u8], position: usize, most: usize) -> usize {
         let mut firsts = [0; BLOCK];
         let mut alike = 0;
@@ -156,7 +156,7 @@ impl Frame {
         alike
     }
 
-    /// As [`Self::alike`], at most as many as `firsts` has places, with the first eight bytes of each.
+    /// As [`Self::alike`], for at most `firsts.len()` records, storing the first eight bytes of each.
     #[inline(always)]
     pub fn firsts(&self, payload: &[u8], position: usize, firsts: &mut [u64]) -> usize {
         let records = payload.get(position..).unwrap_or_default();
@@ -174,10 +174,10 @@ impl Frame {
         records.take_while(|record| self.first_of(record).is_some()).count()
     }
 
-    /// The first eight bytes of each of `records`. Not 0 if one of them does not have the layout.
+    /// Collects the first eight bytes of each of `records`. Not 0 if one of them does not have the layout.
     #[inline(always)]
     fn gather<const FAR: bool>(&self, records: &[u8], firsts: &mut [u64]) -> u64 {
-        // No layout is shorter. With this check before it the loop needs none.
+        // No layout is shorter than this. With this check, the loop needs none.
         if self.size < 8 {
             return 1;
         }
@@ -219,7 +219,8 @@ fn field(at: usize, length: i32) -> Option<Option<Range<usize>>> {
     }
 }
 
-/// Fixes the varint at `*at` by `bits` and its "more" bits, and moves `*at` behind it; `None` if it does not end within the eight bytes.
+/// Marks `bits` and the "more" bits of the varint at `*at` as fixed, and moves `*at` after it; `None` if it does not end
+/// within the eight bytes.
 fn mark(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize, bits: u8) -> Option<()> {
     loop {
         *fixed.get_mut(*at)? = bits;
@@ -230,7 +231,7 @@ fn mark(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize, bits: u8) -> Optio
     }
 }
 
-/// Fixes which bytes the delta at `*at` takes, and moves `*at` behind it; `None` if they are more than three.
+/// Marks as fixed which bytes the delta at `*at` takes, and moves `*at` after it; `None` if it takes more than three.
 fn delta(bytes: &[u8; 8], fixed: &mut [u8; 8], at: &mut usize) -> Option<Delta> {
     let begin = *at;
     mark(bytes, fixed, at, 0x80)?;
