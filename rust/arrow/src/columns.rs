@@ -26,7 +26,7 @@ impl Pools {
         }
     }
 
-    /// How many vectors are inside batches that are still read.
+    /// How many vectors are inside batches that are still being read.
     pub(crate) fn lent(&self) -> usize {
         Arc::weak_count(&self.long) + Arc::weak_count(&self.int) + Arc::weak_count(&self.byte)
     }
@@ -37,8 +37,8 @@ impl Pools {
     }
 }
 
-/// A nullable column of byte strings. Offsets hold the end of each row (the leading 0 is there from the first row on);
-/// nulls are kept as row numbers, ascending: they are rare or all there is.
+/// A nullable column of byte strings. Offsets hold the end of each row (with a leading 0 from the first row on); nulls are
+/// kept as row numbers, ascending: they are rare, or all rows are null.
 #[derive(Debug, Default)]
 pub(crate) struct BytesColumn {
     pub(crate) offsets: Vec<i32>,
@@ -91,7 +91,7 @@ impl BytesColumn {
     }
 }
 
-/// Forgets the rows from `rows` on in an ascending list of row numbers.
+/// Removes the rows from `rows` on from an ascending list of row numbers.
 pub(crate) fn truncate_rows(list: &mut Vec<u32>, rows: usize) {
     let keep = list.partition_point(|&row| (row as usize) < rows);
     list.truncate(keep);
@@ -114,7 +114,7 @@ pub(crate) fn null_buffer(nulls: &[u32], len: usize) -> Option<NullBuffer> {
     Some(NullBuffer::new(bits))
 }
 
-/// Which of the columns that differ from row to row are asked for, as bits. Headers are if [`Columns::headers`] is there.
+/// Bits for the columns asked for that differ from row to row. Headers are asked for if [`Columns::headers`] is `Some`.
 pub(crate) mod asked {
     pub(crate) const KEY: u8 = 1;
     pub(crate) const VALUE: u8 = 2;
@@ -122,8 +122,8 @@ pub(crate) mod asked {
     pub(crate) const TIMESTAMP: u8 = 8;
 }
 
-/// The columns that differ from row to row. Those that are not asked for stay empty. While no key was seen, `key` stays empty and
-/// all keys are null.
+/// The columns that differ from row to row. Columns not asked for stay empty. Until a key is seen, `key` stays empty and all
+/// keys are null.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     pub(crate) asked: u8,
@@ -133,14 +133,14 @@ pub(crate) struct Columns {
     pub(crate) offsets: Vec<i64>,
     pub(crate) timestamps: Vec<i64>,
     pub(crate) timestamp_nulls: Vec<u32>,
-    /// What a millisecond is in the timestamp column.
+    /// Units of the timestamp column in a millisecond.
     pub(crate) per_millisecond: i64,
     pub(crate) headers: Option<HeadersColumn>,
     /// Sizes that the next batch may have: rows, value bytes, key bytes.
     hint: (usize, usize, usize),
 }
 
-/// Grows `vec` for `more` elements, from the pool when it holds nothing yet: then `more` are still free when it holds `hint`.
+/// Makes room in `vec` for `more` elements. If it has no memory yet, it gets a pooled vector with room for `hint + more`.
 fn reserve<T>(pool: &Pool<T>, vec: &mut Vec<T>, more: usize, hint: usize) {
     if vec.capacity() == 0 {
         *vec = pool.take(hint + more);
@@ -202,7 +202,8 @@ impl Columns {
             .max(headers)
     }
 
-    /// Makes room in the columns asked for for `rows` rows whose keys and values have `bytes` bytes at most, and `slack` beyond them.
+    /// Makes room in the columns asked for: `rows` rows whose keys and values have `bytes` bytes at most, and `slack` beyond
+    /// them.
     pub(crate) fn reserve(&mut self, pools: &Pools, rows: usize, bytes: usize, slack: usize) {
         let (row_hint, value_hint, _) = self.hint;
         if self.asks(asked::OFFSET) {
@@ -223,7 +224,7 @@ impl Columns {
         }
     }
 
-    /// The same for keys, which are materialised with the first that is not null.
+    /// The same for the key column, which is materialised at the first key that is not null.
     pub(crate) fn reserve_keys(&mut self, pools: &Pools, rows: usize, bytes: usize, slack: usize) {
         let (row_hint, _, key_hint) = self.hint;
         reserve(&pools.int, &mut self.key.offsets, rows + 1, row_hint + 1);
@@ -248,11 +249,11 @@ impl Columns {
         }
     }
 
-    /// Offset and timestamp arrays, key array (`None`: all null) and value array, leaving the columns empty. Of columns that
-    /// are not asked for the arrays are empty.
+    /// Offset and timestamp arrays, key array (`None`: all null) and value array, leaving the columns empty. Arrays of
+    /// columns not asked for are empty.
     pub(crate) fn take(&mut self, pools: &Pools) -> Taken {
         let rows = std::mem::take(&mut self.rows);
-        // The end of a range makes a small batch: the next is as large as those before it.
+        // The last batch of a range is small, but the next may be as large as those before it: the hint shrinks slowly.
         let size = |now: usize, hint: usize| now.max(hint - hint / 8);
         let (row_hint, value_hint, key_hint) = self.hint;
         self.hint = (
@@ -274,7 +275,7 @@ impl Columns {
     }
 }
 
-/// What [`Columns::take`] gives.
+/// The result of [`Columns::take`].
 pub(crate) struct Taken {
     pub(crate) key: Option<BinaryArray>,
     pub(crate) value: BinaryArray,

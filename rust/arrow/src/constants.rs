@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, StringArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use fletchlog_records::TopicPartition;
 
-/// Templates kept of a kind; with more topics or partitions than this they replace each other.
+/// Templates kept per kind; with more topics or partitions than this they replace each other.
 const MAX_KEPT: usize = 8;
 /// Rows of the smallest template.
 const MIN_ROWS: usize = 1024;
@@ -107,12 +107,12 @@ impl Constants {
     }
 }
 
-/// Rows of a template that serves `rows`.
+/// Rows of the template for `rows` rows.
 fn template_rows(rows: usize) -> usize {
     rows.max(MIN_ROWS).next_power_of_two()
 }
 
-/// The template of `key`, made or replaced when it is shorter than `rows`.
+/// The template of `key`, created if missing and replaced if it is shorter than `rows`.
 fn keep<'a, K: PartialEq + Clone, A>(
     kept: &'a mut Vec<(K, A)>,
     key: &K,

@@ -27,16 +27,17 @@ use crate::columns::{BytesColumn, Columns, Pools};
 /// Short keys and values are copied in pieces of this size, even if they are shorter: the surplus is overwritten by the
 /// next one.
 const PIECE: usize = 16;
-/// Bytes of the longest key or value that is copied so: two pieces.
+/// Bytes of the longest key or value that is copied in pieces: two of them.
 const MAX_IN_PIECES: usize = 2 * PIECE;
-/// Room behind the last byte of a column for the surplus: less than a piece, or a whole one of an empty value.
+/// Room after the last byte of a column for the surplus: less than a piece, or a whole one of an empty value.
 const SLACK: usize = PIECE;
 
-/// Records of one layout that are worth finding it out, and how often there may be fewer before the rest of a batch is parsed one by one.
+/// Shortest run of records of one layout that pays for finding the layout, and how many runs may be shorter before the rest
+/// of a batch is parsed one by one.
 const WORTHWHILE: usize = 24;
 const MAX_SHORT_RUNS: usize = 4;
 
-/// When to look for records of one layout in a batch.
+/// Decides when to look for records of one layout in a batch.
 struct Runs {
     /// Bytes of the last record.
     size: usize,
@@ -49,11 +50,11 @@ impl Runs {
         Self { size: 0, short }
     }
 
-    /// The layout of a record, if the one before it has its size and looking was worthwhile so far.
+    /// The layout of a record, if the record before it has the same size and looking was worthwhile so far.
     #[inline(always)]
     fn frame<const ASKED: u8>(&mut self, region: &[u8], record: Range<usize>) -> Option<Frame> {
         let is_alike = std::mem::replace(&mut self.size, record.len()) == record.len();
-        // In this order: sizes that change at random would mislead the processor at every record.
+        // In this order: a branch on random sizes would be mispredicted at every record.
         if ASKED & TIMED != 0 || self.short >= MAX_SHORT_RUNS || !is_alike {
             return None;
         }
@@ -72,9 +73,9 @@ pub(crate) struct Window {
     pub(crate) from_offset: i64,
     /// The first record at or above ends the decoding.
     pub(crate) to_offset: i64,
-    /// Records at or above `from_offset` at most.
+    /// At most this many records at or above `from_offset`.
     pub(crate) max_records: usize,
-    /// Of those the records with such timestamps become rows.
+    /// Only those with timestamps in this range become rows.
     pub(crate) times: TimeRange,
     /// The records end before this position of the payload.
     pub(crate) end: usize,
@@ -86,7 +87,7 @@ pub(crate) struct Window {
 /// `to` is valid for writes of `bytes.len() + SLACK` bytes, outside the payload.
 #[inline(always)]
 unsafe fn copy_over(payload: &[u8], bytes: &[u8], to: *mut u8) {
-    // An empty slice may be from anywhere: then the pieces are any bytes of the payload, all of them surplus.
+    // An empty slice may point anywhere: then the pieces are any bytes of the payload, all of them surplus.
     let offset = (bytes.as_ptr() as usize).wrapping_sub(payload.as_ptr() as usize);
     let has = |len: usize| payload.len() >= len && offset <= payload.len() - len;
     // SAFETY: `has` keeps the reads inside the payload; the writes are within the caller's promise.
@@ -107,10 +108,10 @@ unsafe fn copy_over(payload: &[u8], bytes: &[u8], to: *mut u8) {
     }
 }
 
-/// Copies `rows` fields of `len` bytes, each `size` bytes behind the one before it, storing `LEN` bytes for each.
+/// Copies `rows` fields of `len` bytes, each `size` bytes after the one before it, storing `LEN` bytes for each.
 ///
 /// # Safety
-/// `from` is valid for reads and `to` for writes of so many.
+/// `from` is valid for these reads and `to` for these writes.
 #[inline(always)]
 unsafe fn copy_pieces<const LEN: usize>(from: *const u8, to: *mut u8, len: usize, size: usize, rows: usize) {
     for row in 0..rows {
@@ -122,10 +123,10 @@ unsafe fn copy_pieces<const LEN: usize>(from: *const u8, to: *mut u8, len: usize
     }
 }
 
-/// Writes `column(first)` for each of `firsts` to `to`, and returns the place behind them.
+/// Writes `column(first)` for each of `firsts` to `to`, and returns the position after them.
 ///
 /// # Safety
-/// `to` is valid for so many writes.
+/// `to` is valid for `firsts.len()` writes.
 #[inline(always)]
 unsafe fn write_each(to: *mut i64, firsts: &[u64], column: impl Fn(u64) -> i64) -> *mut i64 {
     // SAFETY: the caller's promise.
@@ -187,13 +188,13 @@ impl BytesHead {
         }
     }
 
-    /// Writes `rows` fields of `len` bytes, the first at `at` and each other `size` bytes behind the one before it.
+    /// Writes `rows` fields of `len` bytes, the first at `at` and each other `size` bytes after the one before it.
     ///
     /// # Safety
     /// As [`Self::write`]; the fields are inside the payload.
     #[inline(always)]
     unsafe fn write_alike(&mut self, payload: &[u8], at: usize, len: usize, size: usize, rows: usize) {
-        // For so many of them whole pieces are inside the payload.
+        // For this many of them whole pieces are inside the payload.
         let in_pieces = match len {
             0..=MAX_IN_PIECES => (payload.len().saturating_sub(at + MAX_IN_PIECES) / size).min(rows),
             _ => 0,
@@ -274,7 +275,7 @@ impl Heads {
     ///
     /// # Safety
     /// The columns were reserved for the row before `new`, and not reallocated since; if the row has a key that is asked for,
-    /// `key` is there.
+    /// `key` is `Some`.
     #[inline(always)]
     unsafe fn write<const ASKED: u8>(
         &mut self,
@@ -311,9 +312,10 @@ impl Heads {
         }
     }
 
-    /// Writes the columns `asked` for of at most `most` records from `position` on, and returns how many that were. It ends before a
-    /// record of another layout than `frame` or with an offset outside of the window. It writes none if values are asked for and these
-    /// are null, or if the key column has begun and these keys are null, or the reverse, or if it is not sure that all `times` are in the column.
+    /// Writes the columns `asked` for of at most `most` records from `position` on, and returns how many records that were.
+    /// Stops before a record of another layout than `frame` or with an offset outside of the window. Writes none if values
+    /// are asked for and these are null, if the key column has begun and these keys are null or the reverse, or if it is not
+    /// sure that all `times` fit the column.
     ///
     /// # Safety
     /// As [`Self::write`], for `most` rows. A base offset and a delta do not overflow.
@@ -390,7 +392,7 @@ impl Heads {
         let mut firsts = [0; BLOCK];
         let mut written = 0;
         while written < most {
-            // A short run is not worth a look at many.
+            // Starts with a small block: a short run is not worth reading many records.
             let block = (most - written).min(if written == 0 { WORTHWHILE } else { BLOCK });
             let at = position + written * size;
             let mut rows = frame.firsts(region, at, &mut firsts[..block]);
@@ -451,8 +453,8 @@ impl Heads {
     }
 }
 
-/// The record at `position` with the position behind it and its offset, or what is wrong with it. `batch_end`: where
-/// the last record of its batch must end.
+/// The record at `position`, the position after it and its offset, or what is wrong with it. `batch_end`: where the last
+/// record of its batch must end.
 #[inline(always)]
 fn parse<'a>(
     slice: &RecordsSlice,
@@ -473,7 +475,7 @@ fn parse<'a>(
     }
 }
 
-/// A time of the column, if it is asked for; `None`: there is none. Kafka: `RecordBatch#NO_TIMESTAMP`.
+/// A time in the unit of the column, if it is asked for; `None`: no timestamp. Kafka: `RecordBatch#NO_TIMESTAMP`.
 ///
 /// # Errors
 /// The column cannot hold it.
@@ -502,8 +504,8 @@ impl Unfit {
     }
 }
 
-/// Decodes from the cursor on, moving it; returns the rows appended. A malformed record, or one whose timestamp the column cannot hold, ends
-/// it before that record; it is an error only when no row was appended, so that the next call repeats it.
+/// Decodes from the cursor on, moving it; returns the rows appended. A malformed record, or one whose timestamp the column
+/// cannot hold, stops the decoding before it. That is an error only if no row was appended; else the next call returns it.
 pub(crate) fn decode(
     columns: &mut Columns,
     pools: &Pools,
@@ -515,12 +517,12 @@ pub(crate) fn decode(
     LOOPS[usize::from(columns.asked | timed)](columns, pools, slice, cursor, window)
 }
 
-/// Beside the columns asked for: only some timestamps are.
+/// A bit beside those of the columns: only some timestamps are asked for.
 const TIMED: u8 = 16;
 
 type Loop = fn(&mut Columns, &Pools, &RecordsSlice, &mut RecordCursor, Window) -> Result<usize, RecordError>;
 
-/// A loop for every choice of columns, with and without [`TIMED`], so that none looks at what is asked for in every row.
+/// A loop for every choice of columns, with and without [`TIMED`], so that none checks in every row what is asked for.
 #[rustfmt::skip]
 static LOOPS: [Loop; 32] = [
     decode_as::<0>, decode_as::<1>, decode_as::<2>, decode_as::<3>, decode_as::<4>, decode_as::<5>, decode_as::<6>, decode_as::<7>,
@@ -534,7 +536,7 @@ fn region<'a>(slice: &'a RecordsSlice, window: &Window) -> &'a [u8] {
     slice.payload.get(..window.end).unwrap_or(&slice.payload)
 }
 
-/// Records that `bytes` bytes can have at most. A record is at least 7 bytes: a wrong count reserves nothing beyond them.
+/// Most records that `bytes` bytes can hold. A record has at least 7 bytes, so a wrong count cannot reserve more.
 fn budget(slice: &RecordsSlice, returned: i32, window: &Window, bytes: usize) -> usize {
     let left = usize::try_from(slice.count.saturating_sub(returned)).unwrap_or(0);
     left.min(window.max_records).min(bytes / MIN_RECORD_SIZE + 1)
@@ -607,7 +609,7 @@ fn decode_as<const ASKED: u8>(
         returned += 1;
         if let Some(frame) = frame {
             let most = (budget - (rows - before)).min(usize::try_from(last - returned).unwrap_or(0));
-            // SAFETY: as above, for so many rows.
+            // SAFETY: as above, for `most` rows.
             let alike = unsafe { heads.write_alike(ASKED, slice, &window, &frame, position, most) };
             runs.note(alike);
             rows += alike;

@@ -12,8 +12,8 @@ use crate::constants::{Constants, Run};
 use crate::decode::{Window, decode};
 use crate::schema::{Column, schema_of};
 
-/// Bytes of keys, values and headers of a batch: more than this and the batches that take turns leave the caches (with 8 MiB values of
-/// 1 kB are a sixth slower), less and the hand-over shows.
+/// Bytes of keys, values and headers of a batch. With more, the batches that take turns do not fit the caches (with 8 MiB
+/// values of 1 kB are a sixth slower); with less, the cost of each batch shows.
 const BATCH_PAYLOAD: usize = 2 << 20;
 
 /// Vectors that an idle builder may have lent: those of a batch with offsets, timestamps, and two each for keys, values, and keys and
@@ -23,7 +23,7 @@ const MAX_LENT: usize = 10;
 /// Collects decoded records into one Arrow batch after the other.
 ///
 /// A builder is meant to live as long as its consumer or scan: it keeps the memory of its columns, takes it back when a
-/// batch it handed out is dropped (on any thread), and builds constant columns once. Batches of some 131,072 rows or
+/// batch it returned is dropped (on any thread), and builds constant columns once. Batches of some 131,072 rows or
 /// 2 MiB are quickest; the caller asks [`RowsBuilder::room`].
 #[derive(Debug)]
 pub struct RowsBuilder {
@@ -72,8 +72,8 @@ impl RowsBuilder {
         }
     }
 
-    /// Bytes of memory that it keeps for later batches; `None` if it has rows, or if more than a few of the batches that it handed out
-    /// are still read, the memory of which comes back to it.
+    /// Bytes of memory kept for later batches; `None` if it has rows, or if more than a few of its batches are still being
+    /// read, as their memory comes back to it.
     pub fn idle_bytes(&self) -> Option<usize> {
         let is_idle = self.rows() == 0 && self.pools.lent() <= MAX_LENT;
         is_idle.then(|| self.pools.free_bytes() + self.columns.room() + self.constants.bytes())
@@ -82,7 +82,7 @@ impl RowsBuilder {
     /// Appends the rows of a whole span that a consumer has cut.
     ///
     /// # Errors
-    /// If the span does not hold its records, or a timestamp that the column can: nothing of it is appended then.
+    /// The span does not hold its records, or holds a timestamp that the column cannot hold: then nothing of it is appended.
     pub fn append_span(&mut self, tp: &TopicPartition, span: &RecordSpan) -> Result<(), RecordError> {
         let before = self.rows();
         let mut cursor = span.cursor();
@@ -99,19 +99,19 @@ impl RowsBuilder {
         if walked == Ok(span.count) && cursor.position() == span.end {
             return Ok(());
         }
-        // What stopped it behind a row is the error of the next call.
+        // If it stopped after a row, the next call returns the reason.
         let error = self.append(tp, &span.slice, &mut cursor, window).err();
         self.forget(before);
         Err(error.unwrap_or_else(|| span.slice.invalid("a span does not hold the records it was cut with")))
     }
 
-    /// Decodes and checks records from the cursor on, in one pass: skips those below `from_offset`, stops before
-    /// `to_offset`, after `max_records` others, and before a malformed record. Returns the rows appended: as many, but for
-    /// those outside of the builder's times. The cursor is where it stopped.
+    /// Decodes and checks records from the cursor on, in one pass: skips those below `from_offset`, stops before `to_offset`,
+    /// after `max_records` others, and before a malformed record. Returns the rows appended: the records taken, except those
+    /// outside of the builder's times. The cursor is left where it stopped.
     ///
     /// # Errors
-    /// A malformed record, or one whose timestamp the column cannot hold, before which nothing was appended. The same call gives the same
-    /// error again.
+    /// A malformed record, or one whose timestamp the column cannot hold, if nothing was appended before it. Repeating the
+    /// call returns the same error.
     pub fn append_records(
         &mut self,
         tp: &TopicPartition,

@@ -1,4 +1,4 @@
-//! The headers column: rows with headers only, expanded to all rows at the end.
+//! The headers column: collects only rows that have headers, and expands them to all rows at the end.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ const BYTES_TYPES: &str =
 /// Why a table cannot be produced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// A column that must be there is not.
+    /// A required column is missing.
     #[error("column {column:?} is missing; it must be one of: {accepted}")]
     MissingColumn {
         /// Its name.
@@ -52,7 +52,7 @@ pub enum ImportError {
     UnknownColumn {
         /// Its name.
         column: String,
-        /// Names that are.
+        /// Names that a producer knows.
         accepted: &'static str,
     },
     /// Two columns of one name.
@@ -90,7 +90,7 @@ impl<T: arrow_buffer::ArrowNativeType> Numbers<T> {
     }
 }
 
-/// One Arrow batch whose columns were checked and can be read row by row without a look at their types.
+/// One Arrow batch whose columns were checked and can be read row by row without checking their types.
 #[derive(Debug, Clone)]
 pub struct ProducerBatch {
     rows: usize,
@@ -102,8 +102,8 @@ pub struct ProducerBatch {
 }
 
 impl ProducerBatch {
-    /// Checks names and types and takes hold of the buffers (nothing is copied but partition and timestamp columns that
-    /// need converting).
+    /// Checks names and types and keeps the buffers (nothing is copied except partition and timestamp columns that need
+    /// converting).
     ///
     /// | column    | types                                                                                      |
     /// |-----------|--------------------------------------------------------------------------------------------|
@@ -156,7 +156,7 @@ impl ProducerBatch {
         self.rows
     }
 
-    /// No rows.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
@@ -189,7 +189,7 @@ impl ProducerBatch {
         timestamp.filter(|timestamp| *timestamp != NO_TIMESTAMP)
     }
 
-    /// Is there a headers column.
+    /// Whether it has a headers column.
     #[inline]
     pub fn has_headers(&self) -> bool {
         self.headers.is_some()

@@ -1,4 +1,4 @@
-//! A column of JSON values as lines that a reader of newline-delimited JSON can be given safely.
+//! A column of JSON values as lines that are safe to give to a reader of newline-delimited JSON.
 //!
 //! Such readers take a stream, so one malformed value could swallow its neighbours or split in two, and some neither check
 //! UTF-8 nor bound the depth of nesting. Here every value is checked alone: it must be exactly one JSON value.

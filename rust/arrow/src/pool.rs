@@ -1,23 +1,23 @@
-//! Memory of columns that comes back when the last reader of an Arrow batch lets go of it.
+//! Reusable memory for columns: it comes back when the last reader of an Arrow batch drops it.
 //!
-//! A decoder writes some megabytes per batch. Fresh memory of that size costs more in page faults than decoding into
-//! it, so a builder lends its vectors to the batches it hands out and takes them up again afterwards.
+//! A decoder writes some megabytes per batch. Fresh memory of that size costs more in page faults than decoding into it, so a
+//! builder lends its vectors to its batches and reuses them afterwards.
 
 use std::sync::{Arc, Mutex, Weak};
 
 use arrow_buffer::{ArrowNativeType, Buffer, ToByteSlice};
 use bytes::Bytes;
 
-/// Vectors kept for reuse: two columns of a kind, for the batch being read, the one before it and those that a thread of a scan
-/// has made ahead of them.
+/// Vectors kept for reuse: two columns of a kind, for the batch being read, the one before it and those that a scan thread
+/// has prepared.
 const MAX_KEPT: usize = 12;
-/// A vector beyond this is given back to the allocator: some 2 MiB are expected per batch.
+/// A larger vector is returned to the allocator: about 2 MiB are expected per batch.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 /// Below this a copy of the exact size is cheaper than lending.
 const MIN_LENT_BYTES: usize = 64 << 10;
 
-/// The free vectors of one element type. If the lock is taken, or was left locked by a fork, the vector is freed, or a new
-/// one made.
+/// The free vectors of one element type. The lock is never waited for: if it is taken, or a fork left it locked, a vector is
+/// freed instead of kept, or created instead of reused.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     free: Mutex<Vec<Vec<T>>>,
@@ -30,7 +30,7 @@ impl<T> Pool<T> {
         })
     }
 
-    /// A vector of at least `capacity`, empty: the one that came back last, of which most is in a cache.
+    /// An empty vector of at least `capacity`: the one that came back last, if any, which is mostly in a cache.
     pub(crate) fn take(&self, capacity: usize) -> Vec<T> {
         let found = self.free.try_lock().ok().and_then(|mut free| {
             let at = free.iter().rposition(|vec| vec.capacity() >= capacity)?;

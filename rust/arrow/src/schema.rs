@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
-/// A column of what this crate exports; all are those of Spark's kafka source.
+/// A column that this crate exports; all are columns of Spark's kafka source.
 ///
 /// | column        | type                                     | null when                                     |
 /// |---------------|------------------------------------------|-----------------------------------------------|
@@ -17,8 +17,8 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 /// | timestampType | Int32                                    | never; -1 none, 0 CreateTime, 1 LogAppendTime |
 /// | headers       | List<element: Struct<key: Utf8, value: Binary>> | the record has no headers; only when asked for |
 ///
-/// All fields are declared nullable, as Spark declares them. A timestamp beyond 64 bits of microseconds is an error: a null would say that
-/// there is none. [`Self::TimestampMillis`] holds every timestamp.
+/// All fields are declared nullable, as Spark declares them. A timestamp beyond 64 bits of microseconds is an error: a null
+/// would mean that the record has none. [`Self::TimestampMillis`] holds every timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "see the table")]
 pub enum Column {
@@ -35,7 +35,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// All columns, in the order of the schema. [`Self::TimestampMillis`] may stand in the place of [`Self::Timestamp`].
+    /// All columns, in the order of the schema. [`Self::TimestampMillis`] may replace [`Self::Timestamp`].
     pub const ALL: [Self; 8] = [
         Self::Key,
         Self::Value,
@@ -47,7 +47,7 @@ impl Column {
         Self::Headers,
     ];
 
-    /// Those of Spark's kafka source.
+    /// The columns of Spark's kafka source.
     pub fn of_kafka(include_headers: bool) -> &'static [Self] {
         const WITHOUT: [Column; 7] = {
             let [columns @ .., _] = Column::ALL;

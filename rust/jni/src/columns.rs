@@ -18,7 +18,7 @@ const OF_ARRAY: usize = 3;
 /// Longs that Java makes room for: arrays of all columns, of which headers are a list, keys and values.
 pub(crate) const SLOTS: usize = OF_ARRAY * (ASKED.len() + 2);
 
-/// The columns of a number's bits.
+/// The columns for the bits of a number.
 pub(crate) fn columns_of(bits: i32) -> Vec<Column> {
     let is_asked = |&(bit, _): &(usize, Column)| bits & (1 << bit) != 0;
     ASKED

@@ -1,4 +1,5 @@
-//! Directories open for reading, one broker each: a task costs no recovery of what the task before it has read.
+//! Directories open for reading, one broker each, so that a task does not repeat the recovery of what an earlier task has
+//! read.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -9,10 +10,10 @@ use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Config, Scope};
 use fletchlog_broker::{Broker, OpenOptions};
 
-/// Device and number of a directory: one that was made anew at the same path has others.
+/// Device and inode of a directory: one that was recreated at the same path has others.
 type Identity = (u64, u64);
 
-/// The broker of a path. Locked while it is opened: tasks that read other directories do not wait for that.
+/// The broker of a path. Locked while it is opened, so that tasks that read other directories do not wait.
 type Slot = Arc<Mutex<Option<(Identity, Arc<Broker>)>>>;
 
 static OPEN: Mutex<BTreeMap<PathBuf, Slot>> = Mutex::new(BTreeMap::new());

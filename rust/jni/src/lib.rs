@@ -1,7 +1,7 @@
 //! What the columnar Spark source in `jvm` calls: a range of offsets of a directory as the memory of Arrow columns.
 //!
-//! Only numbers and addresses cross, so no part of JNI is used but its names. The methods are those of `fletchlog.spark.Native`, which says what
-//! they mean. No panic leaves them.
+//! Only numbers and addresses cross, so nothing of JNI is used but its function names. The methods are those of
+//! `fletchlog.spark.Native`, which says what they mean. No panic leaves them.
 #![allow(unsafe_code)]
 
 mod columns;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use columns::{SLOTS, columns_of};
 use reader::{Range, Reader, Step};
 
-/// What `next` answers beside a number of rows.
+/// What `next` returns instead of a number of rows.
 const END: i32 = 0;
 const FAILED: i32 = -1;
 const LOST: i32 = -2;
@@ -23,7 +23,7 @@ const LOST: i32 = -2;
 /// Readers that are open.
 static OPEN: AtomicI64 = AtomicI64::new(0);
 
-/// A reader and the text of its last answer, which Java reads from here.
+/// A reader and the text of its last result, which Java reads from here.
 struct Handle {
     reader: Reader,
     text: String,
@@ -50,7 +50,7 @@ unsafe fn text_at(address: i64, length: i32) -> String {
 /// A reader of the offsets `start` to `end` of one partition. Nothing is read yet.
 ///
 /// # Safety
-/// `path` and `topic` are the addresses of as many readable bytes as follow them.
+/// `path` and `topic` are addresses of readable bytes, as many as the length after each says.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn Java_fletchlog_spark_Native_open(
     _env: *mut c_void,
@@ -116,7 +116,7 @@ pub unsafe extern "system" fn Java_fletchlog_spark_Native_close(_env: *mut c_voi
     // SAFETY: the caller's promise: it was made by `Box::into_raw` and is freed once.
     let handle = unsafe { Box::from_raw(handle as *mut Handle) };
     OPEN.fetch_sub(1, Ordering::Relaxed);
-    // A panic while it is dropped has nobody to be reported to; what it leaks is the reader's memory.
+    // A panic during the drop cannot be reported to anybody; it leaks the reader's memory.
     let _ = caught(move || {
         drop(handle);
         Ok(())

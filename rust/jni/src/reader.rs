@@ -1,4 +1,5 @@
-//! One range of offsets, batch by batch, with what of it is gone. The rules are those of `python/fletchlog/spark/scan.py`.
+//! Reads one range of offsets, batch by batch, and reports which records are gone. The rules are those of
+//! `python/fletchlog/spark/scan.py`.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -15,9 +16,9 @@ use fletchlog_records::{TimeRange, TopicPartition};
 use crate::columns::{SLOTS, write_addresses};
 use crate::directories;
 
-/// Rows of a batch at most: in Spark as quick as more.
+/// Most rows of a batch: more are no quicker in Spark.
 const BATCH_ROWS: usize = 65_536;
-/// Rows that are counted in one call at least: Spark looks between two calls whether the task was stopped.
+/// Rows to count in one call: between two calls Spark checks whether the task was stopped.
 const COUNTED_ROWS: u64 = 1 << 20;
 
 /// What to read.
@@ -49,10 +50,10 @@ impl Range {
         }
     }
 
-    /// The log; `None`: there is no such partition.
+    /// The log; `None`: the partition does not exist.
     fn log(&self) -> Result<Option<Arc<PartitionLog>>, String> {
         let broker = directories::open(&self.path)?;
-        // Looks at the directory: a topic may have been deleted or made anew since the broker was opened.
+        // Checks the directory: a topic may have been deleted or recreated since the broker was opened.
         broker.topics(false).map_err(|error| error.to_string())?;
         match broker.partition_log(&self.tp) {
             Ok(log) => Ok(Some(log)),
@@ -74,29 +75,29 @@ impl Range {
     }
 }
 
-/// What a call of [`Reader::next`] gives.
+/// The result of [`Reader::next`].
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
     Rows(i32),
-    /// Records are gone; the caller decides whether it goes on.
+    /// Records are gone; the caller decides whether to continue.
     Lost(String),
     End,
 }
 
-/// Where it is.
+/// The progress of a reader.
 enum State {
     New,
     Reading(Scan),
     Done,
 }
 
-/// Reads one range. A batch of rows lives until the next one is asked for.
+/// Reads one range. A batch of rows is valid until the next one is asked for.
 pub(crate) struct Reader {
     range: Range,
     state: State,
-    /// Not reported yet.
+    /// Losses that are not reported yet.
     lost: VecDeque<String>,
-    /// Met while rows were waiting to be handed over.
+    /// Occurred while rows were waiting to be returned.
     failure: Option<ScanError>,
     builder: RowsBuilder,
     /// Without columns the rows are counted.
@@ -106,7 +107,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// At the start of the range. Nothing is opened yet.
+    /// A reader at the start of the range. Nothing is opened yet.
     pub(crate) fn new(range: Range, columns: &[Column]) -> Self {
         Self {
             range,
@@ -186,7 +187,8 @@ impl Reader {
         }
     }
 
-    /// Records that were deleted while they were read are lost; anything else is an error.
+    /// Reports records that were deleted while they were read as lost, and continues after them; any other failure is an
+    /// error.
     ///
     /// Kafka: `KafkaDataConsumer#getEarliestAvailableOffsetBetween`.
     fn go_on_behind(&mut self, failure: &ScanError) -> Result<(), String> {
@@ -216,7 +218,7 @@ impl Reader {
     }
 }
 
-/// Counts rows; 0 at the end. A failure behind counted rows is met again by the next call.
+/// Counts rows; 0 at the end. A failure after counted rows is returned by the next call.
 fn count(scan: &mut Scan) -> Result<i32, ScanError> {
     let mut rows = 0;
     while rows < COUNTED_ROWS {

@@ -11,7 +11,7 @@ use super::{ImportError, wrong_type};
 const ACCEPTED: &str =
     "List or LargeList of Struct(key: Utf8, value: Binary or Utf8), Map of Utf8 to Binary or Utf8, Null";
 
-/// Where the headers of each row are among all.
+/// Where each row's headers are among all headers.
 #[derive(Debug, Clone)]
 pub(super) struct HeadersColumn {
     /// Position of each row's first header, and the end of the last row's.
@@ -54,7 +54,7 @@ impl HeadersColumn {
         if entries.num_columns() != 2 {
             return Err(wrong());
         }
-        // A map names its columns as it likes; a struct says which is which.
+        // A map may use any names for its columns; in a struct the names say which is which.
         let is_map = matches!(column.data_type(), DataType::Map(_, _));
         let named = |name: &str, at: usize| {
             if is_map {
@@ -79,7 +79,7 @@ impl HeadersColumn {
         Ok(headers)
     }
 
-    /// No header and no header key of a row that is there may be null.
+    /// Checks that no header and no header key of a row that is not null is null.
     fn check(&self, rows: usize) -> Result<(), ImportError> {
         for row in 0..rows {
             for at in self.range(row) {
