@@ -31,7 +31,7 @@ impl PartitionLog {
 
     fn read_beside_writer(&self, fetch: Fetch) -> Result<FetchDataInfo, LogError> {
         let mut result = self.read_view(&self.view()?, fetch);
-        // The writer deleted or replaced a segment after the view was taken and before its file was opened: catch up with its
+        // The writer may have deleted or replaced a segment after the view was taken and before its file was opened: catch up with its
         // changes, and if that does not help, reload the directory.
         let looks = [Self::catch_up, Self::load_again, Self::load_again, Self::load_again];
         for look in looks.into_iter().filter(|_| self.is_beside_writer()) {

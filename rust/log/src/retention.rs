@@ -107,11 +107,12 @@ impl PartitionLog {
         if let Some(e) = unreadable.reduce(|first, _| first) {
             log::warn!("readers of a deleted segment may fail: {e}");
         }
-        self.mark_directory_changed();
         // The files first: after a crash the log start must not be lower than what readers have seen.
         let synced = || sync.as_ref().map_or(Ok(()), |sync| sync());
         self.rename_deleted(writer, gone, config, now_ms, synced)
             .inspect_err(|e| self.fence(e))?;
+        // Behind the renames, before the view without these segments: a flush of that view syncs the names.
+        self.mark_directory_changed();
         {
             let mut published = write(&self.view);
             published.segments = Segments::new(kept);

@@ -473,7 +473,7 @@ impl LogSegment {
         }
     }
 
-    /// Marks the files as possibly holding bytes that were never synced.
+    /// Marks the files as unsynced: they may have bytes that were never synced.
     pub fn mark_unsynced(&self) {
         self.dirty.store(true, Ordering::Release);
         self.dirty_side_files.store(INDEXES | TXN_INDEX, Ordering::Release);
@@ -536,7 +536,7 @@ impl LogSegment {
         *write(&self.txn) = TxnFile { index, written };
     }
 
-    /// Takes over the transaction index of a segment that was written under another name.
+    /// Adopts the transaction index of a segment that was written under another name.
     pub fn adopt_txn_index(&self, from: &Self) {
         let (index, written) = {
             let state = read(&from.txn);

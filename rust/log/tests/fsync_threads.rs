@@ -184,3 +184,41 @@ fn a_segment_is_not_begun_before_the_one_before_it_is_on_disk() {
     });
     assert!(fs.exists(&new));
 }
+
+/// A recovery point above records that a power loss could bring back unsynced would keep recovery from checking them.
+#[test]
+fn a_flush_beside_a_deletion_leaves_its_renames_to_the_next_flush() {
+    let (_, dir, log, faults) = faulty(LogConfig {
+        retention_bytes: 0,
+        ..LogConfig::default()
+    });
+    // Without a leader epoch, whose file is replaced when the log start moves.
+    let append = |sequence| {
+        let batch = idempotent(7, 0, sequence, 1);
+        log.append_as_leader(batch, -1, AppendOrigin::Client, NOW).unwrap();
+    };
+    append(0);
+    std::thread::scope(|scope| {
+        let disk = faults.disk.lock().unwrap();
+        let flush = scope.spawn(|| log.flush().unwrap());
+        while faults.syncs.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        // Behind what this flush syncs.
+        append(1);
+        log.roll(NOW).unwrap();
+        let before = faults.renames.load(Ordering::Relaxed);
+        let names = faults.rename_gate.lock().unwrap();
+        let deletion = scope.spawn(|| log.delete_old_segments(NOW).unwrap());
+        while faults.renames.load(Ordering::Relaxed) == before {
+            std::thread::yield_now();
+        }
+        drop(disk);
+        assert_eq!(flush.join().unwrap(), 1);
+        drop(names);
+        assert_eq!(deletion.join().unwrap(), 1);
+    });
+    faults.synced.lock().unwrap().clear();
+    assert_eq!(log.flush().unwrap(), 2);
+    assert!(faults.synced.lock().unwrap().contains(&dir));
+}

@@ -14,7 +14,7 @@ use crate::txn_index::AbortedTxn;
 pub(super) struct CleanedTransactions {
     /// Aborted transactions that had not begun at the batch read last, by first offset and producer.
     pending: BTreeMap<(i64, i64), AbortedTxn>,
-    /// Aborted transactions that have begun, by producer, and whether a batch of it was kept.
+    /// Aborted transactions that have begun, by producer, and whether a batch of each was kept.
     aborted: HashMap<i64, (AbortedTxn, bool)>,
     /// Producers with data of a transaction that was not aborted.
     committed: HashSet<i64>,

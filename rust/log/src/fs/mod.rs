@@ -34,7 +34,7 @@ pub trait File: Send + Sync + Debug {
     fn write_at(&self, position: u64, data: &[u8]) -> io::Result<()>;
     /// Cuts or extends (with zeros) the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// The first position at or behind this one where something was written; `None`: only a hole follows, which reads as zeros.
+    /// The first position at or after this one where something was written; `None`: only a hole follows, which reads as zeros.
     fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
         Ok(Some(position))
     }

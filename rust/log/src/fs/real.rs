@@ -68,7 +68,7 @@ pub(super) fn read_at(file: &fs::File, position: u64, len: usize) -> io::Result<
     Ok(Bytes::from(out))
 }
 
-/// Where data begins, at or behind `position`.
+/// Where data begins, at or after `position`.
 pub(super) fn next_data(file: &fs::File, position: u64) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(position)) {
         Ok(found) => Ok(Some(found)),

@@ -25,6 +25,9 @@ pub struct Faults {
     pub writes: AtomicU64,
     /// While it is locked, every write to a log waits.
     pub write_gate: Mutex<()>,
+    /// While it is locked, every renaming waits.
+    pub rename_gate: Mutex<()>,
+    pub renames: AtomicU64,
     pub synced: Mutex<Vec<PathBuf>>,
     pub side_files_fail: Mutex<bool>,
     pub dir_sync_fails: Mutex<bool>,
@@ -153,6 +156,8 @@ impl Fs for FaultyFs {
         self.inner.create_dir_all(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.renames.fetch_add(1, Ordering::Relaxed);
+        drop(self.faults.rename_gate.lock().unwrap());
         self.inner.rename(from, to)?;
         self.faults.done(Call::Rename);
         Ok(())

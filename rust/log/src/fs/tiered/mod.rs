@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <key.prefix><topic>-<topic id>/<partition>/<base offset>-<segment id>.log            the segment, in compressed chunks or as it is
-//!                                                                     .indexes        its indexes, one behind the other
+//!                                                                     .indexes        its indexes, back to back
 //!                                                                     .rsm-manifest   which topic, offsets, chunks and indexes
 //! ```
 //! The manifest is uploaded last: objects without one are no segment. Sources: the plug-in's `ObjectKeyFactory`, `KafkaRemoteStorageManager`
