@@ -1,4 +1,4 @@
-//! What a broker counts from its opening on and what it holds, under the names of Kafka's metrics.
+//! The broker's metrics under Kafka's names: counts since it was opened, and current sizes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use fletchlog_api::{ErrorCode, FetchResponse};
 /// Kafka's name and the value.
 pub type BrokerMetric = (&'static str, f64);
 
-/// Of all topics together. Kafka: `BrokerTopicMetrics`.
+/// Counters of all topics together. Kafka: `BrokerTopicMetrics`.
 #[derive(Debug, Default)]
 pub(crate) struct BrokerTopicMetrics {
     messages_in: AtomicU64,
@@ -24,7 +24,7 @@ fn add(to: &AtomicU64, number: usize) {
 }
 
 impl BrokerTopicMetrics {
-    /// A partition's batches were asked to be appended; so many messages were, 0 for a repeated batch.
+    /// Counts a request to append batches to a partition: `messages` were appended, 0 for a repeated batch.
     pub(crate) fn produced(&self, error: ErrorCode, messages: i64, bytes: usize) {
         add(&self.produce_requests, 1);
         match error {
@@ -36,7 +36,7 @@ impl BrokerTopicMetrics {
         }
     }
 
-    /// An answer to a fetch, of each of its partitions.
+    /// Counts a fetch response, for each of its partitions.
     pub(crate) fn fetched(&self, response: &FetchResponse) {
         let is_refused = |error: ErrorCode| error != ErrorCode::NONE;
         let failed = response.partitions.iter().filter(|p| is_refused(p.error)).count();

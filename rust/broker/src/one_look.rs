@@ -1,20 +1,21 @@
-//! A request of many entries looks once for what the writer of a read-only directory has changed: a look reads all of the metadata.
+//! In a read-only directory, a request with many entries checks only once what the writer has changed: a check reads all of the
+//! metadata.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// `None`: every call looks. Else whether the one look was done.
+    /// `None`: every call checks. Otherwise whether the single check was done.
     static LOOK: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-/// While it lives, its thread looks once at what a directory has now. One within another does nothing.
+/// While it exists, its thread checks a directory for changes only once. A nested one does nothing.
 #[derive(Debug)]
 pub struct OneLook {
     is_outer: bool,
 }
 
 impl OneLook {
-    /// A request begins.
+    /// Called when a request begins.
     #[must_use]
     pub fn begin() -> Self {
         let is_outer = LOOK.get().is_none();
@@ -24,12 +25,12 @@ impl OneLook {
         Self { is_outer }
     }
 
-    /// Whether the thread has looked, and need not again.
+    /// Whether the thread has checked and need not check again.
     pub(crate) fn is_done() -> bool {
         LOOK.get() == Some(true)
     }
 
-    /// The thread has looked.
+    /// Notes that the thread has checked.
     pub(crate) fn done() {
         LOOK.set(LOOK.get().map(|_| true));
     }

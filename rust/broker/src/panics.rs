@@ -10,13 +10,13 @@ use fletchlog_api::ErrorCode;
 use crate::BrokerError;
 
 thread_local! {
-    /// How many panics were contained in this thread. A simulation that has one in a thread of its own has failed.
+    /// How many panics were contained in this thread. A simulation with such a panic in one of its own threads has failed.
     pub static CONTAINED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Does one of several pieces of work. `None`: it panicked, which is logged; the other pieces are done all the same.
+/// Does one of several pieces of work. `None`: it panicked, which is logged, and the caller continues with the other pieces.
 ///
-/// A payload that is no text is not a panic, but a thread of a simulation that is stopped: it unwinds further.
+/// A payload that is not text is not a panic, but stops a thread of a simulation: it unwinds further.
 pub fn contained<T>(what: impl Display, work: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Some(done),

@@ -1,4 +1,4 @@
-//! The broker's interface for connections from outside: request values in, answers out, without a thread that waits.
+//! The broker's interface for connections from outside: request values in, responses out, without a thread that waits.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::group::ClientLiveness;
 use crate::kafka_apis::Handled;
 use crate::sync::Answer;
 
-/// One connection to one node of the broker. The requests of a connection are given one after the other: the next when the
-/// one before is answered.
+/// One connection to one node of the broker. The requests of a connection are passed in one at a time: the next after the response to
+/// the previous one.
 #[derive(Debug)]
 pub struct Port {
     broker: Arc<Broker>,
@@ -18,18 +18,18 @@ pub struct Port {
     client: Arc<ClientLiveness>,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Answered.
+    /// The response.
     Now(Response),
-    /// The answer comes later.
+    /// The response comes later.
     Later(Ticket),
-    /// The connection is to be closed without an answer: Produce with acks=0 failed, or the broker is closed.
+    /// The connection is to be closed without a response: Produce with acks=0 failed, or the broker is closed.
     Close,
 }
 
-/// A request that waits for its answer.
+/// A request that waits for its response.
 #[derive(Debug, Clone)]
 pub struct Ticket {
     broker: Arc<Broker>,
@@ -37,15 +37,15 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Calls `receive` with the answer: now if it is there, else from the thread that gives it. That thread holds locks of the
-    /// broker: `receive` must not wait and must not call the broker. It is not called after [`Ticket::cancel`] or when the broker
-    /// closes before the answer.
+    /// Calls `receive` with the response: at once if it has arrived, else from the thread that completes it. That thread holds locks
+    /// of the broker: `receive` must not wait and must not call the broker. It is not called after [`Ticket::cancel`], or if the
+    /// broker closes before the response.
     pub fn on_ready(&self, receive: impl FnOnce(Response) + Send + 'static) {
         self.answer.on_ready(Box::new(receive));
     }
 
-    /// Nobody reads the answer any more: the connection is lost. A fetch stops waiting; a member keeps its place in its group
-    /// until its session times out.
+    /// Called when the connection is lost, so that the response cannot be read. A fetch stops waiting; a member keeps its place in
+    /// its group until its session times out.
     pub fn cancel(&self) {
         self.broker.replicas().purgatory().cancel(&self.answer);
     }
@@ -61,7 +61,7 @@ impl Port {
     pub fn handle(&self, request: Request) -> Outcome {
         match self.broker.handle(self.node, &self.client, request) {
             Handled::Now(response) => Outcome::Now(response),
-            // Most fetches need not wait: then this thread encodes the answer, not the thread of the sockets.
+            // Most fetches need not wait: then this thread encodes the response, not the thread of the sockets.
             Handled::Later(answer) => match answer.take() {
                 Some(response) => Outcome::Now(response),
                 None => Outcome::Later(Ticket {

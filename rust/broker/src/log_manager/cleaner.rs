@@ -21,7 +21,7 @@ use crate::sync::lock;
 pub struct CleanedPartition {
     /// Partition.
     pub partition: i32,
-    /// Rounds; 0: it was not due.
+    /// Number of rounds; 0: the log was not due.
     pub rounds: u32,
     /// Sums of all rounds; the offsets are those of the first and the last.
     pub stats: CleanerStats,
@@ -49,7 +49,7 @@ impl LogManager {
     /// `clean_topic`.
     ///
     /// # Errors
-    /// The first failure of a partition, behind the cleaning of all others.
+    /// The first failure of a partition, after all others were cleaned.
     pub(crate) fn clean(
         &self,
         name: &str,
@@ -88,8 +88,8 @@ impl LogManager {
         cleaning.outcome().map(|()| cleaned)
     }
 
-    /// Rounds until the log is not due any more. With `force`: everything up to the log end, due or not. A panic is a failure of
-    /// this log, and of no other.
+    /// Cleans in rounds until the log is no longer due; with `force` up to the log end, due or not. A panic is a failure of this log
+    /// only.
     fn clean_partition(
         &self,
         partition: &Partition,
@@ -160,7 +160,8 @@ impl LogManager {
             dedupe_buffer_bytes: usize::try_from(config.long("log.cleaner.dedupe.buffer.size")).unwrap_or(usize::MAX),
         };
         let stats = log.clean(cleanable, &options, self.clock.now_ms(), cancelled)?;
-        // A deletion writes checkpoints behind this, or is seen here: a new topic with the name of a deleted one begins as not cleaned.
+        // A deletion either writes checkpoints after this or is seen here: a new topic with the name of a deleted one begins as not
+        // cleaned.
         let _one_at_a_time = self.checkpointing.lock();
         if self.table().holds(partition) {
             let known = self.partitions();
@@ -174,12 +175,12 @@ impl LogManager {
         Ok(stats)
     }
 
-    /// One step of the thread of log.cleaner.enable: retention if its time has come, then the log with the largest share of dirty
-    /// bytes, if one is due. `None`: none is, or cleaning it was cut short.
+    /// One step of the background cleaner (log.cleaner.enable): applies retention if it is due, then cleans the due log with the
+    /// largest share of dirty bytes. `None`: no log is due, or its cleaning was interrupted.
     ///
     /// # Errors
-    /// `ReadOnly`; or a log cannot be looked at or cleaned. That one is left out from then on, so that the others do not
-    /// wait for it, until `clean_topic` has cleaned it or the broker is opened again.
+    /// `ReadOnly`; or a log cannot be examined or cleaned. That log is skipped from then on, so that it does not block the others,
+    /// until `clean_topic` has cleaned it or the broker is reopened.
     ///
     /// Kafka: `CleanerThread#tryCleanFilthiestLog`, `LogCleanerManager#grabFilthiestCompactedLog`.
     pub(crate) fn clean_filthiest(
@@ -197,7 +198,7 @@ impl LogManager {
             Ok(done) => Ok(done
                 .filter(|done| done.rounds > 0)
                 .map(|done| (partition.tp().clone(), done))),
-            // The segments were deleted by retention, or the broker is closing: this is no failure of the log.
+            // The segments were deleted by retention, or the broker is closing: this is not a failure of the log.
             Err(BrokerError::Log(LogError::Replaced { .. } | LogError::Cancelled { .. })) => Ok(None),
             Err(error) => {
                 partition.set_uncleanable(true);
@@ -231,7 +232,7 @@ impl LogManager {
         Ok(filthiest.map(|(_, partition)| partition.clone()))
     }
 
-    /// The share of dirty bytes of a log that is due.
+    /// The share of dirty bytes of a log; `None`: it is not due.
     fn due(&self, partition: &Partition) -> Result<Option<f64>, BrokerError> {
         place(|| format!("looking at {}", partition.tp()));
         if partition.opened_log().is_none() && !partition.has_log(&self.directory)? {
@@ -242,7 +243,8 @@ impl LogManager {
     }
 }
 
-/// The thread of log.cleaner.enable. Dropping it lets the thread end; [`CleanerThread::stop`] also waits for that.
+/// The background cleaner thread (log.cleaner.enable). Dropping this lets the thread end; [`CleanerThread::stop`] also waits for
+/// that.
 #[derive(Debug)]
 pub(crate) struct CleanerThread {
     stop: Arc<Stop>,
@@ -256,7 +258,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Sleeps; true once the thread shall end.
+    /// Sleeps; true: the thread is to end.
     fn wait(&self, timeout: Duration) -> bool {
         let stopped = lock(&self.stopped);
         let (stopped, _) = self
@@ -290,7 +292,7 @@ impl CleanerThread {
         })
     }
 
-    /// Ends it and waits until it has.
+    /// Ends the thread and waits until it has ended.
     pub(crate) fn stop(&self) {
         self.stop.set();
         if let Some(thread) = lock(&self.thread).take()

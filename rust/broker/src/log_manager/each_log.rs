@@ -1,13 +1,13 @@
-//! One thing that is done with every log: a log that fails does not keep the others from it.
+//! An action on every log, in which the failure of one log does not stop the others.
 
 use crate::BrokerError;
 use crate::partition::Partition;
 
-/// What failed. The first failure is the caller's, who reports it; each other one is a line of the log.
+/// The failures of an action. The first is returned to the caller, which reports it; the others are logged.
 pub(crate) struct EachLog {
-    /// What did not work.
+    /// What the log says about a failure, see [`EachLog::new`].
     action: &'static str,
-    /// With the partition, if it is the failure of one.
+    /// The first failure, with the partition or topic.
     first: Option<(String, BrokerError)>,
 }
 
@@ -17,17 +17,17 @@ impl EachLog {
         Self { action, first: None }
     }
 
-    /// What was done with a partition; `None` if it failed.
+    /// Notes the result for a partition; `None` if it failed.
     pub(crate) fn note<T>(&mut self, partition: &Partition, result: Result<T, BrokerError>) -> Option<T> {
         self.note_as(result, || format!("{}: ", partition.tp()))
     }
 
-    /// What was done with a topic; `None` if it failed.
+    /// Notes the result for a topic; `None` if it failed.
     pub(crate) fn note_topic<T>(&mut self, name: &str, result: Result<T, BrokerError>) -> Option<T> {
         self.note_as(result, || format!("topic {name}: "))
     }
 
-    /// What was done with a log directory, whose errors have its path; `None` if it failed.
+    /// Notes the result for a log directory, whose errors have its path; `None` if it failed.
     pub(crate) fn note_dir<T>(&mut self, result: Result<T, BrokerError>) -> Option<T> {
         self.note_as(result, String::new)
     }
@@ -51,7 +51,7 @@ impl EachLog {
         self.first.map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Where there is nobody to return the first failure to: a line of the log, too.
+    /// Logs the first failure too, where no caller can report it.
     pub(crate) fn report(&self) {
         if let Some((place, error)) = &self.first {
             self.line(place, error);

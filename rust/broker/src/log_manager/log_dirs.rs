@@ -28,7 +28,7 @@ pub struct LogDirDescription {
 }
 
 impl LogManager {
-    /// The log directory of every node. No log is opened. A partition whose directory cannot be listed is left out, with a line in the log.
+    /// The log directory of every node. No log is opened. A partition whose directory cannot be listed is left out, which is logged.
     pub(crate) fn describe_log_dirs(&self) -> Result<Vec<LogDirDescription>, BrokerError> {
         let topics = self.topics();
         let fs = self.directory.fs();

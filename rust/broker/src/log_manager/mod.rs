@@ -27,7 +27,7 @@ use crate::partition::Partition;
 use crate::sync::{Mutex, Rank, ReadGuard, RwLock, is_due};
 use crate::topics::{Topic, TopicTable};
 
-/// What did not work when a change of properties asks for durability.
+/// What the log says if a log cannot be synced for a change of properties.
 const MAKING_DURABLE: &str = "cannot be made durable";
 
 /// Called after a change of a partition that a fetch could see.
@@ -36,26 +36,26 @@ pub(crate) type Changed<'a> = &'a dyn Fn(&Partition);
 /// The directory of a broker, its partitions and their logs. Thread-safe.
 pub(crate) struct LogManager {
     clock: Arc<dyn Clock>,
-    /// What the broker was opened with.
+    /// The properties that the broker was opened with.
     config: Config,
-    /// What is in effect.
+    /// The properties in effect.
     configs: Mutex<Arc<BrokerConfigs>>,
     directory: Directory,
     table: RwLock<TopicTable>,
     next_retention_ms: AtomicI64,
-    /// When expired producer ids are looked for next (monotonic).
+    /// Time of the next check for expired producer ids (monotonic).
     next_producer_expiry_ms: AtomicI64,
     /// Serialises the writers of checkpoints, so that no file gets older values than it has.
     checkpointing: Mutex<()>,
-    /// One log is cleaned at a time: their keys share the memory.
+    /// Only one log is cleaned at a time: they share the memory for keys.
     cleaning: Mutex<()>,
 }
 
 impl LogManager {
-    /// Over an open directory. After an unclean stop every log is recovered here.
+    /// A log manager over an open directory. After an unclean stop every log is recovered here.
     ///
     /// # Errors
-    /// A bad property of a topic; what recovery found.
+    /// A bad property of a topic; an error of recovery.
     pub(crate) fn open(
         directory: Directory,
         metadata: &ClusterMetadata,
@@ -125,10 +125,10 @@ impl LogManager {
         Arc::clone(&self.configs.lock())
     }
 
-    /// Puts other properties into effect, for the open logs too. Kafka: `DynamicLogConfig#reconfigure`.
+    /// Puts new properties into effect, also for open logs. Kafka: `DynamicLogConfig#reconfigure`.
     ///
     /// # Errors
-    /// A bad property of a topic, which keeps its settings; all others have theirs.
+    /// A bad property of a topic, which keeps its settings; all other topics get the new ones.
     pub(crate) fn reconfigure(&self, configs: BrokerConfigs) -> Result<(), BrokerError> {
         let mut altering = EachLog::new("keeps its settings");
         for topic in self.topics() {
@@ -151,7 +151,7 @@ impl LogManager {
         self.directory.read_only()
     }
 
-    /// Error unless it may be written; `action` completes "open it without read_only to ...".
+    /// Returns an error unless the directory may be written; `action` completes "open it without read_only to ...".
     pub(crate) fn for_writing(&self, action: &'static str) -> Result<(), BrokerError> {
         if self.directory.fs().is_snapshot() {
             Err(BrokerError::ReadOnlyStore(action))
@@ -162,10 +162,10 @@ impl LogManager {
         }
     }
 
-    /// Makes the logs durable that these properties ask it of, before they are in effect.
+    /// Makes the logs durable for which these properties require it, before the properties take effect.
     ///
     /// # Errors
-    /// The first failure, behind all others: a bad property of a topic, storage errors.
+    /// The first failure, after all other logs were handled: a bad property of a topic, storage errors.
     pub(crate) fn make_durable(&self, configs: &BrokerConfigs) -> Result<(), BrokerError> {
         let mut making = EachLog::new(MAKING_DURABLE);
         for topic in self.topics() {
@@ -182,10 +182,10 @@ impl LogManager {
         making.outcome()
     }
 
-    /// Makes the logs of a topic durable, before its properties that ask it are in effect.
+    /// Makes the logs of a topic durable, before the properties that require it take effect.
     ///
     /// # Errors
-    /// The first failure, behind all others.
+    /// The first failure, after all other logs were handled.
     pub(crate) fn make_topic_durable(&self, topic: &Topic) -> Result<(), BrokerError> {
         let mut making = EachLog::new(MAKING_DURABLE);
         self.make_each_durable(topic.partitions.iter(), &mut making);
@@ -208,18 +208,18 @@ impl LogManager {
         self.table.read()
     }
 
-    /// A new topic.
+    /// Adds a new topic.
     pub(crate) fn insert(&self, topic: Arc<Topic>) {
         self.table.write().insert(topic);
     }
 
-    /// A deleted topic.
+    /// Removes a deleted topic.
     pub(crate) fn remove(&self, name: &str) -> Option<Arc<Topic>> {
         self.table.write().remove(name)
     }
 
-    /// Read-only: takes over the topics that the writer has now. One with a bad property, as a newer release may write, does not
-    /// keep the others from their readers: it stays as it was known, and is reported in the log.
+    /// Read-only: takes over the writer's current topics. A topic with a bad property, as a newer release may write, does not affect
+    /// the others: it stays as it was known before, and the failure is logged.
     pub(crate) fn take_over(&self, metadata: &ClusterMetadata) {
         let mut configs = self.configs();
         if *configs.altered() != metadata.configs {
@@ -243,8 +243,8 @@ impl LogManager {
         }
     }
 
-    /// Lets every open log forget expired producers, when it is time to. Only a later append or DescribeProducers can notice,
-    /// so no waiting client has to be woken. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
+    /// Removes expired producers from every open log, if the check is due. Only a later append or DescribeProducers can notice, so no
+    /// waiting client has to be woken. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
     pub(crate) fn maybe_remove_expired_producers(&self, now_ms: i64) {
         if is_due(
             &self.next_producer_expiry_ms,
@@ -279,7 +279,7 @@ impl LogManager {
     /// Retention over every log (spec 4.1). Kafka: `LogManager#cleanupLogs`.
     ///
     /// # Errors
-    /// `ReadOnly`; the first failure of a log, behind retention over all others.
+    /// `ReadOnly`; the first failure of a log, after retention over all others.
     pub(crate) fn cleanup_logs(&self, changed: Changed<'_>) -> Result<usize, BrokerError> {
         self.for_writing("delete old segments")?;
         let now_ms = self.clock.now_ms();
@@ -303,7 +303,7 @@ impl LogManager {
         retention.outcome().map(|()| deleted)
     }
 
-    /// What was done with a partition; `None` if it failed and the topic was deleted meanwhile: its log is closed then.
+    /// The result for a partition; `None` if it failed and the topic was deleted meanwhile, which closes the log.
     pub(crate) fn unless_deleted<T>(
         &self,
         partition: &Partition,
@@ -315,7 +315,7 @@ impl LogManager {
         }
     }
 
-    /// With log.retention.check.interval.ms set: retention when its time has come, by the thread that produces.
+    /// With log.retention.check.interval.ms set: applies retention if it is due, in the thread that produces.
     pub(crate) fn maybe_cleanup_logs(&self, now_ms: i64, changed: Changed<'_>) {
         /// Kafka: `LogManager#InitialTaskDelayMs`.
         const INITIAL_DELAY_MS: i64 = 30_000;
@@ -343,10 +343,10 @@ impl LogManager {
         }
     }
 
-    /// fsync of every open log, then the recovery points (the log first, then what names its offsets).
+    /// Syncs every open log, then writes the recovery points (the log first, then what names its offsets).
     ///
     /// # Errors
-    /// The first failure, behind the fsync of all others and their checkpoints.
+    /// The first failure, after all others were synced and their checkpoints written.
     pub(crate) fn flush_logs(&self) -> Result<(), BrokerError> {
         if self.is_read_only() {
             return Ok(());
@@ -364,10 +364,11 @@ impl LogManager {
         flush.outcome().and(written)
     }
 
-    /// With many files to sync: all at once, so that the fsync of each has little left to do. Returns the nodes whose directory failed.
+    /// If many files have to be synced, syncs them all at once, so that the fsync of each has little left to do. Returns the nodes
+    /// whose directory failed.
     fn sync_many(&self, partitions: &[Arc<Partition>], sync: &mut EachLog) -> BTreeSet<usize> {
-        /// From here on one call for the whole device is cheaper than an fsync each (measured on ext4: 1,000 files take
-        /// 14 ms instead of 290 ms), and others' writes that go along weigh less.
+        /// From this number on, one call for the whole device is cheaper than an fsync per file (measured on ext4: 1,000 files take
+        /// 14 ms instead of 290 ms), and writes of other programs, which it also syncs, matter less.
         const MANY: usize = 64;
         let logs = partitions.iter().filter_map(|p| p.opened_log());
         if logs.map(|log| log.unsynced_files()).sum::<usize>() < MANY {
@@ -384,7 +385,7 @@ impl LogManager {
             .collect()
     }
 
-    /// The three checkpoints of every log directory, as the logs are now.
+    /// Writes the three checkpoints of every log directory, as the logs are now.
     pub(crate) fn write_checkpoints(&self) -> Result<(), BrokerError> {
         let _one_at_a_time = self.checkpointing.lock();
         let mut writing = EachLog::new("checkpoints");
@@ -392,12 +393,12 @@ impl LogManager {
         writing.outcome()
     }
 
-    /// Writes the checkpoints once, with log starts that are not in effect yet; then `make_hold` puts each of them into effect. No other
-    /// thread writes checkpoints in between. A partition whose topic was deleted meanwhile, also where a new one has its name, has
-    /// the result UNKNOWN_TOPIC_OR_PARTITION.
+    /// Writes the checkpoints once, with log starts that are not in effect yet; then `make_hold` puts each of them into effect. No
+    /// other thread writes checkpoints in between. A partition whose topic was deleted meanwhile, even if a new topic has its name,
+    /// gets the result UNKNOWN_TOPIC_OR_PARTITION.
     ///
     /// # Errors
-    /// Storage errors: then none is in effect.
+    /// Storage errors: then no log start is in effect.
     pub(crate) fn write_checkpoints_for<T>(
         &self,
         log_starts: &[(Arc<Partition>, i64)],
@@ -439,8 +440,8 @@ impl LogManager {
         of_open.collect()
     }
 
-    /// Writes the checkpoints of every log directory; returns the nodes whose directory failed. The table of topics is looked at before, not
-    /// locked over the writes: a topic that is made or deleted meanwhile is in the next checkpoints.
+    /// Writes the checkpoints of every log directory; returns the nodes whose directory failed. The table of topics is read before
+    /// the writes and not locked during them: the next checkpoints take account of a topic that is created or deleted meanwhile.
     fn store_checkpoints(&self, offsets: &[(usize, LogOffsets)], writing: &mut EachLog) -> BTreeSet<usize> {
         let known = self.partitions();
         let mut failed = BTreeSet::new();
@@ -467,10 +468,11 @@ impl LogManager {
         partitions.map(|partition| partition.tp().clone()).collect()
     }
 
-    /// Closes every log, then checkpoints, then says so in every directory whose logs are all closed. Kafka: `LogManager#shutdown`.
+    /// Closes every log, writes the checkpoints, then marks every directory whose logs are all closed as cleanly shut down. Kafka:
+    /// `LogManager#shutdown`.
     ///
     /// # Errors
-    /// The first failure, behind the rest of the shutdown.
+    /// The first failure, after the rest of the shutdown.
     pub(crate) fn shutdown(&self) -> Result<(), BrokerError> {
         let partitions = self.open_partitions();
         let mut closing = EachLog::new("cannot be closed cleanly");
@@ -515,7 +517,7 @@ pub(crate) fn node_index(partition: &Partition) -> usize {
     usize::try_from(partition.leader() - 1).unwrap_or(0)
 }
 
-/// The offsets of a log as checkpoints have them.
+/// The offsets of a log for the checkpoints.
 pub(crate) fn offsets(partition: &Partition, log: &PartitionLog) -> LogOffsets {
     LogOffsets {
         tp: partition.tp().clone(),

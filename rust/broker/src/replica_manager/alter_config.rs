@@ -1,9 +1,9 @@
-//! Other properties for a topic, a node, a group or a subscription to client metrics. Kafka:
-//! `ConfigurationControlManager#incrementalAlterConfigs`, `#legacyAlterConfigs`, `ConfigAdminManager#preprocess`, with the texts of their
-//! errors.
+//! Changes properties of a topic, a node, a group or a subscription to client metrics. Kafka:
+//! `ConfigurationControlManager#incrementalAlterConfigs`, `#legacyAlterConfigs`, `ConfigAdminManager#preprocess`, with the texts of
+//! their errors.
 //!
-//! It is one write of `fletchlog.metadata`, which is atomic: after a crash the change is there as a whole or not at all. The change
-//! takes effect once it is written.
+//! A change is one atomic write of `fletchlog.metadata`: after a crash it exists as a whole or not at all. It takes effect once it is
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::topics::{Topic, validate_name};
 /// What to do with a property. Kafka: `AlterConfigOp.OpType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlterConfigOp {
-    /// The value replaces what there is.
+    /// The value replaces the current one.
     Set,
-    /// Back to what the broker gives.
+    /// The property is no longer set: the broker's value applies.
     Delete,
-    /// The items of the value join the list.
+    /// The items of the value are added to the list.
     Append,
-    /// The items of the value leave the list.
+    /// The items of the value are removed from the list.
     Subtract,
 }
 
@@ -50,23 +50,23 @@ pub struct AlterConfig {
     pub name: String,
     /// What to do with it.
     pub op: AlterConfigOp,
-    /// With what; ignored by `Delete`.
+    /// The operand; ignored by `Delete`.
     pub value: Option<String>,
 }
 
 /// A change of the properties of a topic, a node, all nodes, a group or a subscription to client metrics.
 #[derive(Debug, Clone)]
 pub struct Alteration {
-    /// Whose.
+    /// The resource that has the properties.
     pub resource: ConfigResource,
-    /// How.
+    /// The change.
     pub change: ConfigChange,
 }
 
 /// How properties are changed.
 #[derive(Debug, Clone)]
 pub enum ConfigChange {
-    /// These; the others stay. Kafka: IncrementalAlterConfigs.
+    /// Changes these properties; the others stay. Kafka: IncrementalAlterConfigs.
     Some(Vec<AlterConfig>),
     /// These replace everything that is set. Kafka: AlterConfigs.
     All(Vec<(String, Option<String>)>),
@@ -102,17 +102,17 @@ impl ConfigChange {
     }
 }
 
-/// What is to be written of several alterations.
+/// The outcome of several alterations, to be written.
 struct Altered {
     changed: ClusterMetadata,
-    /// Places of the alterations, and the topics that they are of.
+    /// Indexes of the alterations of topics, with the altered topics.
     topics: Vec<(usize, Arc<Topic>)>,
-    /// Places of the others.
+    /// Indexes of the other alterations.
     dynamic: Vec<usize>,
 }
 
 impl ReplicaManager {
-    /// `alter_configs`: each alteration is done or refused by itself; those that are done are in one write of the metadata.
+    /// `alter_configs`: each alteration succeeds or fails separately; those that succeed are in one write of the metadata.
     pub(crate) fn alter_configs(&self, all: &[Alteration], validate_only: bool) -> Vec<Result<(), BrokerError>> {
         let mut metadata = self.metadata.lock();
         let mut altered = Altered {
@@ -194,7 +194,7 @@ impl ReplicaManager {
         Ok(())
     }
 
-    /// Whether the broker has the node whose properties are meant.
+    /// Checks that the broker has the node whose properties are meant.
     pub(crate) fn check_node(&self, resource: &ConfigResource) -> Result<(), BrokerError> {
         match resource {
             ConfigResource::Broker(node) if !self.nodes().contains(node) => {
@@ -205,7 +205,7 @@ impl ReplicaManager {
         }
     }
 
-    /// The topic, if something of it changes.
+    /// The altered topic; `None`: nothing changes.
     fn alter_topic(
         &self,
         metadata: &mut ClusterMetadata,
@@ -213,7 +213,7 @@ impl ReplicaManager {
         validate_only: bool,
         change: impl FnOnce(&Properties) -> Result<Properties, BrokerError>,
     ) -> Result<Option<Arc<Topic>>, BrokerError> {
-        // Kafka looks whether there is such a topic last: `ConfigurationControlManager#validateAlterConfig`.
+        // Kafka checks last whether the topic exists: `ConfigurationControlManager#validateAlterConfig`.
         let record = metadata.topics.get_mut(name);
         let config = change(record.as_ref().map_or(&BTreeMap::new(), |record| &record.config))?;
         check_name(name)?;
@@ -233,7 +233,7 @@ impl ReplicaManager {
         Ok(Some(topic))
     }
 
-    /// Of nodes, groups and client metrics. True: something changes.
+    /// Alters properties of nodes, groups and client metrics. True: something changes.
     fn alter_dynamic(
         &self,
         metadata: &mut ClusterMetadata,
@@ -254,7 +254,7 @@ impl ReplicaManager {
     }
 }
 
-/// What a broker asks of a request before the controller sees it: (name, whether it has a value or needs none).
+/// The checks of a broker before the controller gets the request; `given`: (name, whether it has a value or needs none).
 fn check_names<'a>(given: impl Iterator<Item = (&'a str, bool)>) -> Result<(), BrokerError> {
     let refuse = |text: String| Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text));
     let mut names = BTreeSet::new();
@@ -321,7 +321,7 @@ fn alter_one(resource: &ConfigResource, config: &mut Properties, change: &AlterC
     Ok(())
 }
 
-/// The default of a property that is a list; `None`: it is none.
+/// The default of a property that is a list; `None`: it is not a list.
 fn default_of_list(resource: &ConfigResource, name: &str) -> Option<&'static str> {
     let scope = match resource {
         ConfigResource::Topic(_) => Scope::Topic,

@@ -7,7 +7,7 @@ use crate::BrokerError;
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
 
-/// Bytes per read while loading: one batch of such records is far smaller, and a bigger batch comes whole anyway.
+/// Bytes per read while loading: one batch of such records is far smaller, and a bigger batch is read whole anyway.
 const LOAD_CHUNK: usize = 1 << 20;
 
 /// Key and value; a null value is a tombstone.
@@ -30,7 +30,7 @@ impl ReplicaManager {
         self.append_as_coordinator(partition, builder.build(params), now_ms)
     }
 
-    /// Appends a batch of the broker's own; returns the offset of its first record.
+    /// Appends a batch that the broker itself has made; returns the offset of its first record.
     pub(crate) fn append_as_coordinator(
         &self,
         partition: &Partition,
@@ -48,7 +48,7 @@ impl ReplicaManager {
         }
     }
 
-    /// Hands every batch from an offset on to `apply`; returns the offset to go on at. A batch that cannot be read is
+    /// Calls `apply` with every batch from an offset on; returns the offset at which to continue. A batch that cannot be read is
     /// logged and skipped: the records behind it are still needed.
     pub(crate) fn read_records(
         &self,

@@ -1,7 +1,7 @@
-//! More partitions for a topic that exists. Kafka: `ReplicationControlManager#createPartitions`, with the texts of its errors.
+//! Adds partitions to existing topics. Kafka: `ReplicationControlManager#createPartitions`, with the texts of its errors.
 //!
-//! It is one write of `fletchlog.metadata`, which is atomic: after a crash the partitions are there all or none. Their directories are
-//! made before it.
+//! The change is one atomic write of `fletchlog.metadata`: after a crash either all new partitions exist or none. Their directories
+//! are created before it.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use crate::topics::Topic;
 pub struct MorePartitions {
     /// The topic.
     pub topic: Arc<str>,
-    /// How many it has then, in all.
+    /// Its total number of partitions after the change.
     pub count: i32,
-    /// Nodes of the replicas of each new one, the leader first.
+    /// Replica nodes of each new partition, the leader first.
     pub assignments: Option<Vec<Vec<NodeId>>>,
 }
 
 /// Topics that get more partitions.
 struct Growth {
-    /// With their new directories, and their places in the request.
+    /// Topics whose new directories exist, with their indexes in the request.
     grown: Vec<(usize, Grown)>,
-    /// Without some of them.
+    /// Topics without some of their new directories.
     failed: Vec<Grown>,
     finished: FinishedDeletions,
-    /// What is to be written.
+    /// The metadata to be written.
     changed: ClusterMetadata,
 }
 
@@ -43,7 +43,7 @@ struct Grown {
 }
 
 impl ReplicaManager {
-    /// `create_partitions`: each topic gets its partitions or is refused by itself; all that get some are in one write of the metadata.
+    /// `create_partitions`: each topic succeeds or fails separately; those that succeed are in one write of the metadata.
     pub(crate) fn create_partitions(
         &self,
         all: &[MorePartitions],
@@ -87,7 +87,7 @@ impl ReplicaManager {
         self.take_back_partitions(metadata, &topic.name, &topic.partitions[*before..]);
     }
 
-    /// Makes the directories of a topic's new partitions, if it can have them.
+    /// Creates the directories of a topic's new partitions, if it can have them.
     fn prepare_partitions(
         &self,
         metadata: &mut ClusterMetadata,
@@ -126,7 +126,7 @@ impl ReplicaManager {
             topic: Arc::new(topic.altered(record.clone(), &self.configs(), self.logs.directory())?),
             before: topic.partitions.len(),
         };
-        // The metadata last, as for a new topic.
+        // The metadata is written last, as for a new topic.
         if let Err(error) = self.make_directories(&grown.topic.partitions[grown.before..]) {
             growth.failed.push(grown);
             return Err(error);

@@ -82,7 +82,7 @@ impl ReplicaManager {
     }
 }
 
-/// How far a client of this isolation may look.
+/// How far a client with this isolation level may read.
 pub(crate) fn fetch_bound(isolation: IsolationLevel) -> FetchBound {
     match isolation {
         IsolationLevel::ReadUncommitted => FetchBound::HighWatermark,

@@ -1,4 +1,4 @@
-//! Fetch sessions of all nodes (spec 6.6). Kafka: `FetchManager`; here one object for those of all nodes.
+//! Fetch sessions of all nodes (spec 6.6). Kafka: `FetchManager`; here one object for all nodes.
 
 use fletchlog_api::{ErrorCode, FetchRequest, NodeId};
 
@@ -8,7 +8,7 @@ use super::session_cache::{Context, FetchSessionCache, Made, NewContext, Reading
 use crate::partition::Partition;
 use crate::sync::{Mutex, MutexGuard, Rank};
 
-/// How many partitions of a new session are noted under one lock of the cache.
+/// How many partitions of a new session are registered per lock of the cache.
 const HELD_AT_ONCE: usize = 1000;
 
 /// The fetch sessions. Each node has a cache of its own.
@@ -19,7 +19,7 @@ pub(crate) struct FetchManager {
 }
 
 impl FetchManager {
-    /// How many sessions there are, on all nodes.
+    /// The number of sessions on all nodes.
     pub(crate) fn sessions(&self) -> usize {
         self.caches.iter().map(|cache| cache.lock().len()).sum()
     }
@@ -37,10 +37,10 @@ impl FetchManager {
         self.caches.get(index).map(Mutex::lock)
     }
 
-    /// What a fetch reads, and how its answer is made. Kafka: `FetchManager#newContext`.
+    /// What a fetch reads, and how its response is made. Kafka: `FetchManager#newContext`.
     ///
     /// # Errors
-    /// The error of the whole request: there is no such node, session or epoch.
+    /// The error of the whole request: no such node, session or epoch.
     pub(super) fn new_context(
         &self,
         node: NodeId,
@@ -88,7 +88,7 @@ impl FetchManager {
         self.cache(node)?.positions(session)
     }
 
-    /// Makes the response out of the result of a reading; `None`: there is no such node.
+    /// Makes the response from the result of a reading; `None`: no such node.
     pub(super) fn response(
         &self,
         node: NodeId,
@@ -113,7 +113,7 @@ impl FetchManager {
         Some(made)
     }
 
-    /// Puts another cache in the place of a node's.
+    /// Replaces the cache of a node.
     #[cfg(test)]
     pub(super) fn set_cache(&self, node: NodeId, cache: FetchSessionCache) {
         *self.cache(node).unwrap() = cache;

@@ -23,12 +23,12 @@ use purgatory::DelayedFetch;
 use read::ReadResult;
 use session_cache::{Context, Reading};
 
-/// An answer now, or the place where it will be.
+/// A response now, or the place where it will arrive.
 #[derive(Debug)]
 pub(crate) enum Fetched {
     /// At once.
     Now(FetchResponse),
-    /// When enough has arrived or the time is over.
+    /// When enough data has arrived, or after the time-out.
     Later(Arc<Answer>),
 }
 
@@ -61,7 +61,7 @@ impl ReplicaManager {
             Ok(new) => new,
             Err(error) => return Fetched::Now(top_level(error)),
         };
-        // Large, and all of it is in the context.
+        // The request is large, and all of it is in the context.
         drop(request);
         let delayed = DelayedFetch::new(self, params, new, now_ms);
         if delayed.is_satisfied_at_once() {
@@ -70,7 +70,7 @@ impl ReplicaManager {
         Fetched::Later(self.purgatory.watch(self, delayed))
     }
 
-    /// Answers waiting fetches whose time is over; a read-only broker looks at all of them, as the writer is another process.
+    /// Completes waiting fetches that have timed out; a read-only broker checks all of them, as the writer is another process.
     pub(crate) fn expire_fetches(&self, now_ms: i64) {
         self.purgatory.expire(self, now_ms, self.is_read_only());
     }
@@ -93,13 +93,13 @@ impl ReplicaManager {
         made.response
     }
 
-    /// To be called after every change of a partition that a fetch could see: its bounds, its segments, its end. Sessions
-    /// look at it again, and waiting fetches are answered if they can be now.
+    /// To be called after every change of a partition that a fetch could see: its bounds, its segments, its end. Sessions read it
+    /// again, and waiting fetches are completed if they can be now.
     pub(crate) fn partition_changed(&self, partition: &Partition) {
         self.partitions_changed([partition]);
     }
 
-    /// As `partition_changed`, for several partitions at once: a fetch that this answers has the changes of all of them.
+    /// As `partition_changed`, for several partitions at once: a fetch that this completes has the changes of all of them.
     pub(crate) fn partitions_changed<'a>(&self, partitions: impl IntoIterator<Item = &'a Partition>) {
         let note = |partition: &'a Partition| (partition, self.fetches.changed(partition));
         let noted: Vec<(&Partition, Vec<i32>)> = partitions.into_iter().map(note).collect();

@@ -1,8 +1,8 @@
 //! Fetches that wait for data (spec 6.5). Kafka: `DelayedFetch`, `DelayedOperationPurgatory`.
 //!
-//! A waiting fetch is answered by the thread whose append completes it, with what the log holds at that moment, so the
-//! answer does not depend on when the client looks. Its time-out is noticed by the first that looks: the waiting client,
-//! or an append to one of its partitions.
+//! A waiting fetch is completed by the thread whose append satisfies it, with what the log holds at that moment, so the response does
+//! not depend on when the client checks. Its time-out is noticed by the next caller that checks: the waiting client, or an append to
+//! one of its partitions.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,12 +29,12 @@ pub(crate) struct DelayedFetch {
     reading: Reading,
     first: ReadResult,
     deadline_ms: i64,
-    /// While it waits: the partitions that did not exist when it began to.
+    /// While it waits: the partitions that did not exist when it began to wait.
     unknown: FxHashSet<TopicPartition>,
 }
 
 impl DelayedFetch {
-    /// Reads for the first time.
+    /// Does the first reading.
     pub(crate) fn new(replicas: &ReplicaManager, params: FetchParams, new: NewContext, now_ms: i64) -> Self {
         let NewContext { context, reading } = new;
         Self {
@@ -64,12 +64,12 @@ impl DelayedFetch {
             || self.first.diverges
     }
 
-    /// The answer from the first reading.
+    /// The response from the first reading.
     pub(crate) fn into_response(self, replicas: &ReplicaManager) -> FetchResponse {
         replicas.fetch_response(self.params.node, &self.context, &self.reading, self.first)
     }
 
-    /// Its first partition.
+    /// The name of its first partition.
     fn name(&self) -> String {
         let first = self.first.positions.first();
         first
@@ -77,7 +77,7 @@ impl DelayedFetch {
             .unwrap_or_default()
     }
 
-    /// It waits from now on for the partitions that exist.
+    /// Begins to wait for the partitions that exist.
     fn begin_to_wait(&mut self) {
         let unknown = self.first.responses.iter().filter(|p| is_unknown(p));
         self.unknown = unknown.map(|p| p.tp.clone()).collect();
@@ -111,7 +111,7 @@ impl DelayedFetch {
         false
     }
 
-    /// There is nothing to read at any of its positions.
+    /// Whether there is nothing to read at any of its positions.
     fn is_without_data(&self, replicas: &ReplicaManager) -> bool {
         self.positions(replicas).is_none_or(|positions| {
             let mut all = positions.iter();
@@ -119,13 +119,13 @@ impl DelayedFetch {
         })
     }
 
-    /// Reads again and answers. What did not exist is answered as it was then.
+    /// Reads again and makes the response. Partitions that did not exist at first have the same result as then.
     fn response(self, replicas: &ReplicaManager) -> FetchResponse {
         let latest = self.session().map(|session| replicas.fetches.reading(session));
         let mut reading = latest.unwrap_or(self.reading);
         reading.partitions.retain(|p| !self.unknown.contains(&p.tp));
         let mut again = read_partitions(replicas, &self.params, &reading.partitions);
-        // All of these existed when it began to wait; in Kafka the read of one that is gone fails, without aborted transactions.
+        // All of these existed when it began to wait; in Kafka the read of one that was removed fails, without aborted transactions.
         let gone = again.responses.iter_mut().filter(|p| is_unknown(p));
         gone.for_each(|p| p.aborted_transactions = None);
         let unknown = self.first.responses.into_iter();
@@ -133,7 +133,7 @@ impl DelayedFetch {
         replicas.fetch_response(self.params.node, &self.context, &reading, again)
     }
 
-    /// Whose changes can complete it: its session's partitions, or the partitions that it lists.
+    /// The keys whose changes can complete it: its session, or the partitions that it lists.
     fn keys(&self) -> Vec<Key> {
         match self.context {
             Context::Incremental(id) => vec![Key::Session(self.params.node, id)],
@@ -145,7 +145,7 @@ impl DelayedFetch {
     }
 }
 
-/// There was no such partition. Nobody waits for one to be made.
+/// Whether the partition does not exist. A fetch does not wait for a missing partition to be created.
 fn is_unknown(partition: &FetchPartitionResponse) -> bool {
     is_unknown_error(partition.error)
 }
@@ -159,7 +159,7 @@ enum Key {
 
 #[derive(Debug)]
 struct Watched {
-    /// Taken by the thread that answers.
+    /// Taken by the thread that completes it.
     fetch: Mutex<Option<DelayedFetch>>,
     answer: Arc<Answer>,
     deadline_ms: i64,
@@ -181,7 +181,7 @@ impl Watched {
         done
     }
 
-    /// It could not be answered, which is a defect. It waits no longer.
+    /// Completes it with an error, after a defect in completing it. It no longer waits.
     fn fail(&self, replicas: &ReplicaManager) {
         drop(self.fetch.lock().take());
         let response = Response::Fetch(top_level(ErrorCode::UNKNOWN_SERVER_ERROR));
@@ -193,7 +193,7 @@ impl Watched {
 #[derive(Debug)]
 pub(crate) struct FetchPurgatory {
     waiting: Mutex<Waiting>,
-    /// Its size, so that an append without waiting fetches takes no lock.
+    /// Number of waiting fetches, so that an append without waiting fetches takes no lock.
     count: AtomicUsize,
 }
 
@@ -216,7 +216,7 @@ impl Default for FetchPurgatory {
 }
 
 impl FetchPurgatory {
-    /// How many fetches wait.
+    /// Number of waiting fetches.
     pub(crate) fn size(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -227,7 +227,7 @@ impl FetchPurgatory {
         if let Some(session) = fetch.session() {
             replicas.fetches.read_at(session, &fetch.first.positions);
         }
-        // A full fetch whose answer opens a session may push out another one, and answers its fetch.
+        // A full fetch whose response opens a session may evict another session, and then completes that session's fetch.
         let rank = match fetch.session() {
             Some(_) => Rank::DelayedFetchOfSession,
             None => Rank::DelayedFetch,
@@ -255,8 +255,8 @@ impl FetchPurgatory {
         watched.answer.clone()
     }
 
-    /// Something about a partition has changed, which is in these sessions of its leader: answers the fetches that were waiting
-    /// for it. Those whose time was over before are answered with what there is.
+    /// Called after a change of a partition, which is in these sessions of its leader: completes the fetches that were waiting for
+    /// it. Those that had timed out before are completed with the data that exists.
     pub(crate) fn check(&self, replicas: &ReplicaManager, partition: &Partition, sessions: &[i32]) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
@@ -266,7 +266,7 @@ impl FetchPurgatory {
         self.check_keys(replicas, listed.into_iter().chain(sessions));
     }
 
-    /// A session has gone: its fetch need not wait any longer.
+    /// Called after a session was removed: its fetch need not wait any longer.
     pub(crate) fn check_session(&self, replicas: &ReplicaManager, node: NodeId, id: i32) {
         self.check_keys(replicas, [Key::Session(node, id)]);
     }
@@ -285,8 +285,8 @@ impl FetchPurgatory {
         }
     }
 
-    /// Answers the fetches whose time is over; with `look` also those that can be completed (read-only: the writer is
-    /// another process and reports nothing).
+    /// Completes the fetches that have timed out; with `look` also those that can be completed (read-only: the writer is another
+    /// process and reports nothing).
     pub(crate) fn expire(&self, replicas: &ReplicaManager, now_ms: i64, look: bool) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
@@ -312,7 +312,7 @@ impl FetchPurgatory {
             .map(|(deadline_ms, _)| *deadline_ms)
     }
 
-    /// Answers a fetch as if its time were over, if there is nothing to read for it; one that has data and waits for
+    /// Completes a fetch as if it had timed out, if there is nothing to read for it; a fetch that has data and waits for
     /// fetch.min.bytes stays.
     pub(crate) fn answer_if_without_data(&self, replicas: &ReplicaManager, answer: &Answer) {
         let id = answer.fetch_id();
@@ -327,7 +327,7 @@ impl FetchPurgatory {
         self.try_complete(replicas, id, &watched, idle);
     }
 
-    /// A panic fails this fetch alone: its thread completes the fetches of other clients, or has appended records.
+    /// A panic fails only this fetch: the thread also completes fetches of other clients, or has appended records.
     fn try_complete(&self, replicas: &ReplicaManager, id: u64, watched: &Watched, timed_out: bool) {
         let completed = contained("a waiting fetch", || watched.try_complete(replicas, timed_out));
         if completed.is_none() {
@@ -338,7 +338,7 @@ impl FetchPurgatory {
         }
     }
 
-    /// Drops a fetch whose client has gone.
+    /// Drops a fetch whose client has disconnected.
     pub(crate) fn cancel(&self, answer: &Answer) {
         self.forget(answer.fetch_id());
     }

@@ -10,18 +10,18 @@ use crate::error::ReadRefusal;
 use crate::replica_manager::ReplicaManager;
 use crate::replica_manager::list_offsets::fetch_bound;
 
-/// What one pass over the partitions gave.
+/// The result of one pass over the partitions.
 #[derive(Debug)]
 pub(crate) struct ReadResult {
     /// Readable partitions in order, then those that do not exist (spec 6.1).
     pub(crate) responses: Vec<FetchPartitionResponse>,
-    /// Bytes in all.
+    /// Total number of bytes.
     pub(crate) bytes: i64,
     /// Whether any partition that exists has an error.
     pub(crate) has_error: bool,
-    /// Whether the client of any has records that the log does not have.
+    /// Whether the client has records of any partition that its log does not have.
     pub(crate) diverges: bool,
-    /// Where each readable partition was read, from which it is seen later how much has been added.
+    /// Where each readable partition was read, to find out later how much has been added.
     pub(crate) positions: Vec<Position>,
 }
 
@@ -187,7 +187,7 @@ fn aborted_transactions(read: Option<Vec<(i64, i64)>>) -> Vec<AbortedTransaction
 /// What a waiting fetch learns about one partition (spec 6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Answer now: the partition is gone, fenced, truncated or made again, or its position is in an older segment.
+    /// Complete now: the partition was removed, fenced, truncated or created again, or its position is in an older segment.
     Answer,
     /// The number of bytes that could be sent.
     Bytes(i64),
@@ -223,11 +223,11 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     let readable = if bound == bounds.log_end_offset {
         match bounds.active_size.checked_sub(at.position) {
             Some(bytes @ 1..) => i64::try_from(bytes).unwrap_or(i64::MAX),
-            // Another log than the one that was read: the topic was deleted and made again meanwhile.
+            // Another log than the one that was read: the topic was deleted and created again meanwhile.
             _ => return Progress::Answer,
         }
     } else {
-        // The bound is inside the segment: how many bytes are before it is seen by reading.
+        // The bound is inside the segment: only reading shows how many bytes are before it.
         let max = usize::try_from(partition_max).unwrap_or(usize::MAX);
         match log.read(request.fetch_offset, max, true, fetch_bound(params.isolation)) {
             Ok(data) => i64::try_from(data.records.len()).unwrap_or(i64::MAX),
@@ -237,8 +237,8 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     Progress::Bytes(readable.min(partition_max))
 }
 
-/// Where the log and the client's copy of it begin to differ; the client fetched records of `last_fetched_epoch` last (spec 6.4.6). Kafka:
-/// `Partition#readRecords`.
+/// Where the log and the client's copy of it begin to differ; the last records that the client fetched have `last_fetched_epoch`
+/// (spec 6.4.6). Kafka: `Partition#readRecords`.
 fn diverging_epoch(
     log: &PartitionLog,
     request: &FetchPartition,
@@ -271,7 +271,7 @@ fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> FetchPartitionResponse {
     }
 }
 
-/// Kafka: `Partition#checkCurrentLeaderEpoch`; -1 = the client does not know one (in a fetch any negative number says so,
+/// Kafka: `Partition#checkCurrentLeaderEpoch`; -1 = the client does not know the epoch (in a fetch any negative number says so,
 /// `FetchRequest#optionalEpoch`).
 pub(crate) fn check_leader_epoch(requested: i32, current: i32) -> Result<(), ErrorCode> {
     match requested {

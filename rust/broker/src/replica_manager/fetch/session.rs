@@ -1,4 +1,4 @@
-//! One fetch session, and which of its partitions have to be looked at (spec 6.6). Kafka: `FetchSession`, `CachedPartition`,
+//! One fetch session, and which of its partitions have to be read (spec 6.6). Kafka: `FetchSession`, `CachedPartition`,
 //! `IncrementalFetchContext`.
 //!
 //! In a large session few partitions change between two fetches. A fetch reads only those:
@@ -9,7 +9,7 @@
 //! settled     all others: the last read was at the end of the log, without an error, the client has its bounds, and nothing has
 //!             changed since. Reading it now would add nothing to the answer
 //! ```
-//! So the answer is the same as if every partition were read.
+//! So the response is the same as if every partition were read.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use super::session_cache::{Reading, Requested};
 #[derive(Debug)]
 pub(super) struct CachedPartition {
     request: FetchPartition,
-    /// -1: never sent, or last sent with an error; either way the next answer has it.
+    /// -1: never sent, or last sent with an error; either way the next response has it.
     high_watermark: i64,
     log_start_offset: i64,
     segment_base_offset: i64,
@@ -74,7 +74,7 @@ pub(super) fn next_epoch(epoch: i32) -> i32 {
 }
 
 impl FetchSession {
-    /// The session that a full fetch opens, after its answer.
+    /// The session that a full fetch opens, after its response.
     pub(super) fn new(requested: &Requested, sent: &ReadResult, now_ms: i64) -> Self {
         let mut session = Self {
             epoch: next_epoch(0),
@@ -104,7 +104,7 @@ impl FetchSession {
         self.to_look_at.insert(place, self.last_change);
     }
 
-    /// A listed partition is updated in place or appended; true: appended. Kafka: `FetchSession#update`.
+    /// Updates a listed partition in place, or appends it; true: appended. Kafka: `FetchSession#update`.
     pub(super) fn ask(&mut self, request: &FetchPartition) -> bool {
         let known = self.partitions.get_mut(&request.tp);
         let new = known.is_none();
@@ -119,7 +119,7 @@ impl FetchSession {
         new
     }
 
-    /// Takes a partition out; true: it was there.
+    /// Removes a partition; true: it was in the session.
     pub(super) fn forget(&mut self, tp: &TopicPartition) -> bool {
         let place = self.partitions.remove(tp);
         if let Some(place) = place {
@@ -128,14 +128,14 @@ impl FetchSession {
         place.is_some()
     }
 
-    /// There may be something new at a partition.
+    /// Notes that a partition may have something new.
     pub(super) fn note_change(&mut self, tp: &TopicPartition) {
         if let Some(place) = self.partitions.place(tp) {
             self.look_at(place);
         }
     }
 
-    /// Sets the isolation level of the next reads: with another one, every partition may end elsewhere.
+    /// Sets the isolation level of the next reads: with another level every partition may end elsewhere, so all are read again.
     pub(super) fn read_with(&mut self, isolation: IsolationLevel) {
         if self.isolation.replace(isolation) != Some(isolation) {
             let places: Vec<u64> = self
@@ -158,7 +158,7 @@ impl FetchSession {
             .chain(some.into_iter().flatten().map(|(_, cached)| cached))
     }
 
-    /// What has to be read.
+    /// The partitions that have to be read.
     pub(super) fn reading(&self, reports_changes: bool) -> Reading {
         let partitions: Vec<FetchPartition> = self
             .to_look_at(reports_changes)
@@ -178,8 +178,8 @@ impl FetchSession {
         }
     }
 
-    /// What of a reading's result is sent; partitions with data go to the end of the session's order, those without changes are
-    /// settled. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
+    /// Selects what is sent of a reading's result; partitions with data go to the end of the session's order, those without changes
+    /// are settled. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
     pub(super) fn select(&mut self, read: ReadResult, as_of: u64) -> Vec<FetchPartitionResponse> {
         for position in &read.positions {
             self.read_at(position);
@@ -197,7 +197,7 @@ impl FetchSession {
                 || result.diverging_epoch.is_some()
                 || cached.high_watermark != result.high_watermark
                 || cached.log_start_offset != result.log_start_offset;
-            // After an error the partition is sent once more when the error has gone.
+            // After an error the partition is sent once more when the error is over.
             cached.high_watermark = if result.error == ErrorCode::NONE {
                 result.high_watermark
             } else {

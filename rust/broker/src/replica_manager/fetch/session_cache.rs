@@ -19,14 +19,14 @@ const INITIAL_EPOCH: i32 = 0;
 const FINAL_EPOCH: i32 = -1;
 const INVALID_SESSION_ID: i32 = 0;
 
-/// How the answer to a fetch is made.
+/// How the response to a fetch is made.
 #[derive(Debug)]
 pub(crate) enum Context {
-    /// Every partition is answered, nothing is remembered.
+    /// The response has every partition; nothing is remembered.
     Sessionless,
-    /// Every partition is answered, and a session is made of them.
+    /// The response has every partition, and a session of them is opened.
     Full(Requested),
-    /// Only what has changed is answered: the session's id.
+    /// The response has only what has changed in the session with this id.
     Incremental(i32),
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Requested {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) partitions: Vec<FetchPartition>,
-    /// Its session has partitions besides, at which there is nothing new.
+    /// The session also has settled partitions, not listed here.
     pub(super) has_settled: bool,
     /// Changes of the session's partitions up to this number are in what is read.
     pub(super) as_of: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Made {
 #[derive(Debug)]
 pub(crate) struct FetchSessionCache {
     slots: usize,
-    /// True if [`Self::changed`] is called after every change; otherwise each fetch looks at all partitions.
+    /// True if [`Self::changed`] is called after every change; otherwise each fetch reads all partitions.
     reports_changes: bool,
     sessions: FxHashMap<i32, FetchSession>,
     /// Sessions that a partition is in.
@@ -73,7 +73,7 @@ pub(crate) struct FetchSessionCache {
 }
 
 impl FetchSessionCache {
-    /// How many sessions it holds.
+    /// The number of sessions.
     pub(crate) fn len(&self) -> usize {
         self.sessions.len()
     }
@@ -127,7 +127,8 @@ impl FetchSessionCache {
         })
     }
 
-    /// Notes that a partition has changed or is gone: its sessions look at it with their next fetch. Returns the ids of these sessions.
+    /// Notes that a partition has changed or was removed: its sessions read it with their next fetch. Returns the ids of these
+    /// sessions.
     pub(crate) fn changed(&mut self, tp: &TopicPartition) -> Vec<i32> {
         let holders: Vec<i32> = self.holders.get(tp).into_iter().flatten().copied().collect();
         for id in &holders {
@@ -153,8 +154,8 @@ impl FetchSessionCache {
         }
     }
 
-    /// Where the partitions were last read in which a waiting fetch of the session may find something; `None` if the session
-    /// is gone.
+    /// The last read positions of the partitions in which a waiting fetch of the session may find something; `None`: the session is
+    /// gone.
     pub(crate) fn positions(&self, id: i32) -> Option<Vec<Position>> {
         let session = self.sessions.get(&id)?;
         Some(
@@ -165,8 +166,8 @@ impl FetchSessionCache {
         )
     }
 
-    /// Makes the response out of the result of a reading. `session`: the one that a full fetch opens; its partitions are then
-    /// still to be held ([`Self::hold`]).
+    /// Makes the response from the result of a reading. `session`: the one that a full fetch opens; its partitions have to be
+    /// registered afterwards ([`Self::hold`]).
     pub(crate) fn response(
         &mut self,
         context: &Context,
@@ -199,7 +200,7 @@ impl FetchSessionCache {
         Made { response, evicted }
     }
 
-    /// Takes a session in; 0 if there is no room for it.
+    /// Adds a session; returns its id, 0 if there is no room for it.
     fn create(&mut self, session: FetchSession, now_ms: i64, evicted: &mut Option<i32>) -> i32 {
         if self.sessions.len() >= self.slots {
             *evicted = self.evict_for(session.partitions.len(), now_ms);
@@ -212,7 +213,7 @@ impl FetchSessionCache {
         id
     }
 
-    /// From now on [`Self::changed`] reaches the session for these partitions; false: the session is gone.
+    /// Registers these partitions of the session, so that [`Self::changed`] reaches it; false: the session is gone.
     pub(crate) fn hold(&mut self, id: i32, partitions: &[FetchPartition]) -> bool {
         let is_there = self.sessions.contains_key(&id);
         if is_there {
@@ -221,8 +222,8 @@ impl FetchSessionCache {
         is_there
     }
 
-    /// Random, so that a client that outlives this broker does not meet another's session in the next one.
-    /// Kafka: `FetchSessionCache#newSessionId`.
+    /// Random, so that a client that outlives this broker does not find another client's session in the next broker. Kafka:
+    /// `FetchSessionCache#newSessionId`.
     fn new_id(&self) -> i32 {
         loop {
             let id = uuid::random_positive();
@@ -240,8 +241,7 @@ impl FetchSessionCache {
         }
     }
 
-    /// Kafka: `FetchSessionCache#tryEvict`: the least recently used session if it is stale, else a smaller one that has
-    /// been there long enough.
+    /// Kafka: `FetchSessionCache#tryEvict`: the least recently used session if it is stale, else a smaller one that is old enough.
     fn evict_for(&mut self, size: usize, now_ms: i64) -> Option<i32> {
         let stale = self
             .sessions
