@@ -23,16 +23,16 @@ use crate::topic_config::TopicConfig;
 #[derive(Debug)]
 pub(crate) struct Partition {
     tp: TopicPartition,
-    /// What fetches by topic ids call it.
+    /// Its name in fetches by topic id.
     by_id: TopicPartition,
     topic_id: [u8; 16],
-    /// The leader first. It has the only copy; the others only appear in answers to clients.
+    /// The leader first. It has the only copy; the others only appear in responses to clients.
     replicas: Vec<NodeId>,
     dir: PathBuf,
     config: RwLock<Arc<TopicConfig>>,
     log: OnceLock<Arc<PartitionLog>>,
     leader_epoch: OnceLock<i32>,
-    /// Held while its directory is made; true once the topic is deleted.
+    /// Held while its directory is created; true once the topic is deleted.
     deleted: Mutex<bool>,
     last_flush_ms: AtomicI64,
     uncleanable: AtomicBool,
@@ -70,7 +70,7 @@ impl Partition {
         &self.tp
     }
 
-    /// Topic and number as fetches have them: by name, and [by id](fletchlog_api::topic_by_id).
+    /// Topic and number as fetches name them: by name, and [by id](fletchlog_api::topic_by_id).
     pub(crate) fn fetched_as(&self) -> [&TopicPartition; 2] {
         [&self.tp, &self.by_id]
     }
@@ -100,7 +100,7 @@ impl Partition {
         Arc::clone(&self.config.read())
     }
 
-    /// Other settings from now on, for the open log too. Kafka: `UnifiedLog#updateConfig`.
+    /// Replaces its settings, also those of the open log. Kafka: `UnifiedLog#updateConfig`.
     pub(crate) fn set_config(&self, config: Arc<TopicConfig>) {
         let mut current = self.config.write();
         if let Some(log) = self.log.get() {
@@ -118,10 +118,10 @@ impl Partition {
         self.uncleanable.store(uncleanable, Ordering::Relaxed);
     }
 
-    /// From now on an append is acknowledged once it is on disk, and so is everything before it: fletchlog.durability has become
-    /// `fsync`. A log that is opened later begins with its directory on disk.
+    /// Called when fletchlog.durability becomes `fsync`: from now on an append is acknowledged once it and everything before it are
+    /// on disk. A log that is opened later begins with its directory on disk.
     pub(crate) fn make_durable(&self, fs: &dyn Fs) -> Result<(), BrokerError> {
-        // No log is opened meanwhile with the old settings.
+        // While this is locked, no log is opened with the old settings.
         let _opening = self.deleted.lock();
         let mut config = TopicConfig::clone(&self.config());
         if config.log.durability == Durability::Fsync {
@@ -142,7 +142,7 @@ impl Partition {
         self.log.get()
     }
 
-    /// The log, opened and recovered on first use. When read-only, what a live writer has added since is seen.
+    /// The log, opened and recovered on first use. When read-only, it has what a live writer has added since.
     pub(crate) fn log(&self, directory: &Directory, now_ms: i64) -> Result<&Arc<PartitionLog>, BrokerError> {
         let fs = directory.fs();
         let log_dir = &directory.log_dirs()[node_index(self)];
@@ -157,10 +157,10 @@ impl Partition {
             return Ok(log);
         }
         if directory.read_only() {
-            // In a directory of ours nobody has used a partition whose directory is not there: its log is empty, until its
-            // writer makes it.
+            // In a directory of fletchlog's, a partition without a directory was never used: its log is empty until the writer
+            // creates it.
             if directory.is_kafkas() && !fs.exists(&self.dir) {
-                // One broker's part of a cluster.
+                // The directory has only one broker's part of a cluster.
                 return Err(BrokerError::unknown_partition(&self.tp));
             }
         } else {
@@ -178,17 +178,17 @@ impl Partition {
         if !directory.read_only() {
             log_dir.lower_offsets(&**fs, &self.tp, log.log_end_offset())?;
             if log.latest_epoch().is_none() {
-                // Nobody has led it before. Kafka: `Partition#makeLeader`.
+                // It has had no leader before. Kafka: `Partition#makeLeader`.
                 log.assign_leader_epoch(0)?;
             }
         }
-        // The settings may have changed while the log was opened; none can between this and the log's being found.
+        // The settings may have changed while the log was opened; the lock prevents a change until other threads find the log.
         let config = self.config.read();
         log.update_config(config.log.clone());
         Ok(self.log.get_or_init(|| Arc::new(log)))
     }
 
-    /// Makes the directory with its `partition.metadata`; the log follows when it is first needed.
+    /// Creates the directory with its `partition.metadata`; the log is created when it is first needed.
     ///
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION once the topic is deleted, a directory of another topic id, storage errors.
@@ -197,13 +197,14 @@ impl Partition {
         self.stamp(*deleted, directory)
     }
 
-    /// Whether its directory is that of another topic, which had this name.
+    /// Whether its directory belongs to another topic that had this name.
     pub(crate) fn is_foreign(&self, directory: &Directory) -> bool {
         let found = checkpoint::read_partition_metadata(&**directory.fs(), &self.dir);
         matches!(found, Ok(Some(id)) if id != self.topic_id)
     }
 
-    /// The topic is deleted. From now on this partition does not make its directory again: a new topic of the name would find it.
+    /// Called when the topic is deleted. From now on this partition does not create its directory again: a new topic of the name
+    /// would find it.
     pub(crate) fn set_deleted(&self) {
         *self.deleted.lock() = true;
     }
@@ -214,7 +215,7 @@ impl Partition {
         }
         let fs = directory.fs();
         let found = match checkpoint::read_partition_metadata(&**fs, &self.dir) {
-            // Our metadata file knows the id.
+            // fletchlog's metadata file has the id.
             Err(_) if self.is_torn(directory) => None,
             other => other?,
         };
@@ -236,7 +237,7 @@ impl Partition {
         Ok(checkpoint::write_partition_metadata(&**fs, &self.dir, &self.topic_id)?)
     }
 
-    /// Writes a `partition.metadata` again that a power loss has left without its content: a Kafka broker would not start.
+    /// Writes `partition.metadata` again if a power loss has left it without its content: a Kafka broker would not start with it.
     pub(crate) fn mend_topic_id(&self, directory: &Directory) -> Result<(), BrokerError> {
         if self.is_torn(directory) {
             self.write_topic_id(directory)?;
@@ -244,7 +245,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Whether `partition.metadata` is what a full disk, a kill or a power loss leaves of the one that is to be there.
+    /// Whether `partition.metadata` has only a part of its expected content, cut short or with zeros, as after a full disk, a kill or
+    /// a power loss.
     fn is_torn(&self, directory: &Directory) -> bool {
         let bytes = directory.fs().read(&self.dir.join(file_name::PARTITION_METADATA));
         let whole = checkpoint::partition_metadata_text(&self.topic_id).into_bytes();
@@ -272,10 +274,10 @@ impl Partition {
         }
     }
 
-    /// The leader epoch: stamped into appended batches, sent to clients and checked when they send it back. It is what
-    /// the log was left with (0 for a new one) and stays so, as there is never another leader; it is read without opening the
-    /// log. Where its file is damaged it is 0 until the log is open, which knows it. A file that cannot be read
-    /// is an error: as 0, the epoch would go back.
+    /// The leader epoch: stamped into appended batches, sent to clients and checked when they send it back. It is the latest epoch of
+    /// the stored log (0 for a new one) and never changes, as there is never another leader; it is read without opening the log. If
+    /// its file is damaged, it is 0 until the log is open and has determined it. A file that cannot be read is an error: as 0, the
+    /// epoch would go back.
     pub(crate) fn leader_epoch(&self, directory: &Directory) -> Result<i32, LogError> {
         if let Some(epoch) = self.leader_epoch.get() {
             return Ok(*epoch);
@@ -294,7 +296,7 @@ impl Partition {
         Ok(*self.leader_epoch.get_or_init(|| newest.unwrap_or(0).max(0)))
     }
 
-    /// Appends as the leader and flushes as flush.messages and flush.ms ask.
+    /// Appends as the leader and flushes as flush.messages and flush.ms require.
     pub(crate) fn append(
         &self,
         directory: &Directory,

@@ -1,4 +1,5 @@
-//! Locks with an order, which survive a panic of another holder, a counter to wait on, and a cell that is answered once.
+//! Locks with an order, which survive a panic of another holder, a counter to wait on, and a cell that is filled once with a
+//! response.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -69,7 +70,7 @@ pub(crate) type ReadGuard<'a, T> = Guard<std::sync::RwLockReadGuard<'a, T>>;
 pub(crate) type WriteGuard<'a, T> = Guard<std::sync::RwLockWriteGuard<'a, T>>;
 
 impl<T> Mutex<T> {
-    /// A free lock.
+    /// A lock that is not held.
     pub(crate) fn new(rank: Rank, value: T) -> Self {
         Self {
             rank,
@@ -77,14 +78,14 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Waits for it.
+    /// Waits for the lock and takes it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         let _held = Held::new(self.rank);
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         Guard { inner, _held }
     }
 
-    /// Takes it if it is free.
+    /// Takes the lock if it is free.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
@@ -97,7 +98,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T> RwLock<T> {
-    /// A free lock.
+    /// A lock that is not held.
     pub(crate) fn new(rank: Rank, value: T) -> Self {
         Self {
             rank,
@@ -105,14 +106,14 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// Waits until nobody writes.
+    /// Waits until no thread writes.
     pub(crate) fn read(&self) -> ReadGuard<'_, T> {
         let _held = Held::new(self.rank);
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         Guard { inner, _held }
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits until no thread reads or writes.
     pub(crate) fn write(&self) -> WriteGuard<'_, T> {
         let _held = Held::new(self.rank);
         let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
@@ -178,12 +179,12 @@ impl Held {
     }
 }
 
-/// Takes a lock that a thread waits on with a condition, which has no rank: no other lock is taken under it.
+/// Takes a lock that is used with a condition variable. It has no rank: no other lock is taken under it.
 pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True for one caller when the time has come, and then sets the next.
+/// Returns true to one caller when the time has come, and sets the next time.
 pub(crate) fn is_due(next_ms: &AtomicI64, now_ms: i64, interval_ms: i64) -> bool {
     let due_ms = next_ms.load(Ordering::Relaxed);
     now_ms >= due_ms
@@ -227,7 +228,7 @@ impl Changes {
     }
 }
 
-/// The place where a waiting request's answer will be.
+/// The place where the response to a waiting request will arrive.
 pub(crate) struct Answer {
     /// Number of the waiting fetch in the purgatory; 0 for other requests.
     fetch_id: u64,
@@ -236,15 +237,15 @@ pub(crate) struct Answer {
 
 /// What an [`Answer`] holds.
 enum Cell {
-    /// There is neither an answer nor a receiver yet.
+    /// Neither a response nor a receiver yet.
     Empty,
-    /// Answered, not taken yet.
+    /// The response has arrived and is not taken yet.
     Ready(Response),
-    /// The receiver of the answer.
+    /// The receiver of the response.
     Receiver(Receiver),
 }
 
-/// What is called with an answer. It is called under locks of the broker: it must not wait, and not call the broker.
+/// Called with the response, under locks of the broker: it must not wait and must not call the broker.
 pub(crate) type Receiver = Box<dyn FnOnce(Response) + Send>;
 
 impl std::fmt::Debug for Answer {
@@ -262,7 +263,7 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// The answer of a waiting fetch.
+    /// For the response to a waiting fetch.
     pub(crate) fn of_fetch(fetch_id: u64) -> Self {
         Self {
             fetch_id,
@@ -275,7 +276,7 @@ impl Answer {
         self.fetch_id
     }
 
-    /// Gives the answer: to its receiver, or to the thread that waits for `changes` and takes it.
+    /// Delivers the response: to its receiver, or to the thread that waits for `changes` and takes it.
     pub(crate) fn complete(&self, response: Response, changes: &Changes) {
         let mut cell = self.cell.lock();
         if let Cell::Receiver(receive) = std::mem::replace(&mut *cell, Cell::Empty) {
@@ -288,7 +289,7 @@ impl Answer {
         }
     }
 
-    /// Takes the answer if it is there.
+    /// Takes the response if it has arrived.
     pub(crate) fn take(&self) -> Option<Response> {
         let mut cell = self.cell.lock();
         match std::mem::replace(&mut *cell, Cell::Empty) {
@@ -300,7 +301,7 @@ impl Answer {
         }
     }
 
-    /// Calls `receive` with the answer, now if it is there, else from the thread that gives it.
+    /// Calls `receive` with the response: at once if it has arrived, else from the thread that delivers it.
     pub(crate) fn on_ready(&self, receive: Receiver) {
         let mut cell = self.cell.lock();
         match std::mem::replace(&mut *cell, Cell::Empty) {

@@ -73,7 +73,7 @@ impl Topic {
         Self::with_partitions(name, record, broker, directory, &[])
     }
 
-    /// The same topic after a change of its settings or with more partitions. Those it has stay, with their logs, and get the new
+    /// The same topic after a change of its settings or with more partitions. Its partitions stay, with their logs, and get the new
     /// settings.
     pub(crate) fn altered(
         &self,
@@ -146,14 +146,15 @@ impl TopicRecord {
 #[derive(Debug, Default)]
 pub(crate) struct TopicTable {
     topics: BTreeMap<Arc<str>, Arc<Topic>>,
-    /// Without those of a Kafka broker's directory that have kept no id.
+    /// Names by topic id, without topics of a Kafka broker's directory that have no id.
     names: FxHashMap<[u8; 16], Arc<str>>,
-    /// The names of topics by their [unified] names; more than one where an old directory has them.
+    /// The names of topics by their [unified] names; more than one only in an old directory.
     by_unified: FxHashMap<String, Vec<Arc<str>>>,
 }
 
 impl TopicTable {
-    /// The table of `metadata`, keeping what `old` has already opened. A topic with a bad property stays as it was in `old`, if it was there.
+    /// Builds the table of `metadata`, keeping what `old` has already opened. A topic with a bad property stays as it was in `old`,
+    /// if it exists there.
     pub(crate) fn build(
         metadata: &ClusterMetadata,
         broker: &BrokerConfigs,
@@ -187,7 +188,7 @@ impl TopicTable {
         self.names.get(id)
     }
 
-    /// A topic whose name a topic of this name would collide with, or is the same.
+    /// A topic whose name collides with this name or equals it.
     pub(crate) fn named_alike(&self, name: &str) -> Option<&Arc<str>> {
         let alike = self.by_unified.get(&unified(name))?;
         alike.iter().find(|other| &***other != name).or(alike.first())
@@ -198,13 +199,13 @@ impl TopicTable {
         self.topics.get(&tp.topic).and_then(|t| t.partition(tp.partition))
     }
 
-    /// Whether this partition itself is there, and not one of a later topic with the same name.
+    /// Whether the table has this very partition, and not that of a later topic with the same name.
     pub(crate) fn holds(&self, partition: &Partition) -> bool {
         self.partition(partition.tp())
             .is_some_and(|now| std::ptr::eq(&**now, partition))
     }
 
-    /// By name.
+    /// All topics, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Topic>> {
         self.topics.values()
     }
@@ -221,7 +222,7 @@ impl TopicTable {
         self.topics.insert(topic.name.clone(), topic);
     }
 
-    /// Takes a topic out.
+    /// Removes a topic.
     pub(crate) fn remove(&mut self, name: &str) -> Option<Arc<Topic>> {
         let topic = self.topics.remove(name)?;
         self.names.remove(&topic.record.id);

@@ -20,7 +20,7 @@ use crate::{BrokerError, uuid};
 
 type Offsets = BTreeMap<TopicPartition, i64>;
 
-/// A log directory as it was found.
+/// A log directory, with what its files said when it was opened.
 #[derive(Debug)]
 pub(crate) struct LogDir {
     path: PathBuf,
@@ -48,7 +48,7 @@ struct LogStarts {
 
 impl LogStarts {
     fn load(fs: &dyn Fs, path: &Path) -> Result<Self, BrokerError> {
-        // Opened first: if the file is replaced in between, the next look reads it again.
+        // Opened first: if the file is replaced in between, the next check reads it again.
         let file = match fs.open(path, false, false) {
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             opened => Some(opened.map_err(|e| BrokerError::directory(fs, path, format!("cannot be opened: {e}")))?),
@@ -67,8 +67,8 @@ impl LogStarts {
 }
 
 impl LogDir {
-    /// Takes possession for writing: the clean marker is read and removed, durably, before anything is loaded, so that a
-    /// crash while it is loaded leaves an unclean directory; then the checkpoints are read.
+    /// Opens the directory for writing. First reads the marker of a clean stop and removes it, durably, so that a crash while the
+    /// logs are loaded leaves an unclean directory; then reads the checkpoints.
     pub(crate) fn open_for_writing(
         fs: &dyn Fs,
         path: &Path,
@@ -118,8 +118,8 @@ impl LogDir {
         })
     }
 
-    /// Read-only: where the writer lets a log start now, 0 if `log-start-offset-checkpoint` does not say. The file is read
-    /// again only if it was replaced.
+    /// Read-only: the log start that the writer has set last, 0 if `log-start-offset-checkpoint` has none. The file is read again
+    /// only if it was replaced.
     pub(crate) fn log_start_offset(&self, fs: &dyn Fs, tp: &TopicPartition) -> Result<i64, BrokerError> {
         let mut read = self.read.lock();
         let path = self.path.join(LOG_START_OFFSET_CHECKPOINT);
@@ -129,8 +129,8 @@ impl LogDir {
         Ok(read.log_starts.offsets.get(tp).copied().unwrap_or(0))
     }
 
-    /// Drops what was read of partitions that exist no longer: a later topic of the same name begins at 0. Returns whether there was
-    /// anything.
+    /// Drops what was read about partitions that no longer exist: a later topic of the same name begins at 0. Returns whether there
+    /// was anything to drop.
     pub(crate) fn retain(&self, exists: impl Fn(&TopicPartition) -> bool) -> bool {
         let read = &mut *self.read.lock();
         let all = [
@@ -155,7 +155,7 @@ impl LogDir {
         )?)
     }
 
-    /// Notes how far a log is clean; entries of partitions that no longer exist are dropped.
+    /// Stores how far a log is clean; entries of partitions that no longer exist are dropped.
     pub(crate) fn store_clean_offset(
         &self,
         fs: &dyn Fs,
@@ -174,7 +174,7 @@ impl LogDir {
         )?)
     }
 
-    /// Drops the clean offsets of partitions that exist no longer: a later topic of the same name begins dirty.
+    /// Drops the clean offsets of partitions that no longer exist: a later topic of the same name begins dirty.
     pub(crate) fn forget_clean_offsets(
         &self,
         fs: &dyn Fs,
@@ -190,7 +190,7 @@ impl LogDir {
         Ok(())
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -214,8 +214,8 @@ impl LogDir {
         })
     }
 
-    /// Lowers the recovery point and the clean offset of a log that ends below them: its next records are neither on disk nor
-    /// clean. Before the first of them is appended, as recovery checks nothing below the recovery point. Kafka:
+    /// Lowers the recovery point and the clean offset of a log that ends below them: its next records are neither on disk nor clean.
+    /// Must be called before the first of them is appended, as recovery checks nothing below the recovery point. Kafka:
     /// `LogManager#truncateTo`.
     pub(crate) fn lower_offsets(
         &self,
@@ -244,7 +244,8 @@ impl LogDir {
         Ok(())
     }
 
-    /// Writes the three checkpoints for the partitions that exist: from `logs`, and for logs that are not open the offsets read before.
+    /// Writes the three checkpoints for the partitions that exist, with the offsets in `logs`, and for logs that are not open with
+    /// the offsets read before.
     pub(crate) fn write_checkpoints(
         &self,
         fs: &dyn Fs,
@@ -277,7 +278,7 @@ impl LogDir {
         Ok(())
     }
 
-    /// Its subdirectories.
+    /// Lists its subdirectories.
     pub(crate) fn list(&self, fs: &dyn Fs) -> Result<Vec<(String, DirName)>, BrokerError> {
         let entries = fs
             .read_dir(&self.path)

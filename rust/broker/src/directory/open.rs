@@ -19,20 +19,20 @@ use super::{MAX_NODES, MAX_PARTITIONS};
 use crate::sync::lock;
 use crate::{BrokerError, uuid};
 
-/// What an export has yet to write, in the directory that it makes. Its name is also in `fletchlog.exporting`.
+/// The file that lists what an export has yet to write, in the directory that it creates. Its name is also in `fletchlog.exporting`.
 const EXPORT_PLAN: &str = "fletchlog.export";
 
-/// Whose directory it is.
+/// Whether a directory is fletchlog's or a Kafka broker's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Has our metadata file.
+    /// It has fletchlog's metadata file.
     Ours,
-    /// A Kafka broker's log.dir, without a file of ours.
+    /// A Kafka broker's log.dir, without a file of fletchlog.
     Kafka,
 }
 
-/// First producer id handed out in an adopted log.dir: far above what a broker's blocks of 1000 reach, because the next
-/// block of the cluster that wrote it is not known here.
+/// First producer id assigned in an adopted log.dir: far above what a broker's blocks of 1000 reach, because the next block of the
+/// cluster that wrote it is unknown here.
 const FIRST_ADOPTED_PRODUCER_ID: i64 = 1_000_000_000_000;
 
 /// An open directory.
@@ -48,7 +48,8 @@ pub(crate) struct Directory {
     reloaded: Mutex<Option<Arc<dyn File>>>,
 }
 
-/// What a directory of this machine is read through: itself, unless it has segments of tiered storage in place of a log directory.
+/// The file system for a local directory: the real one, unless the directory has segments of tiered storage instead of a log
+/// directory.
 pub(crate) fn file_system(root: &Path, read_only: bool) -> Result<Arc<dyn Fs>, BrokerError> {
     let fs: Arc<dyn Fs> = Arc::new(RealFs::new());
     if !read_only
@@ -64,22 +65,22 @@ pub(crate) fn file_system(root: &Path, read_only: bool) -> Result<Arc<dyn Fs>, B
     }
 }
 
-/// What a directory is before it is opened.
+/// The kind of a directory that is not open yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectoryKind {
     /// It does not exist.
     Missing,
-    /// Nothing is in it.
+    /// It is empty.
     Empty,
     /// fletchlog has written it, or has taken it over.
     Fletchlog,
     /// A Kafka broker's log.dir, without a file of fletchlog.
     Kafka,
-    /// Folders of partitions without the files that a broker keeps beside them, as somebody has copied them.
+    /// Directories of partitions without the other files of a broker, as after copying them by hand.
     Partitions,
 }
 
-/// What a directory of this machine is.
+/// The kind of a local directory.
 ///
 /// # Errors
 /// It cannot be read, or it holds something else.
@@ -258,7 +259,7 @@ impl Directory {
         directory.clear_leftovers(&metadata)?;
         for dir in &directory.log_dirs {
             let exists = |tp: &TopicPartition| has_partition(&metadata, tp);
-            // Also on disk: the next start would take them for those of a topic that is made until then.
+            // Also on disk: the next start would apply them to a topic of the same name that is created until then.
             if dir.retain(exists) {
                 dir.write_checkpoints(&*directory.fs, &[], exists)?;
                 match dir.forget_clean_offsets(&*directory.fs, exists) {
@@ -271,18 +272,18 @@ impl Directory {
         Ok((directory, metadata))
     }
 
-    /// Drops the checkpoints' offsets of partitions that no topic has any more.
+    /// Drops the checkpoints' offsets of partitions that no longer belong to a topic.
     pub(crate) fn forget_deleted(&self, metadata: &ClusterMetadata) {
         for dir in &self.log_dirs {
             dir.retain(|tp| has_partition(metadata, tp));
         }
     }
 
-    /// Removes what interrupted deletions left, and sets logs aside that belong to no topic (Kafka: stray logs), durably: the
-    /// names may be taken again at once.
+    /// Removes what interrupted deletions left, and sets aside logs that belong to no topic (Kafka: stray logs). Both are durable:
+    /// the names may be used again at once.
     ///
     /// # Errors
-    /// The first failure, behind all others, which are lines of the log.
+    /// The first failure, after everything else was tried; other failures are logged.
     pub(crate) fn clear_leftovers(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
         let mut first = Ok(());
         for (dir, node) in self.log_dirs.iter().zip(1..) {
@@ -301,7 +302,7 @@ impl Directory {
         first
     }
 
-    /// Whether anything was to be done.
+    /// Returns whether there was anything to do.
     fn clear_leftover(
         &self,
         path: &Path,
@@ -343,7 +344,7 @@ impl Directory {
         Ok(true)
     }
 
-    /// A directory that a creation has made, and nothing more: no record was ever written there.
+    /// Whether a directory has only what creating a topic writes: no record was ever written there.
     fn is_without_log(&self, path: &Path) -> std::io::Result<bool> {
         let entries = self.fs.read_dir(path)?;
         Ok(entries.iter().all(|entry| entry.name.starts_with(PARTITION_METADATA)))
@@ -359,12 +360,12 @@ impl Directory {
         &self.root
     }
 
-    /// Opened without the right to write.
+    /// Whether it was opened for reading only.
     pub(crate) fn read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Whether it is a Kafka broker's log.dir, read as it is: nothing says how many partitions a topic has, only which are
+    /// Whether it is a Kafka broker's log.dir, read as it is: it does not say how many partitions a topic has, only which of them are
     /// here.
     pub(crate) fn is_kafkas(&self) -> bool {
         self.kind == Kind::Kafka
@@ -378,11 +379,11 @@ impl Directory {
     /// The log directory of a node.
     pub(crate) fn log_dir_of(&self, node: NodeId) -> &LogDir {
         let index = usize::try_from(node - 1).unwrap_or(0);
-        // What the metadata says of nodes was checked when it was read or changed.
+        // The nodes in the metadata were checked when it was read or changed.
         &self.log_dirs[index]
     }
 
-    /// Read-only: the metadata again if it has changed since `seen` (the bytes or the listing it was made from).
+    /// Read-only: the metadata, read again; `None`: it is the same as `seen`.
     pub(crate) fn reload(&self, seen: &ClusterMetadata) -> Result<Option<ClusterMetadata>, BrokerError> {
         if self.fs.is_snapshot() {
             return Ok(None);
@@ -393,7 +394,7 @@ impl Directory {
         if reloaded.as_ref().is_some_and(|file| file.is_at(&path).unwrap_or(false)) {
             return Ok(None);
         }
-        // Opened first: if it is replaced in between, the next look reads it again.
+        // Opened first: if it is replaced in between, the next check reads it again.
         let file = match self.fs.open(&path, false, false) {
             Err(error) if error.kind() == ErrorKind::NotFound && self.kind == Kind::Kafka => None,
             opened => {
@@ -401,7 +402,7 @@ impl Directory {
             }
         };
         let metadata = match &file {
-            // Of a Kafka broker's directory: a writer has taken it over since.
+            // If it was a Kafka broker's directory, a writer has taken it over since.
             Some(_) => ClusterMetadata::load(&*self.fs, &self.root)?.0,
             None => derive_metadata(&*self.fs, &self.root, true)?,
         };
@@ -412,7 +413,7 @@ impl Directory {
         Ok(Some(metadata))
     }
 
-    /// Gives the locks back.
+    /// Releases the locks.
     pub(crate) fn unlock(&self) {
         lock(&self.locks).clear();
     }
@@ -460,11 +461,11 @@ fn refuse_part_of_a_cluster(fs: &dyn Fs, root: &Path) -> Result<(), BrokerError>
     }
 }
 
-/// Makes a directory if it is not there, and its name durable: what is synced in it later is lost with its name.
+/// Creates a directory if it does not exist, and makes its name durable: what is synced in it later would be lost with its name.
 fn create_durably(fs: &dyn Fs, root: &Path) -> std::io::Result<()> {
     let made: Vec<&Path> = root.ancestors().take_while(|dir| !fs.exists(dir)).collect();
     fs.create_dir_all(root)?;
-    // Perhaps it was made a moment ago by a process that was killed.
+    // A process that was killed may have created it a moment ago.
     let made = if made.is_empty() { vec![root] } else { made };
     for parent in made.into_iter().filter_map(Path::parent) {
         let parent = if parent.as_os_str().is_empty() {
@@ -497,9 +498,9 @@ fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn DirLock>, BrokerError> {
     })
 }
 
-/// What is known of a Kafka broker's own log.dir: topics from the partition directories, ids from `partition.metadata`.
-/// Topic configurations are in the cluster's metadata log and not known here, so retention is off; logs that Kafka
-/// compacts (they are in the cleaner's checkpoint) stay marked as compacted.
+/// The metadata that a Kafka broker's own log.dir shows: topics from the partition directories, ids from `partition.metadata`. Topic
+/// configurations are in the cluster's metadata log and unknown here, so retention is off; logs that Kafka compacts (they are in the
+/// cleaner's checkpoint) stay marked as compacted.
 fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterMetadata, BrokerError> {
     let mut metadata = ClusterMetadata::new(1);
     if let Some(id) = checkpoint::read_meta_properties(fs, root)?.and_then(|properties| properties.cluster_id) {
@@ -556,7 +557,7 @@ fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterM
             }
         }
         for topic in metadata.topics.values_mut().filter(|topic| topic.id == [0; 16]) {
-            // No partition has kept it; Kafka reserves the id of zeros.
+            // No partition has the id; Kafka reserves the id of zeros.
             topic.id = uuid::random();
         }
         metadata.topics_created = metadata.topics.len() as u64;

@@ -39,7 +39,7 @@ use crate::sync::{Changes, Mutex, Rank, ReadGuard};
 use crate::topics::{Topic, TopicTable};
 use fetch::{FetchManager, FetchPurgatory};
 
-/// The topics of a broker and their partitions. Thread-safe; appends to different partitions run side by side.
+/// The topics of a broker and their partitions. Thread-safe; appends to different partitions run in parallel.
 pub(crate) struct ReplicaManager {
     logs: Arc<LogManager>,
     cluster_id: Arc<str>,
@@ -55,7 +55,7 @@ pub(crate) struct ReplicaManager {
 }
 
 impl ReplicaManager {
-    /// Over these logs.
+    /// A replica manager over these logs.
     pub(crate) fn new(logs: Arc<LogManager>, metadata: ClusterMetadata) -> Self {
         let slots = usize::try_from(logs.config().int("max.incremental.fetch.session.cache.slots")).unwrap_or(0);
         let nodes = NodeId::try_from(logs.directory().log_dirs().len()).unwrap_or(NodeId::MAX);
@@ -73,7 +73,7 @@ impl ReplicaManager {
         }
     }
 
-    /// Topics and what else `fletchlog.metadata` keeps, as they are known now.
+    /// The current topics, and what else `fletchlog.metadata` keeps.
     pub(crate) fn current_metadata(&self) -> ClusterMetadata {
         self.metadata.lock().clone()
     }
@@ -98,7 +98,7 @@ impl ReplicaManager {
         &self.cluster_id
     }
 
-    /// The operations that fail at the moment.
+    /// The operations that currently fail.
     pub(crate) fn failures(&self) -> &Failures {
         &self.failures
     }
@@ -111,7 +111,7 @@ impl ReplicaManager {
         partition.leader_epoch(self.logs.directory())
     }
 
-    /// Whether a partition's directory holds anything of a log.
+    /// Whether a partition's directory has files of a log.
     ///
     /// # Errors
     /// The directory cannot be listed.
@@ -119,12 +119,13 @@ impl ReplicaManager {
         partition.has_log(self.logs.directory())
     }
 
-    /// False: the partition was never used, or another broker of the cluster keeps it.
+    /// Whether a partition has a directory. False: it was never used, or another broker of the cluster keeps it.
     pub(crate) fn has_directory(&self, partition: &Partition) -> bool {
         partition.opened_log().is_some() || self.logs.directory().fs().exists(partition.dir())
     }
 
-    /// What was counted, and how many fetches wait and fetch sessions there are. Kafka: `DelayedOperationPurgatory`, `FetchSessionCache`.
+    /// The counters, and the numbers of waiting fetches and of fetch sessions. Kafka: `DelayedOperationPurgatory`,
+    /// `FetchSessionCache`.
     pub(crate) fn metrics(&self) -> Vec<BrokerMetric> {
         let mut metrics = self.metrics.read().to_vec();
         metrics.push(("purgatory-size", value(self.purgatory.size() as u64)));
@@ -152,7 +153,7 @@ impl ReplicaManager {
         (1..=self.num_nodes()).collect()
     }
 
-    /// Whether a partition can have these replicas.
+    /// Checks that a partition can have these replicas.
     pub(crate) fn check_assignment(&self, replicas: &[NodeId]) -> Result<(), BrokerError> {
         new_topic::check_assignment(replicas, self.metadata.lock().nodes, None)
     }
@@ -162,7 +163,7 @@ impl ReplicaManager {
         self.logs.is_read_only()
     }
 
-    /// Error unless it may be written; `action` completes "open it without read_only to ...".
+    /// Returns an error unless the directory may be written; `action` completes "open it without read_only to ...".
     pub(crate) fn for_writing(&self, action: &'static str) -> Result<(), BrokerError> {
         self.logs.for_writing(action)
     }
@@ -172,7 +173,7 @@ impl ReplicaManager {
         self.logs.table()
     }
 
-    /// A topic; read-only brokers look again.
+    /// A topic; a read-only broker first checks for changes.
     pub(crate) fn topic(&self, name: &str) -> Result<Arc<Topic>, BrokerError> {
         self.see_changes()?;
         if let Some(topic) = self.topic_table().get(name) {
@@ -185,7 +186,7 @@ impl ReplicaManager {
             .ok_or_else(|| BrokerError::unknown_topic(name))
     }
 
-    /// A partition; read-only brokers look again.
+    /// A partition; a read-only broker first checks for changes.
     pub(crate) fn partition(&self, tp: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
         self.see_changes()?;
         if let Some(partition) = self.topic_table().partition(tp) {
@@ -198,7 +199,8 @@ impl ReplicaManager {
             .ok_or_else(|| BrokerError::unknown_partition(tp))
     }
 
-    /// A partition of a fetch, whose topic is one [by its id](fletchlog_api::topic_by_id) if so; read-only brokers look again.
+    /// A partition of a fetch, whose topic is named [by its id](fletchlog_api::topic_by_id) if `by_id`; a read-only broker first
+    /// checks for changes.
     pub(crate) fn fetched_partition(&self, tp: &TopicPartition, by_id: bool) -> Result<Arc<Partition>, BrokerError> {
         let Some(id) = topic_id_of(&tp.topic).filter(|_| by_id) else {
             return self.partition(tp);
@@ -235,7 +237,8 @@ impl ReplicaManager {
         })
     }
 
-    /// Read-only: as [`ReplicaManager::see_new_topics`] where that costs little. A Kafka broker's directory is listed for it.
+    /// Read-only: as [`ReplicaManager::see_new_topics`] if that costs little. It does not for a Kafka broker's directory, which has
+    /// to be listed.
     fn see_changes(&self) -> Result<(), BrokerError> {
         match self.logs.directory().is_kafkas() {
             true => Ok(()),

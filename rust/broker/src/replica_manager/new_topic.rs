@@ -1,4 +1,4 @@
-//! What a new topic or partition is made of: how many partitions, on which nodes. Kafka: `ReplicationControlManager#createTopic`,
+//! The partitions of a new topic and the nodes of new partitions. Kafka: `ReplicationControlManager#createTopic`,
 //! `#validateManualPartitionAssignment`, with the texts of their errors.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use fletchlog_api::{Config, ErrorCode, NodeId};
 use crate::BrokerError;
 use crate::config_description::ConfigEntry;
 
-/// Kafka's controller makes at most this many partitions in one go (`ReplicationControlManager`); each is a directory.
+/// Kafka's controller creates at most this many partitions at once (`ReplicationControlManager`); each is a directory.
 pub(super) const MAX_PARTITIONS: i32 = 10_000;
 
 /// A topic to create.
@@ -18,16 +18,16 @@ pub struct NewTopic {
     pub partitions: i32,
     /// Number of replicas; -1: the broker's default.replication.factor. All replicas share one copy of the bytes, the leader's.
     pub replication_factor: i16,
-    /// (partition, nodes of its replicas, the leader first): then the two numbers are -1.
+    /// (partition, nodes of its replicas, the leader first); if there are any, the two numbers above are -1.
     pub assignments: Vec<(i32, Vec<NodeId>)>,
     /// Names and values; if a name comes twice, the last value counts. A value of `None` is refused.
     pub config: Vec<(String, Option<String>)>,
-    /// Only look whether it could be made.
+    /// Only check whether it could be created.
     pub validate_only: bool,
 }
 
 impl Default for NewTopic {
-    /// As the broker's properties say.
+    /// A topic as the broker's properties define it.
     fn default() -> Self {
         Self {
             partitions: -1,
@@ -61,7 +61,7 @@ pub(super) struct Placement {
 }
 
 impl NewTopic {
-    /// Where its partitions go.
+    /// Chooses the nodes of its partitions.
     ///
     /// # Errors
     /// INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
@@ -158,7 +158,7 @@ fn invalid(text: String) -> BrokerError {
     BrokerError::kafka(ErrorCode::INVALID_REPLICA_ASSIGNMENT, text)
 }
 
-/// Whether a partition can have these replicas, as many as the partitions before it.
+/// Checks that a partition can have these replicas. `factor`: the number of replicas of the partitions before it.
 pub(super) fn check_assignment(replicas: &[NodeId], nodes: u32, factor: Option<usize>) -> Result<(), BrokerError> {
     if replicas.is_empty() {
         return Err(invalid(

@@ -15,8 +15,8 @@ use super::ReplicaManager;
 use crate::BrokerError;
 use crate::partition::Partition;
 
-/// Asks the transaction coordinator whether a producer may write to a partition. Kafka: `AddPartitionsToTxnManager`, which
-/// answers 47 where the coordinator says PRODUCER_FENCED.
+/// Asks the transaction coordinator whether a producer may write to a partition. Kafka: `AddPartitionsToTxnManager`, which returns 47
+/// where the coordinator returns PRODUCER_FENCED.
 pub(crate) trait AddPartitionsToTxnManager {
     /// Runs `append` if the partition belongs to the producer's open transaction. The transaction cannot end meanwhile, so
     /// what is appended is below its marker (KIP-890).
@@ -34,7 +34,7 @@ pub(crate) trait AddPartitionsToTxnManager {
 
 /// What is done with the connection after a produce request.
 pub(crate) enum Produced {
-    /// The answer goes out (without partitions for acks=0).
+    /// The response is sent (without partitions for acks=0).
     Answered(ProduceResponse),
     /// acks=0 and something failed: the broker can only close the connection.
     CloseConnection,
@@ -139,9 +139,9 @@ impl ReplicaManager {
         Ok(partition)
     }
 
-    /// Opens the logs that a request is the first to write to, on all cores: a first record to many partitions waits for nothing but
-    /// the file system, which makes the files of different directories at the same time. A log that cannot be opened is opened again
-    /// where it is appended to, which reports why not.
+    /// Opens the logs that a request is the first to write to, on all cores: first records to many partitions then wait only for the
+    /// file system, which creates the files of different directories at the same time. A log that cannot be opened is tried again by
+    /// the append, which reports the reason.
     fn open_logs(&self, node: NodeId, acks: i16, request: &ProduceRequest) {
         if request.partitions.len() < 2 * LOGS_A_THREAD {
             return;
@@ -167,7 +167,7 @@ impl ReplicaManager {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // Without another thread this one opens them all.
+                // If no other thread can be started, this one opens them all.
                 let _ = Builder::new()
                     .name("fletchlog-open".to_owned())
                     .spawn_scoped(scope, open);
@@ -176,7 +176,7 @@ impl ReplicaManager {
         });
     }
 
-    /// The answer to an append of `size` bytes. Waiting fetches see what was appended.
+    /// The response to an append of `size` bytes. Waiting fetches see what was appended.
     fn answer(
         &self,
         partition: &Partition,
@@ -236,8 +236,8 @@ impl ReplicaManager {
         partition.append(self.logs.directory(), log, records, origin, self.clock().now_ms())
     }
 
-    /// A batch that continues the transaction its partition knows of is appended at once; for one that opens it the
-    /// coordinator is asked.
+    /// A batch that continues the transaction its partition knows of is appended at once; for a batch that opens a transaction, the
+    /// coordinator is asked first.
     fn append_transactional(
         &self,
         transactional_id: &str,
@@ -252,7 +252,7 @@ impl ReplicaManager {
         };
         match *code {
             ErrorCode::INVALID_TXN_STATE => {}
-            // Kafka looks at the epoch before it asks, so the answer has no log start.
+            // Kafka checks the epoch before it asks the coordinator, so the response has no log start.
             ErrorCode::INVALID_PRODUCER_EPOCH if header.is_transactional() => {
                 return Err((ErrorCode::INVALID_PRODUCER_EPOCH, None));
             }
@@ -271,7 +271,7 @@ impl ReplicaManager {
     }
 }
 
-/// Logs that are worth a thread that opens them.
+/// Number of logs for which one more thread pays off.
 const LOGS_A_THREAD: usize = 32;
 
 fn with_text(error: BrokerError) -> Refusal {
@@ -289,7 +289,7 @@ fn check_topic(tp: &TopicPartition) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The answer for a partition to which nothing was appended.
+/// The response for a partition to which nothing was appended.
 fn refused(tp: &TopicPartition, (error, error_message): Refusal) -> ProducePartitionResponse {
     ProducePartitionResponse {
         tp: tp.clone(),
@@ -302,7 +302,7 @@ fn refused(tp: &TopicPartition, (error, error_message): Refusal) -> ProduceParti
     }
 }
 
-/// Kafka: `RequestUtils#hasTransactionalRecords`, which looks at the first batch of a partition.
+/// Kafka: `RequestUtils#hasTransactionalRecords`, which checks the first batch of a partition.
 fn is_transactional(records: &[u8]) -> bool {
     let attributes = records.get(ATTRIBUTES_POSITION..).and_then(<[u8]>::first_chunk);
     records.get(MAGIC_POSITION) == Some(&2)

@@ -12,7 +12,7 @@ use crate::BrokerError;
 const BLOCK_SIZE: i64 = 1000;
 
 impl ReplicaManager {
-    /// A block of ids that were never given before. Kafka: `ProducerIdControlManager#generateNextProducerId`.
+    /// A block of ids that were never assigned before. Kafka: `ProducerIdControlManager#generateNextProducerId`.
     pub(crate) fn allocate_producer_ids(&self) -> Result<Range<i64>, BrokerError> {
         let mut metadata = self.metadata.lock();
         let first = metadata.next_producer_id;

@@ -17,7 +17,7 @@ use crate::topic_config::TopicConfig;
 use crate::topics::{self, CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
 use crate::{BrokerError, uuid};
 
-/// The answer of `describe_topic`.
+/// The result of `describe_topic`.
 #[derive(Debug, Clone)]
 pub struct TopicDescription {
     /// Name.
@@ -44,7 +44,7 @@ pub struct PartitionDescription {
 }
 
 impl PartitionDescription {
-    /// 0: nothing was written to it; -1: it is not known what was.
+    /// A partition with this value for everything that its log would show. 0: nothing was written to it; -1: its log cannot be read.
     fn of_length(partition: &Partition, length: i64) -> Self {
         Self {
             partition: partition.tp().partition,
@@ -59,10 +59,10 @@ impl PartitionDescription {
 }
 
 impl ReplicaManager {
-    /// `create_topic`. The topics of the coordinators can be made as well, as in Kafka: they get the partitions and the properties
-    /// of the request. Kafka: `ReplicationControlManager#createTopics`, in its order.
+    /// `create_topic`. As in Kafka, the coordinators' topics can be created too: they get the partitions and the properties of the
+    /// request. Kafka: `ReplicationControlManager#createTopics`, in its order.
     ///
-    /// Each of them is made or refused by itself; those that are made are in one write of the metadata.
+    /// Each topic succeeds or fails separately; those that succeed are in one write of the metadata.
     pub(crate) fn create_user_topics(&self, all: &[(&str, &NewTopic)]) -> Vec<Result<CreatedTopic, BrokerError>> {
         let mut metadata = self.metadata.lock();
         let mut creation = Creation::new(&metadata);
@@ -90,7 +90,7 @@ impl ReplicaManager {
         results
     }
 
-    /// Makes the directories of a new topic, if it can be made. It is a topic once the metadata is written.
+    /// Creates the directories of a new topic, if it can be created. The topic exists once the metadata is written.
     fn prepare_topic(
         &self,
         metadata: &mut ClusterMetadata,
@@ -160,13 +160,13 @@ impl ReplicaManager {
         Ok(config)
     }
 
-    /// `__consumer_offsets`, made when the first group needs it; its directories come one by one, as they are used.
+    /// `__consumer_offsets`, created when the first group needs it; its directories are created one by one, as they are used.
     pub(crate) fn offsets_topic(&self) -> Result<Arc<Topic>, BrokerError> {
         let config = || TopicConfig::offsets_topic(self.config());
         self.internal_topic(CONSUMER_OFFSETS, "offsets.topic.num.partitions", config)
     }
 
-    /// `__transaction_state`, made when the first transactional producer needs it.
+    /// `__transaction_state`, created when the first transactional producer needs it.
     pub(crate) fn transaction_topic(&self) -> Result<Arc<Topic>, BrokerError> {
         let config = || TopicConfig::transaction_topic(self.config());
         self.internal_topic(TRANSACTION_STATE, "transaction.state.log.num.partitions", config)
@@ -184,7 +184,7 @@ impl ReplicaManager {
         self.for_writing("commit offsets or write transactions")?;
         let mut metadata = self.metadata.lock();
         if let Some(topic) = self.topic_table().get(name) {
-            // Another thread has made it meanwhile.
+            // Another thread has created it meanwhile.
             return Ok(topic.clone());
         }
         self.check_name_is_free(name)?;
@@ -206,13 +206,13 @@ impl ReplicaManager {
         Ok(topic)
     }
 
-    /// Kafka: `ReplicationControlManager#validateNewTopicNames`, and what `#createTopics` asks of the names that there are.
+    /// Kafka: `ReplicationControlManager#validateNewTopicNames`, and the check of `#createTopics` against existing names.
     fn check_name_is_free(&self, name: &str) -> Result<(), BrokerError> {
         check_alike(name, self.topic_table().named_alike(name))
     }
 
-    /// Stores the metadata with a topic that is new or has changed. If that fails, the file may have its name all the same: the next
-    /// start would find a change that has failed.
+    /// Stores the metadata with a new or changed topic. If that fails, the new file may have its name all the same, and the next
+    /// start would find a change that has failed: so the metadata from before is stored again.
     pub(super) fn store_or_undo(&self, changed: &ClusterMetadata, before: &ClusterMetadata) -> Result<(), BrokerError> {
         let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
         changed.store(fs, root).inspect_err(|_| {
@@ -222,13 +222,14 @@ impl ReplicaManager {
         })
     }
 
-    /// The directories of these partitions with their `partition.metadata`. Those of an internal topic are made as they are used.
+    /// Creates the directories of these partitions, with their `partition.metadata`. Those of an internal topic are created as they
+    /// are used.
     pub(super) fn make_directories(&self, partitions: &[Arc<Partition>]) -> Result<(), BrokerError> {
         let mut partitions = partitions.iter();
         partitions.try_for_each(|p| p.stamp_topic_id(self.logs.directory()))
     }
 
-    /// Removes the directories of a topic whose creation has failed. What remains is removed before the next topic is made or
+    /// Removes the directories of a topic whose creation has failed. What remains is removed before the next topic is created or
     /// deleted, or at the next start, which finds directories without a log that belong to no topic.
     fn take_back(&self, metadata: &mut ClusterMetadata, topic: &Topic) {
         self.take_back_directories(metadata, &topic.name, &topic.partitions, topic.record.id);
@@ -236,12 +237,12 @@ impl ReplicaManager {
 
     /// Removes the directories of partitions that a topic was to get, as `take_back` does.
     pub(super) fn take_back_partitions(&self, metadata: &mut ClusterMetadata, name: &str, new: &[Arc<Partition>]) {
-        // The id of the topic would take the directories of its other partitions along: one that no topic has.
+        // An id that no topic has: with the topic's own id, the directories of its other partitions would be removed too.
         self.take_back_directories(metadata, name, new, uuid::random());
     }
 
     fn take_back_directories(&self, metadata: &mut ClusterMetadata, name: &str, made: &[Arc<Partition>], id: [u8; 16]) {
-        // A directory of another topic may be why the creation has failed.
+        // A directory of another topic, which stays, may be why the creation has failed.
         let made = made.iter().filter(|p| !p.is_foreign(self.logs.directory()));
         if let Err(error) = self.remove_logs(made) {
             log::warn!("directories of topic `{name}`, whose creation has failed, remain: {error}");
@@ -249,11 +250,12 @@ impl ReplicaManager {
         }
     }
 
-    /// `delete_topic`: gone from the metadata first (with a note that its directories go), then the directories are
-    /// renamed out of the way and removed. If that fails half-way, the topic is gone all the same; the next topic that is
-    /// made or deleted, or the next start, removes the rest. `on_deleted` runs when topics are gone, with their names.
+    /// `delete_topic`: removes the topic from the metadata first (with a note that its directories are to be removed), then renames
+    /// the directories out of the way and removes them. If that fails half-way, the topic is deleted all the same; the next creation
+    /// or deletion of a topic, or the next start, removes the rest. `on_deleted` is called with the names of the topics that were
+    /// deleted.
     ///
-    /// Each topic is deleted or refused by itself; those that are deleted leave the metadata in one write.
+    /// Each topic succeeds or fails separately; those that succeed are removed from the metadata in one write.
     pub(crate) fn remove_topics(
         &self,
         names: &[&str],
@@ -283,8 +285,8 @@ impl ReplicaManager {
                 .for_each(|error| spread(error, &places, &mut results));
             return results;
         }
-        // It may be stored: the new file has its name, but that may not be durable. From now on no record is accepted, because
-        // the topics may be gone at the next start.
+        // Even after a failed write the new file may have its name, though perhaps not durably. From now on no record is accepted,
+        // because the topics may not exist at the next start.
         *metadata = changed;
         let deleted: Vec<&str> = places.iter().map(|place| names[*place]).collect();
         let topics: Vec<Option<Arc<Topic>>> = deleted.iter().map(|name| self.logs.remove(name)).collect();
@@ -302,7 +304,7 @@ impl ReplicaManager {
         results
     }
 
-    /// Takes a topic out of what is to be written, with a note that its directories go.
+    /// Removes a topic from the metadata to be written, with a note that its directories are to be removed.
     fn take_out(
         &self,
         metadata: &mut ClusterMetadata,
@@ -333,7 +335,7 @@ impl ReplicaManager {
         Ok(record)
     }
 
-    /// Removes the directories of deleted topics, and the notes of those that are gone.
+    /// Removes the directories of deleted topics, then the notes of the topics whose directories were removed.
     fn remove_directories(
         &self,
         metadata: &mut ClusterMetadata,
@@ -358,8 +360,8 @@ impl ReplicaManager {
         }
     }
 
-    /// Removes the notes of deletions once the directories are gone. The checkpoints are written first: then no checkpoint names
-    /// them, and their removal is durable.
+    /// Removes the notes of deletions once the directories are removed. The checkpoints are written first, so that no checkpoint
+    /// names them and their removal is durable.
     fn forget_deletions(&self, metadata: &mut ClusterMetadata, ids: &BTreeSet<[u8; 16]>) -> Result<(), BrokerError> {
         self.logs.write_checkpoints()?;
         let mut changed = metadata.clone();
@@ -369,8 +371,8 @@ impl ReplicaManager {
         Ok(())
     }
 
-    /// As [`ReplicaManager::finish_deletions`], for the first topic of a request that needs it: the others have its result. `changed` is
-    /// what is to be written.
+    /// As [`ReplicaManager::finish_deletions`], for the first topic of a request that needs it: the others share its result.
+    /// `changed` is the metadata to be written.
     pub(super) fn finish_deletions_once(
         &self,
         metadata: &mut ClusterMetadata,
@@ -387,8 +389,8 @@ impl ReplicaManager {
         finished.clone().map_err(|(code, text)| BrokerError::kafka(code, text))
     }
 
-    /// Removes what interrupted deletions have left, directories or offsets in checkpoints: a new topic would take it for its own.
-    /// The metadata is written first, as it may not have been durable.
+    /// Removes what interrupted deletions have left, directories or offsets in checkpoints: a new topic would use it as its own. The
+    /// metadata is written first, as it may not have been durable.
     fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
         if !metadata.deleting.is_empty() {
             metadata.store(&**self.logs.directory().fs(), self.logs.directory().root())?;
@@ -409,7 +411,7 @@ impl ReplicaManager {
 
     fn remove_log(&self, partition: &Partition) -> Result<(), BrokerError> {
         if let Some(log) = partition.opened_log() {
-            // A failure does not matter: the data is removed anyway, and later calls of the log answer Closed.
+            // A failure does not matter: the data is removed anyway, and later calls of the log return Closed.
             let _ = log.close();
         }
         let (fs, dir) = (&**self.logs.directory().fs(), partition.dir());
@@ -422,13 +424,13 @@ impl ReplicaManager {
             .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be removed: {e}")))
     }
 
-    /// `describe_topic`. A partition whose log cannot be read has -1 for what is not known of it, with a line in the log.
+    /// `describe_topic`. A partition whose log cannot be read has -1 for what is unknown, and the failure is logged.
     pub(crate) fn describe(&self, name: &str) -> Result<TopicDescription, BrokerError> {
         let topic = self.topic(name)?;
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         let mut describing = EachLog::new("cannot be described");
         for partition in &topic.partitions {
-            // One broker of a cluster holds some partitions of a topic.
+            // One broker of a cluster has only some partitions of a topic.
             if self.logs.directory().is_kafkas() && !self.logs.directory().fs().exists(partition.dir()) {
                 continue;
             }
@@ -449,7 +451,7 @@ impl ReplicaManager {
     }
 
     fn describe_partition(&self, partition: &Partition) -> Result<PartitionDescription, BrokerError> {
-        // Describing a partition that was never used does not make its log.
+        // Describing a partition that was never used does not create its log.
         if partition.opened_log().is_none() && !self.has_log(partition)? {
             return Ok(PartitionDescription::of_length(partition, 0));
         }
@@ -475,14 +477,15 @@ impl ReplicaManager {
             let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
             return Err(BrokerError::kafka(code, format!("node {node} has no replica of {tp}")));
         }
-        // Describing a partition that was never used does not make its log.
+        // Describing a partition that was never used does not create its log.
         if partition.opened_log().is_none() && !self.has_log(&partition)? {
             return Ok(Vec::new());
         }
         Ok(self.log_of(&partition)?.active_producers())
     }
 
-    /// DeleteRecords (spec 4.2), for each partition by itself. Kafka: `ReplicaManager#deleteRecords`, `Partition#deleteRecordsOnLeader`.
+    /// DeleteRecords (spec 4.2), for each partition separately. Kafka: `ReplicaManager#deleteRecords`,
+    /// `Partition#deleteRecordsOnLeader`.
     pub(crate) fn delete_records_of(&self, all: &[(&TopicPartition, Option<i64>)]) -> Vec<Result<i64, BrokerError>> {
         let (mut starts, mut places) = (Vec::new(), Vec::new());
         let mut results: Vec<_> = (all.iter().enumerate())
@@ -496,7 +499,8 @@ impl ReplicaManager {
         if starts.is_empty() {
             return results;
         }
-        // Kafka does this once a minute; but if a crash took back a log start that clients have seen, deleted records would be there again.
+        // Kafka writes log starts once a minute; but if a crash reverted a log start that clients have seen, deleted records would
+        // exist again.
         let delete = |partition: &Partition, start| Ok(self.log_of(partition)?.delete_records(Some(start))?);
         match self.logs.write_checkpoints_for(&starts, delete) {
             Ok(deleted) => places
@@ -510,7 +514,7 @@ impl ReplicaManager {
         results
     }
 
-    /// A partition, and where its log would start.
+    /// A partition, and where its log would start after the deletion.
     fn log_start_after_deleting(
         &self,
         tp: &TopicPartition,
@@ -536,22 +540,22 @@ impl ReplicaManager {
     }
 }
 
-/// What came of the deletions that a request had to finish first; `None`: it has not needed to yet.
+/// The result of the deletions that a request had to finish first; `None`: it has not needed to yet.
 #[derive(Default)]
 pub(super) struct FinishedDeletions(Option<Result<(), (ErrorCode, String)>>);
 
 /// Topics that are being created.
 struct Creation {
-    /// Topics of the request that were looked at.
+    /// Number of topics of the request that were examined.
     seen: usize,
-    /// With their directories, and their places in the request.
+    /// Topics whose directories exist, with their indexes in the request.
     made: Vec<(usize, Arc<Topic>)>,
-    /// Their names, by the unified ones.
+    /// The names of these topics, by their unified names.
     names: HashMap<String, Arc<str>>,
-    /// Without some of their directories.
+    /// Topics without some of their directories.
     failed: Vec<Arc<Topic>>,
     finished: FinishedDeletions,
-    /// What is to be written.
+    /// The metadata to be written.
     changed: ClusterMetadata,
 }
 
@@ -568,7 +572,7 @@ impl Creation {
     }
 }
 
-/// An error of a write that several changes wait for is the result of each of them.
+/// Makes the error of a write the result of each change that was part of it.
 pub(super) fn spread<T>(error: BrokerError, places: &[usize], results: &mut [Result<T, BrokerError>]) {
     let (code, text) = (error.code(), error.to_string());
     for place in places.iter().skip(1) {
@@ -579,7 +583,7 @@ pub(super) fn spread<T>(error: BrokerError, places: &[usize], results: &mut [Res
     }
 }
 
-/// `alike`: a topic whose name is the same, or differs from it in `.` and `_` alone.
+/// `alike`: a topic whose name is the same, or differs from it only in `.` and `_`.
 fn check_alike(name: &str, alike: Option<&Arc<str>>) -> Result<(), BrokerError> {
     match alike {
         None => Ok(()),

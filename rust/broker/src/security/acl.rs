@@ -17,7 +17,7 @@ pub trait Coded: Sized {
     fn from_name(name: &str) -> Option<Self>;
 }
 
-/// An enumeration of Kafka's: variant, number, name.
+/// Defines an enumeration of Kafka's protocol: variant, number, name.
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $code:literal $text:literal,)* }) => {
         $(#[$doc])*
@@ -56,7 +56,7 @@ codes! {
 }
 
 codes! {
-    /// How a name is meant. Kafka: `PatternType`. `Any` and `Match` are for filters.
+    /// How a name of an ACL selects resources. Kafka: `PatternType`. `Any` and `Match` are for filters.
     PatternType {
         Any = 1 "ANY",
         Match = 2 "MATCH",
@@ -66,7 +66,7 @@ codes! {
 }
 
 codes! {
-    /// What is done. Kafka: `AclOperation`.
+    /// The operation. Kafka: `AclOperation`.
     AclOperation {
         Any = 1 "ANY",
         All = 2 "ALL",
@@ -87,7 +87,7 @@ codes! {
 }
 
 codes! {
-    /// Whether it may be done. Kafka: `AclPermissionType`.
+    /// Whether the operation is allowed or denied. Kafka: `AclPermissionType`.
     PermissionType {
         Any = 1 "ANY",
         Deny = 2 "DENY",
@@ -146,7 +146,7 @@ impl Acl {
         Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text))
     }
 
-    /// About how many bytes it is in memory.
+    /// Its approximate size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.resource_name.len() + self.principal.len() + self.host.len()
     }
@@ -206,8 +206,8 @@ impl Broker {
         Ok(filter.matched(&security.acls).into_iter().cloned().collect())
     }
 
-    /// Adds ACLs; those that are there already stay. Durable when it returns, and in effect for every request that is begun after.
-    /// Kafka: CreateAcls.
+    /// Adds ACLs; those that exist already stay. Durable when it returns, and in effect for every request that begins later. Kafka:
+    /// CreateAcls.
     ///
     /// # Errors
     /// INVALID_REQUEST for one of them, `ReadOnly`, `Closed`, storage errors: then none was added.

@@ -19,7 +19,7 @@ pub struct Principal<'a> {
     pub host: &'a str,
 }
 
-/// What a client wants to do with what.
+/// The operation that a client requests, and the resource.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)]
 pub struct Action<'a> {
@@ -28,7 +28,7 @@ pub struct Action<'a> {
     pub resource_name: &'a str,
 }
 
-/// Decides by the ACLs of one moment.
+/// Decides with the ACLs of one moment.
 #[derive(Debug)]
 pub struct Authorizer<'a> {
     rules: &'a Rules,
@@ -59,7 +59,7 @@ impl Rules {
 }
 
 impl Broker {
-    /// The authorizer with the present ACLs; `None`: everybody may do everything.
+    /// The authorizer with the present ACLs; `None`: every client may do everything.
     pub fn authorizer(&self) -> Option<Authorizer<'_>> {
         let rules = self.replicas().authorizer_rules()?;
         let security = self.replicas().security().get();
@@ -68,19 +68,19 @@ impl Broker {
 }
 
 impl Authorizer<'_> {
-    /// Whether a client may do it. Kafka: `StandardAuthorizerData#authorize`.
+    /// Whether a client may do the action. Kafka: `StandardAuthorizerData#authorize`.
     pub fn authorize(&self, principal: Principal<'_>, action: Action<'_>) -> bool {
         self.rules.super_users.contains(principal.name) || self.rules.by_acls(&self.security.acls, principal, action)
     }
 
-    /// Whether a client may do it with some resource of a type. Kafka: `Authorizer#authorizeByResourceType`.
+    /// Whether a client may do the operation with any resource of a type. Kafka: `Authorizer#authorizeByResourceType`.
     pub fn authorize_by_resource_type(
         &self,
         principal: Principal<'_>,
         operation: AclOperation,
         resource_type: ResourceType,
     ) -> bool {
-        // As Kafka asks whether a resource without ACLs is open: by a name that nothing has.
+        // Kafka finds out in this way whether a resource without ACLs is open: with a name that no resource has.
         let resource_name = "hardcode";
         if self.authorize(
             principal,
@@ -101,16 +101,17 @@ impl Authorizer<'_> {
     }
 }
 
-/// Patterns of denials.
+/// The patterns of ACLs that deny.
 struct Denied<'a> {
     every_name: bool,
     names: HashSet<&'a str>,
-    /// In order, without those that begin with another one: the one that a name begins with is the last that is not greater than it.
+    /// Sorted, without prefixes that begin with another one: the prefix with which a name begins is then the last one that is not
+    /// greater than the name.
     prefixes: Vec<&'a str>,
 }
 
 impl<'a> Denied<'a> {
-    /// Of ACLs in their order.
+    /// The patterns of these ACLs, which are in their order.
     fn new(acls: &[&'a Acl]) -> Self {
         let names = |pattern_type| {
             let with_pattern = acls.iter().filter(move |acl| acl.pattern_type == pattern_type);
@@ -140,7 +141,7 @@ impl<'a> Denied<'a> {
     }
 }
 
-/// A principal of ACLs for every user.
+/// The principal of ACLs that apply to every user.
 const EVERY_USER: &str = "User:*";
 
 fn is_for(acl: &Acl, principal: Principal<'_>) -> bool {
@@ -152,7 +153,7 @@ fn is_from(acl: &Acl, principal: Principal<'_>) -> bool {
 }
 
 impl Rules {
-    /// A denial first, then a permission; if no ACL is about the resource, what is configured.
+    /// Decides by ACLs that deny, then by ACLs that allow; if no ACL is about the resource, by the configuration.
     fn by_acls(&self, acls: &BTreeSet<Acl>, principal: Principal<'_>, action: Action<'_>) -> bool {
         let patterns = patterns_about(acls, action.resource_type, action.resource_name);
         let mut is_allowed = false;

@@ -16,7 +16,7 @@ use super::SecurityRecord;
 use super::acl::{Acl, AclOperation, Coded, PatternType, PermissionType, ResourceType};
 
 impl SecurityRecord {
-    /// Adds what there is to the file's object.
+    /// Adds the users and ACLs to the file's object.
     pub(crate) fn write(&self, file: &mut Value) {
         if !self.scram.is_empty() {
             let user = |((name, mechanism), credential): (&(String, ScramMechanism), &ScramCredential)| {
@@ -31,7 +31,7 @@ impl SecurityRecord {
         }
     }
 
-    /// What the file's object has; the error says what is wrong, and shows nothing of a user.
+    /// Reads the users and ACLs of the file's object; the error says what is wrong, but shows no data of a user.
     pub(crate) fn read(file: &Map<String, Value>) -> Result<Self, String> {
         let rows = |name: &str| match file.get(name) {
             None => Ok(Vec::new()),

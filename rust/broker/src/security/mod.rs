@@ -1,4 +1,4 @@
-//! Who may connect and who may do what: users of SCRAM, ACLs, the authorizer. Kafka: `ScramControlManager`, `AclControlManager`,
+//! Who may connect and who may do what: SCRAM users, ACLs, the authorizer. Kafka: `ScramControlManager`, `AclControlManager`,
 //! `StandardAuthorizer`.
 
 mod acl;
@@ -19,12 +19,12 @@ pub(crate) use authorizer::Rules;
 pub use authorizer::{Action, Authorizer, Principal};
 pub use scram::{AlteredUsers, ScramDeletion, ScramUpsertion};
 
-/// What is kept of users and ACLs in `fletchlog.metadata`.
+/// The users and ACLs that `fletchlog.metadata` keeps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SecurityRecord {
-    /// By name and mechanism.
+    /// Credentials by user name and mechanism.
     pub(crate) scram: BTreeMap<(String, ScramMechanism), ScramCredential>,
-    /// All of them.
+    /// All ACLs.
     pub(crate) acls: BTreeSet<Acl>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct SecurityRecord {
 pub(crate) struct CurrentSecurity(Mutex<Arc<SecurityRecord>>);
 
 impl CurrentSecurity {
-    /// With what the directory holds.
+    /// Starts with the record of the directory.
     pub(crate) fn new(record: &SecurityRecord) -> Self {
         Self(Mutex::new(Rank::Security, Arc::new(record.clone())))
     }

@@ -24,7 +24,7 @@ pub struct ScramUpsertion {
     pub name: String,
     /// Kafka's number of the mechanism.
     pub mechanism: i8,
-    /// Of PBKDF2.
+    /// Iterations of PBKDF2.
     pub iterations: i32,
     /// Random bytes.
     pub salt: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct ScramUpsertion {
 }
 
 impl ScramUpsertion {
-    /// From a password. Kafka: `UserScramCredentialUpsertion`.
+    /// Derives the credential from a password. Kafka: `UserScramCredentialUpsertion`.
     ///
     /// # Errors
     /// The system has no random bytes.
@@ -143,11 +143,11 @@ impl Broker {
             .collect())
     }
 
-    /// Changes users of SCRAM, by name: those that can be changed are, and the others have an error. Durable when it returns, and in
-    /// effect for clients that authenticate later. Kafka: AlterUserScramCredentials.
+    /// Changes SCRAM users; returns the result of each user by name. A user that cannot be changed does not affect the others.
+    /// Durable when it returns, and in effect for clients that authenticate later. Kafka: AlterUserScramCredentials.
     ///
     /// # Errors
-    /// `ReadOnly`, `Closed`, storage errors: then nothing has changed. Of a user: RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL (no
+    /// `ReadOnly`, `Closed`, storage errors: then nothing has changed. Per user: RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL (no
     /// name, too few or too many iterations), UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE.
     pub fn alter_user_scram_credentials(
         &self,
@@ -170,7 +170,7 @@ impl Broker {
         })
     }
 
-    /// What is kept of a user's password.
+    /// The stored credential of a user.
     pub fn scram_credential(&self, mechanism: ScramMechanism, name: &str) -> Option<ScramCredential> {
         let _open = self.enter().ok()?;
         self.replicas().see_new_topics().ok()?;

@@ -1,11 +1,11 @@
-//! Finds ACLs by their order (type, name, pattern, principal), without a look at the others. Kafka: `StandardAuthorizerData#checkSection`,
-//! `AclControlManager#deleteAcls`.
+//! Finds ACLs by their order (type, name, pattern, principal), without examining the others. Kafka:
+//! `StandardAuthorizerData#checkSection`, `AclControlManager#deleteAcls`.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::acl::{Acl, AclFilter, AclOperation, PatternType, PermissionType, ResourceType, WILDCARD};
 
-/// In order, below every ACL that has these and above every ACL that has lesser ones.
+/// A bound that sorts before every ACL with these fields, and after every ACL with lesser ones.
 fn least(resource_type: ResourceType, name: String, pattern_type: PatternType, principal: &str) -> Acl {
     Acl {
         resource_type,
@@ -18,17 +18,17 @@ fn least(resource_type: ResourceType, name: String, pattern_type: PatternType, p
     }
 }
 
-/// In order, below every ACL of a name and above those of lesser names.
+/// A bound that sorts before every ACL of a name, and after those of lesser names.
 fn from_name(resource_type: ResourceType, name: &str) -> Acl {
     least(resource_type, name.to_owned(), PatternType::Any, "")
 }
 
-/// In order, above every ACL of a name and below those of greater names.
+/// A bound that sorts after every ACL of a name, and before those of greater names.
 fn behind_name(resource_type: ResourceType, name: &str) -> Acl {
     least(resource_type, format!("{name}\0"), PatternType::Any, "")
 }
 
-/// About resources of one type.
+/// The ACLs about resources of one type.
 pub(super) fn of_type(acls: &BTreeSet<Acl>, resource_type: ResourceType) -> impl Iterator<Item = &Acl> {
     let from = acls.range(from_name(resource_type, "")..);
     from.take_while(move |acl| acl.resource_type == resource_type)
@@ -40,7 +40,7 @@ fn pattern<'a>(acls: &'a BTreeSet<Acl>, kind: ResourceType, name: &str, pattern_
     next.filter(|acl| (acl.resource_type, acl.pattern_type) == (kind, pattern_type) && acl.resource_name == name)
 }
 
-/// With the pattern of `like`; of one principal, if it is given.
+/// The ACLs with the pattern of `like`; only those of `principal`, if it is given.
 pub(super) fn of_pattern<'a>(
     acls: &'a BTreeSet<Acl>,
     like: &'a Acl,
@@ -55,15 +55,15 @@ pub(super) fn of_pattern<'a>(
     })
 }
 
-/// The patterns about a resource, by an ACL of each.
+/// The patterns that match a resource, each represented by one of its ACLs.
 pub(super) fn patterns_about<'a>(acls: &'a BTreeSet<Acl>, resource_type: ResourceType, name: &str) -> Vec<&'a Acl> {
     let literal = |name| pattern(acls, resource_type, name, PatternType::Literal);
     let mut found: Vec<&Acl> = literal(name).into_iter().collect();
     if name != WILDCARD {
         found.extend(literal(WILDCARD));
     }
-    // A prefix of the name is not greater than it. From the greatest name that is not: what is between that and the part that it
-    // has in common with the name is no prefix.
+    // A prefix of the name is not greater than the name, so the search goes down from the name. If an ACL's name is not a prefix,
+    // nothing between it and the part that it has in common with the name is one.
     let first = from_name(resource_type, "");
     let mut end = behind_name(resource_type, name);
     while let Some(acl) = acls.range(&first..&end).next_back() {
@@ -79,7 +79,7 @@ pub(super) fn patterns_about<'a>(acls: &'a BTreeSet<Acl>, resource_type: Resourc
     found
 }
 
-/// How many bytes of whole letters are the same.
+/// Length of the common prefix, in bytes of whole characters.
 fn common_prefix(one: &str, other: &str) -> usize {
     let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
     same.map(|(letter, _)| letter.len_utf8()).sum()
@@ -95,7 +95,7 @@ const RESOURCE_TYPES: [ResourceType; 6] = [
 ];
 
 impl AclFilter {
-    /// The ACLs that it matches. One that names a resource looks at those of the name alone.
+    /// The ACLs that it matches. A filter with a resource name examines only the ACLs of that name.
     pub(super) fn matched<'a>(&self, acls: &'a BTreeSet<Acl>) -> Vec<&'a Acl> {
         let Some(name) = &self.resource_name else {
             return acls.iter().filter(|acl| self.matches(acl)).collect();
@@ -120,7 +120,7 @@ impl AclFilter {
     }
 }
 
-/// What several filters match, for each of them; `None`: it is more than `room` bytes, counted for each filter.
+/// The ACLs that several filters match, for each filter; `None`: they are more than `room` bytes, counted for each filter.
 pub(super) fn matched_by_all(acls: &BTreeSet<Acl>, filters: &[AclFilter], mut room: usize) -> Option<Vec<Vec<Acl>>> {
     let by_text = match filters.iter().any(|filter| filter.resource_name.is_none()) {
         true => by_principal_and_host(acls),

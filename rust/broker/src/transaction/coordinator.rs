@@ -42,13 +42,13 @@ pub(crate) struct TransactionCoordinator {
     pub(super) replicas: Arc<ReplicaManager>,
     pub(super) groups: Arc<GroupCoordinator>,
     pub(super) producer_ids: ProducerIdManager,
-    /// Never held while an id is waited for or a log is written.
+    /// Never held while waiting for an id's lock or writing a log.
     by_id: Mutex<BTreeMap<Arc<str>, Arc<TransactionalId>>>,
     pub(super) max_timeout_ms: i32,
     pub(super) timeout_check_ms: i64,
     pub(super) expiry_check_ms: i64,
     pub(super) expiration_ms: i64,
-    /// When time-outs and expired ids are looked for next (monotonic).
+    /// Times of the next checks for time-outs and for expired ids (monotonic).
     pub(super) next_timeout_check_ms: AtomicI64,
     pub(super) next_expiry_check_ms: AtomicI64,
 }
@@ -83,7 +83,7 @@ impl TransactionalId {
 }
 
 impl Locked<'_> {
-    /// The id's metadata; `None`: the id is new, or forgotten.
+    /// The id's metadata; `None`: the id is new or was removed.
     pub(super) fn get(&self) -> Option<&TransactionMetadata> {
         self.metadata.as_ref()
     }
@@ -95,7 +95,7 @@ impl Locked<'_> {
         self.id.unfinished.store(unfinished, Ordering::Relaxed);
     }
 
-    /// A marker was written.
+    /// Removes a partition whose marker was written.
     pub(super) fn remove_partition(&mut self, tp: &TopicPartition) {
         if let Some(metadata) = &mut *self.metadata {
             metadata.partitions.remove(tp);
@@ -104,7 +104,7 @@ impl Locked<'_> {
 }
 
 impl TransactionCoordinator {
-    /// With the broker's limits. Takes over what an earlier run has left, see [`Self::load`].
+    /// Opens the coordinator with the broker's limits, and takes over what an earlier run has left, see [`Self::load`].
     pub(crate) fn open(replicas: &Arc<ReplicaManager>, groups: &Arc<GroupCoordinator>) -> Result<Self, BrokerError> {
         let config = replicas.config();
         let interval = |name: &str| i64::from(config.int(name));
@@ -137,16 +137,16 @@ impl TransactionCoordinator {
         self.by_id.lock().get(transactional_id).cloned()
     }
 
-    /// Works on an id under its lock; `None`: it is not known. Kafka: `TransactionMetadata#inLock`.
+    /// Runs `work` on an id under its lock; `None`: the id is unknown. Kafka: `TransactionMetadata#inLock`.
     pub(super) fn in_known<T>(&self, transactional_id: &str, work: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
         let id = self.find(transactional_id)?;
         let mut locked = id.lock();
-        // The id may have been forgotten meanwhile, or its first request may have failed.
+        // The id may have been removed meanwhile, or its first request may have failed.
         locked.get()?;
         Some(work(&mut locked))
     }
 
-    /// Works on an id under its lock; an unknown id becomes known by this.
+    /// Runs `work` on an id under its lock; adds an unknown id.
     pub(super) fn in_new<T>(&self, transactional_id: &Arc<str>, work: impl FnOnce(&mut Locked<'_>) -> T) -> T {
         loop {
             let id = {
@@ -165,14 +165,14 @@ impl TransactionCoordinator {
         }
     }
 
-    /// Whether this is the id of that name, and not one that was forgotten.
+    /// Whether this is the current id of that name, and not one that was removed.
     fn is_current(&self, transactional_id: &str, id: &Arc<TransactionalId>) -> bool {
         let by_id = self.by_id.lock();
         by_id.get(transactional_id).is_some_and(|now| Arc::ptr_eq(now, id))
     }
 
-    /// Does timed work on the ids that no other thread has locked, by id: all, or those with an open or unfinished transaction. A panic
-    /// ends it for its id alone.
+    /// Does timed work on the ids that no other thread has locked, by id: all, or those with an open or unfinished transaction. A
+    /// panic ends the work for its id only.
     pub(super) fn in_idle(&self, only_unfinished: bool, mut work: impl FnMut(&Arc<str>, &mut Locked<'_>)) {
         let found: Vec<_> = {
             let by_id = self.by_id.lock();
@@ -196,7 +196,7 @@ impl TransactionCoordinator {
         }
     }
 
-    /// Whether a transaction is open or unfinished. Waits for no id.
+    /// Whether any transaction is open or unfinished. Does not wait for an id's lock.
     pub(super) fn any_unfinished(&self) -> bool {
         let by_id = self.by_id.lock();
         by_id.values().any(|id| id.unfinished.load(Ordering::Relaxed))
@@ -237,7 +237,7 @@ impl TransactionCoordinator {
         Ok(())
     }
 
-    /// Every transactional id that is known, by id. A read-only broker reads them from `__transaction_state` each time.
+    /// All known transactional ids, sorted. A read-only broker reads them from `__transaction_state` each time.
     ///
     /// # Errors
     /// Storage errors.
@@ -252,7 +252,7 @@ impl TransactionCoordinator {
         Ok(known.into_iter().map(|t| self.description(t)).collect())
     }
 
-    /// As it is reported.
+    /// The metadata as it is reported.
     pub(super) fn description(&self, t: TransactionMetadata) -> TransactionDescription {
         TransactionDescription {
             coordinator: self.coordinator_of(&t.transactional_id),

@@ -1,6 +1,6 @@
 //! Time-outs of transactions, and ids that expire. Kafka: `TransactionCoordinator#abortTimedOutTransactions`,
-//! `TransactionStateManager#removeExpiredTransactionalIds`. There is no thread for it: every call of the broker checks, and a
-//! waiting client wakes up for it.
+//! `TransactionStateManager#removeExpiredTransactionalIds`. No thread does this: every call of the broker checks, and a waiting
+//! client wakes up for it.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use super::state::TransactionState;
 use crate::sync::is_due;
 
 impl TransactionCoordinator {
-    /// Does what is due. An id that another thread works on is looked at again the next time.
+    /// Does what is due. An id that another thread has locked is checked again the next time.
     pub(crate) fn tick(&self, now_ms: i64) {
         if self.replicas.is_read_only() {
             return;
@@ -31,13 +31,13 @@ impl TransactionCoordinator {
         }
     }
 
-    /// When an open or unfinished transaction is looked at next, on the monotonic clock.
+    /// When open and unfinished transactions are checked next, on the monotonic clock.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
         self.any_unfinished()
             .then(|| self.next_timeout_check_ms.load(Ordering::Relaxed))
     }
 
-    /// Aborts what is open for too long, under the next epoch; finishes what could not be finished.
+    /// Aborts a transaction that has been open for too long, under the next epoch; completes one that could not be completed before.
     fn abort_if_timed_out(&self, transaction: &mut Locked<'_>, now_ms: i64) {
         let Some(open) = transaction.get() else { return };
         if open.state == TransactionState::Ongoing {

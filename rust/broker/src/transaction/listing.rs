@@ -13,7 +13,7 @@ use crate::BrokerError;
 /// Which transactional ids to list; a field that is empty or `None` filters nothing.
 #[derive(Debug, Clone, Default)]
 pub struct TransactionFilter {
-    /// Kafka's names of states, as they are written.
+    /// Kafka's names of states, spelled as Kafka does.
     pub states: Vec<String>,
     /// Producer ids.
     pub producer_ids: Vec<i64>,
@@ -32,7 +32,7 @@ pub struct TransactionListing {
     pub transactions: Vec<TransactionDescription>,
 }
 
-/// States of Kafka's that no id of ours is ever in.
+/// Kafka's states that an id never has in fletchlog.
 const NEVER: [&str; 2] = ["PrepareEpochFence", "Dead"];
 
 impl TransactionCoordinator {

@@ -11,8 +11,8 @@ use crate::BrokerError;
 use crate::topics::CONSUMER_OFFSETS;
 
 impl TransactionCoordinator {
-    /// Writes the markers that a prepared transaction lacks, then that it is complete. If a write fails,
-    /// the rest stays to be done, and the failure is returned.
+    /// Writes the markers that a prepared transaction lacks, then its CompleteX state. If a write fails, the rest remains to be done,
+    /// and the failure is returned.
     pub(super) fn complete_transaction(&self, transaction: &mut Locked<'_>) -> Option<StorageFailure> {
         let prepared = transaction.get().filter(|t| t.state.is_prepared())?.clone();
         let id = &prepared.transactional_id;
@@ -47,7 +47,7 @@ impl TransactionCoordinator {
     /// WriteTxnMarkers for one partition.
     ///
     /// # Errors
-    /// The marker could not be written, and will be.
+    /// The marker could not be written; it will be tried again.
     fn write_txn_marker(
         &self,
         metadata: &TransactionMetadata,

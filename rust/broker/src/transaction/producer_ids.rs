@@ -1,5 +1,5 @@
-//! Producer ids, handed out from blocks that are on disk before their first id is used, so that no id is ever given twice,
-//! not even after a crash. Kafka: `RPCProducerIdManager`.
+//! Producer ids, assigned from blocks that are on disk before their first id is used, so that no id is ever assigned twice, not even
+//! after a crash. Kafka: `RPCProducerIdManager`.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ impl Default for ProducerIdManager {
 }
 
 impl ProducerIdManager {
-    /// An id that was never given before. Kafka: `ProducerIdManager#generateProducerId`.
+    /// An id that was never assigned before. Kafka: `ProducerIdManager#generateProducerId`.
     pub(super) fn generate(&self, replicas: &ReplicaManager) -> Result<i64, BrokerError> {
         const WHAT: &str = "handing out producer ids";
         let id = self.take(replicas);

@@ -16,7 +16,7 @@ use crate::replica_manager::AddPartitionsToTxnManager;
 use crate::topics::{CONSUMER_OFFSETS, is_internal};
 
 impl TransactionCoordinator {
-    /// InitProducerId. Without a transactional id Kafka blindly gives a new id, also to a producer that has one.
+    /// InitProducerId. Without a transactional id, Kafka always assigns a new id, even to a producer that has one.
     pub(crate) fn init_producer_id(&self, node: NodeId, request: &InitProducerIdRequest) -> InitProducerIdResponse {
         let given = match &request.transactional_id {
             Some(id) => self.init_transactional_producer(node, id, request),
@@ -145,7 +145,7 @@ impl TransactionCoordinator {
         added.unwrap_or_else(|| Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING.into()))
     }
 
-    /// EndTxn. Once PrepareX is written the outcome is decided, and the answer says so.
+    /// EndTxn. Once PrepareX is written the outcome is decided, and the response says so.
     pub(crate) fn end_txn(&self, node: NodeId, request: &EndTxnRequest) -> EndTxnResponse {
         let id = &request.transactional_id;
         let producer = (request.producer_id, request.producer_epoch);
@@ -201,7 +201,7 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
     }
 }
 
-/// The fields of an answer.
+/// The result fields of a response.
 fn outcome(done: Result<(), Refused>) -> (ErrorCode, Option<StorageFailure>) {
     match done {
         Ok(()) => (ErrorCode::NONE, None),

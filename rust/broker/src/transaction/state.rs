@@ -119,8 +119,8 @@ impl TransactionMetadata {
         epoch >= i16::MAX - 1
     }
 
-    /// InitProducerId. `expected`: the id and epoch that the producer believes to have; `new_id` gives a fresh id.
-    /// Kafka: `TransactionCoordinator#prepareInitProducerIdTransit`, `TransactionMetadata#prepareIncrementProducerEpoch`.
+    /// InitProducerId. `expected`: the id and epoch that the producer has sent; `new_id` assigns a new id. Kafka:
+    /// `TransactionCoordinator#prepareInitProducerIdTransit`, `TransactionMetadata#prepareIncrementProducerEpoch`.
     pub(crate) fn init<E: From<ErrorCode>>(
         &self,
         expected: Option<(i64, i16)>,
@@ -156,7 +156,7 @@ impl TransactionMetadata {
         }
         match expected {
             Some((_, expected)) if epoch != NO_PRODUCER_EPOCH && expected != epoch => {
-                // The answer to an earlier request was lost: the same answer again.
+                // The response to an earlier request was lost: send the same response again.
                 if expected != self.last_producer_epoch {
                     return Err(ErrorCode::PRODUCER_FENCED.into());
                 }
@@ -169,7 +169,7 @@ impl TransactionMetadata {
         Ok(Init::Ready(next))
     }
 
-    /// Whether the id can be the one of this transactional id; its epoch is compared later.
+    /// Whether the producer id can belong to this transactional id; its epoch is compared later.
     fn may_be(&self, (producer_id, epoch): (i64, i16)) -> bool {
         self.producer_epoch == NO_PRODUCER_EPOCH
             || producer_id == self.producer_id
@@ -300,12 +300,12 @@ impl TransactionMetadata {
         self.state == TransactionState::Ongoing || self.state.is_prepared()
     }
 
-    /// True if it is open for longer than its time-out.
+    /// True if it has been open for longer than its time-out.
     pub(crate) fn is_timed_out(&self, now_ms: i64) -> bool {
         self.state == TransactionState::Ongoing && now_ms > self.start_ms.saturating_add(i64::from(self.timeout_ms))
     }
 
-    /// True if it has been idle for so long that the id is to be forgotten. Kafka: `TransactionStateManager#shouldExpire`.
+    /// True if it has been idle for so long that the id is to be removed. Kafka: `TransactionStateManager#shouldExpire`.
     pub(crate) fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
         !self.is_unfinished() && self.last_update_ms.saturating_add(expiration_ms) <= now_ms
     }

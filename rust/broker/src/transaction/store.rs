@@ -27,7 +27,7 @@ impl TransactionCoordinator {
     /// Writes the new metadata, which takes effect once it is written.
     ///
     /// # Errors
-    /// COORDINATOR_NOT_AVAILABLE: it could not be written, nothing has changed.
+    /// COORDINATOR_NOT_AVAILABLE: it could not be written, and nothing has changed.
     pub(super) fn store_transaction(
         &self,
         transaction: &mut Locked<'_>,
@@ -63,7 +63,7 @@ impl TransactionCoordinator {
         }
     }
 
-    /// The epoch of the coordinator, that markers carry: the leader epoch of the id's partition.
+    /// The epoch of the coordinator, which markers carry: the leader epoch of the id's partition.
     pub(super) fn coordinator_epoch(&self, transactional_id: &str) -> Result<i32, LogError> {
         let number = self.partition_for(transactional_id);
         let topic = self.replicas.topic(TRANSACTION_STATE).ok();
@@ -118,7 +118,7 @@ fn apply(transactions: &mut Transactions, batch: &RecordBatch) -> Result<(), Rec
             continue;
         };
         match record.value.map(|value| records::parse_value(id.clone(), value)) {
-            // A tombstone: the id was forgotten.
+            // A tombstone: the id was removed.
             None => drop(transactions.remove(&id)),
             Some(Some(metadata)) => drop(transactions.insert(id, metadata)),
             Some(None) => {
