@@ -101,7 +101,7 @@ pub struct ConfigSynonym {
     pub name: Cow<'static, str>,
     /// Its value there.
     pub value: String,
-    /// Where.
+    /// Where that value comes from.
     pub source: ConfigSource,
 }
 

@@ -115,7 +115,7 @@ impl BrokerError {
         )
     }
 
-    /// The message beside the error code when the broker's own files have failed.
+    /// The message that accompanies the error code when the broker's own files have failed.
     pub(crate) fn storage_failure(&self) -> Option<StorageFailure> {
         let until_reopened = match self {
             Self::Log(LogError::Fenced { .. }) => true,
@@ -137,7 +137,7 @@ impl BrokerError {
         }
     }
 
-    /// The message for a remote client beside the error code: Kafka's text where Kafka has one.
+    /// The message that a remote client gets with the error code: Kafka's text where Kafka has one.
     pub fn kafka_message(&self) -> String {
         match self {
             Self::Config(error) => error.kafka_message(),

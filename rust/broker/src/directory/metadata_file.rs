@@ -46,8 +46,8 @@ pub(crate) struct TopicRecord {
 }
 
 impl TopicRecord {
-    /// Nodes of a partition's replicas, the leader first. Without an assignment: the stripe of Kafka's `StripedReplicaPlacer`, from a
-    /// start that is the number of the topic instead of a random node.
+    /// Nodes of a partition's replicas, the leader first. Without an assignment: the stripe of Kafka's `StripedReplicaPlacer`, which
+    /// begins at `first_leader` instead of a random node.
     pub(crate) fn replicas_of(&self, partition: i32, nodes: u32) -> Vec<NodeId> {
         if let Some(assigned) = self.assigned.get(&partition) {
             return assigned.clone();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! data/                      nodes = 1: this is a Kafka log.dir          data/            nodes > 1
-//!   fletchlog.metadata       topics, ids, configs (ours)                   fletchlog.metadata, .lock
+//!   fletchlog.metadata       topics, ids, configs (fletchlog)              fletchlog.metadata, .lock
 //!   .lock                    one writer                                    node-1/        a Kafka log.dir each
 //!   meta.properties          node.id, cluster.id, directory.id             node-2/
 //!   .kafka_cleanshutdown     only after a clean stop

@@ -234,7 +234,7 @@ impl GroupCoordinator {
         self.load_group(group_id)
     }
 
-    /// Heartbeat. Kafka: `classicGroupHeartbeatToClassicGroup`; during CompletingRebalance as since 2.7.
+    /// Heartbeat. Kafka: `classicGroupHeartbeatToClassicGroup`; during CompletingRebalance as in 2.7 and later.
     pub(crate) fn heartbeat(
         &self,
         node: NodeId,

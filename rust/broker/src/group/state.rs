@@ -3,7 +3,7 @@
 //! | state | comes from | leaves by |
 //! |---|---|---|
 //! | Empty | PreparingRebalance (the last member left) | the first join |
-//! | PreparingRebalance | Empty, Stable, CompletingRebalance | everybody has rejoined, or the rebalance time-out |
+//! | PreparingRebalance | Empty, Stable, CompletingRebalance | all members have rejoined, or the rebalance time-out |
 //! | CompletingRebalance | PreparingRebalance | the leader's sync, or another rebalance |
 //! | Stable | CompletingRebalance | a join that changes something, a member that leaves or is missed |
 

@@ -12,7 +12,7 @@ use crate::sync::{Mutex, MutexGuard, Rank};
 /// A group, its lock, and its deadlines, which can be read while the lock is held. Kafka: `GroupMetadata#inLock`.
 #[derive(Debug)]
 pub(crate) struct LockedGroup {
-    /// Held over appends to `__consumer_offsets`.
+    /// Held during appends to `__consumer_offsets`.
     group: Mutex<Group>,
     deadlines: Mutex<Deadlines>,
 }
@@ -104,7 +104,7 @@ impl Group {
     }
 }
 
-/// The groups by id and by time, so that the cost of a request does not grow with the number of groups.
+/// The groups by id and by deadline, so that the cost of a request does not grow with the number of groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupTable {
     by_id: FxHashMap<Arc<str>, Arc<LockedGroup>>,

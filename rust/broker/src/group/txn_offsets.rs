@@ -1,4 +1,4 @@
-//! Offsets that a transaction commits (spec 10.2): written at once, in effect once the marker is written. Kafka:
+//! Offsets that a transaction commits (spec 10.2): written at once, in effect once the commit marker is written. Kafka:
 //! `GroupCoordinator#handleTxnCommitOffsets`, `OffsetMetadataManager#validateTransactionalOffsetCommit`.
 
 use fletchlog_api::{ErrorCode, NodeId, TxnOffsetCommitRequest, TxnOffsetCommitResponse};

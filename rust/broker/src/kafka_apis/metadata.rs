@@ -45,7 +45,7 @@ impl KafkaApis {
         })
     }
 
-    /// `failed`: why it was not created.
+    /// The metadata of a topic with all of its partitions; `failed`: why it was not created.
     fn topic_metadata(&self, name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
         let known = self.replicas.topic_table().get(name).cloned();
         if let Some(topic) = known {
@@ -150,7 +150,7 @@ impl KafkaApis {
     }
 }
 
-/// `failed`: why it was not created.
+/// The metadata of a topic that does not exist; `failed`: why it was not created.
 fn unknown_topic(name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
     let error = match topics::validate_name(name) {
         Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,

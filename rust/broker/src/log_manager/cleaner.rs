@@ -309,7 +309,7 @@ impl Drop for CleanerThread {
     }
 }
 
-/// Cleans all logs that are due. False: the broker is closed or gone.
+/// Cleans all logs that are due. False: the broker is closed or dropped.
 fn work(clean: &impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError>) -> bool {
     loop {
         match contained("the cleaner's work", clean) {

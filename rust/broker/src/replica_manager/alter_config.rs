@@ -24,7 +24,7 @@ use crate::topics::{Topic, validate_name};
 pub enum AlterConfigOp {
     /// The value replaces the current one.
     Set,
-    /// The property is no longer set: the broker's value applies.
+    /// The property is no longer set, so the inherited value applies.
     Delete,
     /// The items of the value are added to the list.
     Append,

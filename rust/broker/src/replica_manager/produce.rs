@@ -93,7 +93,7 @@ impl ReplicaManager {
         } else if let Err(refusal) = check_topic(tp) {
             refused(tp, refusal)
         } else {
-            // A log that cannot be opened is an error of its own, with the file, not a refusal of the batch.
+            // A log that cannot be opened is reported as an error of its own that names the file, not as a refusal of the batch.
             let log = self.log_of(&partition)?;
             self.answer(
                 &partition,
@@ -111,7 +111,7 @@ impl ReplicaManager {
         Err(BrokerError::kafka(answer.error, message))
     }
 
-    /// Appends with `write` what a Produce request with these `acks` to `node` has for a partition.
+    /// Appends, with `write`, the data for one partition of a Produce request with these `acks` to `node`.
     fn append(
         &self,
         node: NodeId,

@@ -53,8 +53,8 @@ pub(crate) struct TransactionCoordinator {
     pub(super) next_expiry_check_ms: AtomicI64,
 }
 
-/// A transactional id with its lock, which is held while its metadata, its markers and what its verified producer writes are
-/// appended. Kafka: `TransactionMetadata#inLock`.
+/// A transactional id with its lock, which is held during appends of its metadata, its markers and the records of its verified
+/// producer. Kafka: `TransactionMetadata#inLock`.
 #[derive(Debug)]
 pub(super) struct TransactionalId {
     state: Mutex<Option<TransactionMetadata>>,

@@ -83,8 +83,8 @@ impl DelayedFetch {
         self.unknown = unknown.map(|p| p.tp.clone()).collect();
     }
 
-    /// Where the first reading read the partitions, without those that are settled (`session.rs`): nothing can be read there.
-    /// `None`: the session is gone.
+    /// The positions of the first reading, without those of settled partitions (`session.rs`), at which nothing can be read. `None`:
+    /// the session is gone.
     fn positions(&self, replicas: &ReplicaManager) -> Option<Cow<'_, [Position]>> {
         let Some(session) = self.session() else {
             return Some(Cow::Borrowed(&self.first.positions));

@@ -31,7 +31,7 @@ pub(crate) struct Position {
     pub(crate) request: FetchPartition,
     pub(crate) segment_base_offset: i64,
     pub(crate) position: u64,
-    /// There was nothing to read, and will not be before the log changes.
+    /// There was nothing to read, and there will be nothing until the log changes.
     pub(crate) at_end: bool,
 }
 

@@ -7,7 +7,7 @@
 //! to look at  the client named it, it has changed since it was last read, or the last read gave an error or records, or ended
 //!             before the end of the log
 //! settled     all others: the last read was at the end of the log, without an error, the client has its bounds, and nothing has
-//!             changed since. Reading it now would add nothing to the answer
+//!             changed since. Reading it now would add nothing to the response
 //! ```
 //! So the response is the same as if every partition were read.
 
