@@ -174,6 +174,8 @@ def until(read, limit=LIMIT_S):
     return False
 
 
+# It makes hundreds of attempts, each of 0.1 s or more on a busy machine.
+@pytest.mark.timeout(300)
 @pytest.mark.slow
 def test_clients_of_a_node_that_answers_one_request_of_ten_get_there(nodes):
     cluster = nodes(1)
