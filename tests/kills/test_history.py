@@ -115,5 +115,5 @@ def test_a_log_without_its_last_batch_is_damaged(whole: tuple[Path, list[Note]],
     segment = max((directory / f"{SENT}-0").glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     assert damage(directory) != []
-    with pytest.raises(fl.errors.DamagedFileError, match="below offset 3, up to which everything was on disk"):
+    with pytest.raises(fl.errors.CorruptRecordError, match="below offset 3, up to which everything was on disk"):
         wrong(directory, whole[1])
