@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ErrorCode;
-use crate::messages::{LegacyGroupRequest, LegacyGroupResponse, Request, Response};
-use fletchlog_protocol::messages::HeartbeatRequest;
+use crate::messages::{HeartbeatRequest, LegacyGroupRequest, LegacyGroupResponse, Request, Response};
 
 /// A broker node's id. A client has a separate connection to its group coordinator, numbered [`coordinator_connection`] as Kafka's Java
 /// client does.

@@ -44,15 +44,18 @@ impl LeaveGroupRequest {
         self
     }
 
-    /// The members that leave, whatever the version. Kafka: `LeaveGroupRequest#members`.
-    pub fn take_members(&mut self, version: i16) -> Vec<leave_group_request::MemberIdentity> {
-        if version >= MANY_MEMBERS {
-            return std::mem::take(&mut self.members);
+    /// The reverse of [`Self::for_version`]: the members are in the list, whatever version was read. Kafka:
+    /// `LeaveGroupRequest#members`.
+    #[must_use]
+    pub fn of_version(mut self, version: i16) -> Self {
+        if version < MANY_MEMBERS {
+            let member_id = std::mem::take(&mut self.member_id);
+            self.members = vec![leave_group_request::MemberIdentity {
+                member_id,
+                ..Default::default()
+            }];
         }
-        vec![leave_group_request::MemberIdentity {
-            member_id: std::mem::take(&mut self.member_id),
-            ..Default::default()
-        }]
+        self
     }
 }
 

@@ -71,14 +71,14 @@ pub(super) fn heartbeat(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
 }
 
 pub(super) fn leave_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let mut request: LeaveGroupRequest = call.message()?;
+    let request: LeaveGroupRequest = call.message()?;
     if !call.may_group(AclOperation::Read, &request.group_id) {
         return call.answer(&LeaveGroupResponse {
             error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             ..Default::default()
         });
     }
-    request.members = request.take_members(call.version());
-    let left = response!(LeaveGroup, call.ask_now(api::Request::LeaveGroup(request))?)?;
+    let request = api::Request::LeaveGroup(request.of_version(call.version()));
+    let left = response!(LeaveGroup, call.ask_now(request)?)?;
     call.answer(&left.for_version(call.version()))
 }

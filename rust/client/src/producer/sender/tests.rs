@@ -864,15 +864,19 @@ fn what_keeps_a_record_that_waited_from_being_sent_is_on_its_future() {
     ));
 }
 
-#[test]
-fn a_record_waits_for_memory_at_most_max_block_ms_and_another_one_is_sent_when_there_is_some() {
-    let config = [
+/// A producer whose next record waits for max.block.ms at most.
+fn with_memory_for_one_record() -> Fixture {
+    Fixture::new(&[
         ("max.block.ms", "500"),
         ("enable.idempotence", "false"),
         ("buffer.memory", "200"),
         ("max.request.size", "200"),
-    ];
-    let mut f = Fixture::new(&config);
+    ])
+}
+
+#[test]
+fn a_record_waits_for_memory_at_most_max_block_ms_and_another_one_is_sent_when_there_is_some() {
+    let mut f = with_memory_for_one_record();
     let first = f.send_later("t", &[1; 40]);
     f.turns();
     let late = f.send_later("t", &[2; 40]);
@@ -894,13 +898,7 @@ fn a_record_waits_for_memory_at_most_max_block_ms_and_another_one_is_sent_when_t
 
 #[test]
 fn each_record_that_waits_for_memory_has_max_block_ms_of_its_own() {
-    let config = [
-        ("max.block.ms", "500"),
-        ("enable.idempotence", "false"),
-        ("buffer.memory", "200"),
-        ("max.request.size", "200"),
-    ];
-    let mut f = Fixture::new(&config);
+    let mut f = with_memory_for_one_record();
     let first = f.send_later("t", &[1; 40]);
     f.turns();
     let early = f.send_later("t", &[2; 40]);
