@@ -14,6 +14,7 @@ pub use fletchlog_protocol::messages::{
     HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse,
     LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
 };
+pub use fletchlog_protocol::{CoordinatorType, IsolationLevel};
 use fletchlog_records::TopicPartition;
 
 pub use group::*;
@@ -110,16 +111,6 @@ pub struct ProduceResponse {
 }
 
 // ---------------------------------------------------------------- fetch
-
-/// Isolation of a reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum IsolationLevel {
-    /// Everything below the high watermark.
-    #[default]
-    ReadUncommitted,
-    /// Everything below the last stable offset, aborted data filtered by the client.
-    ReadCommitted,
-}
 
 /// One partition of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -343,15 +334,6 @@ pub struct MetadataResponse {
     pub nodes: Vec<NodeId>,
     /// Topics in request order (all: by name).
     pub topics: Vec<TopicMetadata>,
-}
-
-/// What a coordinator is looked up for. Kafka: `FindCoordinatorRequest.CoordinatorType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CoordinatorType {
-    /// Key type 0: the key is a group.id.
-    Group,
-    /// Key type 1: the key is a transactional.id.
-    Transaction,
 }
 
 /// FindCoordinator.

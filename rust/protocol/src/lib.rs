@@ -28,9 +28,11 @@
 mod table;
 
 pub mod api_key;
+pub mod by_topic;
 pub mod error;
 pub mod frame;
 pub mod header;
+mod kinds;
 pub mod local;
 pub mod messages;
 pub mod reader;
@@ -40,6 +42,7 @@ pub mod writer;
 
 pub use api_key::{ApiKey, api_name};
 pub use error::{Fault, WireError};
+pub use kinds::{CoordinatorType, IsolationLevel};
 pub use reader::Reader;
 pub use schema::{FieldSpec, FieldType, schema_json};
 pub use table::Message;

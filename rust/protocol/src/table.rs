@@ -71,6 +71,8 @@ macro_rules! message {
             use fletchlog_records::ErrorCode;
 
             #[allow(unused_imports)]
+            use crate::kinds::{CoordinatorType, IsolationLevel};
+            #[allow(unused_imports)]
             use crate::schema::{between, since};
 
             structs! { $($structs)* }

@@ -12,7 +12,7 @@ use fletchlog_protocol::messages::{
     ApiVersionsRequest, DescribeTopicPartitionsRequest, FetchRequest, FetchResponse, FindCoordinatorRequest,
     HeartbeatRequest, MetadataRequest, ProduceRequest, SyncGroupRequest,
 };
-use fletchlog_protocol::{ApiKey, Fault, Message, Reader, WireError, Writer, frame, schema_json};
+use fletchlog_protocol::{ApiKey, Fault, IsolationLevel, Message, Reader, WireError, Writer, frame, schema_json};
 use fletchlog_records::ErrorCode;
 
 fn decode<M: Message>(bytes: &[u8], version: i16) -> Result<M, WireError> {
@@ -96,7 +96,7 @@ fn defaults_are_those_of_kafka() {
     let old = decode::<FetchRequest>(&[0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 8, 1, 0, 0, 0, 0], 4).unwrap();
     assert_eq!(
         (old.replica_id, old.max_bytes, old.isolation_level, old.session_epoch),
-        (5, 8, 1, -1)
+        (5, 8, IsolationLevel::ReadCommitted, -1)
     );
 }
 

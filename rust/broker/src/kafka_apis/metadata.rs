@@ -139,7 +139,7 @@ impl KafkaApis {
     /// of `__transaction_state`.
     pub(super) fn find_coordinator(&self, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
         let node = match request.key_type {
-            CoordinatorType::Group => self.groups.coordinator_of(&request.key),
+            CoordinatorType::Group | CoordinatorType::Other(_) => self.groups.coordinator_of(&request.key),
             CoordinatorType::Transaction => self.transactions.coordinator_of(&request.key),
         };
         FindCoordinatorResponse {

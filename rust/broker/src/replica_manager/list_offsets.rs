@@ -85,7 +85,8 @@ impl ReplicaManager {
 /// How far a client with this isolation level may read.
 pub(crate) fn fetch_bound(isolation: IsolationLevel) -> FetchBound {
     match isolation {
-        IsolationLevel::ReadUncommitted => FetchBound::HighWatermark,
         IsolationLevel::ReadCommitted => FetchBound::LastStableOffset,
+        // The listener refuses other levels.
+        IsolationLevel::ReadUncommitted | IsolationLevel::Other(_) => FetchBound::HighWatermark,
     }
 }

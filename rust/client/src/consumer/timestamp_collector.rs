@@ -321,7 +321,7 @@ fn hold(
 pub(super) fn is_at_end(state: &PartitionState, settings: &Settings) -> bool {
     let end = match settings.isolation_level {
         IsolationLevel::ReadCommitted => state.last_stable_offset(),
-        IsolationLevel::ReadUncommitted => state.high_watermark(),
+        _ => state.high_watermark(),
     };
     matches!((state.position(), end), (Some(position), Some(end)) if position >= end)
 }

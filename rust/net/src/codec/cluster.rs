@@ -1,7 +1,7 @@
 //! Metadata, FindCoordinator.
 
 use fletchlog_api as api;
-use fletchlog_api::{CoordinatorType, ErrorCode, Response};
+use fletchlog_api::{ErrorCode, Response};
 use fletchlog_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, find_coordinator_response,
     metadata_request, metadata_response,
@@ -73,12 +73,8 @@ pub(super) fn find_coordinator(
     version: i16,
     w: &mut Writer,
 ) -> Result<(), WireError> {
-    let key_type = match request.key_type {
-        CoordinatorType::Group => 0,
-        CoordinatorType::Transaction => 1,
-    };
     let mut message = FindCoordinatorRequest {
-        key_type,
+        key_type: request.key_type,
         ..Default::default()
     };
     if version >= BATCHED {

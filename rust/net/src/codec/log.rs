@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fletchlog_api as api;
-use fletchlog_api::{IsolationLevel, Response, TopicId, topic_by_id};
+use fletchlog_api::{Response, TopicId, topic_by_id};
 use fletchlog_protocol::messages::{
     FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse, ProduceRequest, ProduceResponse, fetch_request, list_offsets_request,
@@ -21,13 +21,6 @@ const CONSUMER: i32 = -1;
 pub(super) const FETCH_BY_ID: i16 = 13;
 
 type Decoded = Result<(Response, Throttle), WireError>;
-
-fn isolation(level: IsolationLevel) -> i8 {
-    match level {
-        IsolationLevel::ReadUncommitted => 0,
-        IsolationLevel::ReadCommitted => 1,
-    }
-}
 
 pub(super) fn produce(request: api::ProduceRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
     let partition = |(index, records)| produce_request::PartitionProduceData {
@@ -112,7 +105,7 @@ pub(super) fn fetch(
         max_wait_ms: request.max_wait_ms,
         min_bytes: request.min_bytes,
         max_bytes: request.max_bytes,
-        isolation_level: isolation(request.isolation_level),
+        isolation_level: request.isolation_level,
         session_id: request.session_id,
         session_epoch: request.session_epoch,
         topics,
@@ -189,7 +182,7 @@ pub(super) fn list_offsets(request: api::ListOffsetsRequest, version: i16, w: &m
     });
     ListOffsetsRequest {
         replica_id: CONSUMER,
-        isolation_level: isolation(request.isolation_level),
+        isolation_level: request.isolation_level,
         topics: topics.collect(),
         ..Default::default()
     }

@@ -8,12 +8,11 @@ mod group;
 mod log;
 mod transaction;
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::{ProduceResponse, Request, Response, list_offsets};
+use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
 
@@ -172,20 +171,6 @@ fn by_topic<T>(partitions: impl IntoIterator<Item = (TopicPartition, T)>) -> Vec
             .into_iter()
             .map(|(tp, value)| (tp.topic, (tp.partition, value))),
     )
-}
-
-/// Values by key: keys in the order of their first value, values in the order given.
-fn grouped<K: Clone + Eq + Hash, T>(values: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
-    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
-    let mut places = HashMap::new();
-    for (key, value) in values {
-        let place = *places.entry(key.clone()).or_insert_with(|| {
-            groups.push((key, Vec::new()));
-            groups.len() - 1
-        });
-        groups[place].1.push(value);
-    }
-    groups
 }
 
 /// The partitions of all topics in one list.

@@ -9,7 +9,7 @@ message! {
         max_wait_ms: i32, since(0);
         min_bytes: i32, since(0);
         max_bytes: i32 = 2147483647, since(3).ignorable();
-        isolation_level: i8, since(4).ignorable();
+        isolation_level: IsolationLevel, since(4).ignorable();
         session_id: i32, since(7).ignorable();
         session_epoch: i32 = -1, since(7).ignorable();
         topics: Vec<FetchTopic>, since(0);

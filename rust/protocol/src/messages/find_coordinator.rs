@@ -4,7 +4,7 @@ message! {
     FindCoordinatorRequest, find_coordinator_request: key 10, versions 0 to 6, flexible from 3;
     FindCoordinatorRequest {
         key: Arc<str>, between(0, 3);
-        key_type: i8, since(1);
+        key_type: CoordinatorType, since(1);
         coordinator_keys: Vec<Arc<str>>, since(4);
     }
 }

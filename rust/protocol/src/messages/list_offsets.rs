@@ -4,7 +4,7 @@ message! {
     ListOffsetsRequest, list_offsets_request: key 2, versions 1 to 11, flexible from 6;
     ListOffsetsRequest {
         replica_id: i32, since(0);
-        isolation_level: i8, since(2);
+        isolation_level: IsolationLevel, since(2);
         topics: Vec<ListOffsetsTopic>, since(0);
         timeout_ms: i32, since(10).ignorable();
     }

@@ -27,12 +27,10 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             topic.topic = topic_by_id(topic.topic_id);
         }
     }
-    let isolation_level = match isolation_level(request.isolation_level) {
-        Some(level) => level,
-        None if any_known(call, &request)? => return call.answer(&refused(&request, by_id)),
-        // Nothing is read, so the level does not matter.
-        None => IsolationLevel::ReadUncommitted,
-    };
+    // If it is not refused, nothing is read, so the level does not matter.
+    if matches!(request.isolation_level, IsolationLevel::Other(_)) && any_known(call, &request)? {
+        return call.answer(&refused(&request, by_id));
+    }
     let (broker, client) = (Arc::clone(call.broker()), call.peer.client());
     let is_denied = request.topics.iter().any(|t| is_denied(&broker, &client, &t.topic));
     let follower = Follower::of(call, &request);
@@ -60,7 +58,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         },
         min_bytes: request.min_bytes,
         max_bytes: granted,
-        isolation_level,
+        isolation_level: request.isolation_level,
         session_id: request.session_id,
         session_epoch: request.session_epoch,
         by_topic_ids: by_id,
@@ -184,15 +182,6 @@ fn fail(partition: &mut api::FetchPartitionResponse) {
     partition.diverging_epoch = None;
     partition.aborted_transactions = None;
     partition.records = Bytes::new();
-}
-
-/// Kafka: `IsolationLevel#forId`.
-pub(super) fn isolation_level(id: i8) -> Option<IsolationLevel> {
-    match id {
-        0 => Some(IsolationLevel::ReadUncommitted),
-        1 => Some(IsolationLevel::ReadCommitted),
-        _ => None,
-    }
 }
 
 fn partitions_of(topic: &fetch_request::FetchTopic) -> impl Iterator<Item = api::FetchPartition> {

@@ -249,7 +249,7 @@ const MALFORMED: &str = "This most likely occurs because of a request being malf
 
 fn coordinator(
     call: &Call<'_>,
-    key_type: i8,
+    key_type: api::CoordinatorType,
     key: Arc<str>,
 ) -> Result<find_coordinator_response::Coordinator, Unreadable> {
     let refused = |error: ErrorCode, key| find_coordinator_response::Coordinator {
@@ -259,27 +259,6 @@ fn coordinator(
         error_code: error,
         error_message: Some(error.message().into()),
         ..Default::default()
-    };
-    let key_type = match key_type {
-        0 => api::CoordinatorType::Group,
-        1 => api::CoordinatorType::Transaction,
-        // Share groups, which version 6 may ask for, are not served. A batched response then has no text.
-        2 if call.version() >= 4 => {
-            let is_key = call.version() >= 6 && key.split(':').count() == 3;
-            let error = if is_key {
-                ErrorCode::COORDINATOR_NOT_AVAILABLE
-            } else {
-                ErrorCode::INVALID_REQUEST
-            };
-            let mut answer = refused(error, key);
-            answer.error_message = Some(Arc::default());
-            return Ok(answer);
-        }
-        _ => {
-            let mut answer = refused(ErrorCode::INVALID_REQUEST, key);
-            answer.error_message = Some(MALFORMED.into());
-            return Ok(answer);
-        }
     };
     let (is_allowed, denied) = match key_type {
         api::CoordinatorType::Group => (
@@ -293,6 +272,23 @@ fn coordinator(
                 "Transactional Id authorization failed.",
             ),
         ),
+        // Share groups, which version 6 may ask for, are not served. A batched response then has no text.
+        api::CoordinatorType::Other(2) if call.version() >= 4 => {
+            let is_key = call.version() >= 6 && key.split(':').count() == 3;
+            let error = if is_key {
+                ErrorCode::COORDINATOR_NOT_AVAILABLE
+            } else {
+                ErrorCode::INVALID_REQUEST
+            };
+            let mut answer = refused(error, key);
+            answer.error_message = Some(Arc::default());
+            return Ok(answer);
+        }
+        api::CoordinatorType::Other(_) => {
+            let mut answer = refused(ErrorCode::INVALID_REQUEST, key);
+            answer.error_message = Some(MALFORMED.into());
+            return Ok(answer);
+        }
     };
     if !is_allowed {
         let (error, text) = denied;

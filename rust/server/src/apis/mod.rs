@@ -23,7 +23,7 @@ mod topics;
 mod transaction_admin;
 mod transactions;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -32,6 +32,7 @@ use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_broker::panics::place;
 use fletchlog_broker::{Broker, OneLook, Outcome, Port, Ticket};
+use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, outline, response_header_version};
 use fletchlog_protocol::{Message, Reader, WireError, frame};
 
@@ -324,16 +325,7 @@ fn encode<M: Message>(header: &RequestHeader, message: &M) -> Result<Vec<Bytes>,
 
 /// Groups values by topic. Topics are in the order of their first value.
 fn by_topic<V>(values: impl IntoIterator<Item = (Arc<str>, V)>) -> impl Iterator<Item = (Arc<str>, Vec<V>)> {
-    let mut places: HashMap<Arc<str>, usize> = HashMap::new();
-    let mut topics: Vec<(Arc<str>, Vec<V>)> = Vec::new();
-    for (topic, value) in values {
-        let place = *places.entry(Arc::clone(&topic)).or_insert_with(|| {
-            topics.push((topic, Vec::new()));
-            topics.len() - 1
-        });
-        topics[place].1.push(value);
-    }
-    topics.into_iter()
+    grouped(values).into_iter()
 }
 
 /// The items that occur more than once.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fletchlog_api as api;
+use fletchlog_api::IsolationLevel;
 use fletchlog_api::list_offsets::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP,
 };
@@ -14,7 +15,6 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_records::{ErrorCode, TopicPartition};
 
-use super::fetch::isolation_level;
 use super::{Call, Handled, Unreadable, by_topic, response};
 
 /// Whether a request of this version may ask for the timestamp. If not, it is refused with UNSUPPORTED_VERSION. Kafka:
@@ -44,9 +44,9 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             asked.push((tp, partition.current_leader_epoch, partition.timestamp));
         }
     }
-    let Some(isolation_level) = isolation_level(request.isolation_level) else {
+    if matches!(request.isolation_level, IsolationLevel::Other(_)) {
         return call.answer(&all_refused(&request));
-    };
+    }
     let mut refused = Vec::new();
     asked.retain(|(tp, _, timestamp)| {
         let error = if !call.may_topic(AclOperation::Describe, &tp.topic) {
@@ -65,7 +65,7 @@ pub(super) fn list_offsets(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         false
     });
     let request = api::ListOffsetsRequest {
-        isolation_level,
+        isolation_level: request.isolation_level,
         partitions: asked,
     };
     let answer = response!(ListOffsets, call.ask_now(api::Request::ListOffsets(request))?)?;

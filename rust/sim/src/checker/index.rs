@@ -66,8 +66,8 @@ impl Starts {
 
 pub(super) fn place(isolation: IsolationLevel) -> usize {
     match isolation {
-        IsolationLevel::ReadUncommitted => 0,
         IsolationLevel::ReadCommitted => 1,
+        _ => 0,
     }
 }
 

@@ -17,8 +17,8 @@ pub(super) fn group_id(group: u32) -> String {
 
 fn text(isolation: IsolationLevel) -> &'static str {
     match isolation {
-        IsolationLevel::ReadUncommitted => "read_uncommitted",
         IsolationLevel::ReadCommitted => "read_committed",
+        _ => "read_uncommitted",
     }
 }
 
