@@ -44,6 +44,13 @@ pub struct LogConfig {
     pub preallocate_indexes: bool,
 }
 
+impl LogConfig {
+    /// Bytes of a log between two entries of its indexes.
+    pub(crate) fn index_interval(&self) -> u64 {
+        u64::try_from(self.index_interval_bytes).unwrap_or(0)
+    }
+}
+
 impl Default for LogConfig {
     fn default() -> Self {
         Self {

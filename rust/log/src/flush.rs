@@ -1,75 +1,14 @@
 //! Making appends durable: fsync, the recovery point, fencing (docs/reliability.md, C2 and C15). Kafka: `UnifiedLog#flush`.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::durable::SyncTurn;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::partition_log::PartitionLog;
-use crate::sync::{FenceOnPanic, lock, read, write};
+use crate::sync::{lock, read, write};
 use crate::view::View;
+use crate::writer_guard::FenceOnPanic;
 use crate::{LogError, OpenMode};
-
-/// What is known to be on disk. One thread at a time syncs, on behalf of all waiting threads. Threads that arrive meanwhile
-/// wait for the next round, which one of them leads.
-#[derive(Debug)]
-pub(crate) struct Durable {
-    state: Mutex<State>,
-    round_over: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Offsets below are in `.log` files on disk.
-    log_end: i64,
-    /// Offsets below need no recovery: their side files are on disk too.
-    recovery_point: i64,
-    /// A thread is syncing.
-    syncing: bool,
-}
-
-impl Durable {
-    pub fn new(recovery_point: i64) -> Self {
-        Self {
-            state: Mutex::new(State {
-                log_end: recovery_point,
-                recovery_point,
-                syncing: false,
-            }),
-            round_over: Condvar::new(),
-        }
-    }
-
-    pub fn recovery_point(&self) -> i64 {
-        lock(&self.state).recovery_point
-    }
-
-    /// Waits for a turn to sync. Returns `None` once everything below `offset` is on disk.
-    fn lead(&self, offset: Option<i64>) -> Option<Round<'_>> {
-        let mut state = lock(&self.state);
-        loop {
-            if offset.is_some_and(|offset| state.log_end >= offset) {
-                return None;
-            }
-            if !state.syncing {
-                state.syncing = true;
-                return Some(Round { durable: self });
-            }
-            state = self.round_over.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-/// The right to sync. Dropping it passes it to the next thread.
-struct Round<'a> {
-    durable: &'a Durable,
-}
-
-impl Drop for Round<'_> {
-    fn drop(&mut self) {
-        lock(&self.durable.state).syncing = false;
-        self.durable.round_over.notify_all();
-    }
-}
 
 impl PartitionLog {
     pub(crate) fn mark_directory_changed(&self) {
@@ -116,20 +55,20 @@ impl PartitionLog {
     /// Returns once everything below `offset` is on disk, and lets readers see it. Appends that wait together share an
     /// fsync.
     pub(crate) fn await_durable(&self, offset: i64) -> Result<(), LogError> {
-        let Some(round) = self.durable.lead(Some(offset)) else {
+        let Some(turn) = self.durable.begin_sync(Some(offset)) else {
             return Ok(());
         };
-        // A round that this thread waited for may have failed.
+        // A turn that this thread waited for may have failed.
         self.check_writable("append")?;
-        let end = self.sync_to_end(&round, false)?;
+        let end = self.sync_to_end(&turn, false)?;
         debug_assert!(end >= offset, "an append is published before it waits");
         Ok(())
     }
 
     /// Syncs what has changed, up to the current log end.
-    fn sync_to_end(&self, round: &Round<'_>, side_files: bool) -> Result<i64, LogError> {
+    fn sync_to_end(&self, turn: &SyncTurn<'_>, side_files: bool) -> Result<i64, LogError> {
         let view = read(&self.view).clone();
-        let from = lock(&round.durable.state).log_end;
+        let from = turn.log_end();
         let _fence = FenceOnPanic::new(self);
         if let Err(e) = self.sync_changed(&view, from, side_files) {
             self.fence_after_sync(&e);
@@ -140,11 +79,7 @@ impl PartitionLog {
             published.high_watermark = published.high_watermark.max(view.log_end_offset);
         }
         // Only after the high watermark: what is acknowledged can be read.
-        let mut state = lock(&round.durable.state);
-        state.log_end = view.log_end_offset;
-        if side_files {
-            state.recovery_point = view.log_end_offset;
-        }
+        turn.synced(view.log_end_offset, side_files);
         Ok(view.log_end_offset)
     }
 
@@ -182,11 +117,11 @@ impl PartitionLog {
     }
 
     pub(crate) fn sync_everything(&self) -> Result<i64, LogError> {
-        // Without an offset to wait for, `lead` always returns a round.
-        match self.durable.lead(None) {
-            Some(round) => {
+        // Without an offset to wait for, `begin_sync` always returns a turn.
+        match self.durable.begin_sync(None) {
+            Some(turn) => {
                 self.check_writable("flush")?;
-                self.sync_to_end(&round, true)
+                self.sync_to_end(&turn, true)
             }
             None => Ok(self.recovery_point()),
         }

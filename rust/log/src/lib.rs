@@ -2,12 +2,15 @@
 //! Synchronous; files are reached only through [`fs::Fs`], time comes in as an argument.
 
 mod append;
+mod append_origin;
 mod batch_walk;
+mod bounds;
 pub mod checkpoint;
 mod cleaner;
 mod close;
 pub mod config;
 pub mod dump;
+mod durable;
 pub mod error;
 pub mod file_name;
 mod flush;
@@ -15,9 +18,10 @@ pub mod fs;
 mod leader_epoch;
 mod load_decision;
 mod load_plan;
+mod loaded;
 mod loader;
 mod offset_index;
-pub mod partition_log;
+mod partition_log;
 mod producer_snapshot;
 mod producer_state;
 mod read;
@@ -31,20 +35,21 @@ mod segment;
 mod segment_files;
 mod segment_indexes;
 mod sync;
+pub mod tiered;
 mod time_index;
 mod timestamps;
 mod txn_index;
 mod validator;
 pub mod verify;
 mod view;
+mod writer_guard;
 
+pub use append_origin::AppendOrigin;
+pub use bounds::{FetchBound, LogBounds};
 pub use cleaner::{Cleanable, CleanerOptions, CleanerStats};
 pub use config::LogConfig;
 pub use dump::{BatchDescription, SegmentBatches, inspect_segment};
 pub use error::{AppendError, LogError};
-pub use partition_log::{
-    AppendInfo, AppendOrigin, FetchBound, FetchDataInfo, LogBounds, OpenMode, PartitionLog, ProducerState,
-    TimestampAndOffset,
-};
+pub use partition_log::{AppendInfo, FetchDataInfo, OpenMode, PartitionLog, ProducerState, TimestampAndOffset};
 pub use seal::SealedFile;
 pub use verify::{PartitionReport, verify_partition};

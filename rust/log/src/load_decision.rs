@@ -2,15 +2,14 @@
 
 use std::ops::Bound;
 
-use crate::LogError;
 use crate::batch_walk::WalkEnd;
 use crate::config::Durability;
 use crate::file_name::CLEAN_SHUTDOWN;
-use crate::fs::open_to_read;
+use crate::fs::{Fs, open_to_read};
 use crate::load_plan::{LoadPlan, PlannedSegment};
-use crate::loader::Loader;
 use crate::recovery::{RecoveredSegment, check_segment};
 use crate::segment_indexes::{Check, SegmentIndexes, load};
+use crate::{LogConfig, LogError};
 
 /// What was decided about one segment.
 pub(crate) struct Decision {
@@ -42,7 +41,15 @@ fn foreign(planned: &PlannedSegment, position: u64, what: &str) -> LogError {
     )
 }
 
-impl Loader<'_> {
+/// Checks the segments of a log that is opened for writing.
+pub(crate) struct SegmentChecks<'a> {
+    pub fs: &'a dyn Fs,
+    pub config: &'a LogConfig,
+    pub clean_shutdown: bool,
+    pub recovery_point: i64,
+}
+
+impl SegmentChecks<'_> {
     /// Checks every segment that must be checked; also returns the bases of those that are dropped because one before them
     /// is cut.
     ///
@@ -120,14 +127,14 @@ impl Loader<'_> {
             // After a failed fsync the page cache may differ from the disk.
             self.fs.drop_cache(path).map_err(|e| LogError::io("open", path, e))?;
         }
-        let file = open_to_read(&*self.fs, path)?;
+        let file = open_to_read(self.fs, path)?;
         let (recovery_point, durability) = (self.recovery_point, self.config.durability);
         check_segment(
             &*file,
             path,
             base,
             planned.size,
-            self.interval(),
+            self.config.index_interval(),
             recovery_point,
             durability,
         )
@@ -137,14 +144,14 @@ impl Loader<'_> {
         let planned = &decision.planned;
         let path = &planned.files.log;
         let io = |e| LogError::io("read", path, e);
-        let file = open_to_read(&*self.fs, path)?;
+        let file = open_to_read(self.fs, path)?;
         let loaded = load(
-            &*self.fs,
+            self.fs,
             &planned.files,
             &*file,
             decision.base_offset,
             planned.size,
-            self.interval(),
+            self.config.index_interval(),
             Check::Headers,
         )
         .map_err(io)?;

@@ -4,20 +4,19 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::Arc;
 
 use fletchlog_records::TopicPartition;
 
 use crate::checkpoint::read_partition_metadata;
 use crate::config::Durability;
 use crate::file_name::{LOG, TORN, segment_file, with_suffix};
-use crate::flush::Durable;
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
-use crate::load_decision::Decision;
+use crate::load_decision::{Decision, SegmentChecks};
 use crate::load_plan::LoadPlan;
-use crate::partition_log::{PartitionLog, Writer};
+use crate::loaded::Loaded;
+use crate::partition_log::PartitionLog;
 use crate::producer_snapshot::SnapshotEntry;
 use crate::producer_state::ProducerStateManager;
 use crate::recovery::{RecoveredSegment, Restore, keep_torn, restore_producers};
@@ -25,7 +24,7 @@ use crate::refresh::ReadOnlyLoader;
 use crate::roll::preallocation;
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
-use crate::view::{IndexCache, Segments, View};
+use crate::view::Segments;
 use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 
 impl PartitionLog {
@@ -85,82 +84,20 @@ impl PartitionLog {
     }
 }
 
-/// The state of a loaded log.
-pub(crate) struct Loaded {
-    pub segments: Segments,
-    pub epochs: LeaderEpochCache,
-    pub producers: ProducerStateManager,
-    pub last_snapshot_offset: i64,
-    pub log_start_offset: i64,
-    pub log_end_offset: i64,
-    pub active_size: u64,
-    pub recovery_point: i64,
-    /// Files were created, renamed or removed, by this opening or perhaps by the writer that was killed.
-    pub directory_changed: bool,
-}
-
-impl Loaded {
-    pub fn into_log(
-        self,
-        fs: Arc<dyn Fs>,
-        dir: &Path,
-        tp: TopicPartition,
-        config: LogConfig,
-        mode: OpenMode,
-    ) -> PartitionLog {
-        let view = View {
-            active_size: self.active_size,
-            segments: self.segments,
-            log_start_offset: self.log_start_offset,
-            log_end_offset: self.log_end_offset,
-            high_watermark: self.log_end_offset,
-            first_unstable_offset: self.producers.first_unstable_offset(),
-        };
-        PartitionLog {
-            fs,
-            dir: dir.to_path_buf(),
-            tp,
-            mode,
-            config: RwLock::new(Arc::new(config)),
-            view: RwLock::new(view),
-            writer: Mutex::new(Writer {
-                producers: self.producers,
-                map_end_offset: self.log_end_offset,
-                last_snapshot_offset: self.last_snapshot_offset,
-                // A snapshot written by this opening is named after the log end; a clean stop syncs it.
-                snapshot_unsynced: self.directory_changed && self.last_snapshot_offset == self.log_end_offset,
-                deleted: Vec::new(),
-            }),
-            epochs: RwLock::new(self.epochs),
-            epochs_unsynced: AtomicBool::new(self.directory_changed),
-            cleaning: Mutex::default(),
-            durable: Durable::new(self.recovery_point),
-            directory_changed: AtomicBool::new(self.directory_changed),
-            fenced: Mutex::default(),
-            closed: AtomicBool::new(false),
-            index_cache: IndexCache::default(),
-            topic_id: OnceLock::new(),
-        }
-    }
-}
-
-pub(crate) struct Loader<'a> {
-    pub fs: Arc<dyn Fs>,
-    pub dir: &'a Path,
-    pub config: LogConfig,
-    pub now_ms: i64,
-    pub clean_shutdown: bool,
-    pub recovery_point: i64,
-    pub checkpointed_start: i64,
+/// Loads a directory for writing.
+struct Loader<'a> {
+    fs: Arc<dyn Fs>,
+    dir: &'a Path,
+    config: LogConfig,
+    now_ms: i64,
+    clean_shutdown: bool,
+    recovery_point: i64,
+    checkpointed_start: i64,
     /// A name in the directory changed, or may have changed without an fsync before the writer was killed.
-    pub touched: Cell<bool>,
+    touched: Cell<bool>,
 }
 
 impl Loader<'_> {
-    pub fn interval(&self) -> u64 {
-        u64::try_from(self.config.index_interval_bytes).unwrap_or(0)
-    }
-
     fn load(&self) -> Result<Loaded, LogError> {
         if !self.fs.exists(self.dir) {
             self.fs
@@ -171,7 +108,13 @@ impl Loader<'_> {
         let mut plan = LoadPlan::read(&*self.fs, self.dir)?;
         self.sync_own_name(&plan)?;
         let stored_epochs = self.stored_epochs()?;
-        let (decisions, dropped) = self.decide(&plan)?;
+        let checks = SegmentChecks {
+            fs: &*self.fs,
+            config: &self.config,
+            clean_shutdown: self.clean_shutdown,
+            recovery_point: self.recovery_point,
+        };
+        let (decisions, dropped) = checks.decide(&plan)?;
         // From here on the directory changes.
         self.apply(&mut plan, &dropped)?;
         let (decisions, log_start_offset, log_end_offset) = self.drop_before_start(decisions)?;

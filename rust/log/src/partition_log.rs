@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use bytes::Bytes;
 use fletchlog_records::TopicPartition;
 
-use crate::flush::Durable;
+use crate::durable::Durable;
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::producer_state::ProducerStateManager;
 use crate::sync::{read, write};
 use crate::view::{IndexCache, View};
-use crate::{LogConfig, LogError};
+use crate::{LogBounds, LogConfig, LogError};
 
 /// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,26 +40,6 @@ pub enum OpenMode {
     },
 }
 
-/// Where a batch comes from; decides which checks apply (spec 2.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AppendOrigin {
-    /// A producer: all checks.
-    Client,
-    /// A producer whose right to open a transaction here was not verified with the transaction coordinator: a batch that
-    /// would open one is refused with INVALID_TXN_STATE, so that no marker is missed (KIP-890).
-    UnverifiedClient,
-    /// The group or transaction coordinator: may write control batches, no sequence check.
-    Coordinator,
-    /// A batch that is already in a log: the producer state applies it without checks (recovery, read-only opening).
-    Replication,
-}
-
-impl AppendOrigin {
-    pub(crate) fn is_client(self) -> bool {
-        matches!(self, Self::Client | Self::UnverifiedClient)
-    }
-}
-
 /// A successful append (or an acknowledged duplicate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendInfo {
@@ -73,17 +53,6 @@ pub struct AppendInfo {
     pub log_start_offset: i64,
     /// Nothing was written: the batch is one of the last five of this producer (spec 3.2.1).
     pub duplicate: bool,
-}
-
-/// Upper bound of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FetchBound {
-    /// Replicas and tools.
-    LogEnd,
-    /// read_uncommitted.
-    HighWatermark,
-    /// read_committed; the result lists aborted transactions.
-    LastStableOffset,
 }
 
 /// What a log remembers of a producer. Kafka: `DescribeProducersResponse.ProducerState`.
@@ -100,38 +69,6 @@ pub struct ProducerState {
     pub coordinator_epoch: i32,
     /// First offset of its open transaction; -1 none.
     pub current_txn_start_offset: i64,
-}
-
-/// The bounds of a log at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogBounds {
-    /// First readable offset.
-    pub log_start_offset: i64,
-    /// Next offset to assign.
-    pub log_end_offset: i64,
-    /// End for read_uncommitted.
-    pub high_watermark: i64,
-    /// End for read_committed.
-    pub last_stable_offset: i64,
-    /// Base offset of the active segment.
-    pub active_base_offset: i64,
-    /// Its bytes below the log end.
-    pub active_size: u64,
-}
-
-impl LogBounds {
-    /// Where a read with this bound ends.
-    pub fn of(&self, bound: FetchBound) -> i64 {
-        match bound {
-            FetchBound::LogEnd => self.log_end_offset,
-            FetchBound::HighWatermark => self.high_watermark,
-            FetchBound::LastStableOffset => self.last_stable_offset,
-        }
-    }
-    /// Whether a read at `offset` finds nothing because `offset` is at or beyond the bound. False if it is out of range.
-    pub fn is_at_end(&self, offset: i64, bound: FetchBound) -> bool {
-        (self.of(bound).max(self.log_start_offset)..=self.log_end_offset).contains(&offset)
-    }
 }
 
 /// Result of a read (spec 6.4).
@@ -224,15 +161,7 @@ impl PartitionLog {
         if self.is_closed() {
             return Err(LogError::Closed);
         }
-        let view = read(&self.view);
-        Ok(LogBounds {
-            log_start_offset: view.log_start_offset,
-            log_end_offset: view.log_end_offset,
-            high_watermark: view.high_watermark,
-            last_stable_offset: view.last_stable_offset(),
-            active_base_offset: view.segments.active().base_offset,
-            active_size: view.active_size,
-        })
+        Ok(read(&self.view).bounds())
     }
     /// First readable offset.
     pub fn log_start_offset(&self) -> i64 {

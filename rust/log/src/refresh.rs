@@ -11,7 +11,7 @@ use crate::file_name::{LOG, SWAP, segment_file};
 use crate::fs::Fs;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 use crate::partition_log::{PartitionLog, Writer};
 use crate::producer_state::ProducerStateManager;
 use crate::recovery::{Restore, apply, replay, restore_producers};

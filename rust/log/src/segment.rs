@@ -75,7 +75,7 @@ impl SegmentParams {
             size,
             writable: true,
             created_ms: now_ms,
-            index_interval: u64::try_from(config.index_interval_bytes).unwrap_or(0),
+            index_interval: config.index_interval(),
         }
     }
 }

@@ -1,12 +1,7 @@
-//! Locks. Poisoning is ignored: a panic in the middle of a change fences the log instead ([`FenceOnPanic`]), so that nothing
-//! is added to a half-done change. Readers see what was published before. A log that is open for reading may apply the same
-//! batches twice, which changes nothing.
+//! Locks. Poisoning is ignored: a panic in the middle of a change of a log fences it instead (`writer_guard`). Readers see what
+//! was published before. A log that is open for reading may apply the same batches twice, which changes nothing.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread::panicking;
-
-use crate::partition_log::{PartitionLog, Writer};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -18,57 +13,4 @@ pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 
 pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Fences the log if a panic unwinds while this is held.
-pub(crate) struct FenceOnPanic<'a> {
-    log: &'a PartitionLog,
-    /// The thread was already panicking: this is dropped because of that panic, not of one in the log.
-    was_panicking: bool,
-}
-
-impl<'a> FenceOnPanic<'a> {
-    pub fn new(log: &'a PartitionLog) -> Self {
-        let was_panicking = panicking();
-        Self { log, was_panicking }
-    }
-}
-
-impl Drop for FenceOnPanic<'_> {
-    fn drop(&mut self) {
-        if panicking() && !self.was_panicking {
-            self.log
-                .fence_because("a call panicked while it changed the log".to_owned());
-        }
-    }
-}
-
-/// The right to change the log.
-pub(crate) struct WriterGuard<'a> {
-    /// First, so that it is dropped before the lock is released.
-    _fence: FenceOnPanic<'a>,
-    writer: MutexGuard<'a, Writer>,
-}
-
-impl PartitionLog {
-    pub(crate) fn lock_writer(&self) -> WriterGuard<'_> {
-        WriterGuard {
-            writer: lock(&self.writer),
-            _fence: FenceOnPanic::new(self),
-        }
-    }
-}
-
-impl Deref for WriterGuard<'_> {
-    type Target = Writer;
-
-    fn deref(&self) -> &Writer {
-        &self.writer
-    }
-}
-
-impl DerefMut for WriterGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Writer {
-        &mut self.writer
-    }
 }

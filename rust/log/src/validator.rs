@@ -2,11 +2,11 @@
 //! `ProduceRequest#validateRecords`, `UnifiedLog#analyzeAndValidateRecords`, `LogValidator`.
 
 use bytes::{Bytes, BytesMut};
-use fletchlog_records::batch::{rebuild, set_max_timestamp};
+use fletchlog_records::batch::set_max_timestamp;
 use fletchlog_records::control::{EndTxnMarker, parse_control_record};
 use fletchlog_records::{
     BatchHeader, BatchIter, Compression, DECOMPRESSION_LIMIT, ErrorCode, RecordBatch, RecordCursor, RecordError,
-    RecordsSlice, TimestampType, TopicPartition,
+    RecordsSlice, TimestampType, TopicPartition, rebuild,
 };
 
 use crate::{AppendError, AppendOrigin, LogConfig};

@@ -2,12 +2,14 @@
 
 mod checkpoints;
 mod index_checks;
+mod report;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fletchlog_records::control::{ControlType, EndTxnMarker};
 
 use index_checks::{OffsetCheck, TimeCheck};
+pub use report::{Cut, PartitionReport, Problem, ProducerReport, SegmentReport};
 
 use crate::batch_walk::BatchMeta;
 use crate::config::Durability;
@@ -22,92 +24,6 @@ use crate::recovery::check_segment;
 use crate::time_index::TimeIndex;
 use crate::txn_index::{AbortedTxn, TransactionIndex};
 use crate::{AppendOrigin, LogConfig, LogError, offset_index, producer_snapshot, time_index};
-
-/// Something is wrong with a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The file.
-    pub path: PathBuf,
-    /// Byte position in it.
-    pub position: u64,
-    /// What is wrong.
-    pub reason: String,
-}
-
-/// One segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct SegmentReport {
-    pub path: PathBuf,
-    pub base_offset: i64,
-    pub size: u64,
-    pub batches: u64,
-    pub records: u64,
-    /// Last offset + 1 of the last batch; the base offset if there is none.
-    pub next_offset: i64,
-    /// -1 none.
-    pub max_timestamp: i64,
-}
-
-/// One producer, as the batches of the log show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct ProducerReport {
-    pub producer_id: i64,
-    pub epoch: i16,
-    pub last_sequence: i32,
-    pub last_offset: i64,
-    pub last_timestamp: i64,
-    /// Expired by the default of producer.id.expiration.ms: a writer removes it when it opens the log, or at its next check.
-    pub expired: bool,
-}
-
-/// What recovery after an unclean stop, from the start of the log, would remove.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cut {
-    /// The `.log` file.
-    pub path: PathBuf,
-    /// First byte that would be removed.
-    pub from: u64,
-    /// Bytes of the file.
-    pub size: u64,
-    /// Why.
-    pub reason: String,
-}
-
-/// The state of a partition directory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PartitionReport {
-    /// First readable offset: of the first segment, or what `log-start-offset-checkpoint` beside the directory says.
-    pub log_start_offset: i64,
-    /// Last offset of the last batch + 1.
-    pub log_end_offset: i64,
-    /// Segments in order.
-    pub segments: Vec<SegmentReport>,
-    /// Batches of all segments.
-    pub batches: u64,
-    /// Records of all segments, control records included.
-    pub records: u64,
-    /// Damaged batches and tails.
-    pub damaged: Vec<Problem>,
-    /// Index, snapshot and checkpoint files that do not agree with the log. They can be rebuilt.
-    pub index_problems: Vec<Problem>,
-    /// Offsets [from, to) that no batch has: compaction, a lost segment, or a start offset that moved.
-    pub holes: Vec<(i64, i64)>,
-    /// Producers by id.
-    pub producers: Vec<ProducerReport>,
-    /// (producer id, first offset) of transactions without a marker.
-    pub open_transactions: Vec<(i64, i64)>,
-    /// What recovery would cut.
-    pub would_cut: Vec<Cut>,
-}
-
-impl PartitionReport {
-    /// Whether nothing is wrong. Holes and open transactions are not wrong.
-    pub fn is_ok(&self) -> bool {
-        self.damaged.is_empty() && self.index_problems.is_empty()
-    }
-}
 
 /// The default of producer.id.expiration.ms (spec 3.7).
 const PRODUCER_ID_EXPIRATION_MS: i64 = 86_400_000;
@@ -137,7 +53,7 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
         without_epoch: 0,
         before_epochs: 0,
         cut: false,
-        index_interval: u64::try_from(LogConfig::default().index_interval_bytes).unwrap_or(0),
+        index_interval: LogConfig::default().index_interval(),
     };
     let epochs = LeaderEpochCache::read(fs, dir);
     verifier.epochs = verifier.unless_damaged(epochs)?.unwrap_or_default();

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::FetchBound;
 use crate::segment::LogSegment;
 use crate::sync::lock;
+use crate::{FetchBound, LogBounds};
 
 /// Segments ascending by base offset; never empty.
 #[derive(Debug, Clone)]
@@ -85,12 +85,20 @@ impl View {
         })
     }
 
-    pub fn bound(&self, bound: FetchBound) -> i64 {
-        match bound {
-            FetchBound::LogEnd => self.log_end_offset,
-            FetchBound::HighWatermark => self.high_watermark,
-            FetchBound::LastStableOffset => self.last_stable_offset(),
+    pub fn bounds(&self) -> LogBounds {
+        LogBounds {
+            log_start_offset: self.log_start_offset,
+            log_end_offset: self.log_end_offset,
+            high_watermark: self.high_watermark,
+            last_stable_offset: self.last_stable_offset(),
+            active_base_offset: self.segments.active().base_offset,
+            active_size: self.active_size,
         }
+    }
+
+    /// Where a read with this bound ends.
+    pub fn bound(&self, bound: FetchBound) -> i64 {
+        self.bounds().of(bound)
     }
 
     /// Readable bytes of a segment in this state.

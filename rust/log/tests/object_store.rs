@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fletchlog_log::fs::{Fs, MemoryFs, Object, ObjectFs, ObjectStore, RealFs};
+use fletchlog_log::tiered::open_store;
 use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError, PartitionLog};
 use proptest::prelude::*;
 
@@ -76,7 +77,7 @@ impl ObjectStore for Served {
 }
 
 fn mounted(store: &Arc<Served>) -> ObjectFs {
-    ObjectFs::open(store.clone(), Path::new("s3://bucket/prefix")).unwrap()
+    open_store(store.clone(), Path::new("s3://bucket/prefix")).unwrap()
 }
 
 fn at(name: &str) -> PathBuf {
@@ -262,7 +263,7 @@ fn opening_a_log_reads_its_end_and_an_object_that_changed_is_an_error_at_once() 
     changed.push(0);
     fs::write(&path, changed).unwrap();
     let stale: Arc<dyn Fs> =
-        Arc::new(ObjectFs::open(Arc::new(Frozen(store.clone(), listed)), Path::new("s3://bucket/prefix")).unwrap());
+        Arc::new(open_store(Arc::new(Frozen(store.clone(), listed)), Path::new("s3://bucket/prefix")).unwrap());
     store.take();
     let refused = PartitionLog::open(stale, &at("t-0"), tp(), LogConfig::default(), READ_ONLY, NOW);
     let Err(LogError::Io { source, .. }) = refused else {

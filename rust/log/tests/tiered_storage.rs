@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use fletchlog_log::fs::{Fs, Object, ObjectFs, ObjectStore, open_local};
+use fletchlog_log::fs::{Fs, Object, ObjectFs, ObjectStore};
+use fletchlog_log::tiered::{open_local, open_store};
 use fletchlog_records::Compression;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -160,7 +161,7 @@ fn encoded(sizes: &[u32]) -> String {
 
 fn mounted(objects: Objects) -> Result<(ObjectFs, Arc<Objects>)> {
     let objects = Arc::new(objects);
-    Ok((ObjectFs::open(objects.clone(), Path::new("/t"))?, objects))
+    Ok((open_store(objects.clone(), Path::new("/t"))?, objects))
 }
 
 fn at(name: &str) -> PathBuf {

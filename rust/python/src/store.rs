@@ -11,6 +11,7 @@ use std::thread::{Builder, scope};
 
 use bytes::Bytes;
 use fletchlog_log::fs::{Object, ObjectFs, ObjectStore};
+use fletchlog_log::tiered::open_store;
 use pyo3::exceptions::{PyFileNotFoundError, PyPermissionError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -38,7 +39,7 @@ pub fn open(py: Python<'_>, uri: &str, options: Option<&Bound<'_, PyAny>>) -> Py
         place: place.clone(),
     };
     let fs = gate(py, |_| {
-        ObjectFs::open(Arc::new(store), Path::new(&place)).map_err(|error| {
+        open_store(Arc::new(store), Path::new(&place)).map_err(|error| {
             let variant = match error.kind() {
                 ErrorKind::NotFound | ErrorKind::InvalidData => "directory",
                 _ => "storage",

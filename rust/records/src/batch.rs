@@ -1,42 +1,14 @@
 //! One batch over shared bytes, and the walk over a slice of batches.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::batch_header::{
-    ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE_UP_TO_MAGIC, LEADER_EPOCH_POSITION, LENGTH_POSITION, LOG_OVERHEAD,
-    MAGIC_POSITION, MAX_TIMESTAMP_POSITION, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK, field,
+    ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE_UP_TO_MAGIC, LEADER_EPOCH_POSITION, LENGTH_POSITION, MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK, next_batch_size,
 };
 use crate::crc::crc32c;
-use crate::{
-    BatchBuilder, BatchHeader, BatchParams, Compression, Header, RecordCursor, RecordError, TimestampType, legacy,
-};
-
-/// Smallest length field of any format: an empty v0 entry.
-const MIN_LENGTH_FIELD: i32 = 14;
-
-/// Total size of the batch that starts at `buf[0]`, from its first 17 bytes. Kafka: `ByteBufferLogInputStream#nextBatchSize`.
-/// `Ok(None)`: fewer than 17 bytes left. `Err(Corrupt)`: length field < 14 or (buffer rule) magic outside 0..=2.
-pub fn next_batch_size(buf: &[u8]) -> Result<Option<usize>, RecordError> {
-    if buf.len() < HEADER_SIZE_UP_TO_MAGIC {
-        return Ok(None);
-    }
-    let length = i32::from_be_bytes(field(buf, LENGTH_POSITION));
-    if length < MIN_LENGTH_FIELD {
-        return Err(RecordError::Corrupt {
-            position: 0,
-            reason: format!("Record size {length} is less than the minimum record overhead ({MIN_LENGTH_FIELD})"),
-        });
-    }
-    let magic = i8::from_be_bytes(field(buf, MAGIC_POSITION));
-    if !(0..=2).contains(&magic) {
-        return Err(RecordError::Corrupt {
-            position: 0,
-            reason: format!("Invalid magic found in record: {magic}"),
-        });
-    }
-    // The length is at least 14, so the conversion holds and the sum is far from overflow.
-    Ok(Some(LOG_OVERHEAD + usize::try_from(length).unwrap_or(0)))
-}
+use crate::field::field;
+use crate::{BatchHeader, Compression, RecordCursor, RecordError, RecordsSlice, TimestampType, legacy};
 
 /// A whole batch (v0, v1 or v2) in shared bytes. For v0/v1 one entry (or one compressed wrapper) is a batch, and `header()`
 /// returns the equivalent v2 view (no producer id, offsets and timestamps of the entry).
@@ -125,46 +97,6 @@ impl RecordBatch {
             }
         };
         Ok(RecordsSlice::of(header, payload))
-    }
-}
-
-/// The uncompressed record region of one batch: the unit that the consumer cuts and that Arrow export decodes.
-#[derive(Debug, Clone)]
-pub struct RecordsSlice {
-    /// Records in the v2 layout (spec 1.3), back to back, nothing else.
-    pub payload: Bytes,
-    /// Records that must be in `payload`.
-    pub count: i32,
-    /// Base offset of the batch: offset = base_offset + offsetDelta.
-    pub base_offset: i64,
-    /// Base timestamp: timestamp = base_timestamp + timestampDelta, unless LogAppendTime.
-    pub base_timestamp: i64,
-    /// Every record's timestamp under LogAppendTime.
-    pub max_timestamp: i64,
-    /// Timestamp type of the batch.
-    pub timestamp_type: TimestampType,
-    /// partitionLeaderEpoch of the batch (-1 none).
-    pub leader_epoch: i32,
-    /// Magic of the batch it came from.
-    pub magic: i8,
-    /// Producer id, epoch and base sequence of the batch (-1 if none).
-    pub producer: (i64, i16, i32),
-}
-
-impl RecordsSlice {
-    /// The uncompressed `payload` with the fields of its header.
-    fn of(header: &BatchHeader, payload: Bytes) -> Self {
-        Self {
-            payload,
-            count: header.records_count,
-            base_offset: header.base_offset,
-            base_timestamp: header.base_timestamp,
-            max_timestamp: header.max_timestamp,
-            timestamp_type: header.timestamp_type(),
-            leader_epoch: header.partition_leader_epoch,
-            magic: header.magic,
-            producer: (header.producer_id, header.producer_epoch, header.base_sequence),
-        }
     }
 }
 
@@ -257,48 +189,6 @@ pub fn set_max_timestamp(batch: &mut [u8], timestamp_type: TimestampType, max_ti
     batch[MAX_TIMESTAMP_POSITION..MAX_TIMESTAMP_POSITION + 8].copy_from_slice(&max_timestamp.to_be_bytes());
     let crc = crc32c(&batch[ATTRIBUTES_POSITION..]);
     batch[CRC_POSITION..ATTRIBUTES_POSITION].copy_from_slice(&crc.to_be_bytes());
-}
-
-/// Rebuilds a batch with another codec, keeping offsets, times, producer fields, transactional flag and leader epoch
-/// (spec 2.3 "Rebuilt"). `payload` is the uncompressed record region.
-///
-/// Every record is encoded anew, as Kafka does: the first record's timestamp becomes the base, and under CreateTime
-/// the largest of the records becomes maxTimestamp. The caller has validated the records: those from the first
-/// malformed one on would be left out.
-pub fn rebuild(header: &BatchHeader, payload: &[u8], compression: Compression, level: Option<i32>) -> BytesMut {
-    let mut slice = RecordsSlice::of(header, Bytes::copy_from_slice(payload));
-    slice.timestamp_type = TimestampType::CreateTime;
-    // Offsets stay deltas here, so that no base offset can overflow.
-    slice.base_offset = 0;
-    let mut builder = BatchBuilder::with_capacity(payload.len());
-    let mut cursor = RecordCursor::new();
-    while let Ok(Some(record)) = cursor.next(&slice) {
-        let headers: Vec<Header<'_>> = record.headers().collect();
-        let delta = i32::try_from(record.offset).unwrap_or(i32::MAX);
-        builder.append_at(delta, record.timestamp, record.key, record.value, &headers);
-    }
-    debug_assert_eq!(
-        cursor.returned(),
-        header.records_count,
-        "only validated records are rebuilt"
-    );
-    let batch = builder.build(&BatchParams {
-        base_offset: header.base_offset,
-        compression,
-        compression_level: level,
-        timestamp_type: TimestampType::CreateTime,
-        producer_id: header.producer_id,
-        producer_epoch: header.producer_epoch,
-        base_sequence: header.base_sequence,
-        transactional: header.is_transactional(),
-        control: header.is_control(),
-        leader_epoch: header.partition_leader_epoch,
-    });
-    let mut batch = BytesMut::from(batch);
-    if header.timestamp_type() == TimestampType::LogAppendTime && !batch.is_empty() {
-        set_max_timestamp(&mut batch, TimestampType::LogAppendTime, header.max_timestamp);
-    }
-    batch
 }
 
 /// A run of consecutive records inside one [`RecordsSlice`], cut by the consumer and decoded by Arrow export.

@@ -17,6 +17,7 @@
 //! | 57  | i32  | recordsCount         | records present now                                         |
 //! | 61  | ..   | records              | back to back, compressed as one block if a codec is set     |
 
+use crate::field::field;
 use crate::ids::NO_SEQUENCE;
 use crate::{Compression, RecordError, TimestampType};
 
@@ -51,6 +52,33 @@ pub const CONTROL_MASK: i16 = 0x20;
 /// Attribute bit 6: baseTimestamp is a delete horizon.
 pub const DELETE_HORIZON_MASK: i16 = 0x40;
 
+/// Smallest length field of any format: an empty v0 entry.
+const MIN_LENGTH_FIELD: i32 = 14;
+
+/// Total size of the batch that starts at `buf[0]`, from its first 17 bytes. Kafka: `ByteBufferLogInputStream#nextBatchSize`.
+/// `Ok(None)`: fewer than 17 bytes left. `Err(Corrupt)`: length field < 14 or (buffer rule) magic outside 0..=2.
+pub fn next_batch_size(buf: &[u8]) -> Result<Option<usize>, RecordError> {
+    if buf.len() < HEADER_SIZE_UP_TO_MAGIC {
+        return Ok(None);
+    }
+    let length = i32::from_be_bytes(field(buf, LENGTH_POSITION));
+    if length < MIN_LENGTH_FIELD {
+        return Err(RecordError::Corrupt {
+            position: 0,
+            reason: format!("Record size {length} is less than the minimum record overhead ({MIN_LENGTH_FIELD})"),
+        });
+    }
+    let magic = i8::from_be_bytes(field(buf, MAGIC_POSITION));
+    if !(0..=2).contains(&magic) {
+        return Err(RecordError::Corrupt {
+            position: 0,
+            reason: format!("Invalid magic found in record: {magic}"),
+        });
+    }
+    // The length is at least 14, so the conversion holds and the sum is far from overflow.
+    Ok(Some(LOG_OVERHEAD + usize::try_from(length).unwrap_or(0)))
+}
+
 /// A parsed v2 header. The positions are in the table above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchHeader {
@@ -80,15 +108,6 @@ pub struct BatchHeader {
     pub base_sequence: i32,
     /// Records present now. -1 in the view of a compressed v0/v1 wrapper: not known without decompressing.
     pub records_count: i32,
-}
-
-/// The `N` bytes at `at`. Callers have checked the length; a short slice reads as zeros, never a panic.
-#[inline(always)]
-pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    match bytes.get(at..).and_then(|rest| rest.first_chunk::<N>()) {
-        Some(chunk) => *chunk,
-        None => [0; N],
-    }
 }
 
 impl BatchHeader {

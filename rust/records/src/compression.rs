@@ -2,11 +2,13 @@
 //!
 //! Every decoder takes a limit and never holds more than that: a compressed batch of 1 MiB can expand ten-thousandfold.
 
+mod decode;
 mod gzip;
 mod lz4;
 mod snappy;
 mod zstd;
 
+use self::decode::DecodeError;
 use crate::RecordError;
 
 /// Most bytes that one batch may expand to wherever a caller sets no limit of its own: on append, in scans and cleaning, and
@@ -30,29 +32,6 @@ pub enum Compression {
     Lz4 = 3,
     /// Zstandard frame.
     Zstd = 4,
-}
-
-/// Why a payload could not be decompressed.
-#[derive(Debug)]
-enum DecodeError {
-    /// More than the limit.
-    Limit,
-    /// Malformed.
-    Malformed(String),
-}
-
-impl From<&str> for DecodeError {
-    fn from(reason: &str) -> Self {
-        Self::Malformed(reason.to_owned())
-    }
-}
-
-/// Makes room for `more` bytes, which may be at most `limit - out.len()`. The buffer doubles, but not beyond the limit:
-/// together with the buffer that it replaces, it never takes twice the limit.
-fn make_room(out: &mut Vec<u8>, more: usize, limit: usize) {
-    if out.capacity() - out.len() < more {
-        out.reserve_exact(more.max(out.len()).min(limit - out.len()));
-    }
 }
 
 impl Compression {

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-use crate::batch_header::field;
+use crate::field::field;
 use crate::{BatchBuilder, BatchParams};
 
 /// Type in the key of a control record.

@@ -15,12 +15,13 @@ use bytes::Bytes;
 
 use crate::batch_builder::body_size;
 use crate::batch_header::{
-    COMPRESSION_MASK, LENGTH_POSITION, LOG_OVERHEAD, MAGIC_POSITION, TIMESTAMP_TYPE_MASK, field,
+    COMPRESSION_MASK, LENGTH_POSITION, LOG_OVERHEAD, MAGIC_POSITION, TIMESTAMP_TYPE_MASK, next_batch_size,
 };
 use crate::crc::crc32;
+use crate::field::field;
 use crate::ids::{NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP};
 use crate::varint::{write_varint, write_varlong};
-use crate::{BatchHeader, Compression, RecordError, RecordsSlice, TimestampType, next_batch_size};
+use crate::{BatchHeader, Compression, RecordError, RecordsSlice, TimestampType};
 
 const CRC_POSITION: usize = 12;
 const ATTRIBUTES_POSITION: usize = 17;

@@ -12,7 +12,7 @@
 //! | headers        |         | keyLen varint >= 0, UTF-8 key, valueLen varint (-1 null), value |
 
 use crate::varint::{read_varint, read_varlong};
-use crate::{RecordError, RecordsSlice, TimestampType};
+use crate::{RecordError, RecordsSlice};
 pub use frame::{BLOCK, Delta, Frame};
 
 mod frame;
@@ -494,30 +494,6 @@ impl RecordCursor {
 impl Default for RecordCursor {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl RecordsSlice {
-    /// The error for a malformed record of this batch.
-    #[cold]
-    pub fn invalid(&self, reason: &str) -> RecordError {
-        RecordError::Invalid {
-            base_offset: self.base_offset,
-            reason: reason.to_owned(),
-        }
-    }
-    /// Whether the base offset plus any delta is a valid offset. Only a parse checks each sum: if this is false, records must
-    /// not be taken by their layout ([`Frame`]).
-    pub fn sums_fit(&self) -> bool {
-        (0..=i64::MAX - i64::from(i32::MAX)).contains(&self.base_offset)
-    }
-    /// Timestamp of a record with this delta; sums beyond 64 bits wrap as Java's do.
-    #[inline(always)]
-    pub fn timestamp(&self, delta: i64) -> i64 {
-        match self.timestamp_type {
-            TimestampType::LogAppendTime => self.max_timestamp,
-            _ => self.base_timestamp.wrapping_add(delta),
-        }
     }
 }
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fletchlog_log::fs::{Fs, MemoryFs};
-use fletchlog_log::partition_log::{AppendOrigin, FetchBound, OpenMode, PartitionLog};
-use fletchlog_log::{LogConfig, LogError, inspect_segment, verify_partition};
+use fletchlog_log::{
+    AppendOrigin, FetchBound, LogConfig, LogError, OpenMode, PartitionLog, inspect_segment, verify_partition,
+};
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, TopicPartition};
 

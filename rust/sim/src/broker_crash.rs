@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_broker::Broker;
-use fletchlog_log::partition_log::FetchBound;
+use fletchlog_log::FetchBound;
 use fletchlog_log::scan::{Scan, ScanOrder, ScanRange};
 use fletchlog_records::TopicPartition;
 

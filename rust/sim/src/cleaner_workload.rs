@@ -8,8 +8,7 @@ use std::fmt::Display;
 
 use bytes::Bytes;
 use fletchlog_log::config::Durability;
-use fletchlog_log::partition_log::{FetchBound, PartitionLog};
-use fletchlog_log::{AppendError, CleanerOptions, LogConfig};
+use fletchlog_log::{AppendError, CleanerOptions, FetchBound, LogConfig, PartitionLog};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor};
 
 use crate::course::{Course, Workload};

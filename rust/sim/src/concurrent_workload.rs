@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use fletchlog_log::partition_log::{AppendInfo, FetchBound, PartitionLog};
-use fletchlog_log::{AppendError, LogConfig};
+use fletchlog_log::{AppendError, AppendInfo, FetchBound, LogConfig, PartitionLog};
 use fletchlog_records::BatchIter;
 
 use crate::course::{Course, Workload};

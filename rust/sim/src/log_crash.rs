@@ -1,6 +1,6 @@
 //! Power loss at every storage operation of a partition's log, and the batches that must exist when it is reopened.
 
-use fletchlog_log::partition_log::{FetchBound, PartitionLog};
+use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::BatchIter;
 
 use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation};

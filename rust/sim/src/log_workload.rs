@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_log::config::Durability;
-use fletchlog_log::partition_log::{AppendInfo, AppendOrigin, OpenMode, PartitionLog};
-use fletchlog_log::{AppendError, LogConfig, LogError};
+use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, LogConfig, LogError, OpenMode, PartitionLog};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
 use crate::course::{Course, Workload};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::broker_disk::{NOW_MS, ROOT, TOPIC, append, new_disk, open_with};
 use fletchlog_broker::{Broker, BrokerError};
+use fletchlog_log::FetchBound;
 use fletchlog_log::fs::Fs;
-use fletchlog_log::partition_log::FetchBound;
 use fletchlog_log::verify_partition;
 use fletchlog_records::TopicPartition;
 use fletchlog_sim::disk_state::DiskState;

@@ -2,7 +2,7 @@
 //! (reliability C12, C15).
 
 use crate::broker_disk::{FSYNC, TOPIC, append, new_disk, open};
-use fletchlog_log::partition_log::FetchBound;
+use fletchlog_log::FetchBound;
 use fletchlog_records::TopicPartition;
 use fletchlog_sim::crash_points::images;
 use fletchlog_sim::rng::Rng;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
 use fletchlog_broker::{Broker, BrokerError};
+use fletchlog_log::FetchBound;
 use fletchlog_log::checkpoint::read_partition_metadata;
-use fletchlog_log::partition_log::FetchBound;
 use fletchlog_sim::crash_points::images;
 use fletchlog_sim::disk_state::{DiskState, Left};
 use fletchlog_sim::rng::Rng;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
 use fletchlog_broker::{Broker, BrokerError};
+use fletchlog_log::FetchBound;
 use fletchlog_log::fs::Fs;
-use fletchlog_log::partition_log::FetchBound;
 use fletchlog_sim::disk_state::Left;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 

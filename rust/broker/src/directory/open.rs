@@ -9,7 +9,8 @@ use fletchlog_api::NodeId;
 use fletchlog_log::LogError;
 use fletchlog_log::checkpoint;
 use fletchlog_log::file_name::{CLEANER_CHECKPOINT, LOG, META_PROPERTIES, PARTITION_METADATA, offset_of};
-use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError, RealFs, open_local};
+use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError, RealFs};
+use fletchlog_log::tiered::open_local;
 use fletchlog_records::TopicPartition;
 
 use super::log_dir::LogDir;

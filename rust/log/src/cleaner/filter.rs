@@ -10,8 +10,8 @@ use fletchlog_records::{
     retained_batch,
 };
 
-use super::CleanerStats;
 use super::offset_map::OffsetMap;
+use super::stats::CleanerStats;
 use super::transactions::CleanedTransactions;
 use crate::LogError;
 use crate::batch_walk::BatchMeta;

@@ -5,6 +5,7 @@ mod filter;
 mod offset_map;
 mod plan;
 mod replace;
+mod stats;
 mod transactions;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use crate::view::{Segments, View};
 use filter::{BatchFilter, LastRecord};
 use offset_map::OffsetMap;
 pub use plan::Cleanable;
+pub use stats::CleanerStats;
 use transactions::{CleanedTransactions, collect_aborted};
 
 /// Limits of one round of cleaning.
@@ -36,29 +38,6 @@ impl Default for CleanerOptions {
             dedupe_buffer_bytes: 134_217_728,
         }
     }
-}
-
-/// What a round of cleaning did. Kafka: `CleanerStats`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CleanerStats {
-    /// First offset that was dirty before.
-    pub first_dirty_offset: i64,
-    /// Everything below is clean now: what `cleaner-offset-checkpoint` says.
-    pub end_offset: i64,
-    /// Segments that were read.
-    pub segments_read: usize,
-    /// Segments written in their place.
-    pub segments_written: usize,
-    /// Records read, control records included.
-    pub messages_read: u64,
-    /// Records kept.
-    pub messages_written: u64,
-    /// Bytes of the segments read.
-    pub bytes_read: u64,
-    /// Bytes of the segments written.
-    pub bytes_written: u64,
-    /// Records without a key, which a compacted topic cannot keep.
-    pub invalid_messages: u64,
 }
 
 /// Output is collected up to this size before it is written: one system call for some sixty batches.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rustix::process::{Resource, getrlimit};
 
 use super::File;
-use super::real::{next_data, open, read_at, read_into};
+use super::os_file::{next_data, open, read_at, read_into};
 use crate::error::is_out_of_descriptors;
 use crate::sync::lock;
 

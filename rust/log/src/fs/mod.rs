@@ -4,15 +4,15 @@ mod file_cache;
 mod memory;
 mod object;
 mod ofd_lock;
+mod os_file;
 mod read_buffers;
 mod real;
-mod tiered;
 
 pub use memory::MemoryFs;
+pub(crate) use object::join;
 pub use object::{Object, ObjectFs, ObjectStore};
 pub use read_buffers::free_unused_buffers;
 pub use real::RealFs;
-pub use tiered::open_local;
 
 use std::fmt::Debug;
 use std::io;

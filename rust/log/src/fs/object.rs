@@ -16,7 +16,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 
-use super::tiered::{TieredStore, is_tiered};
 use super::{DirEntry, DirLock, File, Fs, LockError};
 use crate::sync::lock;
 
@@ -78,21 +77,8 @@ impl fmt::Debug for ObjectFs {
 }
 
 impl ObjectFs {
-    /// Lists the store. `root` is what paths begin with. Segments of tiered storage are shown as a directory ([`TieredStore`]).
-    ///
-    /// # Errors
-    /// Those of the listing; those of [`TieredStore::open`].
-    pub fn open(store: Arc<dyn ObjectStore>, root: &Path) -> Result<Self> {
-        let objects = store.list()?;
-        Self::of_listing(store, objects, root)
-    }
-
-    /// As [`Self::open`], with the listing of the store.
-    pub(super) fn of_listing(mut store: Arc<dyn ObjectStore>, mut objects: Vec<Object>, root: &Path) -> Result<Self> {
-        if is_tiered(&objects) {
-            store = Arc::new(TieredStore::open(store, objects)?);
-            objects = store.list()?;
-        }
+    /// The listed objects of a store. `root` is what paths begin with.
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, objects: Vec<Object>, root: &Path) -> Self {
         let mut dirs = HashMap::from([(String::new(), BTreeMap::new())]);
         for (index, object) in objects.iter().enumerate() {
             let mut dir = String::new();
@@ -110,7 +96,7 @@ impl ObjectFs {
                 }
             }
         }
-        Ok(Self {
+        Self {
             inner: Arc::new(Inner {
                 root: root.to_path_buf(),
                 store,
@@ -119,7 +105,7 @@ impl ObjectFs {
                 pages: Mutex::default(),
                 arrived: Condvar::new(),
             }),
-        })
+        }
     }
 
     fn file(&self, path: &Path) -> Result<ObjectFile> {
@@ -167,7 +153,7 @@ fn parts(key: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-pub(super) fn join(dir: &str, name: &str) -> String {
+pub(crate) fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() {
         name.to_owned()
     } else {

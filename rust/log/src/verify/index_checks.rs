@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Problem;
+use super::report::Problem;
 use crate::batch_walk::BatchMeta;
 use crate::offset_index::{self, OffsetIndex, OffsetPosition};
 use crate::time_index::{self, TimeIndex};

@@ -1,6 +1,7 @@
 use super::*;
 use crate::control::{ControlType, EndTxnMarker, build_marker, parse_control_record};
 use crate::record::MIN_RECORD_SIZE;
+use crate::{BatchBuilder, BatchParams, Header, rebuild};
 
 const LIMIT: usize = 1 << 20;
 

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
-use super::{DecodeError, make_room};
+use super::decode::{DecodeError, make_room};
 
 /// Smallest member: 10 bytes of header, an empty deflate block of 2, 8 of trailer.
 const MIN_MEMBER: usize = 20;

@@ -15,8 +15,8 @@ use std::cell::RefCell;
 use lz4_flex::block::{DecompressError, compress_into, decompress_into, get_maximum_output_size};
 use twox_hash::XxHash32;
 
-use super::{DecodeError, make_room};
-use crate::batch_header::field;
+use super::decode::{DecodeError, make_room};
+use crate::field::field;
 
 const MAGIC: u32 = 0x184D_2204;
 /// Version 01, independent blocks.

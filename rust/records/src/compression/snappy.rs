@@ -13,8 +13,8 @@ use std::cell::RefCell;
 
 use snap::raw::{Decoder, Encoder, decompress_len, max_compress_len};
 
-use super::{DecodeError, make_room};
-use crate::batch_header::field;
+use super::decode::{DecodeError, make_room};
+use crate::field::field;
 
 const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const HEADER_SIZE: usize = 16;

@@ -7,7 +7,7 @@ use ::zstd::zstd_safe::{
     CCtx, DCtx, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name, get_frame_content_size,
 };
 
-use super::{DecodeError, make_room};
+use super::decode::{DecodeError, make_room};
 
 /// Kafka's default level.
 const DEFAULT_LEVEL: i32 = 3;

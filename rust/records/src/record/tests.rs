@@ -2,6 +2,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::TimestampType;
 use crate::varint::{write_varint, write_varlong};
 
 /// A body of the given fields, in a record of the right length.

@@ -1,11 +1,10 @@
 //! Batches and the records inside them.
 
 use bytes::Bytes;
-use fletchlog_records::batch::rebuild;
 use fletchlog_records::batch_header::RECORD_BATCH_OVERHEAD;
 use fletchlog_records::{
     BatchHeader, BatchIter, Compression, Record, RecordBatch, RecordCursor, RecordsSlice, TimestampType, empty_batch,
-    retained_batch,
+    rebuild, retained_batch,
 };
 
 use super::{Input, Owned, mended, records_of, same};

@@ -9,7 +9,7 @@ use fletchlog_api::{Clock, Completion, Config, InProcess, NodeId, Request, Respo
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::consumer::{PolledRecords, TraceEvent, TraceKind};
 use fletchlog_client::{ClientError, Consumer};
-use fletchlog_log::partition_log::AppendOrigin;
+use fletchlog_log::AppendOrigin;
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchIter, BatchParams, Compression, TopicPartition};

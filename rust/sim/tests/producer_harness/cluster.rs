@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fletchlog_api::{Config, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
-use fletchlog_log::partition_log::FetchBound;
+use fletchlog_log::FetchBound;
 use fletchlog_records::TopicPartition;
 
 use super::{Stored, VirtualClock, records_of};

@@ -33,18 +33,17 @@ use bytes::{Bytes, BytesMut};
 use fletchlog_records::Compression;
 
 use self::chunk_index::ChunkIndex;
-use self::manifest::Manifest;
-use super::{Object, ObjectStore};
+use self::local::LocalDirectory;
+use self::manifest::{Manifest, Segment};
 use crate::batch_walk::offsets_in;
 use crate::checkpoint::{checkpoint_text, partition_metadata_text};
 use crate::file_name::{
     LEADER_EPOCH_CHECKPOINT, LOG, LOG_START_OFFSET_CHECKPOINT, META_PROPERTIES, OFFSET_INDEX, PARTITION_METADATA,
     SNAPSHOT, TIME_INDEX, TXN_INDEX,
 };
+use crate::fs::{Object, ObjectFs, ObjectStore};
 use crate::sync::lock;
 use crate::txn_index;
-
-pub use self::local::open_local;
 
 const MANIFEST: &str = ".rsm-manifest";
 const INDEXES: &str = ".indexes";
@@ -57,8 +56,40 @@ const RECENT: usize = 32 << 20;
 /// Bytes of a segment that are searched at a time.
 const BLOCK: u64 = 1 << 20;
 
+/// Lists a store and shows its objects as files, those of tiered storage as a log directory. `root` is what paths begin with.
+///
+/// # Errors
+/// Those of the listing and of reading the manifests: which object is missing, damaged or of a kind that is not read, and what to do.
+pub fn open_store(store: Arc<dyn ObjectStore>, root: &Path) -> Result<ObjectFs> {
+    let objects = store.list()?;
+    if !is_tiered(&objects) {
+        return Ok(ObjectFs::new(store, objects, root));
+    }
+    open_listing(store, objects, root)
+}
+
+/// The objects in a directory and in the two levels of directories below it, as files of a Kafka log directory; `None` if there is no segment
+/// of tiered storage.
+///
+/// # Errors
+/// As [`open_store`].
+pub fn open_local(root: &Path) -> Result<Option<ObjectFs>> {
+    let store = LocalDirectory::new(root);
+    let objects = store.list()?;
+    if !is_tiered(&objects) {
+        return Ok(None);
+    }
+    open_listing(Arc::new(store), objects, root).map(Some)
+}
+
+fn open_listing(store: Arc<dyn ObjectStore>, objects: Vec<Object>, root: &Path) -> Result<ObjectFs> {
+    let tiered = TieredStore::open(store, objects)?;
+    let shown = tiered.list()?;
+    Ok(ObjectFs::new(Arc::new(tiered), shown, root))
+}
+
 /// Whether a listing shows objects of tiered storage and not a log directory.
-pub(super) fn is_tiered(objects: &[Object]) -> bool {
+fn is_tiered(objects: &[Object]) -> bool {
     let is_directory = |object: &Object| object.key.rsplit('/').next() == Some(META_PROPERTIES);
     objects.iter().any(|object| object.key.ends_with(MANIFEST)) && !objects.iter().any(is_directory)
 }
@@ -84,16 +115,10 @@ type Recent = VecDeque<(String, u64, Bytes)>;
 
 /// The objects of a store as files.
 #[derive(Debug)]
-pub(super) struct TieredStore {
+struct TieredStore {
     store: Arc<dyn ObjectStore>,
     files: BTreeMap<String, File>,
     recent: Mutex<Recent>,
-}
-
-/// An uploaded segment and the key of its objects without their suffixes.
-struct Segment {
-    stem: String,
-    manifest: Manifest,
 }
 
 fn wrong(key: &str, reason: &str) -> Error {

@@ -24,6 +24,12 @@ use serde_json::Value;
 use super::chunk_index::ChunkIndex;
 use crate::checkpoint::decode_uuid;
 
+/// An uploaded segment and the key of its objects without their suffixes.
+pub(super) struct Segment {
+    pub stem: String,
+    pub manifest: Manifest,
+}
+
 /// A segment.
 #[derive(Debug)]
 pub(super) struct Manifest {

@@ -10,8 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::Segment;
-use super::manifest::Manifest;
+use super::manifest::{Manifest, Segment};
 
 /// Sort key: the segment that says most about the lineage comes last.
 pub(super) fn newness(segment: &Manifest) -> impl Ord + use<> {

@@ -3,41 +3,28 @@
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::is_tiered;
-use crate::fs::object::join;
-use crate::fs::{Fs, Object, ObjectFs, ObjectStore, RealFs};
+use crate::fs::{Fs, Object, ObjectStore, RealFs, join};
 
 /// The directories of a topic, of a partition, and its files.
 const LEVELS: usize = 3;
 
-/// The objects in a directory and in the two levels of directories below it, as files of a Kafka log directory; `None` if there is no segment
-/// of tiered storage.
-///
-/// # Errors
-/// Those of [`ObjectFs::open`].
-pub fn open_local(root: &Path) -> Result<Option<ObjectFs>> {
-    let store = Directory {
-        fs: RealFs::new(),
-        root: root.to_path_buf(),
-    };
-    let objects = store.list()?;
-    if !is_tiered(&objects) {
-        return Ok(None);
-    }
-    ObjectFs::of_listing(Arc::new(store), objects, root).map(Some)
-}
-
 #[derive(Debug)]
-struct Directory {
+pub(super) struct LocalDirectory {
     fs: RealFs,
     root: PathBuf,
 }
 
-impl Directory {
+impl LocalDirectory {
+    pub fn new(root: &Path) -> Self {
+        Self {
+            fs: RealFs::new(),
+            root: root.to_path_buf(),
+        }
+    }
+
     fn walk(&self, dir: &str, levels: usize, found: &mut Vec<Object>) {
         // What cannot be read is skipped.
         for entry in self.fs.read_dir(&self.root.join(dir)).unwrap_or_default() {
@@ -53,7 +40,7 @@ impl Directory {
     }
 }
 
-impl ObjectStore for Directory {
+impl ObjectStore for LocalDirectory {
     fn list(&self) -> Result<Vec<Object>> {
         let mut found = Vec::new();
         self.walk("", LEVELS, &mut found);
