@@ -11,7 +11,7 @@ use fletchlog_api::{
     Clock, Config, CoordinatorType, ErrorCode, Failure, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
     NodeId, Request, Response, TopicMetadata, Transport,
 };
-use fletchlog_protocol::{ApiKey, Message, Reader};
+use fletchlog_protocol::ApiRequest;
 
 use crate::tcp_transport::{ConnectionSettings, TcpTransport};
 
@@ -205,24 +205,18 @@ impl Call<'_, '_> {
     }
 
     /// Sends any message and waits for its response.
-    fn exchange<Q: Message, A: Message>(
-        &mut self,
-        node: NodeId,
-        api: ApiKey,
-        message: impl FnOnce(i16) -> Q + Send + 'static,
-    ) -> Result<A, Stop> {
+    fn exchange<Q: ApiRequest>(&mut self, node: NodeId, message: Q) -> Result<Q::Response, Stop> {
         let id = self.new_id();
-        let encode = Box::new(move |w: &mut fletchlog_protocol::Writer, version| message(version).encode(w, version));
-        self.client.transport.send_message(node, id, api, encode);
+        self.client.transport.send_message(node, id, message.into());
         let late_ms = self.late_ms();
         loop {
-            if let Some(answer) = self.client.transport.take_body(id) {
-                let (version, body) = answer.map_err(|failure| failed(node, failure))?;
-                let decoded = A::decode(&mut Reader::new(body), version);
-                return decoded.map_err(|error| failed(node, Failure::Malformed(error.to_string().into())));
+            if let Some(answer) = self.client.transport.take_message(id) {
+                let response = answer.map_err(|failure| failed(node, failure))?;
+                let another = || failed(node, Failure::Malformed("the answer of another request".into()));
+                return Q::response(response).ok_or_else(another);
             }
             self.wait_for_answer(node, late_ms)
-                .inspect_err(|_| self.client.transport.forget_body(id))?;
+                .inspect_err(|_| self.client.transport.forget_message(id))?;
         }
     }
 

@@ -43,26 +43,23 @@ struct InFlight {
     id: Option<i32>,
     api: ApiKey,
     version: i16,
-    /// The caller wants the body of the response undecoded.
+    /// It is a message.
     is_message: bool,
     /// Most bytes of its response.
     limit: usize,
 }
 
-/// Writes the body of a message at a version.
-pub(crate) type EncodeBody = Box<dyn FnOnce(&mut Writer, i16) -> Result<(), WireError> + Send>;
-
 /// What to send: a request of a consumer or producer, or any message.
 pub(crate) enum Outgoing {
     Request(Request),
-    Message(ApiKey, EncodeBody),
+    Message(fletchlog_protocol::Request),
 }
 
 impl std::fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Request(request) => codec::api_of(request).fmt(f),
-            Self::Message(api, _) => api.fmt(f),
+            Self::Message(request) => request.api().fmt(f),
         }
     }
 }
@@ -72,8 +69,8 @@ impl std::fmt::Debug for Outgoing {
 pub(crate) enum Answered {
     /// To a request.
     Response(Response),
-    /// To a message: the body and its version.
-    Body(i16, Bytes),
+    /// To a message.
+    Message(fletchlog_protocol::Response),
 }
 
 /// The response to a request of the client, or why there is none.
@@ -186,7 +183,7 @@ impl Connection {
             };
             let written = match outgoing {
                 Outgoing::Request(request) => self.write_request(id, request),
-                Outgoing::Message(api, encode) => self.write_message(id, api, encode),
+                Outgoing::Message(request) => self.write_message(id, request),
             };
             if let Err(failure) = written {
                 self.answers.push_back(Answer {
@@ -258,9 +255,10 @@ impl Connection {
             };
         };
         let (answered, throttle_ms) = if asked.is_message {
-            let body = frame.slice(frame.len() - reader.remaining()..);
-            let throttle_ms = codec::throttle_of(asked.api, asked.version, &body);
-            (Answered::Body(asked.version, body), throttle_ms)
+            let decoded = fletchlog_protocol::Response::decode(asked.api, &mut reader, asked.version);
+            let response = decoded.map_err(malformed)?;
+            let throttle_ms = response.client_throttle_ms(asked.version);
+            (Answered::Message(response), throttle_ms)
         } else {
             let decoded = codec::decode(asked.api, asked.version, &mut reader, book).map_err(malformed)?;
             (Answered::Response(decoded.0), decoded.1)
@@ -460,11 +458,12 @@ impl Connection {
         Ok(())
     }
 
-    fn write_message(&mut self, id: i32, api: ApiKey, encode: EncodeBody) -> Result<(), Failure> {
+    fn write_message(&mut self, id: i32, request: fletchlog_protocol::Request) -> Result<(), Failure> {
+        let api = request.api();
         let version = self.version_of(api, i16::MAX)?;
         let wire_id = self.next_wire_id();
         let header = self.header(api, version, wire_id);
-        self.write_frame(&header, |w| encode(w, version))?;
+        self.write_frame(&header, |w| request.encode(w, version))?;
         self.in_flight.push_back(InFlight {
             wire_id,
             id: Some(id),

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
 use fletchlog_api::{Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Scope, Transport};
-use fletchlog_protocol::ApiKey;
 
 use crate::address_book::{Address, AddressBook};
 use crate::channel::{Channel, SetUp};
-use crate::connection::{Answered, EncodeBody, Outgoing};
+use crate::connection::{Answered, Outgoing};
 use crate::heartbeat_thread::HeartbeatThread;
 use crate::sasl::TokenSource;
 use crate::security::Security;
@@ -304,20 +302,20 @@ impl<S: Sockets> TcpTransport<S> {
         }
     }
 
-    /// Sends any message; [`Self::take_body`] returns its response.
-    pub(crate) fn send_message(&mut self, node: NodeId, id: i32, api: ApiKey, encode: EncodeBody) {
+    /// Sends any message; [`Self::take_message`] returns its response.
+    pub(crate) fn send_message(&mut self, node: NodeId, id: i32, request: fletchlog_protocol::Request) {
         self.arrived.messages.insert(id, None);
-        self.put(node, id, Outgoing::Message(api, encode));
+        self.put(node, id, Outgoing::Message(request));
     }
 
-    /// The body of the response to a message and its version, if it has arrived.
-    pub(crate) fn take_body(&mut self, id: i32) -> Option<Body> {
+    /// The response to a message, if it has arrived.
+    pub(crate) fn take_message(&mut self, id: i32) -> Option<Answer> {
         let is_there = self.arrived.messages.get(&id).is_some_and(Option::is_some);
         is_there.then(|| self.arrived.messages.remove(&id).flatten()).flatten()
     }
 
     /// Drops the response to a message, as the caller no longer waits for it.
-    pub(crate) fn forget_body(&mut self, id: i32) {
+    pub(crate) fn forget_message(&mut self, id: i32) {
         self.arrived.messages.remove(&id);
     }
 
@@ -343,15 +341,15 @@ impl<S: Sockets> TcpTransport<S> {
     }
 }
 
-/// The body of a response and its version, or why there is none.
-type Body = Result<(i16, Bytes), Failure>;
+/// A response, or why there is none.
+type Answer = Result<fletchlog_protocol::Response, Failure>;
 
 /// Responses that the client has not taken yet.
 #[derive(Default)]
 struct Arrived {
     completions: BTreeMap<NodeId, VecDeque<Completion>>,
     /// Responses to messages, by their ids; `None`: not arrived yet.
-    messages: BTreeMap<i32, Option<Body>>,
+    messages: BTreeMap<i32, Option<Answer>>,
     /// Some node has responded, so the settings are right.
     was_answered: bool,
 }
@@ -360,9 +358,9 @@ impl Arrived {
     fn put(&mut self, node: NodeId, id: i32, result: Result<Answered, Failure>) {
         self.was_answered |= result.is_ok();
         let result = match result {
-            Ok(Answered::Body(version, body)) => {
+            Ok(Answered::Message(response)) => {
                 if let Some(message) = self.messages.get_mut(&id) {
-                    *message = Some(Ok((version, body)));
+                    *message = Some(Ok(response));
                 }
                 return;
             }

@@ -124,6 +124,51 @@ macro_rules! api_keys {
 
 for_each_api!(api_keys);
 
+impl ApiKey {
+    /// First version of the response whose client pauses for `throttle_time_ms`; `None`: it never does. Kafka:
+    /// `AbstractResponse#shouldClientThrottle` of each response, release 4.3.1.
+    pub(crate) fn first_throttling_version(self) -> Option<i16> {
+        Some(match self {
+            Self::ElectLeaders
+            | Self::IncrementalAlterConfigs
+            | Self::AlterPartitionReassignments
+            | Self::ListPartitionReassignments
+            | Self::OffsetDelete
+            | Self::DescribeUserScramCredentials
+            | Self::AlterUserScramCredentials
+            | Self::DescribeTopicPartitions => 0,
+            Self::DeleteRecords
+            | Self::InitProducerId
+            | Self::AddPartitionsToTxn
+            | Self::AddOffsetsToTxn
+            | Self::EndTxn
+            | Self::TxnOffsetCommit
+            | Self::DescribeAcls
+            | Self::CreateAcls
+            | Self::DeleteAcls
+            | Self::AlterConfigs
+            | Self::AlterReplicaLogDirs
+            | Self::DescribeLogDirs
+            | Self::CreatePartitions
+            | Self::DeleteGroups => 1,
+            Self::FindCoordinator
+            | Self::Heartbeat
+            | Self::LeaveGroup
+            | Self::SyncGroup
+            | Self::DescribeGroups
+            | Self::ListGroups
+            | Self::ApiVersions
+            | Self::DeleteTopics
+            | Self::DescribeConfigs => 2,
+            Self::ListOffsets | Self::JoinGroup | Self::CreateTopics => 3,
+            Self::OffsetCommit | Self::OffsetFetch => 4,
+            Self::Produce | Self::Metadata => 6,
+            Self::Fetch => 8,
+            _ => return None,
+        })
+    }
+}
+
 /// Requests of Kafka 4.3 whose messages are not known here.
 const OTHERS: &[(i16, &str)] = &[
     (4, "LeaderAndIsr"),

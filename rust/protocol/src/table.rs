@@ -22,6 +22,26 @@ pub trait Message: Sized + Wire + Default {
     /// The fields in the order of the wire.
     const TABLE: &'static [FieldSpec];
 
+    /// Moves what this version says elsewhere from the fields of the newest version to its own. Before [`Self::encode`].
+    #[must_use]
+    fn for_version(self, version: i16) -> Self {
+        let _ = version;
+        self
+    }
+
+    /// The reverse of [`Self::for_version`]: moves what this version says elsewhere to the fields of the newest version. After
+    /// [`Self::decode`].
+    #[must_use]
+    fn of_version(self, version: i16) -> Self {
+        let _ = version;
+        self
+    }
+
+    /// Its `throttle_time_ms`; 0 if it has none.
+    fn throttle_time_ms(&self) -> i32 {
+        self.throttle()
+    }
+
     /// Reads a body. Bytes that follow it stay in the reader (Kafka ignores them after a request).
     fn decode(r: &mut Reader, version: i16) -> Result<Self, WireError> {
         check_version::<Self>(version)?;
@@ -50,14 +70,29 @@ pub(crate) fn differs<T: PartialEq>(value: &T, default: &T) -> bool {
     value != default
 }
 
+/// The field `throttle_time_ms` of a struct, or 0.
+macro_rules! throttle {
+    ($value:ident) => {
+        0
+    };
+    ($value:ident throttle_time_ms $($rest:ident)*) => {
+        $value.throttle_time_ms
+    };
+    ($value:ident $other:ident $($rest:ident)*) => {
+        throttle!($value $($rest)*)
+    };
+}
+
 /// `message! { NAME, module: key K, versions A to B, flexible from F; Struct { field: type = default, presence; .. } .. }`
 ///
 /// The first struct is the message. A struct may end with `@local /// doc field: type;`: what only a peer in the same process sees (each is
 /// listed in ARCHITECTURE.md). It is never on the wire, so a decoded message has its default. Types: see `types.rs`; an `Option` is a field
-/// that may be null in some version. Without `= default` a field's default is the zero of its type (also in an `Option`, as in Kafka).
+/// that may be null in some version. `flexible from F, with for_version of_version`: the message has methods
+/// of these names, of which either may be left out. Without `= default` a field's default is the zero of its type (also in an `Option`, as in Kafka).
 macro_rules! message {
     (
-        $message:ident, $module:ident: key $key:literal, versions $min:literal to $max:literal, flexible from $flexible:expr;
+        $message:ident, $module:ident: key $key:literal, versions $min:literal to $max:literal, flexible from $flexible:expr
+        $(, with $($conversion:ident)+)?;
         $($structs:tt)*
     ) => {
         #[doc = concat!("`", stringify!($message), "`, versions ", $min, " to ", $max, ".")]
@@ -84,6 +119,11 @@ macro_rules! message {
                 const MAX_VERSION: i16 = $max;
                 const FIRST_FLEXIBLE_VERSION: i16 = $flexible;
                 const TABLE: &'static [$crate::schema::FieldSpec] = $message::TABLE;
+                $($(
+                    fn $conversion(self, version: i16) -> Self {
+                        $message::$conversion(self, version)
+                    }
+                )+)?
             }
         }
         pub use $module::$message;
@@ -156,6 +196,10 @@ macro_rules! structs {
                         }
                     )*
                     size
+                }
+                fn throttle(&self) -> i32 {
+                    let _message = self;
+                    throttle!(_message $($field)*)
                 }
                 fn read(r: &mut $crate::Reader, version: i16, _: bool) -> Result<Self, $crate::WireError> {
                     let mut value = Self::default();

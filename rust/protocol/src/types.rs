@@ -17,6 +17,10 @@ pub(crate) trait Wire: Sized + PartialEq {
     const TYPE: FieldType;
     /// The value of a field whose table names no default.
     fn initial() -> Self;
+    /// The field `throttle_time_ms` of a struct that has it.
+    fn throttle(&self) -> i32 {
+        0
+    }
     /// The fewest bytes that a value takes.
     fn min_size(version: i16, flexible: bool) -> usize;
     /// Reads a value. `nullable`: whether this version of the field has null.

@@ -8,12 +8,10 @@ use fletchlog_api::{
     ErrorCode, Failure, IsolationLevel, NodeId, OffsetAndMetadata, OffsetCommitRequest, OffsetFetchRequest, Request,
     Response,
 };
-use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::messages::describe_groups_response::DescribedGroup;
 use fletchlog_protocol::messages::list_groups_response::ListedGroup;
 use fletchlog_protocol::messages::{
-    DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest,
-    ListGroupsResponse, OffsetDeleteRequest, OffsetDeleteResponse, offset_delete_request,
+    DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetDeleteRequest, offset_delete_request,
 };
 use fletchlog_records::TopicPartition;
 
@@ -31,8 +29,7 @@ impl AdminClient {
         self.call(stop, |call| {
             let mut groups = Vec::new();
             for node in call.metadata(Some(&[]))?.nodes {
-                let response: ListGroupsResponse =
-                    call.exchange(node, ApiKey::ListGroups, |_| ListGroupsRequest::default())?;
+                let response = call.exchange(node, ListGroupsRequest::default())?;
                 checked("groups were not listed", [(response.error_code, None)].into_iter())?;
                 groups.extend(response.groups.into_iter().map(|group| (group, node)));
             }
@@ -54,11 +51,13 @@ impl AdminClient {
         self.call(stop, |call| {
             let node = call.coordinator(&id)?;
             let asked = Arc::clone(&id);
-            let response: DescribeGroupsResponse =
-                call.exchange(node, ApiKey::DescribeGroups, move |_| DescribeGroupsRequest {
+            let response = call.exchange(
+                node,
+                DescribeGroupsRequest {
                     groups: vec![asked],
                     include_authorized_operations: false,
-                })?;
+                },
+            )?;
             let Some(group) = response.groups.into_iter().next() else {
                 return Err(Stop::Again(format!("node {node} did not describe group {id}")));
             };
@@ -81,9 +80,7 @@ impl AdminClient {
         self.call(stop, |call| {
             let node = call.coordinator(&id)?;
             let groups_names = vec![Arc::clone(&id)];
-            let response: DeleteGroupsResponse = call.exchange(node, ApiKey::DeleteGroups, move |_| {
-                DeleteGroupsRequest { groups_names }
-            })?;
+            let response = call.exchange(node, DeleteGroupsRequest { groups_names })?;
             let refused = response.results.iter().map(|group| (group.error_code, None));
             checked(&format!("group {id} was not deleted"), refused)
         })
@@ -197,7 +194,7 @@ impl AdminClient {
                 group_id: Arc::clone(&id),
                 topics: topics.clone(),
             };
-            let response: OffsetDeleteResponse = call.exchange(node, ApiKey::OffsetDelete, move |_| request)?;
+            let response = call.exchange(node, request)?;
             let of_group = format!("offsets of group {id} were not deleted");
             checked(&of_group, [(response.error_code, None)].into_iter())?;
             for topic in &response.topics {

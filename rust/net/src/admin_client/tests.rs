@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use fletchlog_api::transport::SystemClock;
+use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::messages::api_versions_response::ApiVersion;
 use fletchlog_protocol::messages::metadata_response::{MetadataResponseBroker, MetadataResponseTopic};
 use fletchlog_protocol::messages::{ApiVersionsResponse, MetadataResponse};

@@ -8,19 +8,16 @@ use fletchlog_api::{
     ConfigResource, ErrorCode, Failure, IsolationLevel, ListOffsetsPartitionResponse, ListOffsetsRequest, NodeId,
     Request, Response, TopicMetadata,
 };
-use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use fletchlog_protocol::messages::{
-    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest,
-    DeleteRecordsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, create_partitions_request, create_topics_request,
-    delete_records_request, delete_topics_request, describe_configs_request, incremental_alter_configs_request,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest, create_partitions_request, create_topics_request, delete_records_request,
+    delete_topics_request, describe_configs_request, incremental_alter_configs_request,
 };
 use fletchlog_records::TopicPartition;
 
 use super::{AdminClient, AdminError, Call, Interrupt, PartitionOffsets, Stop, TopicOffsets, checked, failed};
-/// First version of DeleteTopics whose topics are structs.
-const TOPIC_STATES: i16 = 6;
+
 /// Kafka: `ConfigResource.Type#TOPIC`.
 const TOPIC_RESOURCE: i8 = 2;
 /// Kafka: `DescribeConfigsResponse.ConfigSource#TOPIC_CONFIG`.
@@ -179,12 +176,14 @@ impl AdminClient {
         self.call(&mut *stop, |call| {
             let topic = topic.clone();
             let node = call.any_node()?;
-            let response: CreateTopicsResponse =
-                call.exchange(node, ApiKey::CreateTopics, move |_| CreateTopicsRequest {
+            let response = call.exchange(
+                node,
+                CreateTopicsRequest {
                     topics: vec![topic],
                     timeout_ms: limit_ms,
                     validate_only: false,
-                })?;
+                },
+            )?;
             let refused = response
                 .topics
                 .iter()
@@ -210,23 +209,18 @@ impl AdminClient {
         let timeout_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
         self.call(stop, |call| {
             let node = call.any_node()?;
-            let topic = Arc::clone(&name);
-            let response: DeleteTopicsResponse = call.exchange(node, ApiKey::DeleteTopics, move |version| {
-                let state = delete_topics_request::DeleteTopicState {
-                    name: Some(Arc::clone(&topic)),
-                    ..Default::default()
-                };
-                let (topics, topic_names) = if version >= TOPIC_STATES {
-                    (vec![state], Vec::new())
-                } else {
-                    (Vec::new(), vec![topic])
-                };
+            let topic = delete_topics_request::DeleteTopicState {
+                name: Some(Arc::clone(&name)),
+                ..Default::default()
+            };
+            let response = call.exchange(
+                node,
                 DeleteTopicsRequest {
-                    topics,
-                    topic_names,
+                    topics: vec![topic],
                     timeout_ms,
-                }
-            })?;
+                    ..Default::default()
+                },
+            )?;
             let refused = response
                 .responses
                 .iter()
@@ -254,12 +248,14 @@ impl AdminClient {
                 count,
                 assignments: None,
             };
-            let response: CreatePartitionsResponse =
-                call.exchange(node, ApiKey::CreatePartitions, move |_| CreatePartitionsRequest {
+            let response = call.exchange(
+                node,
+                CreatePartitionsRequest {
                     topics: vec![more],
                     timeout_ms,
                     validate_only,
-                })?;
+                },
+            )?;
             let refused = response
                 .results
                 .iter()
@@ -292,13 +288,12 @@ impl AdminClient {
         self.call(stop, |call| {
             let node = call.node_for(of)?;
             let resources = vec![resource.clone()];
-            let response: IncrementalAlterConfigsResponse =
-                call.exchange(node, ApiKey::IncrementalAlterConfigs, move |_| {
-                    IncrementalAlterConfigsRequest {
-                        resources,
-                        validate_only,
-                    }
-                })?;
+            let response = call.exchange(node, {
+                IncrementalAlterConfigsRequest {
+                    resources,
+                    validate_only,
+                }
+            })?;
             let refused = response
                 .responses
                 .iter()
@@ -327,12 +322,14 @@ impl AdminClient {
                 resource_name: resource_name(&of),
                 configuration_keys: None,
             };
-            let response: DescribeConfigsResponse =
-                call.exchange(node, ApiKey::DescribeConfigs, move |version| DescribeConfigsRequest {
+            let response = call.exchange(
+                node,
+                DescribeConfigsRequest {
                     resources: vec![resource],
                     include_synonyms: true,
-                    include_documentation: version >= 3,
-                })?;
+                    include_documentation: true,
+                },
+            )?;
             let refused = response
                 .results
                 .iter()
@@ -364,11 +361,13 @@ impl AdminClient {
                     offset: before_offset.unwrap_or(HIGH_WATERMARK),
                 }],
             };
-            let response: DeleteRecordsResponse =
-                call.exchange(leader, ApiKey::DeleteRecords, move |_| DeleteRecordsRequest {
+            let response = call.exchange(
+                leader,
+                DeleteRecordsRequest {
                     topics: vec![topic],
                     timeout_ms,
-                })?;
+                },
+            )?;
             let deleted = response.topics.iter().flat_map(|t| &t.partitions);
             checked(
                 &format!("records of {tp} were not deleted"),
@@ -473,11 +472,13 @@ impl Call<'_, '_> {
             resource_name: Arc::clone(name),
             configuration_keys: None,
         };
-        let response: DescribeConfigsResponse =
-            self.exchange(node, ApiKey::DescribeConfigs, move |_| DescribeConfigsRequest {
+        let response = self.exchange(
+            node,
+            DescribeConfigsRequest {
                 resources: vec![resource],
                 ..Default::default()
-            })?;
+            },
+        )?;
         let mut config = BTreeMap::new();
         for result in response.results {
             let refused = [(result.error_code, result.error_message.as_deref())].into_iter();

@@ -1,11 +1,8 @@
 //! Transactional ids. Kafka: `KafkaAdminClient#listTransactions`, `#describeTransactions`.
 
 use fletchlog_api::{ErrorCode, NodeId};
-use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::messages::describe_transactions_response::TransactionState;
-use fletchlog_protocol::messages::{
-    DescribeTransactionsRequest, DescribeTransactionsResponse, ListTransactionsRequest, ListTransactionsResponse,
-};
+use fletchlog_protocol::messages::{DescribeTransactionsRequest, ListTransactionsRequest};
 
 use super::{AdminClient, AdminError, Interrupt, checked};
 
@@ -19,16 +16,12 @@ impl AdminClient {
         self.call(stop, |call| {
             let mut all = Vec::new();
             for node in call.metadata(Some(&[]))?.nodes {
-                let listed: ListTransactionsResponse =
-                    call.exchange(node, ApiKey::ListTransactions, |_| ListTransactionsRequest::default())?;
+                let listed = call.exchange(node, ListTransactionsRequest::default())?;
                 checked("transactions were not listed", [(listed.error_code, None)].into_iter())?;
                 // The node that lists an id is its coordinator.
                 let ids = listed.transaction_states.into_iter();
                 let transactional_ids = ids.map(|known| known.transactional_id).collect();
-                let described: DescribeTransactionsResponse =
-                    call.exchange(node, ApiKey::DescribeTransactions, move |_| {
-                        DescribeTransactionsRequest { transactional_ids }
-                    })?;
+                let described = call.exchange(node, DescribeTransactionsRequest { transactional_ids })?;
                 let gone = ErrorCode::TRANSACTIONAL_ID_NOT_FOUND;
                 let states = described.transaction_states.into_iter();
                 for state in states.filter(|state| state.error_code != gone) {

@@ -10,7 +10,6 @@ mod transaction;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fletchlog_api::{ProduceResponse, Request, Response, list_offsets};
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer};
@@ -76,25 +75,6 @@ pub(crate) fn bytes_asked_for(request: &Request) -> usize {
         Request::Fetch(fetch) => usize::try_from(fetch.max_bytes).unwrap_or(0),
         _ => 0,
     }
-}
-
-/// The pause that a response asks for; 0 in versions in which clients do not pause, because the broker itself delays the response. Kafka:
-/// `AbstractResponse#shouldClientThrottle`.
-pub(crate) fn throttle_of(api: ApiKey, version: i16, body: &Bytes) -> Throttle {
-    // First version, and bytes in front of the field: an error code, or nothing.
-    let (since, at) = match api {
-        ApiKey::IncrementalAlterConfigs => (0, 0),
-        ApiKey::DeleteRecords | ApiKey::CreatePartitions | ApiKey::DeleteGroups => (1, 0),
-        ApiKey::DeleteTopics | ApiKey::DescribeConfigs | ApiKey::ListGroups | ApiKey::DescribeGroups => (2, 0),
-        ApiKey::CreateTopics => (3, 0),
-        ApiKey::OffsetDelete => (0, 2),
-        _ => return 0,
-    };
-    let field = body
-        .get(at..)
-        .and_then(|rest| rest.first_chunk())
-        .filter(|_| version >= since);
-    field.map_or(0, |bytes| i32::from_be_bytes(*bytes))
 }
 
 /// Takes the place of the response for a request that has none (acks=0).

@@ -3,8 +3,7 @@ use fletchlog_api::{CoordinatorType, FindCoordinatorRequest, HeartbeatRequest, P
 use fletchlog_protocol::header::ResponseHeader;
 use fletchlog_protocol::messages::api_versions_response::ApiVersion;
 use fletchlog_protocol::messages::{
-    DescribeConfigsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse, ListGroupsResponse,
-    MetadataResponse, OffsetDeleteResponse, fetch_response,
+    FetchResponse, FindCoordinatorResponse, HeartbeatResponse, ListGroupsResponse, MetadataResponse, fetch_response,
 };
 use fletchlog_records::TopicPartition;
 
@@ -82,7 +81,7 @@ impl Node {
     fn answers(&mut self) -> Vec<(i32, Result<Response, Failure>)> {
         let response = |answered| match answered {
             Answered::Response(response) => response,
-            Answered::Body(version, body) => panic!("version {version}: {body:?}"),
+            Answered::Message(response) => panic!("{response:?}"),
         };
         std::iter::from_fn(|| self.connection.take_answer())
             .map(|a| (a.id, a.result.map(response)))
@@ -442,53 +441,9 @@ fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
 
 #[test]
 fn an_answer_of_administration_asks_for_a_pause_too() {
-    // (API, highest version, version from which on clients keep the pause)
-    let apis = [
-        (ApiKey::ListGroups, 4, 2),
-        (ApiKey::OffsetDelete, 0, 0),
-        (ApiKey::DescribeConfigs, 4, 2),
-    ];
-    for (api, version, since) in apis {
-        let encode = |version| {
-            let mut writer = frame::begin();
-            match api {
-                ApiKey::ListGroups => ListGroupsResponse {
-                    throttle_time_ms: 70,
-                    ..Default::default()
-                }
-                .encode(&mut writer, version),
-                ApiKey::OffsetDelete => OffsetDeleteResponse {
-                    throttle_time_ms: 70,
-                    ..Default::default()
-                }
-                .encode(&mut writer, version),
-                _ => DescribeConfigsResponse {
-                    throttle_time_ms: 70,
-                    ..Default::default()
-                }
-                .encode(&mut writer, version),
-            }
-            .unwrap();
-            Bytes::from(frame::finish(writer).unwrap().concat()).slice(4..)
-        };
-        assert_eq!(codec::throttle_of(api, version, &encode(version)), 70, "{api:?}");
-        if since > 1 {
-            assert_eq!(
-                codec::throttle_of(api, 1, &encode(1)),
-                0,
-                "{api:?}: the broker held it back"
-            );
-        }
-    }
-    assert_eq!(
-        codec::throttle_of(ApiKey::ListGroups, 4, &Bytes::from_static(&[1, 2])),
-        0
-    );
     let mut node = Node::ready(&[(ApiKey::ListGroups, 0, 4)]);
-    let encode =
-        |w: &mut Writer, version| fletchlog_protocol::messages::ListGroupsRequest::default().encode(w, version);
-    node.connection
-        .send(5, Outgoing::Message(ApiKey::ListGroups, Box::new(encode)));
+    let request = fletchlog_protocol::messages::ListGroupsRequest::default();
+    node.connection.send(5, Outgoing::Message(request.into()));
     let id = node.requests()[0].correlation_id;
     let response = ListGroupsResponse {
         throttle_time_ms: 70,

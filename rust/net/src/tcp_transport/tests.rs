@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use fletchlog_api::HeartbeatRequest;
 use fletchlog_api::transport::SystemClock;
+use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
 use fletchlog_protocol::messages::api_versions_response::ApiVersion;
 use fletchlog_protocol::messages::{ApiVersionsResponse, HeartbeatResponse};

@@ -1,7 +1,7 @@
 //! DeleteTopics, API key 20.
 
 message! {
-    DeleteTopicsRequest, delete_topics_request: key 20, versions 1 to 6, flexible from 4;
+    DeleteTopicsRequest, delete_topics_request: key 20, versions 1 to 6, flexible from 4, with for_version of_version;
     DeleteTopicsRequest {
         topics: Vec<DeleteTopicState>, since(6);
         topic_names: Vec<Arc<str>>, between(0, 5).ignorable();
@@ -24,5 +24,32 @@ message! {
         topic_id: [u8; 16], since(6).ignorable();
         error_code: ErrorCode, since(0);
         error_message: Option<Arc<str>> = None, since(5).nullable(5).ignorable();
+    }
+}
+
+/// First version in which a topic may be named by its id.
+const TOPIC_STATES: i16 = 6;
+
+impl DeleteTopicsRequest {
+    /// In an older version, moves the names of the topics into its own list. Kafka: `DeleteTopicsRequest.Builder#build`.
+    #[must_use]
+    pub fn for_version(mut self, version: i16) -> Self {
+        if version < TOPIC_STATES {
+            self.topic_names = self.topics.drain(..).filter_map(|topic| topic.name).collect();
+        }
+        self
+    }
+
+    /// The reverse of [`Self::for_version`]. Kafka: `DeleteTopicsRequest#topics`.
+    #[must_use]
+    pub fn of_version(mut self, version: i16) -> Self {
+        if version < TOPIC_STATES {
+            let named = |name| delete_topics_request::DeleteTopicState {
+                name: Some(name),
+                ..Default::default()
+            };
+            self.topics = self.topic_names.drain(..).map(named).collect();
+        }
+        self
     }
 }

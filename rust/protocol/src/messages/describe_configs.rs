@@ -1,7 +1,7 @@
 //! DescribeConfigs, API key 32.
 
 message! {
-    DescribeConfigsRequest, describe_configs_request: key 32, versions 1 to 4, flexible from 4;
+    DescribeConfigsRequest, describe_configs_request: key 32, versions 1 to 4, flexible from 4, with for_version;
     DescribeConfigsRequest {
         resources: Vec<DescribeConfigsResource>, since(0);
         include_synonyms: bool, since(1);
@@ -41,5 +41,17 @@ message! {
         name: Arc<str>, since(1);
         value: Option<Arc<str>>, since(1).nullable(0);
         source: i8, since(1);
+    }
+}
+
+/// First version with the texts of properties.
+const DOCUMENTATION: i16 = 3;
+
+impl DescribeConfigsRequest {
+    /// An older version is asked without the texts.
+    #[must_use]
+    pub fn for_version(mut self, version: i16) -> Self {
+        self.include_documentation &= version >= DOCUMENTATION;
+        self
     }
 }

@@ -3,7 +3,7 @@
 use fletchlog_records::ErrorCode;
 
 message! {
-    LeaveGroupRequest, leave_group_request: key 13, versions 0 to 5, flexible from 4;
+    LeaveGroupRequest, leave_group_request: key 13, versions 0 to 5, flexible from 4, with for_version of_version;
     LeaveGroupRequest {
         group_id: Arc<str>, since(0);
         member_id: Arc<str>, between(0, 2);
@@ -17,7 +17,7 @@ message! {
 }
 
 message! {
-    LeaveGroupResponse, leave_group_response: key 13, versions 0 to 5, flexible from 4;
+    LeaveGroupResponse, leave_group_response: key 13, versions 0 to 5, flexible from 4, with for_version;
     LeaveGroupResponse {
         throttle_time_ms: i32, since(1).ignorable();
         error_code: ErrorCode, since(0);

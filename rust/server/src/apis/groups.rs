@@ -78,7 +78,7 @@ pub(super) fn leave_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             ..Default::default()
         });
     }
-    let request = api::Request::LeaveGroup(request.of_version(call.version()));
+    let request = api::Request::LeaveGroup(request);
     let left = response!(LeaveGroup, call.ask_now(request)?)?;
     call.answer(&left.for_version(call.version()))
 }

@@ -227,9 +227,10 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Decodes the request's message.
+    /// The request's message, in the shape of its newest version.
     fn message<M: Message>(&mut self) -> Result<M, Unreadable> {
-        Ok(M::decode(&mut self.reader, self.header.api_version)?)
+        let version = self.header.api_version;
+        Ok(M::decode(&mut self.reader, version)?.of_version(version))
     }
 
     fn room(&self) -> Room {

@@ -194,15 +194,7 @@ fn without_config(
 }
 
 pub(super) fn delete_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let request: DeleteTopicsRequest = call.message()?;
-    let by_name = request
-        .topic_names
-        .into_iter()
-        .map(|name| delete_topics_request::DeleteTopicState {
-            name: Some(name),
-            ..Default::default()
-        });
-    let topics: Vec<_> = request.topics.into_iter().chain(by_name).collect();
+    let topics = call.message::<DeleteTopicsRequest>()?.topics;
     let twice = repeated(topics.iter().map(|t| (t.name.clone(), t.topic_id)));
     let mut responses: Vec<_> = twice
         .iter()

@@ -1,0 +1,149 @@
+//! A request and a response of any API: what a client gives to its connection and gets back.
+
+use crate::error::WireError;
+use crate::messages::{self, *};
+use crate::{ApiKey, Message, Reader, Writer, for_each_api};
+
+/// The request of an API, which knows its response. Kafka: `AbstractRequest`.
+pub trait ApiRequest: Message + Into<Request> {
+    /// Its response.
+    type Response: Message;
+    /// The response, if it is one of this API.
+    fn response(response: Response) -> Option<Self::Response>;
+}
+
+macro_rules! requests {
+    ($($api:ident $request:ident $response:ident;)*) => {
+        /// A request of any API, in the shape of its newest version. Kafka: `AbstractRequest`.
+        #[derive(Debug, Clone)]
+        #[allow(missing_docs)]
+        pub enum Request { $($api(messages::$request),)* }
+
+        /// A response of any API, in the shape of its newest version. Kafka: `AbstractResponse`.
+        #[derive(Debug, Clone)]
+        #[allow(missing_docs)]
+        pub enum Response { $($api(messages::$response),)* }
+
+        impl Request {
+            /// Its API.
+            pub fn api(&self) -> ApiKey {
+                match self { $(Self::$api(_) => ApiKey::$api,)* }
+            }
+
+            /// Writes its body at a version.
+            ///
+            /// # Errors
+            /// As [`Message::encode`].
+            pub fn encode(self, w: &mut Writer, version: i16) -> Result<(), WireError> {
+                match self { $(Self::$api(request) => request.for_version(version).encode(w, version),)* }
+            }
+        }
+
+        impl Response {
+            /// Reads the body of a response of an API at a version.
+            ///
+            /// # Errors
+            /// As [`Message::decode`].
+            pub fn decode(api: ApiKey, r: &mut Reader, version: i16) -> Result<Self, WireError> {
+                match api {
+                    $(ApiKey::$api => $response::decode(r, version).map(|m| Self::$api(m.of_version(version))),)*
+                }
+            }
+
+            /// Its API.
+            pub fn api(&self) -> ApiKey {
+                match self { $(Self::$api(_) => ApiKey::$api,)* }
+            }
+
+            /// The pause that the node asks for, ms; 0 in a version whose clients do not pause, because the node itself delays the
+            /// response (KIP-219). Kafka: `AbstractResponse#shouldClientThrottle`.
+            pub fn client_throttle_ms(&self, version: i16) -> i32 {
+                if self.api().first_throttling_version().is_none_or(|first| version < first) {
+                    return 0;
+                }
+                match self { $(Self::$api(response) => response.throttle_time_ms(),)* }
+            }
+        }
+
+        $(
+            impl From<$request> for Request {
+                fn from(request: $request) -> Self {
+                    Self::$api(request)
+                }
+            }
+
+            impl ApiRequest for $request {
+                type Response = $response;
+                fn response(response: Response) -> Option<$response> {
+                    match response {
+                        Response::$api(response) => Some(response),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+for_each_api!(requests);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_pauses_from_the_version_on_in_which_the_node_does_not_delay_its_response() {
+        let throttle_time_ms = 70;
+        // (response, its highest version, first version in which clients pause)
+        let throttled: [(Response, i16, Option<i16>); 5] = [
+            (
+                Response::Fetch(FetchResponse {
+                    throttle_time_ms,
+                    ..Default::default()
+                }),
+                18,
+                Some(8),
+            ),
+            (
+                Response::ListGroups(ListGroupsResponse {
+                    throttle_time_ms,
+                    ..Default::default()
+                }),
+                5,
+                Some(2),
+            ),
+            (
+                Response::OffsetDelete(OffsetDeleteResponse {
+                    throttle_time_ms,
+                    ..Default::default()
+                }),
+                0,
+                Some(0),
+            ),
+            (
+                Response::OffsetForLeaderEpoch(OffsetForLeaderEpochResponse {
+                    throttle_time_ms,
+                    ..Default::default()
+                }),
+                4,
+                None,
+            ),
+            (Response::SaslHandshake(SaslHandshakeResponse::default()), 1, None),
+        ];
+        for (response, highest, first) in throttled {
+            for version in 0..=highest {
+                let expected = if first.is_some_and(|first| version >= first) {
+                    70
+                } else {
+                    0
+                };
+                assert_eq!(
+                    response.client_throttle_ms(version),
+                    expected,
+                    "{:?} {version}",
+                    response.api()
+                );
+            }
+        }
+    }
+}
