@@ -26,6 +26,9 @@ pub enum Fault {
     /// A varint of more than five bytes.
     #[error("a varint is longer than 5 bytes")]
     Varint,
+    /// Text of a value that is not UTF-8.
+    #[error("a string is not UTF-8")]
+    Text,
     /// Null where the version has no null.
     #[error("null is not allowed here in this version")]
     Null,

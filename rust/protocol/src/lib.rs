@@ -1,6 +1,7 @@
 //! Kafka's wire messages: bytes to values and back.
 //!
-//! One table per message (`messages/*.rs`) gives the struct, its decoder, its encoder and the printed schema. No I/O. Of fletchlog's crates
+//! One table per message (`messages/*.rs`) gives the struct, its decoder, its encoder and the printed schema; `values/*.rs` are the tables
+//! of what messages and coordinators' records carry as bytes. No I/O. Of fletchlog's crates
 //! it needs only `fletchlog-records`. Kafka: `common/message/*.json` and what its generator makes of them.
 //!
 //! ```
@@ -39,6 +40,7 @@ pub mod reader;
 pub mod request;
 pub mod schema;
 mod types;
+pub mod values;
 pub mod writer;
 
 pub use api_key::{ApiKey, api_name};
@@ -47,5 +49,5 @@ pub use kinds::{CoordinatorType, IsolationLevel};
 pub use reader::Reader;
 pub use request::{ApiRequest, Request, Response};
 pub use schema::{FieldSpec, FieldType, schema_json};
-pub use table::Message;
+pub use table::{Message, Value};
 pub use writer::Writer;

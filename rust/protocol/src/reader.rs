@@ -6,8 +6,11 @@ use bytes::Bytes;
 
 use crate::error::Fault;
 
-/// Most memory that decoded values may take, as a multiple of the frame's size.
+/// Most memory that a decoded message may take, as a multiple of the frame's size.
 const MEMORY_FACTOR: usize = 8;
+/// The same for what is in a record or in bytes of a message. No text is too short for it: a topic of one character takes 14 times its
+/// size in a flexible version.
+const MEMORY_FACTOR_OF_VALUE: usize = 16;
 /// Memory that small frames may always take, bytes.
 const MEMORY_FLOOR: usize = 64 * 1024;
 /// Memory of an `Arc<str>` in addition to its characters, bytes.
@@ -16,15 +19,18 @@ const ARC_OVERHEAD: usize = 2 * size_of::<usize>();
 /// Reads a frame from its start to its end.
 ///
 /// A length is checked against the remaining bytes before memory is reserved, and all memory reserved for one frame stays below eight times
-/// its size (64 KiB for small ones). Bytes and records are slices of the frame. Never panics.
+/// its size (64 KiB for small ones; sixteen times for a value). Bytes and records are slices of the frame. Never panics.
 #[derive(Debug)]
 pub struct Reader {
     frame: Bytes,
     at: usize,
     /// Compact lengths and tagged fields, as the flexible versions have.
     flexible: bool,
-    /// Bytes that may still be reserved.
+    /// Most bytes that may be reserved, and what is left of them.
+    most_memory: usize,
     memory: usize,
+    /// Text that is not UTF-8 is an error.
+    strict: bool,
 }
 
 macro_rules! integers {
@@ -41,12 +47,23 @@ macro_rules! integers {
 impl Reader {
     /// A reader at the first byte of a frame (after its size).
     pub fn new(frame: Bytes) -> Self {
-        let memory = most_memory(frame.len());
+        Self::within(frame, MEMORY_FACTOR, false)
+    }
+
+    /// A reader of a value in a record or in bytes of a message. It refuses text that is not UTF-8, so what was read can be written again.
+    pub(crate) fn of_value(bytes: Bytes) -> Self {
+        Self::within(bytes, MEMORY_FACTOR_OF_VALUE, true)
+    }
+
+    fn within(frame: Bytes, memory_factor: usize, strict: bool) -> Self {
+        let most_memory = frame.len().saturating_mul(memory_factor).max(MEMORY_FLOOR);
         Self {
             frame,
             at: 0,
             flexible: false,
-            memory,
+            most_memory,
+            memory: most_memory,
+            strict,
         }
     }
 
@@ -125,7 +142,7 @@ impl Reader {
         }
     }
 
-    /// A string; null if its length is negative. Bytes that are not UTF-8 become U+FFFD, as in Kafka.
+    /// A string; null if its length is negative. In a message, bytes that are not UTF-8 become U+FFFD, as in Kafka.
     pub(crate) fn string(&mut self) -> Result<Option<Arc<str>>, Fault> {
         let length = match self.flexible {
             true => self.compact_length()?,
@@ -144,6 +161,7 @@ impl Reader {
                 self.charge(ARC_OVERHEAD + len)?;
                 Arc::from(text)
             }
+            Err(_) if self.strict => return Err(Fault::Text),
             Err(_) => {
                 // each byte may become three, in a string that grows by doubling
                 self.charge(ARC_OVERHEAD + 8 * len)?;
@@ -166,10 +184,7 @@ impl Reader {
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.memory = self
-            .memory
-            .checked_sub(bytes)
-            .ok_or(Fault::Memory(most_memory(self.frame.len())))?;
+        self.memory = self.memory.checked_sub(bytes).ok_or(Fault::Memory(self.most_memory))?;
         Ok(())
     }
 
@@ -190,8 +205,4 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-fn most_memory(frame: usize) -> usize {
-    frame.saturating_mul(MEMORY_FACTOR).max(MEMORY_FLOOR)
 }

@@ -1,4 +1,9 @@
-//! `message!`: makes the struct, the decoder, the encoder and the printed schema of a message from one table.
+//! `message!`: makes the struct, the decoder, the encoder and the printed schema of a message from one table. `value!`: the same for what
+//! messages and records carry as bytes.
+
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
 
 use crate::error::{Fault, WireError};
 use crate::reader::Reader;
@@ -44,7 +49,7 @@ pub trait Message: Sized + Wire + Default {
 
     /// Reads a body. Bytes that follow it stay in the reader (Kafka ignores them after a request).
     fn decode(r: &mut Reader, version: i16) -> Result<Self, WireError> {
-        check_version::<Self>(version)?;
+        check_version(Self::NAME, Self::MIN_VERSION..=Self::MAX_VERSION, version)?;
         r.set_flexible(version >= Self::FIRST_FLEXIBLE_VERSION);
         Self::read(r, version, false).map_err(|error| error.within(Self::NAME))
     }
@@ -52,16 +57,67 @@ pub trait Message: Sized + Wire + Default {
     /// Writes a body. An error if the version has no place for a value that may not be left out, or if a value does not fit its type; then
     /// the bytes written so far are useless.
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), WireError> {
-        check_version::<Self>(version)?;
+        check_version(Self::NAME, Self::MIN_VERSION..=Self::MAX_VERSION, version)?;
         w.set_flexible(version >= Self::FIRST_FLEXIBLE_VERSION);
         self.write(w, version, false).map_err(|error| error.within(Self::NAME))
     }
 }
 
-fn check_version<M: Message>(version: i16) -> Result<(), WireError> {
-    match (M::MIN_VERSION..=M::MAX_VERSION).contains(&version) {
+/// What messages and records carry as bytes: an int16, which is its version, and the fields of that version.
+#[allow(private_bounds, reason = "only the tables of this crate make values")]
+pub trait Value: Sized + Wire + Default {
+    /// Kafka's name, such as "OffsetCommitValue".
+    const NAME: &'static str;
+    /// First version that can be decoded and encoded.
+    const MIN_VERSION: i16;
+    /// Last one.
+    const MAX_VERSION: i16;
+    /// Whether newer versions are read as the last one: their fields are appended to those of the last one.
+    const READS_NEWER: bool;
+    /// First version with compact lengths and tagged fields; `i16::MAX`: none has them.
+    const FIRST_FLEXIBLE_VERSION: i16;
+    /// The fields in the order of the bytes.
+    const TABLE: &'static [FieldSpec];
+
+    /// Reads a value. Bytes that follow it are ignored.
+    fn decode(bytes: Bytes) -> Result<Self, WireError> {
+        let mut r = Reader::of_value(bytes);
+        let version = r.i16().map_err(|fault| WireError::of(Self::NAME, fault))?;
+        Self::decode_fields(&mut r, version)
+    }
+
+    /// Writes a value. An error if the version does not exist or has no place for a field that may not be left out, or if a field does not
+    /// fit its type.
+    fn encode(&self, version: i16) -> Result<Bytes, WireError> {
+        let mut w = Writer::new();
+        w.put(&version.to_be_bytes());
+        self.encode_fields(&mut w, version)?;
+        Ok(w.into_bytes())
+    }
+
+    /// Reads what follows the version.
+    fn decode_fields(r: &mut Reader, version: i16) -> Result<Self, WireError> {
+        let version = match Self::READS_NEWER {
+            true => version.min(Self::MAX_VERSION),
+            false => version,
+        };
+        check_version(Self::NAME, Self::MIN_VERSION..=Self::MAX_VERSION, version)?;
+        r.set_flexible(version >= Self::FIRST_FLEXIBLE_VERSION);
+        Self::read(r, version, false).map_err(|error| error.within(Self::NAME))
+    }
+
+    /// Writes what follows the version.
+    fn encode_fields(&self, w: &mut Writer, version: i16) -> Result<(), WireError> {
+        check_version(Self::NAME, Self::MIN_VERSION..=Self::MAX_VERSION, version)?;
+        w.set_flexible(version >= Self::FIRST_FLEXIBLE_VERSION);
+        self.write(w, version, false).map_err(|error| error.within(Self::NAME))
+    }
+}
+
+fn check_version(name: &'static str, known: RangeInclusive<i16>, version: i16) -> Result<(), WireError> {
+    match known.contains(&version) {
         true => Ok(()),
-        false => Err(WireError::of(M::NAME, Fault::Version(version))),
+        false => Err(WireError::of(name, Fault::Version(version))),
     }
 }
 
@@ -127,6 +183,39 @@ macro_rules! message {
             }
         }
         pub use $module::$message;
+    };
+}
+
+/// `value! { NAME, module: versions A to B, flexible from F; Struct { field: type = default, presence; .. } .. }`, or `versions A to B or
+/// newer` if newer versions are read as B. The rest is as in `message!`.
+macro_rules! value {
+    (
+        $value:ident, $module:ident: versions $min:literal to $max:literal $(or $newer:ident)?, flexible from $flexible:expr;
+        $($structs:tt)*
+    ) => {
+        #[doc = concat!("`", stringify!($value), "`, versions ", $min, " to ", $max, $(" or ", stringify!($newer),)? ".")]
+        pub mod $module {
+            #[allow(unused_imports)]
+            use std::sync::Arc;
+
+            #[allow(unused_imports)]
+            use bytes::Bytes;
+
+            #[allow(unused_imports)]
+            use crate::schema::{between, since};
+
+            structs! { $($structs)* }
+
+            impl $crate::table::Value for $value {
+                const NAME: &'static str = stringify!($value);
+                const MIN_VERSION: i16 = $min;
+                const MAX_VERSION: i16 = $max;
+                const READS_NEWER: bool = !stringify!($($newer)?).is_empty();
+                const FIRST_FLEXIBLE_VERSION: i16 = $flexible;
+                const TABLE: &'static [$crate::schema::FieldSpec] = $value::TABLE;
+            }
+        }
+        pub use $module::$value;
     };
 }
 

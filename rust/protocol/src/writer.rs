@@ -50,6 +50,14 @@ impl Writer {
         chunks
     }
 
+    /// What was written, in one piece.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match <[Bytes; 1]>::try_from(self.into_chunks()) {
+            Ok([whole]) => whole,
+            Err(chunks) => chunks.concat().into(),
+        }
+    }
+
     pub(crate) fn flexible(&self) -> bool {
         self.flexible
     }

@@ -9,3 +9,4 @@ mod messages;
 mod oracle;
 mod properties;
 mod rules;
+mod values;

@@ -1,13 +1,17 @@
-//! All messages by API, for tests that treat every one alike.
+//! All messages by API and all values, for tests that treat every one alike.
 
-use bytes::Bytes;
-use fletchlog_protocol::{ApiKey, FieldSpec, Message, Reader, WireError, Writer};
+use std::ops::RangeInclusive;
 
-/// A request or a response, as functions.
+use bytes::{BufMut, Bytes, BytesMut};
+use fletchlog_protocol::{ApiKey, FieldSpec, Message, Reader, Value, WireError, Writer};
+
+/// A request, a response or a value, as functions.
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub name: &'static str,
     pub table: &'static [FieldSpec],
+    /// How many times its size it may take of memory.
+    pub memory_factor: usize,
     /// Decodes a body.
     pub decode: fn(Bytes, i16) -> Result<(), WireError>,
     /// Decodes a body and encodes it again; also what is left behind the body.
@@ -26,6 +30,7 @@ fn kind<M: Message>() -> Kind {
     Kind {
         name: M::NAME,
         table: M::TABLE,
+        memory_factor: 8,
         decode: |body, version| M::decode(&mut Reader::new(body), version).map(drop),
         again: again::<M>,
     }
@@ -44,3 +49,41 @@ macro_rules! kinds {
 }
 
 fletchlog_protocol::for_each_api!(kinds);
+
+/// A value, the versions that are decoded as they are, and the first flexible one.
+pub type ValueKind = (Kind, RangeInclusive<i16>, i16);
+
+/// The bytes of a value: its version and its fields.
+fn versioned(fields: &Bytes, version: i16) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(2 + fields.len());
+    bytes.put_i16(version);
+    bytes.put_slice(fields);
+    bytes.freeze()
+}
+
+fn value<V: Value>() -> ValueKind {
+    let kind = Kind {
+        name: V::NAME,
+        table: V::TABLE,
+        // the bytes are once more in memory than those of a message
+        memory_factor: 16 + 1,
+        decode: |fields, version| V::decode(versioned(&fields, version)).map(drop),
+        again: |fields, version| {
+            let bytes = V::decode(versioned(&fields, version))?.encode(version)?;
+            assert_eq!(bytes[..2], version.to_be_bytes());
+            Ok((vec![bytes.slice(2..)], 0))
+        },
+    };
+    (kind, V::MIN_VERSION..=V::MAX_VERSION, V::FIRST_FLEXIBLE_VERSION)
+}
+
+/// All values.
+pub fn values() -> Vec<ValueKind> {
+    use fletchlog_protocol::values::*;
+    vec![
+        value::<ConsumerProtocolAssignment>(),
+        value::<ConsumerProtocolSubscription>(),
+        value::<CooperativeStickyAssignorUserData>(),
+        value::<StickyAssignorUserData>(),
+    ]
+}

@@ -1,4 +1,4 @@
-//! Every message at every version: what is decoded comes back; whatever the bytes are, nothing panics and memory is bounded.
+//! Every message and value at every version: what is decoded comes back; whatever the bytes are, nothing panics and memory is bounded.
 
 use bytes::Bytes;
 use fletchlog_protocol::ApiKey;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::counting::peak;
 use crate::generated::{Body, Choices};
-use crate::messages::{Kind, kinds};
+use crate::messages::{Kind, kinds, values};
 
 /// All messages in all their versions.
 pub fn all() -> impl Iterator<Item = (ApiKey, Kind, Body)> {
@@ -19,6 +19,17 @@ pub fn all() -> impl Iterator<Item = (ApiKey, Kind, Body)> {
     })
 }
 
+/// All messages and values in all their versions.
+fn all_kinds() -> impl Iterator<Item = (Kind, Body)> {
+    let of_values = values().into_iter().flat_map(|(kind, versions, first_flexible)| {
+        versions.map(move |version| {
+            let flexible = version >= first_flexible;
+            (kind, Body { version, flexible })
+        })
+    });
+    all().map(|(_, kind, body)| (kind, body)).chain(of_values)
+}
+
 /// A body, and what it was made for.
 pub fn generate(kind: Kind, body: Body, choices: &[u8]) -> Bytes {
     let mut out = Vec::new();
@@ -26,19 +37,11 @@ pub fn generate(kind: Kind, body: Body, choices: &[u8]) -> Bytes {
     Bytes::from(out)
 }
 
-/// What the values of a frame may take of memory.
-fn most_memory(frame: usize) -> usize {
-    (8 * frame).max(64 * 1024)
-}
-
 fn decode_is_bounded(kind: Kind, version: i16, bytes: Bytes) {
     let len = bytes.len();
     let (peak, _) = peak(|| (kind.decode)(bytes, version));
-    assert!(
-        peak <= most_memory(len),
-        "{} v{version}: {peak} bytes for {len}",
-        kind.name
-    );
+    let most_memory = (kind.memory_factor * len).max(64 * 1024);
+    assert!(peak <= most_memory, "{} v{version}: {peak} bytes for {len}", kind.name);
 }
 
 /// One case takes every message at every version, so a few are many.
@@ -55,7 +58,7 @@ proptest! {
 
     #[test]
     fn a_message_of_any_version_is_encoded_to_the_bytes_it_was_decoded_from(choices in prop::collection::vec(any::<u8>(), 0..400)) {
-        for (_, kind, body) in all() {
+        for (kind, body) in all_kinds() {
             let bytes = generate(kind, body, &choices);
             let what = format!("{} v{}", kind.name, body.version);
             let (chunks, left) = (kind.again)(bytes.clone(), body.version).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -67,7 +70,7 @@ proptest! {
 
     #[test]
     fn any_bytes_give_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        for (_, kind, body) in all() {
+        for (kind, body) in all_kinds() {
             decode_is_bounded(kind, body.version, Bytes::copy_from_slice(&bytes));
         }
     }
@@ -78,7 +81,7 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(vec![0x00, 0x01, 0x7f, 0x80, 0xfe, 0xff])), 1..4),
         cut in any::<prop::sample::Index>(),
     ) {
-        for (_, kind, body) in all() {
+        for (kind, body) in all_kinds() {
             let mut bytes = generate(kind, body, &choices).to_vec();
             for (at, byte) in &damage {
                 if !bytes.is_empty() {
@@ -95,9 +98,9 @@ proptest! {
 
 /// Large frames of one byte: each such byte is a length, a count, a tag or a value somewhere.
 #[test]
-fn large_frames_of_one_byte_take_at_most_eight_times_their_size() {
+fn large_frames_of_one_byte_take_at_most_eight_times_their_size_and_values_sixteen() {
     for byte in [0x00, 0x01, 0x02, 0x03, 0x7f, 0x80, 0xff] {
-        for (_, kind, body) in all() {
+        for (kind, body) in all_kinds() {
             // a large count first, so that the rest are elements
             for count in [&[][..], &[0x00, 0x01, 0x00, 0x00], &[0xff, 0xff, 0x03]] {
                 let mut bytes = count.to_vec();
@@ -111,7 +114,7 @@ fn large_frames_of_one_byte_take_at_most_eight_times_their_size() {
 #[test]
 fn a_message_cut_anywhere_is_an_error() {
     let choices: Vec<u8> = (0..=255).collect();
-    for (_, kind, body) in all() {
+    for (kind, body) in all_kinds() {
         let bytes = generate(kind, body, &choices);
         for len in 0..bytes.len().min(2000) {
             let cut = (kind.decode)(bytes.slice(..len), body.version);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember};
-use fletchlog_client::group::protocol::Assignment;
+use fletchlog_protocol::values::ConsumerProtocolAssignment;
+use fletchlog_protocol::values::consumer_protocol::{PROTOCOL_TYPE, flattened};
 use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -53,7 +54,7 @@ pub fn lag_to_py(
 
 /// `GroupDescription`.
 pub fn description_to_py(py: Python<'_>, group: &GroupDescription) -> PyResult<Py<PyAny>> {
-    let is_consumer = &*group.protocol_type == "consumer";
+    let is_consumer = &*group.protocol_type == PROTOCOL_TYPE;
     let members = group.members.iter().map(|member| member_to_py(py, member, is_consumer));
     let row = (
         &*group.group_id,
@@ -69,15 +70,15 @@ pub fn description_to_py(py: Python<'_>, group: &GroupDescription) -> PyResult<P
 /// Assignments in groups of another type cannot be read: their members have no partitions.
 fn member_to_py(py: Python<'_>, member: &GroupMember, is_consumer: bool) -> PyResult<Py<PyAny>> {
     let assigned = is_consumer
-        .then(|| Assignment::decode(&member.assignment).ok())
+        .then(|| ConsumerProtocolAssignment::of_member(member.assignment.clone()).ok())
         .flatten();
-    let partitions = assigned.map(|assigned| assigned.partitions).unwrap_or_default();
+    let partitions = assigned.map(|assigned| flattened(&assigned.assigned_partitions));
     let row = (
         &*member.member_id,
         member.group_instance_id.as_deref(),
         &*member.client_id,
         &*member.client_host,
-        partitions_to_py(py, &partitions)?,
+        partitions_to_py(py, &partitions.unwrap_or_default())?,
         PyBytes::new(py, &member.metadata),
         PyBytes::new(py, &member.assignment),
     );

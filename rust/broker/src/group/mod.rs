@@ -12,7 +12,6 @@ mod rebalance;
 mod records;
 mod state;
 mod store;
-mod subscription;
 mod sync;
 mod table;
 mod txn_offsets;

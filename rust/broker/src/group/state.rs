@@ -13,6 +13,8 @@ use std::sync::Arc;
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
+use fletchlog_protocol::values::ConsumerProtocolSubscription;
+use fletchlog_protocol::values::consumer_protocol::PROTOCOL_TYPE;
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -152,6 +154,36 @@ impl Group {
         self.leader = value.leader.filter(|_| !is_empty);
         self.state_timestamp_ms = value.timestamp_ms;
         self.subscribed_topics = self.compute_subscribed_topics();
+    }
+
+    /// Whether its members are consumers, so that their metadata are subscriptions.
+    pub(crate) fn uses_consumer_protocol(&self) -> bool {
+        self.protocol_type.as_deref() == Some(PROTOCOL_TYPE)
+    }
+
+    /// What the members subscribe to; `None`: its members are not consumers, or their metadata cannot be read. Kafka:
+    /// `ClassicGroup#computeSubscribedTopics`.
+    pub(crate) fn compute_subscribed_topics(&self) -> Option<BTreeSet<Arc<str>>> {
+        if !self.uses_consumer_protocol() {
+            return None;
+        }
+        if self.members.is_empty() {
+            return Some(BTreeSet::new());
+        }
+        let protocol = self.protocol.as_deref()?;
+        let mut all = BTreeSet::new();
+        for member in &self.members {
+            all.extend(ConsumerProtocolSubscription::topics_of(member.metadata(protocol)).ok()?);
+        }
+        Some(all)
+    }
+
+    /// Whether a member may read the topic: a group of consumers whose subscriptions are not known may read any.
+    pub(crate) fn is_subscribed_to(&self, topic: &str) -> bool {
+        match &self.subscribed_topics {
+            Some(topics) => topics.contains(topic),
+            None => self.uses_consumer_protocol(),
+        }
     }
 
     /// The partitions for which open transactions commit offsets. Kafka: `hasPendingTransactionalOffsets`.

@@ -4,10 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fletchlog_api::java_hash::{DEFAULT_CAPACITY, string_hash, walk_order};
+use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 use fletchlog_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use fletchlog_protocol::values::consumer_protocol::{self, flattened};
+use fletchlog_protocol::values::{
+    ConsumerProtocolAssignment, ConsumerProtocolSubscription, CooperativeStickyAssignorUserData, StickyAssignorUserData,
+};
+use fletchlog_protocol::{Value, WireError};
+use fletchlog_records::TopicPartition;
 
-use super::protocol::{self, ProtocolError};
 use crate::assignor::{Assignor, MemberSubscription, Subscriptions, TopicCounts};
 
 /// Version of the blobs written here: that of the 2.6 client.
@@ -20,10 +27,10 @@ pub(super) const VERSION: i16 = 1;
 pub(super) fn subscriptions(
     assignor: Assignor,
     members: &[JoinGroupResponseMember],
-) -> Result<Subscriptions, ProtocolError> {
+) -> Result<Subscriptions, WireError> {
     let mut subscriptions = BTreeMap::new();
     for (place, member) in members.iter().enumerate() {
-        let blob = protocol::Subscription::decode(&member.metadata)?;
+        let blob = ConsumerProtocolSubscription::decode(member.metadata.clone())?;
         let (owned, generation) = owned_of(assignor, &blob)?;
         let subscription = MemberSubscription {
             topics: blob.topics,
@@ -39,16 +46,20 @@ pub(super) fn subscriptions(
 
 fn owned_of(
     assignor: Assignor,
-    blob: &protocol::Subscription,
-) -> Result<(Vec<fletchlog_records::TopicPartition>, Option<i32>), ProtocolError> {
-    match (assignor, &blob.user_data) {
-        (Assignor::Sticky, Some(data)) if !data.is_empty() => protocol::decode_sticky_user_data(data),
+    blob: &ConsumerProtocolSubscription,
+) -> Result<(Vec<TopicPartition>, Option<i32>), WireError> {
+    let user_data = blob.user_data.clone().filter(|data| !data.is_empty());
+    match (assignor, user_data) {
+        (Assignor::Sticky, Some(data)) => {
+            let data = StickyAssignorUserData::of_member(data)?;
+            Ok((flattened(&data.previous_assignment), Some(data.generation)))
+        }
         (Assignor::CooperativeSticky, data) => {
             let generation = match data {
-                Some(data) if !data.is_empty() => Some(protocol::decode_cooperative_user_data(data)?),
-                _ => (blob.generation_id >= 0).then_some(blob.generation_id),
+                Some(data) => Some(CooperativeStickyAssignorUserData::of_member(data)?.generation),
+                None => Some(blob.generation_id).filter(|&generation| generation >= 0),
             };
-            Ok((blob.owned_partitions.clone(), generation))
+            Ok((flattened(&blob.owned_partitions), generation))
         }
         _ => Ok((Vec::new(), None)),
     }
@@ -73,13 +84,13 @@ pub(super) fn assignments(
     assignor: Assignor,
     counts: &TopicCounts,
     subscriptions: &Subscriptions,
-) -> Result<Vec<SyncGroupRequestAssignment>, ProtocolError> {
+) -> Result<Vec<SyncGroupRequestAssignment>, WireError> {
     let dealt = assignor.assign(counts, subscriptions);
     dealt
         .into_iter()
         .map(|(member_id, partitions)| {
-            let assignment = protocol::Assignment {
-                partitions,
+            let assignment = ConsumerProtocolAssignment {
+                assigned_partitions: by_topic(&partitions),
                 user_data: None,
             };
             Ok(SyncGroupRequestAssignment {
@@ -88,4 +99,33 @@ pub(super) fn assignments(
             })
         })
         .collect()
+}
+
+/// Partitions by topic, the topics in the iteration order of the HashMap that groups them (spec 7.2): `new HashMap()`, filled in order of
+/// appearance. Kafka: `CollectionUtils#groupPartitionsByTopic`.
+pub(super) fn by_topic(partitions: &[TopicPartition]) -> Vec<consumer_protocol::TopicPartition> {
+    let mut topics = grouped(partitions.iter().map(|tp| (Arc::clone(&tp.topic), tp.partition)));
+    let hashes: Vec<i32> = topics.iter().map(|(topic, _)| string_hash(topic)).collect();
+    let order = walk_order(&hashes, DEFAULT_CAPACITY).into_iter();
+    order.map(|at| std::mem::take(&mut topics[at]).into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_lists_topics_in_hash_order() {
+        let tps = |list: [(&str, i32); 4]| list.map(|(topic, partition)| TopicPartition::new(topic, partition));
+        // Buckets of "C" (67), "A" (65), "B" (66) in a table of 16: A, B, C.
+        let given = ConsumerProtocolAssignment {
+            assigned_partitions: by_topic(&tps([("C", 0), ("C", 1), ("A", 0), ("B", 2)])),
+            user_data: None,
+        };
+        let read = ConsumerProtocolAssignment::of_member(given.encode(1).unwrap()).unwrap();
+        assert_eq!(
+            flattened(&read.assigned_partitions),
+            tps([("A", 0), ("B", 2), ("C", 0), ("C", 1)])
+        );
+    }
 }

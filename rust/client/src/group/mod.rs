@@ -27,7 +27,6 @@ pub mod legacy;
 mod liveness;
 mod membership;
 mod offsets;
-pub mod protocol;
 mod rebalance;
 
 pub(crate) use coordinator::session_timeout_ms;

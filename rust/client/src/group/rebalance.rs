@@ -9,22 +9,23 @@ use fletchlog_api::{ErrorCode, JoinGroupRequest, JoinGroupResponse, Request, Syn
 use fletchlog_protocol::local::JoinSender;
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
+use fletchlog_protocol::values::consumer_protocol::{PROTOCOL_TYPE, flattened};
+use fletchlog_protocol::values::{
+    ConsumerProtocolAssignment, ConsumerProtocolSubscription, CooperativeStickyAssignorUserData, StickyAssignorUserData,
+};
+use fletchlog_protocol::{Value, WireError};
 use fletchlog_records::TopicPartition;
 
 use super::coordinator::{ConsumerCoordinator, GroupTopics, NextAssignment, Purpose};
 use super::leader;
 use super::membership::{NO_GENERATION, State};
 use super::offsets::Commit;
-use super::protocol::{self, ProtocolError};
 use crate::ClientError;
 use crate::assignor::{Assignor, TopicCounts};
 use crate::consumer::RebalanceEvent;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
 use crate::net::RequestId;
-
-/// Kafka: `ConsumerProtocol#PROTOCOL_TYPE`.
-const PROTOCOL_TYPE: &str = "consumer";
 
 /// Version of JoinGroup to an in-process broker: this member does not know `skip_assignment` of version 9.
 const JOIN_VERSION: i16 = 8;
@@ -217,21 +218,23 @@ impl ConsumerCoordinator {
         Ok(())
     }
 
-    fn subscription_blob(&self, assignor: Assignor, subs: &SubscriptionState) -> Result<Bytes, ProtocolError> {
+    fn subscription_blob(&self, assignor: Assignor, subs: &SubscriptionState) -> Result<Bytes, WireError> {
+        let generation = self.membership.last_generation;
         let user_data = match assignor {
-            Assignor::Sticky => Some(protocol::encode_sticky_user_data(
-                &self.membership.last_assignment,
-                self.membership.last_generation,
-            )?),
-            Assignor::CooperativeSticky => {
-                Some(protocol::encode_cooperative_user_data(self.membership.last_generation))
+            Assignor::Sticky => {
+                let data = StickyAssignorUserData {
+                    previous_assignment: leader::by_topic(&self.membership.last_assignment),
+                    generation,
+                };
+                Some(data.to_bytes()?)
             }
+            Assignor::CooperativeSticky => Some(CooperativeStickyAssignorUserData { generation }.to_bytes()?),
             Assignor::Range | Assignor::RoundRobin => None,
         };
-        let blob = protocol::Subscription {
+        let blob = ConsumerProtocolSubscription {
             topics: subs.subscription().to_vec(),
             user_data,
-            owned_partitions: subs.assigned_partitions(),
+            owned_partitions: leader::by_topic(&subs.assigned_partitions()),
             generation_id: self.membership.generation,
             rack_id: None,
         };
@@ -403,7 +406,7 @@ impl ConsumerCoordinator {
             return Ok(());
         }
         match response.error_code {
-            ErrorCode::NONE => return self.on_join_complete(&response.assignment, subs, now_ms),
+            ErrorCode::NONE => return self.on_join_complete(response.assignment.clone(), subs, now_ms),
             ErrorCode::REBALANCE_IN_PROGRESS => self.membership.back_to_join(now_ms),
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => self.reset_generation(),
             ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR => {
@@ -420,9 +423,9 @@ impl ConsumerCoordinator {
     }
 
     /// Takes the assignment. Kafka: `onJoinComplete`.
-    fn on_join_complete(&mut self, blob: &[u8], subs: &mut SubscriptionState, now_ms: i64) -> Result<(), ClientError> {
-        let assigned = match protocol::Assignment::decode(blob) {
-            Ok(assignment) => assignment.partitions,
+    fn on_join_complete(&mut self, blob: Bytes, subs: &mut SubscriptionState, now_ms: i64) -> Result<(), ClientError> {
+        let assigned = match ConsumerProtocolAssignment::of_member(blob) {
+            Ok(assignment) => flattened(&assignment.assigned_partitions),
             Err(error) => {
                 self.membership.back_to_join(now_ms + self.settings.retry_backoff_ms);
                 let context = format_args!(

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use fletchlog_api::transport::coordinator_connection;
 use fletchlog_api::*;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
+use fletchlog_protocol::values::ConsumerProtocolAssignment;
+use fletchlog_protocol::values::consumer_protocol::flattened;
 
 use super::script::*;
 use crate::ClientError;
 use crate::consumer::RebalanceEvent;
-use crate::group::protocol;
 
 #[test]
 fn a_member_joins_with_the_id_it_was_given_over_the_coordinators_own_connection() {
@@ -27,12 +28,12 @@ fn a_member_joins_with_the_id_it_was_given_over_the_coordinators_own_connection(
     let Request::SyncGroup(sync) = request else {
         panic!("{request:?}")
     };
-    let assignment = protocol::Assignment::decode(&sync.assignments[0].assignment).unwrap();
+    let assignment = ConsumerProtocolAssignment::of_member(sync.assignments[0].assignment.clone()).unwrap();
     assert_eq!(
         (
             sync.generation_id,
             &*sync.assignments[0].member_id,
-            assignment.partitions
+            flattened(&assignment.assigned_partitions)
         ),
         (4, "m", vec![tp()])
     );

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fletchlog_api::*;
+use fletchlog_protocol::Value;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
+use fletchlog_protocol::values::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use fletchlog_records::TopicPartition;
 
 use crate::ClientError;
@@ -16,7 +18,7 @@ use crate::consumer::SubscribeOrder;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::metadata::ConsumerMetadata;
 use crate::consumer::subscription_state::SubscriptionState;
-use crate::group::{ConsumerCoordinator, GroupTopics, protocol};
+use crate::group::{ConsumerCoordinator, GroupTopics, leader};
 use crate::net::Reconnect;
 
 type Answers = Arc<Mutex<VecDeque<Option<Response>>>>;
@@ -259,7 +261,7 @@ pub fn joined(generation: i32) -> Response {
 }
 
 pub fn joined_with(protocol: &str, generation: i32) -> Response {
-    let metadata = protocol::Subscription {
+    let metadata = ConsumerProtocolSubscription {
         topics: vec!["t".into()],
         ..Default::default()
     }
@@ -282,8 +284,8 @@ pub fn synced() -> Response {
 }
 
 pub fn synced_with(protocol: &str, assigned: &[TopicPartition]) -> Response {
-    let assignment = protocol::Assignment {
-        partitions: assigned.to_vec(),
+    let assignment = ConsumerProtocolAssignment {
+        assigned_partitions: leader::by_topic(assigned),
         user_data: None,
     }
     .encode(1)

@@ -1,0 +1,10 @@
+//! What members of a group exchange inside JoinGroup and SyncGroup, and what coordinators keep in `__consumer_offsets` and
+//! `__transaction_state`. Names are Kafka's; those of fields are in snake case.
+//!
+//! The tables are those of Kafka 4.3.1's own definitions, and those of the sticky assignors' schemas.
+
+pub mod consumer_protocol;
+
+pub use consumer_protocol::{
+    ConsumerProtocolAssignment, ConsumerProtocolSubscription, CooperativeStickyAssignorUserData, StickyAssignorUserData,
+};
