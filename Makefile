@@ -42,7 +42,7 @@ build: $(CORE) ## Leave .venv with a release build of the package and every extr
 
 jar: $(JAR) ## Build the jar of the Spark format fletchlog-columnar, and its wheel, into .build/jvm (needs a JDK)
 
-lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations, properties, callers and lengths, ruff, mypy --strict, stubtest
+lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations, properties and callers, ruff, mypy --strict, stubtest
 
 lint-rust: tools-rust $(STAMPS)/venv
 	cargo fmt --all --check
@@ -51,7 +51,6 @@ lint-rust: tools-rust $(STAMPS)/venv
 	$(BIN)/python tools/check_spec.py
 	$(BIN)/python tools/check_config.py
 	$(BIN)/python tools/check_callers.py
-	$(BIN)/python tools/check_length.py
 
 lint-python: build
 	$(BIN)/python tools/typed_configs.py --check

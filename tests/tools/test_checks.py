@@ -14,7 +14,6 @@ sys.path.insert(0, str(ROOT / "tools"))
 import check_callers  # noqa: E402
 import check_config  # noqa: E402
 import check_edges  # noqa: E402
-import check_length  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -63,23 +62,6 @@ def test_a_function_without_a_caller_is_found(copied: Path, monkeypatch: pytest.
 def test_a_function_that_loses_its_last_caller_is_found(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(copied, monkeypatch, "rust/python/src/broker.rs", ".run_retention()", ".is_closed()")
     assert any("`Broker::run_retention`" in breach for breach in check_callers.breaches(copied)[1])
-
-
-def test_no_function_is_too_long() -> None:
-    assert check_length.breaches(ROOT)[1] == []
-
-
-def test_a_long_function_is_found_outside_of_tests(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def function(name: str, lines: int) -> str:
-        return f"fn {name}() {{\n" + "    // }\n" * (lines - 2) + "}\n"
-
-    tests = "#[cfg(test)]\nmod planted {\n" + function("in_a_test", 90) + "}\n"
-    planted = function("just_short_enough", check_length.LIMIT) + tests + "pub(crate) " + function("too_long", check_length.LIMIT + 1)
-    plant(copied, monkeypatch, "rust/sasl/src/plain.rs", "//! PLAIN. Kafka:", planted + "//! PLAIN. Kafka:")
-    at = planted[: planted.index("fn too_long")].count("\n") + 1
-    assert check_length.breaches(copied)[1] == [
-        f"rust/sasl/src/plain.rs:{at}: `too_long` has {check_length.LIMIT + 1} lines, at most {check_length.LIMIT} are allowed: cut it"
-    ]
 
 
 def test_a_property_that_is_excepted_and_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

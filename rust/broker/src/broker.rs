@@ -3,6 +3,7 @@
 mod admin;
 mod group_admin;
 mod seal;
+mod security;
 
 pub use seal::SealedDirectory;
 
@@ -18,13 +19,14 @@ use fletchlog_log::fs::{Fs, MemoryFs, free_unused_buffers};
 use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
+use crate::controller::{Controller, NewTopic};
 use crate::directory::{Directory, file_system};
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
 use crate::one_look::OneLook;
 use crate::panics::{contained, place};
-use crate::replica_manager::{NewTopic, ReplicaManager};
+use crate::replica_manager::ReplicaManager;
 use crate::transaction::TransactionCoordinator;
 use crate::{BrokerError, TopicDescription, TransactionDescription};
 
@@ -61,7 +63,7 @@ impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Broker")
             .field("directory", &self.logs.directory().root())
-            .field("nodes", &self.replicas.num_nodes())
+            .field("nodes", &self.replicas.controller().num_nodes())
             .field("read_only", &self.is_read_only())
             .field("closed", &self.is_closed())
             .finish_non_exhaustive()
@@ -108,7 +110,8 @@ impl Broker {
         }
         let (directory, metadata) = Directory::open(fs, path, options.nodes, options.read_only)?;
         let logs = Arc::new(LogManager::open(directory, &metadata, options.config, clock)?);
-        let replicas = Arc::new(ReplicaManager::new(logs.clone(), metadata));
+        let controller = Arc::new(Controller::new(logs.clone(), metadata));
+        let replicas = Arc::new(ReplicaManager::new(logs.clone(), controller));
         let groups = Arc::new(GroupCoordinator::new(&replicas));
         let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
         let broker = Arc::new(Self {
@@ -145,7 +148,7 @@ impl Broker {
 
     /// Node ids ascending: 1..=nodes.
     pub fn nodes(&self) -> Vec<NodeId> {
-        self.replicas.nodes()
+        self.replicas.controller().nodes()
     }
 
     /// Checks that a partition can have these replicas; an error has Kafka's text. Kafka:
@@ -154,7 +157,7 @@ impl Broker {
     /// # Errors
     /// INVALID_REPLICA_ASSIGNMENT.
     pub fn check_assignment(&self, replicas: &[NodeId]) -> Result<(), BrokerError> {
-        self.replicas.check_assignment(replicas)
+        self.replicas.controller().check_assignment(replicas)
     }
 
     /// Creates a topic; `config` has properties of `Scope::Topic`. When it returns, the topic is on disk at every durability level.
@@ -172,7 +175,7 @@ impl Broker {
             config: config.iter().map(|(k, v)| (k.clone(), Some(v.clone()))).collect(),
             ..NewTopic::default()
         };
-        only(self.replicas.create_user_topics(&[(name, &new)])).map(drop)
+        only(self.replicas.controller().create_topics(&[(name, &new)])).map(drop)
     }
 
     /// Deletes a topic (directories renamed `-delete`, then removed).
@@ -189,9 +192,12 @@ impl Broker {
     /// `Closed`.
     pub fn delete_topics(&self, names: &[&str]) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        Ok(self
-            .replicas
-            .remove_topics(names, |gone| self.groups.forget_offsets_of(gone)))
+        Ok(self.replicas.controller().delete_topics(names, |names, topics| {
+            self.groups.forget_offsets_of(names);
+            // Waiting fetches of the topics end with their error.
+            let partitions = topics.iter().flat_map(|topic| &topic.partitions);
+            self.replicas.partitions_changed(partitions.map(|p| &**p));
+        }))
     }
 
     /// Topic names, sorted; those of internal topics only with `include_internal`.
@@ -200,7 +206,7 @@ impl Broker {
     /// `Closed`; read-only: the directory has become unreadable.
     pub fn topics(&self, include_internal: bool) -> Result<Vec<Arc<str>>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         let table = self.replicas.topic_table();
         Ok(table
             .iter()
@@ -215,7 +221,7 @@ impl Broker {
     /// UNKNOWN_TOPIC_OR_PARTITION, `Closed`, storage errors.
     pub fn describe_topic(&self, name: &str) -> Result<TopicDescription, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         self.replicas.describe(name)
     }
 
@@ -352,7 +358,7 @@ impl Broker {
     pub fn cluster_id(&self) -> Result<Option<Arc<str>>, BrokerError> {
         let directory = self.logs.directory();
         if !directory.is_kafkas() {
-            return Ok(Some(Arc::clone(self.replicas.cluster_id())));
+            return Ok(Some(Arc::clone(self.replicas.controller().cluster_id())));
         }
         let properties = read_meta_properties(&**directory.fs(), directory.root())?;
         Ok(properties.and_then(|properties| properties.cluster_id).map(Arc::from))

@@ -133,44 +133,6 @@ impl ConfigEntry {
     }
 }
 
-/// Each topic property with the broker property that it inherits from. Kafka: `ServerTopicConfigSynonyms`.
-pub(crate) const TOPIC_CONFIG_SYNONYMS: &[(&str, &str)] = &[
-    ("cleanup.policy", "log.cleanup.policy"),
-    ("compression.gzip.level", "compression.gzip.level"),
-    ("compression.lz4.level", "compression.lz4.level"),
-    ("compression.type", "compression.type"),
-    ("compression.zstd.level", "compression.zstd.level"),
-    ("delete.retention.ms", "log.cleaner.delete.retention.ms"),
-    ("file.delete.delay.ms", "log.segment.delete.delay.ms"),
-    ("fletchlog.durability", "fletchlog.durability"),
-    ("fletchlog.strict.first.sequence", "fletchlog.strict.first.sequence"),
-    ("flush.messages", "log.flush.interval.messages"),
-    ("flush.ms", "log.flush.interval.ms"),
-    ("index.interval.bytes", "log.index.interval.bytes"),
-    ("local.retention.bytes", "log.local.retention.bytes"),
-    ("local.retention.ms", "log.local.retention.ms"),
-    ("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
-    ("max.message.bytes", "message.max.bytes"),
-    ("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
-    ("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
-    (
-        "message.timestamp.difference.max.ms",
-        "log.message.timestamp.difference.max.ms",
-    ),
-    ("message.timestamp.type", "log.message.timestamp.type"),
-    ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
-    ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
-    ("min.insync.replicas", "min.insync.replicas"),
-    ("preallocate", "log.preallocate"),
-    ("retention.bytes", "log.retention.bytes"),
-    ("retention.ms", "log.retention.ms"),
-    ("segment.bytes", "log.segment.bytes"),
-    ("segment.index.bytes", "log.index.size.max.bytes"),
-    ("segment.jitter.ms", "log.roll.jitter.ms"),
-    ("segment.ms", "log.roll.ms"),
-    ("unclean.leader.election.enable", "unclean.leader.election.enable"),
-];
-
 /// Kafka has no default for this property; its default in the table is the one that follows from [`UNITS`].
 const WITHOUT_DEFAULT: &str = "log.flush.interval.ms";
 
@@ -207,7 +169,9 @@ pub(crate) fn describe_topic_config(
 }
 
 fn topic_entry(broker: &BrokerConfigs, node: NodeId, topic: &Config, key: &'static ConfigKey) -> ConfigEntry {
-    let inherited = TOPIC_CONFIG_SYNONYMS.iter().find(|(name, _)| *name == key.name);
+    let inherited = topic_config::TOPIC_CONFIG_SYNONYMS
+        .iter()
+        .find(|(name, _)| *name == key.name);
     let of_broker = inherited.map_or("", |(_, synonym)| *synonym);
     let value = topic_config::effective(broker.of(node), topic, key.name, of_broker);
     let value = value.map(|value| as_text(key.kind, &value));

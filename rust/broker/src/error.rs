@@ -159,3 +159,14 @@ impl BrokerError {
         }
     }
 }
+
+/// Makes the error of a write the result of each change that was part of it.
+pub(crate) fn spread<T>(error: BrokerError, places: &[usize], results: &mut [Result<T, BrokerError>]) {
+    let (code, text) = (error.code(), error.to_string());
+    for place in places.iter().skip(1) {
+        results[*place] = Err(BrokerError::kafka(code, text.clone()));
+    }
+    if let Some(first) = places.first() {
+        results[*first] = Err(error);
+    }
+}

@@ -2,8 +2,10 @@
 
 pub mod broker;
 mod config_description;
+mod controller;
 mod directory;
 mod dynamic_config;
+mod each_log;
 pub mod error;
 mod failures;
 mod fields;
@@ -20,12 +22,14 @@ mod replica_manager;
 mod security;
 mod sync;
 mod topic_config;
+mod topic_names;
 mod topics;
 mod transaction;
 mod uuid;
 
 pub use broker::{Broker, OpenOptions, SealedDirectory};
 pub use config_description::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
+pub use controller::{AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic};
 pub use directory::{DirectoryKind, directory_kind};
 pub use error::BrokerError;
 pub use fletchlog_log::ProducerState;
@@ -35,10 +39,7 @@ pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use metrics::BrokerMetric;
 pub use one_look::OneLook;
 pub use port::{Outcome, Port, Ticket};
-pub use replica_manager::{
-    AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic, PartitionDescription,
-    TopicDescription,
-};
+pub use replica_manager::{PartitionDescription, TopicDescription};
 pub use security::{
     Acl, AclFilter, AclOperation, Action, AlteredUsers, Authorizer, CLUSTER_NAME, Coded, PatternType, PermissionType,
     Principal, ResourceType, ScramDeletion, ScramUpsertion,

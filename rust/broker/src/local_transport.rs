@@ -149,7 +149,7 @@ impl Transport for LocalTransport {
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.keep_alive();
         let connection = self.connections.entry(node).or_default();
-        let nodes = self.broker.replicas().num_nodes();
+        let nodes = self.broker.replicas().controller().num_nodes();
         if !(1..=nodes).contains(&node_of_connection(node)) {
             connection.close(node, Some(correlation_id));
             return;

@@ -15,7 +15,6 @@ use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
 use crate::directory::{Directory, TopicRecord, partition_dir_name};
-use crate::log_manager::node_index;
 use crate::sync::{Mutex, Rank, RwLock};
 use crate::topic_config::TopicConfig;
 
@@ -85,6 +84,11 @@ impl Partition {
         self.replicas.first().copied().unwrap_or(1)
     }
 
+    /// The place of its leader's directory among those of all nodes.
+    pub(crate) fn node_index(&self) -> usize {
+        usize::try_from(self.leader() - 1).unwrap_or(0)
+    }
+
     /// Its replicas, the leader first; all of them count as in sync.
     pub(crate) fn replicas(&self) -> &[NodeId] {
         &self.replicas
@@ -145,7 +149,7 @@ impl Partition {
     /// The log, opened and recovered on first use. When read-only, it has what a live writer has added since.
     pub(crate) fn log(&self, directory: &Directory, now_ms: i64) -> Result<&Arc<PartitionLog>, BrokerError> {
         let fs = directory.fs();
-        let log_dir = &directory.log_dirs()[node_index(self)];
+        let log_dir = &directory.log_dirs()[self.node_index()];
         if let Some(log) = self.log.get() {
             if directory.read_only() {
                 log.refresh(log_dir.log_start_offset(&**fs, &self.tp)?)?;

@@ -6,6 +6,44 @@ use fletchlog_log::LogConfig;
 use fletchlog_log::config::Durability;
 use fletchlog_records::{Compression, TimestampType};
 
+/// Each topic property with the broker property that it inherits from. Kafka: `ServerTopicConfigSynonyms`.
+pub(crate) const TOPIC_CONFIG_SYNONYMS: &[(&str, &str)] = &[
+    ("cleanup.policy", "log.cleanup.policy"),
+    ("compression.gzip.level", "compression.gzip.level"),
+    ("compression.lz4.level", "compression.lz4.level"),
+    ("compression.type", "compression.type"),
+    ("compression.zstd.level", "compression.zstd.level"),
+    ("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+    ("file.delete.delay.ms", "log.segment.delete.delay.ms"),
+    ("fletchlog.durability", "fletchlog.durability"),
+    ("fletchlog.strict.first.sequence", "fletchlog.strict.first.sequence"),
+    ("flush.messages", "log.flush.interval.messages"),
+    ("flush.ms", "log.flush.interval.ms"),
+    ("index.interval.bytes", "log.index.interval.bytes"),
+    ("local.retention.bytes", "log.local.retention.bytes"),
+    ("local.retention.ms", "log.local.retention.ms"),
+    ("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ("max.message.bytes", "message.max.bytes"),
+    ("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    ("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
+    (
+        "message.timestamp.difference.max.ms",
+        "log.message.timestamp.difference.max.ms",
+    ),
+    ("message.timestamp.type", "log.message.timestamp.type"),
+    ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
+    ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+    ("min.insync.replicas", "min.insync.replicas"),
+    ("preallocate", "log.preallocate"),
+    ("retention.bytes", "log.retention.bytes"),
+    ("retention.ms", "log.retention.ms"),
+    ("segment.bytes", "log.segment.bytes"),
+    ("segment.index.bytes", "log.index.size.max.bytes"),
+    ("segment.jitter.ms", "log.roll.jitter.ms"),
+    ("segment.ms", "log.roll.ms"),
+    ("unclean.leader.election.enable", "unclean.leader.election.enable"),
+];
+
 /// Settings of one topic's logs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TopicConfig {

@@ -1,4 +1,4 @@
-//! Topics: names by Kafka's rule, their partitions, and the table of them.
+//! Topics, their partitions, and the table of them.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -11,48 +11,10 @@ use rustc_hash::FxHashMap;
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory, TopicRecord};
 use crate::dynamic_config::{BrokerConfigs, ByNode};
-use crate::log_manager::EachLog;
+use crate::each_log::EachLog;
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
-
-/// Kafka's topic of committed offsets and groups.
-pub(crate) const CONSUMER_OFFSETS: &str = "__consumer_offsets";
-/// Kafka's topic of transactional ids.
-pub(crate) const TRANSACTION_STATE: &str = "__transaction_state";
-const MAX_NAME_LENGTH: usize = 249;
-
-/// Kafka: `Topic#validate`, with the texts of its errors. The error says which part of the rule the name breaks.
-pub(crate) fn validate_name(name: &str) -> Result<(), String> {
-    let reason = if name.is_empty() {
-        "the empty string is not allowed".to_owned()
-    } else if name == "." || name == ".." {
-        format!("'{name}' is not allowed")
-    } else if name.len() > MAX_NAME_LENGTH {
-        format!("the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}")
-    } else if !name
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
-    {
-        format!("'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'")
-    } else {
-        return Ok(());
-    };
-    Err(format!("Topic name is invalid: {reason}"))
-}
-
-/// The name as Kafka's metrics have it: they map `.` to `_`, so two names that differ only in these collide. Kafka:
-/// `Topic#unifyCollisionChars`.
-pub(crate) fn unified(name: &str) -> String {
-    name.replace('.', "_")
-}
-
-/// KRaft's own log, no topic of the data plane. Kafka: `Topic#CLUSTER_METADATA_TOPIC_NAME`.
-pub(crate) const CLUSTER_METADATA: &str = "__cluster_metadata";
-
-/// Kafka: `Topic#isInternal`.
-pub(crate) fn is_internal(name: &str) -> bool {
-    name == CONSUMER_OFFSETS || name == TRANSACTION_STATE || name == "__share_group_state"
-}
+use crate::topic_names::{is_internal, unified};
 
 /// A topic.
 #[derive(Debug)]
@@ -233,28 +195,5 @@ impl TopicTable {
             }
         }
         Some(topic)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_follow_kafkas_rule() {
-        assert!(validate_name(&topic_by_id([1; 16])).is_err());
-        for good in ["a", "A.b_c-9", "...", &"x".repeat(249)] {
-            assert_eq!(validate_name(good), Ok(()), "{good}");
-        }
-        for bad in ["", ".", "..", "a b", "a/b", "ä", "a\n", &"x".repeat(250)] {
-            assert!(validate_name(bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn names_that_differ_only_in_dot_and_underscore_collide() {
-        assert_eq!(unified("a.b"), unified("a_b"));
-        assert_ne!(unified("a.b"), unified("a-b"));
-        assert_ne!(unified("a.b"), unified("a_bc"));
     }
 }

@@ -3,7 +3,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::cast_possible_truncation,
-    reason = "a test fails by panicking"
+    clippy::too_many_lines,
+    reason = "a test fails by panicking, and may be one long list of cases"
 )]
 
 mod admin;

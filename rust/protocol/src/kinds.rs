@@ -22,7 +22,7 @@ macro_rules! kinds {
 
             impl $name {
                 /// The number on the wire.
-                pub fn code(self) -> i8 {
+                fn code(self) -> i8 {
                     match self {
                         $( Self::$variant => $code, )+
                         Self::Other(code) => code,

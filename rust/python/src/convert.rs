@@ -16,8 +16,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple};
 
 use crate::errors::{Failure, errors_module};
-use crate::fork::once;
 use crate::named_tuple;
+use crate::once::once;
 
 /// A class of `fletchlog.types`, looked up once.
 pub fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str) -> PyResult<Bound<'py, PyAny>> {

@@ -21,7 +21,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use crate::convert;
-use crate::fork::once;
+use crate::once::once;
 
 /// Context that becomes attributes of the exception.
 #[derive(Debug, Clone)]

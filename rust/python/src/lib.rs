@@ -37,6 +37,7 @@ pub mod listener;
 pub mod logging;
 mod named_tuple;
 mod oauth;
+mod once;
 mod peer;
 pub mod producer;
 pub mod records;

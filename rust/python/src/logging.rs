@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::capsule::Gil;
-use crate::fork::once;
+use crate::once::once;
 
 static PYTHON: PyOnceLock<pyo3_log::Logger> = PyOnceLock::new();
 /// The callable that gets the lines instead of Python's `logging`.

@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyFloat};
 
 use crate::convert::describe;
 use crate::errors::Failure;
-use crate::fork::once;
+use crate::once::once;
 
 /// How long to wait, in milliseconds, not negative.
 #[derive(Debug, Clone, Copy)]

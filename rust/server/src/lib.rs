@@ -9,6 +9,7 @@ mod apis;
 mod authenticator;
 mod completions;
 pub mod connection;
+mod endpoint;
 pub mod limits;
 mod memory_pool;
 mod processor;
@@ -22,5 +23,6 @@ mod tests;
 mod unsent;
 
 pub use apis::served_apis;
-pub use socket_server::{Endpoint, ListenError, ListenOptions, SocketServer, serve_over};
+pub use endpoint::Endpoint;
+pub use socket_server::{ListenError, ListenOptions, SocketServer, serve_over};
 pub use sockets::{SocketEvent, Sockets};

@@ -17,10 +17,10 @@ use slab::Slab;
 use crate::apis::{Apis, Peer, Respond};
 use crate::completions::{Completion, Completions, ConnectionId, Reply};
 use crate::connection::{Connection, PeerEnd};
+use crate::endpoint::listener_config;
 use crate::limits::{Limits, TimeOut, Times};
 use crate::memory_pool::{Memory, MemoryPool};
 use crate::request_handler_pool::RequestHandlerPool;
-use crate::socket_server::listener_config;
 use crate::sockets::{SocketEvent, Sockets};
 use crate::stats::Stats;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use fletchlog_api::transport::Waker;
-use fletchlog_api::{Config, ConfigError, NodeId};
+use fletchlog_api::{ConfigError, NodeId};
 use fletchlog_broker::Broker;
 use mio::net::TcpListener;
 use rustix::process::{Resource, getrlimit};
@@ -15,6 +15,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::apis::Apis;
 use crate::completions::Completions;
+use crate::endpoint::{Endpoint, listener_config};
 use crate::limits::Limits;
 use crate::processor::{Processor, Shared};
 use crate::request_handler_pool::RequestHandlerPool;
@@ -37,17 +38,6 @@ pub struct ListenOptions {
     pub advertised: Option<(String, Option<u16>)>,
     /// Properties of this listener, which override the broker's.
     pub config: Vec<(String, String)>,
-}
-
-/// One node's address, as Metadata responses give it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The node.
-    pub node: NodeId,
-    /// Host name or address.
-    pub host: String,
-    /// Port.
-    pub port: u16,
 }
 
 /// Why a listener could not be opened.
@@ -179,50 +169,6 @@ impl SocketServer {
 impl Drop for SocketServer {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// The properties that a listener may override.
-const OF_LISTENER: &[&str] = &[
-    "connection.failed.authentication.delay.ms",
-    "connections.max.idle.ms",
-    "connections.max.reauth.ms",
-    "fletchlog.request.read.timeout.ms",
-    "max.connection.creation.rate",
-    "max.connections",
-    "max.connections.per.ip",
-    "max.connections.per.ip.overrides",
-    "num.io.threads",
-    "oauthbearer.sasl.jaas.config",
-    "plain.sasl.jaas.config",
-    "queued.max.request.bytes",
-    "queued.max.requests",
-    "sasl.enabled.mechanisms",
-    "sasl.server.max.receive.size",
-    "security.protocol",
-    "socket.request.max.bytes",
-    "ssl.certificate.location",
-    "ssl.client.auth",
-    "ssl.enabled.protocols",
-    "ssl.key.location",
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.type",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.type",
-];
-
-/// The broker's properties, overridden by those of a listener.
-pub(crate) fn listener_config(broker: &Config, own: &[(String, String)]) -> Result<Config, ConfigError> {
-    let config = Config::parse(broker.scope(), own.iter().map(|(name, value)| (&**name, &**value)))?;
-    match config.shown().find(|(name, _)| !OF_LISTENER.contains(name)) {
-        Some((name, _)) => Err(ConfigError::Conflict(format!(
-            "`{name}` is a property of the broker, not of a listener"
-        ))),
-        None => broker.clone().with(own.iter().map(|(name, value)| (&**name, &**value))),
     }
 }
 

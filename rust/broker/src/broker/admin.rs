@@ -13,10 +13,10 @@ use crate::config_description::{
     ConfigEntry, describe_all_brokers, describe_broker_config, describe_client_metrics, describe_group_config,
     describe_topic_config,
 };
+use crate::controller::{AlterConfig, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic};
 use crate::log_manager::LogDirDescription;
 use crate::metrics::{BrokerMetric, value};
-use crate::replica_manager::{AlterConfig, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic};
-use crate::topics::validate_name;
+use crate::topic_names::validate_name;
 use crate::transaction::{TransactionDescription, TransactionFilter, TransactionListing};
 
 impl Broker {
@@ -31,7 +31,7 @@ impl Broker {
         topics: &[(&str, &NewTopic)],
     ) -> Result<Vec<Result<CreatedTopic, BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        Ok(self.replicas.create_user_topics(topics))
+        Ok(self.replicas.controller().create_topics(topics))
     }
 
     /// Adds partitions to a topic, up to `count` in total. `assignments`: the replica nodes of each new partition, the leader first.
@@ -65,7 +65,7 @@ impl Broker {
         validate_only: bool,
     ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        Ok(self.replicas.create_partitions(topics, validate_only))
+        Ok(self.replicas.controller().create_partitions(topics, validate_only))
     }
 
     /// Changes properties of a topic, a node, all nodes, a group or a subscription to client metrics; properties not named stay.
@@ -85,6 +85,7 @@ impl Broker {
         let resource = resource.clone();
         only(
             self.replicas
+                .controller()
                 .alter_configs(&[Alteration { resource, change }], validate_only),
         )
     }
@@ -99,7 +100,7 @@ impl Broker {
         validate_only: bool,
     ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        Ok(self.replicas.alter_configs(alterations, validate_only))
+        Ok(self.replicas.controller().alter_configs(alterations, validate_only))
     }
 
     /// Every property by name, with its source: of a topic as `node` sees it, of a node, of a group or of a subscription to client
@@ -112,8 +113,8 @@ impl Broker {
         if let ConfigResource::Topic(name) = resource {
             validate_name(name).map_err(|text| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text))?;
         }
-        self.replicas.see_new_topics()?;
-        self.replicas.check_node(resource)?;
+        self.replicas.controller().see_new_topics()?;
+        self.replicas.controller().check_node(resource)?;
         let configs = self.replicas.configs();
         Ok(match resource {
             ConfigResource::Topic(name) => {
@@ -133,7 +134,7 @@ impl Broker {
     /// `Closed`; read-only: the directory has become unreadable.
     pub fn altered_resources(&self) -> Result<Vec<ConfigResource>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         let configs = self.replicas.configs();
         Ok(configs.altered().resources().cloned().collect())
     }
@@ -144,7 +145,7 @@ impl Broker {
     /// `Closed`; read-only: the directory has become unreadable.
     pub fn topic_name(&self, id: [u8; 16]) -> Result<Option<Arc<str>>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         let table = self.replicas.topic_table();
         Ok(table.name_of(&id).cloned())
     }
@@ -165,7 +166,7 @@ impl Broker {
     /// `Closed`; read-only: the directory has become unreadable.
     pub fn topic_id(&self, name: &str) -> Result<Option<[u8; 16]>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         let table = self.replicas.topic_table();
         Ok(table.get(name).map(|topic| topic.record.id))
     }
@@ -176,7 +177,7 @@ impl Broker {
     /// `Closed`; read-only: the directory has become unreadable.
     pub fn replicas_of(&self, tp: &TopicPartition) -> Result<Option<Vec<NodeId>>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         let table = self.replicas.topic_table();
         Ok(table.partition(tp).map(|partition| partition.replicas().to_vec()))
     }
@@ -224,7 +225,7 @@ impl Broker {
     /// `Closed`, storage errors.
     pub fn metrics(&self) -> Result<Vec<BrokerMetric>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         let dirs = self.logs.describe_log_dirs()?;
         let size = dirs
             .iter()
@@ -255,7 +256,7 @@ impl Broker {
     /// `Closed`, storage errors.
     pub fn describe_log_dirs(&self) -> Result<Vec<LogDirDescription>, BrokerError> {
         let _open = self.enter()?;
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         self.logs.describe_log_dirs()
     }
 }

@@ -14,7 +14,7 @@ use fletchlog_records::TopicPartition;
 use super::Broker;
 use crate::BrokerError;
 use crate::directory::{Directory, LogDir};
-use crate::log_manager::{node_index, offsets};
+use crate::log_manager::offsets;
 use crate::security::SecurityRecord;
 
 /// The content of a copy. Paths are relative to the root of the directory.
@@ -43,8 +43,8 @@ impl Broker {
         if self.logs.directory().fs().is_snapshot() {
             return Err(BrokerError::ReadOnlyStore("export"));
         }
-        self.replicas.see_new_topics()?;
-        let mut metadata = self.replicas.current_metadata();
+        self.replicas.controller().see_new_topics()?;
+        let mut metadata = self.replicas.controller().current_metadata();
         if let Some(wanted) = topics {
             for name in wanted {
                 self.replicas.topic(name)?;
@@ -76,7 +76,7 @@ impl Broker {
                 let at_end = offsets(partition, log);
                 let (start, end) = (at_end.log_start_offset, at_end.high_watermark);
                 sealed.partitions.push((partition.tp().clone(), start, end));
-                logs[node_index(partition)].push(at_end);
+                logs[partition.node_index()].push(at_end);
             }
         }
         for (dir, logs) in directory.log_dirs().iter().zip(&mut logs) {

@@ -147,7 +147,7 @@ impl ClusterMetadata {
         for topic in list(top, "topics")? {
             let topic = topic.as_object().ok_or("has a topic that is not an object")?;
             let name = string(topic, "name")?;
-            crate::topics::validate_name(name).map_err(|reason| format!("names a topic `{name}`: {reason}"))?;
+            crate::topic_names::validate_name(name).map_err(|reason| format!("names a topic `{name}`: {reason}"))?;
             let record = topic_from_json(name, topic, nodes)?;
             metadata.topics.insert(name.to_owned(), record);
         }

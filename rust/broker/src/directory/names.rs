@@ -3,7 +3,7 @@
 use fletchlog_log::file_name::parse_partition_dir;
 use fletchlog_records::TopicPartition;
 
-use crate::topics::CLUSTER_METADATA;
+use crate::topic_names::CLUSTER_METADATA;
 use crate::uuid;
 
 /// Longest file name that file systems accept; Kafka cuts the topic to stay within it.
@@ -59,7 +59,7 @@ pub(crate) fn parse(name: &str) -> DirName {
     }
     match parse_partition_dir(name) {
         // `__cluster_metadata-0` is KRaft's own log, no topic of the data plane.
-        Some((topic, partition)) if topic != CLUSTER_METADATA && crate::topics::validate_name(topic).is_ok() => {
+        Some((topic, partition)) if topic != CLUSTER_METADATA && crate::topic_names::validate_name(topic).is_ok() => {
             DirName::Partition(TopicPartition::new(topic, partition))
         }
         _ => DirName::Other,

@@ -6,8 +6,7 @@ use fletchlog_api::{Config, ConfigError, ErrorCode, NodeId, Scope};
 
 use super::{BrokerConfigs, Properties, refused};
 use crate::BrokerError;
-use crate::config_description::TOPIC_CONFIG_SYNONYMS;
-use crate::topic_config::TopicConfig;
+use crate::topic_config::{TOPIC_CONFIG_SYNONYMS, TopicConfig};
 
 /// Kept for all nodes together, and always set. Kafka: with `eligible.leader.replicas.version` 1.
 pub(super) const MIN_IN_SYNC: &str = "min.insync.replicas";

@@ -18,7 +18,7 @@ use super::table::{Deadlines, GroupTable, LockedGroup};
 use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Changes, Mutex, MutexGuard, Rank};
-use crate::topics::CONSUMER_OFFSETS;
+use crate::topic_names::CONSUMER_OFFSETS;
 use crate::uuid;
 
 /// The coordinator of every group.
@@ -198,7 +198,7 @@ impl GroupCoordinator {
         match table.get(CONSUMER_OFFSETS).and_then(|t| t.partition(number)) {
             Some(partition) => partition.leader(),
             // Before the first commit: where it will be.
-            None => 1 + number.rem_euclid(self.replicas.num_nodes()),
+            None => 1 + number.rem_euclid(self.replicas.controller().num_nodes()),
         }
     }
 

@@ -16,7 +16,7 @@ use super::state::{CommittedOffset, Group, GroupState, PendingOffsets};
 use crate::BrokerError;
 use crate::partition::Partition;
 use crate::replica_manager::CoordinatorRecord;
-use crate::topics::CONSUMER_OFFSETS;
+use crate::topic_names::CONSUMER_OFFSETS;
 
 impl GroupCoordinator {
     /// Writes the group's record. A read-only broker writes nothing: its groups are in memory only.
@@ -45,7 +45,7 @@ impl GroupCoordinator {
         records: &[CoordinatorRecord],
         params: &BatchParams,
     ) -> Result<i64, BrokerError> {
-        let topic = self.replicas.offsets_topic()?;
+        let topic = self.replicas.controller().offsets_topic()?;
         let partition = topic
             .partition(self.partition_for(group_id))
             .ok_or_else(|| BrokerError::unknown_topic(CONSUMER_OFFSETS))?;

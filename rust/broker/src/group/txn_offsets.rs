@@ -9,7 +9,7 @@ use super::offsets::OffsetResults;
 use super::state::{Group, GroupState};
 use crate::failures::Refused;
 use crate::replica_manager::AddPartitionsToTxnManager;
-use crate::topics::CONSUMER_OFFSETS;
+use crate::topic_names::CONSUMER_OFFSETS;
 
 impl GroupCoordinator {
     /// TxnOffsetCommit.

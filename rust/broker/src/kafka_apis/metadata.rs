@@ -10,14 +10,15 @@ use fletchlog_api::{
 
 use super::KafkaApis;
 use crate::BrokerError;
+use crate::controller::NewTopic;
 use crate::partition::Partition;
-use crate::replica_manager::NewTopic;
-use crate::topics::{self, Topic};
+use crate::topic_names;
+use crate::topics::Topic;
 
 impl KafkaApis {
     /// A Metadata request.
     pub(super) fn metadata_response(&self, request: &MetadataRequest) -> Result<MetadataResponse, BrokerError> {
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         let topics = match &request.topics {
             None => {
                 let all: Vec<_> = self.replicas.topic_table().iter().cloned().collect();
@@ -39,8 +40,8 @@ impl KafkaApis {
         };
         Ok(MetadataResponse {
             error: ErrorCode::NONE,
-            cluster_id: self.replicas.cluster_id().clone(),
-            nodes: self.replicas.nodes(),
+            cluster_id: self.replicas.controller().cluster_id().clone(),
+            nodes: self.replicas.controller().nodes(),
             topics,
         })
     }
@@ -62,7 +63,7 @@ impl KafkaApis {
         from: usize,
         most: usize,
     ) -> Result<(TopicMetadata, usize), BrokerError> {
-        self.replicas.see_new_topics()?;
+        self.replicas.controller().see_new_topics()?;
         let known = self.replicas.topic_table().get(name).cloned();
         let Some(topic) = known else {
             return Ok((unknown_topic(name, None), 0));
@@ -79,22 +80,24 @@ impl KafkaApis {
         if self.replicas.is_read_only() || !self.replicas.config().boolean("auto.create.topics.enable") {
             return HashMap::new();
         }
-        let is_missing =
-            |name: &&Arc<str>| topics::validate_name(name).is_ok() && self.replicas.topic_table().get(name).is_none();
+        let is_missing = |name: &&Arc<str>| {
+            topic_names::validate_name(name).is_ok() && self.replicas.topic_table().get(name).is_none()
+        };
         let (of_coordinators, of_users): (Vec<&Arc<str>>, Vec<_>) = names
             .iter()
             .filter(is_missing)
-            .partition(|name| [topics::CONSUMER_OFFSETS, topics::TRANSACTION_STATE].contains(&&***name));
+            .partition(|name| [topic_names::CONSUMER_OFFSETS, topic_names::TRANSACTION_STATE].contains(&&***name));
         let as_configured = NewTopic::default();
         let new: Vec<_> = of_users.iter().map(|name| (&***name, &as_configured)).collect();
         let created = self
             .replicas
-            .create_user_topics(&new)
+            .controller()
+            .create_topics(&new)
             .into_iter()
             .map(|created| created.map(drop));
         let coordinators = of_coordinators.iter().map(|name| match &***name {
-            topics::CONSUMER_OFFSETS => self.replicas.offsets_topic().map(drop),
-            _ => self.replicas.transaction_topic().map(drop),
+            topic_names::CONSUMER_OFFSETS => self.replicas.controller().offsets_topic().map(drop),
+            _ => self.replicas.controller().transaction_topic().map(drop),
         });
         let coordinators: Vec<_> = coordinators.collect();
         let results = created.chain(coordinators).zip(of_users.iter().chain(&of_coordinators));
@@ -152,7 +155,7 @@ impl KafkaApis {
 
 /// The metadata of a topic that does not exist; `failed`: why it was not created.
 fn unknown_topic(name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
-    let error = match topics::validate_name(name) {
+    let error = match topic_names::validate_name(name) {
         Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
         Ok(()) => failed.unwrap_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
     };
@@ -160,7 +163,7 @@ fn unknown_topic(name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
         error,
         name: name.clone(),
         topic_id: [0; 16],
-        is_internal: topics::is_internal(name),
+        is_internal: topic_names::is_internal(name),
         partitions: Vec::new(),
     }
 }

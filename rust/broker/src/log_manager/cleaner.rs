@@ -9,9 +9,9 @@ use fletchlog_api::ErrorCode;
 use fletchlog_log::{Cleanable, CleanerOptions, CleanerStats, LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
-use super::each_log::EachLog;
-use super::{Changed, LogManager, node_index};
+use super::{Changed, LogManager};
 use crate::BrokerError;
+use crate::each_log::EachLog;
 use crate::panics::{contained, failing, place};
 use crate::partition::Partition;
 use crate::sync::lock;
@@ -141,7 +141,7 @@ impl LogManager {
     }
 
     fn cleanable(&self, partition: &Partition, log: &PartitionLog) -> Result<Cleanable, BrokerError> {
-        let dir = &self.directory.log_dirs()[node_index(partition)];
+        let dir = &self.directory.log_dirs()[partition.node_index()];
         let known = dir.clean_offsets(&**self.directory.fs())?.get(partition.tp()).copied();
         Ok(log.cleanable(known, self.clock.now_ms())?)
     }
@@ -165,7 +165,7 @@ impl LogManager {
         let _one_at_a_time = self.checkpointing.lock();
         if self.table().holds(partition) {
             let known = self.partitions();
-            self.directory.log_dirs()[node_index(partition)].store_clean_offset(
+            self.directory.log_dirs()[partition.node_index()].store_clean_offset(
                 &**self.directory.fs(),
                 partition.tp(),
                 stats.end_offset,

@@ -8,8 +8,8 @@ use fletchlog_log::{LogError, file_name};
 use fletchlog_records::TopicPartition;
 
 use super::LogManager;
-use super::each_log::EachLog;
 use crate::BrokerError;
+use crate::each_log::EachLog;
 use crate::partition::Partition;
 
 /// A log directory.
@@ -50,7 +50,7 @@ impl LogManager {
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
             let size = self.unless_deleted(partition, self.size_of(partition));
             let size = describing.note(partition, size).flatten();
-            if let (Some(size), Some(dir)) = (size, dirs.get_mut(super::node_index(partition))) {
+            if let (Some(size), Some(dir)) = (size, dirs.get_mut(partition.node_index())) {
                 dir.partitions.push((partition.tp().clone(), size));
             }
         }

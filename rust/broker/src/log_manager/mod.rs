@@ -2,12 +2,10 @@
 //! stop. Kafka: `LogManager`.
 
 mod cleaner;
-mod each_log;
 mod log_dirs;
 
 pub use cleaner::CleanedPartition;
 pub(crate) use cleaner::CleanerThread;
-pub(crate) use each_log::EachLog;
 pub use log_dirs::LogDirDescription;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -22,6 +20,7 @@ use fletchlog_records::TopicPartition;
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory, LogDir, LogOffsets};
 use crate::dynamic_config::BrokerConfigs;
+use crate::each_log::EachLog;
 use crate::panics::{contained, failing, place};
 use crate::partition::Partition;
 use crate::sync::{Mutex, Rank, ReadGuard, RwLock, is_due};
@@ -95,7 +94,7 @@ impl LogManager {
             if let Err(error) = partition.mend_topic_id(&self.directory) {
                 log::warn!("partition.metadata is written when the partition is first used: {error}");
             }
-            let dir = &self.directory.log_dirs()[node_index(partition)];
+            let dir = &self.directory.log_dirs()[partition.node_index()];
             if dir.clean_shutdown() {
                 continue;
             }
@@ -436,7 +435,7 @@ impl LogManager {
         let partitions = self.open_partitions();
         let of_open = partitions
             .iter()
-            .filter_map(|p| Some((node_index(p), offsets(p, p.opened_log()?))));
+            .filter_map(|p| Some((p.node_index(), offsets(p, p.opened_log()?))));
         of_open.collect()
     }
 
@@ -491,10 +490,10 @@ impl LogManager {
             match closing.note(partition, log.close().map_err(BrokerError::from)) {
                 // Closing has flushed everything.
                 Some(()) => at_close.recovery_point = at_close.high_watermark,
-                None => drop(failed.insert(node_index(partition))),
+                None => drop(failed.insert(partition.node_index())),
             }
             // Also for a log that failed: otherwise its checkpoints would be those of the last start.
-            offsets_at_close.push((node_index(partition), at_close));
+            offsets_at_close.push((partition.node_index(), at_close));
         }
         if self.is_read_only() {
             return Ok(());
@@ -511,10 +510,6 @@ impl LogManager {
 
 fn producer_expiry_check_ms(config: &Config) -> i64 {
     i64::from(config.int("producer.id.expiration.check.interval.ms"))
-}
-
-pub(crate) fn node_index(partition: &Partition) -> usize {
-    usize::try_from(partition.leader() - 1).unwrap_or(0)
 }
 
 /// The offsets of a log for the checkpoints.

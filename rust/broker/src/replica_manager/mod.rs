@@ -1,24 +1,17 @@
 //! The topics and partitions of a broker: what is appended to them, read from them and looked up in them.
-//! Kafka: `ReplicaManager`; what its controller does to topics is here as well.
+//! Kafka: `ReplicaManager`.
 
-mod alter_config;
 mod coordinator_log;
-mod create_partitions;
+mod delete_records;
+mod describe;
 pub(crate) mod fetch;
 mod leader_epochs;
 mod list_offsets;
-mod new_topic;
 mod produce;
-mod producer_ids;
-mod security;
-mod topic_admin;
 
-pub use alter_config::{AlterConfig, AlterConfigOp, Alteration, ConfigChange};
 pub(crate) use coordinator_log::CoordinatorRecord;
-pub use create_partitions::MorePartitions;
-pub use new_topic::{CreatedTopic, NewTopic};
+pub use describe::{PartitionDescription, TopicDescription};
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
-pub use topic_admin::{PartitionDescription, TopicDescription};
 
 use std::sync::Arc;
 
@@ -27,25 +20,20 @@ use fletchlog_log::{LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
-use crate::directory::ClusterMetadata;
+use crate::controller::Controller;
 use crate::dynamic_config::BrokerConfigs;
 use crate::failures::Failures;
 use crate::log_manager::LogManager;
 use crate::metrics::{BrokerMetric, BrokerTopicMetrics, value};
-use crate::one_look::OneLook;
 use crate::partition::Partition;
-use crate::security::{CurrentSecurity, Rules};
-use crate::sync::{Changes, Mutex, Rank, ReadGuard};
+use crate::sync::{Changes, ReadGuard};
 use crate::topics::{Topic, TopicTable};
 use fetch::{FetchManager, FetchPurgatory};
 
 /// The topics of a broker and their partitions. Thread-safe; appends to different partitions run in parallel.
 pub(crate) struct ReplicaManager {
     logs: Arc<LogManager>,
-    cluster_id: Arc<str>,
-    metadata: Mutex<ClusterMetadata>,
-    security: CurrentSecurity,
-    authorizer: Option<Rules>,
+    controller: Arc<Controller>,
     fetches: FetchManager,
     purgatory: FetchPurgatory,
     failures: Failures,
@@ -55,16 +43,13 @@ pub(crate) struct ReplicaManager {
 }
 
 impl ReplicaManager {
-    /// A replica manager over these logs.
-    pub(crate) fn new(logs: Arc<LogManager>, metadata: ClusterMetadata) -> Self {
+    /// A replica manager over these logs, whose topics this controller keeps.
+    pub(crate) fn new(logs: Arc<LogManager>, controller: Arc<Controller>) -> Self {
         let slots = usize::try_from(logs.config().int("max.incremental.fetch.session.cache.slots")).unwrap_or(0);
         let nodes = NodeId::try_from(logs.directory().log_dirs().len()).unwrap_or(NodeId::MAX);
         Self {
             fetches: FetchManager::new(nodes, slots, !logs.is_read_only()),
-            security: CurrentSecurity::new(&metadata.security),
-            authorizer: Rules::new(logs.config()),
-            cluster_id: Arc::from(metadata.cluster_id.as_str()),
-            metadata: Mutex::new(Rank::Metadata, metadata),
+            controller,
             purgatory: FetchPurgatory::default(),
             failures: Failures::default(),
             metrics: BrokerTopicMetrics::default(),
@@ -73,9 +58,9 @@ impl ReplicaManager {
         }
     }
 
-    /// The current topics, and what else `fletchlog.metadata` keeps.
-    pub(crate) fn current_metadata(&self) -> ClusterMetadata {
-        self.metadata.lock().clone()
+    /// What Kafka's controller does.
+    pub(crate) fn controller(&self) -> &Controller {
+        &self.controller
     }
 
     /// The clock.
@@ -91,11 +76,6 @@ impl ReplicaManager {
     /// The properties that are in effect.
     pub(crate) fn configs(&self) -> Arc<BrokerConfigs> {
         self.logs.configs()
-    }
-
-    /// The id of the cluster.
-    pub(crate) fn cluster_id(&self) -> &Arc<str> {
-        &self.cluster_id
     }
 
     /// The operations that currently fail.
@@ -143,21 +123,6 @@ impl ReplicaManager {
         &self.purgatory
     }
 
-    /// Number of nodes.
-    pub(crate) fn num_nodes(&self) -> i32 {
-        i32::try_from(self.logs.directory().log_dirs().len()).unwrap_or(i32::MAX)
-    }
-
-    /// Node ids ascending: 1..=nodes.
-    pub(crate) fn nodes(&self) -> Vec<NodeId> {
-        (1..=self.num_nodes()).collect()
-    }
-
-    /// Checks that a partition can have these replicas.
-    pub(crate) fn check_assignment(&self, replicas: &[NodeId]) -> Result<(), BrokerError> {
-        new_topic::check_assignment(replicas, self.metadata.lock().nodes, None)
-    }
-
     /// Whether the broker was opened for reading only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.logs.is_read_only()
@@ -175,24 +140,16 @@ impl ReplicaManager {
 
     /// A topic; a read-only broker first checks for changes.
     pub(crate) fn topic(&self, name: &str) -> Result<Arc<Topic>, BrokerError> {
-        self.see_changes()?;
-        if let Some(topic) = self.topic_table().get(name) {
-            return Ok(topic.clone());
-        }
-        self.see_new_topics()?;
-        self.topic_table()
-            .get(name)
-            .cloned()
-            .ok_or_else(|| BrokerError::unknown_topic(name))
+        self.controller.topic(name)
     }
 
     /// A partition; a read-only broker first checks for changes.
     pub(crate) fn partition(&self, tp: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
-        self.see_changes()?;
+        self.controller.see_changes()?;
         if let Some(partition) = self.topic_table().partition(tp) {
             return Ok(partition.clone());
         }
-        self.see_new_topics()?;
+        self.controller.see_new_topics()?;
         self.topic_table()
             .partition(tp)
             .cloned()
@@ -205,9 +162,9 @@ impl ReplicaManager {
         let Some(id) = topic_id_of(&tp.topic).filter(|_| by_id) else {
             return self.partition(tp);
         };
-        self.see_changes()?;
+        self.controller.see_changes()?;
         if self.topic_table().name_of(&id).is_none() {
-            self.see_new_topics()?;
+            self.controller.see_new_topics()?;
         }
         let table = self.topic_table();
         let name = table.name_of(&id).ok_or_else(|| {
@@ -223,7 +180,7 @@ impl ReplicaManager {
         let log = self.logs.log_of(partition);
         if log.is_err() && self.is_read_only() {
             // The writer may have deleted its topic since.
-            self.see_new_topics()?;
+            self.controller.see_new_topics()?;
             if !self.topic_table().holds(partition) {
                 return Err(BrokerError::unknown_partition(partition.tp()));
             }
@@ -235,29 +192,5 @@ impl ReplicaManager {
             }
             other => other,
         })
-    }
-
-    /// Read-only: as [`ReplicaManager::see_new_topics`] if that costs little. It does not for a Kafka broker's directory, which has
-    /// to be listed.
-    fn see_changes(&self) -> Result<(), BrokerError> {
-        match self.logs.directory().is_kafkas() {
-            true => Ok(()),
-            false => self.see_new_topics(),
-        }
-    }
-
-    /// Read-only: takes over topics that the writer has created or deleted since, once within [`OneLook`].
-    pub(crate) fn see_new_topics(&self) -> Result<(), BrokerError> {
-        if !self.is_read_only() || OneLook::is_done() {
-            return Ok(());
-        }
-        let mut metadata = self.metadata.lock();
-        if let Some(new) = self.logs.directory().reload(&metadata)? {
-            self.logs.take_over(&new);
-            self.security.set(&new.security);
-            *metadata = new;
-        }
-        OneLook::done();
-        Ok(())
     }
 }

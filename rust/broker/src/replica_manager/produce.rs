@@ -282,7 +282,7 @@ fn with_text(error: BrokerError) -> Refusal {
 type Refusal = (ErrorCode, Option<String>);
 
 fn check_topic(tp: &TopicPartition) -> Result<(), Refusal> {
-    if crate::topics::is_internal(&tp.topic) {
+    if crate::topic_names::is_internal(&tp.topic) {
         let text = format!("`{}` is the broker's own topic; clients do not produce to it", tp.topic);
         return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, Some(text)));
     }

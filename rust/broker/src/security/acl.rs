@@ -2,8 +2,9 @@
 
 use fletchlog_api::ErrorCode;
 
+use super::SecurityRecord;
 use super::search::matched_by_all;
-use crate::{Broker, BrokerError};
+use crate::BrokerError;
 
 /// A value with a number and a name in Kafka's protocol.
 pub trait Coded: Sized {
@@ -194,44 +195,15 @@ impl AclFilter {
     }
 }
 
-impl Broker {
-    /// The ACLs that a filter matches. Kafka: DescribeAcls.
-    ///
-    /// # Errors
-    /// `Closed`.
-    pub fn describe_acls(&self, filter: &AclFilter) -> Result<Vec<Acl>, BrokerError> {
-        let _open = self.enter()?;
-        self.replicas().see_new_topics()?;
-        let security = self.replicas().security().get();
-        Ok(filter.matched(&security.acls).into_iter().cloned().collect())
-    }
-
-    /// Adds ACLs; those that exist already stay. Durable when it returns, and in effect for every request that begins later. Kafka:
-    /// CreateAcls.
-    ///
-    /// # Errors
-    /// INVALID_REQUEST for one of them, `ReadOnly`, `Closed`, storage errors: then none was added.
-    pub fn create_acls(&self, acls: &[Acl]) -> Result<(), BrokerError> {
-        let _open = self.enter()?;
-        acls.iter().try_for_each(Acl::validate)?;
-        self.replicas()
-            .alter_security("create ACLs", |security| security.acls.extend(acls.iter().cloned()))
-    }
-
-    /// Deletes the ACLs that the filters match, and returns them for each filter; `None`: they are more than `room` bytes, counted for
-    /// each filter, and none was deleted. Durable when it returns. Kafka: DeleteAcls.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Closed`, storage errors: then none was deleted.
-    pub fn delete_acls(&self, filters: &[AclFilter], room: usize) -> Result<Option<Vec<Vec<Acl>>>, BrokerError> {
-        let _open = self.enter()?;
-        self.replicas().alter_security("delete ACLs", |security| {
-            let deleted = matched_by_all(&security.acls, filters, room)?;
-            for acl in deleted.iter().flatten() {
-                security.acls.remove(acl);
-            }
-            Some(deleted)
-        })
+impl SecurityRecord {
+    /// Removes the ACLs that the filters match, and returns them for each filter; `None`: they are more than `room` bytes, and none
+    /// was removed.
+    pub(crate) fn delete_acls(&mut self, filters: &[AclFilter], room: usize) -> Option<Vec<Vec<Acl>>> {
+        let deleted = matched_by_all(&self.acls, filters, room)?;
+        for acl in deleted.iter().flatten() {
+            self.acls.remove(acl);
+        }
+        Some(deleted)
     }
 }
 

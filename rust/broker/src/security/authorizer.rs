@@ -8,7 +8,6 @@ use fletchlog_api::Config;
 use super::SecurityRecord;
 use super::acl::{Acl, AclOperation, PatternType, PermissionType, ResourceType, WILDCARD};
 use super::search::{of_pattern, of_type, patterns_about};
-use crate::Broker;
 
 /// A client: its principal (`User:alice`) and the address it comes from.
 #[derive(Debug, Clone, Copy)]
@@ -56,14 +55,10 @@ impl Rules {
             otherwise: config.boolean("allow.everyone.if.no.acl.found"),
         })
     }
-}
 
-impl Broker {
-    /// The authorizer with the present ACLs; `None`: every client may do everything.
-    pub fn authorizer(&self) -> Option<Authorizer<'_>> {
-        let rules = self.replicas().authorizer_rules()?;
-        let security = self.replicas().security().get();
-        Some(Authorizer { rules, security })
+    /// An authorizer with these ACLs.
+    pub(crate) fn authorizer(&self, security: Arc<SecurityRecord>) -> Authorizer<'_> {
+        Authorizer { rules: self, security }
     }
 }
 

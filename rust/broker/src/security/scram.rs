@@ -6,7 +6,7 @@ use fletchlog_api::ErrorCode;
 use fletchlog_sasl::{MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism, Secret, secure_random_string};
 
 use super::SecurityRecord;
-use crate::{Broker, BrokerError};
+use crate::BrokerError;
 
 /// Removes a user's credential.
 #[derive(Debug, Clone)]
@@ -128,57 +128,19 @@ fn check_all(
     outcomes
 }
 
-impl Broker {
-    /// Users of SCRAM by name, each with a mechanism and its iterations. Kafka: DescribeUserScramCredentials.
-    ///
-    /// # Errors
-    /// `Closed`; read-only: the directory has become unreadable.
-    pub fn describe_user_scram_credentials(&self) -> Result<Vec<(String, ScramMechanism, u32)>, BrokerError> {
-        let _open = self.enter()?;
-        self.replicas().see_new_topics()?;
-        let security = self.replicas().security().get();
-        let rows = security.scram.iter();
-        Ok(rows
-            .map(|((name, mechanism), credential)| (name.clone(), *mechanism, credential.iterations))
-            .collect())
-    }
-
-    /// Changes SCRAM users; returns the result of each user by name. A user that cannot be changed does not affect the others.
-    /// Durable when it returns, and in effect for clients that authenticate later. Kafka: AlterUserScramCredentials.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Closed`, storage errors: then nothing has changed. Per user: RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL (no
-    /// name, too few or too many iterations), UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE.
-    pub fn alter_user_scram_credentials(
-        &self,
-        deletions: &[ScramDeletion],
-        upsertions: &[ScramUpsertion],
-    ) -> Result<AlteredUsers, BrokerError> {
-        let _open = self.enter()?;
-        self.replicas().alter_security("alter users", |security| {
-            let outcomes = check_all(deletions, upsertions, security);
-            let apply = |(name, change): (String, Result<Change, BrokerError>)| {
-                let done = change.map(|change| match change {
-                    Change::Delete(mechanism) => drop(security.scram.remove(&(name.clone(), mechanism))),
-                    Change::Upsert(mechanism, credential) => {
-                        security.scram.insert((name.clone(), mechanism), credential);
-                    }
-                });
-                (name, done)
-            };
-            outcomes.into_iter().map(apply).collect()
-        })
-    }
-
-    /// The stored credential of a user.
-    pub fn scram_credential(&self, mechanism: ScramMechanism, name: &str) -> Option<ScramCredential> {
-        let _open = self.enter().ok()?;
-        self.replicas().see_new_topics().ok()?;
-        self.replicas()
-            .security()
-            .get()
-            .scram
-            .get(&(name.to_owned(), mechanism))
-            .cloned()
+impl SecurityRecord {
+    /// Changes users; the result of each by name. A user that cannot be changed does not affect the others.
+    pub(crate) fn alter_scram(&mut self, deletions: &[ScramDeletion], upsertions: &[ScramUpsertion]) -> AlteredUsers {
+        let outcomes = check_all(deletions, upsertions, self);
+        let apply = |(name, change): (String, Result<Change, BrokerError>)| {
+            let done = change.map(|change| match change {
+                Change::Delete(mechanism) => drop(self.scram.remove(&(name.clone(), mechanism))),
+                Change::Upsert(mechanism, credential) => {
+                    self.scram.insert((name.clone(), mechanism), credential);
+                }
+            });
+            (name, done)
+        };
+        outcomes.into_iter().map(apply).collect()
     }
 }

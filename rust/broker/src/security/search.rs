@@ -96,7 +96,7 @@ const RESOURCE_TYPES: [ResourceType; 6] = [
 
 impl AclFilter {
     /// The ACLs that it matches. A filter with a resource name examines only the ACLs of that name.
-    pub(super) fn matched<'a>(&self, acls: &'a BTreeSet<Acl>) -> Vec<&'a Acl> {
+    pub(crate) fn matched<'a>(&self, acls: &'a BTreeSet<Acl>) -> Vec<&'a Acl> {
         let Some(name) = &self.resource_name else {
             return acls.iter().filter(|acl| self.matches(acl)).collect();
         };

@@ -14,7 +14,7 @@ use crate::group::GroupCoordinator;
 use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Mutex, MutexGuard, Rank};
-use crate::topics::TRANSACTION_STATE;
+use crate::topic_names::TRANSACTION_STATE;
 
 /// A transactional id as `Broker::transactions` reports it. Kafka: `TransactionDescription`, `TransactionListing`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl TransactionCoordinator {
         match table.get(TRANSACTION_STATE).and_then(|t| t.partition(number)) {
             Some(partition) => partition.leader(),
             // Before the first transactional producer: where it will be.
-            None => 1 + number.rem_euclid(self.replicas.num_nodes()),
+            None => 1 + number.rem_euclid(self.replicas.controller().num_nodes()),
         }
     }
 
@@ -243,7 +243,7 @@ impl TransactionCoordinator {
     /// Storage errors.
     pub(crate) fn describe_transactions(&self) -> Result<Vec<TransactionDescription>, BrokerError> {
         let known: Vec<TransactionMetadata> = if self.replicas.is_read_only() {
-            self.replicas.see_new_topics()?;
+            self.replicas.controller().see_new_topics()?;
             self.read_transactions()?.into_values().collect()
         } else {
             let ids: Vec<_> = self.by_id.lock().values().cloned().collect();

@@ -87,7 +87,7 @@ impl TransactionCoordinator {
         }
         let found = match self.replicas.is_read_only() {
             true => {
-                self.replicas.see_new_topics()?;
+                self.replicas.controller().see_new_topics()?;
                 self.read_transactions()?.remove(transactional_id)
             }
             false => self.find(transactional_id).and_then(|id| id.lock().get().cloned()),

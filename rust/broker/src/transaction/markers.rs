@@ -8,7 +8,7 @@ use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{TransactionMetadata, TransactionState};
 use crate::BrokerError;
-use crate::topics::CONSUMER_OFFSETS;
+use crate::topic_names::CONSUMER_OFFSETS;
 
 impl TransactionCoordinator {
     /// Writes the markers that a prepared transaction lacks, then its CompleteX state. If a write fails, the rest remains to be done,

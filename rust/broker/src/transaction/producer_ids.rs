@@ -40,7 +40,7 @@ impl ProducerIdManager {
         if let Some(id) = block.next() {
             return Ok(id);
         }
-        let new = replicas.allocate_producer_ids()?;
+        let new = replicas.controller().allocate_producer_ids()?;
         *block = new.start + 1..new.end;
         Ok(new.start)
     }

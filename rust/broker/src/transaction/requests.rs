@@ -13,7 +13,7 @@ use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{Init, TransactionMetadata};
 use crate::failures::Refused;
 use crate::replica_manager::AddPartitionsToTxnManager;
-use crate::topics::{CONSUMER_OFFSETS, is_internal};
+use crate::topic_names::{CONSUMER_OFFSETS, is_internal};
 
 impl TransactionCoordinator {
     /// InitProducerId. Without a transactional id, Kafka always assigns a new id, even to a producer that has one.
@@ -111,6 +111,7 @@ impl TransactionCoordinator {
         let add = || {
             // The marker needs its directory, even if no offsets follow.
             self.replicas
+                .controller()
                 .offsets_topic()
                 .map_err(|error| Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))?;
             let partition = TopicPartition::new(CONSUMER_OFFSETS, self.groups.partition_for(&request.group_id));

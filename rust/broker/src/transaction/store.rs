@@ -12,10 +12,10 @@ use super::coordinator::{Locked, TransactionCoordinator};
 use super::records;
 use super::state::TransactionMetadata;
 use crate::BrokerError;
+use crate::each_log::EachLog;
 use crate::failures::Refused;
-use crate::log_manager::EachLog;
 use crate::replica_manager::CoordinatorRecord;
-use crate::topics::TRANSACTION_STATE;
+use crate::topic_names::TRANSACTION_STATE;
 
 /// By transactional id.
 pub(super) type Transactions = BTreeMap<Arc<str>, TransactionMetadata>;
@@ -43,7 +43,7 @@ impl TransactionCoordinator {
     pub(super) fn append_transaction(&self, transactional_id: &str, value: Option<Vec<u8>>) -> Result<(), Refused> {
         let record: CoordinatorRecord = (records::key(transactional_id), value);
         let append = || {
-            let topic = self.replicas.transaction_topic()?;
+            let topic = self.replicas.controller().transaction_topic()?;
             let partition = topic
                 .partition(self.partition_for(transactional_id))
                 .ok_or_else(|| BrokerError::unknown_topic(TRANSACTION_STATE))?;

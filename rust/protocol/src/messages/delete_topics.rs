@@ -33,7 +33,7 @@ const TOPIC_STATES: i16 = 6;
 impl DeleteTopicsRequest {
     /// In an older version, moves the names of the topics into its own list. Kafka: `DeleteTopicsRequest.Builder#build`.
     #[must_use]
-    pub fn for_version(mut self, version: i16) -> Self {
+    fn for_version(mut self, version: i16) -> Self {
         if version < TOPIC_STATES {
             self.topic_names = self.topics.drain(..).filter_map(|topic| topic.name).collect();
         }
@@ -42,7 +42,7 @@ impl DeleteTopicsRequest {
 
     /// The reverse of [`Self::for_version`]. Kafka: `DeleteTopicsRequest#topics`.
     #[must_use]
-    pub fn of_version(mut self, version: i16) -> Self {
+    fn of_version(mut self, version: i16) -> Self {
         if version < TOPIC_STATES {
             let named = |name| delete_topics_request::DeleteTopicState {
                 name: Some(name),

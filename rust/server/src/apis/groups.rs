@@ -3,6 +3,7 @@
 
 use fletchlog_api as api;
 use fletchlog_broker::AclOperation;
+use fletchlog_protocol::Message;
 use fletchlog_protocol::local::JoinSender;
 use fletchlog_protocol::messages::{
     HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,

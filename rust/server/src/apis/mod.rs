@@ -36,8 +36,8 @@ use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, outline, response_header_version};
 use fletchlog_protocol::{Message, Reader, WireError, frame};
 
-use crate::Endpoint;
 use crate::authenticator::Authenticator;
+use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::security::Security;
 use crate::stats::{LastRequest, RequestKind, Stats};

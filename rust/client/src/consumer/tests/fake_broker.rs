@@ -373,6 +373,7 @@ impl State {
     }
 
     /// `None`: nothing to answer yet.
+    #[allow(clippy::too_many_lines, reason = "one walk over what is asked for")]
     fn serve(&mut self, request: &FetchRequest, full: bool, timed_out: bool) -> Option<FetchResponse> {
         let mut session = self.sessions.remove(&request.session_id).unwrap_or_default();
         let mut limit = usize::try_from(request.max_bytes).unwrap();

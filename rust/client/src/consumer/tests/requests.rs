@@ -428,6 +428,7 @@ impl Client {
         built.collect()
     }
 
+    #[allow(clippy::too_many_lines, reason = "one walk over what is asked for")]
     fn answer(&mut self, node: NodeId, which: &[bool], failure: Failure) {
         let Some(session) = self.sessions.get_mut(&node) else {
             return;

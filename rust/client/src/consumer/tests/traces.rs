@@ -258,6 +258,7 @@ fn t4_from_4_0_on_a_node_with_buffered_data_is_left_alone() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one list of cases")]
 fn t5_fetch_max_bytes_and_the_rotation_of_the_session() {
     let m = ("max.poll.records", "7");
     let max = ("fetch.max.bytes", "540");

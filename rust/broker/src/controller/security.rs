@@ -1,10 +1,10 @@
 //! Users and ACLs, which are kept with the topics. Kafka: `QuorumController#alterUserScramCredentials`, `#createAcls`, `#deleteAcls`.
 
-use super::ReplicaManager;
+use super::Controller;
 use crate::BrokerError;
 use crate::security::{CurrentSecurity, Rules, SecurityRecord};
 
-impl ReplicaManager {
+impl Controller {
     /// Users and ACLs.
     pub(crate) fn security(&self) -> &CurrentSecurity {
         &self.security
@@ -21,7 +21,7 @@ impl ReplicaManager {
         action: &'static str,
         change: impl FnOnce(&mut SecurityRecord) -> T,
     ) -> Result<T, BrokerError> {
-        self.for_writing(action)?;
+        self.logs.for_writing(action)?;
         let mut metadata = self.metadata.lock();
         let mut changed = metadata.clone();
         let result = change(&mut changed.security);

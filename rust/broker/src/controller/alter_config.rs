@@ -12,12 +12,13 @@ use fletchlog_api::config_table::{Kind, keys};
 use fletchlog_api::{ConfigResource, ErrorCode, Scope};
 use fletchlog_log::config::Durability;
 
-use super::ReplicaManager;
-use super::topic_admin::spread;
+use super::Controller;
 use crate::BrokerError;
 use crate::directory::ClusterMetadata;
 use crate::dynamic_config::{self, Properties};
-use crate::topics::{Topic, validate_name};
+use crate::error::spread;
+use crate::topic_names::validate_name;
+use crate::topics::Topic;
 
 /// What to do with a property. Kafka: `AlterConfigOp.OpType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +112,7 @@ struct Altered {
     dynamic: Vec<usize>,
 }
 
-impl ReplicaManager {
+impl Controller {
     /// `alter_configs`: each alteration succeeds or fails separately; those that succeed are in one write of the metadata.
     pub(crate) fn alter_configs(&self, all: &[Alteration], validate_only: bool) -> Vec<Result<(), BrokerError>> {
         let mut metadata = self.metadata.lock();
@@ -141,7 +142,7 @@ impl ReplicaManager {
         validate_only: bool,
     ) -> Result<(), BrokerError> {
         change.check()?;
-        self.for_writing("alter properties")?;
+        self.logs.for_writing("alter properties")?;
         self.check_node(resource)?;
         let change = |before: &Properties| change.apply(resource, before);
         match resource {

@@ -1,69 +1,29 @@
-//! Creating, deleting, describing topics.
+//! Creating and deleting topics. Kafka: `ReplicationControlManager`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use fletchlog_api::{Config, ErrorCode, NodeId, Scope};
-use fletchlog_log::ProducerState;
-use fletchlog_records::TopicPartition;
+use fletchlog_api::{Config, ErrorCode, Scope};
 
-use super::ReplicaManager;
+use super::Controller;
 use super::new_topic::{CreatedTopic, NewTopic, Placement};
 use crate::config_description::describe_topic_config;
 use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
-use crate::log_manager::EachLog;
+use crate::each_log::EachLog;
+use crate::error::spread;
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
-use crate::topics::{self, CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE, Topic};
+use crate::topic_names;
+use crate::topic_names::{CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE};
+use crate::topics::Topic;
 use crate::{BrokerError, uuid};
 
-/// The result of `describe_topic`.
-#[derive(Debug, Clone)]
-pub struct TopicDescription {
-    /// Name.
-    pub name: Arc<str>,
-    /// 16-byte id.
-    pub topic_id: [u8; 16],
-    /// Explicit configuration.
-    pub config: BTreeMap<String, String>,
-    /// Per partition: (partition, leader node, start, end (high watermark), last stable offset, bytes, segments).
-    pub partitions: Vec<PartitionDescription>,
-}
-
-/// One partition of a [`TopicDescription`]. Offsets, bytes and segments are -1 if its log cannot be read.
-#[derive(Debug, Clone)]
-#[allow(missing_docs)]
-pub struct PartitionDescription {
-    pub partition: i32,
-    pub leader: NodeId,
-    pub log_start_offset: i64,
-    pub high_watermark: i64,
-    pub last_stable_offset: i64,
-    pub size_bytes: i64,
-    pub segments: i64,
-}
-
-impl PartitionDescription {
-    /// A partition with this value for everything that its log would show. 0: nothing was written to it; -1: its log cannot be read.
-    fn of_length(partition: &Partition, length: i64) -> Self {
-        Self {
-            partition: partition.tp().partition,
-            leader: partition.leader(),
-            log_start_offset: length,
-            high_watermark: length,
-            last_stable_offset: length,
-            size_bytes: length,
-            segments: length,
-        }
-    }
-}
-
-impl ReplicaManager {
+impl Controller {
     /// `create_topic`. As in Kafka, the coordinators' topics can be created too: they get the partitions and the properties of the
     /// request. Kafka: `ReplicationControlManager#createTopics`, in its order.
     ///
     /// Each topic succeeds or fails separately; those that succeed are in one write of the metadata.
-    pub(crate) fn create_user_topics(&self, all: &[(&str, &NewTopic)]) -> Vec<Result<CreatedTopic, BrokerError>> {
+    pub(crate) fn create_topics(&self, all: &[(&str, &NewTopic)]) -> Vec<Result<CreatedTopic, BrokerError>> {
         let mut metadata = self.metadata.lock();
         let mut creation = Creation::new(&metadata);
         let mut results: Vec<_> = all
@@ -81,12 +41,13 @@ impl ReplicaManager {
                 }
                 Err(error) => {
                     let places: Vec<usize> = made.iter().map(|(place, _)| *place).collect();
-                    made.iter().for_each(|(_, topic)| self.take_back(&mut metadata, topic));
+                    made.iter()
+                        .for_each(|(_, topic)| self.undo_creation(&mut metadata, topic));
                     spread(error, &places, &mut results);
                 }
             }
         }
-        failed.iter().for_each(|topic| self.take_back(&mut metadata, topic));
+        failed.iter().for_each(|topic| self.undo_creation(&mut metadata, topic));
         results
     }
 
@@ -100,8 +61,9 @@ impl ReplicaManager {
     ) -> Result<CreatedTopic, BrokerError> {
         let place = creation.seen;
         creation.seen += 1;
-        self.for_writing("create topics")?;
-        topics::validate_name(name).map_err(|reason| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
+        self.logs.for_writing("create topics")?;
+        topic_names::validate_name(name)
+            .map_err(|reason| BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
         if name == CLUSTER_METADATA {
             return Err(BrokerError::kafka(
                 ErrorCode::INVALID_REQUEST,
@@ -109,7 +71,7 @@ impl ReplicaManager {
             ));
         }
         self.check_name_is_free(name)?;
-        check_alike(name, creation.names.get(&topics::unified(name)))?;
+        check_alike(name, creation.names.get(&topic_names::unified(name)))?;
         let config = self.checked_config(&new.config)?;
         let placement = new.place(self.config(), creation.changed.nodes)?;
         let record = new_record(&creation.changed, placement, config, true);
@@ -131,7 +93,9 @@ impl ReplicaManager {
         }
         creation.changed.topics.insert(name.to_owned(), record);
         creation.changed.topics_created += 1;
-        creation.names.insert(topics::unified(name), Arc::clone(&topic.name));
+        creation
+            .names
+            .insert(topic_names::unified(name), Arc::clone(&topic.name));
         creation.made.push((place, topic));
         Ok(created)
     }
@@ -181,9 +145,9 @@ impl ReplicaManager {
         if let Ok(topic) = self.topic(name) {
             return Ok(topic);
         }
-        self.for_writing("commit offsets or write transactions")?;
+        self.logs.for_writing("commit offsets or write transactions")?;
         let mut metadata = self.metadata.lock();
-        if let Some(topic) = self.topic_table().get(name) {
+        if let Some(topic) = self.logs.table().get(name) {
             // Another thread has created it meanwhile.
             return Ok(topic.clone());
         }
@@ -200,7 +164,7 @@ impl ReplicaManager {
         let mut changed = metadata.clone();
         changed.topics.insert(name.to_owned(), record);
         self.store_or_undo(&changed, &metadata)
-            .inspect_err(|_| self.take_back(&mut metadata, &topic))?;
+            .inspect_err(|_| self.undo_creation(&mut metadata, &topic))?;
         *metadata = changed;
         self.logs.insert(topic.clone());
         Ok(topic)
@@ -208,7 +172,7 @@ impl ReplicaManager {
 
     /// Kafka: `ReplicationControlManager#validateNewTopicNames`, and the check of `#createTopics` against existing names.
     fn check_name_is_free(&self, name: &str) -> Result<(), BrokerError> {
-        check_alike(name, self.topic_table().named_alike(name))
+        check_alike(name, self.logs.table().named_alike(name))
     }
 
     /// Stores the metadata with a new or changed topic. If that fails, the new file may have its name all the same, and the next
@@ -231,17 +195,17 @@ impl ReplicaManager {
 
     /// Removes the directories of a topic whose creation has failed. What remains is removed before the next topic is created or
     /// deleted, or at the next start, which finds directories without a log that belong to no topic.
-    fn take_back(&self, metadata: &mut ClusterMetadata, topic: &Topic) {
-        self.take_back_directories(metadata, &topic.name, &topic.partitions, topic.record.id);
+    fn undo_creation(&self, metadata: &mut ClusterMetadata, topic: &Topic) {
+        self.undo_directories(metadata, &topic.name, &topic.partitions, topic.record.id);
     }
 
-    /// Removes the directories of partitions that a topic was to get, as `take_back` does.
-    pub(super) fn take_back_partitions(&self, metadata: &mut ClusterMetadata, name: &str, new: &[Arc<Partition>]) {
+    /// Removes the directories of partitions that a topic was to get, as `undo_creation` does.
+    pub(super) fn undo_partitions(&self, metadata: &mut ClusterMetadata, name: &str, new: &[Arc<Partition>]) {
         // An id that no topic has: with the topic's own id, the directories of its other partitions would be removed too.
-        self.take_back_directories(metadata, name, new, uuid::random());
+        self.undo_directories(metadata, name, new, uuid::random());
     }
 
-    fn take_back_directories(&self, metadata: &mut ClusterMetadata, name: &str, made: &[Arc<Partition>], id: [u8; 16]) {
+    fn undo_directories(&self, metadata: &mut ClusterMetadata, name: &str, made: &[Arc<Partition>], id: [u8; 16]) {
         // A directory of another topic, which stays, may be why the creation has failed.
         let made = made.iter().filter(|p| !p.is_foreign(self.logs.directory()));
         if let Err(error) = self.remove_logs(made) {
@@ -253,13 +217,13 @@ impl ReplicaManager {
     /// `delete_topic`: removes the topic from the metadata first (with a note that its directories are to be removed), then renames
     /// the directories out of the way and removes them. If that fails half-way, the topic is deleted all the same; the next creation
     /// or deletion of a topic, or the next start, removes the rest. `on_deleted` is called with the names of the topics that were
-    /// deleted.
+    /// deleted, and those of them that were known.
     ///
     /// Each topic succeeds or fails separately; those that succeed are removed from the metadata in one write.
-    pub(crate) fn remove_topics(
+    pub(crate) fn delete_topics(
         &self,
         names: &[&str],
-        on_deleted: impl FnOnce(&[&str]),
+        on_deleted: impl FnOnce(&[&str], &[Arc<Topic>]),
     ) -> Vec<Result<(), BrokerError>> {
         let mut metadata = self.metadata.lock();
         let mut changed = metadata.clone();
@@ -298,9 +262,7 @@ impl ReplicaManager {
             Ok(()) => self.remove_directories(&mut metadata, &gone, &topics, &mut results),
         }
         drop(metadata);
-        on_deleted(&deleted);
-        // Waiting fetches of the topics end with their error.
-        self.partitions_changed(partitions().map(|p| &**p));
+        on_deleted(&deleted, &topics.into_iter().flatten().collect::<Vec<_>>());
         results
     }
 
@@ -312,14 +274,14 @@ impl ReplicaManager {
         finished: &mut FinishedDeletions,
         name: &str,
     ) -> Result<TopicRecord, BrokerError> {
-        self.for_writing("delete topics")?;
+        self.logs.for_writing("delete topics")?;
         if !self.config().boolean("delete.topic.enable") {
             return Err(BrokerError::kafka(
                 ErrorCode::TOPIC_DELETION_DISABLED,
                 "Topic deletion is disabled.",
             ));
         }
-        if topics::is_internal(name) {
+        if topic_names::is_internal(name) {
             return Err(BrokerError::kafka(
                 ErrorCode::INVALID_TOPIC_EXCEPTION,
                 format!("`{name}` is the broker's own topic and cannot be deleted"),
@@ -371,7 +333,7 @@ impl ReplicaManager {
         Ok(())
     }
 
-    /// As [`ReplicaManager::finish_deletions`], for the first topic of a request that needs it: the others share its result.
+    /// As [`Controller::finish_deletions`], for the first topic of a request that needs it: the others share its result.
     /// `changed` is the metadata to be written.
     pub(super) fn finish_deletions_once(
         &self,
@@ -423,121 +385,6 @@ impl ReplicaManager {
             .and_then(|()| fs.remove_dir_all(&target))
             .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be removed: {e}")))
     }
-
-    /// `describe_topic`. A partition whose log cannot be read has -1 for what is unknown, and the failure is logged.
-    pub(crate) fn describe(&self, name: &str) -> Result<TopicDescription, BrokerError> {
-        let topic = self.topic(name)?;
-        let mut partitions = Vec::with_capacity(topic.partitions.len());
-        let mut describing = EachLog::new("cannot be described");
-        for partition in &topic.partitions {
-            // One broker of a cluster has only some partitions of a topic.
-            if self.logs.directory().is_kafkas() && !self.logs.directory().fs().exists(partition.dir()) {
-                continue;
-            }
-            let described = self.describe_partition(partition);
-            let Some(described) = self.logs.unless_deleted(partition, described).transpose() else {
-                return Err(BrokerError::unknown_topic(name));
-            };
-            let described = describing.note(partition, described);
-            partitions.push(described.unwrap_or_else(|| PartitionDescription::of_length(partition, -1)));
-        }
-        describing.report();
-        Ok(TopicDescription {
-            name: topic.name.clone(),
-            topic_id: topic.record.id,
-            config: topic.record.config.clone(),
-            partitions,
-        })
-    }
-
-    fn describe_partition(&self, partition: &Partition) -> Result<PartitionDescription, BrokerError> {
-        // Describing a partition that was never used does not create its log.
-        if partition.opened_log().is_none() && !self.has_log(partition)? {
-            return Ok(PartitionDescription::of_length(partition, 0));
-        }
-        let log = self.log_of(partition)?;
-        Ok(PartitionDescription {
-            log_start_offset: log.log_start_offset(),
-            high_watermark: log.high_watermark(),
-            last_stable_offset: log.last_stable_offset(),
-            size_bytes: i64::try_from(log.size()).unwrap_or(i64::MAX),
-            segments: i64::try_from(log.segments().len()).unwrap_or(i64::MAX),
-            ..PartitionDescription::of_length(partition, 0)
-        })
-    }
-
-    /// `describe_producers`. Kafka: `ReplicaManager#activeProducerState`.
-    pub(crate) fn describe_producers(
-        &self,
-        node: NodeId,
-        tp: &TopicPartition,
-    ) -> Result<Vec<ProducerState>, BrokerError> {
-        let partition = self.partition(tp)?;
-        if !partition.replicas().contains(&node) {
-            let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
-            return Err(BrokerError::kafka(code, format!("node {node} has no replica of {tp}")));
-        }
-        // Describing a partition that was never used does not create its log.
-        if partition.opened_log().is_none() && !self.has_log(&partition)? {
-            return Ok(Vec::new());
-        }
-        Ok(self.log_of(&partition)?.active_producers())
-    }
-
-    /// DeleteRecords (spec 4.2), for each partition separately. Kafka: `ReplicaManager#deleteRecords`,
-    /// `Partition#deleteRecordsOnLeader`.
-    pub(crate) fn delete_records_of(&self, all: &[(&TopicPartition, Option<i64>)]) -> Vec<Result<i64, BrokerError>> {
-        let (mut starts, mut places) = (Vec::new(), Vec::new());
-        let mut results: Vec<_> = (all.iter().enumerate())
-            .map(|(place, (tp, before_offset))| {
-                let (partition, start) = self.log_start_after_deleting(tp, *before_offset)?;
-                starts.push((partition, start));
-                places.push(place);
-                Ok(start)
-            })
-            .collect();
-        if starts.is_empty() {
-            return results;
-        }
-        // Kafka writes log starts once a minute; but if a crash reverted a log start that clients have seen, deleted records would
-        // exist again.
-        let delete = |partition: &Partition, start| Ok(self.log_of(partition)?.delete_records(Some(start))?);
-        match self.logs.write_checkpoints_for(&starts, delete) {
-            Ok(deleted) => places
-                .iter()
-                .zip(deleted)
-                .for_each(|(place, deleted)| results[*place] = deleted),
-            Err(error) => spread(error, &places, &mut results),
-        }
-        let deleted = places.iter().zip(&starts).filter(|(place, _)| results[**place].is_ok());
-        self.partitions_changed(deleted.map(|(_, (partition, _))| &**partition));
-        results
-    }
-
-    /// A partition, and where its log would start after the deletion.
-    fn log_start_after_deleting(
-        &self,
-        tp: &TopicPartition,
-        before_offset: Option<i64>,
-    ) -> Result<(Arc<Partition>, i64), BrokerError> {
-        self.for_writing("delete records")?;
-        let partition = self.partition(tp)?;
-        if topics::is_internal(&tp.topic) {
-            let text = format!(
-                "`{}` is the broker's own topic; its records cannot be deleted",
-                tp.topic
-            );
-            return Err(BrokerError::kafka(ErrorCode::INVALID_TOPIC_EXCEPTION, text));
-        }
-        if !partition.config().log.cleanup_delete {
-            return Err(BrokerError::kafka(
-                ErrorCode::POLICY_VIOLATION,
-                format!("records of {tp} cannot be deleted: the topic's cleanup.policy lacks `delete`"),
-            ));
-        }
-        let start = self.log_of(&partition)?.log_start_after_deleting(before_offset)?;
-        Ok((partition, start))
-    }
 }
 
 /// The result of the deletions that a request had to finish first; `None`: it has not needed to yet.
@@ -572,17 +419,6 @@ impl Creation {
     }
 }
 
-/// Makes the error of a write the result of each change that was part of it.
-pub(super) fn spread<T>(error: BrokerError, places: &[usize], results: &mut [Result<T, BrokerError>]) {
-    let (code, text) = (error.code(), error.to_string());
-    for place in places.iter().skip(1) {
-        results[*place] = Err(BrokerError::kafka(code, text.clone()));
-    }
-    if let Some(first) = places.first() {
-        results[*first] = Err(error);
-    }
-}
-
 /// `alike`: a topic whose name is the same, or differs from it only in `.` and `_`.
 fn check_alike(name: &str, alike: Option<&Arc<str>>) -> Result<(), BrokerError> {
     match alike {
@@ -614,86 +450,5 @@ fn new_record(
         replication_factor: placement.replication_factor,
         assigned: placement.assigned,
         config,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use fletchlog_api::transport::SystemClock;
-    use fletchlog_log::checkpoint::read_offset_checkpoint;
-    use fletchlog_log::file_name::LOG_START_OFFSET_CHECKPOINT;
-
-    use super::*;
-    use crate::broker::only;
-    use crate::{Broker, OpenOptions};
-
-    fn broker() -> Arc<Broker> {
-        let options = OpenOptions {
-            nodes: None,
-            read_only: false,
-            config: Config::parse(Scope::Broker, []).unwrap(),
-        };
-        let broker = Broker::in_memory(options, Arc::new(SystemClock::default())).unwrap();
-        broker.create_topic("t", 1, &[]).unwrap();
-        broker
-    }
-
-    #[test]
-    fn a_call_that_still_holds_a_partition_of_a_deleted_topic_makes_nothing_that_a_new_one_would_find() {
-        let broker = broker();
-        // Like an append or a creation that runs at the same time.
-        let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
-        broker.delete_topic("t").unwrap();
-        for refused in [
-            held.stamp_topic_id(broker.replicas().logs.directory()),
-            broker.replicas().log_of(&held).map(drop),
-        ] {
-            assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        }
-        assert!(!broker.replicas().logs.directory().fs().exists(held.dir()));
-        broker.create_topic("t", 1, &[]).unwrap();
-        broker.partition_log(held.tp()).unwrap();
-    }
-
-    #[test]
-    fn a_call_that_still_deletes_records_of_a_deleted_topic_does_not_move_the_start_of_a_new_one() {
-        let broker = broker();
-        let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
-        broker.delete_topic("t").unwrap();
-        broker.create_topic("t", 1, &[]).unwrap();
-        broker.partition_log(held.tp()).unwrap();
-        let nothing = |_: &Partition, _| -> Result<(), BrokerError> { panic!("nothing is to hold") };
-        let starts = [(Arc::clone(&held), 7)];
-        let refused = only(broker.replicas().logs.write_checkpoints_for(&starts, nothing).unwrap());
-        assert_eq!(refused.unwrap_err().code(), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        let path = held.dir().with_file_name(LOG_START_OFFSET_CHECKPOINT);
-        let starts = read_offset_checkpoint(&**broker.replicas().logs.directory().fs(), &path).unwrap();
-        assert_eq!(starts.get(held.tp()), None);
-    }
-
-    #[test]
-    fn what_goes_over_all_topics_passes_by_one_that_is_deleted_meanwhile() {
-        let broker = broker();
-        let held = broker.replicas().partition(&TopicPartition::new("t", 0)).unwrap();
-        let log = broker.partition_log(held.tp()).unwrap();
-        broker.delete_topic("t").unwrap();
-        let closed = log.flush().map_err(BrokerError::from);
-        assert_eq!(
-            closed.as_ref().unwrap_err().code(),
-            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-        );
-        assert!(broker.replicas().logs.unless_deleted(&held, closed).unwrap().is_none());
-        broker.create_topic("t", 1, &[]).unwrap();
-        let another = broker.replicas().partition(held.tp()).unwrap();
-        let failed = || Err::<(), _>(BrokerError::unknown_partition(held.tp()));
-        assert!(
-            broker
-                .replicas()
-                .logs
-                .unless_deleted(&held, failed())
-                .unwrap()
-                .is_none()
-        );
-        broker.replicas().logs.unless_deleted(&another, failed()).unwrap_err();
     }
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, NodeId};
 
-use super::ReplicaManager;
+use super::Controller;
 use super::new_topic::{MAX_PARTITIONS, check_assignment};
-use super::topic_admin::{FinishedDeletions, spread};
+use super::topics::FinishedDeletions;
 use crate::BrokerError;
 use crate::directory::{self, ClusterMetadata, TopicRecord};
+use crate::error::spread;
 use crate::topics::Topic;
 
 /// More partitions for a topic.
@@ -42,7 +43,7 @@ struct Grown {
     before: usize,
 }
 
-impl ReplicaManager {
+impl Controller {
     /// `create_partitions`: each topic succeeds or fails separately; those that succeed are in one write of the metadata.
     pub(crate) fn create_partitions(
         &self,
@@ -72,19 +73,17 @@ impl ReplicaManager {
                     let places: Vec<usize> = grown.iter().map(|(place, _)| *place).collect();
                     grown
                         .iter()
-                        .for_each(|(_, grown)| self.take_back_grown(&mut metadata, grown));
+                        .for_each(|(_, grown)| self.undo_growth(&mut metadata, grown));
                     spread(error, &places, &mut results);
                 }
             }
         }
-        failed
-            .iter()
-            .for_each(|grown| self.take_back_grown(&mut metadata, grown));
+        failed.iter().for_each(|grown| self.undo_growth(&mut metadata, grown));
         results
     }
 
-    fn take_back_grown(&self, metadata: &mut ClusterMetadata, Grown { topic, before }: &Grown) {
-        self.take_back_partitions(metadata, &topic.name, &topic.partitions[*before..]);
+    fn undo_growth(&self, metadata: &mut ClusterMetadata, Grown { topic, before }: &Grown) {
+        self.undo_partitions(metadata, &topic.name, &topic.partitions[*before..]);
     }
 
     /// Creates the directories of a topic's new partitions, if it can have them.
@@ -96,7 +95,7 @@ impl ReplicaManager {
         more: &MorePartitions,
         validate_only: bool,
     ) -> Result<(), BrokerError> {
-        self.for_writing("create partitions")?;
+        self.logs.for_writing("create partitions")?;
         let name = &*more.topic;
         let mut record = record_of(&growth.changed, name)?.clone();
         let additional = additional_partitions(name, record.partitions, more.count)?;

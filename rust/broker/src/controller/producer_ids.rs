@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use fletchlog_api::ErrorCode;
 
-use super::ReplicaManager;
+use super::Controller;
 use crate::BrokerError;
 
 /// Kafka: `ProducerIdsBlock#PRODUCER_ID_BLOCK_SIZE`.
 const BLOCK_SIZE: i64 = 1000;
 
-impl ReplicaManager {
+impl Controller {
     /// A block of ids that were never assigned before. Kafka: `ProducerIdControlManager#generateNextProducerId`.
     pub(crate) fn allocate_producer_ids(&self) -> Result<Range<i64>, BrokerError> {
         let mut metadata = self.metadata.lock();

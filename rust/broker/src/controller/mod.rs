@@ -1,0 +1,121 @@
+//! What Kafka's controller keeps and changes: topics, the properties of topics, nodes and groups, users, ACLs, blocks of producer ids.
+//! All of it is in `fletchlog.metadata`, which is written whole. Kafka: `QuorumController`.
+
+mod alter_config;
+mod create_partitions;
+mod new_topic;
+mod producer_ids;
+mod security;
+#[cfg(test)]
+mod tests;
+mod topics;
+
+pub use alter_config::{AlterConfig, AlterConfigOp, Alteration, ConfigChange};
+pub use create_partitions::MorePartitions;
+pub use new_topic::{CreatedTopic, NewTopic};
+
+use std::sync::Arc;
+
+use fletchlog_api::{Config, NodeId};
+
+use crate::BrokerError;
+use crate::directory::ClusterMetadata;
+use crate::dynamic_config::BrokerConfigs;
+use crate::log_manager::LogManager;
+use crate::one_look::OneLook;
+use crate::security::{CurrentSecurity, Rules};
+use crate::sync::{Mutex, Rank};
+use crate::topics::Topic;
+
+/// The metadata of the cluster, and its changes. Thread-safe; one change at a time.
+pub(crate) struct Controller {
+    logs: Arc<LogManager>,
+    cluster_id: Arc<str>,
+    metadata: Mutex<ClusterMetadata>,
+    security: CurrentSecurity,
+    authorizer: Option<Rules>,
+}
+
+impl Controller {
+    /// A controller over these logs.
+    pub(crate) fn new(logs: Arc<LogManager>, metadata: ClusterMetadata) -> Self {
+        Self {
+            security: CurrentSecurity::new(&metadata.security),
+            authorizer: Rules::new(logs.config()),
+            cluster_id: Arc::from(metadata.cluster_id.as_str()),
+            metadata: Mutex::new(Rank::Metadata, metadata),
+            logs,
+        }
+    }
+
+    /// The current topics, and what else `fletchlog.metadata` keeps.
+    pub(crate) fn current_metadata(&self) -> ClusterMetadata {
+        self.metadata.lock().clone()
+    }
+
+    /// The id of the cluster.
+    pub(crate) fn cluster_id(&self) -> &Arc<str> {
+        &self.cluster_id
+    }
+
+    /// Number of nodes.
+    pub(crate) fn num_nodes(&self) -> i32 {
+        i32::try_from(self.logs.directory().log_dirs().len()).unwrap_or(i32::MAX)
+    }
+
+    /// Node ids ascending: 1..=nodes.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        (1..=self.num_nodes()).collect()
+    }
+
+    /// Checks that a partition can have these replicas.
+    pub(crate) fn check_assignment(&self, replicas: &[NodeId]) -> Result<(), BrokerError> {
+        new_topic::check_assignment(replicas, self.metadata.lock().nodes, None)
+    }
+
+    fn config(&self) -> &Config {
+        self.logs.config()
+    }
+
+    fn configs(&self) -> Arc<BrokerConfigs> {
+        self.logs.configs()
+    }
+
+    /// A topic; a read-only broker first checks for changes.
+    pub(crate) fn topic(&self, name: &str) -> Result<Arc<Topic>, BrokerError> {
+        self.see_changes()?;
+        if let Some(topic) = self.logs.table().get(name) {
+            return Ok(topic.clone());
+        }
+        self.see_new_topics()?;
+        self.logs
+            .table()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| BrokerError::unknown_topic(name))
+    }
+
+    /// Read-only: as [`Controller::see_new_topics`] if that costs little. It does not for a Kafka broker's directory, which has
+    /// to be listed.
+    pub(crate) fn see_changes(&self) -> Result<(), BrokerError> {
+        match self.logs.directory().is_kafkas() {
+            true => Ok(()),
+            false => self.see_new_topics(),
+        }
+    }
+
+    /// Read-only: takes over topics that the writer has created or deleted since, once within [`OneLook`].
+    pub(crate) fn see_new_topics(&self) -> Result<(), BrokerError> {
+        if !self.logs.is_read_only() || OneLook::is_done() {
+            return Ok(());
+        }
+        let mut metadata = self.metadata.lock();
+        if let Some(new) = self.logs.directory().reload(&metadata)? {
+            self.logs.take_over(&new);
+            self.security.set(&new.security);
+            *metadata = new;
+        }
+        OneLook::done();
+        Ok(())
+    }
+}
