@@ -9,8 +9,9 @@ use bytes::Bytes;
 use fletchlog_api::NodeId;
 use fletchlog_log::config::Durability;
 use fletchlog_log::fs::Fs;
-use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, LogError, PartitionLog};
-use fletchlog_log::{checkpoint, file_name};
+use fletchlog_log::{
+    AppendError, AppendInfo, AppendOrigin, LogError, PartitionLog, checkpoint, file_name, stored_leader_epoch,
+};
 use fletchlog_records::TopicPartition;
 
 use crate::BrokerError;
@@ -289,12 +290,9 @@ impl Partition {
         let newest = if let Some(log) = self.opened_log() {
             log.latest_epoch()
         } else {
-            let path = self.dir.join(file_name::LEADER_EPOCH_CHECKPOINT);
-            match checkpoint::read_checkpoint(&**directory.fs(), &path) {
+            match stored_leader_epoch(&**directory.fs(), &self.dir) {
                 Err(LogError::Damaged { .. }) => return Ok(0),
-                read => read?
-                    .last()
-                    .and_then(|line| line.split_whitespace().next()?.parse().ok()),
+                read => read?,
             }
         };
         Ok(*self.leader_epoch.get_or_init(|| newest.unwrap_or(0).max(0)))

@@ -67,11 +67,7 @@ impl Range {
 
     /// Offsets that the log has.
     fn span(&self, log: &PartitionLog) -> std::ops::Range<i64> {
-        let end = match self.bound {
-            FetchBound::LastStableOffset => log.last_stable_offset(),
-            _ => log.high_watermark(),
-        };
-        log.log_start_offset()..end
+        log.log_start_offset()..log.end(self.bound)
     }
 }
 

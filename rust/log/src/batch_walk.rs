@@ -5,17 +5,12 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
-use fletchlog_records::batch_header::{HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD};
-use fletchlog_records::crc::crc32c;
-use fletchlog_records::{BatchHeader, RecordBatch, RecordError};
+use fletchlog_records::batch_header::{HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MIN_LENGTH_FIELD, RECORD_BATCH_OVERHEAD};
+use fletchlog_records::{BatchHeader, RecordBatch, RecordError, legacy};
 
 use crate::LogError;
 use crate::fs::File;
 
-/// Smallest length field of any format.
-const MIN_LENGTH_FIELD: i32 = 14;
-/// Position of the attributes: the CRC of a v2 batch covers everything from here on.
-const ATTRIBUTES: usize = 21;
 /// Header bytes read at once while batches are small: a page holds the headers of up to 58 one-record batches.
 const CHUNK: usize = 4096;
 /// Header bytes read at once while batches are large.
@@ -183,34 +178,13 @@ fn parse(head: &[u8], left: u64) -> Parsed {
             Err(e) => Parsed::End(WalkEnd::Corrupt(e.to_string())),
         };
     }
-    // v0/v1: the offset field holds the last record's offset; a wrapper's timestamp is the largest inside it.
-    let needed = if magic == 0 { 18 } else { 26 };
-    if magic < 0 || size < needed {
+    let Some(needed) = legacy::header_size(magic).filter(|needed| size >= *needed as u64) else {
         return Parsed::End(WalkEnd::Corrupt(format!("magic {magic} with {size} bytes is no batch")));
+    };
+    match head.get(..needed) {
+        Some(head) => Parsed::Batch(legacy::header(head)),
+        None => Parsed::Needs(RECORD_BATCH_OVERHEAD),
     }
-    let Some(head) = head.get(..if magic == 0 { 18 } else { 26 }) else {
-        return Parsed::Needs(RECORD_BATCH_OVERHEAD);
-    };
-    let i64_at = |at: usize| {
-        head.get(at..at + 8)
-            .map_or(-1, |b| b.iter().fold(0i64, |n, b| n << 8 | i64::from(*b)))
-    };
-    let timestamp = if magic == 0 { -1 } else { i64_at(18) };
-    Parsed::Batch(BatchHeader {
-        base_offset: i64_at(0),
-        batch_length: length,
-        partition_leader_epoch: -1,
-        magic,
-        crc: u32::from_be_bytes([head[12], head[13], head[14], head[15]]),
-        attributes: i16::from(head[17]),
-        last_offset_delta: 0,
-        base_timestamp: timestamp,
-        max_timestamp: timestamp,
-        producer_id: -1,
-        producer_epoch: -1,
-        base_sequence: -1,
-        records_count: 1,
-    })
 }
 
 fn accept(order: &mut Option<OffsetOrder>, header: &BatchHeader) -> Result<(), String> {
@@ -392,13 +366,5 @@ pub(crate) fn check(header: &BatchHeader, bytes: &Bytes) -> Result<(), RecordErr
     if header.magic < 2 {
         return RecordBatch::parse(bytes)?.map_or(Ok(()), |batch| batch.ensure_valid());
     }
-    let computed = crc32c(bytes.get(ATTRIBUTES..).unwrap_or_default());
-    if computed == header.crc {
-        return Ok(());
-    }
-    let reason = format!(
-        "the batch at offset {} stores CRC {:#010x}, its bytes give {computed:#010x}",
-        header.base_offset, header.crc
-    );
-    Err(RecordError::Corrupt { position: 0, reason })
+    header.check_crc(bytes)
 }

@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use fletchlog_records::TopicPartition;
 use fletchlog_records::crc::crc32c;
 
@@ -46,43 +49,40 @@ pub(crate) fn read_text(fs: &dyn Fs, path: &Path) -> Result<Option<String>, LogE
 /// The entry lines of a checkpoint, without trailing blanks. A missing or empty file has none; a wrong version, a wrong
 /// count, a malformed head or a wrong checksum is an error.
 pub fn read_checkpoint(fs: &dyn Fs, path: &Path) -> Result<Vec<String>, LogError> {
-    let Some(text) = read_text(fs, path)? else {
-        return Ok(Vec::new());
-    };
+    let text = read_text(fs, path)?.unwrap_or_default();
+    let entries = entries_in(&text).map_err(|reason| damaged(path, reason))?;
+    Ok(entries.into_iter().map(str::to_string).collect())
+}
+
+/// The entry lines in the text of a checkpoint; the error says what is wrong with it.
+pub(crate) fn entries_in(text: &str) -> Result<Vec<&str>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    if !is_checksum_right(&text) {
-        return Err(damaged(
-            path,
-            "its checksum is wrong, so something has changed it; restore it, or delete it to open without it",
-        ));
+    if !is_checksum_right(text) {
+        return Err(
+            "its checksum is wrong, so something has changed it; restore it, or delete it to open without it"
+                .to_owned(),
+        );
     }
     let mut lines = text.lines();
     let version = lines.next().unwrap_or_default().trim();
     if version != "0" {
-        return Err(damaged(
-            path,
-            format!("checkpoint version is {version:?}, expected 0; delete the file to rebuild it"),
+        return Err(format!(
+            "checkpoint version is {version:?}, expected 0; delete the file to rebuild it"
         ));
     }
     let count = lines.next().unwrap_or_default().trim();
-    let expected: usize = count.parse().map_err(|_| {
-        damaged(
-            path,
-            format!("entry count is {count:?}, expected a number; delete the file to rebuild it"),
-        )
-    })?;
-    let entries: Vec<String> = lines
-        .map(str::trim_end)
-        .filter(|line| !line.is_empty())
-        .map(str::to_string)
-        .collect();
+    let Ok(expected) = count.parse::<usize>() else {
+        return Err(format!(
+            "entry count is {count:?}, expected a number; delete the file to rebuild it"
+        ));
+    };
+    let entries: Vec<&str> = lines.map(str::trim_end).filter(|line| !line.is_empty()).collect();
     if entries.len() != expected {
         let found = entries.len();
-        return Err(damaged(
-            path,
-            format!("{expected} entries announced, {found} found; delete the file to rebuild it"),
+        return Err(format!(
+            "{expected} entries announced, {found} found; delete the file to rebuild it"
         ));
     }
     Ok(entries)
@@ -312,41 +312,17 @@ pub fn write_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> Result<(), LogError>
         .map_err(|e| LogError::io("write", &path, e))
 }
 
-const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// As Java's decoder: the bits beyond the last byte are ignored.
+const BASE64_URL: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// Kafka's text form of a 16-byte id: url-safe base64 without padding, 22 characters. Kafka: `Uuid#toString`.
 pub fn encode_uuid(id: &[u8; 16]) -> String {
-    let mut text = String::with_capacity(22);
-    for group in id.chunks(3) {
-        let mut bits = 0u32;
-        for i in 0..3 {
-            bits = bits << 8 | u32::from(group.get(i).copied().unwrap_or(0));
-        }
-        for i in 0..=group.len() {
-            text.push(char::from(BASE64_URL[(bits >> (18 - 6 * i) & 63) as usize]));
-        }
-    }
-    text
+    BASE64_URL.encode(id)
 }
 
 /// Parses the text form of an id; `None` if it is malformed.
 pub fn decode_uuid(text: &str) -> Option<[u8; 16]> {
-    if text.len() != 22 {
-        return None;
-    }
-    let mut bits = 0u32;
-    let mut have = 0;
-    let mut bytes = Vec::with_capacity(16);
-    for c in text.bytes() {
-        let value = BASE64_URL.iter().position(|b| *b == c)?;
-        bits = bits << 6 | u32::try_from(value).ok()?;
-        have += 6;
-        if have >= 8 {
-            have -= 8;
-            bytes.push((bits >> have & 0xff).to_be_bytes()[3]);
-        }
-    }
-    bytes.try_into().ok()
+    BASE64_URL.decode(text).ok()?.try_into().ok()
 }
 
 #[cfg(test)]

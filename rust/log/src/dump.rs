@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fletchlog_records::control::parse_control_record;
+use fletchlog_records::control::{EndTxnMarker, parse_control_record};
 use fletchlog_records::{DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, TimestampType};
 
 use crate::LogError;
@@ -22,7 +22,7 @@ pub struct BatchDescription {
     pub magic: i8,
     pub base_offset: i64,
     pub last_offset: i64,
-    /// The count in the header.
+    /// The count in the header; 1 for an entry of an older format.
     pub records_count: i32,
     /// none, gzip, snappy, lz4, zstd, or the unknown id.
     pub codec: String,
@@ -38,8 +38,8 @@ pub struct BatchDescription {
     pub is_control: bool,
     /// When the cleaner may drop its tombstones.
     pub delete_horizon_ms: Option<i64>,
-    /// Transaction marker of a control batch: its type (0 abort, 1 commit) and coordinator epoch.
-    pub marker: Option<(i16, i32)>,
+    /// Transaction marker of a control batch.
+    pub marker: Option<EndTxnMarker>,
     pub crc: u32,
     /// Whether the stored checksum is right.
     pub crc_valid: bool,
@@ -123,11 +123,8 @@ impl Iterator for SegmentBatches {
     }
 }
 
-/// Marker type and coordinator epoch.
-type Marker = (i16, i32);
-
 /// Walks all records. Returns the marker of a control batch.
-fn records(bytes: &Bytes) -> Result<Option<Marker>, RecordError> {
+fn records(bytes: &Bytes) -> Result<Option<EndTxnMarker>, RecordError> {
     let Some(batch) = RecordBatch::parse(bytes)? else {
         return Ok(None);
     };
@@ -142,15 +139,7 @@ fn records(bytes: &Bytes) -> Result<Option<Marker>, RecordError> {
             return Err(slice.invalid(&reason));
         }
         if batch.header().is_control() && marker.is_none() {
-            use fletchlog_records::control::ControlType;
-            marker = parse_control_record(record.key.unwrap_or_default(), record.value).map(|marker| {
-                let kind = match marker.control_type {
-                    ControlType::Abort => 0,
-                    ControlType::Commit => 1,
-                    ControlType::Other(kind) => kind,
-                };
-                (kind, marker.coordinator_epoch)
-            });
+            marker = parse_control_record(record.key.unwrap_or_default(), record.value);
         }
     }
     Ok(marker)
@@ -171,7 +160,7 @@ fn describe(batch: &BatchMeta, bytes: &Bytes) -> BatchDescription {
         magic: header.magic,
         base_offset: header.base_offset,
         last_offset: header.last_offset(),
-        records_count: header.records_count,
+        records_count: if header.magic < 2 { 1 } else { header.records_count },
         codec: header
             .compression()
             .map_or_else(|| (header.attributes & 7).to_string(), |codec| codec.name().to_string()),

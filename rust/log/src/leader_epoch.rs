@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::LogError;
 use crate::batch_walk::HeaderWalk;
-use crate::checkpoint::{checkpoint_text, read_checkpoint, replace_unsynced};
+use crate::checkpoint::{checkpoint_text, entries_in, read_text, replace_unsynced};
 use crate::file_name::LEADER_EPOCH_CHECKPOINT;
 use crate::fs::Fs;
 use crate::segment::LogSegment;
@@ -24,6 +24,26 @@ pub(crate) struct LeaderEpochCache {
     entries: Vec<EpochEntry>,
 }
 
+/// The entries in the text of a `leader-epoch-checkpoint`; the error says what is wrong with it.
+pub(crate) fn epochs_in(text: &str) -> Result<Vec<EpochEntry>, String> {
+    let entry = |line: &str| {
+        let (epoch, start) = line.split_once(' ')?;
+        let (epoch, start_offset) = (epoch.parse().ok()?, start.trim().parse().ok()?);
+        Some(EpochEntry { epoch, start_offset })
+    };
+    let malformed = |line| format!("malformed line {line:?}, expected `epoch offset`; delete the file to rebuild it");
+    let entries = entries_in(text)?.into_iter();
+    entries.map(|line| entry(line).ok_or_else(|| malformed(line))).collect()
+}
+
+/// The newest epoch in the `leader-epoch-checkpoint` of a log that is not open; `None` without the file or entries.
+///
+/// # Errors
+/// `Damaged`, storage errors.
+pub fn stored_leader_epoch(fs: &dyn Fs, dir: &Path) -> Result<Option<i32>, LogError> {
+    Ok(LeaderEpochCache::read(fs, dir)?.latest_epoch())
+}
+
 fn path_in(dir: &Path) -> PathBuf {
     dir.join(LEADER_EPOCH_CHECKPOINT)
 }
@@ -32,19 +52,10 @@ impl LeaderEpochCache {
     /// Missing and empty files are empty caches; anything malformed is an error.
     pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Self, LogError> {
         let path = path_in(dir);
+        let text = read_text(fs, &path)?.unwrap_or_default();
+        let entries = epochs_in(&text).map_err(|reason| LogError::damaged(&path, 0, reason))?;
         let mut cache = Self::default();
-        for line in read_checkpoint(fs, &path)? {
-            let fields = line
-                .split_once(' ')
-                .and_then(|(epoch, start)| Some((epoch.parse().ok()?, start.trim().parse().ok()?)));
-            let Some((epoch, start_offset)) = fields else {
-                let reason = format!("malformed line {line:?}, expected `epoch offset`; delete the file to rebuild it");
-                return Err(LogError::Damaged {
-                    path,
-                    position: 0,
-                    reason,
-                });
-            };
+        for EpochEntry { epoch, start_offset } in entries {
             cache.assign(epoch, start_offset);
         }
         Ok(cache)

@@ -50,6 +50,7 @@ pub use cleaner::{Cleanable, CleanerOptions, CleanerStats};
 pub use config::LogConfig;
 pub use dump::{BatchDescription, SegmentBatches, inspect_segment};
 pub use error::{AppendError, LogError};
+pub use leader_epoch::stored_leader_epoch;
 pub use partition_log::{AppendInfo, FetchDataInfo, OpenMode, PartitionLog, ProducerState, TimestampAndOffset};
 pub use seal::SealedFile;
 pub use verify::{PartitionReport, verify_partition};

@@ -19,7 +19,7 @@ use crate::leader_epoch::LeaderEpochCache;
 use crate::producer_state::ProducerStateManager;
 use crate::sync::{read, write};
 use crate::view::{IndexCache, View};
-use crate::{LogBounds, LogConfig, LogError};
+use crate::{FetchBound, LogBounds, LogConfig, LogError};
 
 /// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +162,10 @@ impl PartitionLog {
             return Err(LogError::Closed);
         }
         Ok(read(&self.view).bounds())
+    }
+    /// Where a read with this bound ends.
+    pub fn end(&self, bound: FetchBound) -> i64 {
+        read(&self.view).bound(bound)
     }
     /// First readable offset.
     pub fn log_start_offset(&self) -> i64 {

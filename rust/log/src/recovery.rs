@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fletchlog_records::control::{EndTxnMarker, parse_control_record};
-use fletchlog_records::{DECOMPRESSION_LIMIT, RecordCursor};
+use fletchlog_records::DECOMPRESSION_LIMIT;
+use fletchlog_records::control::{EndTxnMarker, marker_in};
 
 use crate::batch_walk::{BatchMeta, CheckedWalk, HeaderWalk, OffsetOrder, WalkEnd};
 use crate::config::Durability;
@@ -173,12 +173,7 @@ pub(crate) fn marker_of(segment: &LogSegment, batch: &BatchMeta) -> Result<Optio
     let Ok(slice) = segment.read_batch(batch)?.records(DECOMPRESSION_LIMIT) else {
         return Ok(None);
     };
-    let mut cursor = RecordCursor::new();
-    Ok(cursor
-        .next(&slice)
-        .ok()
-        .flatten()
-        .and_then(|record| parse_control_record(record.key.unwrap_or_default(), record.value)))
+    Ok(marker_in(&slice).ok().flatten())
 }
 
 /// Input of [`restore_producers`].

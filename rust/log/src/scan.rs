@@ -82,11 +82,7 @@ impl ScanRange {
             return Err(ScanError::Backwards { start, end });
         }
         let log_start = log.log_start_offset();
-        let log_end = match bound {
-            FetchBound::LastStableOffset => log.last_stable_offset(),
-            FetchBound::HighWatermark => log.high_watermark(),
-            FetchBound::LogEnd => log.log_end_offset(),
-        };
+        let log_end = log.end(bound);
         let start = start.unwrap_or(log_start);
         if start < log_start {
             return Err(ScanError::Gone {

@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use fletchlog_records::batch::set_max_timestamp;
-use fletchlog_records::control::{EndTxnMarker, parse_control_record};
+use fletchlog_records::control::{EndTxnMarker, marker_in};
 use fletchlog_records::{
     BatchHeader, BatchIter, Compression, DECOMPRESSION_LIMIT, ErrorCode, RecordBatch, RecordCursor, RecordError,
     RecordsSlice, TimestampType, TopicPartition, rebuild,
@@ -234,7 +234,11 @@ fn check_batch(
     };
     let slice = batch.records(DECOMPRESSION_LIMIT).map_err(|e| malformed(&e))?;
 
-    let marker = if header.is_control() { marker_of(&slice)? } else { None };
+    let marker = if header.is_control() {
+        marker_in(&slice).map_err(|e| malformed(&e))?
+    } else {
+        None
+    };
     let max_timestamp = check_records(&header, &slice, config, tp, now_ms)?;
 
     let (timestamp_type, max_timestamp) = match config.message_timestamp_type {
@@ -256,12 +260,6 @@ fn check_batch(
         },
         header,
     ))
-}
-
-/// The marker in a control batch; `None` for a control record of another kind.
-fn marker_of(slice: &RecordsSlice) -> Result<Option<EndTxnMarker>, Invalid> {
-    let record = RecordCursor::new().next(slice).map_err(|e| malformed(&e))?;
-    Ok(record.and_then(|record| parse_control_record(record.key.unwrap_or_default(), record.value)))
 }
 
 /// Records that cannot be read are invalid. What cannot be decompressed fails in Kafka's own reading: `Compression#wrapForInput`.

@@ -6,7 +6,7 @@ mod report;
 
 use std::path::Path;
 
-use fletchlog_records::control::{ControlType, EndTxnMarker};
+use fletchlog_records::control::EndTxnMarker;
 
 use index_checks::{OffsetCheck, TimeCheck};
 pub use report::{Cut, PartitionReport, Problem, ProducerReport, SegmentReport};
@@ -312,16 +312,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Applies a valid batch to the producer state. `marker`: its type and coordinator epoch. Returns what it aborts.
-    fn producer_state(&mut self, batch: &BatchMeta, marker: Option<(i16, i32)>) -> Vec<AbortedTxn> {
-        let marker = marker.map(|(kind, coordinator_epoch)| EndTxnMarker {
-            control_type: match kind {
-                0 => ControlType::Abort,
-                1 => ControlType::Commit,
-                other => ControlType::Other(other),
-            },
-            coordinator_epoch,
-        });
+    /// Applies a valid batch to the producer state. Returns what it aborts.
+    fn producer_state(&mut self, batch: &BatchMeta, marker: Option<EndTxnMarker>) -> Vec<AbortedTxn> {
         let mut pending = PendingAppend::default();
         let origin = AppendOrigin::Replication;
         match self.producers.check(&mut pending, &batch.header, marker, origin, false) {

@@ -10,6 +10,7 @@ use fletchlog_broker::{
     AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, DirectoryKind,
     LocalTransport, OpenOptions, ScramDeletion, ScramUpsertion, TopicDescription, directory_kind,
 };
+use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
 use fletchlog_sasl::{Mechanism, ScramMechanism, Secret};
@@ -174,21 +175,9 @@ impl Broker {
             .collect::<PyResult<Vec<_>>>()?;
         let config = topic.config.clone();
         Ok(topic_description_class(py)?
-            .call1((&*topic.name, uuid_text(topic.topic_id), config, partitions))?
+            .call1((&*topic.name, encode_uuid(&topic.topic_id), config, partitions))?
             .unbind())
     }
-}
-
-/// A topic id as Kafka prints it: URL-safe base64 without padding. Kafka: `Uuid#toString`.
-pub fn uuid_text(id: [u8; 16]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let number = u128::from_be_bytes(id);
-    // 22 digits of 6 bits hold 132 bits: the last digit carries 2 bits of the id and 4 zero bits
-    let digit = |i: u32| {
-        let bits = if i < 21 { number >> (122 - 6 * i) } else { number << 4 };
-        char::from(ALPHABET[usize::try_from(bits & 63).unwrap_or(0)])
-    };
-    (0..22).map(digit).collect()
 }
 
 impl Broker {

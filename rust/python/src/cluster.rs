@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ConfigResource, NodeId, TopicMetadata};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, TransactionDescription};
+use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
 use fletchlog_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use fletchlog_protocol::messages::describe_groups_response::DescribedGroup;
@@ -14,7 +15,7 @@ use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::broker::{LEDGER, TO_THE_END, uuid_text};
+use crate::broker::{LEDGER, TO_THE_END};
 use crate::convert::{
     broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, number_from_py,
     offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some,
@@ -370,7 +371,7 @@ fn topic_to_py(
         .map(partition)
         .collect::<PyResult<Vec<_>>>()?;
     let topic = &described.topic;
-    let row = (&*topic.name, uuid_text(topic.topic_id), config, partitions);
+    let row = (&*topic.name, encode_uuid(&topic.topic_id), config, partitions);
     Ok(topic_description_class(py)?.call1(row)?.unbind())
 }
 

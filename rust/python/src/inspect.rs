@@ -12,6 +12,7 @@ use fletchlog_log::fs::{DirEntry, Fs, RealFs};
 use fletchlog_log::verify::Problem;
 use fletchlog_log::{BatchDescription, LogError, PartitionReport, inspect_segment as inspect, verify_partition};
 use fletchlog_records::TopicPartition;
+use fletchlog_records::control::ControlType;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -62,18 +63,18 @@ fn batch_table(rows: &[BatchDescription]) -> Result<Table, Failure> {
         "leader_epoch": Int32Array = Some(b.partition_leader_epoch),
         "transactional": BooleanArray = Some(b.is_transactional),
         "control": BooleanArray = Some(b.is_control),
-        "marker": StringArray = b.marker.map(|(kind, _)| marker_name(kind)),
+        "marker": StringArray = b.marker.map(|marker| marker_name(marker.control_type)),
         "crc": UInt32Array = Some(b.crc),
         "crc_valid": BooleanArray = Some(b.crc_valid),
         "error": StringArray = b.error.as_deref(),
     }))
 }
 
-fn marker_name(kind: i16) -> &'static str {
+fn marker_name(kind: ControlType) -> &'static str {
     match kind {
-        0 => "abort",
-        1 => "commit",
-        _ => "other",
+        ControlType::Abort => "abort",
+        ControlType::Commit => "commit",
+        ControlType::Other(_) => "other",
     }
 }
 

@@ -48,18 +48,7 @@ impl RecordBatch {
         if self.header.magic < 2 {
             return legacy::ensure_valid(&self.bytes, 0);
         }
-        // The size was checked when the header was parsed: a v2 header is at least 61 bytes.
-        let computed = crc32c(self.bytes.get(ATTRIBUTES_POSITION..).unwrap_or_default());
-        if computed == self.header.crc {
-            return Ok(());
-        }
-        Err(RecordError::Corrupt {
-            position: 0,
-            reason: format!(
-                "the batch at offset {} stores CRC {:#010x}, its bytes give {computed:#010x}",
-                self.header.base_offset, self.header.crc
-            ),
-        })
+        self.header.check_crc(&self.bytes)
     }
     /// The records, decompressed if need be (never above `limit` bytes; v0/v1 converted to the v2 record layout), with what
     /// is needed to compute their offsets and timestamps. Does not check the CRC and does not parse the records.

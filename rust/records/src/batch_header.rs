@@ -17,6 +17,7 @@
 //! | 57  | i32  | recordsCount         | records present now                                         |
 //! | 61  | ..   | records              | back to back, compressed as one block if a codec is set     |
 
+use crate::crc::crc32c;
 use crate::field::field;
 use crate::ids::NO_SEQUENCE;
 use crate::{Compression, RecordError, TimestampType};
@@ -53,7 +54,7 @@ pub const CONTROL_MASK: i16 = 0x20;
 pub const DELETE_HORIZON_MASK: i16 = 0x40;
 
 /// Smallest length field of any format: an empty v0 entry.
-const MIN_LENGTH_FIELD: i32 = 14;
+pub const MIN_LENGTH_FIELD: i32 = 14;
 
 /// Total size of the batch that starts at `buf[0]`, from its first 17 bytes. Kafka: `ByteBufferLogInputStream#nextBatchSize`.
 /// `Ok(None)`: fewer than 17 bytes left. `Err(Corrupt)`: length field < 14 or (buffer rule) magic outside 0..=2.
@@ -163,6 +164,23 @@ impl BatchHeader {
         out[51..53].copy_from_slice(&self.producer_epoch.to_be_bytes());
         out[53..57].copy_from_slice(&self.base_sequence.to_be_bytes());
         out[57..61].copy_from_slice(&self.records_count.to_be_bytes());
+    }
+    /// Compares the CRC with the bytes of the whole v2 batch.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn check_crc(&self, batch: &[u8]) -> Result<(), RecordError> {
+        let computed = crc32c(batch.get(ATTRIBUTES_POSITION..).unwrap_or_default());
+        if computed == self.crc {
+            return Ok(());
+        }
+        Err(RecordError::Corrupt {
+            position: 0,
+            reason: format!(
+                "the batch at offset {} stores CRC {:#010x}, its bytes give {computed:#010x}",
+                self.base_offset, self.crc
+            ),
+        })
     }
     /// 12 + batch_length.
     pub fn size_in_bytes(&self) -> usize {

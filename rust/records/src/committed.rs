@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::control::{ControlType, parse_control_record};
-use crate::{RecordBatch, RecordCursor, RecordError};
+use crate::control::{ControlType, marker_in};
+use crate::{RecordBatch, RecordError};
 
 /// The aborted transactions of one read, followed batch by batch in offset order.
 /// Kafka: `CompletedFetch#consumeAbortedTransactionsUpTo`, `#isBatchAborted`.
@@ -43,10 +43,7 @@ impl AbortedTransactions {
             self.open.insert(producer_id);
         }
         if header.is_control() {
-            let slice = batch.records(limit)?;
-            let marker = RecordCursor::new()
-                .next(&slice)?
-                .and_then(|record| parse_control_record(record.key.unwrap_or_default(), record.value));
+            let marker = marker_in(&batch.records(limit)?)?;
             if marker.is_some_and(|marker| marker.control_type == ControlType::Abort) {
                 self.open.remove(&header.producer_id);
             }

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 
 use crate::field::field;
-use crate::{BatchBuilder, BatchParams};
+use crate::{BatchBuilder, BatchParams, RecordCursor, RecordError, RecordsSlice};
 
 /// Type in the key of a control record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,15 @@ pub fn parse_control_record(key: &[u8], value: Option<&[u8]>) -> Option<EndTxnMa
         control_type: ControlType::from_id(i16::from_be_bytes(field(key, 2))),
         coordinator_epoch,
     })
+}
+
+/// The marker in the records of a control batch; `None` if they are of another kind, or there are none.
+///
+/// # Errors
+/// A malformed record.
+pub fn marker_in(records: &RecordsSlice) -> Result<Option<EndTxnMarker>, RecordError> {
+    let record = RecordCursor::new().next(records)?;
+    Ok(record.and_then(|record| parse_control_record(record.key.unwrap_or_default(), record.value)))
 }
 
 /// Builds a marker batch of one record.

@@ -56,29 +56,29 @@ fn overhead(magic: i8) -> usize {
     LOG_OVERHEAD + if magic == 0 { 14 } else { 22 }
 }
 
-/// The v2 view of the entry that fills `bytes`: offsets and times of the entry, no producer, and -1 records where a
-/// wrapper would have to be decompressed to count them.
-pub(crate) fn parse_header(bytes: &[u8]) -> Result<BatchHeader, RecordError> {
-    let magic = i8::from_be_bytes(field(bytes, MAGIC_POSITION));
-    if bytes.len() < overhead(magic) {
-        return Err(corrupt(format!(
-            "{} bytes are less than the smallest v{magic} entry",
-            bytes.len()
-        )));
+/// Bytes that [`header`] reads of an entry; `None`: not a magic of these formats.
+pub fn header_size(magic: i8) -> Option<usize> {
+    match magic {
+        0 => Some(TIMESTAMP_POSITION),
+        1 => Some(TIMESTAMP_POSITION + 8),
+        _ => None,
     }
+}
+
+/// The v2 view of the entry that begins with `bytes`: offsets and times of the entry, no producer, and -1 records where a
+/// wrapper would have to be decompressed to count them. The caller has checked the magic, and that [`header_size`] bytes are
+/// there.
+pub fn header(bytes: &[u8]) -> BatchHeader {
+    let magic = i8::from_be_bytes(field(bytes, MAGIC_POSITION));
     let [attributes] = field(bytes, ATTRIBUTES_POSITION);
     let attributes = i16::from(attributes);
-    let timestamp = if magic == 0 {
-        NO_TIMESTAMP
+    let (timestamp, known) = if magic == 0 {
+        (NO_TIMESTAMP, COMPRESSION_MASK)
     } else {
-        i64::from_be_bytes(field(bytes, TIMESTAMP_POSITION))
+        let timestamp = i64::from_be_bytes(field(bytes, TIMESTAMP_POSITION));
+        (timestamp, COMPRESSION_MASK | TIMESTAMP_TYPE_MASK)
     };
-    let known = if magic == 0 {
-        COMPRESSION_MASK
-    } else {
-        COMPRESSION_MASK | TIMESTAMP_TYPE_MASK
-    };
-    Ok(BatchHeader {
+    BatchHeader {
         base_offset: i64::from_be_bytes(field(bytes, 0)),
         batch_length: i32::from_be_bytes(field(bytes, LENGTH_POSITION)),
         partition_leader_epoch: NO_LEADER_EPOCH,
@@ -92,7 +92,19 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<BatchHeader, RecordError> {
         producer_epoch: NO_PRODUCER_EPOCH,
         base_sequence: NO_SEQUENCE,
         records_count: if attributes & COMPRESSION_MASK == 0 { 1 } else { -1 },
-    })
+    }
+}
+
+/// The v2 view of the entry that fills `bytes`.
+pub(crate) fn parse_header(bytes: &[u8]) -> Result<BatchHeader, RecordError> {
+    let magic = i8::from_be_bytes(field(bytes, MAGIC_POSITION));
+    if bytes.len() < overhead(magic) {
+        return Err(corrupt(format!(
+            "{} bytes are less than the smallest v{magic} entry",
+            bytes.len()
+        )));
+    }
+    Ok(header(bytes))
 }
 
 /// Checks the CRC of the entry that fills `bytes`. Kafka: `LegacyRecord#ensureValid`.

@@ -42,6 +42,7 @@ use crate::file_name::{
     SNAPSHOT, TIME_INDEX, TXN_INDEX,
 };
 use crate::fs::{Object, ObjectFs, ObjectStore};
+use crate::leader_epoch::epochs_in;
 use crate::sync::lock;
 use crate::txn_index;
 
@@ -196,7 +197,7 @@ impl TieredStore {
         let indexes = indexes_of(newest, objects)?;
         let epochs = &newest.manifest.indexes.epochs;
         let text = self.fetch(indexes, epochs.clone())?;
-        let lineage = epochs_in(&text).ok_or_else(|| {
+        let lineage = lineage_in(&text).ok_or_else(|| {
             let reason =
                 "segmentIndexes.leaderEpoch of its manifest leads to no leader-epoch-checkpoint; restore the object";
             wrong(&indexes.key, reason)
@@ -426,18 +427,11 @@ fn indexes_of<'a>(segment: &Segment, objects: &'a HashMap<String, Object>) -> Re
     Err(wrong(&found.key, &reason))
 }
 
-/// The entries of a `leader-epoch-checkpoint`: epoch -> first offset.
-fn epochs_in(text: &[u8]) -> Option<BTreeMap<i32, i64>> {
-    let mut lines = std::str::from_utf8(text).ok()?.lines();
-    let (version, count) = (lines.next()?, lines.next()?);
-    let entries = lines
-        .map(|line| {
-            let (epoch, start) = line.split_once(' ')?;
-            Some((epoch.parse().ok()?, start.trim().parse().ok()?))
-        })
-        .collect::<Option<BTreeMap<i32, i64>>>()?;
-    let is_whole = version.trim() == "0" && count.trim().parse() == Ok(entries.len()) && !entries.is_empty();
-    is_whole.then_some(entries)
+/// The entries of a `leader-epoch-checkpoint` that has some: epoch -> first offset.
+fn lineage_in(text: &[u8]) -> Option<BTreeMap<i32, i64>> {
+    let entries = epochs_in(std::str::from_utf8(text).ok()?).ok()?.into_iter();
+    let lineage: BTreeMap<i32, i64> = entries.map(|entry| (entry.epoch, entry.start_offset)).collect();
+    (!lineage.is_empty()).then_some(lineage)
 }
 
 /// Checks that each topic name has only one topic id.
