@@ -33,7 +33,7 @@ impl Decision {
 }
 
 /// An error for conflicting offsets. No checksum covers them, so it is unknown which one is right.
-fn foreign(planned: &PlannedSegment, position: u64, what: &str) -> LogError {
+fn conflicting_offsets(planned: &PlannedSegment, position: u64, what: &str) -> LogError {
     LogError::damaged(
         &planned.files.log,
         position,
@@ -93,7 +93,7 @@ impl SegmentChecks<'_> {
                 (decision.before_last, decision.next_offset) = (recovered.before_last, recovered.next_offset);
                 decision.recovered = Some(recovered);
             } else if active {
-                self.look_at_active(&mut decision)?;
+                self.check_active_segment(&mut decision)?;
             }
             // The log once ended at its recovery point, so a batch must end there: the last segment is never compacted,
             // unless a power loss removed the name of the segment after it (Kafka does not sync that name before the
@@ -105,7 +105,7 @@ impl SegmentChecks<'_> {
                     "its last batch ends below offset {}, but a batch was on disk that ends below {} (recovery-point-offset-checkpoint)",
                     decision.next_offset, self.recovery_point
                 );
-                return Err(foreign(planned, 0, &what));
+                return Err(conflicting_offsets(planned, 0, &what));
             }
             if let Some((next, _)) = plan.segments.range((Bound::Excluded(base), Bound::Unbounded)).next()
                 && decision.next_offset > *next
@@ -114,7 +114,7 @@ impl SegmentChecks<'_> {
                     "its records end below offset {}, but the next segment starts at {next}",
                     decision.next_offset
                 );
-                return Err(foreign(planned, 0, &what));
+                return Err(conflicting_offsets(planned, 0, &what));
             }
             decisions.push(decision);
         }
@@ -140,7 +140,7 @@ impl SegmentChecks<'_> {
         )
     }
 
-    fn look_at_active(&self, decision: &mut Decision) -> Result<(), LogError> {
+    fn check_active_segment(&self, decision: &mut Decision) -> Result<(), LogError> {
         let planned = &decision.planned;
         let path = &planned.files.log;
         let io = |e| LogError::io("read", path, e);
@@ -161,7 +161,7 @@ impl SegmentChecks<'_> {
                 decision.next_offset = loaded.next_offset;
                 decision.indexes = Some((loaded.indexes, loaded.rebuilt.is_some()));
             }
-            WalkEnd::Disorder(reason) => return Err(foreign(planned, loaded.end, &reason)),
+            WalkEnd::Disorder(reason) => return Err(conflicting_offsets(planned, loaded.end, &reason)),
             WalkEnd::TooShort(reason) if self.clean_shutdown => {
                 let reason = format!(
                     "{reason}, although the log was stopped cleanly; nothing was changed. Delete {} to recover the log",

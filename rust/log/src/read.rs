@@ -33,14 +33,14 @@ impl PartitionLog {
         let mut result = self.read_view(&self.view()?, fetch);
         // The writer may have deleted or replaced a segment after the view was taken and before its file was opened: catch up with its
         // changes, and if that does not help, reload the directory.
-        let looks = [Self::catch_up, Self::load_again, Self::load_again, Self::load_again];
-        for look in looks.into_iter().filter(|_| self.is_beside_writer()) {
+        let retries = [Self::catch_up, Self::load_again, Self::load_again, Self::load_again];
+        for retry in retries.into_iter().filter(|_| self.is_beside_writer()) {
             match result {
                 Err(ref error) if error.is_not_found() => {}
                 Err(LogError::Damaged { .. }) if self.has_other_files()? => {}
                 other => return other,
             }
-            look(self)?;
+            retry(self)?;
             result = self.read_view(&self.view()?, fetch);
         }
         result

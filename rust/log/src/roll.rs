@@ -86,7 +86,7 @@ impl PartitionLog {
         let created = LogSegment::create(Arc::clone(&self.fs), params, preallocation(config));
         self.mark_directory_changed();
         if is_new && created.is_err() {
-            self.take_back(&path);
+            self.remove_new_segment(&path);
         }
         let segment = created?;
         // Side files may lag behind: what could not be written stays in memory and is written on flush or close.
@@ -110,7 +110,7 @@ impl PartitionLog {
 
     /// Removes the file of a segment that could not be created, and syncs that. The old segment continues with its offsets; a
     /// file that came back would be a segment in the middle of them.
-    fn take_back(&self, path: &Path) {
+    fn remove_new_segment(&self, path: &Path) {
         let removed = self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e));
         if let Err(e) = removed.and_then(|()| self.sync_names()) {
             self.mark_directory_changed();

@@ -44,7 +44,7 @@ pub(crate) struct LogSegment {
     /// Loaded when first needed, so that opening a log of many segments costs nothing per segment.
     indexes: RwLock<Option<SegmentIndexes>>,
     /// The indexes differ from the files, or the files are not usable: the indexes must stay in memory.
-    pinned: AtomicBool,
+    keep_in_memory: AtomicBool,
     max_timestamp: Mutex<Option<TimestampOffset>>,
     first_timestamp: Mutex<Option<i64>>,
     txn: RwLock<TxnFile>,
@@ -94,7 +94,7 @@ impl LogSegment {
             size: AtomicU64::new(params.size),
             index_interval: params.index_interval,
             indexes: RwLock::default(),
-            pinned: AtomicBool::new(false),
+            keep_in_memory: AtomicBool::new(false),
             max_timestamp: Mutex::default(),
             first_timestamp: Mutex::default(),
             txn: RwLock::default(),
@@ -139,7 +139,7 @@ impl LogSegment {
         // The files are empty or preallocated: entries continue at their start.
         indexes.adopt_empty_files();
         *write(&segment.indexes) = Some(indexes);
-        segment.pinned.store(true, Ordering::Relaxed);
+        segment.keep_in_memory.store(true, Ordering::Relaxed);
         Ok(segment)
     }
 
@@ -182,11 +182,11 @@ impl LogSegment {
         self.file()?.read_at(position, len).map_err(|e| self.io("read", e))
     }
 
-    /// Installs indexes that were built elsewhere; `pinned`: they differ from the files.
-    pub fn install(&self, indexes: SegmentIndexes, pinned: bool) {
+    /// Installs indexes that were built elsewhere; `keep_in_memory`: they differ from the files.
+    pub fn install(&self, indexes: SegmentIndexes, keep_in_memory: bool) {
         *lock(&self.max_timestamp) = None;
         *write(&self.indexes) = Some(indexes);
-        self.pinned.store(pinned, Ordering::Relaxed);
+        self.keep_in_memory.store(keep_in_memory, Ordering::Relaxed);
     }
 
     pub fn with_indexes<T>(&self, f: impl Fn(&SegmentIndexes) -> T) -> Result<T, LogError> {
@@ -207,7 +207,7 @@ impl LogSegment {
         loaded.why.unless_disorder(&self.files.log, loaded.end)?;
         if let Some(reason) = &loaded.rebuilt {
             log::warn!("{}: index rebuilt in memory: {reason}", self.files.log.display());
-            self.pinned.store(true, Ordering::Relaxed);
+            self.keep_in_memory.store(true, Ordering::Relaxed);
         }
         let mut indexes = write(&self.indexes);
         Ok(f(indexes.insert(loaded.indexes)))
@@ -215,7 +215,7 @@ impl LogSegment {
 
     /// Drops indexes that can be loaded from the files again.
     pub fn evict(&self) {
-        if self.pinned.load(Ordering::Relaxed) {
+        if self.keep_in_memory.load(Ordering::Relaxed) {
             return;
         }
         let mut indexes = write(&self.indexes);
@@ -226,7 +226,7 @@ impl LogSegment {
 
     /// Read-only logs: the writer has rolled, so its index files are complete and are used from now on.
     pub fn forget_indexes(&self) {
-        self.pinned.store(false, Ordering::Relaxed);
+        self.keep_in_memory.store(false, Ordering::Relaxed);
         self.evict();
     }
 
@@ -251,7 +251,7 @@ impl LogSegment {
     /// For files that are about to be renamed: readers that hold this segment can continue to read them.
     pub fn keep_for_readers(&self) -> Result<(), LogError> {
         self.with_indexes(|_| ())?;
-        self.pinned.store(true, Ordering::Relaxed);
+        self.keep_in_memory.store(true, Ordering::Relaxed);
         self.keep_open(true)
     }
 
@@ -426,7 +426,7 @@ impl LogSegment {
     /// Makes sure that indexes are in memory for appending; the interval counts from 0 (spec 1.8).
     pub fn prepare_for_append(&self) -> Result<(), LogError> {
         self.with_indexes(|_| ())?;
-        self.pinned.store(true, Ordering::Relaxed);
+        self.keep_in_memory.store(true, Ordering::Relaxed);
         if let Some(indexes) = &mut *write(&self.indexes) {
             indexes.restart_interval();
         }
@@ -454,7 +454,7 @@ impl LogSegment {
                 .map_err(|e| LogError::io("write", &self.files.offset_index, e))?;
             if trim {
                 // Sealed: from now on the files are complete.
-                self.pinned.store(false, Ordering::Relaxed);
+                self.keep_in_memory.store(false, Ordering::Relaxed);
             }
         }
         self.write_txn_index()
@@ -462,7 +462,7 @@ impl LogSegment {
 
     /// On close: writes what an earlier failure left in memory.
     pub fn write_pending_side_files(&self) -> Result<(), LogError> {
-        let pending = self.pinned.load(Ordering::Relaxed)
+        let pending = self.keep_in_memory.load(Ordering::Relaxed)
             && read(&self.indexes)
                 .as_ref()
                 .is_some_and(|indexes| !indexes.is_written());

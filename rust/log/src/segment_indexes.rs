@@ -176,7 +176,7 @@ pub(crate) fn load(
             ..loaded
         })
     };
-    match believe(fs, files, file, base, size)? {
+    match load_if_consistent(fs, files, file, base, size)? {
         Ok(indexes) => {
             // From the last entry but one, so that the batch of the last one is compared with those before it.
             let start = indexes
@@ -243,7 +243,7 @@ fn walk(
 }
 
 /// Reads the files; `Err` is the reason why they are not used.
-fn believe(
+fn load_if_consistent(
     fs: &dyn Fs,
     files: &SegmentFiles,
     file: &dyn File,

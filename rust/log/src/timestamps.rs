@@ -55,7 +55,7 @@ impl PartitionLog {
     /// The first record with the greatest timestamp. Searches below the log start too, as Kafka does.
     fn find_max_timestamp(&self, view: &View) -> Result<Option<TimestampAndOffset>, LogError> {
         let mut best: Option<(&Arc<LogSegment>, i64, i64)> = None;
-        for segment in with_something(view) {
+        for segment in without_empty_last(view) {
             self.index_cache.touch(segment);
             let max = segment.max_timestamp()?;
             if best.is_none_or(|(_, timestamp, _)| max.timestamp > timestamp) {
@@ -110,7 +110,7 @@ impl PartitionLog {
     /// The first segment at or above the log start whose largest timestamp is at or above the target.
     fn segment_reaching<'a>(&self, view: &'a View, target: i64) -> Result<Option<&'a Arc<LogSegment>>, LogError> {
         let segments = view.segments.as_slice();
-        for (i, segment) in with_something(view).iter().enumerate() {
+        for (i, segment) in without_empty_last(view).iter().enumerate() {
             // A segment wholly below the log start has nothing to find (it hides what follows from a Kafka broker).
             if segments
                 .get(i + 1)
@@ -193,7 +193,7 @@ impl PartitionLog {
 
 /// All segments except an empty last one, which has nothing to find and, beside a writer, may have no file. Other empty
 /// segments stay: by their modification time they may hide what follows, as in a Kafka broker.
-fn with_something(view: &View) -> &[Arc<LogSegment>] {
+fn without_empty_last(view: &View) -> &[Arc<LogSegment>] {
     match view.segments.as_slice().split_last() {
         Some((_, rest)) if view.active_size == 0 => rest,
         _ => view.segments.as_slice(),

@@ -97,7 +97,7 @@ fn is_tiered(objects: &[Object]) -> bool {
 
 /// A file that is shown.
 #[derive(Debug)]
-struct File {
+struct ShownFile {
     len: u64,
     modified_ms: i64,
     content: Content,
@@ -118,7 +118,7 @@ type Recent = VecDeque<(String, u64, Bytes)>;
 #[derive(Debug)]
 struct TieredStore {
     store: Arc<dyn ObjectStore>,
-    files: BTreeMap<String, File>,
+    files: BTreeMap<String, ShownFile>,
     recent: Mutex<Recent>,
 }
 
@@ -164,7 +164,7 @@ impl TieredStore {
     }
 
     fn add_made(&mut self, key: String, text: String) {
-        let made = File {
+        let made = ShownFile {
             len: text.len() as u64,
             modified_ms: 0,
             content: Content::Made(text.into()),
@@ -173,7 +173,7 @@ impl TieredStore {
     }
 
     fn add_part(&mut self, key: String, object: &Object, range: &Range<u64>) {
-        let part = File {
+        let part = ShownFile {
             len: range.end - range.start,
             modified_ms: object.modified_ms,
             content: Content::Part(object.clone(), range.start),
@@ -235,7 +235,7 @@ impl TieredStore {
             None => Content::Part(log.clone(), 0),
             Some(chunks) => Content::Chunks(log.clone(), chunks),
         };
-        let mut shown = File {
+        let mut shown = ShownFile {
             len: manifest.size,
             modified_ms: log.modified_ms,
             content,
@@ -259,7 +259,7 @@ impl TieredStore {
     }
 
     /// Position of the first batch at or after an offset.
-    fn position_of(&self, log: &File, offset: i64) -> Result<u64> {
+    fn position_of(&self, log: &ShownFile, offset: i64) -> Result<u64> {
         let mut position = 0;
         while position < log.len {
             let block = self.bytes_of(log, position..(position + BLOCK).min(log.len))?;
@@ -294,7 +294,7 @@ impl TieredStore {
             .map_err(|error| of_object(object, &error))
     }
 
-    fn bytes_of(&self, file: &File, range: Range<u64>) -> Result<Bytes> {
+    fn bytes_of(&self, file: &ShownFile, range: Range<u64>) -> Result<Bytes> {
         match &file.content {
             Content::Made(bytes) => {
                 let at = |position: u64| usize::try_from(position).map_or(bytes.len(), |at| at.min(bytes.len()));
@@ -460,7 +460,7 @@ fn check_ids<'a>(segments: impl Iterator<Item = &'a Segment>) -> Result<()> {
 
 impl ObjectStore for TieredStore {
     fn list(&self) -> Result<Vec<Object>> {
-        let object = |(key, file): (&String, &File)| Object {
+        let object = |(key, file): (&String, &ShownFile)| Object {
             key: key.clone(),
             len: file.len,
             modified_ms: file.modified_ms,
