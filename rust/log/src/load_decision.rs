@@ -7,8 +7,8 @@ use crate::config::Durability;
 use crate::file_name::CLEAN_SHUTDOWN;
 use crate::fs::{Fs, open_to_read};
 use crate::load_plan::{LoadPlan, PlannedSegment};
-use crate::recovery::{RecoveredSegment, check_segment};
-use crate::segment_indexes::{Check, SegmentIndexes, load};
+use crate::recovery::{RecoveredSegment, SegmentCheck};
+use crate::segment_indexes::{Check, IndexLoader, SegmentIndexes};
 use crate::{LogConfig, LogError};
 
 /// What was decided about one segment.
@@ -128,33 +128,30 @@ impl SegmentChecks<'_> {
             self.fs.drop_cache(path).map_err(|e| LogError::io("open", path, e))?;
         }
         let file = open_to_read(self.fs, path)?;
-        let (recovery_point, durability) = (self.recovery_point, self.config.durability);
-        check_segment(
-            &*file,
+        let check = SegmentCheck {
+            file: &*file,
             path,
-            base,
-            planned.size,
-            self.config.index_interval(),
-            recovery_point,
-            durability,
-        )
+            base_offset: base,
+            index_interval: self.config.index_interval(),
+            durability: self.config.durability,
+        };
+        check.run(planned.size, self.recovery_point)
     }
 
     fn check_active_segment(&self, decision: &mut Decision) -> Result<(), LogError> {
         let planned = &decision.planned;
         let path = &planned.files.log;
-        let io = |e| LogError::io("read", path, e);
         let file = open_to_read(self.fs, path)?;
-        let loaded = load(
-            self.fs,
-            &planned.files,
-            &*file,
-            decision.base_offset,
-            planned.size,
-            self.config.index_interval(),
-            Check::Headers,
-        )
-        .map_err(io)?;
+        let loader = IndexLoader {
+            fs: self.fs,
+            files: &planned.files,
+            file: &*file,
+            base_offset: decision.base_offset,
+            size: planned.size,
+            interval: self.config.index_interval(),
+            check: Check::Headers,
+        };
+        let loaded = loader.load().map_err(|e| LogError::io("read", path, e))?;
         match loaded.why {
             WalkEnd::EndOfFile => {
                 decision.before_last = loaded.before_last;

@@ -19,7 +19,7 @@ use crate::loaded::Loaded;
 use crate::partition_log::PartitionLog;
 use crate::producer_snapshot::SnapshotEntry;
 use crate::producer_state::ProducerStateManager;
-use crate::recovery::{RecoveredSegment, Restore, keep_torn, restore_producers};
+use crate::recovery::{RecoveredSegment, Restore, keep_torn};
 use crate::refresh::ReadOnlyLoader;
 use crate::roll::preallocation;
 use crate::segment::{LogSegment, SegmentParams};
@@ -388,7 +388,7 @@ impl Loader<'_> {
                 }
             }
         };
-        let (mut producers, from) = restore_producers(Restore {
+        let restore = Restore {
             fs: &*self.fs,
             segments,
             log_start_offset,
@@ -398,7 +398,8 @@ impl Loader<'_> {
             now_ms: self.now_ms,
             expiration_ms: self.config.producer_id_expiration_ms,
             at_base: &mut at_base,
-        })?;
+        };
+        let (mut producers, from) = restore.run()?;
         failed.map_or(Ok(()), Err)?;
         for segment in segments {
             segment.write_txn_index()?;

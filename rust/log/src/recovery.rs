@@ -34,105 +34,108 @@ pub(crate) struct RecoveredSegment {
     pub epochs: Vec<(i32, i64)>,
 }
 
-/// Reads a segment batch by batch, checking each completely. Changes nothing.
-///
-/// | found | result |
-/// |---|---|
-/// | partial, corrupt or invalid batch | valid up to there |
-/// | last offset outside base .. base + 2^31-1 | error: a Kafka broker refuses to start, and so do we |
-/// | base offset below the next one, at or above `recovery_point` | valid up to there |
-/// | base offset below the next one, below `recovery_point` | error |
-///
-/// The last two rules are fletchlog's; Kafka keeps such batches unless its index refuses one. No checksum covers a base
-/// offset, so a torn write can leave a whole batch with a smaller one. Below the recovery point everything was on disk: a
-/// wrong offset there means that the file was damaged, and it is unknown which of its offsets are right.
-///
-/// | found at level `fsync` | result |
-/// |---|---|
-/// | last offset outside, base offset below the next one | as any base offset below the next one |
-/// | anything invalid below `recovery_point` | error: what was acknowledged is not cut off |
-pub(crate) fn check_segment(
-    file: &dyn File,
-    path: &Path,
-    base: i64,
-    size: u64,
-    interval: u64,
-    recovery_point: i64,
-    durability: Durability,
-) -> Result<RecoveredSegment, LogError> {
-    let mut found = walk_segment(file, path, base, size, interval, durability)?;
-    let disorder = matches!(found.why, WalkEnd::Disorder(_));
-    if disorder && let Some(position) = found.behind_gap {
-        // The batch before the contradiction follows a gap: its own offset is assumed to be the wrong one.
-        found = RecoveredSegment {
-            why: found.why,
-            ..walk_segment(file, path, base, position, interval, durability)?
-        };
-    }
-    let below = found.next_offset < recovery_point;
-    if found.why != WalkEnd::EndOfFile && below && (disorder || durability == Durability::Fsync) {
-        let instead = if disorder {
-            ""
-        } else {
-            ", or open with fletchlog.durability=page-cache to cut the log here as Kafka does"
-        };
-        let reason = format!(
-            "{}, below offset {recovery_point}, up to which everything was on disk; nothing was changed. Restore the file{instead}",
-            found.why.reason()
-        );
-        return Err(LogError::damaged(path, found.valid_bytes, reason));
-    }
-    found.indexes.finish();
-    Ok(found)
+/// A complete check of a segment.
+pub(crate) struct SegmentCheck<'a> {
+    pub file: &'a dyn File,
+    pub path: &'a Path,
+    pub base_offset: i64,
+    /// index.interval.bytes.
+    pub index_interval: u64,
+    pub durability: Durability,
 }
 
-fn walk_segment(
-    file: &dyn File,
-    path: &Path,
-    base: i64,
-    size: u64,
-    interval: u64,
-    durability: Durability,
-) -> Result<RecoveredSegment, LogError> {
-    let mut order = OffsetOrder::of_segment(base);
-    let mut walk = CheckedWalk::new(file, 0, size);
-    let mut found = RecoveredSegment {
-        indexes: SegmentIndexes::new(base),
-        valid_bytes: 0,
-        why: WalkEnd::EndOfFile,
-        before_last: base,
-        behind_gap: None,
-        next_offset: base,
-        epochs: Vec::new(),
-    };
-    found.why = loop {
-        let batch = match walk.next().map_err(|e| LogError::io("read", path, e))? {
-            Ok((batch, _)) => batch,
-            Err(why) => break why,
-        };
-        let goes_back = batch.header.base_offset < found.next_offset;
-        let outside = !(base..base.saturating_add(1 << 31)).contains(&batch.last_offset());
-        if outside && !(goes_back && durability == Durability::Fsync) {
+impl SegmentCheck<'_> {
+    /// Reads a segment batch by batch, checking each completely. Changes nothing.
+    ///
+    /// | found | result |
+    /// |---|---|
+    /// | partial, corrupt or invalid batch | valid up to there |
+    /// | last offset outside base .. base + 2^31-1 | error: a Kafka broker refuses to start, and so do we |
+    /// | base offset below the next one, at or above `recovery_point` | valid up to there |
+    /// | base offset below the next one, below `recovery_point` | error |
+    ///
+    /// The last two rules are fletchlog's; Kafka keeps such batches unless its index refuses one. No checksum covers a base
+    /// offset, so a torn write can leave a whole batch with a smaller one. Below the recovery point everything was on disk: a
+    /// wrong offset there means that the file was damaged, and it is unknown which of its offsets are right.
+    ///
+    /// | found at level `fsync` | result |
+    /// |---|---|
+    /// | last offset outside, base offset below the next one | as any base offset below the next one |
+    /// | anything invalid below `recovery_point` | error: what was acknowledged is not cut off |
+    pub fn run(&self, size: u64, recovery_point: i64) -> Result<RecoveredSegment, LogError> {
+        let mut found = self.walk(size)?;
+        let disorder = matches!(found.why, WalkEnd::Disorder(_));
+        if disorder && let Some(position) = found.behind_gap {
+            // The batch before the contradiction follows a gap: its own offset is assumed to be the wrong one.
+            found = RecoveredSegment {
+                why: found.why,
+                ..self.walk(position)?
+            };
+        }
+        let below = found.next_offset < recovery_point;
+        if found.why != WalkEnd::EndOfFile && below && (disorder || self.durability == Durability::Fsync) {
+            let instead = if disorder {
+                ""
+            } else {
+                ", or open with fletchlog.durability=page-cache to cut the log here as Kafka does"
+            };
             let reason = format!(
-                "the batch ends at offset {}, which does not belong into a segment that starts at {base}; nothing was changed, restore the file",
-                batch.last_offset()
+                "{}, below offset {recovery_point}, up to which everything was on disk; nothing was changed. Restore the file{instead}",
+                found.why.reason()
             );
-            return Err(LogError::damaged(path, batch.position, reason));
+            return Err(LogError::damaged(self.path, found.valid_bytes, reason));
         }
-        let accepted = order.accept(batch.header.base_offset, batch.header.last_offset_delta);
-        let noted = accepted.and_then(|()| found.indexes.on_batch(&batch, interval).map_err(|e| format!("{e:?}")));
-        if let Err(reason) = noted {
-            break WalkEnd::Disorder(reason);
-        }
-        let epoch = batch.header.partition_leader_epoch;
-        if epoch >= 0 && found.epochs.last().is_none_or(|last| epoch > last.0) {
-            found.epochs.push((epoch, batch.header.base_offset));
-        }
-        found.behind_gap = (batch.header.base_offset > found.next_offset).then_some(batch.position);
-        (found.before_last, found.next_offset) = (found.next_offset, order.next());
-        found.valid_bytes = batch.end();
-    };
-    Ok(found)
+        found.indexes.finish();
+        Ok(found)
+    }
+
+    fn walk(&self, size: u64) -> Result<RecoveredSegment, LogError> {
+        let base = self.base_offset;
+        let mut order = OffsetOrder::of_segment(base);
+        let mut walk = CheckedWalk::new(self.file, 0, size);
+        let mut found = RecoveredSegment {
+            indexes: SegmentIndexes::new(base),
+            valid_bytes: 0,
+            why: WalkEnd::EndOfFile,
+            before_last: base,
+            behind_gap: None,
+            next_offset: base,
+            epochs: Vec::new(),
+        };
+        found.why = loop {
+            let batch = match walk.next().map_err(|e| LogError::io("read", self.path, e))? {
+                Ok((batch, _)) => batch,
+                Err(why) => break why,
+            };
+            let goes_back = batch.header.base_offset < found.next_offset;
+            let outside = !(base..base.saturating_add(1 << 31)).contains(&batch.last_offset());
+            if outside && !(goes_back && self.durability == Durability::Fsync) {
+                let reason = format!(
+                    "the batch ends at offset {}, which does not belong into a segment that starts at {base}; nothing was changed, restore the file",
+                    batch.last_offset()
+                );
+                return Err(LogError::damaged(self.path, batch.position, reason));
+            }
+            let accepted = order.accept(batch.header.base_offset, batch.header.last_offset_delta);
+            let noted = accepted.and_then(|()| {
+                found
+                    .indexes
+                    .on_batch(&batch, self.index_interval)
+                    .map_err(|e| format!("{e:?}"))
+            });
+            if let Err(reason) = noted {
+                break WalkEnd::Disorder(reason);
+            }
+            let epoch = batch.header.partition_leader_epoch;
+            if epoch >= 0 && found.epochs.last().is_none_or(|last| epoch > last.0) {
+                found.epochs.push((epoch, batch.header.base_offset));
+            }
+            found.behind_gap = (batch.header.base_offset > found.next_offset).then_some(batch.position);
+            (found.before_last, found.next_offset) = (found.next_offset, order.next());
+            found.valid_bytes = batch.end();
+        };
+        Ok(found)
+    }
 }
 
 /// Bytes copied at once.
@@ -176,7 +179,7 @@ pub(crate) fn marker_of(segment: &LogSegment, batch: &BatchMeta) -> Result<Optio
     Ok(marker_in(&slice).ok().flatten())
 }
 
-/// Input of [`restore_producers`].
+/// How producer state is restored.
 pub(crate) struct Restore<'a> {
     pub fs: &'a dyn Fs,
     pub segments: &'a [Arc<LogSegment>],
@@ -187,24 +190,23 @@ pub(crate) struct Restore<'a> {
     pub rebuild_txn_index: &'a BTreeSet<i64>,
     pub now_ms: i64,
     pub expiration_ms: i64,
-    /// Called when the state is complete up to the base of a rebuilt segment.
+    /// Called when the state is complete up to the base of a segment, while transaction indexes are rebuilt.
     pub at_base: &'a mut dyn FnMut(i64, &ProducerStateManager),
 }
 
-/// Producer state as of the log end, and the offset of the snapshot it started from (the log start if there was none).
-pub(crate) fn restore_producers(restore: Restore<'_>) -> Result<(ProducerStateManager, i64), LogError> {
-    if let Some(first) = restore.rebuild_txn_index.first() {
-        return restore.with_rebuilt_indexes(*first);
-    }
-    let (start, end) = (restore.log_start_offset, restore.log_end_offset);
-    let (mut producers, from) = restore
-        .newest_snapshot(start, end)
-        .unwrap_or((ProducerStateManager::default(), start));
-    replay(restore.segments, &mut producers, from, end, None, &mut |_, _| {})?;
-    Ok((producers, from))
-}
-
 impl Restore<'_> {
+    /// Producer state as of the log end, and the offset of the snapshot it started from (the log start if there was none).
+    pub fn run(mut self) -> Result<(ProducerStateManager, i64), LogError> {
+        if let Some(first) = self.rebuild_txn_index.first() {
+            return self.with_rebuilt_indexes(*first);
+        }
+        let start = self.log_start_offset;
+        let newest = self.newest_snapshot(start, self.log_end_offset);
+        let (mut producers, from) = newest.unwrap_or((ProducerStateManager::default(), start));
+        self.replay(&mut producers, from, false)?;
+        Ok((producers, from))
+    }
+
     /// The state of the newest usable snapshot in (above, upto], and its offset.
     fn newest_snapshot(&self, above: i64, upto: i64) -> Option<(ProducerStateManager, i64)> {
         let snapshots = self.snapshots.iter().rev();
@@ -221,86 +223,81 @@ impl Restore<'_> {
 
     /// Rebuilding an index needs the state at the start of its segment, even below the log start. `first`: the base of the
     /// first such segment.
-    fn with_rebuilt_indexes(self, first: i64) -> Result<(ProducerStateManager, i64), LogError> {
-        let (segments, start, end) = (self.segments, self.log_start_offset, self.log_end_offset);
-        let floor = segments.first().map_or(0, |segment| segment.base_offset);
+    fn with_rebuilt_indexes(mut self, first: i64) -> Result<(ProducerStateManager, i64), LogError> {
+        let start = self.log_start_offset;
+        let floor = self.segments.first().map_or(0, |segment| segment.base_offset);
         let found = self.newest_snapshot(-1, first);
         let from = found.as_ref().map_or(floor, |(_, offset)| *offset);
         let whole = if found.is_some() { from > start } else { start <= floor };
         let mut producers = found.map(|(producers, _)| producers).unwrap_or_default();
-        let mut visit =
-            |segment: &LogSegment, producers: &ProducerStateManager| (self.at_base)(segment.base_offset, producers);
-        replay(
-            segments,
-            &mut producers,
-            from,
-            end,
-            Some(self.rebuild_txn_index),
-            &mut visit,
-        )?;
+        self.replay(&mut producers, from, true)?;
         if whole {
             return Ok((producers, from.max(start)));
         }
         // The result must not include producers from below the log start.
         let mut producers = ProducerStateManager::default();
-        replay(segments, &mut producers, start, end, None, &mut |_, _| {})?;
+        self.replay(&mut producers, start, false)?;
         Ok((producers, start))
+    }
+
+    /// Applies the batches from `from` up to the log end to the state. `rebuild`: also rebuilds the transaction indexes, and
+    /// calls `at_base` before the first batch of each segment whose base is in that range.
+    pub fn replay(&mut self, producers: &mut ProducerStateManager, from: i64, rebuild: bool) -> Result<(), LogError> {
+        let count = self.segments.partition_point(|segment| segment.base_offset <= from);
+        for segment in &self.segments[count.saturating_sub(1)..] {
+            if from >= self.log_end_offset {
+                break;
+            }
+            if rebuild && segment.base_offset >= from {
+                (self.at_base)(segment.base_offset, producers);
+            }
+            if segment.size() == 0 {
+                continue;
+            }
+            let start = if segment.base_offset >= from {
+                0
+            } else {
+                match segment.translate_offset(from, segment.size())? {
+                    Some(batch) => batch.position,
+                    None => continue,
+                }
+            };
+            let index_aborted = rebuild && self.rebuild_txn_index.contains(&segment.base_offset);
+            replay_segment(segment, producers, start, self.log_end_offset, index_aborted)?;
+        }
+        Ok(())
     }
 }
 
-/// Applies the batches of [from, to) to the state. `visit` is called before the first batch of each segment whose base
-/// is in that range.
-pub(crate) fn replay(
-    segments: &[Arc<LogSegment>],
+/// Applies the batches from a position up to offset `to`.
+fn replay_segment(
+    segment: &LogSegment,
     producers: &mut ProducerStateManager,
-    from: i64,
+    position: u64,
     to: i64,
-    rebuild_txn_index: Option<&BTreeSet<i64>>,
-    visit: &mut dyn FnMut(&LogSegment, &ProducerStateManager),
+    index_aborted: bool,
 ) -> Result<(), LogError> {
-    let count = segments.partition_point(|segment| segment.base_offset <= from);
-    for segment in &segments[count.saturating_sub(1)..] {
-        if from >= to {
-            break;
-        }
-        if segment.base_offset >= from {
-            visit(segment, producers);
-        }
-        if segment.size() == 0 {
-            continue;
-        }
-        let start = if segment.base_offset >= from {
-            0
-        } else {
-            match segment.translate_offset(from, segment.size())? {
-                Some(batch) => batch.position,
-                None => continue,
+    let file = segment.file()?;
+    let order = OffsetOrder::of_segment(segment.base_offset);
+    let mut walk = HeaderWalk::new(&*file, position, segment.size()).in_order(order);
+    loop {
+        let batch = match walk.next().map_err(|e| segment.io("read", e))? {
+            Ok(batch) => batch,
+            Err(why) => {
+                if let WalkEnd::Disorder(reason) = why {
+                    let (path, position) = (segment.files.log.display(), walk.position());
+                    log::warn!(
+                        "{path}: producers are restored up to position {position}: {reason}; run verify, or restore the file"
+                    );
+                }
+                return Ok(());
             }
         };
-        let file = segment.file()?;
-        let mut walk =
-            HeaderWalk::new(&*file, start, segment.size()).in_order(OffsetOrder::of_segment(segment.base_offset));
-        loop {
-            let batch = match walk.next().map_err(|e| segment.io("read", e))? {
-                Ok(batch) => batch,
-                Err(why) => {
-                    if let WalkEnd::Disorder(reason) = why {
-                        let (path, position) = (segment.files.log.display(), walk.position());
-                        log::warn!(
-                            "{path}: producers are restored up to position {position}: {reason}; run verify, or restore the file"
-                        );
-                    }
-                    break;
-                }
-            };
-            if batch.header.base_offset >= to {
-                break;
-            }
-            let rebuild = rebuild_txn_index.is_some_and(|rebuild| rebuild.contains(&segment.base_offset));
-            apply(segment, producers, &batch, rebuild)?;
+        if batch.header.base_offset >= to {
+            return Ok(());
         }
+        apply(segment, producers, &batch, index_aborted)?;
     }
-    Ok(())
 }
 
 /// Applies one batch that is already in the log.

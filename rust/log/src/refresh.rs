@@ -14,10 +14,10 @@ use crate::load_plan::{LoadPlan, PlannedSegment};
 use crate::loaded::Loaded;
 use crate::partition_log::{PartitionLog, Writer};
 use crate::producer_state::ProducerStateManager;
-use crate::recovery::{Restore, apply, replay, restore_producers};
+use crate::recovery::{Restore, apply};
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
-use crate::segment_indexes::{Check, SegmentIndexes, load};
+use crate::segment_indexes::{Check, IndexLoader, SegmentIndexes};
 use crate::sync::{lock, read, write};
 use crate::txn_index::TransactionIndex;
 use crate::view::{Segments, View};
@@ -151,9 +151,16 @@ impl ReadOnlyLoader<'_> {
     fn check_active(&self, active: &LogSegment) -> Result<(i64, Option<BatchMeta>), LogError> {
         let file = active.file()?;
         let len = file.len().map_err(|e| active.io("stat", e))?;
-        let (base, interval) = (active.base_offset, active.index_interval());
-        let found = load(&**self.fs, &active.files, &*file, base, len, interval, Check::Checksums)
-            .map_err(|e| active.io("read", e))?;
+        let loader = IndexLoader {
+            fs: &**self.fs,
+            files: &active.files,
+            file: &*file,
+            base_offset: active.base_offset,
+            size: len,
+            interval: active.index_interval(),
+            check: Check::Checksums,
+        };
+        let found = loader.load().map_err(|e| active.io("read", e))?;
         found.why.unless_disorder(&active.files.log, found.end)?;
         active.install(found.indexes, true);
         active.set_size(found.end);
@@ -180,35 +187,26 @@ impl ReadOnlyLoader<'_> {
             .rfind(|(offset, _)| **offset > log_start_offset && **offset <= log_end_offset)
             .filter(|(offset, _)| **offset >= active.base_offset && rebuild_txn_index.len() == 1)
             .and_then(|(offset, path)| Some((*offset, producer_snapshot::read(&**self.fs, path).ok()?)));
+        let mut restore = Restore {
+            fs: &**self.fs,
+            segments: segments.as_slice(),
+            log_start_offset,
+            log_end_offset,
+            snapshots: &plan.snapshots,
+            rebuild_txn_index: &rebuild_txn_index,
+            now_ms: self.now_ms,
+            expiration_ms: self.config.producer_id_expiration_ms,
+            at_base: &mut |_, _| {},
+        };
         let Some((from, entries)) = newest else {
-            let (producers, _) = restore_producers(Restore {
-                fs: &**self.fs,
-                segments: segments.as_slice(),
-                log_start_offset,
-                log_end_offset,
-                snapshots: &plan.snapshots,
-                rebuild_txn_index: &rebuild_txn_index,
-                now_ms: self.now_ms,
-                expiration_ms: self.config.producer_id_expiration_ms,
-                at_base: &mut |_, _| {},
-            })?;
-            return Ok(producers);
+            return Ok(restore.run()?.0);
         };
         // The snapshot is inside the active segment: only what follows it is replayed.
         for txn in known.into_iter().filter(|txn| txn.last_offset < from) {
             active.append_aborted(txn);
         }
-        let expiration_ms = self.config.producer_id_expiration_ms;
-        let mut producers = ProducerStateManager::from_snapshot(&entries, self.now_ms, expiration_ms);
-        let segments = segments.as_slice();
-        replay(
-            segments,
-            &mut producers,
-            from,
-            log_end_offset,
-            Some(&rebuild_txn_index),
-            &mut |_, _| {},
-        )?;
+        let mut producers = ProducerStateManager::from_snapshot(&entries, self.now_ms, restore.expiration_ms);
+        restore.replay(&mut producers, from, true)?;
         Ok(producers)
     }
 }

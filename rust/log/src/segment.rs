@@ -12,7 +12,7 @@ use crate::batch_walk::{BatchMeta, HeaderWalk, OffsetOrder, WalkEnd};
 use crate::fs::{File, Fs};
 use crate::offset_index::OffsetPosition;
 use crate::segment_files::SegmentFiles;
-use crate::segment_indexes::{Check, SegmentIndexes, load};
+use crate::segment_indexes::{Check, IndexLoader, SegmentIndexes};
 use crate::sync::{lock, read, write};
 use crate::time_index::TimestampOffset;
 use crate::txn_index::{AbortedTxn, TransactionIndex};
@@ -194,16 +194,16 @@ impl LogSegment {
             return Ok(f(indexes));
         }
         let file = self.file()?;
-        let loaded = load(
-            &*self.fs,
-            &self.files,
-            &*file,
-            self.base_offset,
-            self.size(),
-            self.index_interval,
-            Check::Headers,
-        )
-        .map_err(|e| self.io("read the indexes of", e))?;
+        let loader = IndexLoader {
+            fs: &*self.fs,
+            files: &self.files,
+            file: &*file,
+            base_offset: self.base_offset,
+            size: self.size(),
+            interval: self.index_interval,
+            check: Check::Headers,
+        };
+        let loaded = loader.load().map_err(|e| self.io("read the indexes of", e))?;
         loaded.why.unless_disorder(&self.files.log, loaded.end)?;
         if let Some(reason) = &loaded.rebuilt {
             log::warn!("{}: index rebuilt in memory: {reason}", self.files.log.display());

@@ -158,156 +158,151 @@ pub(crate) enum Check {
     Checksums,
 }
 
-/// Loads the indexes of the first `size` bytes of a log: from the files if their last entries, which are cheap to check,
-/// agree with the log, else from the log itself. Never writes.
-pub(crate) fn load(
-    fs: &dyn Fs,
-    files: &SegmentFiles,
-    file: &dyn File,
-    base: i64,
-    size: u64,
-    interval: u64,
-    check: Check,
-) -> io::Result<LoadedIndexes> {
-    let rebuild = |reason| {
-        let loaded = walk(SegmentIndexes::new(base), file, base, 0, size, interval, check)?;
+/// Loads the indexes of the first `size` bytes of a log.
+pub(crate) struct IndexLoader<'a> {
+    pub fs: &'a dyn Fs,
+    pub files: &'a SegmentFiles,
+    pub file: &'a dyn File,
+    pub base_offset: i64,
+    pub size: u64,
+    /// index.interval.bytes.
+    pub interval: u64,
+    pub check: Check,
+}
+
+impl IndexLoader<'_> {
+    /// Loads from the files if their last entries, which are cheap to check, agree with the log, else from the log itself.
+    /// Never writes.
+    pub fn load(&self) -> io::Result<LoadedIndexes> {
+        let reason = match self.load_if_consistent()? {
+            Ok(indexes) => {
+                // From the last entry but one, so that the batch of the last one is compared with those before it.
+                let start = indexes
+                    .offset
+                    .len()
+                    .checked_sub(2)
+                    .and_then(|i| indexes.offset.entry(i));
+                let start = start.map_or(0, |entry| entry.position);
+                // No entries are added, except beside a writer, whose last entries may not be in the files yet.
+                let interval = if self.check == Check::Checksums {
+                    self.interval
+                } else {
+                    u64::MAX
+                };
+                let last_entry = indexes.offset.last().map_or(0, |entry| entry.position);
+                let loaded = self.walk(indexes, start, interval)?;
+                if last_entry == 0 || loaded.end > last_entry {
+                    return Ok(loaded);
+                }
+                "the last offset entries lead to a damaged batch".to_string()
+            }
+            Err(reason) => reason,
+        };
+        let loaded = self.walk(SegmentIndexes::new(self.base_offset), 0, self.interval)?;
         Ok(LoadedIndexes {
             rebuilt: Some(reason),
             ..loaded
         })
-    };
-    match load_if_consistent(fs, files, file, base, size)? {
-        Ok(indexes) => {
-            // From the last entry but one, so that the batch of the last one is compared with those before it.
-            let start = indexes
-                .offset
-                .len()
-                .checked_sub(2)
-                .and_then(|i| indexes.offset.entry(i));
-            let start = start.map_or(0, |entry| entry.position);
-            // No entries are added, except beside a writer, whose last entries may not be in the files yet.
-            let interval = if check == Check::Checksums { interval } else { u64::MAX };
-            let last_entry = indexes.offset.last().map_or(0, |entry| entry.position);
-            let loaded = walk(indexes, file, base, start, size, interval, check)?;
-            if last_entry == 0 || loaded.end > last_entry {
-                return Ok(loaded);
-            }
-            rebuild("the last offset entries lead to a damaged batch".to_string())
-        }
-        Err(reason) => rebuild(reason),
     }
-}
 
-fn walk(
-    mut indexes: SegmentIndexes,
-    file: &dyn File,
-    base: i64,
-    from: u64,
-    size: u64,
-    mut interval: u64,
-    check: Check,
-) -> io::Result<LoadedIndexes> {
-    let mut last = None;
-    let (mut before_last, mut next_offset) = (base, base);
-    let order = OffsetOrder::of_segment(base);
-    let mut headers = HeaderWalk::new(file, from, size).in_order(order);
-    let mut checked = CheckedWalk::new(file, from, size).in_order(order);
-    let indexed = indexes.offset.last().map_or(0, |entry| entry.position);
-    loop {
-        let (next, end) = match check {
-            Check::Headers => (headers.next()?, headers.position()),
-            Check::Checksums => (checked.next()?.map(|(batch, _)| batch), checked.position()),
-        };
-        match next {
-            Ok(batch) => {
-                if batch.position >= indexed && indexes.on_batch(&batch, interval).is_err() {
-                    // Refused after a damaged last entry: an index that lacks entries is still right.
-                    interval = u64::MAX;
+    fn walk(&self, mut indexes: SegmentIndexes, from: u64, mut interval: u64) -> io::Result<LoadedIndexes> {
+        let mut last = None;
+        let (mut before_last, mut next_offset) = (self.base_offset, self.base_offset);
+        let order = OffsetOrder::of_segment(self.base_offset);
+        let mut headers = HeaderWalk::new(self.file, from, self.size).in_order(order);
+        let mut checked = CheckedWalk::new(self.file, from, self.size).in_order(order);
+        let indexed = indexes.offset.last().map_or(0, |entry| entry.position);
+        loop {
+            let (next, end) = match self.check {
+                Check::Headers => (headers.next()?, headers.position()),
+                Check::Checksums => (checked.next()?.map(|(batch, _)| batch), checked.position()),
+            };
+            match next {
+                Ok(batch) => {
+                    if batch.position >= indexed && indexes.on_batch(&batch, interval).is_err() {
+                        // Refused after a damaged last entry: an index that lacks entries is still right.
+                        interval = u64::MAX;
+                    }
+                    (before_last, next_offset) = (next_offset, batch.header.next_offset());
+                    last = Some(batch);
                 }
-                (before_last, next_offset) = (next_offset, batch.header.next_offset());
-                last = Some(batch);
-            }
-            Err(why) => {
-                return Ok(LoadedIndexes {
-                    indexes,
-                    rebuilt: None,
-                    last,
-                    before_last,
-                    next_offset,
-                    end,
-                    why,
-                });
+                Err(why) => {
+                    return Ok(LoadedIndexes {
+                        indexes,
+                        rebuilt: None,
+                        last,
+                        before_last,
+                        next_offset,
+                        end,
+                        why,
+                    });
+                }
             }
         }
     }
-}
 
-/// Reads the files; `Err` is the reason why they are not used.
-fn load_if_consistent(
-    fs: &dyn Fs,
-    files: &SegmentFiles,
-    file: &dyn File,
-    base: i64,
-    size: u64,
-) -> io::Result<Result<SegmentIndexes, String>> {
-    let mut contents = Vec::new();
-    for path in [&files.offset_index, &files.time_index] {
-        match fs.read(path) {
-            Ok(bytes) => contents.push(bytes),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Err(format!("{} is missing", path.display()))),
-            Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
-        }
-    }
-    let offset = OffsetIndex::parse(base, &contents[0]);
-    let time = TimeIndex::parse(base, &contents[1]);
-    let max_timestamp = time.last();
-    if let Some(entry) = offset.last() {
-        let right = header_at(file, entry.position, size)?.is_some_and(|header| {
-            header.base_offset >= base && header.base_offset <= entry.offset && header.last_offset() <= entry.offset
-        });
-        if !right {
-            return Ok(Err(format!(
-                "the last offset entry ({}, {}) does not lead to its batch",
-                entry.offset, entry.position
-            )));
-        }
-        if time.len() == 0 && header_at(file, 0, size)?.is_some_and(|first| first.max_timestamp >= 0) {
-            return Ok(Err("the time index is empty".to_string()));
-        }
-    }
-    if time.len() > 0 {
-        let mut walk = HeaderWalk::new(file, offset.lookup(max_timestamp.offset).position, size);
-        let found = loop {
-            match walk.next()? {
-                Ok(batch) if batch.last_offset() < max_timestamp.offset => {}
-                Ok(batch) => break Some(batch),
-                Err(_) => break None,
+    /// Reads the files; `Err` is the reason why they are not used.
+    fn load_if_consistent(&self) -> io::Result<Result<SegmentIndexes, String>> {
+        let base = self.base_offset;
+        let mut contents = Vec::new();
+        for path in [&self.files.offset_index, &self.files.time_index] {
+            match self.fs.read(path) {
+                Ok(bytes) => contents.push(bytes),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    return Ok(Err(format!("{} is missing", path.display())));
+                }
+                Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
             }
-        };
-        if found.is_none_or(|batch| batch.header.max_timestamp != max_timestamp.timestamp) {
-            return Ok(Err(format!(
-                "the last time entry ({}, {}) does not lead to its batch",
-                max_timestamp.timestamp, max_timestamp.offset
-            )));
         }
+        let offset = OffsetIndex::parse(base, &contents[0]);
+        let time = TimeIndex::parse(base, &contents[1]);
+        let max_timestamp = time.last();
+        if let Some(entry) = offset.last() {
+            let right = self.header_at(entry.position)?.is_some_and(|header| {
+                header.base_offset >= base && header.base_offset <= entry.offset && header.last_offset() <= entry.offset
+            });
+            if !right {
+                return Ok(Err(format!(
+                    "the last offset entry ({}, {}) does not lead to its batch",
+                    entry.offset, entry.position
+                )));
+            }
+            if time.len() == 0 && self.header_at(0)?.is_some_and(|first| first.max_timestamp >= 0) {
+                return Ok(Err("the time index is empty".to_string()));
+            }
+        }
+        if time.len() > 0 {
+            let mut walk = HeaderWalk::new(self.file, offset.lookup(max_timestamp.offset).position, self.size);
+            let found = loop {
+                match walk.next()? {
+                    Ok(batch) if batch.last_offset() < max_timestamp.offset => {}
+                    Ok(batch) => break Some(batch),
+                    Err(_) => break None,
+                }
+            };
+            if found.is_none_or(|batch| batch.header.max_timestamp != max_timestamp.timestamp) {
+                return Ok(Err(format!(
+                    "the last time entry ({}, {}) does not lead to its batch",
+                    max_timestamp.timestamp, max_timestamp.offset
+                )));
+            }
+        }
+        let written = (offset.len(), time.len());
+        Ok(Ok(SegmentIndexes {
+            offset,
+            time,
+            max_timestamp,
+            since_entry: 0,
+            written,
+            replace_files: false,
+        }))
     }
-    let written = (offset.len(), time.len());
-    Ok(Ok(SegmentIndexes {
-        offset,
-        time,
-        max_timestamp,
-        since_entry: 0,
-        written,
-        replace_files: false,
-    }))
-}
 
-fn header_at(file: &dyn File, position: u64, size: u64) -> io::Result<Option<BatchHeader>> {
-    if position >= size {
-        return Ok(None);
+    fn header_at(&self, position: u64) -> io::Result<Option<BatchHeader>> {
+        if position >= self.size {
+            return Ok(None);
+        }
+        let batch = HeaderWalk::new(self.file, position, self.size).next()?;
+        Ok(batch.ok().map(|batch| batch.header))
     }
-    Ok(HeaderWalk::new(file, position, size)
-        .next()?
-        .ok()
-        .map(|batch| batch.header))
 }

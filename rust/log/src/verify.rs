@@ -20,7 +20,7 @@ use crate::leader_epoch::LeaderEpochCache;
 use crate::load_plan::{LoadPlan, PlannedSegment};
 use crate::offset_index::OffsetIndex;
 use crate::producer_state::{PendingAppend, ProducerStateManager};
-use crate::recovery::check_segment;
+use crate::recovery::SegmentCheck;
 use crate::time_index::TimeIndex;
 use crate::txn_index::{AbortedTxn, TransactionIndex};
 use crate::{AppendOrigin, LogConfig, LogError, offset_index, producer_snapshot, time_index};
@@ -151,15 +151,14 @@ impl Verifier<'_> {
             (0, "it follows a segment that is cut".to_string())
         } else {
             let file = open_to_read(self.fs, path)?;
-            match check_segment(
-                &*file,
+            let check = SegmentCheck {
+                file: &*file,
                 path,
-                base,
-                planned.size,
-                self.index_interval,
-                0,
-                Durability::PageCache,
-            ) {
+                base_offset: base,
+                index_interval: self.index_interval,
+                durability: Durability::PageCache,
+            };
+            match check.run(planned.size, 0) {
                 Ok(found) if found.valid_bytes == planned.size => return Ok(()),
                 Ok(found) => (found.valid_bytes, found.why.reason().to_string()),
                 // Recovery refuses to open such a log and cuts nothing.

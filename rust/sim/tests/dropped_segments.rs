@@ -36,7 +36,7 @@ fn segments_that_recovery_dropped_stay_away() {
         for second in images(&disk.state(), &mut rng, 20) {
             match open(&SimDisk::from(second), PAGE_CACHE) {
                 // The write of a batch was torn behind its base offset, which no checksum covers: at this level such a log is refused,
-                // as by a Kafka broker (`recovery::check_segment`).
+                // as by a Kafka broker (`recovery::SegmentCheck`).
                 Err(refused) if refused.to_string().contains("does not belong into a segment") => {}
                 opened => drop(opened.unwrap().partition_log(&tp).unwrap()),
             }

@@ -88,7 +88,7 @@ fn what_a_log_gets_after_its_end_was_lost_is_checked_by_the_next_recovery() {
         for second in images(&disk.state(), &mut rng, 5) {
             let disk = SimDisk::from(second);
             match open(&disk, PAGE_CACHE) {
-                // At this level a torn write may be refused, see `recovery::check_segment`.
+                // At this level a torn write may be refused, see `recovery::SegmentCheck`.
                 Err(refused) if refused.to_string().contains("does not belong into a segment") => continue,
                 opened => drop(opened.unwrap()),
             }
