@@ -92,7 +92,7 @@ impl BytesColumn {
 }
 
 /// Removes the rows from `rows` on from an ascending list of row numbers.
-pub(crate) fn truncate_rows(list: &mut Vec<u32>, rows: usize) {
+fn truncate_rows(list: &mut Vec<u32>, rows: usize) {
     let keep = list.partition_point(|&row| (row as usize) < rows);
     list.truncate(keep);
 }

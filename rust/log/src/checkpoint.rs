@@ -23,15 +23,11 @@ use fletchlog_records::TopicPartition;
 use fletchlog_records::crc::crc32c;
 
 use crate::LogError;
-use crate::file_name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA, with_suffix};
-use crate::fs::Fs;
+use crate::file_name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA, TEMPORARY, with_suffix};
+use crate::fs::{Fs, remove_file, sync_dir};
 
 fn damaged(path: &Path, reason: impl Into<String>) -> LogError {
-    LogError::Damaged {
-        path: path.to_path_buf(),
-        position: 0,
-        reason: reason.into(),
-    }
+    LogError::damaged(path, 0, reason)
 }
 
 /// Returns `None` if the file does not exist.
@@ -208,7 +204,7 @@ pub fn write_partition_metadata(fs: &dyn Fs, partition_dir: &Path, topic_id: &[u
 
 /// Replaces a file, whole or not at all, except after a power loss: that may leave it missing, empty or filled with zeros.
 pub(crate) fn replace_unsynced(fs: &dyn Fs, path: &Path, text: &str) -> Result<(), LogError> {
-    let temporary = with_suffix(path, ".tmp");
+    let temporary = with_suffix(path, TEMPORARY);
     let write = || {
         // Left by a failed attempt.
         fs.remove_file(&temporary)?;
@@ -289,7 +285,7 @@ pub fn write_meta_properties(fs: &dyn Fs, log_dir: &Path, properties: &MetaPrope
 }
 
 /// Whether the log directory was stopped cleanly. Read-only callers use this; writers use [`take_clean_shutdown`].
-pub fn has_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> bool {
+pub(crate) fn has_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> bool {
     fs.exists(&log_dir.join(CLEAN_SHUTDOWN))
 }
 
@@ -300,8 +296,8 @@ pub fn take_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> Result<bool, LogError
     if !fs.exists(&path) {
         return Ok(false);
     }
-    fs.remove_file(&path).map_err(|e| LogError::io("remove", &path, e))?;
-    fs.sync_dir(log_dir).map_err(|e| LogError::io("sync", log_dir, e))?;
+    remove_file(fs, &path)?;
+    sync_dir(fs, log_dir)?;
     Ok(true)
 }
 

@@ -5,24 +5,26 @@ use std::path::{Path, PathBuf};
 /// `.log`: batches back to back.
 pub const LOG: &str = ".log";
 /// `.index`: offset to position.
-pub const OFFSET_INDEX: &str = ".index";
+pub(crate) const OFFSET_INDEX: &str = ".index";
 /// `.timeindex`: timestamp to offset.
-pub const TIME_INDEX: &str = ".timeindex";
+pub(crate) const TIME_INDEX: &str = ".timeindex";
 /// `.txnindex`: aborted transactions.
-pub const TXN_INDEX: &str = ".txnindex";
+pub(crate) const TXN_INDEX: &str = ".txnindex";
 /// `.snapshot`: producer state.
-pub const SNAPSHOT: &str = ".snapshot";
+pub(crate) const SNAPSHOT: &str = ".snapshot";
 /// A file that will be removed is first renamed to end with this.
 pub const DELETED: &str = ".deleted";
 /// Output of the cleaner, not yet complete.
-pub const CLEANED: &str = ".cleaned";
+pub(crate) const CLEANED: &str = ".cleaned";
 /// Complete output of the cleaner, about to replace the originals.
-pub const SWAP: &str = ".swap";
+pub(crate) const SWAP: &str = ".swap";
+/// The new content of a file, about to replace it.
+pub(crate) const TEMPORARY: &str = ".tmp";
 /// Bytes that recovery cut off (only fletchlog writes it; Kafka ignores the file).
-pub const TORN: &str = ".torn";
+pub(crate) const TORN: &str = ".torn";
 
 /// `leader-epoch-checkpoint` of a partition.
-pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
+pub(crate) const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 /// `partition.metadata` of a partition.
 pub const PARTITION_METADATA: &str = "partition.metadata";
 /// Offsets below which everything is on disk, per log directory.
@@ -34,17 +36,17 @@ pub const HIGH_WATERMARK_CHECKPOINT: &str = "replication-offset-checkpoint";
 /// First dirty offsets of compacted logs, per log directory.
 pub const CLEANER_CHECKPOINT: &str = "cleaner-offset-checkpoint";
 /// Marker of a clean stop, per log directory.
-pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+pub(crate) const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 /// Identity of a log directory.
 pub const META_PROPERTIES: &str = "meta.properties";
 
 /// `<20 digits><suffix>` in `dir`.
-pub fn segment_file(dir: &Path, base_offset: i64, suffix: &str) -> PathBuf {
+pub(crate) fn segment_file(dir: &Path, base_offset: i64, suffix: &str) -> PathBuf {
     dir.join(format!("{base_offset:020}{suffix}"))
 }
 
 /// `path` with `suffix` appended to its name.
-pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(suffix);
     PathBuf::from(name)

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::durable::SyncTurn;
+use crate::fs::sync_dir;
 use crate::leader_epoch::LeaderEpochCache;
 use crate::partition_log::PartitionLog;
 use crate::sync::{lock, read, write};
@@ -13,6 +14,18 @@ use crate::{LogError, OpenMode};
 impl PartitionLog {
     pub(crate) fn mark_directory_changed(&self) {
         self.directory_changed.store(true, Ordering::Release);
+    }
+
+    /// Makes the names in the log's directory durable.
+    pub(crate) fn sync_names(&self) -> Result<(), LogError> {
+        sync_dir(&*self.fs, &self.dir)
+    }
+
+    /// Returns a function that does what [`PartitionLog::sync_names`] does and needs no new descriptor.
+    pub(crate) fn names_sync(&self) -> Result<impl Fn() -> Result<(), LogError> + use<'_>, LogError> {
+        let error = |e| LogError::io("sync", &self.dir, e);
+        let sync = self.fs.dir_sync(&self.dir).map_err(error)?;
+        Ok(move || sync().map_err(error))
     }
 
     /// Stops all writes until the log is reopened. fsync is never retried: a second one may succeed without writing the data.

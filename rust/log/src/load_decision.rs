@@ -164,11 +164,7 @@ impl SegmentChecks<'_> {
                     "{reason}, although the log was stopped cleanly; nothing was changed. Delete {} to recover the log",
                     CLEAN_SHUTDOWN
                 );
-                return Err(LogError::Damaged {
-                    path: path.clone(),
-                    position: loaded.end,
-                    reason,
-                });
+                return Err(LogError::damaged(path, loaded.end, reason));
             }
             _ => {
                 let recovered = self.check(planned, decision.base_offset)?;

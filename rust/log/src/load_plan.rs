@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::LogError;
 use crate::batch_walk::{HeaderWalk, OffsetOrder};
 use crate::file_name::{CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, offset_of};
-use crate::fs::{DirEntry, Fs, open_to_read};
+use crate::fs::{DirEntry, Fs, open_to_read, remove_file, sync_dir};
 use crate::producer_snapshot;
 use crate::segment_files::SegmentFiles;
 
@@ -186,14 +186,14 @@ impl LoadPlan {
     pub fn apply(&mut self, fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
         let replaces = !self.rename.is_empty();
         let sync_names = || match replaces {
-            true => fs.sync_dir(dir).map_err(|e| LogError::io("sync", dir, e)),
+            true => sync_dir(fs, dir),
             false => Ok(()),
         };
         // A killed process may not have synced the names of the `.swap` files: a power loss must not remove both them and the
         // segments that they replace.
         sync_names()?;
         for path in self.remove.drain(..) {
-            fs.remove_file(&path).map_err(|e| LogError::io("remove", &path, e))?;
+            remove_file(fs, &path)?;
         }
         // The removal of the replaced segments must be on disk before the `.swap` names, which request it, disappear.
         sync_names()?;

@@ -10,8 +10,8 @@ use fletchlog_records::TopicPartition;
 
 use crate::checkpoint::read_partition_metadata;
 use crate::config::Durability;
-use crate::file_name::{LOG, TORN, segment_file, with_suffix};
-use crate::fs::Fs;
+use crate::file_name::{TORN, with_suffix};
+use crate::fs::{Fs, remove_file, sync_dir};
 use crate::leader_epoch::LeaderEpochCache;
 use crate::load_decision::{Decision, SegmentChecks};
 use crate::load_plan::LoadPlan;
@@ -201,9 +201,7 @@ impl Loader<'_> {
         }
         // On disk before the cut segment grows over their offsets, at every durability level: a power loss that brought them
         // back would leave two segments with the same offsets.
-        self.fs
-            .sync_dir(self.dir)
-            .map_err(|e| LogError::io("sync", self.dir, e))
+        sync_dir(&*self.fs, self.dir)
     }
 
     /// Opens the segments, or creates the first one, and finds the leader epochs of their batches.
@@ -260,9 +258,7 @@ impl Loader<'_> {
     fn sync_own_name(&self, plan: &LoadPlan) -> Result<(), LogError> {
         let may_be_new = plan.segments.is_empty() || !self.clean_shutdown;
         match self.dir.parent() {
-            Some(parent) if may_be_new && self.config.durability == Durability::Fsync => {
-                self.fs.sync_dir(parent).map_err(|e| LogError::io("sync", parent, e))
-            }
+            Some(parent) if may_be_new && self.config.durability == Durability::Fsync => sync_dir(&*self.fs, parent),
             _ => Ok(()),
         }
     }
@@ -355,9 +351,8 @@ impl Loader<'_> {
             .rename(&files.log, &torn)
             .map_err(|e| LogError::io("rename", &files.log, e))?;
         for path in &files.all()[1..] {
-            self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e))?;
+            remove_file(&*self.fs, path)?;
         }
-        debug_assert_eq!(files.log, segment_file(self.dir, base, LOG));
         Ok(())
     }
 
@@ -452,9 +447,7 @@ impl Loader<'_> {
         for offset in gone {
             if let Some(path) = plan.snapshots.remove(&offset) {
                 self.touched.set(true);
-                self.fs
-                    .remove_file(&path)
-                    .map_err(|e| LogError::io("remove", &path, e))?;
+                remove_file(&*self.fs, &path)?;
             }
         }
         Ok(())

@@ -37,7 +37,7 @@ pub(crate) struct BatchMetadata {
 }
 
 impl BatchMetadata {
-    pub fn first_seq(&self) -> i32 {
+    fn first_seq(&self) -> i32 {
         decrement_sequence(self.last_seq, self.offset_delta)
     }
     pub fn first_offset(&self) -> i64 {

@@ -169,7 +169,7 @@ pub(crate) fn keep_torn(fs: &dyn Fs, file: &dyn File, from: u64, size: u64, targ
 }
 
 /// The marker of a control batch, `None` if it holds none or is malformed.
-pub(crate) fn marker_of(segment: &LogSegment, batch: &BatchMeta) -> Result<Option<EndTxnMarker>, LogError> {
+fn marker_of(segment: &LogSegment, batch: &BatchMeta) -> Result<Option<EndTxnMarker>, LogError> {
     if !batch.header.is_control() || batch.header.magic != 2 {
         return Ok(None);
     }

@@ -247,7 +247,7 @@ impl PartitionLog {
     }
 
     /// Turns an error of a read into `Gone` if the directory no longer exists.
-    pub(crate) fn or_gone(&self, error: LogError) -> LogError {
+    fn or_gone(&self, error: LogError) -> LogError {
         let may_be_gone = matches!(error, LogError::Closed) || (error.is_not_found() && self.is_beside_writer());
         match may_be_gone && !self.fs.exists(&self.dir) {
             true => self.gone(),

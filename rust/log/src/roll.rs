@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Durability;
 use crate::file_name::{SNAPSHOT, segment_file};
+use crate::fs::remove_file;
 use crate::partition_log::{PartitionLog, Writer};
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
@@ -111,7 +112,7 @@ impl PartitionLog {
     /// Removes the file of a segment that could not be created, and syncs that. The old segment continues with its offsets; a
     /// file that came back would be a segment in the middle of them.
     fn remove_new_segment(&self, path: &Path) {
-        let removed = self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e));
+        let removed = remove_file(&*self.fs, path);
         if let Err(e) = removed.and_then(|()| self.sync_names()) {
             self.mark_directory_changed();
             self.fence_after_sync(&e);

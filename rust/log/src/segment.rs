@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fletchlog_records::RecordBatch;
 
 use crate::batch_walk::{BatchMeta, HeaderWalk, OffsetOrder, WalkEnd};
-use crate::fs::{File, Fs};
+use crate::fs::{File, Fs, remove_file};
 use crate::offset_index::OffsetPosition;
 use crate::segment_files::SegmentFiles;
 use crate::segment_indexes::{Check, IndexLoader, SegmentIndexes};
@@ -113,13 +113,9 @@ impl LogSegment {
         let len = file.len().map_err(|e| LogError::io("stat", path, e))?;
         if len > 0 {
             let reason = format!("a new segment cannot start in a log of {len} bytes; reopen the log to recover it");
-            return Err(LogError::Damaged {
-                path: path.clone(),
-                position: 0,
-                reason,
-            });
+            return Err(LogError::damaged(path, 0, reason));
         }
-        segment.remove_file(&segment.files.txn_index)?;
+        remove_file(&*segment.fs, &segment.files.txn_index)?;
         for (index, capacity) in [
             (&segment.files.offset_index, preallocate.map(|p| p.0)),
             (&segment.files.time_index, preallocate.map(|p| p.1)),
@@ -141,10 +137,6 @@ impl LogSegment {
         *write(&segment.indexes) = Some(indexes);
         segment.keep_in_memory.store(true, Ordering::Relaxed);
         Ok(segment)
-    }
-
-    fn remove_file(&self, path: &std::path::Path) -> Result<(), LogError> {
-        self.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e))
     }
 
     pub fn size(&self) -> u64 {

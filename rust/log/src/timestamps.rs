@@ -85,7 +85,7 @@ impl PartitionLog {
     ///
     /// # Errors
     /// The log or an index cannot be read.
-    pub fn first_offset_of_times(&self, target: i64) -> Result<i64, LogError> {
+    pub(crate) fn first_offset_of_times(&self, target: i64) -> Result<i64, LogError> {
         let view = self.view()?;
         // Records without a timestamp have -1, and are in no index.
         if target < 0 {

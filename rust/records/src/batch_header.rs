@@ -30,9 +30,9 @@ pub const RECORD_BATCH_OVERHEAD: usize = 61;
 pub const HEADER_SIZE_UP_TO_MAGIC: usize = 17;
 
 /// Position of batchLength.
-pub const LENGTH_POSITION: usize = 8;
+pub(crate) const LENGTH_POSITION: usize = 8;
 /// Position of partitionLeaderEpoch.
-pub const LEADER_EPOCH_POSITION: usize = 12;
+pub(crate) const LEADER_EPOCH_POSITION: usize = 12;
 /// Position of magic, in every format.
 pub const MAGIC_POSITION: usize = 16;
 /// Position of the CRC.
@@ -40,18 +40,18 @@ pub const CRC_POSITION: usize = 17;
 /// Position of the attributes, the first byte under the CRC.
 pub const ATTRIBUTES_POSITION: usize = 21;
 /// Position of maxTimestamp.
-pub const MAX_TIMESTAMP_POSITION: usize = 35;
+pub(crate) const MAX_TIMESTAMP_POSITION: usize = 35;
 
 /// Attribute bits 0-2: codec.
 pub const COMPRESSION_MASK: i16 = 0x07;
 /// Attribute bit 3: LogAppendTime.
-pub const TIMESTAMP_TYPE_MASK: i16 = 0x08;
+pub(crate) const TIMESTAMP_TYPE_MASK: i16 = 0x08;
 /// Attribute bit 4: transactional.
 pub const TRANSACTIONAL_MASK: i16 = 0x10;
 /// Attribute bit 5: control batch.
-pub const CONTROL_MASK: i16 = 0x20;
+pub(crate) const CONTROL_MASK: i16 = 0x20;
 /// Attribute bit 6: baseTimestamp is a delete horizon.
-pub const DELETE_HORIZON_MASK: i16 = 0x40;
+pub(crate) const DELETE_HORIZON_MASK: i16 = 0x40;
 
 /// Smallest length field of any format: an empty v0 entry.
 pub const MIN_LENGTH_FIELD: i32 = 14;

@@ -5,9 +5,9 @@
 //! type's width in the last group are dropped, as Java drops them.
 
 /// Most bytes a varint may take.
-pub const MAX_VARINT: usize = 5;
+const MAX_VARINT: usize = 5;
 /// Most bytes a varlong may take.
-pub const MAX_VARLONG: usize = 10;
+const MAX_VARLONG: usize = 10;
 
 #[inline(always)]
 #[allow(clippy::cast_possible_wrap)]

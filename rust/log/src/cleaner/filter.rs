@@ -62,11 +62,8 @@ pub(super) fn decode(
 }
 
 fn damaged(segment: &LogSegment, meta: &BatchMeta, reason: impl Display) -> LogError {
-    LogError::Damaged {
-        path: segment.files.log.clone(),
-        position: meta.position,
-        reason: format!("{reason}; the log is not cleaned"),
-    }
+    let reason = format!("{reason}; the log is not cleaned");
+    LogError::damaged(&segment.files.log, meta.position, reason)
 }
 
 /// Notes the offsets of a batch's keys; false: the map is full.

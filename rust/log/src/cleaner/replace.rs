@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::LogError;
 use crate::file_name::{CLEANED, DELETED, SNAPSHOT, SWAP, segment_file, with_suffix};
+use crate::fs::remove_file;
 use crate::partition_log::{PartitionLog, Writer};
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
@@ -21,7 +22,7 @@ use crate::sync::write;
 /// Removes what an earlier attempt left.
 pub(super) fn remove_files(log: &PartitionLog, files: &SegmentFiles) -> Result<(), LogError> {
     for path in files.all() {
-        log.fs.remove_file(path).map_err(|e| LogError::io("remove", path, e))?;
+        remove_file(&*log.fs, path)?;
     }
     Ok(())
 }
@@ -128,18 +129,5 @@ impl PartitionLog {
         }
         self.fs.rename(from, to).map_err(|e| LogError::io("rename", from, e))?;
         Ok(Some(to.to_path_buf()))
-    }
-
-    pub(crate) fn sync_names(&self) -> Result<(), LogError> {
-        self.fs
-            .sync_dir(&self.dir)
-            .map_err(|e| LogError::io("sync", &self.dir, e))
-    }
-
-    /// Returns a function that does what [`PartitionLog::sync_names`] does and needs no new descriptor.
-    pub(crate) fn names_sync(&self) -> Result<impl Fn() -> Result<(), LogError> + use<'_>, LogError> {
-        let error = |e| LogError::io("sync", &self.dir, e);
-        let sync = self.fs.dir_sync(&self.dir).map_err(error)?;
-        Ok(move || sync().map_err(error))
     }
 }

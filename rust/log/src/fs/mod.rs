@@ -139,6 +139,16 @@ pub(crate) fn open_to_read(fs: &dyn Fs, path: &Path) -> Result<Arc<dyn File>, Lo
     fs.open(path, false, false).map_err(|e| LogError::io("open", path, e))
 }
 
+/// Removes a file; a missing one is not an error.
+pub(crate) fn remove_file(fs: &dyn Fs, path: &Path) -> Result<(), LogError> {
+    fs.remove_file(path).map_err(|e| LogError::io("remove", path, e))
+}
+
+/// Makes names in a directory durable.
+pub(crate) fn sync_dir(fs: &dyn Fs, path: &Path) -> Result<(), LogError> {
+    fs.sync_dir(path).map_err(|e| LogError::io("sync", path, e))
+}
+
 /// Makes the names in a directory durable.
 pub type DirSync<'a> = Box<dyn Fn() -> io::Result<()> + 'a>;
 

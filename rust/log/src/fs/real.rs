@@ -4,7 +4,7 @@
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,6 +15,7 @@ use super::file_cache::{CachedFile, FileCache, Handle};
 use super::ofd_lock::OfdLock;
 use super::os_file::{FILE_MODE, next_data, open, read_at, read_into, regular};
 use super::{DirEntry, DirLock, DirSync, File, Fs, LockError};
+use crate::file_name::{TEMPORARY, with_suffix};
 
 const DIR_MODE: u32 = 0o750;
 
@@ -81,13 +82,8 @@ impl File for RealFile {
 }
 
 impl RealFs {
-    /// Closes descriptors of segments if none is left to open something else.
-    fn with_room<T>(&self, opens: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        self.segments.with_room(opens)
-    }
-
     fn open_dir(&self, path: &Path) -> io::Result<fs::File> {
-        self.with_room(|| fs::File::open(path))
+        self.segments.with_room(|| fs::File::open(path))
     }
 }
 
@@ -102,16 +98,10 @@ fn write_new(path: &Path, data: &[u8]) -> io::Result<fs::File> {
     Ok(file)
 }
 
-fn temporary_name(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(".tmp");
-    PathBuf::from(name)
-}
-
 impl Fs for RealFs {
     fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(RealFile {
-            file: self.with_room(|| open(path, write, create))?,
+            file: self.segments.with_room(|| open(path, write, create))?,
         }))
     }
 
@@ -122,7 +112,10 @@ impl Fs for RealFs {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let flags = (OFlags::CLOEXEC | OFlags::NONBLOCK).bits().cast_signed();
-        let mut file = regular(self.with_room(|| OpenOptions::new().read(true).custom_flags(flags).open(path))?)?;
+        let mut file = regular(
+            self.segments
+                .with_room(|| OpenOptions::new().read(true).custom_flags(flags).open(path))?,
+        )?;
         let len = file.metadata()?.len();
         if i32::try_from(len).is_err() {
             let reason = format!(
@@ -141,7 +134,7 @@ impl Fs for RealFs {
     }
 
     fn replace(&self, path: &Path, data: &[u8]) -> io::Result<()> {
-        let temporary = temporary_name(path);
+        let temporary = with_suffix(path, TEMPORARY);
         let sync_parent = || path.parent().map_or(Ok(()), |parent| self.sync_dir(parent));
         if self.exists(&temporary) {
             // Left by a replacement that failed, perhaps empty: a crash must not bring it back and keep the rename below.
@@ -153,8 +146,8 @@ impl Fs for RealFs {
     }
 
     fn replace_without_name(&self, path: &Path, data: &[u8]) -> io::Result<()> {
-        let temporary = temporary_name(path);
-        let file = self.with_room(|| write_new(&temporary, data))?;
+        let temporary = with_suffix(path, TEMPORARY);
+        let file = self.segments.with_room(|| write_new(&temporary, data))?;
         // Without this fsync a crash can leave an empty file under the final name, or one of zeros.
         file.sync_all()?;
         fs::rename(&temporary, path)
@@ -162,7 +155,7 @@ impl Fs for RealFs {
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        for entry in self.with_room(|| fs::read_dir(path))? {
+        for entry in self.segments.with_room(|| fs::read_dir(path))? {
             let entry = entry?;
             // A name that is not UTF-8 is neither fletchlog's nor Kafka's.
             let Ok(name) = entry.file_name().into_string() else {
@@ -202,7 +195,7 @@ impl Fs for RealFs {
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.with_room(|| fs::remove_dir_all(path))
+        self.segments.with_room(|| fs::remove_dir_all(path))
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -225,7 +218,7 @@ impl Fs for RealFs {
         } else {
             UNIX_EPOCH + distance
         };
-        self.with_room(|| open(path, true, false))?.set_modified(time)
+        self.segments.with_room(|| open(path, true, false))?.set_modified(time)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -249,7 +242,7 @@ impl Fs for RealFs {
 
     fn lock_dir(&self, dir: &Path) -> Result<Box<dyn DirLock>, LockError> {
         let path = dir.join(".lock");
-        let file = self.with_room(|| open(&path, true, true))?;
+        let file = self.segments.with_room(|| open(&path, true, true))?;
         // A Kafka broker of another user must find the lock taken, not fail on permissions chosen here.
         if file.metadata()?.len() == 0 {
             let _ = file.set_permissions(Permissions::from_mode(FILE_MODE));
