@@ -70,6 +70,7 @@ LAYERS = {
         *("committed", "control", "rebuild", "retained", "batch", "legacy", "batch_builder", "encode", "record", "records_slice"),
         *("time_range", "timestamp_merge", "batch_header", "compression", "varint", "crc", "field", "ids", "error", "error_code"),
     ],
+    "arrow": ["json_lines", "import", "export", "decode", "constants", "columns", "headers", "bytes_column", "schema", "pool"],
 }
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {

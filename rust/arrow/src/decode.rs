@@ -16,13 +16,12 @@
 
 use std::ops::Range;
 
-use arrow_array::BinaryArray;
-use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use fletchlog_records::record::{BLOCK, Frame, MIN_RECORD_SIZE, RawRecord, parse_record, parse_small};
 use fletchlog_records::{NO_TIMESTAMP, RecordCursor, RecordError, RecordsSlice, TimeRange};
 
+use crate::bytes_column::{BytesColumn, Pools};
+use crate::columns::Columns;
 use crate::columns::asked::{KEY, OFFSET, TIMESTAMP, VALUE};
-use crate::columns::{BytesColumn, Columns, Pools};
 
 /// Short keys and values are copied in pieces of this size, even if they are shorter: the surplus is overwritten by the
 /// next one.
@@ -646,15 +645,6 @@ fn push_headers(columns: &mut Columns, row: usize, raw: &RawRecord<'_>) {
     if let Some(headers) = &mut columns.headers {
         headers.push(row, raw.headers());
     }
-}
-
-/// An array from the parts of a [`crate::columns::BytesColumn`].
-pub(crate) fn binary_array(parts: (ScalarBuffer<i32>, Buffer, Option<NullBuffer>)) -> BinaryArray {
-    let (offsets, data, nulls) = parts;
-    debug_assert!(offsets.is_sorted());
-    // SAFETY: a column's offsets begin with 0, never descend and end with the length of its data: both ways to append
-    // write the running length.
-    unsafe { BinaryArray::new_unchecked(OffsetBuffer::new_unchecked(offsets), data, nulls) }
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use fletchlog_records::{RecordCursor, RecordError, RecordSpan, RecordsSlice, TimeRange, TopicPartition};
 
-use crate::columns::{Columns, Pools};
+use crate::bytes_column::Pools;
+use crate::columns::Columns;
 use crate::constants::{Constants, Run};
 use crate::decode::{Window, decode};
 use crate::schema::{Column, schema_of};

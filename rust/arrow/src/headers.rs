@@ -7,7 +7,7 @@ use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 use fletchlog_records::Header;
 
-use crate::columns::{BytesColumn, Pools, null_buffer};
+use crate::bytes_column::{BytesColumn, Pools, null_buffer};
 use crate::schema::{header_element, header_fields};
 
 /// Header keys and values back to back, and for each row that has any (ascending) where its headers end.

@@ -1,6 +1,7 @@
 //! The columns that a user wants to produce, of any suitable Arrow types.
 
 mod bytes_column;
+mod error;
 mod headers_column;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,8 @@ use arrow_schema::{DataType, TimeUnit};
 use fletchlog_records::NO_TIMESTAMP;
 
 use bytes_column::BytesColumn;
+pub use error::ImportError;
+use error::wrong_type;
 use headers_column::HeadersColumn;
 
 /// Columns of Spark's kafka source that a producer has no use for: the log decides them.
@@ -25,53 +28,6 @@ const ACCEPTED: &str = "value, key, partition, timestamp, headers (topic, offset
 /// Types of value and key.
 const BYTES_TYPES: &str =
     "Binary, LargeBinary, BinaryView, FixedSizeBinary, Utf8, LargeUtf8, Utf8View, a Dictionary of these, Null";
-
-/// Why a table cannot be produced.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImportError {
-    /// A required column is missing.
-    #[error("column {column:?} is missing; it must be one of: {accepted}")]
-    MissingColumn {
-        /// Its name.
-        column: &'static str,
-        /// Types it may have.
-        accepted: &'static str,
-    },
-    /// A column has a type that cannot be read.
-    #[error("column {column:?} has type {got}; it must be one of: {accepted}")]
-    WrongType {
-        /// Its name.
-        column: &'static str,
-        /// Its type.
-        got: String,
-        /// Types it may have.
-        accepted: &'static str,
-    },
-    /// A column that a producer does not know.
-    #[error("column {column:?} is not known; accepted are: {accepted}; drop or rename it")]
-    UnknownColumn {
-        /// Its name.
-        column: String,
-        /// Names that a producer knows.
-        accepted: &'static str,
-    },
-    /// Two columns of one name.
-    #[error("column {column:?} is there twice")]
-    DuplicateColumn {
-        /// Its name.
-        column: String,
-    },
-    /// A cell that cannot be produced.
-    #[error("column {column:?}, row {row}: {reason}")]
-    InvalidValue {
-        /// Its name.
-        column: &'static str,
-        /// Row in the batch, from 0.
-        row: usize,
-        /// What is wrong.
-        reason: String,
-    },
-}
 
 /// Numbers with nulls.
 #[derive(Debug, Clone)]
@@ -207,14 +163,6 @@ impl ProducerBatch {
 
 fn bytes_column(name: &'static str, column: &dyn Array) -> Result<BytesColumn, ImportError> {
     BytesColumn::try_new(column).ok_or_else(|| wrong_type(name, column, BYTES_TYPES))
-}
-
-fn wrong_type(column: &'static str, array: &dyn Array, accepted: &'static str) -> ImportError {
-    ImportError::WrongType {
-        column,
-        got: array.data_type().to_string(),
-        accepted,
-    }
 }
 
 /// Any integer type as i32.

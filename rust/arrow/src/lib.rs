@@ -9,6 +9,7 @@ pub mod import;
 pub mod json_lines;
 pub mod schema;
 
+mod bytes_column;
 mod columns;
 mod constants;
 mod decode;

@@ -106,7 +106,7 @@ fn shape(records: &Bytes) -> (Option<i64>, u64, Option<i64>, u64) {
         last = Some(batch.header().last_offset());
         whole += 1;
     }
-    (first, whole, last, iter.rest().len() as u64)
+    (first, whole, last, (records.len() - iter.position()) as u64)
 }
 
 fn check_partition(expected: &Value, got: &FetchPartitionResponse, context: &str) {

@@ -112,10 +112,6 @@ impl BatchIter {
     pub fn position(&self) -> usize {
         self.position
     }
-    /// Bytes not yet walked (after the end: the partial batch that was ignored).
-    pub fn rest(&self) -> &Bytes {
-        &self.rest
-    }
 }
 
 impl Iterator for BatchIter {

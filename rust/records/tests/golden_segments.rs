@@ -117,7 +117,7 @@ fn check_directory(name: &str) {
                 }
                 assert_eq!(cursor.position(), slice.payload.len(), "{path}");
             }
-            assert!(batches.rest().is_empty(), "{path}: bytes after the last batch");
+            assert_eq!(batches.position(), segment.len(), "{path}: bytes after the last batch");
         }
         assert!(expected.next().is_none(), "{tp}: recorded records are missing");
     }

@@ -1,3 +1,4 @@
+use arrow_array::BinaryArray;
 use bytes::Bytes;
 use fletchlog_records::{BatchBuilder, BatchParams, RecordBatch};
 use proptest::prelude::*;

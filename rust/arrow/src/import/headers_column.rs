@@ -6,7 +6,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::DataType;
 
 use super::bytes_column::BytesColumn;
-use super::{ImportError, wrong_type};
+use super::error::{ImportError, wrong_type};
 
 const ACCEPTED: &str =
     "List or LargeList of Struct(key: Utf8, value: Binary or Utf8), Map of Utf8 to Binary or Utf8, Null";
