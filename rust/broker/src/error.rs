@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fletchlog_api::{ConfigError, ErrorCode, StorageFailure};
 use fletchlog_log::LogError;
 use fletchlog_log::fs::Fs;
+use fletchlog_protocol::WireError;
 use fletchlog_records::TopicPartition;
 
 /// Why the broker refused.
@@ -79,6 +80,13 @@ impl From<BrokerError> for ReadRefusal {
 impl From<LogError> for ReadRefusal {
     fn from(error: LogError) -> Self {
         BrokerError::from(error).into()
+    }
+}
+
+/// A coordinator's record that its fields do not fit into.
+impl From<WireError> for BrokerError {
+    fn from(error: WireError) -> Self {
+        Self::kafka(ErrorCode::UNKNOWN_SERVER_ERROR, error.to_string())
     }
 }
 

@@ -8,7 +8,6 @@ mod dynamic_config;
 mod each_log;
 pub mod error;
 mod failures;
-mod fields;
 mod group;
 mod kafka_apis;
 pub mod local_transport;

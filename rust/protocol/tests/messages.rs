@@ -84,6 +84,12 @@ pub fn values() -> Vec<ValueKind> {
         value::<ConsumerProtocolAssignment>(),
         value::<ConsumerProtocolSubscription>(),
         value::<CooperativeStickyAssignorUserData>(),
+        value::<GroupMetadataKey>(),
+        value::<GroupMetadataValue>(),
+        value::<OffsetCommitKey>(),
+        value::<OffsetCommitValue>(),
         value::<StickyAssignorUserData>(),
+        value::<TransactionLogKey>(),
+        value::<TransactionLogValue>(),
     ]
 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_protocol::values::consumer_protocol::{TopicPartition, flattened};
-use fletchlog_protocol::values::{
-    ConsumerProtocolAssignment, ConsumerProtocolSubscription, CooperativeStickyAssignorUserData, StickyAssignorUserData,
-};
+use fletchlog_protocol::values::*;
 use fletchlog_protocol::{Fault, Value, WireError};
 
 fn decode<V: Value>(bytes: &[u8]) -> Result<V, WireError> {
@@ -176,4 +174,137 @@ fn user_data_of_the_sticky_assignors_survives() {
     assert_eq!(&data[..], [0, 0, 0, 3]);
     assert_eq!(CooperativeStickyAssignorUserData::of_member(data.clone()), Ok(given));
     assert!(CooperativeStickyAssignorUserData::of_member(data.slice(..3)).is_err());
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits = (0..text.len()).step_by(2);
+    digits
+        .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
+        .collect()
+}
+
+/// Reads bytes of a real broker, which are written the same again.
+fn recorded<V: Value + std::fmt::Debug>(text: &str, version: i16) -> V {
+    let bytes = hex(text);
+    assert_eq!(bytes[..2], version.to_be_bytes());
+    let value: V = decode(&bytes).unwrap();
+    assert_eq!(value.encode(version).unwrap(), bytes);
+    value
+}
+
+#[test]
+fn records_of_a_4_x_broker_are_read_and_written_again() {
+    let offset: OffsetCommitValue = recorded(
+        "0004000000000000001100000000076d6574612d30000001a1fd1ad2e8010010349a9e4b24b34e17a1e174b138b6ec45",
+        4,
+    );
+    assert_eq!(
+        (offset.offset, offset.leader_epoch, &*offset.metadata),
+        (17, 0, "meta-0")
+    );
+    assert_eq!(offset.topic_id[..2], [0x34, 0x9a]);
+    let group: GroupMetadataValue = recorded("00030008636f6e73756d657200000002ffffffff000001a1fd1ad2eb00000000", 3);
+    assert_eq!(
+        (&*group.protocol_type, group.generation, group.members),
+        ("consumer", 2, Some(vec![]))
+    );
+    let transaction: TransactionLogValue = recorded(
+        "0001000000000000001200010000ea60020306672d74786e020000000000135f5f636f6e73756d65725f6f666673657473020000000000000001a1fd1ad5cf000001a1fd1ad5c8020008000000000000001202020002",
+        1,
+    );
+    assert_eq!(
+        (
+            transaction.previous_producer_id,
+            transaction.next_producer_id,
+            transaction.client_transaction_version
+        ),
+        (18, -1, 2)
+    );
+    assert_eq!(transaction.transaction_partitions.map(|topics| topics.len()), Some(2));
+}
+
+#[test]
+fn a_key_says_by_its_version_what_it_is_of() {
+    let key = |text| ConsumerOffsetsKey::decode(hex(text).into());
+    for version in [0, 1] {
+        let offset = OffsetCommitKey {
+            group: "g".into(),
+            topic: "t".into(),
+            partition: 7,
+        };
+        let bytes = offset.encode(version).unwrap();
+        assert_eq!(bytes[..2], version.to_be_bytes());
+        assert_eq!(
+            ConsumerOffsetsKey::decode(bytes),
+            Ok(ConsumerOffsetsKey::Offset(offset))
+        );
+    }
+    let group = GroupMetadataKey { group: "g".into() };
+    assert_eq!(key("0002000167"), Ok(ConsumerOffsetsKey::Group(group)));
+    assert_eq!(key("0003"), Ok(ConsumerOffsetsKey::Other(3)));
+    assert_eq!(key("fffe"), Ok(ConsumerOffsetsKey::Other(-2)));
+    for bad in [
+        "",
+        "00",
+        "0002",
+        "00020002",
+        "0002ffff",
+        "00020001ff",
+        "0001000167000174000000",
+    ] {
+        assert!(key(bad).is_err(), "{bad}");
+    }
+}
+
+/// Kafka's tables have no null there. Every negative length is null.
+#[test]
+fn null_members_bytes_and_partitions_of_records_are_read_as_empty() {
+    let group: GroupMetadataValue = decode(&hex("0000000163000000020000fffeffffffff")).unwrap();
+    assert_eq!((group.generation, group.leader, group.members), (2, None, None));
+    let member = "000161_000162_000163_000000ff_ffffffff_fffffffe".replace('_', "");
+    let group: GroupMetadataValue = decode(&hex(&format!("0000000163000000020000ffff00000001{member}"))).unwrap();
+    let members = group.members.unwrap();
+    assert_eq!((&members[0].subscription, &members[0].assignment), (&None, &None));
+    assert_eq!(
+        (members[0].session_timeout, members[0].rebalance_timeout_ms()),
+        (255, 255)
+    );
+    let transaction = |partitions: &str| {
+        let text = format!(
+            "0000{}{}{}{partitions}{}",
+            "00".repeat(8),
+            "0000",
+            "0000000001",
+            "00".repeat(16)
+        );
+        decode::<TransactionLogValue>(&hex(&text))
+            .unwrap()
+            .transaction_partitions
+    };
+    assert_eq!(transaction("ffffffff"), None);
+    assert_eq!(transaction("00000001000174fffffffe").unwrap()[0].partition_ids, None);
+}
+
+#[test]
+fn values_of_records_in_an_unknown_version_are_refused() {
+    for version in [-1, 5] {
+        let bytes = [&i16::to_be_bytes(version)[..], &[0; 100]].concat();
+        assert_eq!(fault::<OffsetCommitValue>(&bytes), Fault::Version(version));
+        assert_eq!(fault::<GroupMetadataValue>(&bytes), Fault::Version(version));
+        assert_eq!(fault::<TransactionLogValue>(&bytes), Fault::Version(version));
+        assert_eq!(fault::<TransactionLogKey>(&bytes), Fault::Version(version));
+    }
+}
+
+#[test]
+fn an_offset_is_written_in_version_1_only_if_it_has_an_expiry() {
+    let mut value = OffsetCommitValue {
+        leader_epoch: 5,
+        ..Default::default()
+    };
+    assert_eq!(value.written_version(), 3);
+    value.expire_timestamp = 9;
+    assert_eq!(value.written_version(), 1);
+    let read: OffsetCommitValue = decode(&value.encode(1).unwrap()).unwrap();
+    assert_eq!((read.leader_epoch, read.expire_timestamp), (-1, 9));
 }

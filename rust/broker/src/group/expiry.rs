@@ -1,6 +1,7 @@
 //! Removes offsets that have expired, or that belong to a deleted topic. Kafka: `OffsetMetadataManager#cleanupExpiredOffsets`,
 //! `#onPartitionsDeleted`.
 
+use fletchlog_protocol::WireError;
 use fletchlog_records::{BatchParams, TopicPartition};
 use rustc_hash::FxHashSet;
 
@@ -65,7 +66,7 @@ impl GroupCoordinator {
 
     /// Writes tombstones for offsets, committed ones and those in open transactions, and removes them.
     pub(super) fn drop_offsets(&self, group: &mut Group, tps: &[TopicPartition]) -> Result<(), BrokerError> {
-        self.write_tombstones(group, offset_tombstones(group, tps))?;
+        self.write_tombstones(group, offset_tombstones(group, tps)?)?;
         group.forget_offsets(tps);
         Ok(())
     }
@@ -73,9 +74,9 @@ impl GroupCoordinator {
     /// Writes tombstones for a group and all of its offsets, and removes it.
     pub(super) fn drop_group(&self, group: &mut Group) -> Result<(), BrokerError> {
         let tps: Vec<TopicPartition> = group.with_offsets().cloned().collect();
-        let mut tombstones = offset_tombstones(group, &tps);
+        let mut tombstones = offset_tombstones(group, &tps)?;
         if group.is_stored {
-            tombstones.push((records::group_key(&group.id), None));
+            tombstones.push(records::group_tombstone(&group.id)?);
         }
         self.write_tombstones(group, tombstones)?;
         self.remove_group(group);
@@ -91,9 +92,9 @@ impl GroupCoordinator {
     }
 }
 
-fn offset_tombstones(group: &Group, tps: &[TopicPartition]) -> Vec<CoordinatorRecord> {
+fn offset_tombstones(group: &Group, tps: &[TopicPartition]) -> Result<Vec<CoordinatorRecord>, WireError> {
     tps.iter()
-        .map(|tp| (records::offset_key(&group.id, tp), None))
+        .map(|tp| records::offset_record(&group.id, tp, None))
         .collect()
 }
 

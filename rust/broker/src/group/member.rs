@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use bytes::Bytes;
 use fletchlog_api::{JoinGroupRequest, JoinGroupResponse, Response, SyncGroupResponse};
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use fletchlog_protocol::values::group_metadata_value::MemberMetadata;
 
-use super::records::MemberValue;
 use crate::sync::{Answer, Changes};
 
 /// Where the client of a member is, which decides how its death is detected.
@@ -172,18 +172,18 @@ impl Member {
     /// A member of an earlier run of the broker, as the group's record describes it. The session of a member behind a socket begins
     /// again; a member inside that process has ended with it. Kafka: `GroupMetadataManager#replay` of `GroupMetadataValue`,
     /// `#onLoaded`.
-    pub(crate) fn loaded(value: MemberValue, protocol: &Arc<str>, now_ms: i64) -> Self {
+    pub(crate) fn loaded(value: MemberMetadata, protocol: &Arc<str>, now_ms: i64) -> Self {
         let mut member = Self {
-            id: value.id,
-            instance_id: value.instance_id,
+            rebalance_timeout_ms: value.rebalance_timeout_ms(),
+            id: value.member_id,
+            instance_id: value.group_instance_id,
             client_id: value.client_id,
-            session_timeout_ms: value.session_timeout_ms,
-            rebalance_timeout_ms: value.rebalance_timeout_ms,
+            session_timeout_ms: value.session_timeout,
             protocols: vec![JoinGroupRequestProtocol {
                 name: protocol.clone(),
-                metadata: value.subscription,
+                metadata: value.subscription.unwrap_or_default(),
             }],
-            assignment: value.assignment,
+            assignment: value.assignment.unwrap_or_default(),
             joining: None,
             syncing: None,
             client_host: value.client_host,

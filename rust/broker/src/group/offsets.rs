@@ -6,12 +6,14 @@ use fletchlog_api::{
     ErrorCode, NodeId, OffsetAndMetadata, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
     OffsetFetchResponse,
 };
+use fletchlog_protocol::WireError;
 use fletchlog_records::{BatchParams, TopicPartition};
 
 use super::coordinator::{GroupCoordinator, check_member};
 use super::join::MAX_TEXT;
 use super::records;
 use super::state::{CommittedOffset, Group, GroupState};
+use crate::BrokerError;
 use crate::failures::Refused;
 use crate::replica_manager::CoordinatorRecord;
 
@@ -187,12 +189,15 @@ impl GroupCoordinator {
         if offsets.is_empty() {
             return Ok(offsets);
         }
-        let batch: Vec<CoordinatorRecord> = offsets
+        let batch: Result<Vec<CoordinatorRecord>, WireError> = offsets
             .iter()
-            .map(|(tp, offset)| (records::offset_key(&group.id, tp), Some(records::offset_value(offset))))
+            .map(|(tp, offset)| records::offset_record(&group.id, tp, Some(offset)))
             .collect();
         let what = || format!("committing offsets of group {}", group.id);
-        let first = self.store_records(&group.id, &batch, params).map_err(|error| {
+        let stored = batch
+            .map_err(BrokerError::from)
+            .and_then(|batch| self.store_records(&group.id, &batch, params));
+        let first = stored.map_err(|error| {
             self.replicas.failures().failed(what(), &error);
             let code = match error.code() {
                 ErrorCode::MESSAGE_TOO_LARGE | ErrorCode::RECORD_LIST_TOO_LARGE => {

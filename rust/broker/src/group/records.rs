@@ -1,206 +1,98 @@
-//! Records of `__consumer_offsets` (spec 8.8). Kafka: `GroupCoordinatorRecordHelpers`, `OffsetCommitKey`, ...
-//!
-//! | record | key | value |
-//! |---|---|---|
-//! | offset commit | i16 1 (0), group, topic STRING, partition i32 | i16 3: offset i64, leaderEpoch i32, metadata STRING, commitTimestamp i64 |
-//! | ... with an expiry of its own | the same | i16 1: offset i64, metadata STRING, commitTimestamp, expireTimestamp i64 |
-//! | group | i16 2, group STRING | i16 3: protocolType STRING, generation i32, protocol, leader NULLABLE STRING, timestamp i64, members |
-//!
-//! STRING = i16 length + UTF-8 (-1 null), BYTES = i32 length + bytes, ARRAY = i32 count. A null value is a tombstone.
-//! Member = id, instance id NULLABLE, client id, client host STRING, rebalance and session time-out i32, subscription,
-//! assignment BYTES.
+//! Groups and committed offsets as records of `__consumer_offsets` (spec 8.8; the layouts are in `protocol/values`). A null value is a
+//! tombstone. Kafka: `GroupCoordinatorRecordHelpers`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::OffsetAndMetadata;
+use fletchlog_protocol::values::group_metadata_value::MemberMetadata;
+use fletchlog_protocol::values::{GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue};
+use fletchlog_protocol::{Value, WireError};
 use fletchlog_records::TopicPartition;
 
+use super::member::Member;
 use super::state::{CommittedOffset, Group};
-use crate::fields::{Reader, put_bytes, put_nullable, put_string};
+use crate::replica_manager::CoordinatorRecord;
 
-/// A key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Key {
-    /// A committed offset.
-    Offset(Arc<str>, TopicPartition),
-    /// A group.
-    Group(Arc<str>),
-    /// A key of a version that is not read here (KIP-848 groups, newer ones).
-    Other(i16),
-}
+/// Versions that every broker since 2.3 reads.
+const OFFSET_KEY: i16 = 1;
+const GROUP_KEY: i16 = 2;
+const GROUP_VALUE: i16 = 3;
 
-/// The content of a group record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GroupValue {
-    pub(crate) protocol_type: Arc<str>,
-    pub(crate) generation: i32,
-    pub(crate) protocol: Option<Arc<str>>,
-    pub(crate) leader: Option<Arc<str>>,
-    pub(crate) timestamp_ms: Option<i64>,
-    pub(crate) members: Vec<MemberValue>,
-}
-
-/// A member of a group record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MemberValue {
-    pub(crate) id: Arc<str>,
-    pub(crate) instance_id: Option<Arc<str>>,
-    pub(crate) client_id: Arc<str>,
-    pub(crate) client_host: Arc<str>,
-    pub(crate) rebalance_timeout_ms: i32,
-    pub(crate) session_timeout_ms: i32,
-    pub(crate) subscription: Bytes,
-    pub(crate) assignment: Bytes,
-}
-
-/// Reads a key; `None`: it is not a key.
-pub(crate) fn parse_key(key: &[u8]) -> Option<Key> {
-    let mut r = Reader::new(key);
-    Some(match r.i16()? {
-        0 | 1 => Key::Offset(
-            r.string()?,
-            TopicPartition {
-                topic: r.string()?,
-                partition: r.i32()?,
-            },
-        ),
-        2 => Key::Group(r.string()?),
-        other => Key::Other(other),
-    })
-}
-
-/// Reads the value of an offset commit, versions 0 to 4, whose record has the offset `record_offset`.
-pub(crate) fn parse_offset(value: &[u8], record_offset: i64) -> Option<CommittedOffset> {
-    let mut r = Reader::new(value);
-    let version = r.i16()?;
-    if !(0..=4).contains(&version) {
-        return None;
-    }
-    let offset = r.i64()?;
-    let leader_epoch = if version >= 3 { r.i32()? } else { -1 };
-    let metadata = if version >= 4 { r.compact_string()? } else { r.string()? };
-    let commit_timestamp_ms = r.i64()?;
-    let expire_timestamp_ms = if version == 1 {
-        Some(r.i64()?).filter(|&t| t >= 0)
-    } else {
-        None
+/// The record of a committed offset; `None`: its tombstone.
+pub(crate) fn offset_record(
+    group: &Arc<str>,
+    tp: &TopicPartition,
+    offset: Option<&CommittedOffset>,
+) -> Result<CoordinatorRecord, WireError> {
+    let key = OffsetCommitKey {
+        group: group.clone(),
+        topic: tp.topic.clone(),
+        partition: tp.partition,
     };
-    Some(CommittedOffset {
+    let value = offset.map(|offset| {
+        let value = OffsetCommitValue {
+            offset: offset.value.offset,
+            leader_epoch: offset.value.leader_epoch,
+            metadata: offset.value.metadata.clone(),
+            commit_timestamp: offset.commit_timestamp_ms,
+            expire_timestamp: offset.expire_timestamp_ms.unwrap_or(-1),
+            ..Default::default()
+        };
+        value.encode(value.written_version())
+    });
+    Ok((key.encode(OFFSET_KEY)?, value.transpose()?))
+}
+
+/// Reads the value of a committed offset, whose record has the offset `record_offset`.
+pub(crate) fn committed_offset(value: &[u8], record_offset: i64) -> Result<CommittedOffset, WireError> {
+    let value = OffsetCommitValue::decode(Bytes::copy_from_slice(value))?;
+    Ok(CommittedOffset {
         value: OffsetAndMetadata {
-            offset,
-            leader_epoch,
-            metadata,
+            offset: value.offset,
+            leader_epoch: value.leader_epoch,
+            metadata: value.metadata,
         },
-        commit_timestamp_ms,
+        commit_timestamp_ms: value.commit_timestamp,
         record_offset,
-        expire_timestamp_ms,
+        expire_timestamp_ms: Some(value.expire_timestamp).filter(|&t| t >= 0),
     })
 }
 
-/// Reads the value of a group, versions 0 to 4.
-pub(crate) fn parse_group(value: &[u8]) -> Option<GroupValue> {
-    let mut r = Reader::new(value);
-    let version = r.i16().filter(|version| (0..=4).contains(version))?;
-    let flexible = version >= 4;
-    let mut group = GroupValue {
-        protocol_type: r.nullable(flexible)??,
-        generation: r.i32()?,
-        protocol: r.nullable(flexible)?,
-        leader: r.nullable(flexible)?,
-        timestamp_ms: if version >= 2 {
-            Some(r.i64()?).filter(|&t| t >= 0)
-        } else {
-            None
-        },
-        members: Vec::new(),
+/// The record of a group, with its members' assignments.
+pub(crate) fn group_record(group: &Group, timestamp_ms: i64) -> Result<CoordinatorRecord, WireError> {
+    let protocol = group.protocol.as_deref().unwrap_or("");
+    let member = |member: &Member| MemberMetadata {
+        member_id: member.id.clone(),
+        group_instance_id: member.instance_id.clone(),
+        client_id: member.client_id.clone(),
+        client_host: member.client_host.clone(),
+        rebalance_timeout: member.rebalance_timeout_ms,
+        session_timeout: member.session_timeout_ms,
+        subscription: Some(member.metadata(protocol)),
+        assignment: Some(member.assignment.clone()),
     };
-    for _ in 0..r.length(flexible, 4)?.unwrap_or(0) {
-        group.members.push(parse_member(&mut r, version)?);
-    }
-    Some(group)
-}
-
-fn parse_member(r: &mut Reader<'_>, version: i16) -> Option<MemberValue> {
-    let flexible = version >= 4;
-    let id = r.nullable(flexible)??;
-    let instance_id = if version >= 3 { r.nullable(flexible)? } else { None };
-    let (client_id, client_host) = (r.nullable(flexible)??, r.nullable(flexible)??);
-    let rebalance = if version >= 1 { r.i32()? } else { -1 };
-    let session_timeout_ms = r.i32()?;
-    let member = MemberValue {
-        id,
-        instance_id,
-        client_id,
-        client_host,
-        // As the record is loaded. Kafka: `GroupMetadataManager#replay`.
-        rebalance_timeout_ms: if rebalance == -1 { session_timeout_ms } else { rebalance },
-        session_timeout_ms,
-        subscription: r.bytes(flexible)?,
-        assignment: r.bytes(flexible)?,
+    let value = GroupMetadataValue {
+        protocol_type: group.protocol_type.clone().unwrap_or_default(),
+        generation: group.generation,
+        protocol: group.protocol.clone(),
+        leader: group.leader.clone(),
+        current_state_timestamp: timestamp_ms,
+        members: Some(group.members.iter().map(member).collect()),
     };
-    if flexible {
-        r.skip_tags()?;
-    }
-    Some(member)
+    Ok((group_tombstone(&group.id)?.0, Some(value.encode(GROUP_VALUE)?)))
 }
 
-/// Key of a committed offset, version 1.
-pub(crate) fn offset_key(group: &str, tp: &TopicPartition) -> Vec<u8> {
-    let mut out = 1i16.to_be_bytes().to_vec();
-    put_string(&mut out, group);
-    put_string(&mut out, &tp.topic);
-    out.extend_from_slice(&tp.partition.to_be_bytes());
-    out
-}
-
-/// Value of a committed offset: version 3, or 1 for one with an expiry of its own.
-pub(crate) fn offset_value(offset: &CommittedOffset) -> Vec<u8> {
-    let version: i16 = if offset.expire_timestamp_ms.is_some() { 1 } else { 3 };
-    let mut out = version.to_be_bytes().to_vec();
-    out.extend_from_slice(&offset.value.offset.to_be_bytes());
-    if version >= 3 {
-        out.extend_from_slice(&offset.value.leader_epoch.to_be_bytes());
-    }
-    put_string(&mut out, &offset.value.metadata);
-    out.extend_from_slice(&offset.commit_timestamp_ms.to_be_bytes());
-    if let Some(expire_timestamp_ms) = offset.expire_timestamp_ms {
-        out.extend_from_slice(&expire_timestamp_ms.to_be_bytes());
-    }
-    out
-}
-
-/// Key of a group, version 2.
-pub(crate) fn group_key(group: &str) -> Vec<u8> {
-    let mut out = 2i16.to_be_bytes().to_vec();
-    put_string(&mut out, group);
-    out
-}
-
-/// Value of a group, version 3, with its members' assignments.
-pub(crate) fn group_value(group: &Group, timestamp_ms: i64) -> Vec<u8> {
-    let mut out = 3i16.to_be_bytes().to_vec();
-    put_string(&mut out, group.protocol_type.as_deref().unwrap_or(""));
-    out.extend_from_slice(&group.generation.to_be_bytes());
-    put_nullable(&mut out, group.protocol.as_deref());
-    put_nullable(&mut out, group.leader.as_deref());
-    out.extend_from_slice(&timestamp_ms.to_be_bytes());
-    out.extend_from_slice(&i32::try_from(group.members.len()).unwrap_or(i32::MAX).to_be_bytes());
-    for member in &group.members {
-        put_string(&mut out, &member.id);
-        put_nullable(&mut out, member.instance_id.as_deref());
-        put_string(&mut out, &member.client_id);
-        put_string(&mut out, &member.client_host);
-        out.extend_from_slice(&member.rebalance_timeout_ms.to_be_bytes());
-        out.extend_from_slice(&member.session_timeout_ms.to_be_bytes());
-        put_bytes(&mut out, &member.metadata(group.protocol.as_deref().unwrap_or("")));
-        put_bytes(&mut out, &member.assignment);
-    }
-    out
+/// The tombstone of a group.
+pub(crate) fn group_tombstone(group: &Arc<str>) -> Result<CoordinatorRecord, WireError> {
+    let key = GroupMetadataKey { group: group.clone() };
+    Ok((key.encode(GROUP_KEY)?, None))
 }
 
 #[cfg(test)]
 mod tests {
+    use fletchlog_protocol::values::ConsumerOffsetsKey;
+
     use super::*;
 
     fn hex(text: &str) -> Vec<u8> {
@@ -208,6 +100,14 @@ mod tests {
             .step_by(2)
             .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
             .collect()
+    }
+
+    fn parse_key(bytes: &[u8]) -> Option<ConsumerOffsetsKey> {
+        ConsumerOffsetsKey::decode(Bytes::copy_from_slice(bytes)).ok()
+    }
+
+    fn parse_group(bytes: &[u8]) -> Option<GroupMetadataValue> {
+        GroupMetadataValue::decode(Bytes::copy_from_slice(bytes)).ok()
     }
 
     // Recorded from the __consumer_offsets of a 4.3.1 broker.
@@ -220,20 +120,29 @@ mod tests {
     #[test]
     fn keys_are_those_of_a_real_broker() {
         let tp = TopicPartition::new("g-gzip", 0);
+        let key = OffsetCommitKey {
+            group: "grp-0".into(),
+            topic: "g-gzip".into(),
+            partition: 0,
+        };
+        assert_eq!(parse_key(&hex(OFFSET_KEY)), Some(ConsumerOffsetsKey::Offset(key)));
         assert_eq!(
-            parse_key(&hex(OFFSET_KEY)),
-            Some(Key::Offset("grp-0".into(), tp.clone()))
+            offset_record(&"grp-0".into(), &tp, None),
+            Ok((hex(OFFSET_KEY).into(), None))
         );
-        assert_eq!(offset_key("grp-0", &tp), hex(OFFSET_KEY));
-        assert_eq!(parse_key(&hex(GROUP_KEY)), Some(Key::Group("grp-0".into())));
-        assert_eq!(group_key("grp-0"), hex(GROUP_KEY));
-        assert_eq!(parse_key(&hex("000500056772702d32")), Some(Key::Other(5)));
+        let key = GroupMetadataKey { group: "grp-0".into() };
+        assert_eq!(parse_key(&hex(GROUP_KEY)), Some(ConsumerOffsetsKey::Group(key)));
+        assert_eq!(group_tombstone(&"grp-0".into()), Ok((hex(GROUP_KEY).into(), None)));
+        assert_eq!(
+            parse_key(&hex("000500056772702d32")),
+            Some(ConsumerOffsetsKey::Other(5))
+        );
         assert_eq!(parse_key(&hex("0001000567")), None);
     }
 
     #[test]
     fn an_offset_of_a_4_x_broker_is_read() {
-        let offset = parse_offset(&hex(OFFSET_VALUE_V4), 0).unwrap();
+        let offset = committed_offset(&hex(OFFSET_VALUE_V4), 0).unwrap();
         assert_eq!(
             offset.value,
             OffsetAndMetadata {
@@ -258,9 +167,10 @@ mod tests {
             record_offset: 9,
             expire_timestamp_ms: None,
         };
-        let bytes = offset_value(&offset);
+        let (_, bytes) = offset_record(&"g".into(), &TopicPartition::new("t", 0), Some(&offset)).unwrap();
+        let bytes = bytes.unwrap();
         assert_eq!(bytes, hex("0003000000000000002affffffff00016d0000000000000007"));
-        assert_eq!(parse_offset(&bytes, 9), Some(offset));
+        assert_eq!(committed_offset(&bytes, 9), Ok(offset));
     }
 
     #[test]
@@ -270,13 +180,14 @@ mod tests {
         let mut group = Group::new("grp-0".into());
         group.protocol_type = Some("consumer".into());
         group.generation = 2;
-        assert_eq!(group_value(&group, read.timestamp_ms.unwrap()), hex(GROUP_VALUE));
+        let (_, written) = group_record(&group, read.current_state_timestamp).unwrap();
+        assert_eq!(written.unwrap(), hex(GROUP_VALUE));
     }
 
     #[test]
     fn hostile_bytes_are_no_records() {
         for value in ["", "00", "0003", "000300", "0004000000000000001100000000ff", "7fff0000"] {
-            assert_eq!(parse_offset(&hex(value), 0), None, "{value}");
+            assert!(committed_offset(&hex(value), 0).is_err(), "{value}");
             assert_eq!(parse_group(&hex(value)), None, "{value}");
         }
     }

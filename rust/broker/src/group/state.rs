@@ -13,13 +13,12 @@ use std::sync::Arc;
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
-use fletchlog_protocol::values::ConsumerProtocolSubscription;
 use fletchlog_protocol::values::consumer_protocol::PROTOCOL_TYPE;
+use fletchlog_protocol::values::{ConsumerProtocolSubscription, GroupMetadataValue};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::member::Member;
-use super::records::GroupValue;
 
 /// State of a group (Kafka's Dead is [`Group::dead`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,9 +132,9 @@ impl Group {
     }
 
     /// Takes over the state of its record; if no member can still be alive, the group is empty. Kafka: `GroupMetadataManager#replay`.
-    pub(crate) fn load(&mut self, value: GroupValue, now_ms: i64) {
+    pub(crate) fn load(&mut self, value: GroupMetadataValue, now_ms: i64) {
         let protocol = value.protocol.clone().unwrap_or_default();
-        let members = value.members.into_iter();
+        let members = value.members.into_iter().flatten();
         self.members = members
             .map(|member| Member::loaded(member, &protocol, now_ms))
             .collect();
@@ -152,7 +151,7 @@ impl Group {
         self.protocol_type = Some(value.protocol_type).filter(|t| !t.is_empty());
         self.protocol = value.protocol.filter(|_| !is_empty);
         self.leader = value.leader.filter(|_| !is_empty);
-        self.state_timestamp_ms = value.timestamp_ms;
+        self.state_timestamp_ms = Some(value.current_state_timestamp).filter(|&t| t >= 0);
         self.subscribed_topics = self.compute_subscribed_topics();
     }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fletchlog_api::ErrorCode;
+use fletchlog_protocol::Value;
+use fletchlog_protocol::values::{ConsumerOffsetsKey, GroupMetadataValue};
 use fletchlog_records::control::{ControlType, parse_control_record};
 use fletchlog_records::{
     BatchHeader, BatchParams, DECOMPRESSION_LIMIT, Record, RecordBatch, RecordCursor, RecordError, TopicPartition,
@@ -11,7 +14,7 @@ use fletchlog_records::{
 use rustc_hash::FxHashMap;
 
 use super::coordinator::GroupCoordinator;
-use super::records::{self, Key};
+use super::records;
 use super::state::{CommittedOffset, Group, GroupState, PendingOffsets};
 use crate::BrokerError;
 use crate::partition::Partition;
@@ -24,9 +27,10 @@ impl GroupCoordinator {
         if self.replicas.is_read_only() {
             return Ok(());
         }
-        let value = records::group_value(group, self.replicas.clock().now_ms());
-        let record = (records::group_key(&group.id), Some(value));
-        let stored = self.store_records(&group.id, &[record], &BatchParams::default());
+        let record = records::group_record(group, self.replicas.clock().now_ms());
+        let stored = record
+            .map_err(BrokerError::from)
+            .and_then(|record| self.store_records(&group.id, &[record], &BatchParams::default()));
         let what = || format!("storing group {}", group.id);
         match &stored {
             Ok(_) => {
@@ -139,11 +143,17 @@ impl GroupCoordinator {
                 }
                 continue;
             }
-            match records::parse_key(key) {
-                Some(Key::Offset(group_id, tp)) => self.apply_offset_record(header, &group_id, tp, &record),
-                Some(Key::Group(group_id)) => self.apply_group_record(&group_id, record.value),
-                Some(Key::Other(_)) => {}
-                None => log::warn!(
+            match ConsumerOffsetsKey::decode(Bytes::copy_from_slice(key)) {
+                Ok(ConsumerOffsetsKey::Offset(key)) => {
+                    let tp = TopicPartition {
+                        topic: key.topic,
+                        partition: key.partition,
+                    };
+                    self.apply_offset_record(header, &key.group, tp, &record);
+                }
+                Ok(ConsumerOffsetsKey::Group(key)) => self.apply_group_record(&key.group, record.value),
+                Ok(ConsumerOffsetsKey::Other(_)) => {}
+                Err(_) => log::warn!(
                     "a record of __consumer_offsets at offset {} has an unknown key",
                     record.offset
                 ),
@@ -153,12 +163,13 @@ impl GroupCoordinator {
     }
 
     fn apply_offset_record(&self, header: &BatchHeader, group_id: &Arc<str>, tp: TopicPartition, record: &Record<'_>) {
-        let parsed = record.value.map(|value| records::parse_offset(value, record.offset));
-        if let Some(None) = parsed {
+        let parsed = record
+            .value
+            .map(|value| records::committed_offset(value, record.offset));
+        let Ok(offset) = parsed.transpose() else {
             log::warn!("an offset of group {group_id} for {tp} has an unknown format and is skipped");
             return;
-        }
-        let offset = parsed.flatten();
+        };
         if offset.is_none() && !header.is_transactional() {
             self.in_group(group_id, |group| group.forget_offsets(std::slice::from_ref(&tp)));
             return;
@@ -187,7 +198,7 @@ impl GroupCoordinator {
             });
             return;
         };
-        let Some(value) = records::parse_group(value) else {
+        let Ok(value) = GroupMetadataValue::decode(Bytes::copy_from_slice(value)) else {
             log::warn!("group {group_id} has an unknown format and is skipped");
             return;
         };

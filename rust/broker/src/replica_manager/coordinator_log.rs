@@ -1,5 +1,6 @@
 //! Appending to and reading the logs in which coordinators keep their state: `__consumer_offsets`, `__transaction_state`.
 
+use bytes::Bytes;
 use fletchlog_log::{AppendError, AppendOrigin, FetchBound, LogError};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordBatch, RecordError};
 
@@ -11,7 +12,7 @@ use crate::replica_manager::ReplicaManager;
 const LOAD_CHUNK: usize = 1 << 20;
 
 /// Key and value; a null value is a tombstone.
-pub(crate) type CoordinatorRecord = (Vec<u8>, Option<Vec<u8>>);
+pub(crate) type CoordinatorRecord = (Bytes, Option<Bytes>);
 
 impl ReplicaManager {
     /// Appends one batch of records; returns the offset of the first.
@@ -22,7 +23,7 @@ impl ReplicaManager {
         params: &BatchParams,
     ) -> Result<i64, BrokerError> {
         let now_ms = self.clock().now_ms();
-        let size = |(key, value): &CoordinatorRecord| key.len() + value.as_ref().map_or(0, Vec::len) + 32;
+        let size = |(key, value): &CoordinatorRecord| key.len() + value.as_ref().map_or(0, Bytes::len) + 32;
         let mut builder = BatchBuilder::with_capacity(records.iter().map(size).sum());
         for (key, value) in records {
             builder.append(now_ms, Some(key), value.as_deref(), &[]);
@@ -34,7 +35,7 @@ impl ReplicaManager {
     pub(crate) fn append_as_coordinator(
         &self,
         partition: &Partition,
-        batch: bytes::Bytes,
+        batch: Bytes,
         now_ms: i64,
     ) -> Result<i64, BrokerError> {
         let log = self.log_of(partition)?;

@@ -14,7 +14,6 @@ use super::state::TransactionMetadata;
 use crate::BrokerError;
 use crate::each_log::EachLog;
 use crate::failures::Refused;
-use crate::replica_manager::CoordinatorRecord;
 use crate::topic_names::TRANSACTION_STATE;
 
 /// By transactional id.
@@ -33,16 +32,19 @@ impl TransactionCoordinator {
         transaction: &mut Locked<'_>,
         metadata: TransactionMetadata,
     ) -> Result<(), Refused> {
-        let value = records::value(&metadata);
-        self.append_transaction(&metadata.transactional_id, Some(value))?;
+        self.append_transaction(&metadata.transactional_id, Some(&metadata))?;
         transaction.set(Some(metadata));
         Ok(())
     }
 
-    /// Appends a value or a tombstone.
-    pub(super) fn append_transaction(&self, transactional_id: &str, value: Option<Vec<u8>>) -> Result<(), Refused> {
-        let record: CoordinatorRecord = (records::key(transactional_id), value);
+    /// Appends the metadata or a tombstone.
+    pub(super) fn append_transaction(
+        &self,
+        transactional_id: &Arc<str>,
+        metadata: Option<&TransactionMetadata>,
+    ) -> Result<(), Refused> {
         let append = || {
+            let record = records::record(transactional_id, metadata)?;
             let topic = self.replicas.controller().transaction_topic()?;
             let partition = topic
                 .partition(self.partition_for(transactional_id))

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use fletchlog_records::{BatchIter, RecordCursor};
 
 use super::*;
@@ -7,6 +9,15 @@ fn hex(text: &str) -> Vec<u8> {
         .step_by(2)
         .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
         .collect()
+}
+
+fn key(id: &str) -> Vec<u8> {
+    record(&id.into(), None).unwrap().0.to_vec()
+}
+
+fn value(metadata: &TransactionMetadata) -> Vec<u8> {
+    let (_, value) = record(&metadata.transactional_id, Some(metadata)).unwrap();
+    value.unwrap().to_vec()
 }
 
 // Recorded from the __transaction_state of a 3.9.1 broker (version 0) and of a 4.3.1 broker (version 1).
