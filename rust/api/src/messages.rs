@@ -12,7 +12,7 @@ pub use fletchlog_protocol::local::StorageFailure;
 pub use fletchlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, EndTxnRequest, EndTxnResponse, HeartbeatRequest,
     HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse,
-    LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
+    LeaveGroupRequest, LeaveGroupResponse, ProduceRequest, ProduceResponse, SyncGroupRequest, SyncGroupResponse,
 };
 pub use fletchlog_protocol::{CoordinatorType, IsolationLevel};
 use fletchlog_records::TopicPartition;
@@ -67,47 +67,6 @@ pub enum Response {
     LeaveGroup(LeaveGroupResponse),
     OffsetCommit(OffsetCommitResponse),
     OffsetFetch(OffsetFetchResponse),
-}
-
-// ---------------------------------------------------------------- produce
-
-/// Produce, v8+ semantics: one batch per partition.
-#[derive(Debug, Clone)]
-pub struct ProduceRequest {
-    /// Transactional id, if any.
-    pub transactional_id: Option<Arc<str>>,
-    /// -1 (all), 0 or 1.
-    pub acks: i16,
-    /// How long the broker may wait for replicas.
-    pub timeout_ms: i32,
-    /// Batches in request order.
-    pub partitions: Vec<(TopicPartition, Bytes)>,
-}
-
-/// Response to one partition's batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProducePartitionResponse {
-    /// Partition.
-    pub tp: TopicPartition,
-    /// NONE or why it was refused.
-    pub error: ErrorCode,
-    /// Offset of the first record, -1 on error.
-    pub base_offset: i64,
-    /// Append time under LogAppendTime, else -1.
-    pub log_append_time_ms: i64,
-    /// Log start offset, -1 where Kafka returns -1 (spec 2.1).
-    pub log_start_offset: i64,
-    /// Failing records: (index in the batch, message).
-    pub record_errors: Vec<(i32, String)>,
-    /// Global message, if any.
-    pub error_message: Option<String>,
-}
-
-/// Partitions in any order; empty for acks=0.
-#[derive(Debug, Clone)]
-pub struct ProduceResponse {
-    /// Per partition.
-    pub partitions: Vec<ProducePartitionResponse>,
 }
 
 // ---------------------------------------------------------------- fetch

@@ -482,33 +482,35 @@ fn a_first_write_to_many_partitions_is_answered_for_each_of_them() {
             transactional_id: None,
             acks,
             timeout_ms: 1000,
-            partitions: (0..PARTITIONS).map(|p| (tp("t", p), batches(p))).collect(),
+            topic_data: topic_data((0..PARTITIONS).map(|p| (tp("t", p), batches(p)))),
         };
         let Response::Produce(answer) = client.ask(1, Request::Produce(request)) else {
             panic!()
         };
-        answer.partitions
+        assert_eq!(answer.responses.len(), 1);
+        assert_eq!(&*answer.responses[0].name, "t");
+        answer.responses[0].partition_responses.clone()
     };
     let refused = produce(5, &|_| batch(1, 10));
-    assert!(refused.iter().all(|p| p.error == ErrorCode::INVALID_REQUIRED_ACKS));
+    assert!(refused.iter().all(|p| p.error_code == ErrorCode::INVALID_REQUIRED_ACKS));
     assert!(!log_of(0).exists(), "a request that is refused opens no log");
 
     let answers = produce(-1, &|p| batch(1 + p as usize % 3, 10));
     for (p, answer) in (0..PARTITIONS).zip(&answers) {
-        assert_eq!(answer.tp, tp("t", p));
+        assert_eq!(answer.index, p);
         if p == 7 {
-            assert_ne!(answer.error, ErrorCode::NONE);
+            assert_ne!(answer.error_code, ErrorCode::NONE);
             let message = answer.error_message.as_deref().unwrap_or_default();
             assert!(message.contains("t-7"), "{message}");
         } else {
-            assert_eq!((answer.error, answer.base_offset), (ErrorCode::NONE, 0), "{p}");
+            assert_eq!((answer.error_code, answer.base_offset), (ErrorCode::NONE, 0), "{p}");
             assert_eq!(end(&broker, &tp("t", p)), 1 + i64::from(p) % 3);
         }
     }
     // It is opened with the next write, once its place is free.
     std::fs::remove_dir(&in_the_way).unwrap();
     let answers = produce(-1, &|_| batch(1, 10));
-    assert!(answers.iter().all(|answer| answer.error == ErrorCode::NONE));
+    assert!(answers.iter().all(|answer| answer.error_code == ErrorCode::NONE));
     assert_eq!(answers[7].base_offset, 0);
 }
 

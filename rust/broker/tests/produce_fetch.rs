@@ -21,7 +21,7 @@ fn what_was_produced_is_fetched() {
         let done = client.produce(1, &t1, batch(3, 10), acks);
         assert_eq!(
             (
-                done.error,
+                done.error_code,
                 done.base_offset,
                 done.log_append_time_ms,
                 done.log_start_offset
@@ -48,13 +48,13 @@ fn acks_0_answers_without_partitions_and_an_error_closes_the_connection() {
             transactional_id: None,
             acks: 0,
             timeout_ms: 1000,
-            partitions: vec![(tp("t", 0), records)],
+            topic_data: topic_data([(tp("t", 0), records)]),
         })
     };
     let Response::Produce(response) = client.ask(1, request(batch(1, 1))) else {
         panic!()
     };
-    assert!(response.partitions.is_empty());
+    assert!(response.responses.is_empty());
     let id = client.send(1, request(Bytes::from_static(b"garbage")));
     let completion = client.transport.receive(1).unwrap();
     assert_eq!(
@@ -71,21 +71,21 @@ fn what_is_decided_before_the_log_has_kafkas_codes() {
     let mut client = Client::new(&broker);
     let t = tp("t", 0);
     assert_eq!(
-        client.produce(1, &tp("t", 1), batch(1, 1), -1).error,
+        client.produce(1, &tp("t", 1), batch(1, 1), -1).error_code,
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
     );
     assert_eq!(
-        client.produce(1, &tp("u", 0), batch(1, 1), -1).error,
+        client.produce(1, &tp("u", 0), batch(1, 1), -1).error_code,
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
     );
     assert_eq!(
-        client.produce(2, &t, batch(1, 1), -1).error,
+        client.produce(2, &t, batch(1, 1), -1).error_code,
         ErrorCode::NOT_LEADER_OR_FOLLOWER
     );
     for acks in [2, -2, 5] {
         let refused = client.produce(1, &t, batch(1, 1), acks);
         assert_eq!(
-            (refused.error, refused.log_start_offset),
+            (refused.error_code, refused.log_start_offset),
             (ErrorCode::INVALID_REQUIRED_ACKS, -1)
         );
     }
@@ -97,7 +97,7 @@ fn what_is_decided_before_the_log_has_kafkas_codes() {
         ..BatchParams::default()
     };
     let refused = client.produce(1, &t, batch_with(1, 1, &transactional), -1);
-    assert_eq!(refused.error, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+    assert_eq!(refused.error_code, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     let Err(BrokerError::Kafka { code, .. }) = broker.append_batches(&t, batch_with(1, 1, &transactional)) else {
         panic!()
     };
@@ -115,16 +115,16 @@ fn partitions_of_one_request_succeed_or_fail_independently() {
         transactional_id: None,
         acks: -1,
         timeout_ms: 1000,
-        partitions: vec![
+        topic_data: topic_data([
             (tp("t", 0), Bytes::new()),
             (tp("t", 1), batch(1, 1)),
             (tp("t", 9), batch(1, 1)),
-        ],
+        ]),
     };
     let Response::Produce(response) = client.ask(1, Request::Produce(request)) else {
         panic!()
     };
-    let codes: Vec<i16> = response.partitions.iter().map(|p| p.error.code()).collect();
+    let codes: Vec<i16> = response.partitions().map(|(_, p)| p.error_code.code()).collect();
     assert_eq!(codes, [87, 0, 3]);
 }
 
@@ -135,7 +135,7 @@ fn min_insync_replicas_above_the_number_of_replicas_never_fails_a_write() {
         .create_topic("t", 1, &[("min.insync.replicas".to_owned(), "2".to_owned())])
         .unwrap();
     assert_eq!(
-        Client::new(&broker).produce(1, &tp("t", 0), batch(1, 1), -1).error,
+        Client::new(&broker).produce(1, &tp("t", 0), batch(1, 1), -1).error_code,
         ErrorCode::NONE
     );
 }
@@ -521,7 +521,7 @@ fn a_wall_clock_that_jumps_moves_no_offset_ends_no_wait_and_forgets_no_sequence(
         for repeat in [false, true] {
             let answer = producer.produce(1, &t, sent(sequence), -1);
             assert_eq!(
-                (answer.error, answer.base_offset),
+                (answer.error_code, answer.base_offset),
                 (ErrorCode::NONE, i64::from(sequence)),
                 "a repeat: {repeat}"
             );

@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
 use bytes::Bytes;
-use fletchlog_api::{ErrorCode, NodeId, ProducePartitionResponse, ProduceRequest, ProduceResponse};
+use fletchlog_api::{ErrorCode, NodeId, ProduceRequest, ProduceResponse};
 use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, PartitionLog};
+use fletchlog_protocol::messages::produce_request::PartitionProduceData;
+use fletchlog_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
 use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, MAGIC_POSITION, TRANSACTIONAL_MASK};
 use fletchlog_records::{BatchHeader, TopicPartition};
 
@@ -52,16 +56,20 @@ impl ReplicaManager {
         self.logs
             .maybe_cleanup_logs(self.clock().now_ms(), &|p| self.partition_changed(p));
         // Kafka refuses the whole request when any batch is transactional and the request names no transactional id.
-        let transactional = request.partitions.iter().any(|(_, records)| is_transactional(records));
+        let has_transactional = |p: &PartitionProduceData| p.records.as_deref().is_some_and(is_transactional);
+        let transactional = request.partitions().any(|(_, p)| has_transactional(p));
         let id = request.transactional_id.as_deref();
         let no_id = transactional && id.is_none();
         if !no_id {
             self.open_logs(node, acks, &request);
         }
-        let one = |(tp, records): (TopicPartition, Bytes)| {
+        let one = |topic: &Arc<str>, PartitionProduceData { index, records }| {
             if no_id {
-                return refused(&tp, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
+                return refused(index, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
             }
+            let tp = TopicPartition::new(Arc::clone(topic), index);
+            // Kafka never responds to null records. Here they count as empty, and empty records are refused.
+            let records = records.unwrap_or_default();
             let size = records.len();
             let answer = self.append(node, acks, &tp, size, |partition, log| match id {
                 Some(id) if is_transactional(&records) => {
@@ -71,17 +79,23 @@ impl ReplicaManager {
             });
             answer.unwrap_or_else(|refusal| {
                 self.metrics.produced(refusal.0, 0, 0);
-                refused(&tp, refusal)
+                refused(index, refusal)
             })
         };
-        let partitions: Vec<ProducePartitionResponse> = request.partitions.into_iter().map(one).collect();
-        if acks == 0 {
-            if partitions.iter().any(|p| p.error != ErrorCode::NONE) {
-                return Produced::CloseConnection;
-            }
-            return Produced::Answered(ProduceResponse { partitions: Vec::new() });
+        let topics = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
+            partition_responses: topic.partition_data.into_iter().map(|p| one(&topic.name, p)).collect(),
+            name: topic.name,
+            topic_id: topic.topic_id,
+        });
+        let response = ProduceResponse {
+            responses: topics.collect(),
+            ..Default::default()
+        };
+        match acks {
+            0 if response.partitions().any(|(_, p)| p.error_code != ErrorCode::NONE) => Produced::CloseConnection,
+            0 => Produced::Answered(ProduceResponse::default()),
+            _ => Produced::Answered(response),
         }
-        Produced::Answered(ProduceResponse { partitions })
     }
 
     /// `append_batches`.
@@ -89,9 +103,9 @@ impl ReplicaManager {
         self.for_writing("produce")?;
         let partition = self.partition(tp)?;
         let answer = if is_transactional(&records) {
-            refused(tp, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None))
+            refused(tp.partition, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None))
         } else if let Err(refusal) = check_topic(tp) {
-            refused(tp, refusal)
+            refused(tp.partition, refusal)
         } else {
             // A log that cannot be opened is reported as an error of its own that names the file, not as a refusal of the batch.
             let log = self.log_of(&partition)?;
@@ -101,14 +115,17 @@ impl ReplicaManager {
                 self.append_to(&partition, log, records, AppendOrigin::Client),
             )
         };
-        if answer.error == ErrorCode::NONE {
+        if answer.error_code == ErrorCode::NONE {
             return Ok((answer.base_offset, answer.log_append_time_ms, answer.log_start_offset));
         }
-        let text = answer.error_message.as_deref().unwrap_or(answer.error.message());
-        let of_record = |(index, reason): &(i32, String)| format!("; record {index}: {reason}");
+        let text = answer.error_message.as_deref().unwrap_or(answer.error_code.message());
+        let of_record = |error: &BatchIndexAndErrorMessage| {
+            let reason = error.batch_index_error_message.as_deref().unwrap_or_default();
+            format!("; record {}: {reason}", error.batch_index)
+        };
         let records: String = answer.record_errors.iter().map(of_record).collect();
         let message = format!("{tp} refused the batch: {text}{records}");
-        Err(BrokerError::kafka(answer.error, message))
+        Err(BrokerError::kafka(answer.error_code, message))
     }
 
     /// Appends, with `write`, the data for one partition of a Produce request with these `acks` to `node`.
@@ -119,7 +136,7 @@ impl ReplicaManager {
         tp: &TopicPartition,
         size: usize,
         write: impl FnOnce(&Partition, &PartitionLog) -> Result<Result<AppendInfo, AppendError>, Refusal>,
-    ) -> Result<ProducePartitionResponse, Refusal> {
+    ) -> Result<PartitionProduceResponse, Refusal> {
         let partition = self.partition_to_write(node, acks, tp)?;
         let log = self.log_of(&partition).map_err(with_text)?;
         Ok(self.answer(&partition, size, write(&partition, log)?))
@@ -143,17 +160,16 @@ impl ReplicaManager {
     /// file system, which creates the files of different directories at the same time. A log that cannot be opened is tried again by
     /// the append, which reports the reason.
     fn open_logs(&self, node: NodeId, acks: i16, request: &ProduceRequest) {
-        if request.partitions.len() < 2 * LOGS_A_THREAD {
+        let partitions: usize = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
+        if partitions < 2 * LOGS_A_THREAD {
             return;
         }
-        let to_write = |(tp, _): &(TopicPartition, Bytes)| self.partition_to_write(node, acks, tp).ok();
+        let to_write = |(topic, partition): (&Arc<str>, &PartitionProduceData)| {
+            let tp = TopicPartition::new(Arc::clone(topic), partition.index);
+            self.partition_to_write(node, acks, &tp).ok()
+        };
         let unopened = |partition: &Arc<Partition>| partition.opened_log().is_none();
-        let new: Vec<_> = request
-            .partitions
-            .iter()
-            .filter_map(to_write)
-            .filter(unopened)
-            .collect();
+        let new: Vec<_> = request.partitions().filter_map(to_write).filter(unopened).collect();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = cores.min(new.len() / LOGS_A_THREAD);
         if threads < 2 {
@@ -182,17 +198,17 @@ impl ReplicaManager {
         partition: &Partition,
         size: usize,
         appended: Result<AppendInfo, AppendError>,
-    ) -> ProducePartitionResponse {
+    ) -> PartitionProduceResponse {
         let (messages, bytes) = match &appended {
             Ok(info) if !info.duplicate => (info.last_offset - info.first_offset + 1, size),
             _ => (0, 0),
         };
         let answer = self.answer_of(partition, appended);
-        self.metrics.produced(answer.error, messages, bytes);
+        self.metrics.produced(answer.error_code, messages, bytes);
         answer
     }
 
-    fn answer_of(&self, partition: &Partition, appended: Result<AppendInfo, AppendError>) -> ProducePartitionResponse {
+    fn answer_of(&self, partition: &Partition, appended: Result<AppendInfo, AppendError>) -> PartitionProduceResponse {
         let tp = partition.tp();
         let what = || format!("append to {tp}");
         match appended {
@@ -201,11 +217,11 @@ impl ReplicaManager {
                 if !info.duplicate {
                     self.partition_changed(partition);
                 }
-                ProducePartitionResponse {
+                PartitionProduceResponse {
                     base_offset: info.first_offset,
                     log_append_time_ms: info.log_append_time_ms,
                     log_start_offset: info.log_start_offset,
-                    ..refused(tp, (ErrorCode::NONE, None))
+                    ..refused(tp.partition, (ErrorCode::NONE, None))
                 }
             }
             Err(AppendError::Refused {
@@ -213,15 +229,15 @@ impl ReplicaManager {
                 message,
                 record_errors,
                 log_start_offset,
-            }) => ProducePartitionResponse {
+            }) => PartitionProduceResponse {
                 log_start_offset,
-                record_errors,
-                ..refused(tp, (code, Some(message)))
+                record_errors: record_errors.into_iter().map(record_error).collect(),
+                ..refused(tp.partition, (code, Some(message)))
             },
             Err(AppendError::Log(error)) => {
                 let error = BrokerError::Log(error);
                 self.failures.failed(what(), &error);
-                refused(tp, (error.code(), Some(error.to_string())))
+                refused(tp.partition, (error.code(), Some(error.to_string())))
             }
         }
     }
@@ -290,15 +306,17 @@ fn check_topic(tp: &TopicPartition) -> Result<(), Refusal> {
 }
 
 /// The response for a partition to which nothing was appended.
-fn refused(tp: &TopicPartition, (error, error_message): Refusal) -> ProducePartitionResponse {
-    ProducePartitionResponse {
-        tp: tp.clone(),
-        error,
-        base_offset: -1,
-        log_append_time_ms: -1,
-        log_start_offset: -1,
-        record_errors: Vec::new(),
-        error_message,
+fn refused(index: i32, (error_code, error_message): Refusal) -> PartitionProduceResponse {
+    PartitionProduceResponse {
+        error_message: error_message.map(Into::into),
+        ..PartitionProduceResponse::refused(index, error_code)
+    }
+}
+
+fn record_error((batch_index, reason): (i32, String)) -> BatchIndexAndErrorMessage {
+    BatchIndexAndErrorMessage {
+        batch_index,
+        batch_index_error_message: Some(reason.into()),
     }
 }
 

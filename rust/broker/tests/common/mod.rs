@@ -12,8 +12,11 @@ use fletchlog_api::*;
 use fletchlog_broker::{
     Alteration, Broker, BrokerError, ConfigChange, CreatedTopic, LocalTransport, NewTopic, OpenOptions,
 };
+use fletchlog_protocol::by_topic::in_runs;
 use fletchlog_protocol::local::JoinSender;
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 use fletchlog_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
@@ -163,17 +166,17 @@ impl Client {
         self.send(node, request);
         self.take(node).expect("answered at once")
     }
-    pub fn produce(&mut self, node: i32, tp: &TopicPartition, records: Bytes, acks: i16) -> ProducePartitionResponse {
+    pub fn produce(&mut self, node: i32, tp: &TopicPartition, records: Bytes, acks: i16) -> PartitionProduceResponse {
         let request = ProduceRequest {
             transactional_id: None,
             acks,
             timeout_ms: 1000,
-            partitions: vec![(tp.clone(), records)],
+            topic_data: topic_data([(tp.clone(), records)]),
         };
         let Response::Produce(mut response) = self.ask(node, Request::Produce(request)) else {
             panic!()
         };
-        response.partitions.remove(0)
+        response.responses[0].partition_responses.remove(0)
     }
     pub fn fetch(&mut self, node: i32, request: FetchRequest) -> FetchResponse {
         let Response::Fetch(response) = self.ask(node, Request::Fetch(request)) else {
@@ -199,6 +202,21 @@ impl Client {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// One batch for each partition.
+pub fn topic_data(batches: impl IntoIterator<Item = (TopicPartition, Bytes)>) -> Vec<TopicProduceData> {
+    let data = |(tp, records): (TopicPartition, Bytes)| {
+        let index = tp.partition;
+        let records = Some(records);
+        (tp.topic, PartitionProduceData { index, records })
+    };
+    let topic = |(name, partition_data)| TopicProduceData {
+        name,
+        partition_data,
+        ..Default::default()
+    };
+    in_runs(batches.into_iter().map(data)).into_iter().map(topic).collect()
 }
 
 /// Sessionless, no waiting, Kafka's default limits.

@@ -8,7 +8,7 @@ use fletchlog_broker::Broker;
 use fletchlog_records::control::{ControlType, parse_control_record};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor, TopicPartition};
 
-use crate::common::{Client, ManualClock, START, fetch_of, options};
+use crate::common::{Client, ManualClock, START, fetch_of, options, topic_data};
 
 /// A producer after InitProducerId.
 pub struct Txn {
@@ -116,13 +116,14 @@ impl Txn {
             transactional_id: Some(self.id.clone()),
             acks: -1,
             timeout_ms: 1000,
-            partitions: vec![(tp.clone(), self.batch(value, sequence, transactional))],
+            topic_data: topic_data([(tp.clone(), self.batch(value, sequence, transactional))]),
         };
         let Response::Produce(response) = self.client.ask(1, Request::Produce(request)) else {
             panic!()
         };
-        match response.partitions[0].error {
-            ErrorCode::NONE => Ok(response.partitions[0].base_offset),
+        let answer = &response.responses[0].partition_responses[0];
+        match answer.error_code {
+            ErrorCode::NONE => Ok(answer.base_offset),
             error => Err(error.code()),
         }
     }

@@ -83,7 +83,7 @@ fn a_transactional_batch_needs_the_request_to_name_the_id() {
     assert_eq!(txn.add(std::slice::from_ref(&t)), [0]);
     let records = txn.batch("a", 0, true);
     let refused = txn.client.produce(1, &t, records, -1);
-    assert_eq!(refused.error, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+    assert_eq!(refused.error_code, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     // In a transaction everything of the producer belongs to it.
     assert_eq!(txn.send_with(&t, "a", 0, true), Ok(0));
     assert_eq!(txn.send_with(&t, "b", 1, false), Err(48));

@@ -198,12 +198,11 @@ impl Faults {
         let mut state = lock(&self.state);
         let number = state.log.len() as u64 + 1;
         let partitions = request
-            .partitions
-            .iter()
-            .map(|(tp, bytes)| {
-                let header = BatchHeader::parse(bytes).ok();
+            .partitions()
+            .map(|(topic, partition)| {
+                let header = BatchHeader::parse(partition.records.as_deref().unwrap_or_default()).ok();
                 FaultPartition {
-                    tp: tp.clone(),
+                    tp: TopicPartition::new(Arc::clone(topic), partition.index),
                     producer_id: header.map_or(-1, |h| h.producer_id),
                     producer_epoch: header.map_or(-1, |h| h.producer_epoch),
                     base_sequence: header.map_or(-1, |h| h.base_sequence),
@@ -238,9 +237,10 @@ impl Faults {
     }
     fn answered(&self, number: u64, response: &ProduceResponse) {
         self.entry(number, |entry| {
-            for answer in &response.partitions {
-                if let Some(part) = entry.partitions.iter_mut().find(|p| p.tp == answer.tp) {
-                    part.answer = Some((answer.error.code(), answer.base_offset));
+            for (topic, answer) in response.partitions() {
+                let is_of = |part: &&mut FaultPartition| part.tp.partition == answer.index && part.tp.topic == *topic;
+                if let Some(part) = entry.partitions.iter_mut().find(is_of) {
+                    part.answer = Some((answer.error_code.code(), answer.base_offset));
                 }
             }
         });

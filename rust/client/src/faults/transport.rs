@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fletchlog_api::{
-    Clock, Completion, ErrorCode, Failure, InProcess, NodeId, ProducePartitionResponse, ProduceRequest,
-    ProduceResponse, Ready, Request, Response, Transport,
+    Clock, Completion, ErrorCode, Failure, InProcess, NodeId, ProduceRequest, ProduceResponse, Ready, Request,
+    Response, Transport,
 };
+use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 
 use super::{Action, Faults};
 
@@ -68,7 +69,7 @@ enum Then {
     Close,
     Stick,
     /// Answer this instead of (some of) what the broker said.
-    Replace(Vec<ProducePartitionResponse>),
+    Replace(Vec<(Arc<str>, PartitionProduceResponse)>),
 }
 
 struct Timer {
@@ -97,6 +98,10 @@ impl Connection {
             Held { .. } => None,
         }
     }
+}
+
+fn is_among(partitions: &[(Arc<str>, PartitionProduceResponse)], topic: &Arc<str>, index: i32) -> bool {
+    partitions.iter().any(|(name, p)| p.index == index && name == topic)
 }
 
 impl FaultTransport {
@@ -180,19 +185,23 @@ impl FaultTransport {
             Then::Replace(replaced) => {
                 let mut partitions = replaced;
                 if let Ok(Response::Produce(response)) = completion.result {
-                    for answer in response.partitions {
-                        if !partitions.iter().any(|p| p.tp == answer.tp) {
-                            partitions.push(answer);
+                    for (topic, answer) in response.partitions() {
+                        if !is_among(&partitions, topic, answer.index) {
+                            partitions.push((Arc::clone(topic), answer.clone()));
                         }
                     }
                 }
-                self.answer(node, awaited.number, completion.correlation_id, partitions);
+                self.answer(
+                    node,
+                    awaited.number,
+                    completion.correlation_id,
+                    ProduceResponse::of(partitions),
+                );
             }
         }
     }
 
-    fn answer(&mut self, node: NodeId, number: u64, correlation_id: i32, partitions: Vec<ProducePartitionResponse>) {
-        let response = ProduceResponse { partitions };
+    fn answer(&mut self, node: NodeId, number: u64, correlation_id: i32, response: ProduceResponse) {
         self.faults.answered(number, &response);
         let result = Ok(Response::Produce(response));
         self.connection(node).answers.push_back(Completion {
@@ -258,7 +267,7 @@ impl FaultTransport {
         self.moved_ms = self.clock.monotonic_ms();
         self.after_fault = match &completion.result {
             Err(_) => true,
-            Ok(Response::Produce(response)) => response.partitions.iter().any(|p| p.error != ErrorCode::NONE),
+            Ok(Response::Produce(response)) => response.partitions().any(|(_, p)| p.error_code != ErrorCode::NONE),
             Ok(_) => self.after_fault,
         };
     }
@@ -305,28 +314,25 @@ impl FaultTransport {
                 log_start_offset,
                 partition,
             } => {
-                let refused: Vec<ProducePartitionResponse> = request
-                    .partitions
-                    .iter()
-                    .filter(|(tp, _)| partition.is_none_or(|p| p == tp.partition))
-                    .map(|(tp, _)| ProducePartitionResponse {
-                        tp: tp.clone(),
-                        error: code,
-                        base_offset: -1,
-                        log_append_time_ms: -1,
-                        log_start_offset,
-                        record_errors: Vec::new(),
-                        error_message: None,
-                    })
+                let refusal = |index| PartitionProduceResponse {
+                    log_start_offset,
+                    ..PartitionProduceResponse::refused(index, code)
+                };
+                let refused: Vec<_> = request
+                    .partitions()
+                    .filter(|(_, asked)| partition.is_none_or(|p| p == asked.index))
+                    .map(|(topic, asked)| (Arc::clone(topic), refusal(asked.index)))
                     .collect();
                 let mut request = request;
                 if !appended {
-                    request
-                        .partitions
-                        .retain(|(tp, _)| !refused.iter().any(|r| r.tp == *tp));
+                    for topic in &mut request.topic_data {
+                        let name = &topic.name;
+                        topic.partition_data.retain(|p| !is_among(&refused, name, p.index));
+                    }
+                    request.topic_data.retain(|topic| !topic.partition_data.is_empty());
                 }
-                if request.partitions.is_empty() {
-                    self.answer(node, number, correlation_id, refused);
+                if request.topic_data.is_empty() {
+                    self.answer(node, number, correlation_id, ProduceResponse::of(refused));
                 } else {
                     self.forward(node, correlation_id, number, request, Then::Replace(refused));
                 }

@@ -166,7 +166,7 @@ fn a_connection_takes_one_request_at_a_time_and_so_many_without_an_answer() {
         transactional_id: None,
         acks: 0,
         timeout_ms: 1000,
-        partitions: Vec::new(),
+        topic_data: Vec::new(),
     };
     for _ in 0..5 {
         send(&mut client, 2, Request::Produce(produce.clone()), 0);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::{Clock, ErrorCode};
-use fletchlog_records::Header;
+use fletchlog_records::{Header, TopicPartition};
 
 use super::config::ProducerConfig;
 use super::future::{BatchResult, OnDecided, Place, RecordFuture, Signal};
@@ -113,6 +113,11 @@ impl Core {
 
     pub(crate) fn now(&self) -> i64 {
         self.clock.monotonic_ms()
+    }
+
+    /// The partition that a batch goes to.
+    pub(super) fn tp_of(&self, batch: BatchId) -> &TopicPartition {
+        &self.metadata.partition(self.accumulator.batches[batch].partition).tp
     }
 
     // ------------------------------------------------------------ append

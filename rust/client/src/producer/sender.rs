@@ -7,7 +7,8 @@ mod transactional;
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, InitProducerIdRequest, MetadataRequest, NodeId, ProduceRequest, Request, Transport};
-use fletchlog_records::Compression;
+use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use fletchlog_records::{Compression, TopicPartition};
 use rustc_hash::FxHashMap;
 
 use super::config::ProducerConfig;
@@ -292,10 +293,10 @@ impl Sender {
     }
 
     fn send_produce(&mut self, core: &mut Core, node: NodeId, batches: Vec<BatchId>) {
-        let mut partitions = Vec::with_capacity(batches.len());
+        let mut topic_data: Vec<TopicProduceData> = Vec::new();
         let now = core.now();
         let mut records = 0;
-        for &id in &batches {
+        for (at, &id) in batches.iter().enumerate() {
             core.trace(TraceKind::Drained, id, Some(node), -1, None);
             let batch = &mut core.accumulator.batches[id];
             batch.on_wire = true;
@@ -305,7 +306,16 @@ impl Sender {
             core.metrics
                 .batch_size
                 .add(i64::try_from(bytes.len()).unwrap_or(i64::MAX));
-            partitions.push((core.metadata.partition(partition).tp.clone(), bytes));
+            let TopicPartition {
+                topic,
+                partition: index,
+            } = &core.metadata.partition(partition).tp;
+            let records = Some(bytes);
+            let data = PartitionProduceData { index: *index, records };
+            match topic_data.last_mut().filter(|last| last.name == *topic) {
+                Some(last) => last.partition_data.push(data),
+                None => topic_data.push(of_topic(core, topic, &batches[at..], data)),
+            }
             if self.config.max_in_flight == 1 {
                 core.accumulator.mute(partition);
                 core.trace(TraceKind::Muted, id, Some(node), -1, None);
@@ -322,7 +332,7 @@ impl Sender {
             transactional_id: self.config.transactional_id.clone(),
             acks: self.config.acks,
             timeout_ms: i32::try_from(self.config.request_timeout_ms).unwrap_or(i32::MAX),
-            partitions,
+            topic_data,
         };
         self.send(node, kind, Request::Produce(request));
     }
@@ -441,6 +451,18 @@ impl Sender {
         core.metadata.start_request();
         self.send(node, RequestKind::Metadata, Request::Metadata(request));
         0
+    }
+}
+
+/// A topic's entry in a request with its first batch, and with room for the others of `batches` that go into this entry.
+fn of_topic(core: &Core, name: &Arc<str>, batches: &[BatchId], first: PartitionProduceData) -> TopicProduceData {
+    let is_of = |id: &&BatchId| core.tp_of(**id).topic == *name;
+    let mut partition_data = Vec::with_capacity(batches.iter().take_while(is_of).count());
+    partition_data.push(first);
+    TopicProduceData {
+        name: Arc::clone(name),
+        partition_data,
+        ..Default::default()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Produce, Fetch, ListOffsets, OffsetForLeaderEpoch.
+//! Fetch, ListOffsets, OffsetForLeaderEpoch.
 
 use std::sync::Arc;
 
@@ -6,8 +6,7 @@ use fletchlog_api as api;
 use fletchlog_api::{Response, TopicId, topic_by_id};
 use fletchlog_protocol::messages::{
     FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse, ProduceRequest, ProduceResponse, fetch_request, list_offsets_request,
-    offset_for_leader_epoch_request, produce_request,
+    OffsetForLeaderEpochResponse, fetch_request, list_offsets_request, offset_for_leader_epoch_request,
 };
 use fletchlog_protocol::{Message, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
@@ -21,53 +20,6 @@ const CONSUMER: i32 = -1;
 pub(super) const FETCH_BY_ID: i16 = 13;
 
 type Decoded = Result<(Response, Throttle), WireError>;
-
-pub(super) fn produce(request: api::ProduceRequest, version: i16, w: &mut Writer) -> Result<(), WireError> {
-    let partition = |(index, records)| produce_request::PartitionProduceData {
-        index,
-        records: Some(records),
-    };
-    let topics = by_topic(request.partitions).into_iter();
-    let topic_data = topics.map(|(name, partitions)| produce_request::TopicProduceData {
-        name,
-        partition_data: partitions.into_iter().map(partition).collect(),
-        ..Default::default()
-    });
-    ProduceRequest {
-        transactional_id: request.transactional_id,
-        acks: request.acks,
-        timeout_ms: request.timeout_ms,
-        topic_data: topic_data.collect(),
-    }
-    .encode(w, version)
-}
-
-pub(super) fn produced(version: i16, r: &mut Reader) -> Decoded {
-    let response = ProduceResponse::decode(r, version)?;
-    let topics = response.responses.into_iter().map(|t| (t.name, t.partition_responses));
-    let partitions = flat(topics, |topic, p| api::ProducePartitionResponse {
-        tp: tp(topic, p.index),
-        error: p.error_code,
-        base_offset: p.base_offset,
-        log_append_time_ms: p.log_append_time_ms,
-        log_start_offset: p.log_start_offset,
-        record_errors: p
-            .record_errors
-            .into_iter()
-            .map(|e| {
-                (
-                    e.batch_index,
-                    e.batch_index_error_message.unwrap_or_default().to_string(),
-                )
-            })
-            .collect(),
-        error_message: p.error_message.map(|text| text.to_string()),
-    });
-    Ok((
-        Response::Produce(api::ProduceResponse { partitions }),
-        response.throttle_time_ms,
-    ))
-}
 
 pub(super) fn fetch(
     request: api::FetchRequest,

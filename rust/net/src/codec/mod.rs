@@ -10,7 +10,7 @@ mod transaction;
 
 use std::sync::Arc;
 
-use fletchlog_api::{ProduceResponse, Request, Response, list_offsets};
+use fletchlog_api::{ProduceRequest, ProduceResponse, Request, Response, list_offsets};
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
@@ -79,13 +79,13 @@ pub(crate) fn bytes_asked_for(request: &Request) -> usize {
 
 /// Takes the place of the response for a request that has none (acks=0).
 pub(crate) fn no_answer() -> Response {
-    Response::Produce(ProduceResponse { partitions: Vec::new() })
+    Response::Produce(ProduceResponse::default())
 }
 
 /// Writes the body of a request. `rack`: client.rack.
 pub(crate) fn encode(request: Request, rack: &Arc<str>, version: i16, w: &mut Writer) -> Result<(), WireError> {
     match request {
-        Request::Produce(request) => log::produce(request, version, w),
+        Request::Produce(request) => ProduceRequest::for_version(request, version).encode(w, version),
         Request::Fetch(request) => log::fetch(request, rack, version, w),
         Request::ListOffsets(request) => log::list_offsets(request, version, w),
         Request::OffsetForLeaderEpoch(request) => log::offset_for_leader_epoch(request, version, w),
@@ -120,7 +120,7 @@ pub(crate) fn decode(
         }};
     }
     match api {
-        ApiKey::Produce => log::produced(version, r),
+        ApiKey::Produce => whole!(Produce, ProduceResponse),
         ApiKey::Fetch => log::fetched(version, r),
         ApiKey::ListOffsets => log::listed_offsets(version, r),
         ApiKey::OffsetForLeaderEpoch => log::epoch_ends(version, r),

@@ -2,6 +2,7 @@ use fletchlog_api as api;
 use fletchlog_api::{CoordinatorType, FindCoordinatorRequest, HeartbeatRequest, ProduceRequest};
 use fletchlog_protocol::header::ResponseHeader;
 use fletchlog_protocol::messages::api_versions_response::ApiVersion;
+use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use fletchlog_protocol::messages::{
     FetchResponse, FindCoordinatorResponse, HeartbeatResponse, ListGroupsResponse, MetadataResponse, fetch_response,
 };
@@ -116,7 +117,14 @@ fn produce(acks: i16) -> Request {
         transactional_id: None,
         acks,
         timeout_ms: 1,
-        partitions: vec![(TopicPartition::new("t", 0), Bytes::from_static(&[7; 2000]))],
+        topic_data: vec![TopicProduceData {
+            name: "t".into(),
+            partition_data: vec![PartitionProduceData {
+                index: 0,
+                records: Some(Bytes::from_static(&[7; 2000])),
+            }],
+            ..Default::default()
+        }],
     })
 }
 
@@ -315,7 +323,7 @@ fn a_request_without_an_answer_is_done_with_its_last_byte() {
         assert!(node.answers().is_empty());
     }
     node.connection.written(1);
-    assert!(matches!(&node.answers()[..], [(2, Ok(Response::Produce(p)))] if p.partitions.is_empty()));
+    assert!(matches!(&node.answers()[..], [(2, Ok(Response::Produce(p)))] if p.responses.is_empty()));
     assert_eq!(node.connection.close(), [1]);
 }
 

@@ -1,7 +1,13 @@
 //! Produce, API key 0.
 
+use std::sync::Arc;
+
+use fletchlog_records::ErrorCode;
+
+use crate::by_topic::{grouped, in_runs};
+
 message! {
-    ProduceRequest, produce_request: key 0, versions 3 to 13, flexible from 9;
+    ProduceRequest, produce_request: key 0, versions 3 to 13, flexible from 9, with for_version;
     ProduceRequest {
         transactional_id: Option<Arc<str>> = None, since(3).nullable(3);
         acks: i16, since(0);
@@ -54,5 +60,102 @@ message! {
         host: Arc<str>, since(10);
         port: i32, since(10);
         rack: Option<Arc<str>> = None, since(10).nullable(10);
+    }
+}
+
+impl ProduceRequest {
+    /// The partitions in the order of the request, each with its topic.
+    pub fn partitions(&self) -> impl Iterator<Item = (&Arc<str>, &produce_request::PartitionProduceData)> {
+        let topics = self.topic_data.iter();
+        topics.flat_map(|topic| topic.partition_data.iter().map(move |p| (&topic.name, p)))
+    }
+
+    /// One entry for each topic, in the order of their first entries, as a client sends it. Kafka: `TopicProduceDataCollection`.
+    #[must_use]
+    pub fn for_version(mut self, _: i16) -> Self {
+        if self.topic_data.len() > 1 {
+            let topics = self
+                .topic_data
+                .into_iter()
+                .map(|t| ((t.name, t.topic_id), t.partition_data));
+            let topic = |((name, topic_id), partitions): (_, Vec<_>)| produce_request::TopicProduceData {
+                name,
+                topic_id,
+                partition_data: partitions.into_iter().flatten().collect(),
+            };
+            self.topic_data = grouped(topics).into_iter().map(topic).collect();
+        }
+        self
+    }
+}
+
+/// A partition's response, with its topic.
+type OfTopic = (Arc<str>, produce_response::PartitionProduceResponse);
+
+impl ProduceResponse {
+    /// A response with these partitions in this order.
+    pub fn of(partitions: impl IntoIterator<Item = OfTopic>) -> Self {
+        let topic = |(name, partition_responses)| produce_response::TopicProduceResponse {
+            name,
+            partition_responses,
+            ..Default::default()
+        };
+        Self {
+            responses: in_runs(partitions).into_iter().map(topic).collect(),
+            ..Default::default()
+        }
+    }
+
+    /// The partitions in the order of the response, each with its topic.
+    pub fn partitions(&self) -> impl Iterator<Item = (&Arc<str>, &produce_response::PartitionProduceResponse)> {
+        let topics = self.responses.iter();
+        topics.flat_map(|topic| topic.partition_responses.iter().map(move |p| (&topic.name, p)))
+    }
+}
+
+impl produce_response::PartitionProduceResponse {
+    /// The response for a partition to which nothing was appended.
+    pub fn refused(index: i32, error_code: ErrorCode) -> Self {
+        Self {
+            index,
+            error_code,
+            base_offset: -1,
+            ..Default::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Message;
+
+    #[test]
+    fn a_request_that_is_sent_has_each_topic_once_and_a_response_keeps_the_order() {
+        let order = [("b", 1), ("a", 2), ("a", 0), ("b", 4)];
+        let topic = |(name, index): (&str, i32)| produce_request::TopicProduceData {
+            name: name.into(),
+            partition_data: vec![produce_request::PartitionProduceData { index, records: None }],
+            ..Default::default()
+        };
+        let request = ProduceRequest {
+            topic_data: order.map(topic).to_vec(),
+            ..Default::default()
+        };
+        let of = |request: &ProduceRequest| -> Vec<_> {
+            let partitions = request.partitions().map(|(topic, p)| (topic.to_string(), p.index));
+            partitions.collect()
+        };
+        let named = |order: [(&str, i32); 4]| order.map(|(topic, index)| (topic.to_owned(), index));
+        assert_eq!(of(&request), named(order));
+        let request = request.for_version(ProduceRequest::MAX_VERSION);
+        assert_eq!(request.topic_data.len(), 2);
+        assert_eq!(of(&request), named([("b", 1), ("b", 4), ("a", 2), ("a", 0)]));
+
+        let refused = |index| produce_response::PartitionProduceResponse::refused(index, ErrorCode::NONE);
+        let response = ProduceResponse::of(order.map(|(topic, index)| (topic.into(), refused(index))));
+        assert_eq!(response.responses.len(), 3);
+        let partitions = response.partitions().map(|(topic, p)| (topic.to_string(), p.index));
+        assert_eq!(partitions.collect::<Vec<_>>(), named(order));
     }
 }

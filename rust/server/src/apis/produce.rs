@@ -1,17 +1,19 @@
 //! Produce. Kafka: `KafkaApis#handleProduceRequest`.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fletchlog_api as api;
+use fletchlog_api::TopicId;
 use fletchlog_broker::AclOperation;
-use fletchlog_protocol::messages::{ProduceRequest, ProduceResponse, produce_request, produce_response};
+use fletchlog_protocol::by_topic::grouped;
+use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use fletchlog_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use fletchlog_protocol::messages::{ProduceRequest, ProduceResponse};
 use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, COMPRESSION_MASK, MAGIC_POSITION, TRANSACTIONAL_MASK};
 use fletchlog_records::{Compression, ErrorCode, RecordError, TopicPartition, next_batch_size};
 
-use super::{CLOSED, Call, Handled, Unreadable, by_topic, response};
+use super::{CLOSED, Call, Handled, Unreadable, response};
 
 /// The first version that names topics by their ids alone.
 const BY_ID: i16 = 13;
@@ -23,79 +25,111 @@ const ABORTABLE: i16 = 11;
 /// The partitions of a request that go to the broker, and those that are refused before.
 #[derive(Default)]
 struct Asked {
-    partitions: Vec<(TopicPartition, Bytes)>,
-    /// The index of each partition in `partitions`.
-    places: HashMap<TopicPartition, usize>,
+    topic_data: Vec<TopicProduceData>,
+    /// The indexes of each partition in `topic_data`.
+    places: HashMap<TopicPartition, (usize, usize)>,
     /// Partitions whose first batch is transactional.
     transactional: HashSet<TopicPartition>,
-    refused: Vec<(TopicPartition, ErrorCode)>,
+    /// With the ids of their topics, if the request names topics by id.
+    refused: Vec<(TopicPartition, TopicId, ErrorCode)>,
     known_refused: HashSet<TopicPartition>,
     /// Why the first batch of a partition is not a batch.
     unreadable: HashMap<TopicPartition, Arc<str>>,
     /// The first batch of a partition has an unknown codec.
     unknown_codec: bool,
-    /// Ids of topics, if the request names them by id. An unknown id is used as the topic's name.
-    ids: HashMap<Arc<str>, [u8; 16]>,
 }
 
 impl Asked {
-    fn add_topic(&mut self, call: &Call<'_>, mut topic: produce_request::TopicProduceData) -> Result<(), Unreadable> {
+    /// An unknown id is used as the topic's name.
+    fn add_topic(&mut self, call: &Call<'_>, mut topic: TopicProduceData) -> Result<(), Unreadable> {
         let mut is_unknown = false;
         if call.version() >= BY_ID {
             let name = call.broker().topic_name(topic.topic_id).map_err(|_| CLOSED)?;
             is_unknown = name.is_none();
             topic.name = name.unwrap_or_else(|| format!("{:032x}", u128::from_be_bytes(topic.topic_id)).into());
-            self.ids.insert(Arc::clone(&topic.name), topic.topic_id);
         }
         let is_denied = !is_unknown && !call.may_topic(AclOperation::Write, &topic.name);
-        for partition in topic.partition_data {
-            let tp = TopicPartition::new(Arc::clone(&topic.name), partition.index);
-            // Kafka never responds to null records. Here they count as empty, and empty records are refused.
-            let records = partition.records.unwrap_or_default();
-            let attributes = attributes(&records);
+        let partitions = std::mem::take(&mut topic.partition_data);
+        let (name, topic_id) = (Arc::clone(&topic.name), topic.topic_id);
+        self.topic_data.push(topic);
+        for partition in partitions {
+            let tp = TopicPartition::new(Arc::clone(&name), partition.index);
+            let records = partition.records.as_deref().unwrap_or_default();
+            let attributes = attributes(records);
             if attributes & TRANSACTIONAL_MASK != 0 {
                 self.transactional.insert(tp.clone());
             }
-            if let Err(RecordError::Corrupt { reason, .. }) = next_batch_size(&records) {
+            if let Err(RecordError::Corrupt { reason, .. }) = next_batch_size(records) {
                 self.unreadable.insert(tp.clone(), reason.into());
             }
             self.unknown_codec |= !is_denied && codec(attributes).is_none() && is_there(call, &tp);
             if is_unknown {
-                self.refuse(tp, ErrorCode::UNKNOWN_TOPIC_ID);
+                self.refuse(tp, topic_id, ErrorCode::UNKNOWN_TOPIC_ID);
             } else if is_denied {
-                self.refuse(tp, ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+                self.refuse(tp, topic_id, ErrorCode::TOPIC_AUTHORIZATION_FAILED);
             } else if call.version() < ZSTD && codec(attributes) == Some(Compression::Zstd) && is_there(call, &tp) {
-                self.refuse(tp, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
+                self.refuse(tp, topic_id, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
             } else {
-                self.add(tp, records);
+                self.add(tp, partition);
             }
         }
         Ok(())
     }
 
     /// Adds a refused partition, once even if it is named twice.
-    fn refuse(&mut self, tp: TopicPartition, error: ErrorCode) {
+    fn refuse(&mut self, tp: TopicPartition, topic_id: TopicId, error: ErrorCode) {
         if self.known_refused.insert(tp.clone()) {
-            self.refused.push((tp, error));
+            self.refused.push((tp, topic_id, error));
         }
     }
 
-    /// If a partition is named twice, the later records replace the earlier ones, as in Kafka's map.
-    fn add(&mut self, tp: TopicPartition, records: Bytes) {
-        match self.places.entry(tp) {
-            Entry::Occupied(place) => self.partitions[*place.get()].1 = records,
-            Entry::Vacant(place) => {
-                self.partitions.push((place.key().clone(), records));
-                place.insert(self.partitions.len() - 1);
-            }
+    /// Adds a partition to the last topic. If it is named twice, the later records replace the earlier ones, as in Kafka's map.
+    fn add(&mut self, tp: TopicPartition, partition: PartitionProduceData) {
+        let last = self.topic_data.len() - 1;
+        let (topic, at) = *self
+            .places
+            .entry(tp)
+            .or_insert((last, self.topic_data[last].partition_data.len()));
+        let partitions = &mut self.topic_data[topic].partition_data;
+        match partitions.get_mut(at) {
+            Some(earlier) => *earlier = partition,
+            None => partitions.push(partition),
         }
+    }
+
+    /// What the client gets of the broker's response for a partition.
+    fn response(
+        &mut self,
+        version: i16,
+        tp: &TopicPartition,
+        mut response: PartitionProduceResponse,
+    ) -> PartitionProduceResponse {
+        let is_transactional = || self.transactional.contains(tp);
+        if response.error_code == ErrorCode::INVALID_TXN_STATE && version >= ABORTABLE && is_transactional() {
+            response.error_code = ErrorCode::TRANSACTION_ABORTABLE;
+        }
+        // Kafka's response has a text only if single records are invalid, or the partition is not in the transaction.
+        let is_unverified = response.error_code == ErrorCode::INVALID_TXN_STATE && response.log_start_offset == -1;
+        if !is_unverified && response.record_errors.is_empty() {
+            response.error_message = None;
+        }
+        if response.error_code == ErrorCode::CORRUPT_MESSAGE
+            && let Some(reason) = self.unreadable.remove(tp)
+        {
+            response.error_message = Some(reason);
+        }
+        response
     }
 
     /// Refuses everything, as an exception in Kafka's handler does.
     fn fail(&mut self, error: ErrorCode) {
-        let all = self.partitions.drain(..).map(|(tp, _)| tp);
-        let all = all.chain(self.refused.drain(..).map(|(tp, _)| tp));
-        self.refused = all.map(|tp| (tp, error)).collect();
+        let all = self.topic_data.drain(..).flat_map(|topic| {
+            let of =
+                move |p: PartitionProduceData| (TopicPartition::new(Arc::clone(&topic.name), p.index), topic.topic_id);
+            topic.partition_data.into_iter().map(of)
+        });
+        let all = all.chain(self.refused.drain(..).map(|(tp, id, _)| (tp, id)));
+        self.refused = all.map(|(tp, id)| (tp, id, error)).collect();
     }
 }
 
@@ -118,10 +152,10 @@ fn codec(attributes: i16) -> Option<Compression> {
 }
 
 pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let request: ProduceRequest = call.message()?;
+    let mut request: ProduceRequest = call.message()?;
     let acks = request.acks;
     let mut asked = Asked::default();
-    for topic in request.topic_data {
+    for topic in std::mem::take(&mut request.topic_data) {
         asked.add_topic(call, topic)?;
     }
     if call.version() < ZSTD && asked.unknown_codec {
@@ -134,71 +168,36 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     if !asked.transactional.is_empty() && !is_allowed {
         asked.fail(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     }
-    let answer = call.ask_now(api::Request::Produce(api::ProduceRequest {
-        transactional_id: request.transactional_id,
-        acks,
-        timeout_ms: request.timeout_ms,
-        partitions: std::mem::take(&mut asked.partitions),
-    }))?;
+    request.topic_data = std::mem::take(&mut asked.topic_data);
+    let answer = call.ask_now(api::Request::Produce(request))?;
     if acks == 0 {
         return match asked.refused.is_empty() {
             true => Ok(Handled::NoAnswer),
             false => Err(Unreadable::Refused("a batch is refused, and acks=0 has no answer")),
         };
     }
+    let refused = std::mem::take(&mut asked.refused).into_iter().map(|(tp, id, error)| {
+        let response = PartitionProduceResponse::refused(tp.partition, error);
+        ((tp.topic, id), response)
+    });
+    let appended = response!(Produce, answer)?.responses.into_iter().flat_map(|topic| {
+        let key = (topic.name, topic.topic_id);
+        topic.partition_responses.into_iter().map(move |p| (key.clone(), p))
+    });
     let version = call.version();
-    let appended = response!(Produce, answer)?.partitions.into_iter().map(|mut p| {
-        if p.error == ErrorCode::INVALID_TXN_STATE && version >= ABORTABLE && asked.transactional.contains(&p.tp) {
-            p.error = ErrorCode::TRANSACTION_ABORTABLE;
-        }
-        let is_corrupt = p.error == ErrorCode::CORRUPT_MESSAGE;
-        let reason = asked.unreadable.remove(&p.tp).filter(|_| is_corrupt);
-        let topic = Arc::clone(&p.tp.topic);
-        let mut response = partition_response(p);
-        response.error_message = reason.or(response.error_message);
-        (topic, response)
+    let appended = appended.map(|((name, id), p)| {
+        let tp = TopicPartition::new(name, p.index);
+        let response = asked.response(version, &tp, p);
+        ((tp.topic, id), response)
     });
-    let refused = asked.refused.into_iter().map(|(tp, error)| {
-        let response = produce_response::PartitionProduceResponse {
-            index: tp.partition,
-            error_code: error,
-            base_offset: -1,
-            log_start_offset: -1,
-            ..Default::default()
-        };
-        (tp.topic, response)
-    });
-    let responses = by_topic(appended.chain(refused))
-        .map(|(name, partition_responses)| produce_response::TopicProduceResponse {
-            topic_id: asked.ids.get(&name).copied().unwrap_or_default(),
-            name,
-            partition_responses,
-        })
-        .collect();
+    let responses = grouped(appended.chain(refused)).into_iter();
+    let topic = |((name, topic_id), partition_responses)| TopicProduceResponse {
+        name,
+        topic_id,
+        partition_responses,
+    };
     call.answer(&ProduceResponse {
-        responses,
+        responses: responses.map(topic).collect(),
         ..Default::default()
     })
-}
-
-fn partition_response(partition: api::ProducePartitionResponse) -> produce_response::PartitionProduceResponse {
-    let record_error = |(batch_index, message): (i32, String)| produce_response::BatchIndexAndErrorMessage {
-        batch_index,
-        batch_index_error_message: Some(message.into()),
-    };
-    // Kafka's response has a text only if single records are invalid, or the partition is not in the transaction.
-    let is_unverified = partition.error == ErrorCode::INVALID_TXN_STATE && partition.log_start_offset == -1;
-    let error_message = partition
-        .error_message
-        .filter(|_| is_unverified || !partition.record_errors.is_empty());
-    produce_response::PartitionProduceResponse {
-        index: partition.tp.partition,
-        error_code: partition.error,
-        base_offset: partition.base_offset,
-        log_append_time_ms: partition.log_append_time_ms,
-        log_start_offset: partition.log_start_offset,
-        record_errors: partition.record_errors.into_iter().map(record_error).collect(),
-        error_message: error_message.map(Into::into),
-        ..Default::default()
-    }
 }

@@ -8,8 +8,11 @@
 //! a response: to the broker they are different batches (spec 9.6; Kafka: `TransactionManager#handleFailedBatch`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, ProducePartitionResponse};
+use fletchlog_api::{ErrorCode, ProduceRequest, ProduceResponse};
+use fletchlog_protocol::messages::produce_request::PartitionProduceData;
+use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 use fletchlog_records::batch_header::RECORD_BATCH_OVERHEAD;
 use fletchlog_records::{BatchIter, TopicPartition};
 
@@ -66,19 +69,19 @@ pub(super) struct Memory {
 }
 
 /// The batches of a request's partitions that have sequence numbers.
-pub(super) fn batches_of(partitions: impl Iterator<Item = (TopicPartition, bytes::Bytes)>) -> Vec<Batch> {
-    let of = |(tp, bytes): (TopicPartition, bytes::Bytes)| {
-        let batch = BatchIter::new(bytes).next()?.ok()?;
+pub(super) fn batches_of(request: &ProduceRequest) -> Vec<Batch> {
+    let of = |(topic, partition): (&Arc<str>, &PartitionProduceData)| {
+        let batch = BatchIter::new(partition.records.clone()?).next()?.ok()?;
         let header = batch.header();
         (header.base_sequence >= 0).then(|| Batch {
-            tp,
+            tp: TopicPartition::new(Arc::clone(topic), partition.index),
             producer: (header.producer_id, header.producer_epoch),
             sequence: header.base_sequence,
             crc: header.crc,
             records: batch.bytes().slice(RECORD_BATCH_OVERHEAD..),
         })
     };
-    partitions.filter_map(of).collect()
+    request.partitions().filter_map(of).collect()
 }
 
 impl Memory {
@@ -93,15 +96,17 @@ impl Memory {
     }
 
     /// The broker has responded to a request with these batches.
-    pub fn answered(&mut self, sent: &[Batch], answers: &[ProducePartitionResponse]) {
+    pub fn answered(&mut self, sent: &[Batch], response: &ProduceResponse) {
         for batch in sent {
-            if let Some(answer) = answers.iter().find(|a| a.tp == batch.tp) {
+            let is_of = |topic: &Arc<str>, index: i32| *topic == batch.tp.topic && index == batch.tp.partition;
+            let mut answers = response.partitions();
+            if let Some((_, answer)) = answers.find(|(topic, answer)| is_of(topic, answer.index)) {
                 self.answer(batch, answer);
             }
         }
     }
 
-    fn answer(&mut self, batch: &Batch, answer: &ProducePartitionResponse) {
+    fn answer(&mut self, batch: &Batch, answer: &PartitionProduceResponse) {
         let of = |starts: &BTreeMap<TopicPartition, i64>| starts.get(&batch.tp).copied().unwrap_or(0);
         let start = of(&self.starts_at_restart);
         let new = |offset| Appended {
@@ -112,10 +117,10 @@ impl Memory {
             restarts: self.restarts,
             start: of(&self.starts),
         };
-        if answer.error == ErrorCode::RECORD_LIST_TOO_LARGE {
+        if answer.error_code == ErrorCode::RECORD_LIST_TOO_LARGE {
             self.too_large.insert((batch.tp.clone(), batch.producer));
         }
-        self.rewritten += usize::from(answer.error == ErrorCode::NONE && self.is_rewritten(batch));
+        self.rewritten += usize::from(answer.error_code == ErrorCode::NONE && self.is_rewritten(batch));
         let before_restart = |a: &Appended| a.restarts < self.restarts;
         let deleted = |a: &Appended| before_restart(a) && a.offset.map_or(a.start < start, |offset| offset < start);
         let known = self.appended.entry((batch.tp.clone(), batch.producer)).or_default();
@@ -124,18 +129,18 @@ impl Memory {
             .rposition(|a| (a.sequence, a.crc) == (batch.sequence, batch.crc));
         let was = at.map(|at| known[at].clone());
         let later = at.map_or(0, |at| known.len() - 1 - at);
-        let refused = REFUSED.contains(&answer.error);
-        if answer.error == ErrorCode::NONE {
+        let refused = REFUSED.contains(&answer.error_code);
+        if answer.error_code == ErrorCode::NONE {
             match at {
                 Some(at) if known[at].offset.is_none() => known[at].offset = Some(answer.base_offset),
                 Some(at) if known[at].offset == Some(answer.base_offset) => return,
                 _ => known.push(new(Some(answer.base_offset))),
             }
-        } else if answer.error == ErrorCode::KAFKA_STORAGE_ERROR && at.is_none() {
+        } else if answer.error_code == ErrorCode::KAFKA_STORAGE_ERROR && at.is_none() {
             known.push(new(None));
         }
         let wrong = match was {
-            _ if !refused && answer.error != ErrorCode::NONE => return,
+            _ if !refused && answer.error_code != ErrorCode::NONE => return,
             // The next batch of a producer whose batches are all deleted.
             None if refused && known.last().is_some_and(deleted) => None,
             None => return,

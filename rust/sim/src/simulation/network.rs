@@ -80,7 +80,7 @@ pub(super) fn fetched(process: u32, moment: u64, response: &FetchResponse) -> im
 
 fn sequenced(request: &Request) -> Vec<Batch> {
     match request {
-        Request::Produce(produce) => batches_of(produce.partitions.iter().cloned()),
+        Request::Produce(produce) => batches_of(produce),
         _ => Vec::new(),
     }
 }
@@ -282,7 +282,7 @@ impl Net {
         late.send(real, 0, request);
         while let Some(completion) = late.receive(real) {
             if let Ok(Response::Produce(response)) = &completion.result {
-                self.memory.answered(&batches, &response.partitions);
+                self.memory.answered(&batches, response);
             }
         }
         self.collect_all();
@@ -323,7 +323,7 @@ impl Net {
         };
         let (node, epoch) = (asked.node, asked.epoch);
         if let Ok(Response::Produce(response)) = &completion.result {
-            self.memory.answered(&asked.batches, &response.partitions);
+            self.memory.answered(&asked.batches, response);
         }
         let (now, latency) = (self.scheduler.now(), self.latency());
         let silence = self.rng.chance(self.faults.silence);

@@ -165,9 +165,8 @@ impl Transport for Recorder {
         match &request {
             Request::Produce(produce) => {
                 let parts = produce
-                    .partitions
-                    .iter()
-                    .map(|(tp, bytes)| (tp.partition, records_of(bytes)))
+                    .partitions()
+                    .map(|(_, p)| (p.index, records_of(p.records.as_ref().unwrap())))
                     .collect();
                 self.requests.lock().unwrap().push(parts);
             }

@@ -1,7 +1,8 @@
 //! The second half of a turn: responses, lost connections, and what becomes of each batch (spec 9.5).
 
 use fletchlog_api::java_hash::{hash_map_order, table_size_for};
-use fletchlog_api::{ErrorCode, InitProducerIdResponse, ProducePartitionResponse, Response};
+use fletchlog_api::{ErrorCode, InitProducerIdResponse, ProduceResponse, Response};
+use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 use fletchlog_records::TopicPartition;
 
 use super::{RequestKind, Sender};
@@ -68,7 +69,7 @@ impl Sender {
                     _ => ErrorCode::NETWORK_EXCEPTION,
                 };
                 for id in in_map_order(core, batches) {
-                    let answer = unanswered(code, core, id);
+                    let answer = PartitionProduceResponse::refused(core.tp_of(id).partition, code);
                     self.complete_batch(core, id, &answer, now);
                 }
             }
@@ -85,13 +86,13 @@ impl Sender {
     fn answered(&mut self, core: &mut Core, kind: RequestKind, response: Response, now: i64) {
         match (kind, response) {
             (RequestKind::Produce(batches), Response::Produce(response)) => {
-                self.produced(core, batches, response.partitions, now);
+                self.produced(core, batches, &response, now);
             }
             (RequestKind::Metadata, Response::Metadata(response)) if self.client.handle_metadata(&response) => {
                 core.metadata.update(&response, now);
             }
             (RequestKind::InitProducerId, Response::InitProducerId(response)) => self.initialized(core, response, now),
-            (RequestKind::Produce(batches), _) => self.produced(core, batches, Vec::new(), now),
+            (RequestKind::Produce(batches), _) => self.produced(core, batches, &ProduceResponse::default(), now),
             (RequestKind::Metadata, _) => core.metadata.failed_update(now),
             (RequestKind::InitProducerId, _) => self.init_in_flight = false,
             (RequestKind::Transactional(request), response) => {
@@ -123,27 +124,31 @@ impl Sender {
         }
     }
 
-    fn produced(&mut self, core: &mut Core, batches: Vec<BatchId>, answers: Vec<ProducePartitionResponse>, now: i64) {
+    fn produced(&mut self, core: &mut Core, batches: Vec<BatchId>, response: &ProduceResponse, now: i64) {
         let mut open = batches;
-        for answer in answers {
-            let at = open.iter().position(|&id| tp_of(core, id) == answer.tp);
+        for (topic, answer) in response.partitions() {
+            let is_of = |tp: &TopicPartition| tp.partition == answer.index && tp.topic == *topic;
+            let at = open.iter().position(|&id| is_of(core.tp_of(id)));
             if let Some(at) = at {
-                self.complete_batch(core, open.remove(at), &answer, now);
+                self.complete_batch(core, open.remove(at), answer, now);
             }
         }
         // The response does not contain these partitions.
         for id in open {
-            let answer = unanswered(ErrorCode::UNKNOWN_SERVER_ERROR, core, id);
+            let answer = PartitionProduceResponse::refused(core.tp_of(id).partition, ErrorCode::UNKNOWN_SERVER_ERROR);
             self.complete_batch(core, id, &answer, now);
         }
     }
 
     /// Kafka: `Sender#completeBatch`, in its order: split, retry, duplicate, failure, success; then unmute.
-    fn complete_batch(&mut self, core: &mut Core, id: BatchId, answer: &ProducePartitionResponse, now: i64) {
-        let code = understood(answer.error, self.config.release);
-        let tp = &answer.tp;
+    fn complete_batch(&mut self, core: &mut Core, id: BatchId, answer: &PartitionProduceResponse, now: i64) {
+        let code = understood(answer.error_code, self.config.release);
+        let tp = &core.tp_of(id).clone();
         let record = answer.record_errors.first();
-        let detail = record.map(|(index, text)| format!("record {index}: {text}"));
+        let detail = record.map(|error| {
+            let text = error.batch_index_error_message.as_deref().unwrap_or_default();
+            format!("record {}: {text}", error.batch_index)
+        });
         let detail = detail.as_deref().or(answer.error_message.as_deref());
         let batch = &mut core.accumulator.batches[id];
         batch.on_wire = false;
@@ -167,7 +172,7 @@ impl Sender {
         } else {
             self.fail(core, id, code, &refused(code, tp, detail));
         }
-        if is_metadata_error(answer.error) {
+        if is_metadata_error(answer.error_code) {
             core.metadata.request_update();
         }
         if self.config.max_in_flight == 1 && core.accumulator.unmute(partition) {
@@ -176,7 +181,7 @@ impl Sender {
         core.accumulator.batches.remove_if_unused(id);
     }
 
-    fn succeed(&mut self, core: &mut Core, id: BatchId, code: ErrorCode, answer: &ProducePartitionResponse) {
+    fn succeed(&mut self, core: &mut Core, id: BatchId, code: ErrorCode, answer: &PartitionProduceResponse) {
         let duplicate = code == ErrorCode::DUPLICATE_SEQUENCE_NUMBER;
         let base_offset = if duplicate { -1 } else { answer.base_offset };
         let kind = if duplicate {
@@ -197,7 +202,7 @@ impl Sender {
         core: &mut Core,
         id: BatchId,
         code: ErrorCode,
-        answer: &ProducePartitionResponse,
+        answer: &PartitionProduceResponse,
         now: i64,
     ) -> bool {
         let batches = &mut core.accumulator.batches;
@@ -242,32 +247,12 @@ impl Sender {
     }
 }
 
-fn tp_of(core: &Core, id: BatchId) -> TopicPartition {
-    core.metadata
-        .partition(core.accumulator.batches[id].partition)
-        .tp
-        .clone()
-}
-
-/// The result of a batch for which the broker sent none.
-fn unanswered(error: ErrorCode, core: &Core, id: BatchId) -> ProducePartitionResponse {
-    ProducePartitionResponse {
-        tp: tp_of(core, id),
-        error,
-        base_offset: -1,
-        log_append_time_ms: -1,
-        log_start_offset: -1,
-        record_errors: Vec::new(),
-        error_message: None,
-    }
-}
-
 /// The batches of a lost request in the walk order of Java's `new HashMap(size)` over their partitions.
 fn in_map_order(core: &Core, batches: Vec<BatchId>) -> Vec<BatchId> {
     if batches.len() < 2 {
         return batches;
     }
-    let keys: Vec<TopicPartition> = batches.iter().map(|&id| tp_of(core, id)).collect();
+    let keys: Vec<TopicPartition> = batches.iter().map(|&id| core.tp_of(id).clone()).collect();
     let order = hash_map_order(&keys, table_size_for(keys.len()));
     order
         .iter()

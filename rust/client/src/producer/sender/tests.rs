@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use fletchlog_api::{
     Clock, Completion, Config, Failure, FindCoordinatorResponse, InitProducerIdResponse, MetadataResponse,
-    PartitionMetadata, ProducePartitionResponse, ProduceResponse, Ready, Response, Scope, StorageFailure,
-    TopicMetadata,
+    PartitionMetadata, ProduceResponse, Ready, Response, Scope, StorageFailure, TopicMetadata,
 };
-use fletchlog_records::TopicPartition;
+use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 
 use super::*;
 use crate::ClientError;
@@ -171,7 +170,10 @@ impl Fixture {
     fn values(&self) -> Vec<u8> {
         let state = self.wire.state.lock().unwrap();
         let produced = state.sent.iter().filter_map(|(_, _, request)| match request {
-            Request::Produce(produce) => Some(produce.partitions[0].1[61 + 6]),
+            Request::Produce(produce) => {
+                let records = produce.topic_data[0].partition_data[0].records.as_deref();
+                records.map(|records| records[61 + 6])
+            }
             _ => None,
         });
         produced.collect()
@@ -244,18 +246,11 @@ impl Fixture {
 
     /// Answers the oldest produce request.
     fn answer_produce(&mut self, error: ErrorCode, base_offset: i64) {
-        let answer = ProducePartitionResponse {
-            tp: TopicPartition::new("t", 0),
-            error,
+        let answer = PartitionProduceResponse {
             base_offset,
-            log_append_time_ms: -1,
-            log_start_offset: -1,
-            record_errors: Vec::new(),
-            error_message: None,
+            ..PartitionProduceResponse::refused(0, error)
         };
-        let response = ProduceResponse {
-            partitions: vec![answer],
-        };
+        let response = ProduceResponse::of([("t".into(), answer)]);
         self.answer(|r| matches!(r, Request::Produce(_)), Ok(Response::Produce(response)));
     }
 
@@ -438,7 +433,7 @@ fn an_answer_that_leaves_the_partition_out_fails_it() {
     let mut f = Fixture::new(&[]);
     let future = f.send(1);
     f.turns();
-    let nothing = ProduceResponse { partitions: Vec::new() };
+    let nothing = ProduceResponse::default();
     f.answer(|r| matches!(r, Request::Produce(_)), Ok(Response::Produce(nothing)));
     assert_eq!(code(&future), ErrorCode::UNKNOWN_SERVER_ERROR);
 }

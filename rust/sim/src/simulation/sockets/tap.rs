@@ -3,16 +3,14 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use fletchlog_api::ProducePartitionResponse;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
 use fletchlog_protocol::messages::{ProduceRequest, ProduceResponse};
 use fletchlog_protocol::{ApiKey, Message, Reader, WireError};
-use fletchlog_records::TopicPartition;
 
 use super::super::memory::{Batch, batches_of};
 
 /// Batches, and the broker's response to them.
-pub(in super::super) type Answered = (Vec<Batch>, Vec<ProducePartitionResponse>);
+pub(in super::super) type Answered = (Vec<Batch>, ProduceResponse);
 
 #[derive(Debug, Default)]
 pub(super) struct Tap {
@@ -45,9 +43,9 @@ impl Tap {
         let mut answered = Vec::new();
         while let Some(frame) = take_frame(&mut self.output) {
             if let Some((header, _)) = self.asked.front()
-                && let Ok(Some(answers)) = answers_in(header, frame)
+                && let Ok(Some(response)) = response_in(header, frame)
             {
-                answered.extend(self.asked.pop_front().map(|(_, batches)| (batches, answers)));
+                answered.extend(self.asked.pop_front().map(|(_, batches)| (batches, response)));
             }
         }
         answered
@@ -74,37 +72,15 @@ fn batches_in(frame: Bytes) -> Result<Option<(RequestHeader, Vec<Batch>)>, WireE
         return Ok(None);
     }
     let request = ProduceRequest::decode(&mut reader, header.api_version)?;
-    let records = request.topic_data.iter().flat_map(|topic| {
-        let of = |index| TopicPartition::new(topic.name.clone(), index);
-        let partitions = topic.partition_data.iter();
-        partitions.filter_map(move |p| Some((of(p.index), p.records.clone()?)))
-    });
-    let batches = batches_of(records);
-    Ok((request.acks != 0).then_some((header, batches)))
+    Ok((request.acks != 0).then(|| (header, batches_of(&request))))
 }
 
-/// The results in the response to this request; `None`: the frame is another request's response.
-fn answers_in(asked: &RequestHeader, frame: Bytes) -> Result<Option<Vec<ProducePartitionResponse>>, WireError> {
+/// The response to this request; `None`: the frame is another request's response.
+fn response_in(asked: &RequestHeader, frame: Bytes) -> Result<Option<ProduceResponse>, WireError> {
     let mut reader = Reader::new(frame);
     let version = response_header_version(asked.api_key, asked.api_version);
     if ResponseHeader::decode(&mut reader, version)?.correlation_id != asked.correlation_id {
         return Ok(None);
     }
-    let response = ProduceResponse::decode(&mut reader, asked.api_version)?;
-    let answers = response.responses.into_iter().flat_map(|topic| {
-        let name = topic.name;
-        let answer = move |p: fletchlog_protocol::messages::produce_response::PartitionProduceResponse| {
-            ProducePartitionResponse {
-                tp: TopicPartition::new(name.clone(), p.index),
-                error: p.error_code,
-                base_offset: p.base_offset,
-                log_append_time_ms: p.log_append_time_ms,
-                log_start_offset: p.log_start_offset,
-                record_errors: Vec::new(),
-                error_message: None,
-            }
-        };
-        topic.partition_responses.into_iter().map(answer)
-    });
-    Ok(Some(answers.collect()))
+    ProduceResponse::decode(&mut reader, asked.api_version).map(Some)
 }
