@@ -8,14 +8,13 @@ pub mod messages;
 mod other_clients;
 pub mod partition_states;
 mod security_texts;
-mod topic_ids;
 pub mod transport;
 
 pub use config_resource::ConfigResource;
 pub use config_table::{Config, ConfigError, Scope};
+pub use fletchlog_protocol::topic_ids::{NO_TOPIC_ID, TopicId, topic_by_id, topic_id_of};
 pub use fletchlog_records::ErrorCode;
 pub use messages::*;
 pub use other_clients::takes_objects;
 pub use partition_states::PartitionStates;
-pub use topic_ids::{NO_TOPIC_ID, TopicId, topic_by_id, topic_id_of};
 pub use transport::{Clock, Completion, Failure, InProcess, NodeId, Ready, Transport};

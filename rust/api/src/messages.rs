@@ -7,12 +7,12 @@ mod transaction;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 pub use fletchlog_protocol::local::StorageFailure;
 pub use fletchlog_protocol::messages::{
-    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, EndTxnRequest, EndTxnResponse, HeartbeatRequest,
-    HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse,
-    LeaveGroupRequest, LeaveGroupResponse, ProduceRequest, ProduceResponse, SyncGroupRequest, SyncGroupResponse,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse,
+    HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest,
+    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ProduceRequest, ProduceResponse, SyncGroupRequest,
+    SyncGroupResponse,
 };
 pub use fletchlog_protocol::{CoordinatorType, IsolationLevel};
 use fletchlog_records::TopicPartition;
@@ -67,98 +67,6 @@ pub enum Response {
     LeaveGroup(LeaveGroupResponse),
     OffsetCommit(OffsetCommitResponse),
     OffsetFetch(OffsetFetchResponse),
-}
-
-// ---------------------------------------------------------------- fetch
-
-/// One partition of a fetch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FetchPartition {
-    /// Partition.
-    pub tp: TopicPartition,
-    /// Id of its topic; [`NO_TOPIC_ID`](crate::NO_TOPIC_ID) if the client does not know it.
-    pub topic_id: TopicId,
-    /// First offset wanted.
-    pub fetch_offset: i64,
-    /// Leader epoch known to the client, -1 none.
-    pub current_leader_epoch: i32,
-    /// Leader epoch of the record before it; -1: the log's epoch is not checked. Kafka's consumers do not send it.
-    pub last_fetched_epoch: i32,
-    /// max.partition.fetch.bytes.
-    pub partition_max_bytes: i32,
-}
-
-/// Fetch: v12 semantics (names, sessions, leader epochs), or by topic ids.
-#[derive(Debug, Clone)]
-pub struct FetchRequest {
-    /// fetch.max.wait.ms.
-    pub max_wait_ms: i32,
-    /// fetch.min.bytes.
-    pub min_bytes: i32,
-    /// fetch.max.bytes.
-    pub max_bytes: i32,
-    /// Isolation.
-    pub isolation_level: IsolationLevel,
-    /// Session id, 0 none.
-    pub session_id: i32,
-    /// -1 sessionless, 0 full fetch that asks for a session, n > 0 incremental.
-    pub session_epoch: i32,
-    /// Whether topics are named by their ids if the node serves version 13 or higher: one session uses either names or ids. For a broker
-    /// their names are then [`topic_by_id`](crate::topic_by_id).
-    pub by_topic_ids: bool,
-    /// Partitions in wire order.
-    pub partitions: Vec<FetchPartition>,
-    /// Partitions to forget (incremental only).
-    pub forgotten: Vec<TopicPartition>,
-    /// What version 13 and higher sends instead of `forgotten`: with the ids that the session knows, and partitions under the former ids of
-    /// topics that were created again.
-    pub forgotten_by_id: Vec<(TopicPartition, TopicId)>,
-}
-
-/// A transaction that was aborted, for the client-side filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AbortedTransaction {
-    /// Producer.
-    pub producer_id: i64,
-    /// First offset of the transaction in this partition.
-    pub first_offset: i64,
-}
-
-/// Response for one partition.
-#[derive(Debug, Clone)]
-pub struct FetchPartitionResponse {
-    /// Partition; in a response by topic ids its topic is [`topic_by_id`](crate::topic_by_id).
-    pub tp: TopicPartition,
-    /// NONE or the partition's error.
-    pub error: ErrorCode,
-    /// Why its log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE. Kafka's response has no field for it: its reasons
-    /// stay in the broker's log.
-    pub error_message: Option<String>,
-    /// High watermark (-1 on OFFSET_OUT_OF_RANGE).
-    pub high_watermark: i64,
-    /// Last stable offset.
-    pub last_stable_offset: i64,
-    /// Log start offset.
-    pub log_start_offset: i64,
-    /// The log differs from what was fetched before: leader epoch, and its end in the log. There are no records then.
-    pub diverging_epoch: Option<(i32, i64)>,
-    /// Only for read_committed.
-    pub aborted_transactions: Option<Vec<AbortedTransaction>>,
-    /// A follower near the client, from which it should read; then there are no records (KIP-392).
-    pub preferred_read_replica: Option<NodeId>,
-    /// File bytes, cut at the limit: the last batch may be partial, the first may begin below the fetch offset.
-    pub records: Bytes,
-}
-
-/// Response to a fetch: partitions in wire order.
-#[derive(Debug, Clone)]
-pub struct FetchResponse {
-    /// Top-level error (70, 71) or NONE.
-    pub error: ErrorCode,
-    /// Session id, 0 none.
-    pub session_id: i32,
-    /// Per partition.
-    pub partitions: Vec<FetchPartitionResponse>,
 }
 
 // ---------------------------------------------------------------- list offsets

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fletchlog_api::{ErrorCode, FetchResponse};
+use fletchlog_protocol::messages::fetch_response::PartitionData;
 
 /// Kafka's name and the value.
 pub type BrokerMetric = (&'static str, f64);
@@ -39,13 +40,11 @@ impl BrokerTopicMetrics {
     /// Counts a fetch response, for each of its partitions.
     pub(crate) fn fetched(&self, response: &FetchResponse) {
         let is_refused = |error: ErrorCode| error != ErrorCode::NONE;
-        let failed = response.partitions.iter().filter(|p| is_refused(p.error)).count();
-        add(&self.fetch_requests, response.partitions.len());
+        let partitions = || response.partitions().map(|(_, partition)| partition);
+        let failed = partitions().filter(|p| is_refused(p.error_code)).count();
+        add(&self.fetch_requests, partitions().count());
         add(&self.failed_fetch_requests, failed);
-        add(
-            &self.bytes_out,
-            response.partitions.iter().map(|p| p.records.len()).sum(),
-        );
+        add(&self.bytes_out, partitions().map(PartitionData::size).sum());
     }
 
     pub(crate) fn read(&self) -> [BrokerMetric; 7] {

@@ -377,7 +377,7 @@ fn a_reader_beside_a_live_writer_sees_records_topics_deletions_and_commits() {
         );
         assert!(!client.transport.has_arrived(1));
         writer.append_batches(&t, batch(1, 10)).unwrap();
-        assert_eq!(client.wait_fetch(1, 10_000).unwrap().partitions[0].high_watermark, 6);
+        assert_eq!(nth(&client.wait_fetch(1, 10_000).unwrap(), 0).high_watermark, 6);
         // Topics.
         writer.create_topic("u", 1, &[]).unwrap();
         writer.append_batches(&tp("u", 0), batch(4, 10)).unwrap();
@@ -425,7 +425,7 @@ fn a_reader_that_waits_notices_what_another_process_writes() {
             "not only at the end of the wait"
         );
     });
-    assert_eq!(client.wait_fetch(1, 0).unwrap().partitions[0].high_watermark, 2);
+    assert_eq!(nth(&client.wait_fetch(1, 0).unwrap(), 0).high_watermark, 2);
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn memory_and_disk_give_the_same_answers() {
                         "{:?}",
                         client
                             .fetch(node, fetch_of(&[(&tp("t", partition), offset, 300)]))
-                            .partitions
+                            .responses
                     );
                 }
             }

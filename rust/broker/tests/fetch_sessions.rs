@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::common::*;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
+use fletchlog_protocol::messages::fetch_request::ForgottenTopic;
 
 fn broker_with(topics: &[(&str, usize)]) -> Arc<Broker> {
     let broker = in_memory(1);
@@ -34,21 +35,28 @@ fn incremental(session_id: i32, session_epoch: i32, listed: &[(&str, i64)], forg
     FetchRequest {
         session_id,
         session_epoch,
-        forgotten: forgotten.iter().map(|t| tp(t, 0)).collect(),
+        forgotten_topics_data: forgotten.iter().map(|t| forget(t)).collect(),
         ..full(listed)
     }
 }
 
+fn forget(topic: &str) -> ForgottenTopic {
+    ForgottenTopic {
+        topic: topic.into(),
+        partitions: vec![0],
+        ..Default::default()
+    }
+}
+
 fn names(response: &FetchResponse) -> Vec<&str> {
-    response.partitions.iter().map(|p| &*p.tp.topic).collect()
+    response.partitions().map(|(topic, _)| &**topic).collect()
 }
 
 fn with_data(response: &FetchResponse) -> Vec<&str> {
-    response
-        .partitions
-        .iter()
-        .filter(|p| !p.records.is_empty())
-        .map(|p| &*p.tp.topic)
+    let partitions = response.partitions();
+    partitions
+        .filter(|(_, p)| p.size() > 0)
+        .map(|(topic, _)| &**topic)
         .collect()
 }
 
@@ -94,20 +102,17 @@ fn a_partition_with_data_alone_moves_behind_the_others() {
 fn a_session_keeps_to_topic_ids_or_to_names() {
     let broker = broker_with(&[("a", 1)]);
     let mut client = Client::new(&broker);
-    let by_ids = |by_topic_ids, request| FetchRequest {
-        by_topic_ids,
-        ..request
-    };
+    let by_ids = |by, request| if by { with_ids(request) } else { request };
     for by in [true, false] {
         let id = client.fetch(1, by_ids(by, full(&[("a", 0)]))).session_id;
         let other = client.fetch(1, by_ids(!by, incremental(id, 1, &[], &[])));
         assert_eq!(
-            (other.error, other.session_id),
+            (other.error_code, other.session_id),
             (ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR, 0)
         );
         // the epoch comes first, and the session is still there
         let wrong = client.fetch(1, by_ids(!by, incremental(id, 2, &[], &[])));
-        assert_eq!(wrong.error, ErrorCode::INVALID_FETCH_SESSION_EPOCH);
+        assert_eq!(wrong.error_code, ErrorCode::INVALID_FETCH_SESSION_EPOCH);
         assert_eq!(names(&client.fetch(1, by_ids(by, incremental(id, 1, &[], &[])))), ["a"]);
     }
 }
@@ -140,12 +145,12 @@ fn a_partition_in_error_is_in_every_answer_and_once_more_after_the_error() {
     for epoch in [1, 2] {
         let next = client.fetch(1, incremental(id, epoch, &[], &[]));
         assert_eq!(
-            (names(&next), next.partitions[0].error),
+            (names(&next), nth(&next, 0).error_code),
             (vec!["a"], ErrorCode::OFFSET_OUT_OF_RANGE)
         );
     }
     let next = client.fetch(1, incremental(id, 3, &[("a", 1)], &[]));
-    assert_eq!((names(&next), next.partitions[0].error), (vec!["a"], ErrorCode::NONE));
+    assert_eq!((names(&next), nth(&next, 0).error_code), (vec!["a"], ErrorCode::NONE));
     assert!(names(&client.fetch(1, incremental(id, 4, &[], &[]))).is_empty());
 }
 
@@ -155,7 +160,7 @@ fn partitions_that_do_not_exist_are_answered_last() {
     let mut client = Client::new(&broker);
     let response = client.fetch(1, full(&[("x", 0), ("a", 0), ("y", 0), ("b", 0)]));
     assert_eq!(names(&response), ["a", "b", "x", "y"]);
-    assert_eq!(response.partitions[3].error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(nth(&response, 3).error_code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
 }
 
 #[test]
@@ -184,7 +189,7 @@ fn a_used_session_outlives_an_idle_one_and_a_larger_pushes_out_an_old_smaller_on
     let third = client.fetch(1, full(&[("a", 0)])).session_id;
     assert_ne!(third, 0);
     assert_eq!(
-        client.fetch(1, incremental(idle, 1, &[], &[])).error,
+        client.fetch(1, incremental(idle, 1, &[], &[])).error_code,
         ErrorCode::FETCH_SESSION_ID_NOT_FOUND
     );
     assert_eq!(client.fetch(1, incremental(used, 2, &[], &[])).session_id, used);
@@ -192,7 +197,7 @@ fn a_used_session_outlives_an_idle_one_and_a_larger_pushes_out_an_old_smaller_on
     assert_eq!(client.fetch(1, full(&[("a", 0)])).session_id, 0);
     assert_ne!(client.fetch(1, full(&[("a", 0), ("b", 0)])).session_id, 0);
     assert_eq!(
-        client.fetch(1, incremental(used, 3, &[], &[])).error,
+        client.fetch(1, incremental(used, 3, &[], &[])).error_code,
         ErrorCode::FETCH_SESSION_ID_NOT_FOUND
     );
     assert_eq!(client.fetch(1, incremental(third, 1, &[], &[])).session_id, third);
@@ -213,7 +218,7 @@ fn sessions_of_one_node_mean_nothing_on_another() {
         )
         .session_id;
     let elsewhere = client.fetch(2, incremental(id, 1, &[], &[]));
-    assert_eq!(elsewhere.error, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+    assert_eq!(elsewhere.error_code, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn a_session_is_unknown_to_a_broker_that_did_not_open_it() {
     let (broker, after) = opened();
     assert!(before.iter().all(|id| !after.contains(id)), "{before:?} {after:?}");
     let answer = Client::new(&broker).fetch(1, incremental(before[0], 1, &[], &[]));
-    assert_eq!(answer.error, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+    assert_eq!(answer.error_code, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
 }
 
 #[test]
@@ -258,15 +263,13 @@ fn a_log_that_parts_from_what_a_client_has_is_reported_at_once_and_in_every_answ
     let at = |fetch_offset, last_fetched_epoch| {
         let mut request = full(&[("a", fetch_offset)]);
         request.max_wait_ms = 10_000;
-        request.partitions[0].last_fetched_epoch = last_fetched_epoch;
+        request.topics[0].partitions[0].last_fetched_epoch = last_fetched_epoch;
         request
     };
     let mut answer = |request| {
         let response = client.fetch(1, request);
-        let p = response
-            .partitions
-            .first()
-            .map(|p| (p.error, p.diverging_epoch, p.records.len()));
+        let first = response.partitions().next();
+        let p = first.map(|(_, p)| (p.error_code, p.diverging_epoch(), p.size()));
         (response.session_id, p)
     };
     let records = 2 * batch(1, 10).len();
@@ -285,6 +288,12 @@ fn a_log_that_parts_from_what_a_client_has_is_reported_at_once_and_in_every_answ
     assert_eq!(answer(at(100, -1)).1, Some((ErrorCode::OFFSET_OUT_OF_RANGE, None, 0)));
 }
 
+/// Whose topics' names are ids.
+fn with_ids(mut request: FetchRequest) -> FetchRequest {
+    request.topic_ids.by_ids = true;
+    request
+}
+
 /// By its id, as the fetch names it.
 fn by_id(broker: &Broker, topic: &str) -> Arc<str> {
     topic_by_id(broker.describe_topic(topic).unwrap().topic_id)
@@ -292,9 +301,9 @@ fn by_id(broker: &Broker, topic: &str) -> Arc<str> {
 
 /// What an answer says of its partitions: topic, error, whether there are records.
 fn outline(response: &FetchResponse) -> Vec<(&str, ErrorCode, bool)> {
-    let partitions = response.partitions.iter();
+    let partitions = response.partitions();
     partitions
-        .map(|p| (&*p.tp.topic, p.error, !p.records.is_empty()))
+        .map(|(topic, p)| (&**topic, p.error_code, p.size() > 0))
         .collect()
 }
 
@@ -303,12 +312,8 @@ fn a_session_by_topic_ids_keeps_ids_whichever_connection_asks_next() {
     let broker = broker_with(&[("a", 1), ("b", 0)]);
     let ids = ["a", "b"].map(|topic| by_id(&broker, topic));
     let (a, b, none) = (&*ids[0], &*ids[1], &*topic_by_id([9; 16]));
-    let by_ids = |request| FetchRequest {
-        by_topic_ids: true,
-        ..request
-    };
     // Each request from another connection.
-    let fetch = |request| Client::new(&broker).fetch(1, by_ids(request));
+    let fetch = |request| Client::new(&broker).fetch(1, with_ids(request));
     let first = fetch(full(&[(a, 0), (none, 0), (b, 0)]));
     let unknown = (none, ErrorCode::UNKNOWN_TOPIC_ID, false);
     assert_eq!(
@@ -350,20 +355,11 @@ fn a_wait_by_topic_id_ends_with_an_append_and_when_the_topic_is_gone() {
         let ids = ["a", "b"].map(|topic| by_id(&broker, topic));
         let (a, b) = (&*ids[0], &*ids[1]);
         let waiting = |request| FetchRequest {
-            by_topic_ids: true,
             max_wait_ms: 10_000,
-            ..request
+            ..with_ids(request)
         };
         let mut client = Client::new(&broker);
-        let id = client
-            .fetch(
-                1,
-                FetchRequest {
-                    by_topic_ids: true,
-                    ..full(&[(a, 0), (b, 0)])
-                },
-            )
-            .session_id;
+        let id = client.fetch(1, with_ids(full(&[(a, 0), (b, 0)]))).session_id;
         let mut epoch = 0;
         let mut wait = |client: &mut Client, offset| {
             epoch += 1;

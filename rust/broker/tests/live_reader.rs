@@ -48,10 +48,10 @@ fn every_way_to_ask_an_open_reader_follows_records_that_are_deleted() {
                 assert_eq!(reader.partition_log(&t).unwrap().log_start_offset(), 7);
             }
             let refused = client.fetch(node, fetch_of(&[(&t, 6, 1000)]));
-            assert_eq!(refused.partitions[0].error, ErrorCode::OFFSET_OUT_OF_RANGE);
+            assert_eq!(nth(&refused, 0).error_code, ErrorCode::OFFSET_OUT_OF_RANGE);
             let taken = client.fetch(node, fetch_of(&[(&t, 7, 1000)]));
             assert_eq!(
-                (taken.partitions[0].error, taken.partitions[0].log_start_offset),
+                (nth(&taken, 0).error_code, nth(&taken, 0).log_start_offset),
                 (ErrorCode::NONE, 7)
             );
         }
@@ -76,7 +76,7 @@ fn a_fetch_that_waits_is_answered_when_its_position_is_deleted() {
     assert!(!client.transport.has_arrived(1));
     writer.delete_records(&t, Some(3)).unwrap();
     let answer = client.wait_fetch(1, 10_000).unwrap();
-    assert_eq!(answer.partitions[0].error, ErrorCode::OFFSET_OUT_OF_RANGE);
+    assert_eq!(nth(&answer, 0).error_code, ErrorCode::OFFSET_OUT_OF_RANGE);
 }
 
 #[test]

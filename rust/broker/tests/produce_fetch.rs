@@ -31,11 +31,11 @@ fn what_was_produced_is_fetched() {
     }
     let response = client.fetch(1, fetch_of(&[(&tp("t", 0), 0, ONE_MIB), (&t1, 4, ONE_MIB)]));
     assert_eq!(response.session_id, 0);
-    assert_eq!(response.partitions.len(), 2);
-    assert_eq!(response.partitions[0].records.len(), 0);
-    assert_eq!(response.partitions[1].high_watermark, 6);
+    assert_eq!(response.partitions().count(), 2);
+    assert_eq!(nth(&response, 0).size(), 0);
+    assert_eq!(nth(&response, 1).high_watermark, 6);
     // The batch that holds offset 4 comes whole.
-    assert_eq!(response.partitions[1].records.len(), batch(3, 10).len());
+    assert_eq!(nth(&response, 1).size(), batch(3, 10).len());
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_long_poll_is_answered_by_the_append_that_completes_it_and_sees_no_later_one
     assert!(client.transport.has_arrived(1));
     let response = client.wait_fetch(1, 0).unwrap();
     assert_eq!(sizes(&response), [("t".to_owned(), batch(1, 10).len())]);
-    assert_eq!(response.partitions[0].high_watermark, 1);
+    assert_eq!(nth(&response, 0).high_watermark, 1);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_long_poll_waits_for_min_bytes_and_ends_with_its_time() {
     broker.append_batches(&t, batch(1, 10)).unwrap();
     assert_eq!(sizes(&client.wait_fetch(1, 0).unwrap())[0].1, 2 * one);
     // Not enough, but the time is over.
-    request.partitions[0].fetch_offset = 1;
+    request.topics[0].partitions[0].fetch_offset = 1;
     client.send(1, Request::Fetch(request));
     clock.advance(499);
     assert!(!client.transport.has_arrived(1));
@@ -311,7 +311,7 @@ fn a_connection_given_up_forgets_what_was_outstanding_and_can_be_used_anew() {
     broker.append_batches(&t, batch(1, 10)).unwrap();
     assert!(client.take(1).is_none(), "the answer of the lost connection");
     assert_eq!(
-        client.fetch(1, fetch_of(&[(&t, 0, ONE_MIB)])).partitions[0].high_watermark,
+        nth(&client.fetch(1, fetch_of(&[(&t, 0, ONE_MIB)])), 0).high_watermark,
         1
     );
 }
@@ -333,7 +333,7 @@ fn a_waiting_client_wakes_up_for_an_append_of_another_thread() {
         let (broker, t) = (broker.clone(), t.clone());
         std::thread::spawn(move || broker.append_batches(&t, batch(1, 10)).unwrap())
     };
-    assert_eq!(client.wait_fetch(1, 30_000).unwrap().partitions[0].high_watermark, 1);
+    assert_eq!(nth(&client.wait_fetch(1, 30_000).unwrap(), 0).high_watermark, 1);
     appender.join().unwrap();
 }
 
@@ -395,7 +395,7 @@ fn deleting_a_topic_ends_its_waiting_fetches_and_a_new_topic_of_the_name_begins_
     client.send(1, Request::Fetch(request));
     broker.delete_topic("t").unwrap();
     let response = client.wait_fetch(1, 0).unwrap();
-    assert_eq!(response.partitions[0].error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(nth(&response, 0).error_code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     broker.create_topic("t", 1, &[]).unwrap();
     let after = broker.describe_topic("t").unwrap();
     assert_eq!(after.partitions[0].high_watermark, 0);
@@ -537,5 +537,5 @@ fn a_wall_clock_that_jumps_moves_no_offset_ends_no_wait_and_forgets_no_sequence(
     let Some(Response::Fetch(response)) = reader.take(1) else {
         panic!()
     };
-    assert!(response.partitions.iter().all(|p| p.records.is_empty()));
+    assert!(response.partitions().all(|(_, p)| p.size() == 0));
 }

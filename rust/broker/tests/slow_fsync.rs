@@ -49,7 +49,7 @@ fn read(broker: &Arc<Broker>) {
     let mut client = Client::new(broker);
     client.transport.wait(Duration::ZERO);
     let response = client.fetch(1, fetch_of(&[(&tp("t", 2), 0, 4000)]));
-    assert_eq!(response.error, ErrorCode::NONE);
+    assert_eq!(response.error_code, ErrorCode::NONE);
     client.transport.wait(Duration::from_millis(2));
 }
 

@@ -36,11 +36,11 @@ fn read_to(broker: &Arc<Broker>, p: i32, end: i64) {
         let Some(Response::Fetch(response)) = client.take(node) else {
             panic!()
         };
-        assert_eq!(response.error, ErrorCode::NONE);
+        assert_eq!(response.error_code, ErrorCode::NONE);
         session_id = response.session_id;
         session_epoch += 1;
-        for partition in &response.partitions {
-            for batch in BatchIter::new(partition.records.clone()) {
+        for (_, partition) in response.partitions() {
+            for batch in BatchIter::new(partition.records.clone().unwrap()) {
                 let header = *batch.unwrap().header();
                 assert_eq!(header.base_offset, next, "partition {p}");
                 next = header.next_offset();
@@ -127,7 +127,7 @@ fn fetch_until(broker: &Arc<Broker>, offset: i64, wanted: ErrorCode) {
         let Some(Response::Fetch(response)) = client.take(1) else {
             panic!()
         };
-        if response.partitions[0].error == wanted {
+        if nth(&response, 0).error_code == wanted {
             return;
         }
         std::thread::yield_now();

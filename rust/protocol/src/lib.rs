@@ -39,6 +39,7 @@ pub mod messages;
 pub mod reader;
 pub mod request;
 pub mod schema;
+pub mod topic_ids;
 mod types;
 pub mod values;
 pub mod writer;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::topic_ids::TopicId;
+
 /// The reason behind an error code when a broker in the same process could not write its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageFailure {
@@ -27,4 +29,14 @@ impl Default for JoinSender {
             version: i16::MAX,
         }
     }
+}
+
+/// How a Fetch names topics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FetchTopicIds {
+    /// By their ids, if the node serves a version that does: one session uses either names or ids. For a broker their names are then
+    /// [`topic_by_id`](crate::topic_ids::topic_by_id).
+    pub by_ids: bool,
+    /// Partitions of topics that were created again, under the former ids: a version with ids forgets these too.
+    pub replaced: Vec<(TopicId, i32)>,
 }

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use crate::broker_disk::{FSYNC, OTHER, TOPIC, append, new_disk, open_with};
-use fletchlog_api::{ErrorCode, FetchPartition, FetchRequest, IsolationLevel, Request, Response, Transport};
+use fletchlog_api::{ErrorCode, FetchRequest, IsolationLevel, Request, Response, Transport};
 use fletchlog_broker::{Broker, LocalTransport};
+use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use fletchlog_records::TopicPartition;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
@@ -38,13 +39,13 @@ impl Client {
 
     /// Asks for records of these topics; a session has them from its first request.
     fn fetch_of(&mut self, topics: &[&str], max_wait_ms: i32) {
-        let listed = |topic: &&str| FetchPartition {
-            topic_id: [0; 16],
-            tp: TopicPartition::new(*topic, 0),
-            fetch_offset: 0,
-            current_leader_epoch: -1,
-            last_fetched_epoch: -1,
-            partition_max_bytes: 1 << 20,
+        let listed = |topic: &&str| FetchTopic {
+            topic: (*topic).into(),
+            partitions: vec![FetchPartition {
+                partition_max_bytes: 1 << 20,
+                ..Default::default()
+            }],
+            ..Default::default()
         };
         let is_listed = self.session_epoch <= 0;
         let request = FetchRequest {
@@ -54,10 +55,8 @@ impl Client {
             isolation_level: IsolationLevel::ReadUncommitted,
             session_id: self.session_id,
             session_epoch: self.session_epoch,
-            by_topic_ids: false,
-            forgotten_by_id: Vec::new(),
-            partitions: topics.iter().filter(|_| is_listed).map(listed).collect(),
-            forgotten: Vec::new(),
+            topics: topics.iter().filter(|_| is_listed).map(listed).collect(),
+            ..Default::default()
         };
         self.transport.send(1, 0, Request::Fetch(request));
         self.session_epoch += i32::from(self.in_session);
@@ -74,9 +73,9 @@ impl Client {
             panic!()
         };
         self.session_id = response.session_id;
-        let mut partitions = response.partitions.into_iter();
-        let answer = partitions.find(|answer| &*answer.tp.topic == TOPIC).unwrap();
-        Some((answer.error, !answer.records.is_empty()))
+        let mut partitions = response.partitions();
+        let (_, answer) = partitions.find(|(topic, _)| &***topic == TOPIC).unwrap();
+        Some((answer.error_code, answer.size() > 0))
     }
 }
 

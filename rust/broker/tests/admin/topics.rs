@@ -352,8 +352,9 @@ fn a_partition_that_nobody_has_used_is_empty_for_a_reader() {
         for timestamp in [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP] {
             assert_eq!(client.list_offset(1, &t, timestamp), (ErrorCode::NONE, 0), "{t}");
         }
-        let answer = client.fetch(1, fetch_of(&[(&t, 0, 1000)])).partitions.remove(0);
-        assert_eq!((answer.error, answer.records.len()), (ErrorCode::NONE, 0), "{t}");
+        let answer = client.fetch(1, fetch_of(&[(&t, 0, 1000)]));
+        let answer = nth(&answer, 0);
+        assert_eq!((answer.error_code, answer.size()), (ErrorCode::NONE, 0), "{t}");
         writer.append_batches(&t, batch(2, 10)).unwrap();
         assert_eq!(client.list_offset(1, &t, LATEST_TIMESTAMP), (ErrorCode::NONE, 2), "{t}");
     }

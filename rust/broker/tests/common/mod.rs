@@ -14,6 +14,8 @@ use fletchlog_broker::{
 };
 use fletchlog_protocol::by_topic::in_runs;
 use fletchlog_protocol::local::JoinSender;
+use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use fletchlog_protocol::messages::fetch_response::PartitionData;
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
@@ -226,32 +228,42 @@ pub fn fetch_of(partitions: &[(&TopicPartition, i64, i32)]) -> FetchRequest {
         min_bytes: 1,
         max_bytes: 52_428_800,
         isolation_level: IsolationLevel::ReadUncommitted,
-        session_id: 0,
         session_epoch: -1,
-        by_topic_ids: false,
-        forgotten_by_id: Vec::new(),
-        partitions: partitions
-            .iter()
-            .map(|(tp, offset, max)| FetchPartition {
-                topic_id: [0; 16],
-                tp: (*tp).clone(),
+        topics: fetch_topics(partitions.iter().map(|(tp, offset, max)| {
+            let partition = FetchPartition {
                 fetch_offset: *offset,
-                current_leader_epoch: -1,
-                last_fetched_epoch: -1,
                 partition_max_bytes: *max,
-            })
-            .collect(),
-        forgotten: Vec::new(),
+                ..Default::default()
+            };
+            ((*tp).clone(), partition)
+        })),
+        ..Default::default()
     }
+}
+
+/// Partitions of a request in this order.
+pub fn fetch_topics(partitions: impl IntoIterator<Item = (TopicPartition, FetchPartition)>) -> Vec<FetchTopic> {
+    let numbered = partitions.into_iter().map(|(tp, asked)| {
+        let partition = tp.partition;
+        (tp.topic, FetchPartition { partition, ..asked })
+    });
+    let topic = |(topic, partitions)| FetchTopic {
+        topic,
+        partitions,
+        ..Default::default()
+    };
+    in_runs(numbered).into_iter().map(topic).collect()
+}
+
+/// A partition of an answer.
+pub fn nth(response: &FetchResponse, n: usize) -> &PartitionData {
+    response.partitions().nth(n).unwrap().1
 }
 
 /// (topic, bytes) per partition of an answer.
 pub fn sizes(response: &FetchResponse) -> Vec<(String, usize)> {
-    response
-        .partitions
-        .iter()
-        .map(|p| (p.tp.topic.to_string(), p.records.len()))
-        .collect()
+    let partitions = response.partitions();
+    partitions.map(|(topic, p)| (topic.to_string(), p.size())).collect()
 }
 
 /// One topic or resource at a time.

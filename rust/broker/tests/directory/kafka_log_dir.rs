@@ -137,7 +137,7 @@ fn a_clean_kafka_log_dir_is_taken_over_for_writing() {
     };
     assert_eq!(metadata.topics[0].partitions[0].leader_epoch, 3);
     let appended = Client::new(&broker).fetch(1, fetch_of(&[(&t, 303, 1000)]));
-    let header = fletchlog_records::BatchHeader::parse(&appended.partitions[0].records).unwrap();
+    let header = fletchlog_records::BatchHeader::parse(nth(&appended, 0).records.as_ref().unwrap()).unwrap();
     assert_eq!((header.base_offset, header.partition_leader_epoch), (303, 3));
     assert!(
         new_producer_id(&broker) >= 1_000_000_000_000,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
+use fletchlog_protocol::messages::fetch_response::AbortedTransaction;
 use fletchlog_records::control::{ControlType, parse_control_record};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor, TopicPartition};
 
@@ -219,12 +220,12 @@ pub fn read_committed(broker: &Arc<Broker>, tp: &TopicPartition) -> Vec<String> 
     loop {
         let mut request = fetch_of(&[(tp, next, 1 << 20)]);
         request.isolation_level = IsolationLevel::ReadCommitted;
-        let response = client.fetch(1, request).partitions.remove(0);
-        assert_eq!(response.error, ErrorCode::NONE);
+        let response = client.fetch(1, request).responses.remove(0).partitions.remove(0);
+        assert_eq!(response.error_code, ErrorCode::NONE);
         let aborted = response.aborted_transactions.unwrap();
         let before = next;
         let mut skipping: Vec<i64> = Vec::new();
-        for batch in BatchIter::new(response.records) {
+        for batch in BatchIter::new(response.records.unwrap()) {
             let batch = batch.unwrap();
             let header = *batch.header();
             next = header.next_offset();

@@ -153,7 +153,7 @@ fn a_waiting_reader_wakes_up_when_a_transaction_times_out() {
         waited += 1;
         assert!(waited < 3, "nothing woke the reader");
     };
-    assert_eq!(response.partitions[0].last_stable_offset, 3);
+    assert_eq!(crate::common::nth(&response, 0).last_stable_offset, 3);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! One partition's part of a fetch response, and the iteration over its records (spec 7.7). Kafka: `CompletedFetch`.
 
-use fletchlog_api::{ErrorCode, FetchPartitionResponse, IsolationLevel, NodeId};
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, IsolationLevel, NodeId};
+use fletchlog_protocol::messages::fetch_response::PartitionData;
 use fletchlog_records::committed::AbortedTransactions;
 use fletchlog_records::{BatchIter, RecordCursor, RecordError, RecordSpan, RecordsSlice, TopicPartition};
 
@@ -28,7 +31,7 @@ pub struct CompletedFetch {
     /// Error of the response.
     pub error: ErrorCode,
     /// Why the log cannot be read.
-    pub error_message: Option<String>,
+    pub error_message: Option<Arc<str>>,
     /// High watermark of the response.
     pub high_watermark: i64,
     /// Last stable offset of the response.
@@ -57,22 +60,24 @@ pub struct CompletedFetch {
 
 impl CompletedFetch {
     /// A fresh entry.
-    pub fn new(fetch_offset: i64, response: FetchPartitionResponse) -> Self {
+    pub fn new(tp: TopicPartition, fetch_offset: i64, response: PartitionData) -> Self {
+        let preferred_read_replica = response.preferred_read_replica();
         let aborted = response.aborted_transactions.unwrap_or_default();
+        let records = response.records.unwrap_or_default();
         Self {
-            tp: response.tp,
+            tp,
             fetch_offset,
-            error: response.error,
+            error: response.error_code,
             error_message: response.error_message,
             high_watermark: response.high_watermark,
             last_stable_offset: response.last_stable_offset,
-            preferred_read_replica: response.preferred_read_replica,
-            size: response.records.len(),
+            preferred_read_replica,
+            size: records.len(),
             initialized: false,
             consumed: false,
             next_fetch_offset: fetch_offset,
             last_epoch: -1,
-            batches: BatchIter::new(response.records),
+            batches: BatchIter::new(records),
             current: None,
             after_batches: None,
             aborted: AbortedTransactions::new(aborted.iter().map(|t| (t.producer_id, t.first_offset))),

@@ -227,8 +227,9 @@ fn judge(
                 offset: fetch.fetch_offset,
                 reason: fetch
                     .error_message
-                    .take()
-                    .unwrap_or_else(|| "the log is damaged there, verify names the file".to_owned()),
+                    .as_deref()
+                    .unwrap_or("the log is damaged there, verify names the file")
+                    .to_owned(),
             });
         }
         other => {

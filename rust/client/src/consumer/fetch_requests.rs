@@ -11,7 +11,6 @@ use super::changed::Changed;
 use super::completed_fetch::CompletedFetch;
 use super::consumer_network_client::ConsumerNetworkClient;
 use super::fetch_buffer::FetchBuffer;
-use super::fetch_session_handler::SessionRequest;
 use super::fetchable::View;
 use super::left_out::{LeftOut, Requests};
 use super::metadata::ConsumerMetadata;
@@ -104,8 +103,8 @@ impl FetchRequests {
             metadata.request_update();
         }
         let sent = requests.len();
-        for (node, session) in requests {
-            let request = fetch_request(settings, session);
+        for (node, request) in requests {
+            let request = with_settings(request, settings);
             trace.request(node, &request);
             let id = net.send(node, Request::Fetch(request));
             let fetches = self.nodes.entry(node).or_default();
@@ -124,7 +123,7 @@ impl FetchRequests {
         view: &View<'_>,
         blocked: &FxHashSet<NodeId>,
         net: &ConsumerNetworkClient,
-    ) -> (Vec<(NodeId, SessionRequest)>, bool) {
+    ) -> (Vec<(NodeId, FetchRequest)>, bool) {
         let may_wait = view.nodes_that_may_wait();
         let mut requests = Vec::new();
         let mut backing_off = false;
@@ -249,10 +248,10 @@ impl FetchRequests {
             }
         };
         self.metrics.fetch_latency.add(now_ms.saturating_sub(*asked_ms).max(0));
-        let size = response.partitions.iter().map(|p| p.records.len()).sum::<usize>();
+        let size = response.partitions().map(|(_, p)| p.size()).sum::<usize>();
         self.metrics.fetch_size.add(i64::try_from(size).unwrap_or(i64::MAX));
         let full = session.is_full();
-        let misses_ids = session.is_refused() || response.error == ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR;
+        let misses_ids = session.is_refused() || response.error_code == ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR;
         if let Err(why) = session.handle_response(&response) {
             if misses_ids {
                 metadata.request_update_for_ids();
@@ -266,28 +265,23 @@ impl FetchRequests {
         }
         *thrown_away = 0;
         trace.response(node, full, &response, |tp| session.fetch_offset(tp).unwrap_or(-1));
-        let failed = response.partitions.iter().any(|p| p.error != ErrorCode::NONE);
-        for partition in response.partitions {
-            if let Some(offset) = session.fetch_offset(&partition.tp) {
-                buffer.add(CompletedFetch::new(offset, partition));
+        let failed = response.partitions().any(|(_, p)| p.error_code != ErrorCode::NONE);
+        for (tp, partition) in response.into_partitions() {
+            if let Some(offset) = session.fetch_offset(&tp) {
+                buffer.add(CompletedFetch::new(tp, offset, partition));
             }
         }
         !failed
     }
 }
 
-fn fetch_request(settings: &Settings, session: SessionRequest) -> FetchRequest {
+fn with_settings(request: FetchRequest, settings: &Settings) -> FetchRequest {
     FetchRequest {
         max_wait_ms: settings.fetch_max_wait_ms,
         min_bytes: settings.fetch_min_bytes,
         max_bytes: settings.fetch_max_bytes,
         isolation_level: settings.isolation_level,
-        session_id: session.session_id,
-        session_epoch: session.session_epoch,
-        by_topic_ids: session.by_topic_ids,
-        partitions: session.partitions,
-        forgotten: session.forgotten,
-        forgotten_by_id: session.forgotten_by_id,
+        ..request
     }
 }
 

@@ -2,26 +2,19 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, FetchPartition, FetchResponse, NO_TOPIC_ID, PartitionStates, TopicId, topic_id_of};
+use fletchlog_api::{ErrorCode, FetchRequest, FetchResponse, NO_TOPIC_ID, PartitionStates, TopicId, topic_id_of};
+use fletchlog_protocol::local::FetchTopicIds;
+use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What a request carries for its session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionRequest {
-    /// Session id, 0 none.
-    pub session_id: i32,
-    /// 0 full, n > 0 incremental.
-    pub session_epoch: i32,
-    /// Partitions in wire order.
-    pub partitions: Vec<FetchPartition>,
-    /// Partitions to remove from the session.
-    pub forgotten: Vec<TopicPartition>,
-    /// The ids of all its topics are known, so the request can use them. Kafka: `FetchRequestData#canUseTopicIds`.
-    pub by_topic_ids: bool,
-    /// For a request by ids: `forgotten`, then partitions whose topic has another id now, with the former id.
-    /// Kafka: `FetchRequestData#toForget`, `#toReplace`.
-    pub forgotten_by_id: Vec<(TopicPartition, TopicId)>,
+/// What is wanted of a partition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// Id of its topic; [`NO_TOPIC_ID`] if it is not known.
+    pub topic_id: TopicId,
+    /// As the request has it.
+    pub partition: FetchPartition,
 }
 
 /// The topics of a session's partitions by their ids. Kafka: `FetchSessionHandler#sessionTopicNames`.
@@ -34,22 +27,21 @@ struct SessionTopics {
 }
 
 impl SessionTopics {
-    fn add(&mut self, partition: &FetchPartition) {
-        if partition.topic_id == NO_TOPIC_ID {
+    fn add(&mut self, topic: &Arc<str>, topic_id: TopicId) {
+        if topic_id == NO_TOPIC_ID {
             self.without_id += 1;
             return;
         }
-        let name = || (Arc::clone(&partition.tp.topic), 0);
-        self.names.entry(partition.topic_id).or_insert_with(name).1 += 1;
+        self.names.entry(topic_id).or_insert_with(|| (Arc::clone(topic), 0)).1 += 1;
     }
 
-    fn remove(&mut self, partition: &FetchPartition) {
-        if partition.topic_id == NO_TOPIC_ID {
+    fn remove(&mut self, topic_id: TopicId) {
+        if topic_id == NO_TOPIC_ID {
             self.without_id -= 1;
-        } else if let Some((_, count)) = self.names.get_mut(&partition.topic_id) {
+        } else if let Some((_, count)) = self.names.get_mut(&topic_id) {
             *count -= 1;
             if *count == 0 {
-                self.names.remove(&partition.topic_id);
+                self.names.remove(&topic_id);
             }
         }
     }
@@ -61,7 +53,7 @@ impl SessionTopics {
 pub struct FetchSessionHandler {
     id: i32,
     epoch: i32,
-    asked: PartitionStates<FetchPartition>,
+    asked: PartitionStates<Wanted>,
     topics: SessionTopics,
     /// With an in-process broker: the partitions that were requested without the id of their topic.
     without_id: FxHashSet<TopicPartition>,
@@ -74,26 +66,31 @@ pub struct FetchSessionHandler {
 impl FetchSessionHandler {
     /// Builds a full request for what is wanted now, in this order, and remembers it.
     /// Kafka: `FetchSessionHandler.Builder#build`.
-    pub fn build_full(&mut self, wanted: Vec<FetchPartition>) -> SessionRequest {
-        self.asked = wanted.iter().map(|p| (p.tp.clone(), p.clone())).collect();
+    pub fn build_full(&mut self, wanted: Vec<(TopicPartition, Wanted)>) -> FetchRequest {
+        let topics = topics(&wanted);
         self.topics = SessionTopics::default();
-        wanted.iter().for_each(|p| self.topics.add(p));
-        self.request(wanted, Vec::new())
+        wanted
+            .iter()
+            .for_each(|(tp, wanted)| self.topics.add(&tp.topic, wanted.topic_id));
+        self.asked = wanted.into_iter().collect();
+        self.request(topics, &[], Vec::new())
     }
 
     /// Builds an incremental request and remembers what it requests: new partitions in the given order, then altered
     /// ones in session order; partitions no longer wanted are removed. `now` has what is wanted of every partition that
     /// may have changed since the last request; it may include unchanged ones. Returns `None`, and remembers nothing,
     /// if no partition would be left in the session. Kafka: `FetchSessionHandler.Builder#build`.
-    pub fn build_incremental(&mut self, now: Vec<(TopicPartition, Option<FetchPartition>)>) -> Option<SessionRequest> {
+    pub fn build_incremental(&mut self, now: Vec<(TopicPartition, Option<Wanted>)>) -> Option<FetchRequest> {
         let mut added = Vec::new();
         let mut altered = Vec::new();
         let mut forgotten = Vec::new();
         for (tp, wanted) in now {
             match (self.asked.place(&tp), wanted) {
-                (None, Some(wanted)) => added.push(wanted),
+                (None, Some(wanted)) => added.push((tp, wanted)),
                 (Some(place), None) => forgotten.push((place, tp)),
-                (Some(place), Some(wanted)) if self.asked.get(&tp) != Some(&wanted) => altered.push((place, wanted)),
+                (Some(place), Some(wanted)) if self.asked.get(&tp) != Some(&wanted) => {
+                    altered.push((place, (tp, wanted)));
+                }
                 _ => {}
             }
         }
@@ -102,41 +99,53 @@ impl FetchSessionHandler {
         }
         altered.sort_unstable_by_key(|&(place, _)| place);
         forgotten.sort_unstable_by_key(|&(place, _)| place);
-        let mut forgotten_by_id: Vec<(TopicPartition, TopicId)> = Vec::new();
+        let mut former_ids: Vec<(TopicPartition, TopicId)> = Vec::new();
         for (_, tp) in forgotten {
-            if let Some(former) = self.asked.get(&tp).cloned() {
-                self.topics.remove(&former);
+            if let Some(former) = self.asked.get(&tp).map(|former| former.topic_id) {
+                self.topics.remove(former);
                 self.asked.remove(&tp);
-                forgotten_by_id.push((tp, former.topic_id));
+                former_ids.push((tp, former));
             }
         }
         let mut partitions = added;
-        partitions.extend(altered.into_iter().map(|(_, wanted)| wanted));
+        partitions.extend(altered.into_iter().map(|(_, altered)| altered));
+        let topics = topics(&partitions);
         let mut replaced = Vec::new();
-        for wanted in &partitions {
-            if let Some(former) = self.asked.get(&wanted.tp) {
-                let ids = (former.topic_id, wanted.topic_id);
-                if ids.0 != ids.1 && ids.0 != NO_TOPIC_ID && ids.1 != NO_TOPIC_ID {
-                    replaced.push((wanted.tp.clone(), former.topic_id));
+        for (tp, wanted) in partitions {
+            if let Some(former) = self.asked.get(&tp).map(|former| former.topic_id) {
+                if former != wanted.topic_id && former != NO_TOPIC_ID && wanted.topic_id != NO_TOPIC_ID {
+                    replaced.push((former, tp.partition));
                 }
                 self.topics.remove(former);
             }
-            self.topics.add(wanted);
-            self.asked.insert(wanted.tp.clone(), wanted.clone());
+            self.topics.add(&tp.topic, wanted.topic_id);
+            self.asked.insert(tp, wanted);
         }
-        let mut request = self.request(partitions, forgotten_by_id);
-        request.forgotten_by_id.extend(replaced);
-        Some(request)
+        Some(self.request(topics, &former_ids, replaced))
     }
 
-    fn request(&self, partitions: Vec<FetchPartition>, forgotten: Vec<(TopicPartition, TopicId)>) -> SessionRequest {
-        SessionRequest {
+    /// A request of these partitions that forgets others, with the ids that the session had for their topics. It can use ids if those of
+    /// all topics of the session are known. Kafka: `FetchRequestData#canUseTopicIds`, `#toForget`, `#toReplace`.
+    fn request(
+        &self,
+        topics: Vec<FetchTopic>,
+        forgotten: &[(TopicPartition, TopicId)],
+        replaced: Vec<(TopicId, i32)>,
+    ) -> FetchRequest {
+        let by_ids = self.topics.without_id == 0 && forgotten.iter().all(|(_, id)| *id != NO_TOPIC_ID);
+        let runs = forgotten.chunk_by(|(a, id), (b, other)| a.topic == b.topic && id == other);
+        let forgotten = runs.map(|run| ForgottenTopic {
+            topic: Arc::clone(&run[0].0.topic),
+            topic_id: run[0].1,
+            partitions: run.iter().map(|(tp, _)| tp.partition).collect(),
+        });
+        FetchRequest {
             session_id: self.id,
             session_epoch: self.epoch,
-            partitions,
-            forgotten: forgotten.iter().map(|(tp, _)| tp.clone()).collect(),
-            by_topic_ids: self.topics.without_id == 0 && forgotten.iter().all(|(_, id)| *id != NO_TOPIC_ID),
-            forgotten_by_id: forgotten,
+            topics,
+            forgotten_topics_data: forgotten.collect(),
+            topic_ids: FetchTopicIds { by_ids, replaced },
+            ..Default::default()
         }
     }
 
@@ -144,12 +153,11 @@ impl FetchSessionHandler {
     /// name. Returns whether the response had names already. Kafka: `FetchResponse#responseData`.
     pub fn name_topics(&self, response: &mut FetchResponse) -> bool {
         let mut has_names = false;
-        for partition in &mut response.partitions {
-            let topic = &mut partition.tp.topic;
-            let id = topic_id_of(topic);
-            has_names |= id.is_none();
+        for topic in &mut response.responses {
+            let id = topic_id_of(&topic.topic);
+            has_names |= id.is_none() && !topic.partitions.is_empty();
             if let Some((name, _)) = id.and_then(|id| self.topics.names.get(&id)) {
-                *topic = Arc::clone(name);
+                topic.topic = Arc::clone(name);
             }
         }
         has_names
@@ -159,9 +167,12 @@ impl FetchSessionHandler {
     /// its session in this, with FETCH_SESSION_TOPIC_ID_ERROR. Requests to an in-process broker carry only names, so
     /// the client does this check. Kafka: `FetchSessionHandler.Builder#build` (`canUseTopicIds`),
     /// `FetchManager#newContext` (spec 7.3).
-    pub fn note_topic_ids(&mut self, request: &SessionRequest, without_id: FxHashSet<TopicPartition>) {
+    pub fn note_topic_ids(&mut self, request: &FetchRequest, without_id: FxHashSet<TopicPartition>) {
         let incremental = request.session_epoch > 0;
-        let forgets = incremental && request.forgotten.iter().any(|tp| self.without_id.contains(tp));
+        let mut forgotten = request
+            .forgotten()
+            .map(|(topic, p)| TopicPartition::new(Arc::clone(topic), p));
+        let forgets = incremental && forgotten.any(|tp| self.without_id.contains(&tp));
         let by_ids = without_id.is_empty() && !forgets;
         self.refused = incremental && by_ids != self.by_ids;
         if !incremental {
@@ -187,40 +198,41 @@ impl FetchSessionHandler {
 
     /// The requested offset; `None` for a partition that is not in the session.
     pub fn fetch_offset(&self, tp: &TopicPartition) -> Option<i64> {
-        self.asked.get(tp).map(|p| p.fetch_offset)
+        self.asked.get(tp).map(|asked| asked.partition.fetch_offset)
     }
 
     /// Checks a response. `Err` has the reason why it must be discarded; the next request is then a full one.
     /// Kafka: `FetchSessionHandler#handleResponse`.
     pub fn handle_response(&mut self, response: &FetchResponse) -> Result<(), String> {
-        if response.error != ErrorCode::NONE {
-            if response.error == ErrorCode::FETCH_SESSION_ID_NOT_FOUND {
+        if response.error_code != ErrorCode::NONE {
+            if response.error_code == ErrorCode::FETCH_SESSION_ID_NOT_FOUND {
                 self.id = 0;
             }
             self.epoch = 0;
-            return Err(format!("the broker answered {}", response.error));
+            return Err(format!("the broker answered {}", response.error_code));
         }
         if self.refused {
             self.epoch = 0;
             return Err(format!("refused: {}", ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR));
         }
-        let extra = response.partitions.iter().find(|p| !self.asked.contains(&p.tp));
+        let partitions = || {
+            let partitions = response.partitions();
+            partitions.map(|(topic, p)| TopicPartition::new(Arc::clone(topic), p.partition_index))
+        };
+        let extra = partitions().find(|tp| !self.asked.contains(tp));
         if self.is_full() {
-            let answered: FxHashSet<&TopicPartition> = response.partitions.iter().map(|p| &p.tp).collect();
+            let answered: FxHashSet<TopicPartition> = partitions().collect();
             let omitted = self.partitions().find(|tp| !answered.contains(tp)).cloned();
-            if let Some(tp) = extra.map(|p| p.tp.clone()).or(omitted) {
+            if let Some(tp) = extra.or(omitted) {
                 self.id = 0;
                 return Err(format!(
                     "the answer to a full fetch has one partition too many or too few: {}",
                     shown(&tp)
                 ));
             }
-        } else if let Some(p) = extra {
+        } else if let Some(tp) = extra {
             self.epoch = 0;
-            return Err(format!(
-                "the answer holds {}, which is not in the session",
-                shown(&p.tp)
-            ));
+            return Err(format!("the answer holds {}, which is not in the session", shown(&tp)));
         }
         if response.session_id == 0 {
             (self.id, self.epoch) = (0, 0);
@@ -238,6 +250,18 @@ impl FetchSessionHandler {
     }
 }
 
+/// The partitions in their order: only consecutive ones of a topic share its entry, since the order is that of the response. Kafka:
+/// `FetchRequest.Builder#build`.
+fn topics(partitions: &[(TopicPartition, Wanted)]) -> Vec<FetchTopic> {
+    let runs = partitions.chunk_by(|(a, _), (b, _)| a.topic == b.topic);
+    let topic = |run: &[(TopicPartition, Wanted)]| FetchTopic {
+        topic: Arc::clone(&run[0].0.topic),
+        topic_id: run[0].1.topic_id,
+        partitions: run.iter().map(|(_, wanted)| wanted.partition.clone()).collect(),
+    };
+    runs.map(topic).collect()
+}
+
 /// The partition, for messages. It has no name if the response had a topic id that was not requested.
 fn shown(tp: &TopicPartition) -> String {
     match topic_id_of(&tp.topic) {
@@ -252,62 +276,81 @@ fn shown(tp: &TopicPartition) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use fletchlog_api::{FetchPartitionResponse, topic_by_id};
+    use fletchlog_api::topic_by_id;
+    use fletchlog_protocol::messages::fetch_response::PartitionData;
 
     use super::*;
 
-    fn wanted(list: &[(&str, i32, i64)]) -> Vec<FetchPartition> {
-        list.iter()
-            .map(|&(topic, p, fetch_offset)| FetchPartition {
-                tp: TopicPartition::new(topic, p),
-                topic_id: NO_TOPIC_ID,
-                fetch_offset,
-                current_leader_epoch: -1,
-                last_fetched_epoch: -1,
-                partition_max_bytes: 100,
-            })
-            .collect()
+    type AllWanted = Vec<(TopicPartition, Wanted)>;
+
+    /// With the ids of topics; 0: not known.
+    fn with_ids(list: &[(&str, i32, i64, u8)]) -> AllWanted {
+        let partition = |&(topic, partition, fetch_offset, id): &(&str, i32, i64, u8)| {
+            let wanted = Wanted {
+                topic_id: [id; 16],
+                partition: FetchPartition {
+                    partition,
+                    fetch_offset,
+                    partition_max_bytes: 100,
+                    ..Default::default()
+                },
+            };
+            (TopicPartition::new(topic, partition), wanted)
+        };
+        list.iter().map(partition).collect()
+    }
+
+    fn wanted(list: &[(&str, i32, i64)]) -> AllWanted {
+        let without: Vec<_> = list.iter().map(|&(topic, p, offset)| (topic, p, offset, 0)).collect();
+        with_ids(&without)
     }
 
     /// As a caller without information about changes does.
-    fn build(h: &mut FetchSessionHandler, wanted: Vec<FetchPartition>) -> SessionRequest {
+    fn build(h: &mut FetchSessionHandler, wanted: AllWanted) -> FetchRequest {
         if h.is_full() {
             return h.build_full(wanted);
         }
         let gone: Vec<TopicPartition> = h.partitions().cloned().collect();
         let gone = gone
             .into_iter()
-            .filter(|tp| wanted.iter().all(|p| p.tp != *tp))
+            .filter(|tp| wanted.iter().all(|(other, _)| other != tp))
             .map(|tp| (tp, None));
-        let now = wanted.iter().map(|p| (p.tp.clone(), Some(p.clone()))).chain(gone);
+        let now = wanted
+            .iter()
+            .map(|(tp, wanted)| (tp.clone(), Some(wanted.clone())))
+            .chain(gone);
         h.build_incremental(now.collect()).unwrap()
     }
 
-    fn names(list: &[FetchPartition]) -> Vec<String> {
-        list.iter().map(|p| p.tp.to_string()).collect()
+    fn names(request: &FetchRequest) -> Vec<String> {
+        let partitions = request.partitions();
+        partitions
+            .map(|(topic, p)| format!("{topic}-{}", p.partition))
+            .collect()
+    }
+
+    fn forgotten(request: &FetchRequest) -> Vec<TopicPartition> {
+        let forgotten = request.forgotten();
+        forgotten
+            .map(|(topic, p)| TopicPartition::new(Arc::clone(topic), p))
+            .collect()
     }
 
     fn answer(session_id: i32, error: ErrorCode, partitions: &[(&str, i32)]) -> FetchResponse {
         let partitions = partitions
             .iter()
-            .map(|&(t, p)| FetchPartitionResponse {
-                tp: TopicPartition::new(t, p),
-                error: ErrorCode::NONE,
-                error_message: None,
-                high_watermark: 0,
-                last_stable_offset: 0,
-                log_start_offset: 0,
-                diverging_epoch: None,
-                aborted_transactions: None,
-                preferred_read_replica: None,
-                records: Bytes::new(),
+            .map(|&(t, p)| {
+                let partition = PartitionData {
+                    partition_index: p,
+                    ..Default::default()
+                };
+                (TopicPartition::new(t, p), partition)
             })
             .collect();
         FetchResponse {
-            error,
+            error_code: error,
             session_id,
-            partitions,
+            ..FetchResponse::of(partitions)
         }
     }
 
@@ -325,15 +368,15 @@ mod tests {
         let mut h = established();
         let request = build(&mut h, wanted(&[("foo", 0, 0), ("foo", 1, 12), ("bar", 0, 20)]));
         assert_eq!((request.session_id, request.session_epoch), (123, 1));
-        assert_eq!(names(&request.partitions), ["bar-0", "foo-1"]);
-        assert!(request.forgotten.is_empty());
+        assert_eq!(names(&request), ["bar-0", "foo-1"]);
+        assert!(forgotten(&request).is_empty());
     }
 
     #[test]
     fn altered_partitions_go_in_session_order_whatever_order_is_wanted() {
         let mut h = established();
         let request = build(&mut h, wanted(&[("foo", 1, 12), ("foo", 0, 1)]));
-        assert_eq!(names(&request.partitions), ["foo-0", "foo-1"]);
+        assert_eq!(names(&request), ["foo-0", "foo-1"]);
     }
 
     #[test]
@@ -341,13 +384,13 @@ mod tests {
         let mut h = established();
         let request = build(&mut h, wanted(&[("foo", 1, 10)]));
         assert_eq!(
-            (request.partitions.len(), request.forgotten),
+            (request.topics.len(), forgotten(&request)),
             (0, vec![TopicPartition::new("foo", 0)])
         );
         h.handle_response(&answer(123, ErrorCode::NONE, &[])).unwrap();
         let request = build(&mut h, wanted(&[("foo", 0, 0), ("foo", 1, 11)]));
         assert_eq!(
-            (request.session_epoch, names(&request.partitions)),
+            (request.session_epoch, names(&request)),
             (2, vec!["foo-0".to_owned(), "foo-1".to_owned()])
         );
         assert_eq!(h.fetch_offset(&TopicPartition::new("foo", 1)), Some(11));
@@ -360,7 +403,7 @@ mod tests {
         assert_eq!(h.build_incremental(vec![none(0), none(1)]), None);
         let request = h.build_incremental(vec![none(1)]).unwrap();
         assert_eq!(
-            (names(&request.partitions).len(), request.forgotten),
+            (names(&request).len(), forgotten(&request)),
             (0, vec![TopicPartition::new("foo", 1)])
         );
         assert_eq!(h.fetch_offset(&TopicPartition::new("foo", 0)), Some(0));
@@ -410,24 +453,18 @@ mod tests {
         );
     }
 
-    /// With the ids of topics; 0: not known.
-    fn with_ids(list: &[(&str, i32, i64, u8)]) -> Vec<FetchPartition> {
-        let partition = |&(topic, p, offset, id): &(&str, i32, i64, u8)| FetchPartition {
-            topic_id: [id; 16],
-            ..wanted(&[(topic, p, offset)]).remove(0)
-        };
-        list.iter().map(partition).collect()
-    }
-
     /// A session by ids with these partitions of foo (1) and bar (2).
     fn established_by_ids() -> FetchSessionHandler {
         let mut h = FetchSessionHandler::default();
         let all = with_ids(&[("foo", 0, 0, 1), ("foo", 1, 0, 1), ("bar", 0, 0, 2)]);
-        assert!(build(&mut h, all).by_topic_ids);
+        assert!(build(&mut h, all).topic_ids.by_ids);
         let (foo, bar) = (topic_by_id([1; 16]), topic_by_id([2; 16]));
         let mut response = answer(123, ErrorCode::NONE, &[(&bar, 0), (&foo, 1), (&foo, 0)]);
         h.name_topics(&mut response);
-        let named: Vec<String> = response.partitions.iter().map(|p| p.tp.to_string()).collect();
+        let partitions = response.partitions();
+        let named: Vec<String> = partitions
+            .map(|(topic, p)| format!("{topic}-{}", p.partition_index))
+            .collect();
         assert_eq!(named, ["bar-0", "foo-1", "foo-0"]);
         h.handle_response(&response).unwrap();
         h
@@ -441,14 +478,14 @@ mod tests {
             with_ids(&[("foo", 0, 0, 1), ("foo", 1, 5, 0), ("bar", 0, 0, 2)]),
         );
         assert_eq!(
-            (request.by_topic_ids, names(&request.partitions)),
+            (request.topic_ids.by_ids, names(&request)),
             (false, vec!["foo-1".to_owned()])
         );
         let refused = answer(0, ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR, &[]);
         assert!(h.handle_response(&refused).is_err());
         let request = build(&mut h, with_ids(&[("foo", 0, 0, 1), ("foo", 1, 5, 1)]));
         assert_eq!(
-            (request.session_id, request.session_epoch, request.by_topic_ids),
+            (request.session_id, request.session_epoch, request.topic_ids.by_ids),
             (123, 0, true)
         );
     }
@@ -460,11 +497,12 @@ mod tests {
             &mut h,
             with_ids(&[("bar", 0, 0, 2), ("foo", 0, 0, 3), ("baz", 0, 0, 4)]),
         );
-        assert_eq!(names(&request.partitions), ["baz-0", "foo-0"]);
+        assert_eq!(names(&request), ["baz-0", "foo-0"]);
         let foo = |p| TopicPartition::new("foo", p);
-        assert_eq!(request.forgotten, [foo(1)]);
-        assert_eq!(request.forgotten_by_id, [(foo(1), [1; 16]), (foo(0), [1; 16])]);
-        assert!(request.by_topic_ids);
+        assert_eq!(forgotten(&request), [foo(1)]);
+        assert_eq!(request.forgotten_topics_data[0].topic_id, [1; 16]);
+        assert_eq!(request.topic_ids.replaced, [([1; 16], 0)]);
+        assert!(request.topic_ids.by_ids);
         let mut late = answer(123, ErrorCode::NONE, &[(&topic_by_id([1; 16]), 0)]);
         h.name_topics(&mut late);
         let refused = h.handle_response(&late).unwrap_err();
@@ -474,14 +512,18 @@ mod tests {
     #[test]
     fn a_partition_that_had_no_id_is_forgotten_by_name() {
         let mut h = FetchSessionHandler::default();
-        assert!(!build(&mut h, with_ids(&[("foo", 0, 0, 1), ("bar", 0, 0, 0)])).by_topic_ids);
+        assert!(
+            !build(&mut h, with_ids(&[("foo", 0, 0, 1), ("bar", 0, 0, 0)]))
+                .topic_ids
+                .by_ids
+        );
         let by_names = answer(123, ErrorCode::NONE, &[("foo", 0), ("bar", 0)]);
         h.handle_response(&by_names).unwrap();
         let request = build(&mut h, with_ids(&[("foo", 0, 0, 1)]));
-        assert_eq!((request.by_topic_ids, request.forgotten.len()), (false, 1));
+        assert_eq!((request.topic_ids.by_ids, forgotten(&request).len()), (false, 1));
         h.handle_response(&answer(123, ErrorCode::NONE, &[])).unwrap();
         assert!(
-            build(&mut h, with_ids(&[("foo", 0, 1, 1)])).by_topic_ids,
+            build(&mut h, with_ids(&[("foo", 0, 1, 1)])).topic_ids.by_ids,
             "which its session refuses"
         );
     }

@@ -1,12 +1,14 @@
 //! Which partitions may be fetched from which node, and their order in a request (spec 7.3, 7.8).
 //! Kafka: `AbstractFetch#fetchablePartitions`.
 
-use fletchlog_api::{FetchPartition, NO_TOPIC_ID, NodeId, java_hash};
+use fletchlog_api::{NO_TOPIC_ID, NodeId, java_hash};
+use fletchlog_protocol::messages::fetch_request::FetchPartition;
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashSet;
 
 use super::decision_table::RequestOrder;
 use super::fetch_buffer::FetchBuffer;
+use super::fetch_session_handler::Wanted;
 use super::metadata::{ConsumerMetadata, Leader};
 use super::settings::{FetchOrder, Settings};
 use super::subscription_state::{PartitionState, SubscriptionState};
@@ -65,23 +67,24 @@ impl<'a> View<'a> {
     }
 
     /// What a fetch from `node` requests of this partition; `None` if nothing.
-    pub fn wanted(&self, tp: &TopicPartition, node: NodeId) -> Option<FetchPartition> {
+    pub fn wanted(&self, tp: &TopicPartition, node: NodeId) -> Option<Wanted> {
         let state = self.subs.state(tp)?;
         if self.why_not(tp, state).is_some() {
             return None;
         }
         let leader = state.leader().filter(|_| state.read_node() == Some(node))?;
-        Some(FetchPartition {
-            tp: tp.clone(),
-            topic_id: match self.settings.row.topic_ids && !self.in_process {
-                true => self.metadata.topic_id(&tp.topic),
-                false => NO_TOPIC_ID,
-            },
+        let topic_id = match self.settings.row.topic_ids && !self.in_process {
+            true => self.metadata.topic_id(&tp.topic),
+            false => NO_TOPIC_ID,
+        };
+        let partition = FetchPartition {
+            partition: tp.partition,
             fetch_offset: state.position()?,
             current_leader_epoch: leader.epoch,
-            last_fetched_epoch: -1,
             partition_max_bytes: self.settings.max_partition_fetch_bytes,
-        })
+            ..Default::default()
+        };
+        Some(Wanted { topic_id, partition })
     }
 
     /// Every partition that may be in a request, in request order.

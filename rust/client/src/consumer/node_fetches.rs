@@ -1,11 +1,11 @@
 //! The fetch session with one node and its next request (spec 7.3). Kafka: `FetchSessionHandler.Builder`, as
 //! `AbstractFetch#prepareFetchRequests` fills it.
 
-use fletchlog_api::{FetchPartition, NodeId};
+use fletchlog_api::{FetchRequest, NodeId};
 use fletchlog_records::TopicPartition;
 
 use super::changed::Changed;
-use super::fetch_session_handler::{FetchSessionHandler, SessionRequest};
+use super::fetch_session_handler::{FetchSessionHandler, Wanted};
 use super::fetchable::View;
 use crate::net::RequestId;
 
@@ -31,11 +31,14 @@ impl NodeFetches {
         self.thrown_away > 1 && now_ms < self.asked_ms.saturating_add(retry_backoff_ms)
     }
 
-    /// The next request of this node's session; `None` if there is nothing to fetch.
-    pub(super) fn build(&mut self, node: NodeId, view: &View<'_>) -> Option<SessionRequest> {
+    /// What the next request of this node's session asks for; `None` if there is nothing to fetch.
+    pub(super) fn build(&mut self, node: NodeId, view: &View<'_>) -> Option<FetchRequest> {
         let request = if self.session.is_full() {
             let all = view.in_request_order();
-            let wanted: Vec<FetchPartition> = all.into_iter().filter_map(|tp| view.wanted(tp, node)).collect();
+            let wanted = all
+                .into_iter()
+                .filter_map(|tp| Some((tp.clone(), view.wanted(tp, node)?)));
+            let wanted: Vec<(TopicPartition, Wanted)> = wanted.collect();
             (!wanted.is_empty()).then(|| self.session.build_full(wanted))
         } else {
             let partitions: Vec<&TopicPartition> = match &self.changed {

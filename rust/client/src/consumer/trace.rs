@@ -2,6 +2,7 @@
 //! Costs one branch per step while it is off.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use fletchlog_api::{FetchRequest, FetchResponse, NodeId};
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
@@ -277,9 +278,11 @@ impl Trace {
 
     /// Records a fetch request.
     pub fn request(&mut self, node: NodeId, request: &FetchRequest) {
-        let asked = request.partitions.iter();
-        let asked = asked.map(|p| TracePartition::at(&p.tp, p.fetch_offset));
-        let partitions = asked.chain(request.forgotten.iter().map(TracePartition::gone));
+        let tp = |topic: &Arc<str>, partition| TopicPartition::new(Arc::clone(topic), partition);
+        let asked = request.partitions();
+        let asked = asked.map(|(topic, p)| TracePartition::at(&tp(topic, p.partition), p.fetch_offset));
+        let forgotten = request.forgotten();
+        let partitions = asked.chain(forgotten.map(|(topic, p)| TracePartition::gone(&tp(topic, p))));
         self.push(|| TraceEvent {
             full: Some(request.session_epoch <= 0),
             ..TraceEvent::new(TraceKind::Ask).node(node).partitions(partitions)
@@ -294,21 +297,22 @@ impl Trace {
         response: &FetchResponse,
         fetch_offset: impl Fn(&TopicPartition) -> i64,
     ) {
-        let partitions = response.partitions.iter().map(|p| {
-            let (batches, records) = whole_batches(&p.records);
+        let partitions = response.partitions().map(|(topic, p)| {
+            let tp = TopicPartition::new(Arc::clone(topic), p.partition_index);
+            let (batches, records) = p.records.as_ref().map(whole_batches).unwrap_or_default();
             TracePartition {
-                bytes: count(p.records.len()),
+                bytes: count(p.size()),
                 batches,
                 records,
-                error: name(p.error),
-                ..TracePartition::at(&p.tp, fetch_offset(&p.tp))
+                error: name(p.error_code),
+                ..TracePartition::at(&tp, fetch_offset(&tp))
             }
         });
         self.push(|| TraceEvent {
             full: Some(full),
             ..TraceEvent::new(TraceKind::Answer)
                 .node(node)
-                .because(name(response.error))
+                .because(name(response.error_code))
                 .partitions(partitions)
         });
     }

@@ -10,7 +10,7 @@ mod transaction;
 
 use std::sync::Arc;
 
-use fletchlog_api::{ProduceRequest, ProduceResponse, Request, Response, list_offsets};
+use fletchlog_api::{FetchRequest, FetchResponse, ProduceRequest, ProduceResponse, Request, Response, list_offsets};
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
@@ -43,10 +43,10 @@ pub(crate) fn api_of(request: &Request) -> ApiKey {
     }
 }
 
-/// The newest version that can carry a request. Kafka: `AbstractFetch#createFetchRequest`.
+/// The newest version that can carry a request.
 pub(crate) fn newest_version(request: &Request) -> i16 {
     match request {
-        Request::Fetch(fetch) if !fetch.by_topic_ids => log::FETCH_BY_ID - 1,
+        Request::Fetch(fetch) => FetchRequest::newest_version(fetch),
         _ => i16::MAX,
     }
 }
@@ -86,7 +86,10 @@ pub(crate) fn no_answer() -> Response {
 pub(crate) fn encode(request: Request, rack: &Arc<str>, version: i16, w: &mut Writer) -> Result<(), WireError> {
     match request {
         Request::Produce(request) => ProduceRequest::for_version(request, version).encode(w, version),
-        Request::Fetch(request) => log::fetch(request, rack, version, w),
+        Request::Fetch(mut request) => {
+            request.rack_id = Arc::clone(rack);
+            request.for_version(version).encode(w, version)
+        }
         Request::ListOffsets(request) => log::list_offsets(request, version, w),
         Request::OffsetForLeaderEpoch(request) => log::offset_for_leader_epoch(request, version, w),
         Request::Metadata(request) => cluster::metadata(request, version, w),
@@ -114,14 +117,14 @@ pub(crate) fn decode(
 ) -> Result<(Response, Throttle), WireError> {
     macro_rules! whole {
         ($api:ident, $response:ty) => {{
-            let response = <$response>::decode(r, version)?;
+            let response = <$response>::decode(r, version)?.of_version(version);
             let throttle_ms = response.throttle_time_ms;
             Ok((Response::$api(response), throttle_ms))
         }};
     }
     match api {
         ApiKey::Produce => whole!(Produce, ProduceResponse),
-        ApiKey::Fetch => log::fetched(version, r),
+        ApiKey::Fetch => whole!(Fetch, FetchResponse),
         ApiKey::ListOffsets => log::listed_offsets(version, r),
         ApiKey::OffsetForLeaderEpoch => log::epoch_ends(version, r),
         ApiKey::Metadata => cluster::metadata_answer(version, r, book),

@@ -1,7 +1,9 @@
 use fletchlog_api as api;
 use fletchlog_api::{CoordinatorType, FindCoordinatorRequest, HeartbeatRequest, ProduceRequest};
 use fletchlog_protocol::header::ResponseHeader;
+use fletchlog_protocol::local::FetchTopicIds;
 use fletchlog_protocol::messages::api_versions_response::ApiVersion;
+use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use fletchlog_protocol::messages::{
     FetchResponse, FindCoordinatorResponse, HeartbeatResponse, ListGroupsResponse, MetadataResponse, fetch_response,
@@ -295,13 +297,7 @@ fn an_answer_may_be_as_large_as_what_was_asked_for_and_no_larger() {
         max_wait_ms: 0,
         min_bytes: 0,
         max_bytes: 1000,
-        isolation_level: api::IsolationLevel::ReadUncommitted,
-        session_id: 0,
-        session_epoch: -1,
-        partitions: Vec::new(),
-        forgotten: Vec::new(),
-        by_topic_ids: false,
-        forgotten_by_id: Vec::new(),
+        ..Default::default()
     });
     node.send(1, fetch);
     let limit = i32::try_from(MAX_ANSWER + 1000).unwrap();
@@ -407,13 +403,8 @@ fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
             max_wait_ms: 1,
             min_bytes: 1,
             max_bytes: 1,
-            isolation_level: api::IsolationLevel::ReadUncommitted,
-            session_id: 0,
             session_epoch: 0,
-            by_topic_ids: false,
-            forgotten_by_id: Vec::new(),
-            partitions: Vec::new(),
-            forgotten: Vec::new(),
+            ..Default::default()
         })
     };
     for (version, shown) in [(4, ""), (10, ""), (11, "r1"), (12, "r1")] {
@@ -443,7 +434,7 @@ fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
     let (_, Ok(Response::Fetch(answer))) = node.answers().remove(0) else {
         panic!("no fetch");
     };
-    let named: Vec<_> = answer.partitions.iter().map(|p| p.preferred_read_replica).collect();
+    let named: Vec<_> = answer.partitions().map(|(_, p)| p.preferred_read_replica()).collect();
     assert_eq!(named, [None, Some(7)]);
 }
 
@@ -462,26 +453,33 @@ fn an_answer_of_administration_asks_for_a_pause_too() {
     assert_eq!((answer.id, answer.throttle_ms), (5, 70));
 }
 
-fn fetch_by_ids(by_topic_ids: bool) -> Request {
-    let (t, u) = (TopicPartition::new("t", 3), TopicPartition::new("u", 0));
+fn fetch_by_ids(by_ids: bool) -> Request {
     Request::Fetch(api::FetchRequest {
         max_wait_ms: 1,
         min_bytes: 1,
         max_bytes: 1,
-        isolation_level: api::IsolationLevel::ReadUncommitted,
         session_id: 5,
         session_epoch: 1,
-        by_topic_ids,
-        partitions: vec![api::FetchPartition {
-            tp: t.clone(),
+        topics: vec![FetchTopic {
+            topic: "t".into(),
             topic_id: [7; 16],
-            fetch_offset: 9,
-            current_leader_epoch: -1,
-            last_fetched_epoch: -1,
-            partition_max_bytes: 10,
+            partitions: vec![FetchPartition {
+                partition: 3,
+                fetch_offset: 9,
+                partition_max_bytes: 10,
+                ..Default::default()
+            }],
         }],
-        forgotten: vec![u.clone()],
-        forgotten_by_id: vec![(u, [8; 16]), (t, [6; 16])],
+        forgotten_topics_data: vec![ForgottenTopic {
+            topic: "u".into(),
+            topic_id: [8; 16],
+            partitions: vec![0],
+        }],
+        topic_ids: FetchTopicIds {
+            by_ids,
+            replaced: vec![([6; 16], 3)],
+        },
+        ..Default::default()
     })
 }
 
@@ -538,5 +536,5 @@ fn an_answer_by_topic_ids_has_them_in_place_of_names() {
     let (_, Ok(Response::Fetch(answer))) = node.answers().remove(0) else {
         panic!("no fetch");
     };
-    assert_eq!(api::topic_id_of(&answer.partitions[0].tp.topic), Some([7; 16]));
+    assert_eq!(api::topic_id_of(&answer.responses[0].topic), Some([7; 16]));
 }

@@ -1,7 +1,15 @@
 //! Fetch, API key 1.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_records::{ErrorCode, TopicPartition};
+
+use crate::by_topic::grouped;
+use crate::topic_ids::{topic_by_id, topic_id_of};
+
 message! {
-    FetchRequest, fetch_request: key 1, versions 4 to 18, flexible from 12;
+    FetchRequest, fetch_request: key 1, versions 4 to 18, flexible from 12, with for_version of_version;
     FetchRequest {
         cluster_id: Option<Arc<str>> = None, since(12).nullable(12).tag(0).ignorable();
         replica_id: i32 = -1, between(0, 14);
@@ -15,6 +23,9 @@ message! {
         topics: Vec<FetchTopic>, since(0);
         forgotten_topics_data: Vec<ForgottenTopic>, since(7);
         rack_id: Arc<str>, since(11).ignorable();
+        @local
+        /// Whether topics are named by their ids.
+        topic_ids: crate::local::FetchTopicIds;
     }
     ReplicaState {
         replica_id: i32 = -1, since(15);
@@ -43,7 +54,7 @@ message! {
 }
 
 message! {
-    FetchResponse, fetch_response: key 1, versions 4 to 18, flexible from 12;
+    FetchResponse, fetch_response: key 1, versions 4 to 18, flexible from 12, with for_version of_version;
     FetchResponse {
         throttle_time_ms: i32, since(1).ignorable();
         error_code: ErrorCode, since(7).ignorable();
@@ -68,6 +79,9 @@ message! {
         aborted_transactions: Option<Vec<AbortedTransaction>>, since(4).nullable(4).ignorable();
         preferred_read_replica: i32 = -1, since(11);
         records: Option<Bytes>, since(0).nullable(0);
+        @local
+        /// Why the log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE: Kafka's reasons stay in the broker's log.
+        error_message: Option<Arc<str>>;
     }
     EpochEndOffset {
         epoch: i32 = -1, since(12);
@@ -90,5 +104,169 @@ message! {
         host: Arc<str>, since(16);
         port: i32, since(16);
         rack: Option<Arc<str>> = None, since(16).nullable(16);
+    }
+}
+
+/// First version that names topics by their ids alone.
+const BY_ID: i16 = 13;
+
+impl FetchRequest {
+    /// The newest version that can carry it. Kafka: `AbstractFetch#createFetchRequest`.
+    pub fn newest_version(&self) -> i16 {
+        match self.topic_ids.by_ids {
+            true => i16::MAX,
+            false => BY_ID - 1,
+        }
+    }
+
+    /// Forgets partitions by their topics' names or by the ids, as the version does; by ids also those whose topic has another id now.
+    /// Kafka: `FetchRequest.Builder#build`.
+    #[must_use]
+    pub fn for_version(mut self, version: i16) -> Self {
+        let forgotten = std::mem::take(&mut self.forgotten_topics_data).into_iter();
+        self.forgotten_topics_data = match version < BY_ID {
+            true => {
+                let topics = grouped(forgotten.map(|t| (t.topic, t.partitions))).into_iter();
+                let topic = |(topic, partitions): (_, Vec<_>)| fetch_request::ForgottenTopic {
+                    topic,
+                    partitions: partitions.concat(),
+                    ..Default::default()
+                };
+                topics.map(topic).collect()
+            }
+            false => {
+                let replaced = std::mem::take(&mut self.topic_ids.replaced).into_iter();
+                let replaced = replaced.map(|(id, partition)| (id, vec![partition]));
+                let topics = grouped(forgotten.map(|t| (t.topic_id, t.partitions)).chain(replaced)).into_iter();
+                let topic = |(topic_id, partitions): (_, Vec<_>)| fetch_request::ForgottenTopic {
+                    topic_id,
+                    partitions: partitions.concat(),
+                    ..Default::default()
+                };
+                topics.map(topic).collect()
+            }
+        };
+        self
+    }
+
+    /// In a version with topic ids, puts what stands for an id ([`topic_by_id`]) in the place of each topic's name.
+    #[must_use]
+    pub fn of_version(mut self, version: i16) -> Self {
+        self.topic_ids.by_ids = version >= BY_ID;
+        if version >= BY_ID {
+            for topic in &mut self.topics {
+                topic.topic = topic_by_id(topic.topic_id);
+            }
+            for topic in &mut self.forgotten_topics_data {
+                topic.topic = topic_by_id(topic.topic_id);
+            }
+        }
+        self
+    }
+
+    /// The partitions in the order of the request, each with its topic.
+    pub fn partitions(&self) -> impl Iterator<Item = (&Arc<str>, &fetch_request::FetchPartition)> {
+        let topics = self.topics.iter();
+        topics.flat_map(|topic| topic.partitions.iter().map(move |p| (&topic.topic, p)))
+    }
+
+    /// The partitions to forget, each with its topic.
+    pub fn forgotten(&self) -> impl Iterator<Item = (&Arc<str>, i32)> {
+        let topics = self.forgotten_topics_data.iter();
+        topics.flat_map(|topic| topic.partitions.iter().map(move |p| (&topic.topic, *p)))
+    }
+}
+
+impl FetchResponse {
+    /// A response with these partitions in this order: only consecutive ones of a topic share its entry.
+    pub fn of(partitions: Vec<(TopicPartition, fetch_response::PartitionData)>) -> Self {
+        // Counted first, so that a topic is one allocation.
+        let runs: Vec<usize> = partitions
+            .chunk_by(|a, b| a.0.topic == b.0.topic)
+            .map(<[_]>::len)
+            .collect();
+        let mut partitions = partitions.into_iter();
+        let topic = |len: usize| {
+            let mut run = partitions.by_ref().take(len);
+            let mut topic = fetch_response::FetchableTopicResponse::default();
+            if let Some((tp, first)) = run.next() {
+                topic.topic = tp.topic;
+                topic.partitions.reserve_exact(len);
+                topic.partitions.push(first);
+            }
+            topic.partitions.extend(run.map(|(_, partition)| partition));
+            topic
+        };
+        Self {
+            responses: runs.into_iter().map(topic).collect(),
+            ..Default::default()
+        }
+    }
+
+    /// The partitions in the order of the response, each with its topic.
+    pub fn partitions(&self) -> impl Iterator<Item = (&Arc<str>, &fetch_response::PartitionData)> {
+        let topics = self.responses.iter();
+        topics.flat_map(|topic| topic.partitions.iter().map(move |p| (&topic.topic, p)))
+    }
+
+    /// The partitions in the order of the response.
+    pub fn into_partitions(self) -> impl Iterator<Item = (TopicPartition, fetch_response::PartitionData)> {
+        let topics = self.responses.into_iter();
+        topics.flat_map(|topic| {
+            let tp = move |partition| TopicPartition::new(Arc::clone(&topic.topic), partition);
+            topic.partitions.into_iter().map(move |p| (tp(p.partition_index), p))
+        })
+    }
+
+    /// In a version with topic ids, sets those that the names stand for. The reverse of [`Self::of_version`].
+    #[must_use]
+    pub fn for_version(mut self, version: i16) -> Self {
+        if version >= BY_ID {
+            for topic in &mut self.responses {
+                topic.topic_id = topic_id_of(&topic.topic).unwrap_or_default();
+            }
+        }
+        self
+    }
+
+    /// In a version with topic ids, puts what stands for an id ([`topic_by_id`]) in the place of each topic's name.
+    #[must_use]
+    pub fn of_version(mut self, version: i16) -> Self {
+        if version >= BY_ID {
+            for topic in &mut self.responses {
+                topic.topic = topic_by_id(topic.topic_id);
+            }
+        }
+        self
+    }
+}
+
+impl fetch_response::PartitionData {
+    /// The response for a partition that cannot be read: -1 everywhere and no records (spec 6.4.1).
+    pub fn failed(partition_index: i32, error_code: ErrorCode) -> Self {
+        Self {
+            partition_index,
+            error_code,
+            high_watermark: -1,
+            aborted_transactions: None,
+            records: Some(Bytes::new()),
+            ..Default::default()
+        }
+    }
+
+    /// Bytes of its records.
+    pub fn size(&self) -> usize {
+        self.records.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// Where the log differs from what was fetched before: leader epoch, and its end in the log. There are no records then.
+    pub fn diverging_epoch(&self) -> Option<(i32, i64)> {
+        let fetch_response::EpochEndOffset { epoch, end_offset } = self.diverging_epoch;
+        (epoch >= 0).then_some((epoch, end_offset))
+    }
+
+    /// A follower near the client, from which it should read; then there are no records (KIP-392).
+    pub fn preferred_read_replica(&self) -> Option<i32> {
+        Some(self.preferred_read_replica).filter(|&node| node >= 0)
     }
 }

@@ -70,10 +70,10 @@ impl Leaders {
             }
         };
         match &mut request {
-            Request::Fetch(fetch) => fetch
-                .partitions
-                .iter_mut()
-                .for_each(|p| turn(&mut p.current_leader_epoch)),
+            Request::Fetch(fetch) => {
+                let partitions = fetch.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+                partitions.for_each(|p| turn(&mut p.current_leader_epoch));
+            }
             Request::ListOffsets(list) => list.partitions.iter_mut().for_each(|p| turn(&mut p.1)),
             Request::OffsetForLeaderEpoch(ask) => ask.partitions.iter_mut().for_each(|p| turn(&mut p.1)),
             _ => {}

@@ -69,12 +69,13 @@ pub(super) struct Net {
 pub(super) type Fetched = (u32, TopicPartition, u64, (i64, i64));
 
 pub(super) fn fetched(process: u32, moment: u64, response: &FetchResponse) -> impl Iterator<Item = Fetched> {
-    response.partitions.iter().filter_map(move |answer| {
-        let mut batches = BatchIter::new(answer.records.clone()).map_while(Result::ok);
+    response.partitions().filter_map(move |(topic, answer)| {
+        let mut batches = BatchIter::new(answer.records.clone()?).map_while(Result::ok);
         let first = batches.next()?;
         let last = batches.last().unwrap_or_else(|| first.clone());
         let offsets = (first.header().base_offset, last.header().last_offset());
-        Some((process, answer.tp.clone(), moment, offsets))
+        let tp = TopicPartition::new(Arc::clone(topic), answer.partition_index);
+        Some((process, tp, moment, offsets))
     })
 }
 

@@ -48,21 +48,20 @@ impl WatchedTransport {
                 if let Ok(Response::Fetch(fetch)) = &completion.result {
                     wire.fetches -= 1;
                     let partitions: Vec<Value> = fetch
-                        .partitions
-                        .iter()
-                        .map(|p| {
-                            let (batches, records) = BatchIter::new(p.records.clone())
+                        .partitions()
+                        .map(|(topic, p)| {
+                            let (batches, records) = BatchIter::new(p.records.clone().unwrap())
                                 .map_while(Result::ok)
                                 .fold((0, 0), |(b, r), batch| (b + 1, r + batch.header().records_count));
                             let mut row = vec![
-                                json!(&*p.tp.topic),
-                                json!(p.tp.partition),
-                                json!(p.records.len()),
+                                json!(&**topic),
+                                json!(p.partition_index),
+                                json!(p.size()),
                                 json!(batches),
                                 json!(records),
                             ];
-                            if p.error.code() != 0 {
-                                row.push(json!(p.error.code()));
+                            if p.error_code.code() != 0 {
+                                row.push(json!(p.error_code.code()));
                             }
                             Value::Array(row)
                         })
@@ -84,11 +83,13 @@ impl Transport for WatchedTransport {
             let mut wire = self.wire.lock().unwrap();
             wire.fetches += 1;
             let listed: Vec<Value> = fetch
-                .partitions
-                .iter()
-                .map(|p| json!([&*p.tp.topic, p.tp.partition, p.fetch_offset]))
+                .partitions()
+                .map(|(topic, p)| json!([&**topic, p.partition, p.fetch_offset]))
                 .collect();
-            let forgotten: Vec<Value> = fetch.forgotten.iter().map(pair).collect();
+            let forgotten: Vec<Value> = fetch
+                .forgotten()
+                .map(|(topic, partition)| json!([&**topic, partition]))
+                .collect();
             wire.events
                 .push(json!(["req", i32::from(fetch.session_epoch > 0), listed, forgotten]));
         }

@@ -97,15 +97,15 @@ impl FetchManager {
         result: ReadResult,
         now_ms: i64,
     ) -> Option<Made> {
-        let Context::Full(requested) = context else {
+        let Context::Full { by_topic_ids } = *context else {
             return Some(self.cache(node)?.response(context, reading, result, None, now_ms));
         };
-        let session = FetchSession::new(requested, &result, now_ms);
+        let session = FetchSession::new(&reading.partitions, by_topic_ids, &result, now_ms);
         let made = self
             .cache(node)?
             .response(context, reading, result, Some(session), now_ms);
         // Changes before this need no report: the session's first fetch reads every partition.
-        for some in requested.partitions.chunks(HELD_AT_ONCE) {
+        for some in reading.partitions.chunks(HELD_AT_ONCE) {
             if !self.cache(node)?.hold(made.response.session_id, some) {
                 break;
             }

@@ -51,7 +51,7 @@ impl ReplicaManager {
         let max_bytes = request.max_bytes.min(self.config().int("fetch.max.bytes"));
         let params = FetchParams {
             node,
-            by_topic_ids: request.by_topic_ids,
+            by_topic_ids: request.topic_ids.by_ids,
             max_wait_ms: i64::from(request.max_wait_ms),
             min_bytes: i64::from(request.min_bytes.min(max_bytes)),
             max_bytes: i64::from(max_bytes),
@@ -112,8 +112,7 @@ impl ReplicaManager {
 /// Errors of the whole request carry session id 0 and no partitions (spec 6.6).
 fn top_level(error: ErrorCode) -> FetchResponse {
     FetchResponse {
-        error,
-        session_id: 0,
-        partitions: Vec::new(),
+        error_code: error,
+        ..Default::default()
     }
 }

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fletchlog_api::{ErrorCode, FetchPartitionResponse, FetchResponse, NodeId, Response};
+use fletchlog_api::{ErrorCode, FetchResponse, NodeId, Response};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::read::{Position, Progress, ReadResult, is_unknown_error, progress, read_partitions};
+use super::read::{PartitionResponse, Position, Progress, ReadResult, is_unknown_error, progress, read_partitions};
 use super::session_cache::{Context, NewContext, Reading};
 use super::{FetchParams, top_level};
 use crate::panics::{contained, place};
@@ -72,15 +72,13 @@ impl DelayedFetch {
     /// The name of its first partition.
     fn name(&self) -> String {
         let first = self.first.positions.first();
-        first
-            .map(|position| position.request.tp.to_string())
-            .unwrap_or_default()
+        first.map(|position| position.tp.to_string()).unwrap_or_default()
     }
 
     /// Begins to wait for the partitions that exist.
     fn begin_to_wait(&mut self) {
         let unknown = self.first.responses.iter().filter(|p| is_unknown(p));
-        self.unknown = unknown.map(|p| p.tp.clone()).collect();
+        self.unknown = unknown.map(|(tp, _)| tp.clone()).collect();
     }
 
     /// The positions of the first reading, without those of settled partitions (`session.rs`), at which nothing can be read. `None`:
@@ -90,7 +88,7 @@ impl DelayedFetch {
             return Some(Cow::Borrowed(&self.first.positions));
         };
         let mut positions = replicas.fetches.positions(session)?;
-        positions.retain(|position| !self.unknown.contains(&position.request.tp));
+        positions.retain(|position| !self.unknown.contains(&position.tp));
         Some(Cow::Owned(positions))
     }
 
@@ -122,14 +120,16 @@ impl DelayedFetch {
     /// Reads again and makes the response. Partitions that did not exist at first have the same result as then.
     fn response(self, replicas: &ReplicaManager) -> FetchResponse {
         let latest = self.session().map(|session| replicas.fetches.reading(session));
-        let mut reading = latest.unwrap_or(self.reading);
-        reading.partitions.retain(|p| !self.unknown.contains(&p.tp));
-        let mut again = read_partitions(replicas, &self.params, &reading.partitions);
+        let reading = latest.unwrap_or(self.reading);
+        let known = reading.partitions.iter().filter(|p| !self.unknown.contains(&p.tp));
+        let mut again = read_partitions(replicas, &self.params, known);
         // All of these existed when it began to wait; in Kafka the read of one that was removed fails, without aborted transactions.
         let gone = again.responses.iter_mut().filter(|p| is_unknown(p));
-        gone.for_each(|p| p.aborted_transactions = None);
+        gone.for_each(|(_, p)| p.aborted_transactions = None);
         let unknown = self.first.responses.into_iter();
-        again.responses.extend(unknown.filter(|p| self.unknown.contains(&p.tp)));
+        again
+            .responses
+            .extend(unknown.filter(|(tp, _)| self.unknown.contains(tp)));
         replicas.fetch_response(self.params.node, &self.context, &reading, again)
     }
 
@@ -138,7 +138,7 @@ impl DelayedFetch {
         match self.context {
             Context::Incremental(id) => vec![Key::Session(self.params.node, id)],
             _ => {
-                let tps = self.first.positions.iter().map(|p| p.request.tp.clone());
+                let tps = self.first.positions.iter().map(|p| p.tp.clone());
                 tps.map(Key::Partition).collect()
             }
         }
@@ -146,8 +146,8 @@ impl DelayedFetch {
 }
 
 /// Whether the partition does not exist. A fetch does not wait for a missing partition to be created.
-fn is_unknown(partition: &FetchPartitionResponse) -> bool {
-    is_unknown_error(partition.error)
+fn is_unknown((_, partition): &PartitionResponse) -> bool {
+    is_unknown_error(partition.error_code)
 }
 
 /// What fetches wait for.

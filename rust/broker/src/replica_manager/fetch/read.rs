@@ -1,8 +1,11 @@
 //! The reading loop (spec 6.2-6.4). Kafka: `ReplicaManager#readFromLog`, `Partition#fetchRecords`.
 
-use bytes::Bytes;
-use fletchlog_api::{AbortedTransaction, ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel};
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, IsolationLevel};
 use fletchlog_log::{FetchBound, FetchDataInfo, LogBounds, PartitionLog};
+use fletchlog_protocol::messages::fetch_request::FetchPartition;
+use fletchlog_protocol::messages::fetch_response::{AbortedTransaction, EpochEndOffset, PartitionData};
 use fletchlog_records::TopicPartition;
 
 use super::FetchParams;
@@ -10,11 +13,14 @@ use crate::error::ReadRefusal;
 use crate::replica_manager::ReplicaManager;
 use crate::replica_manager::list_offsets::fetch_bound;
 
+/// A partition and its response.
+pub(crate) type PartitionResponse = (TopicPartition, PartitionData);
+
 /// The result of one pass over the partitions.
 #[derive(Debug)]
 pub(crate) struct ReadResult {
     /// Readable partitions in order, then those that do not exist (spec 6.1).
-    pub(crate) responses: Vec<FetchPartitionResponse>,
+    pub(crate) responses: Vec<PartitionResponse>,
     /// Total number of bytes.
     pub(crate) bytes: i64,
     /// Whether any partition that exists has an error.
@@ -25,9 +31,10 @@ pub(crate) struct ReadResult {
     pub(crate) positions: Vec<Position>,
 }
 
-/// A fetch position: which segment, how far into it.
+/// What a fetch asks for of a partition, and where it was last read: which segment, how far into it.
 #[derive(Debug, Clone)]
 pub(crate) struct Position {
+    pub(crate) tp: TopicPartition,
     pub(crate) request: FetchPartition,
     pub(crate) segment_base_offset: i64,
     pub(crate) position: u64,
@@ -35,14 +42,28 @@ pub(crate) struct Position {
     pub(crate) at_end: bool,
 }
 
+impl Position {
+    /// Of a partition that has not been read.
+    pub(super) fn unread(topic: &Arc<str>, request: &FetchPartition) -> Self {
+        Self {
+            tp: TopicPartition::new(Arc::clone(topic), request.partition),
+            request: request.clone(),
+            segment_base_offset: -1,
+            position: 0,
+            at_end: false,
+        }
+    }
+}
+
 /// Reads the partitions in order under the limits.
-pub(crate) fn read_partitions(
+pub(crate) fn read_partitions<'a>(
     replicas: &ReplicaManager,
     params: &FetchParams,
-    partitions: &[FetchPartition],
+    partitions: impl IntoIterator<Item = &'a Position>,
 ) -> ReadResult {
+    let partitions = partitions.into_iter();
     let mut result = ReadResult {
-        responses: Vec::with_capacity(partitions.len()),
+        responses: Vec::with_capacity(partitions.size_hint().1.unwrap_or(0)),
         bytes: 0,
         has_error: false,
         diverges: false,
@@ -51,36 +72,37 @@ pub(crate) fn read_partitions(
     let mut unknown: Vec<(&TopicPartition, ErrorCode)> = Vec::new();
     let mut limit = params.max_bytes;
     let mut min_one = true;
-    for request in partitions {
-        match read_one(replicas, params, request, limit, min_one) {
+    for Position { tp, request, .. } in partitions {
+        match read_one(replicas, params, (tp, request), limit, min_one) {
             Ok((response, position)) => {
-                let size = response.records.len();
+                let size = response.size();
                 min_one &= size == 0;
-                result.diverges |= response.diverging_epoch.is_some();
+                result.diverges |= response.diverging_epoch().is_some();
                 let size = i64::try_from(size).unwrap_or(i64::MAX);
                 limit = limit.saturating_sub(size).max(0);
                 result.bytes = result.bytes.saturating_add(size);
-                result.responses.push(response);
+                result.responses.push((tp.clone(), response));
                 result.positions.push(position);
             }
             Err(refusal) => {
                 if is_unknown_error(refusal.code) {
-                    unknown.push((&request.tp, refusal.code))
+                    unknown.push((tp, refusal.code))
                 } else {
                     result.has_error = true;
                     limit = limit.max(0);
-                    result.responses.push(failed(&request.tp, refusal))
+                    result.responses.push((tp.clone(), failed(tp, refusal)))
                 }
             }
         }
     }
     // Kafka: `FetchResponse#partitionResponse`
-    result
-        .responses
-        .extend(unknown.into_iter().map(|(tp, code)| FetchPartitionResponse {
+    result.responses.extend(unknown.into_iter().map(|(tp, code)| {
+        let response = PartitionData {
             aborted_transactions: Some(Vec::new()),
             ..failed(tp, code.into())
-        }));
+        };
+        (tp.clone(), response)
+    }));
     result
 }
 
@@ -95,11 +117,11 @@ pub(super) fn is_unknown_error(error: ErrorCode) -> bool {
 fn read_one(
     replicas: &ReplicaManager,
     params: &FetchParams,
-    request: &FetchPartition,
+    (tp, request): (&TopicPartition, &FetchPartition),
     limit: i64,
     min_one: bool,
-) -> Result<(FetchPartitionResponse, Position), ReadRefusal> {
-    let partition = replicas.fetched_partition(&request.tp, params.by_topic_ids)?;
+) -> Result<(PartitionData, Position), ReadRefusal> {
+    let partition = replicas.fetched_partition(tp, params.by_topic_ids)?;
     if partition.leader() != params.node {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
     }
@@ -133,21 +155,21 @@ fn read_one(
         IsolationLevel::ReadCommitted if diverging_epoch.is_none() => Some(aborted_transactions(aborted)),
         _ => None,
     };
-    let response = FetchPartitionResponse {
-        tp: request.tp.clone(),
-        error: ErrorCode::NONE,
-        error_message: None,
+    let diverging_epoch = diverging_epoch.map(|(epoch, end_offset)| EpochEndOffset { epoch, end_offset });
+    let response = PartitionData {
+        partition_index: tp.partition,
         high_watermark: bounds.high_watermark,
         last_stable_offset: bounds.last_stable_offset,
         log_start_offset: bounds.log_start_offset,
-        diverging_epoch,
+        diverging_epoch: diverging_epoch.unwrap_or_default(),
         aborted_transactions,
-        preferred_read_replica: None,
-        records,
+        records: Some(records),
+        ..Default::default()
     };
     Ok((
         response,
         Position {
+            tp: tp.clone(),
             request: request.clone(),
             segment_base_offset,
             position,
@@ -196,7 +218,7 @@ pub(crate) enum Progress {
 /// Kafka: `DelayedFetch#tryComplete`, one partition.
 pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Position) -> Progress {
     let request = &at.request;
-    let Ok(partition) = replicas.fetched_partition(&request.tp, params.by_topic_ids) else {
+    let Ok(partition) = replicas.fetched_partition(&at.tp, params.by_topic_ids) else {
         return Progress::Answer;
     };
     let Ok(log) = replicas.log_of(&partition) else {
@@ -255,19 +277,10 @@ fn diverging_epoch(
     Ok(diverges.then_some((epoch, end_offset)))
 }
 
-/// An error response: -1 everywhere and no records (spec 6.4.1).
-fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> FetchPartitionResponse {
-    FetchPartitionResponse {
-        tp: tp.clone(),
-        error: refusal.code,
-        error_message: refusal.message,
-        high_watermark: -1,
-        last_stable_offset: -1,
-        log_start_offset: -1,
-        diverging_epoch: None,
-        aborted_transactions: None,
-        preferred_read_replica: None,
-        records: Bytes::new(),
+fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> PartitionData {
+    PartitionData {
+        error_message: refusal.message.map(Into::into),
+        ..PartitionData::failed(tp.partition, refusal.code)
     }
 }
 

@@ -13,42 +13,30 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_api::{ErrorCode, FetchPartition, FetchPartitionResponse, IsolationLevel, PartitionStates};
+use fletchlog_api::{ErrorCode, IsolationLevel, PartitionStates};
+use fletchlog_protocol::messages::fetch_request::FetchPartition;
+use fletchlog_protocol::messages::fetch_response::PartitionData;
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
-use super::read::{Position, ReadResult};
-use super::session_cache::{Reading, Requested};
+use super::read::{PartitionResponse, Position, ReadResult};
+use super::session_cache::Reading;
 
-/// A partition in a session, with what was last sent and the position at which it was last read.
+/// A partition in a session, with what was last sent.
 #[derive(Debug)]
 pub(super) struct CachedPartition {
-    request: FetchPartition,
+    pub(super) at: Position,
     /// -1: never sent, or last sent with an error; either way the next response has it.
     high_watermark: i64,
     log_start_offset: i64,
-    segment_base_offset: i64,
-    position: u64,
 }
 
 impl CachedPartition {
-    fn new(request: FetchPartition) -> Self {
+    fn new(at: Position) -> Self {
         Self {
-            request,
+            at,
             high_watermark: -1,
             log_start_offset: -1,
-            segment_base_offset: -1,
-            position: 0,
-        }
-    }
-
-    /// Where it was last read.
-    pub(super) fn position(&self) -> Position {
-        Position {
-            request: self.request.clone(),
-            segment_base_offset: self.segment_base_offset,
-            position: self.position,
-            at_end: false,
         }
     }
 }
@@ -75,10 +63,10 @@ pub(super) fn next_epoch(epoch: i32) -> i32 {
 
 impl FetchSession {
     /// The session that a full fetch opens, after its response.
-    pub(super) fn new(requested: &Requested, sent: &ReadResult, now_ms: i64) -> Self {
+    pub(super) fn new(requested: &[Position], uses_topic_ids: bool, sent: &ReadResult, now_ms: i64) -> Self {
         let mut session = Self {
             epoch: next_epoch(0),
-            uses_topic_ids: requested.by_topic_ids,
+            uses_topic_ids,
             partitions: PartitionStates::default(),
             created_ms: now_ms,
             last_used_ms: now_ms,
@@ -86,14 +74,13 @@ impl FetchSession {
             last_change: 0,
             isolation: None,
         };
-        let sent: FxHashMap<&TopicPartition, &FetchPartitionResponse> =
-            sent.responses.iter().map(|r| (&r.tp, r)).collect();
-        for request in &requested.partitions {
-            let mut cached = CachedPartition::new(request.clone());
-            if let Some(sent) = sent.get(&request.tp) {
+        let sent: FxHashMap<&TopicPartition, &PartitionData> = sent.responses.iter().map(|(tp, p)| (tp, p)).collect();
+        for at in requested {
+            let mut cached = CachedPartition::new(at.clone());
+            if let Some(sent) = sent.get(&at.tp) {
                 (cached.high_watermark, cached.log_start_offset) = (sent.high_watermark, sent.log_start_offset);
             }
-            let place = session.partitions.insert(request.tp.clone(), cached);
+            let place = session.partitions.insert(at.tp.clone(), cached);
             session.look_at(place);
         }
         session
@@ -105,17 +92,17 @@ impl FetchSession {
     }
 
     /// Updates a listed partition in place, or appends it; true: appended. Kafka: `FetchSession#update`.
-    pub(super) fn ask(&mut self, request: &FetchPartition) -> bool {
-        let known = self.partitions.get_mut(&request.tp);
+    pub(super) fn ask(&mut self, tp: &TopicPartition, request: &FetchPartition) -> bool {
+        let known = self.partitions.get_mut(tp);
         let new = known.is_none();
         match known {
-            Some(cached) => cached.request = request.clone(),
+            Some(cached) => cached.at.request = request.clone(),
             None => {
-                let cached = CachedPartition::new(request.clone());
-                self.partitions.insert(request.tp.clone(), cached);
+                let cached = CachedPartition::new(Position::unread(&tp.topic, request));
+                self.partitions.insert(tp.clone(), cached);
             }
         }
-        self.note_change(&request.tp);
+        self.note_change(tp);
         new
     }
 
@@ -160,9 +147,9 @@ impl FetchSession {
 
     /// The partitions that have to be read.
     pub(super) fn reading(&self, reports_changes: bool) -> Reading {
-        let partitions: Vec<FetchPartition> = self
+        let partitions: Vec<Position> = self
             .to_look_at(reports_changes)
-            .map(|cached| cached.request.clone())
+            .map(|cached| cached.at.clone())
             .collect();
         Reading {
             has_settled: partitions.len() < self.partitions.len(),
@@ -173,45 +160,46 @@ impl FetchSession {
 
     /// Remembers where a partition was read.
     pub(super) fn read_at(&mut self, at: &Position) {
-        if let Some(cached) = self.partitions.get_mut(&at.request.tp) {
-            (cached.segment_base_offset, cached.position) = (at.segment_base_offset, at.position);
+        if let Some(cached) = self.partitions.get_mut(&at.tp) {
+            (cached.at.segment_base_offset, cached.at.position) = (at.segment_base_offset, at.position);
         }
     }
 
     /// Selects what is sent of a reading's result; partitions with data go to the end of the session's order, those without changes
     /// are settled. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
-    pub(super) fn select(&mut self, read: ReadResult, as_of: u64) -> Vec<FetchPartitionResponse> {
+    pub(super) fn select(&mut self, read: ReadResult, as_of: u64) -> Vec<PartitionResponse> {
         for position in &read.positions {
             self.read_at(position);
             if position.at_end {
-                self.settle(&position.request.tp, as_of);
+                self.settle(&position.tp, as_of);
             }
         }
         let mut sent = Vec::new();
-        for result in read.responses {
-            let Some(cached) = self.partitions.get_mut(&result.tp) else {
+        for (tp, result) in read.responses {
+            let Some(cached) = self.partitions.get_mut(&tp) else {
                 continue;
             };
-            let changed = !result.records.is_empty()
-                || result.error != ErrorCode::NONE
-                || result.diverging_epoch.is_some()
+            let has_records = result.size() > 0;
+            let changed = has_records
+                || result.error_code != ErrorCode::NONE
+                || result.diverging_epoch().is_some()
                 || cached.high_watermark != result.high_watermark
                 || cached.log_start_offset != result.log_start_offset;
             // After an error the partition is sent once more when the error is over.
-            cached.high_watermark = if result.error == ErrorCode::NONE {
+            cached.high_watermark = if result.error_code == ErrorCode::NONE {
                 result.high_watermark
             } else {
                 -1
             };
             cached.log_start_offset = result.log_start_offset;
-            if !result.records.is_empty()
-                && let Some((old, new)) = self.partitions.move_to_end(&result.tp)
+            if has_records
+                && let Some((old, new)) = self.partitions.move_to_end(&tp)
                 && let Some(change) = self.to_look_at.remove(&old)
             {
                 self.to_look_at.insert(new, change);
             }
             if changed {
-                sent.push(result);
+                sent.push((tp, result));
             }
         }
         sent

@@ -1,13 +1,15 @@
 //! The fetch sessions of a node, KIP-227 (spec 6.6). Kafka: `FetchSessionCache`, `FullFetchContext`.
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, FetchPartition, FetchRequest, FetchResponse};
+use fletchlog_api::{ErrorCode, FetchRequest, FetchResponse};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
 use super::read::{Position, ReadResult};
-use super::session::{CachedPartition, FetchSession, next_epoch};
+use super::session::{FetchSession, next_epoch};
 use crate::uuid;
 
 /// Kafka: `FetchSessionCache` evicts a session unused for this long, and lets a larger one push out a smaller one that
@@ -25,22 +27,18 @@ pub(crate) enum Context {
     /// The response has every partition; nothing is remembered.
     Sessionless,
     /// The response has every partition, and a session of them is opened.
-    Full(Requested),
+    Full {
+        /// Kafka: `FetchSession#usesTopicIds`.
+        by_topic_ids: bool,
+    },
     /// The response has only what has changed in the session with this id.
     Incremental(i32),
-}
-
-/// What a full fetch asks for.
-#[derive(Debug)]
-pub(crate) struct Requested {
-    pub(super) partitions: Vec<FetchPartition>,
-    pub(super) by_topic_ids: bool,
 }
 
 /// Partitions to read, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
-    pub(crate) partitions: Vec<FetchPartition>,
+    pub(crate) partitions: Vec<Position>,
     /// The session also has settled partitions, not listed here.
     pub(super) has_settled: bool,
     /// Changes of the session's partitions up to this number are in what is read.
@@ -98,17 +96,19 @@ impl FetchSessionCache {
         if session.epoch != epoch {
             return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
         }
-        if session.uses_topic_ids != request.by_topic_ids {
+        if session.uses_topic_ids != request.topic_ids.by_ids {
             return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
         }
-        for partition in &request.partitions {
-            if session.ask(partition) {
-                hold(&mut self.holders, &partition.tp, id);
+        for (topic, partition) in request.partitions() {
+            let tp = TopicPartition::new(Arc::clone(topic), partition.partition);
+            if session.ask(&tp, partition) {
+                hold(&mut self.holders, &tp, id);
             }
         }
-        for tp in &request.forgotten {
-            if session.forget(tp) {
-                release(&mut self.holders, tp, id);
+        for (topic, partition) in request.forgotten() {
+            let tp = TopicPartition::new(Arc::clone(topic), partition);
+            if session.forget(&tp) {
+                release(&mut self.holders, &tp, id);
             }
         }
         if session.partitions.is_empty() {
@@ -161,7 +161,7 @@ impl FetchSessionCache {
         Some(
             session
                 .to_look_at(self.reports_changes)
-                .map(CachedPartition::position)
+                .map(|cached| cached.at.clone())
                 .collect(),
         )
     }
@@ -179,7 +179,7 @@ impl FetchSessionCache {
         let mut evicted = None;
         let (session_id, partitions) = match context {
             Context::Sessionless => (INVALID_SESSION_ID, result.responses),
-            Context::Full(_) => {
+            Context::Full { .. } => {
                 let id = session.map_or(INVALID_SESSION_ID, |session| self.create(session, now_ms, &mut evicted));
                 (id, result.responses)
             }
@@ -193,9 +193,8 @@ impl FetchSessionCache {
             },
         };
         let response = FetchResponse {
-            error: ErrorCode::NONE,
             session_id,
-            partitions,
+            ..FetchResponse::of(partitions)
         };
         Made { response, evicted }
     }
@@ -214,7 +213,7 @@ impl FetchSessionCache {
     }
 
     /// Registers these partitions of the session, so that [`Self::changed`] reaches it; false: the session is gone.
-    pub(crate) fn hold(&mut self, id: i32, partitions: &[FetchPartition]) -> bool {
+    pub(crate) fn hold(&mut self, id: i32, partitions: &[Position]) -> bool {
         let is_there = self.sessions.contains_key(&id);
         if is_there {
             partitions.iter().for_each(|p| hold(&mut self.holders, &p.tp, id));
@@ -291,31 +290,30 @@ pub(crate) fn full_context(request: &FetchRequest) -> Option<NewContext> {
         INITIAL_EPOCH => true,
         _ => return None,
     };
-    let partitions = without_repeats(&request.partitions);
     let context = match opens {
         false => Context::Sessionless,
-        true => Context::Full(Requested {
-            partitions: partitions.clone(),
-            by_topic_ids: request.by_topic_ids,
-        }),
+        true => Context::Full {
+            by_topic_ids: request.topic_ids.by_ids,
+        },
     };
     let reading = Reading {
-        partitions,
+        partitions: without_repeats(request),
         ..Reading::default()
     };
     Some(NewContext { context, reading })
 }
 
 /// A partition named twice is read once, at its first place with its last values (spec 6.1).
-fn without_repeats(partitions: &[FetchPartition]) -> Vec<FetchPartition> {
-    let mut index: FxHashMap<&TopicPartition, usize> = FxHashMap::default();
-    let mut once: Vec<FetchPartition> = Vec::with_capacity(partitions.len());
-    for partition in partitions {
-        match index.get(&partition.tp) {
-            Some(&i) => once[i] = partition.clone(),
-            None => {
-                index.insert(&partition.tp, once.len());
-                once.push(partition.clone());
+fn without_repeats(request: &FetchRequest) -> Vec<Position> {
+    let mut places: FxHashMap<(&str, i32), usize> = FxHashMap::default();
+    let mut once: Vec<Position> = Vec::with_capacity(request.partitions().count());
+    for (topic, partition) in request.partitions() {
+        let position = Position::unread(topic, partition);
+        match places.entry((topic, partition.partition)) {
+            Entry::Occupied(place) => once[*place.get()] = position,
+            Entry::Vacant(place) => {
+                place.insert(once.len());
+                once.push(position);
             }
         }
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use fletchlog_api::{Clock, Config, FetchPartition, FetchRequest, FetchResponse, IsolationLevel, Response, Scope};
+use fletchlog_api::{Clock, Config, FetchRequest, FetchResponse, IsolationLevel, Response, Scope};
+use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use proptest::prelude::*;
@@ -133,6 +134,15 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn tp((topic, partition): Which) -> TopicPartition {
     TopicPartition::new(TOPICS[topic], partition)
+}
+
+fn asked((_, partition): Which, fetch_offset: i64, partition_max_bytes: i32) -> FetchPartition {
+    FetchPartition {
+        partition,
+        fetch_offset,
+        partition_max_bytes,
+        ..Default::default()
+    }
 }
 
 /// A broker, its one client and what that is waiting for.
@@ -272,17 +282,22 @@ impl Side {
         if incremental {
             self.epoch += 1;
         }
-        let partitions = step
-            .listed
-            .iter()
-            .map(|&(which, from_end, current_leader_epoch)| FetchPartition {
-                topic_id: [0; 16],
-                tp: tp(which),
-                fetch_offset: (self.end(which) + from_end).max(0),
-                current_leader_epoch,
-                last_fetched_epoch: -1,
-                partition_max_bytes: step.partition_max_bytes,
-            });
+        let topics = step.listed.iter().map(|&(which, from_end, current_leader_epoch)| {
+            let fetch_offset = (self.end(which) + from_end).max(0);
+            FetchTopic {
+                partitions: vec![FetchPartition {
+                    current_leader_epoch,
+                    ..asked(which, fetch_offset, step.partition_max_bytes)
+                }],
+                topic: TOPICS[which.0].into(),
+                ..Default::default()
+            }
+        });
+        let forgotten = step.forgotten.iter().map(|&(topic, partition)| ForgottenTopic {
+            topic: TOPICS[topic].into(),
+            partitions: vec![partition],
+            ..Default::default()
+        });
         let request = FetchRequest {
             max_wait_ms: step.max_wait_ms,
             min_bytes: step.min_bytes,
@@ -298,10 +313,9 @@ impl Side {
                 _ if incremental => self.epoch,
                 _ => 0,
             },
-            by_topic_ids: false,
-            forgotten_by_id: Vec::new(),
-            partitions: partitions.collect(),
-            forgotten: step.forgotten.iter().copied().map(tp).collect(),
+            topics: topics.collect(),
+            forgotten_topics_data: forgotten.collect(),
+            ..Default::default()
         };
         match self.broker.replicas().fetch(1, request) {
             Fetched::Now(response) => self.answered(response),
@@ -383,7 +397,7 @@ fn unchanged_partitions_are_not_looked_at() {
     side.take(&fetch(vec![((0, 2), 0, -1)]));
     side.take(&Step::Append((0, 1), 1));
     assert_eq!((side.answers.len(), side.to_read()), (4, 1));
-    assert!(side.answers[3].contains("partition: 1") && !side.answers[3].contains("partition: 2"));
+    assert!(side.answers[3].contains("partition_index: 1,") && !side.answers[3].contains("partition_index: 2,"));
 }
 
 /// The moment between the first reading and the wait, in which changes are reported to nobody.
@@ -400,19 +414,12 @@ fn a_fetch_that_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answ
         min_bytes: 1,
         max_bytes: 1 << 20,
         isolation_level: IsolationLevel::ReadUncommitted,
-        session_id: 0,
-        session_epoch: -1,
-        by_topic_ids: false,
-        forgotten_by_id: Vec::new(),
-        partitions: vec![FetchPartition {
-            topic_id: [0; 16],
-            tp: tp(GONE),
-            fetch_offset: side.end(GONE),
-            current_leader_epoch: -1,
-            last_fetched_epoch: -1,
-            partition_max_bytes: 1 << 20,
+        topics: vec![FetchTopic {
+            topic: TOPICS[GONE.0].into(),
+            partitions: vec![asked(GONE, side.end(GONE), 1 << 20)],
+            ..Default::default()
         }],
-        forgotten: Vec::new(),
+        ..Default::default()
     };
     let params = FetchParams {
         node: 1,
@@ -437,6 +444,7 @@ fn a_fetch_that_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answ
     let Some(Response::Fetch(response)) = answer else {
         panic!("it waits: {answer:?}")
     };
-    assert_eq!(response.partitions[0].high_watermark, 3);
-    assert!(!response.partitions[0].records.is_empty());
+    let partition = &response.responses[0].partitions[0];
+    assert_eq!(partition.high_watermark, 3);
+    assert!(partition.size() > 0);
 }

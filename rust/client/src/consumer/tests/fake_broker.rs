@@ -9,6 +9,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use fletchlog_api::transport::node_of_connection;
 use fletchlog_api::*;
+use fletchlog_protocol::messages::fetch_request::FetchPartition;
+use fletchlog_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{BatchBuilder, BatchHeader, BatchParams, TopicPartition};
 
@@ -93,12 +95,19 @@ impl FakeLog {
     }
 }
 
+fn tp_of(topic: &Arc<str>, partition: i32) -> TopicPartition {
+    TopicPartition::new(Arc::clone(topic), partition)
+}
+
+/// (high watermark, log start), `None` = never.
+type LastSent = Option<(i64, i64)>;
+
 #[derive(Debug, Default)]
 struct Session {
     node: NodeId,
     epoch: i32,
-    /// In order; with what was last sent: (high watermark, log start), `None` = never.
-    partitions: Vec<(FetchPartition, Option<(i64, i64)>)>,
+    /// In order.
+    partitions: Vec<(TopicPartition, FetchPartition, LastSent)>,
 }
 
 /// What went over the wire.
@@ -307,11 +316,10 @@ impl State {
         self.net.push(Net::Fetch {
             full,
             listed: request
-                .partitions
-                .iter()
-                .map(|p| (p.tp.clone(), p.fetch_offset))
+                .partitions()
+                .map(|(topic, p)| (tp_of(topic, p.partition), p.fetch_offset))
                 .collect(),
-            forgotten: request.forgotten.clone(),
+            forgotten: request.forgotten().map(|(topic, p)| tp_of(topic, p)).collect(),
         });
         if self.disconnects > 0 {
             self.disconnects -= 1;
@@ -327,9 +335,8 @@ impl State {
                 node,
                 id,
                 Response::Fetch(FetchResponse {
-                    error,
-                    session_id: 0,
-                    partitions: Vec::new(),
+                    error_code: error,
+                    ..Default::default()
                 }),
             );
             return;
@@ -337,7 +344,8 @@ impl State {
         let session_id = if full {
             self.sessions.remove(&request.session_id);
             self.next_session += 1;
-            let partitions = request.partitions.iter().map(|p| (p.clone(), None)).collect();
+            let new = |(topic, p): (_, &FetchPartition)| (tp_of(topic, p.partition), p.clone(), None);
+            let partitions = request.partitions().map(new).collect();
             self.sessions.insert(
                 self.next_session,
                 Session {
@@ -351,13 +359,15 @@ impl State {
             let session = self.sessions.get_mut(&request.session_id).expect("a known session");
             assert_eq!(request.session_epoch, session.epoch + 1, "the next epoch");
             session.epoch += 1;
-            for p in &request.partitions {
-                match session.partitions.iter_mut().find(|(q, _)| q.tp == p.tp) {
-                    Some((q, _)) => *q = p.clone(),
-                    None => session.partitions.push((p.clone(), None)),
+            for (topic, p) in request.partitions() {
+                let tp = tp_of(topic, p.partition);
+                match session.partitions.iter_mut().find(|(other, ..)| *other == tp) {
+                    Some((_, q, _)) => *q = p.clone(),
+                    None => session.partitions.push((tp, p.clone(), None)),
                 }
             }
-            session.partitions.retain(|(p, _)| !request.forgotten.contains(&p.tp));
+            let forgotten: Vec<_> = request.forgotten().map(|(topic, p)| tp_of(topic, p)).collect();
+            session.partitions.retain(|(tp, ..)| !forgotten.contains(tp));
             request.session_id
         };
         let request = FetchRequest { session_id, ..request };
@@ -381,8 +391,8 @@ impl State {
         let mut partitions = Vec::new();
         let mut with_data = Vec::new();
         let mut errors = false;
-        for (p, sent) in &mut session.partitions {
-            let log = self.logs.get_mut(&p.tp).unwrap();
+        for (tp, p, sent) in &mut session.partitions {
+            let log = self.logs.get_mut(tp).unwrap();
             let error = log.fetch_errors.pop_front();
             let (mut error, error_message) = log.refusal(error);
             if p.fetch_offset < log.start || p.fetch_offset > log.end() {
@@ -409,61 +419,57 @@ impl State {
             {
                 *sent = Some(ends);
                 if !records.is_empty() {
-                    with_data.push(p.tp.clone());
+                    with_data.push(tp.clone());
                 }
                 let aborted_transactions = Some(log.aborted.clone());
-                partitions.push(FetchPartitionResponse {
-                    tp: p.tp.clone(),
-                    error,
-                    error_message,
+                let partition = PartitionData {
+                    partition_index: tp.partition,
+                    error_code: error,
+                    error_message: error_message.map(Into::into),
                     high_watermark: ends.0,
                     last_stable_offset: ends.0,
                     log_start_offset: ends.1,
-                    diverging_epoch: None,
                     aborted_transactions,
-                    preferred_read_replica,
-                    records,
-                });
+                    preferred_read_replica: preferred_read_replica.unwrap_or(-1),
+                    records: Some(records),
+                    ..Default::default()
+                };
+                partitions.push((tp.clone(), partition));
             }
         }
         let empty = with_data.is_empty() && !errors;
         if !full {
             for tp in with_data {
-                let at = session.partitions.iter().position(|(p, _)| p.tp == tp).unwrap();
+                let at = session.partitions.iter().position(|(other, ..)| *other == tp).unwrap();
                 let entry = session.partitions.remove(at);
                 session.partitions.push(entry);
             }
         }
         if empty && !timed_out && request.min_bytes > 0 {
             // What was marked as sent was not: a delayed fetch reads again.
-            let answered: Vec<_> = partitions.into_iter().map(|p| p.tp).collect();
+            let answered: Vec<_> = partitions.into_iter().map(|(tp, _)| tp).collect();
             session
                 .partitions
                 .iter_mut()
-                .filter(|(p, _)| answered.contains(&p.tp))
-                .for_each(|(_, sent)| *sent = None);
+                .filter(|(tp, ..)| answered.contains(tp))
+                .for_each(|(.., sent)| *sent = None);
             self.sessions.insert(request.session_id, session);
             return None;
         }
         self.sessions.insert(request.session_id, session);
         if let Some(tp) = self.uninvited.take() {
-            partitions.push(FetchPartitionResponse {
-                tp,
-                error: ErrorCode::NONE,
-                error_message: None,
-                high_watermark: 0,
+            let partition = PartitionData {
+                partition_index: tp.partition,
                 last_stable_offset: 0,
                 log_start_offset: 0,
-                diverging_epoch: None,
                 aborted_transactions: None,
-                preferred_read_replica: None,
-                records: Bytes::new(),
-            });
+                ..Default::default()
+            };
+            partitions.push((tp, partition));
         }
         Some(FetchResponse {
-            error: ErrorCode::NONE,
             session_id: request.session_id,
-            partitions,
+            ..FetchResponse::of(partitions)
         })
     }
 
@@ -482,10 +488,7 @@ impl State {
                 isolation_level: IsolationLevel::ReadUncommitted,
                 session_id: d.session,
                 session_epoch: 0,
-                by_topic_ids: false,
-                forgotten_by_id: Vec::new(),
-                partitions: vec![],
-                forgotten: vec![],
+                ..Default::default()
             };
             let response = self.serve(&request, full, true).unwrap();
             self.answer(d.node, d.id, Response::Fetch(response));

@@ -1,7 +1,8 @@
 //! Spec 11.3 (FetcherTest) and 11.4 (FetchCollectorTest, CompletedFetchTest): one topic "A", records 1-3, 4-5, 6-8.
 
 use bytes::BytesMut;
-use fletchlog_api::{AbortedTransaction, Clock, ErrorCode};
+use fletchlog_api::{Clock, ErrorCode};
+use fletchlog_protocol::messages::fetch_response::AbortedTransaction;
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchBuilder, BatchParams};
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fletchlog_api::*;
+use fletchlog_protocol::messages::fetch_request::FetchPartition;
+use fletchlog_protocol::messages::fetch_response::PartitionData;
 use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -62,20 +64,43 @@ struct Expected {
     in_flight: Option<i32>,
 }
 
+/// A partition of a request.
+type Asked = (TopicPartition, FetchPartition);
+
+fn tp_of(topic: &Arc<str>, partition: i32) -> TopicPartition {
+    TopicPartition::new(Arc::clone(topic), partition)
+}
+
+fn listed(request: &FetchRequest) -> Vec<Asked> {
+    assert!(request.topics.iter().all(|topic| topic.topic_id == NO_TOPIC_ID));
+    let partitions = request.partitions();
+    partitions
+        .map(|(topic, p)| (tp_of(topic, p.partition), p.clone()))
+        .collect()
+}
+
+fn forgotten(request: &FetchRequest) -> Vec<TopicPartition> {
+    request.forgotten().map(|(topic, p)| tp_of(topic, p)).collect()
+}
+
 impl Expected {
-    fn build(&mut self, wanted: Vec<FetchPartition>) -> (Vec<FetchPartition>, Vec<TopicPartition>) {
-        let known: FxHashMap<_, _> = wanted.iter().map(|p| (p.tp.clone(), p.clone())).collect();
+    fn build(&mut self, wanted: Vec<Asked>) -> (Vec<Asked>, Vec<TopicPartition>) {
+        let known: FxHashMap<_, _> = wanted.iter().cloned().collect();
         if self.epoch == 0 {
-            self.order = wanted.iter().map(|p| p.tp.clone()).collect();
+            self.order = wanted.iter().map(|(tp, _)| tp.clone()).collect();
             self.asked = known;
             return (wanted, Vec::new());
         }
-        let mut listed: Vec<_> = wanted.iter().filter(|p| !self.order.contains(&p.tp)).cloned().collect();
+        let mut listed: Vec<_> = wanted
+            .iter()
+            .filter(|(tp, _)| !self.order.contains(tp))
+            .cloned()
+            .collect();
         let (kept, gone): (Vec<_>, Vec<_>) = self.order.drain(..).partition(|tp| known.contains_key(tp));
         let altered = kept.iter().filter(|tp| self.asked.get(tp) != known.get(tp));
-        let altered: Vec<_> = altered.map(|tp| known[tp].clone()).collect();
+        let altered: Vec<_> = altered.map(|tp| (tp.clone(), known[tp].clone())).collect();
         self.order = kept;
-        self.order.extend(listed.iter().map(|p| p.tp.clone()));
+        self.order.extend(listed.iter().map(|(tp, _)| tp.clone()));
         self.asked = known;
         listed.extend(altered);
         (listed, gone)
@@ -329,7 +354,7 @@ impl Client {
         }
         let sent: Vec<_> = sent
             .into_iter()
-            .map(|(_, node, r)| (node, r.session_id, r.session_epoch, r.partitions, r.forgotten))
+            .map(|(_, node, r)| (node, r.session_id, r.session_epoch, listed(&r), forgotten(&r)))
             .collect();
         assert_eq!(sent, expected);
         let asks = self.metadata.time_to_next_update(self.clock.monotonic_ms()) < i64::MAX / 3;
@@ -373,7 +398,7 @@ impl Client {
 
     /// Spec 7.3, looking at every partition.
     #[allow(clippy::type_complexity)]
-    fn expected(&mut self) -> Vec<(NodeId, i32, i32, Vec<FetchPartition>, Vec<TopicPartition>)> {
+    fn expected(&mut self) -> Vec<(NodeId, i32, i32, Vec<Asked>, Vec<TopicPartition>)> {
         let (subs, settings) = (&self.subs, &self.settings);
         let buffered: FxHashSet<TopicPartition> = self.buffer.counted().into_keys().collect();
         let leading: FxHashSet<NodeId> = buffered
@@ -391,7 +416,7 @@ impl Client {
         if settings.row.request_order == RequestOrder::HashSet {
             list = java_hash::hash_set_order(&list);
         }
-        let mut wanted: Vec<(NodeId, Vec<FetchPartition>)> = Vec::new();
+        let mut wanted: Vec<(NodeId, Vec<Asked>)> = Vec::new();
         for tp in list {
             let Some(Leader { node, epoch }) = subs.state(&tp).and_then(PartitionState::leader) else {
                 self.asks_for_metadata = true;
@@ -403,20 +428,19 @@ impl Client {
                 continue;
             }
             let partition = FetchPartition {
-                topic_id: [0; 16],
+                partition: tp.partition,
                 fetch_offset: subs.position(&tp).unwrap(),
                 current_leader_epoch: epoch,
-                last_fetched_epoch: -1,
                 partition_max_bytes: settings.max_partition_fetch_bytes,
-                tp,
+                ..Default::default()
             };
             match wanted.iter_mut().find(|(n, _)| *n == node) {
-                Some((_, list)) => list.push(partition),
-                None => wanted.push((node, vec![partition])),
+                Some((_, list)) => list.push((tp, partition)),
+                None => wanted.push((node, vec![(tp, partition)])),
             }
         }
         if by_time {
-            let awaited = |p: &FetchPartition| subs.state(&p.tp).is_some_and(|state| !is_at_end(state, settings));
+            let awaited = |(tp, _): &Asked| subs.state(tp).is_some_and(|state| !is_at_end(state, settings));
             wanted.retain(|(node, list)| !leading.contains(node) || list.iter().any(awaited));
         }
         let sessions = &mut self.sessions;
@@ -442,27 +466,26 @@ impl Client {
             .iter()
             .enumerate()
             .filter(|(i, _)| full || which[i % which.len()]);
-        let partitions = answered.map(|(i, tp)| FetchPartitionResponse {
-            tp: tp.clone(),
-            error: ErrorCode::NONE,
-            error_message: None,
-            high_watermark: 5,
-            last_stable_offset: 5,
-            log_start_offset: 0,
-            diverging_epoch: None,
-            aborted_transactions: None,
-            preferred_read_replica: None,
-            records: if which[i % which.len()] {
+        let partitions = answered.map(|(i, tp)| {
+            let records = if which[i % which.len()] {
                 Bytes::from_static(b"some")
             } else {
                 Bytes::new()
-            },
+            };
+            let partition = PartitionData {
+                partition_index: tp.partition,
+                high_watermark: 5,
+                last_stable_offset: 5,
+                log_start_offset: 0,
+                aborted_transactions: None,
+                records: Some(records),
+                ..Default::default()
+            };
+            (tp.clone(), partition)
         });
-        let partitions: Vec<_> = partitions.collect();
         let mut response = FetchResponse {
-            error: ErrorCode::NONE,
             session_id: session.id,
-            partitions,
+            ..FetchResponse::of(partitions.collect())
         };
         match failure {
             Failure::None if full => {
@@ -476,8 +499,8 @@ impl Client {
                 (session.id, session.epoch) = (0, 0);
             }
             Failure::Session(error) => {
-                (response.error, response.session_id) = (error, 0);
-                response.partitions.clear();
+                (response.error_code, response.session_id) = (error, 0);
+                response.responses.clear();
                 session.epoch = 0;
                 if error == ErrorCode::FETCH_SESSION_ID_NOT_FOUND {
                     session.id = 0;
