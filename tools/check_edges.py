@@ -46,7 +46,7 @@ LAYERS = {
     "broker": [
         *("local_transport", "port", "broker", "kafka_apis"),
         *("transaction", "group"),
-        *("replica_manager", "metrics", "fields", "failures"),
+        *("replica_manager", "metrics", "failures"),
         *("controller", "one_look", "config_description"),
         *("log_manager", "topics", "each_log", "panics", "partition"),
         *("directory", "topic_names", "security", "uuid", "dynamic_config", "topic_config", "sync", "error"),
