@@ -10,9 +10,9 @@ use std::sync::Arc;
 pub use fletchlog_protocol::local::StorageFailure;
 pub use fletchlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse,
-    HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest,
-    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ProduceRequest, ProduceResponse, SyncGroupRequest,
-    SyncGroupResponse,
+    FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest,
+    InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ProduceRequest,
+    ProduceResponse, SyncGroupRequest, SyncGroupResponse,
 };
 pub use fletchlog_protocol::{CoordinatorType, IsolationLevel};
 use fletchlog_records::TopicPartition;
@@ -151,7 +151,7 @@ pub struct OffsetForLeaderEpochResponse {
     pub partitions: Vec<EpochEndOffset>,
 }
 
-// ---------------------------------------------------------------- metadata, ids, coordinator
+// ---------------------------------------------------------------- metadata
 
 /// Metadata for topics; `None` = all.
 #[derive(Debug, Clone)]
@@ -201,24 +201,4 @@ pub struct MetadataResponse {
     pub nodes: Vec<NodeId>,
     /// Topics in request order (all: by name).
     pub topics: Vec<TopicMetadata>,
-}
-
-/// FindCoordinator.
-#[derive(Debug, Clone)]
-pub struct FindCoordinatorRequest {
-    /// group.id or transactional.id.
-    pub key: Arc<str>,
-    /// Which of the two.
-    pub key_type: CoordinatorType,
-}
-
-/// Response.
-#[derive(Debug, Clone)]
-pub struct FindCoordinatorResponse {
-    /// NONE or the error.
-    pub error: ErrorCode,
-    /// Node of the coordinator.
-    pub node: NodeId,
-    /// What the broker could not write.
-    pub failure: Option<StorageFailure>,
 }

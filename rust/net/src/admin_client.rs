@@ -292,19 +292,15 @@ impl Call<'_, '_> {
 
     fn coordinator(&mut self, group_id: &Arc<str>) -> Result<NodeId, Stop> {
         let node = self.any_node()?;
-        let lookup = Request::FindCoordinator(FindCoordinatorRequest {
-            key: Arc::clone(group_id),
-            key_type: CoordinatorType::Group,
-        });
-        let Response::FindCoordinator(found) = self.ask(node, lookup)? else {
+        let lookup = FindCoordinatorRequest::of(CoordinatorType::Group, Arc::clone(group_id));
+        let Response::FindCoordinator(found) = self.ask(node, Request::FindCoordinator(lookup))? else {
             return Err(failed(
                 node,
                 Failure::Malformed("another answer than a coordinator".into()),
             ));
         };
-        let refused = [(found.error, None)].into_iter();
-        checked(&format!("the coordinator of group {group_id} was not found"), refused)?;
-        Ok(found.node)
+        let what = || format!("the coordinator of group {group_id} was not found");
+        found.coordinator_node().map_err(|error| refused(&what(), error, None))
     }
 
     /// The id of some node: those of bootstrap.servers have none yet.
@@ -330,15 +326,20 @@ fn failed(node: NodeId, failure: Failure) -> Stop {
 
 /// Fails with the first error of a response, if there is one.
 fn checked<'a>(what: &str, mut codes: impl Iterator<Item = (ErrorCode, Option<&'a str>)>) -> Result<(), Stop> {
-    let Some((code, message)) = codes.find(|&(code, _)| code != ErrorCode::NONE) else {
-        return Ok(());
-    };
+    match codes.find(|&(code, _)| code != ErrorCode::NONE) {
+        Some((code, message)) => Err(refused(what, code, message)),
+        None => Ok(()),
+    }
+}
+
+/// What to do after this error.
+fn refused(what: &str, code: ErrorCode, message: Option<&str>) -> Stop {
     let why = format!("{what}: {}", message.unwrap_or_else(|| code.message()));
     let is_final = !code.is_retriable() || code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
-    Err(match is_final {
+    match is_final {
         true => Stop::Final(AdminError::Refused(code, why)),
         false => Stop::Again(why),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -218,16 +218,14 @@ impl<S: Sockets> Member<S> {
     }
 
     fn find_coordinator(&mut self, plan: &HeartbeatPlan) -> Option<NodeId> {
-        let lookup = Request::FindCoordinator(FindCoordinatorRequest {
-            key: Arc::clone(&plan.request.group_id),
-            key_type: CoordinatorType::Group,
-        });
+        let group_id = Arc::clone(&plan.request.group_id);
+        let lookup = Request::FindCoordinator(FindCoordinatorRequest::of(CoordinatorType::Group, group_id));
         let servers = self.transport.bootstrap();
         let mut answers = servers
             .into_iter()
             .filter_map(|server| self.exchange(server, lookup.clone(), plan.interval_ms));
         answers.find_map(|answer| match answer {
-            Response::FindCoordinator(found) if found.error == ErrorCode::NONE => Some(found.node),
+            Response::FindCoordinator(found) => found.coordinator_node().ok(),
             _ => None,
         })
     }

@@ -7,6 +7,7 @@ use fletchlog_api::{
     CoordinatorType, ErrorCode, FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse,
     PartitionMetadata, TopicMetadata,
 };
+use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 
 use super::KafkaApis;
 use crate::BrokerError;
@@ -138,17 +139,21 @@ impl KafkaApis {
         }
     }
 
-    /// A FindCoordinator request: the leader of the group's partition of `__consumer_offsets`, or of the transactional id's
-    /// of `__transaction_state`.
+    /// A FindCoordinator request: for each key the leader of the group's partition of `__consumer_offsets`, or of the transactional
+    /// id's of `__transaction_state`. The listener adds the addresses.
     pub(super) fn find_coordinator(&self, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
-        let node = match request.key_type {
-            CoordinatorType::Group | CoordinatorType::Other(_) => self.groups.coordinator_of(&request.key),
-            CoordinatorType::Transaction => self.transactions.coordinator_of(&request.key),
+        let node_of = |key: &Arc<str>| match request.key_type {
+            CoordinatorType::Group | CoordinatorType::Other(_) => self.groups.coordinator_of(key),
+            CoordinatorType::Transaction => self.transactions.coordinator_of(key),
         };
+        let coordinators = request.coordinator_keys.iter().map(|key| Coordinator {
+            key: Arc::clone(key),
+            node_id: node_of(key),
+            ..Default::default()
+        });
         FindCoordinatorResponse {
-            error: ErrorCode::NONE,
-            node,
-            failure: None,
+            coordinators: coordinators.collect(),
+            ..Default::default()
         }
     }
 }

@@ -46,14 +46,11 @@ pub fn new_producer_id(broker: &Arc<Broker>) -> i64 {
 }
 
 fn coordinator_of(client: &mut Client, group: &str) -> NodeId {
-    let request = FindCoordinatorRequest {
-        key: group.into(),
-        key_type: CoordinatorType::Group,
-    };
+    let request = FindCoordinatorRequest::of(CoordinatorType::Group, group.into());
     let Response::FindCoordinator(found) = client.ask(1, Request::FindCoordinator(request)) else {
         panic!()
     };
-    found.node
+    found.coordinator_node().unwrap()
 }
 
 pub fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i64) -> OffsetCommitResponse {

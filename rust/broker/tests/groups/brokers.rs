@@ -13,14 +13,11 @@ fn the_coordinator_is_the_leader_of_the_groups_partition_and_others_say_so() {
     broker.create_topic("t", 1, &[]).unwrap();
     let mut client = Client::new(&broker);
     // Java's hash of "my-group" is -1906497762, so partition 12 of 50, which leads on node 1 + 12 mod 3.
-    let find = Request::FindCoordinator(FindCoordinatorRequest {
-        key: "my-group".into(),
-        key_type: CoordinatorType::Group,
-    });
+    let find = Request::FindCoordinator(FindCoordinatorRequest::of(CoordinatorType::Group, "my-group".into()));
     let Response::FindCoordinator(found) = client.ask(2, find) else {
         panic!()
     };
-    assert_eq!((found.error, found.node), (ErrorCode::NONE, 1));
+    assert_eq!(found.coordinator_node(), Ok(1));
     let fetch = |client: &mut Client, node: i32| {
         let request = OffsetFetchRequest {
             group_id: "my-group".into(),

@@ -185,10 +185,7 @@ fn a_member_lives_by_its_own_requests_and_not_by_its_connection() {
         [0]
     );
     world.clock.advance(i64::from(SESSION) - 1);
-    let find = FindCoordinatorRequest {
-        key: "g".into(),
-        key_type: CoordinatorType::Group,
-    };
+    let find = FindCoordinatorRequest::of(CoordinatorType::Group, "g".into());
     other.ask(Request::FindCoordinator(find));
     assert_eq!(world.group(), ("Stable", 1));
     world.clock.advance(1);

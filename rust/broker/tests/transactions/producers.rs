@@ -82,17 +82,14 @@ fn the_coordinator_is_found_by_the_hash_of_the_id_and_only_it_answers() {
     let broker = fletchlog_broker::Broker::in_memory(options, clock).unwrap();
     let mut client = Client::new(&broker);
     let find = |client: &mut Client| {
-        let request = FindCoordinatorRequest {
-            key: "my-group".into(),
-            key_type: CoordinatorType::Transaction,
-        };
+        let request = FindCoordinatorRequest::of(CoordinatorType::Transaction, "my-group".into());
         let Response::FindCoordinator(found) = client.ask(2, Request::FindCoordinator(request)) else {
             panic!()
         };
-        (found.error, found.node)
+        found.coordinator_node()
     };
     // Java's hash of "my-group" gives partition 12 of 50, which leads on node 1 + 12 mod 3; before and after the first use.
-    assert_eq!(find(&mut client), (ErrorCode::NONE, 1));
+    assert_eq!(find(&mut client), Ok(1));
     let request = |node, client: &mut Client| {
         let request = InitProducerIdRequest {
             transactional_id: Some("my-group".into()),
@@ -108,7 +105,7 @@ fn the_coordinator_is_found_by_the_hash_of_the_id_and_only_it_answers() {
     };
     assert_eq!(request(2, &mut client), ErrorCode::NOT_COORDINATOR);
     assert_eq!(request(1, &mut client), ErrorCode::NONE);
-    assert_eq!(find(&mut client), (ErrorCode::NONE, 1));
+    assert_eq!(find(&mut client), Ok(1));
 }
 
 #[test]

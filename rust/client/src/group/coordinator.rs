@@ -348,11 +348,9 @@ impl ConsumerCoordinator {
                 self.lookup.retry_at_ms = now_ms + self.settings.retry_backoff_ms;
                 return None;
             };
-            let request = Request::FindCoordinator(FindCoordinatorRequest {
-                key: Arc::clone(&self.settings.group_id),
-                key_type: CoordinatorType::Group,
-            });
-            let id = net.send(node, request);
+            let group_id = Arc::clone(&self.settings.group_id);
+            let lookup = FindCoordinatorRequest::of(CoordinatorType::Group, group_id);
+            let id = net.send(node, Request::FindCoordinator(lookup));
             self.outstanding.insert(id, Purpose::FindCoordinator);
             self.lookup.in_flight = true;
         }
@@ -361,20 +359,23 @@ impl ConsumerCoordinator {
 
     fn on_coordinator_found(&mut self, response: Option<Response>, now_ms: i64) -> Result<(), ClientError> {
         self.lookup.in_flight = false;
-        match response {
-            Some(Response::FindCoordinator(found)) if found.error == ErrorCode::NONE => {
-                self.lookup.node = Some(found.node);
+        let found = match response {
+            Some(Response::FindCoordinator(found)) => found.coordinator_node(),
+            _ => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+        };
+        match found {
+            Ok(node) => {
+                self.lookup.node = Some(node);
                 // A heartbeat is due at once after the coordinator moved.
                 self.membership.next_heartbeat_ms = self.membership.next_heartbeat_ms.min(now_ms);
                 Ok(())
             }
-            Some(Response::FindCoordinator(found)) if !found.error.is_retriable() => {
+            Err(error) => {
                 self.lookup.retry_at_ms = now_ms + self.settings.retry_backoff_ms;
-                Err(self.refused(found.error, "the coordinator of the group could not be found"))
-            }
-            _ => {
-                self.lookup.retry_at_ms = now_ms + self.settings.retry_backoff_ms;
-                Ok(())
+                match error.is_retriable() {
+                    true => Ok(()),
+                    false => Err(self.refused(error, "the coordinator of the group could not be found")),
+                }
             }
         }
     }

@@ -1,18 +1,16 @@
 //! Metadata, FindCoordinator.
 
+use std::sync::Arc;
+
 use fletchlog_api as api;
 use fletchlog_api::{ErrorCode, Response};
 use fletchlog_protocol::messages::{
-    FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, find_coordinator_response,
-    metadata_request, metadata_response,
+    FindCoordinatorResponse, MetadataRequest, MetadataResponse, metadata_request, metadata_response,
 };
 use fletchlog_protocol::{Message, Reader, WireError, Writer};
 
 use super::Throttle;
 use crate::address_book::AddressBook;
-
-/// First version with a list of coordinators. Kafka: `FindCoordinatorRequest#MIN_BATCHED_VERSION`.
-const BATCHED: i16 = 4;
 
 /// First version whose leader epochs can be trusted (KAFKA-9212). Kafka: `MetadataResponse#hasReliableLeaderEpochs`.
 const RELIABLE_EPOCHS: i16 = 9;
@@ -68,49 +66,12 @@ fn topic(topic: metadata_response::MetadataResponseTopic, version: i16) -> Optio
     })
 }
 
-pub(super) fn find_coordinator(
-    request: api::FindCoordinatorRequest,
-    version: i16,
-    w: &mut Writer,
-) -> Result<(), WireError> {
-    let mut message = FindCoordinatorRequest {
-        key_type: request.key_type,
-        ..Default::default()
-    };
-    if version >= BATCHED {
-        message.coordinator_keys = vec![request.key];
-    } else {
-        message.key = request.key;
-    }
-    message.encode(w, version)
-}
-
-pub(super) fn coordinator(version: i16, r: &mut Reader, book: &mut AddressBook) -> Decoded {
-    let response = FindCoordinatorResponse::decode(r, version)?;
-    let throttle = response.throttle_time_ms;
-    let found = if version >= BATCHED {
-        response.coordinators.into_iter().next()
-    } else {
-        Some(find_coordinator_response::Coordinator {
-            node_id: response.node_id,
-            host: response.host,
-            port: response.port,
-            error_code: response.error_code,
-            ..Default::default()
-        })
-    };
-    let (mut code, mut node) = (ErrorCode::COORDINATOR_NOT_AVAILABLE, -1);
-    if let Some(found) = found {
-        code = found.error_code;
-        node = found.node_id;
-        if code == ErrorCode::NONE && !book.set_coordinator(found.node_id, found.host, found.port) {
-            code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
+/// Notes where the coordinators are. One with an unusable address is not available.
+pub(super) fn note_coordinators(response: &mut FindCoordinatorResponse, book: &mut AddressBook) {
+    for found in &mut response.coordinators {
+        let host = Arc::clone(&found.host);
+        if found.error_code == ErrorCode::NONE && !book.set_coordinator(found.node_id, host, found.port) {
+            found.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
         }
     }
-    let value = api::FindCoordinatorResponse {
-        error: code,
-        node,
-        failure: None,
-    };
-    Ok((Response::FindCoordinator(value), throttle))
 }

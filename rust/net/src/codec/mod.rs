@@ -10,7 +10,10 @@ mod transaction;
 
 use std::sync::Arc;
 
-use fletchlog_api::{FetchRequest, FetchResponse, ProduceRequest, ProduceResponse, Request, Response, list_offsets};
+use fletchlog_api::{
+    FetchRequest, FetchResponse, FindCoordinatorResponse, ProduceRequest, ProduceResponse, Request, Response,
+    list_offsets,
+};
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer};
 use fletchlog_records::TopicPartition;
@@ -93,7 +96,7 @@ pub(crate) fn encode(request: Request, rack: &Arc<str>, version: i16, w: &mut Wr
         Request::ListOffsets(request) => log::list_offsets(request, version, w),
         Request::OffsetForLeaderEpoch(request) => log::offset_for_leader_epoch(request, version, w),
         Request::Metadata(request) => cluster::metadata(request, version, w),
-        Request::FindCoordinator(request) => cluster::find_coordinator(request, version, w),
+        Request::FindCoordinator(request) => request.for_version(version).encode(w, version),
         Request::InitProducerId(request) => request.encode(w, version),
         Request::AddPartitionsToTxn(request) => transaction::add_partitions(request, version, w),
         Request::AddOffsetsToTxn(request) => request.encode(w, version),
@@ -128,7 +131,12 @@ pub(crate) fn decode(
         ApiKey::ListOffsets => log::listed_offsets(version, r),
         ApiKey::OffsetForLeaderEpoch => log::epoch_ends(version, r),
         ApiKey::Metadata => cluster::metadata_answer(version, r, book),
-        ApiKey::FindCoordinator => cluster::coordinator(version, r, book),
+        ApiKey::FindCoordinator => {
+            let mut response = FindCoordinatorResponse::decode(r, version)?.of_version(version);
+            cluster::note_coordinators(&mut response, book);
+            let throttle_ms = response.throttle_time_ms;
+            Ok((Response::FindCoordinator(response), throttle_ms))
+        }
         ApiKey::InitProducerId => whole!(InitProducerId, fletchlog_api::InitProducerIdResponse),
         ApiKey::AddPartitionsToTxn => transaction::added_partitions(version, r),
         ApiKey::AddOffsetsToTxn => whole!(AddOffsetsToTxn, fletchlog_api::AddOffsetsToTxnResponse),

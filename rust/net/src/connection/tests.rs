@@ -370,10 +370,7 @@ fn addresses_in_answers_go_into_the_book() {
     );
     assert_eq!(node.book.address_of(2).unwrap().to_string(), "b:2");
     for (port, error) in [(9, ErrorCode::NONE), (0, ErrorCode::COORDINATOR_NOT_AVAILABLE)] {
-        let lookup = Request::FindCoordinator(FindCoordinatorRequest {
-            key: "g".into(),
-            key_type: CoordinatorType::Group,
-        });
+        let lookup = Request::FindCoordinator(FindCoordinatorRequest::of(CoordinatorType::Group, "g".into()));
         node.send(2, lookup);
         let id = node.requests()[0].correlation_id;
         let mut response = FindCoordinatorResponse::default();
@@ -388,7 +385,7 @@ fn addresses_in_answers_go_into_the_book() {
         node.answer(id, 1, 6, &response).unwrap();
         let answers = node.answers();
         assert!(
-            matches!(&answers[..], [(2, Ok(Response::FindCoordinator(f)))] if f.error == error),
+            matches!(&answers[..], [(2, Ok(Response::FindCoordinator(f)))] if f.coordinators[0].error_code == error),
             "{answers:?}"
         );
     }

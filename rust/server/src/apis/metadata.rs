@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_broker::{AclOperation, CLUSTER_NAME, ResourceType};
+use fletchlog_protocol::Message;
+use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::{
-    FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, find_coordinator_response,
-    metadata_request, metadata_response,
+    FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, metadata_request,
+    metadata_response,
 };
 use fletchlog_records::ErrorCode;
 
@@ -208,110 +210,78 @@ fn topic(topic: api::TopicMetadata, topic_authorized_operations: i32) -> metadat
 }
 
 pub(super) fn find_coordinator(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
-    let request: FindCoordinatorRequest = call.message()?;
-    let is_batched = call.version() >= 4;
-    let keys = if is_batched {
-        request.coordinator_keys
-    } else {
-        vec![request.key]
-    };
-    let coordinators = keys
-        .into_iter()
-        .map(|key| coordinator(call, request.key_type, key))
-        .collect::<Result<Vec<_>, _>>()?;
-    if is_batched {
-        return call.answer(&FindCoordinatorResponse {
-            coordinators,
-            ..Default::default()
-        });
-    }
-    let Some(only) = coordinators.into_iter().next() else {
-        return Err(super::OTHER_KIND);
-    };
-    let is_found = only.error_code == ErrorCode::NONE;
-    call.answer(&FindCoordinatorResponse {
-        error_code: only.error_code,
-        error_message: if is_found {
-            Some("NONE".into())
-        } else {
-            only.error_message
-        },
-        node_id: only.node_id,
-        host: only.host,
-        port: only.port,
+    let mut request: FindCoordinatorRequest = call.message()?;
+    // In the order of the request: the keys that the broker is not asked for.
+    let keys = std::mem::take(&mut request.coordinator_keys);
+    let refused: Vec<Option<Coordinator>> = keys
+        .iter()
+        .map(|key| refused_key(call, request.key_type, key))
+        .collect();
+    let asked = keys.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+    request.coordinator_keys = asked.map(|(key, _)| key).collect();
+    let found = response!(FindCoordinator, call.ask_now(api::Request::FindCoordinator(request))?)?;
+    let mut found = found.coordinators.into_iter().map(|found| addressed(call, found));
+    let answer = FindCoordinatorResponse {
+        coordinators: refused
+            .into_iter()
+            .filter_map(|refused| refused.or_else(|| found.next()))
+            .collect(),
         ..Default::default()
-    })
+    };
+    call.answer(&answer.for_version(call.version()))
+}
+
+/// Adds the address of the coordinator's node.
+fn addressed(call: &Call<'_>, mut found: Coordinator) -> Coordinator {
+    match call.apis.endpoints.iter().find(|e| e.node == found.node_id) {
+        Some(endpoint) => {
+            found.host = endpoint.host.as_str().into();
+            found.port = i32::from(endpoint.port);
+            found
+        }
+        None => {
+            let error = ErrorCode::COORDINATOR_NOT_AVAILABLE;
+            not_found(&found.key, error, error.message())
+        }
+    }
+}
+
+fn not_found(key: &Arc<str>, error: ErrorCode, text: &str) -> Coordinator {
+    Coordinator {
+        key: Arc::clone(key),
+        node_id: -1,
+        port: -1,
+        error_code: error,
+        error_message: Some(text.into()),
+        ..Default::default()
+    }
 }
 
 /// Kafka: `Errors#INVALID_REQUEST`.
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent \
                          to an incompatible broker. See the broker logs for more details.";
 
-fn coordinator(
-    call: &Call<'_>,
-    key_type: api::CoordinatorType,
-    key: Arc<str>,
-) -> Result<find_coordinator_response::Coordinator, Unreadable> {
-    let refused = |error: ErrorCode, key| find_coordinator_response::Coordinator {
-        key,
-        node_id: -1,
-        port: -1,
-        error_code: error,
-        error_message: Some(error.message().into()),
-        ..Default::default()
-    };
-    let (is_allowed, denied) = match key_type {
-        api::CoordinatorType::Group => (
-            call.may_group(AclOperation::Describe, &key),
-            (ErrorCode::GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+/// The answer for a key that may not be looked up.
+fn refused_key(call: &Call<'_>, key_type: api::CoordinatorType, key: &Arc<str>) -> Option<Coordinator> {
+    // A batched response has no text.
+    let is_batched = call.version() >= 4;
+    let text_of = |text| if is_batched { "" } else { text };
+    let (error, text) = match key_type {
+        api::CoordinatorType::Group if !call.may_group(AclOperation::Describe, key) => (
+            ErrorCode::GROUP_AUTHORIZATION_FAILED,
+            text_of("Group authorization failed."),
         ),
-        api::CoordinatorType::Transaction => (
-            call.may_transaction(AclOperation::Describe, &key),
-            (
-                ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "Transactional Id authorization failed.",
-            ),
+        api::CoordinatorType::Transaction if !call.may_transaction(AclOperation::Describe, key) => (
+            ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            text_of("Transactional Id authorization failed."),
         ),
-        // Share groups, which version 6 may ask for, are not served. A batched response then has no text.
-        api::CoordinatorType::Other(2) if call.version() >= 4 => {
-            let is_key = call.version() >= 6 && key.split(':').count() == 3;
-            let error = if is_key {
-                ErrorCode::COORDINATOR_NOT_AVAILABLE
-            } else {
-                ErrorCode::INVALID_REQUEST
-            };
-            let mut answer = refused(error, key);
-            answer.error_message = Some(Arc::default());
-            return Ok(answer);
+        api::CoordinatorType::Group | api::CoordinatorType::Transaction => return None,
+        // Share groups, which version 6 may ask for, are not served.
+        api::CoordinatorType::Other(2) if call.version() >= 6 && key.split(':').count() == 3 => {
+            (ErrorCode::COORDINATOR_NOT_AVAILABLE, "")
         }
-        api::CoordinatorType::Other(_) => {
-            let mut answer = refused(ErrorCode::INVALID_REQUEST, key);
-            answer.error_message = Some(MALFORMED.into());
-            return Ok(answer);
-        }
+        api::CoordinatorType::Other(2) if is_batched => (ErrorCode::INVALID_REQUEST, ""),
+        api::CoordinatorType::Other(_) => (ErrorCode::INVALID_REQUEST, MALFORMED),
     };
-    if !is_allowed {
-        let (error, text) = denied;
-        let mut answer = refused(error, key);
-        // A batched response has no text.
-        answer.error_message = Some(if call.version() >= 4 { "" } else { text }.into());
-        return Ok(answer);
-    }
-    let request = api::FindCoordinatorRequest {
-        key: Arc::clone(&key),
-        key_type,
-    };
-    let answer = response!(FindCoordinator, call.ask_now(api::Request::FindCoordinator(request))?)?;
-    let endpoint = call.apis.endpoints.iter().find(|e| e.node == answer.node);
-    Ok(match endpoint {
-        Some(endpoint) if answer.error == ErrorCode::NONE => find_coordinator_response::Coordinator {
-            key,
-            node_id: answer.node,
-            host: endpoint.host.as_str().into(),
-            port: i32::from(endpoint.port),
-            ..Default::default()
-        },
-        Some(_) => refused(answer.error, key),
-        None => refused(ErrorCode::COORDINATOR_NOT_AVAILABLE, key),
-    })
+    Some(not_found(key, error, text))
 }

@@ -54,7 +54,11 @@ impl Leaders {
                     partition.leader = self.name(partition.leader);
                 }
             }
-            Response::FindCoordinator(found) => found.node = self.name(found.node),
+            Response::FindCoordinator(response) => {
+                for found in &mut response.coordinators {
+                    found.node_id = self.name(found.node_id);
+                }
+            }
             _ => {}
         }
         response

@@ -11,6 +11,7 @@ use fletchlog_api::transport::node_of_connection;
 use fletchlog_api::*;
 use fletchlog_protocol::messages::fetch_request::FetchPartition;
 use fletchlog_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
+use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{BatchBuilder, BatchHeader, BatchParams, TopicPartition};
 
@@ -523,9 +524,11 @@ impl Transport for FakeBroker {
                 connection,
                 id,
                 Response::FindCoordinator(FindCoordinatorResponse {
-                    error: ErrorCode::NONE,
-                    node: 1,
-                    failure: None,
+                    coordinators: vec![Coordinator {
+                        node_id: 1,
+                        ..Default::default()
+                    }],
+                    ..Default::default()
                 }),
             ),
             Request::OffsetFetch(r) => {

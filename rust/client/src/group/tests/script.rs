@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fletchlog_api::*;
 use fletchlog_protocol::Value;
+use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 use fletchlog_protocol::values::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use fletchlog_records::TopicPartition;
@@ -226,9 +227,11 @@ pub fn kind(request: &Request) -> String {
 
 pub fn found() -> Response {
     Response::FindCoordinator(FindCoordinatorResponse {
-        error: ErrorCode::NONE,
-        node: 3,
-        failure: None,
+        coordinators: vec![Coordinator {
+            node_id: 3,
+            ..Default::default()
+        }],
+        ..Default::default()
     })
 }
 

@@ -9,6 +9,7 @@ use fletchlog_api::{
     Clock, Completion, Config, Failure, FindCoordinatorResponse, InitProducerIdResponse, MetadataResponse,
     PartitionMetadata, ProduceResponse, Ready, Response, Scope, StorageFailure, TopicMetadata,
 };
+use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 
 use super::*;
@@ -234,9 +235,11 @@ impl Fixture {
 
     fn answer_coordinator(&mut self, node: NodeId) {
         let response = FindCoordinatorResponse {
-            error: ErrorCode::NONE,
-            node,
-            failure: None,
+            coordinators: vec![Coordinator {
+                node_id: node,
+                ..Default::default()
+            }],
+            ..Default::default()
         };
         self.answer(
             |r| matches!(r, Request::FindCoordinator(_)),

@@ -114,10 +114,9 @@ fn message(core: &mut Core, kind: &Kind) -> Option<Request> {
     let (producer_id, producer_epoch) = id_of(core);
     let (transactional_id, timeout_ms) = core.transactions()?.identity();
     Some(match kind {
-        Kind::FindCoordinator { key_type, key } => Request::FindCoordinator(FindCoordinatorRequest {
-            key: key.clone(),
-            key_type: *key_type,
-        }),
+        Kind::FindCoordinator { key_type, key } => {
+            Request::FindCoordinator(FindCoordinatorRequest::of(*key_type, key.clone()))
+        }
         Kind::InitProducerId { producer } => Request::InitProducerId(InitProducerIdRequest {
             transactional_id: Some(transactional_id),
             transaction_timeout_ms: timeout_ms,

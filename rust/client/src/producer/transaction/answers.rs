@@ -76,13 +76,10 @@ impl TransactionManager {
             return None;
         }
         match (&request.kind, response) {
-            (Kind::FindCoordinator { .. }, Response::FindCoordinator(found)) => {
-                if found.error == ErrorCode::NONE {
-                    self.coordinator_found(&request, found.node);
-                } else {
-                    self.refused(request, found.error, found.failure.as_ref(), now);
-                }
-            }
+            (Kind::FindCoordinator { .. }, Response::FindCoordinator(found)) => match found.coordinator_node() {
+                Ok(node) => self.coordinator_found(&request, node),
+                Err(error) => self.refused(request, error, None, now),
+            },
             (Kind::InitProducerId { producer: had }, Response::InitProducerId(response)) => {
                 if response.error_code != ErrorCode::NONE {
                     self.refused(request, response.error_code, response.failure.as_ref(), now);

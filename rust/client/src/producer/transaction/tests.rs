@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::*;
+use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_records::TopicPartition;
 
 use super::answers::NewId;
@@ -68,9 +69,12 @@ fn answer(manager: &mut TransactionManager, request: TxnRequest, code: ErrorCode
     let tps = |n: usize| (0..n).map(|p| (TopicPartition::new("t", i32::try_from(p).unwrap()), code));
     let response = match &request.kind {
         Kind::FindCoordinator { .. } => Response::FindCoordinator(FindCoordinatorResponse {
-            error: code,
-            node: 1,
-            failure: None,
+            coordinators: vec![Coordinator {
+                error_code: code,
+                node_id: 1,
+                ..Default::default()
+            }],
+            ..Default::default()
         }),
         Kind::InitProducerId { .. } => Response::InitProducerId(InitProducerIdResponse {
             error_code: code,
