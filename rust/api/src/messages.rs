@@ -1,25 +1,23 @@
 //! Request and response values: what Kafka's wire messages carry, without their encoding.
 //! Field names are Kafka's (clients/src/main/resources/common/message).
 
-mod group;
 mod legacy_group;
-mod transaction;
 
 use std::sync::Arc;
 
 pub use fletchlog_protocol::local::StorageFailure;
 pub use fletchlog_protocol::messages::{
-    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse,
-    FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest,
-    InitProducerIdResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ProduceRequest,
-    ProduceResponse, SyncGroupRequest, SyncGroupResponse,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
+    EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse,
+    HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest,
+    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, OffsetCommitRequest, OffsetCommitResponse,
+    OffsetFetchRequest, OffsetFetchResponse, ProduceRequest, ProduceResponse, SyncGroupRequest, SyncGroupResponse,
+    TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
-pub use fletchlog_protocol::{CoordinatorType, IsolationLevel};
+pub use fletchlog_protocol::{CoordinatorType, IsolationLevel, OffsetAndMetadata};
 use fletchlog_records::TopicPartition;
 
-pub use group::*;
 pub use legacy_group::*;
-pub use transaction::*;
 
 use crate::{ErrorCode, NodeId, TopicId};
 

@@ -123,29 +123,24 @@ impl Member {
         };
         let request = OffsetCommitRequest {
             group_id: self.group.into(),
-            generation_id: self.generation,
+            generation_id_or_member_epoch: self.generation,
             member_id: self.id.clone(),
-            group_instance_id: None,
-            retention_ms: None,
-            knows_group_id_not_found: false,
-            offsets: vec![(tp("t", 0), value)],
+            topics: OffsetCommitRequest::topics_of([(tp("t", 0), value)]),
+            ..Default::default()
         };
         let Response::OffsetCommit(response) = self.client.ask(1, Request::OffsetCommit(request)) else {
             panic!()
         };
-        response.partitions[0].1
+        response.errors().next().unwrap().1
     }
 
     fn committed(&mut self) -> Option<i64> {
-        let request = OffsetFetchRequest {
-            group_id: self.group.into(),
-            partitions: Some(vec![tp("t", 0)]),
-            require_stable: true,
-        };
+        let request = OffsetFetchRequest::of(self.group.into(), Some(&[tp("t", 0)]), true);
         let Response::OffsetFetch(response) = self.client.ask(1, Request::OffsetFetch(request)) else {
             panic!()
         };
-        response.partitions[0].1.as_ref().unwrap().as_ref().map(|o| o.offset)
+        let (_, committed) = response.offsets().unwrap().next().unwrap();
+        committed.unwrap().map(|o| o.offset)
     }
 }
 

@@ -128,30 +128,24 @@ fn commit(broker: &Arc<Broker>, tp: &TopicPartition, offset: i64) -> Result<(), 
     };
     let request = OffsetCommitRequest {
         group_id: GROUP.into(),
-        generation_id: -1,
-        member_id: "".into(),
-        group_instance_id: None,
-        retention_ms: None,
-        knows_group_id_not_found: false,
-        offsets: vec![(tp.clone(), value)],
+        topics: OffsetCommitRequest::topics_of([(tp.clone(), value)]),
+        ..Default::default()
     };
     match ask(broker, Request::OffsetCommit(request))? {
-        Response::OffsetCommit(response) if response.partitions[0].1 == ErrorCode::NONE => Ok(()),
+        Response::OffsetCommit(response) if response.errors().all(|(_, code)| code == ErrorCode::NONE) => Ok(()),
         other => Err(format!("commit of {offset} for {tp}: {other:?}")),
     }
 }
 
 /// The committed offset of a partition.
 pub(crate) fn committed(broker: &Arc<Broker>, tp: &TopicPartition) -> Result<Option<i64>, String> {
-    let request = OffsetFetchRequest {
-        group_id: GROUP.into(),
-        partitions: Some(vec![tp.clone()]),
-        require_stable: false,
-    };
+    let request = OffsetFetchRequest::of(GROUP.into(), Some(std::slice::from_ref(tp)), false);
     match ask(broker, Request::OffsetFetch(request))? {
-        Response::OffsetFetch(response) if response.error == ErrorCode::NONE => {
-            let committed = response.partitions[0].1.as_ref().map_err(ToString::to_string)?;
-            Ok(committed.as_ref().map(|value| value.offset))
+        Response::OffsetFetch(response) => {
+            let failed = |code: ErrorCode| format!("committed offset of {tp}: {code}");
+            let mut offsets = response.offsets().map_err(failed)?;
+            let (_, committed) = offsets.next().ok_or("no offset")?;
+            Ok(committed.map_err(failed)?.map(|value| value.offset))
         }
         other => Err(format!("committed offset of {tp}: {other:?}")),
     }

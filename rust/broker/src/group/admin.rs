@@ -9,9 +9,11 @@ use fletchlog_records::TopicPartition;
 
 use super::coordinator::GroupCoordinator;
 use super::member::Member;
-use super::offsets::OffsetResults;
 use super::state::{Group, GroupState};
 use crate::BrokerError;
+
+/// The error of each partition.
+type PartitionErrors = Vec<(TopicPartition, ErrorCode)>;
 
 /// A group in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +120,11 @@ impl GroupCoordinator {
     }
 
     /// Deletes committed offsets. Errors per partition: 3 (no such partition), 86 (a member may read it).
-    pub(crate) fn delete_offsets(&self, group_id: &str, tps: &[TopicPartition]) -> Result<OffsetResults, BrokerError> {
+    pub(crate) fn delete_offsets(
+        &self,
+        group_id: &str,
+        tps: &[TopicPartition],
+    ) -> Result<PartitionErrors, BrokerError> {
         self.replicas.for_writing("delete offsets")?;
         let known = |tp: &TopicPartition| self.replicas.partition(tp).is_ok();
         if group_id.is_empty() {
@@ -136,7 +142,7 @@ impl GroupCoordinator {
                 true if group.is_subscribed_to(&tp.topic) => ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC,
                 true => ErrorCode::NONE,
             };
-            let results: OffsetResults = tps.iter().map(|tp| (tp.clone(), code(tp))).collect();
+            let results: PartitionErrors = tps.iter().map(|tp| (tp.clone(), code(tp))).collect();
             let deleted = results.iter().filter(|(_, code)| *code == ErrorCode::NONE);
             let with_offset: BTreeSet<&TopicPartition> = group.with_offsets().collect();
             // Each partition once, even if it is named twice.
@@ -161,9 +167,10 @@ impl GroupCoordinator {
         for (tp, _) in offsets {
             self.replicas.partition(tp)?;
         }
-        let (results, _) = self.accept_offsets(offsets, None);
-        if let Some((tp, code)) = results.iter().find(|(_, code)| *code != ErrorCode::NONE) {
-            return Err(BrokerError::kafka(*code, format!("{tp}: {}", code.message())));
+        let (codes, _) = self.accept_offsets(offsets, None);
+        let mut codes = codes.into_iter().zip(offsets);
+        if let Some((code, (tp, _))) = codes.find(|(code, _)| *code != ErrorCode::NONE) {
+            return Err(BrokerError::kafka(code, format!("{tp}: {}", code.message())));
         }
         self.load_group(group_id).map_err(|code| not_loaded(code, group_id))?;
         self.in_new_group(group_id, |group| {

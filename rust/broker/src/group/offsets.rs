@@ -1,5 +1,6 @@
 //! Committed offsets: commit and fetch (spec 8.7, 8.8). Kafka: `OffsetMetadataManager#commitOffset`, `#fetchOffsets`.
 
+use std::iter::repeat;
 use std::sync::Arc;
 
 use fletchlog_api::{
@@ -7,6 +8,11 @@ use fletchlog_api::{
     OffsetFetchResponse,
 };
 use fletchlog_protocol::WireError;
+use fletchlog_protocol::by_topic::grouped;
+use fletchlog_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use fletchlog_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
+};
 use fletchlog_records::{BatchParams, TopicPartition};
 
 use super::coordinator::{GroupCoordinator, check_member};
@@ -17,8 +23,8 @@ use crate::BrokerError;
 use crate::failures::Refused;
 use crate::replica_manager::CoordinatorRecord;
 
-/// Per partition, in request order.
-pub(super) type OffsetResults = Vec<(TopicPartition, ErrorCode)>;
+/// One for each partition, in request order.
+pub(super) type OffsetErrors = Vec<ErrorCode>;
 /// Offsets to be written to the log.
 pub(super) type Offsets = Vec<(TopicPartition, CommittedOffset)>;
 
@@ -27,36 +33,29 @@ impl GroupCoordinator {
     /// `KafkaApis#handleOffsetCommitRequest`, `OffsetMetadataManager#commitOffset`.
     pub(crate) fn offset_commit(&self, node: NodeId, request: &OffsetCommitRequest) -> OffsetCommitResponse {
         if let Err(error) = self.replicas.for_writing("commit offsets") {
-            let code = error.code();
             return OffsetCommitResponse {
-                partitions: request.offsets.iter().map(|(tp, _)| (tp.clone(), code)).collect(),
-                error_message: Some(error.to_string()),
+                error_message: Some(error.to_string().into()),
+                ..request.answered(repeat(error.code()))
             };
         }
         self.tick(self.replicas.clock().monotonic_ms());
-        match self.commit(node, request) {
-            Ok(partitions) => OffsetCommitResponse {
-                partitions,
-                error_message: None,
-            },
+        let offsets: Vec<_> = request.offsets().collect();
+        match self.commit(node, request, &offsets) {
+            Ok(errors) => request.answered(errors),
             Err(refused) => OffsetCommitResponse {
-                partitions: self.all_refused(&request.offsets, refused.code),
-                error_message: refused.failure.map(|failure| failure.message.to_string()),
+                error_message: refused.failure.map(|failure| failure.message),
+                ..request.answered(self.all_refused(&offsets, refused.code))
             },
         }
     }
 
     /// The group's error for every partition that exists.
-    pub(super) fn all_refused(
-        &self,
-        offsets: &[(TopicPartition, OffsetAndMetadata)],
-        code: ErrorCode,
-    ) -> OffsetResults {
+    pub(super) fn all_refused(&self, offsets: &[(TopicPartition, OffsetAndMetadata)], code: ErrorCode) -> OffsetErrors {
         let code_of = |tp: &TopicPartition| match self.replicas.partition(tp) {
             Ok(_) => code,
             Err(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         };
-        offsets.iter().map(|(tp, _)| (tp.clone(), code_of(tp))).collect()
+        offsets.iter().map(|(tp, _)| code_of(tp)).collect()
     }
 
     /// Whether any of the partitions exists.
@@ -64,9 +63,14 @@ impl GroupCoordinator {
         offsets.iter().any(|(tp, _)| self.replicas.partition(tp).is_ok())
     }
 
-    fn commit(&self, node: NodeId, request: &OffsetCommitRequest) -> Result<OffsetResults, Refused> {
-        if !self.any_known(&request.offsets) {
-            return Ok(self.all_refused(&request.offsets, ErrorCode::NONE));
+    fn commit(
+        &self,
+        node: NodeId,
+        request: &OffsetCommitRequest,
+        offsets: &[(TopicPartition, OffsetAndMetadata)],
+    ) -> Result<OffsetErrors, Refused> {
+        if !self.any_known(offsets) {
+            return Ok(self.all_refused(offsets, ErrorCode::NONE));
         }
         self.check_coordinator(node, &request.group_id)?;
         // A consumer that manages its partitions itself may have no group id.
@@ -79,9 +83,9 @@ impl GroupCoordinator {
         } else {
             ErrorCode::ILLEGAL_GENERATION
         };
-        let simple = request.generation_id < 0;
+        let simple = request.generation_id_or_member_epoch < 0;
         self.in_committing_group(&request.group_id, simple, unknown, |group| {
-            self.commit_to(group, simple, request)
+            self.commit_to(group, simple, request, offsets)
         })
     }
 
@@ -91,11 +95,12 @@ impl GroupCoordinator {
         group: &mut Group,
         simple: bool,
         request: &OffsetCommitRequest,
-    ) -> Result<OffsetResults, Refused> {
+        offsets: &[(TopicPartition, OffsetAndMetadata)],
+    ) -> Result<OffsetErrors, Refused> {
         // Consumers that manage their partitions themselves commit to a group without members.
         if !(simple && group.state == GroupState::Empty) {
             check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
-            if request.generation_id != group.generation {
+            if request.generation_id_or_member_epoch != group.generation {
                 return Err(ErrorCode::ILLEGAL_GENERATION.into());
             }
             if group.state == GroupState::CompletingRebalance {
@@ -105,7 +110,7 @@ impl GroupCoordinator {
         if let Some(member) = group.member_mut(&request.member_id) {
             member.reschedule_heartbeat(self.replicas.clock().monotonic_ms());
         }
-        self.commit_accepted(group, &request.offsets, request.retention_ms)
+        self.commit_accepted(group, offsets, request.retention_ms())
     }
 
     /// Writes the offsets that can be committed.
@@ -114,11 +119,11 @@ impl GroupCoordinator {
         group: &mut Group,
         offsets: &[(TopicPartition, OffsetAndMetadata)],
         retention_ms: Option<i64>,
-    ) -> Result<OffsetResults, Refused> {
-        let (results, accepted) = self.accept_offsets(offsets, retention_ms);
+    ) -> Result<OffsetErrors, Refused> {
+        let (errors, accepted) = self.accept_offsets(offsets, retention_ms);
         let accepted = self.write_offsets(group, accepted, &BatchParams::default())?;
         group.offsets.extend(accepted);
-        Ok(results)
+        Ok(errors)
     }
 
     /// Runs `commit` on the group that offsets are committed to; created for consumers that manage their partitions themselves
@@ -144,21 +149,21 @@ impl GroupCoordinator {
         committed.unwrap_or(Err(unknown.into()))
     }
 
-    /// The result for each partition, decided before anything is written, and the offsets to write.
+    /// The error of each partition, decided before anything is written, and the offsets to write.
     pub(super) fn accept_offsets(
         &self,
         offsets: &[(TopicPartition, OffsetAndMetadata)],
         retention_ms: Option<i64>,
-    ) -> (OffsetResults, Offsets) {
+    ) -> (OffsetErrors, Offsets) {
         let max_metadata = usize::try_from(self.replicas.config().int("offset.metadata.max.bytes")).unwrap_or(0);
         // Java counts UTF-16 units.
         let too_large = |text: &str| text.len() > MAX_TEXT || text.encode_utf16().count() > max_metadata;
         let commit_timestamp_ms = self.replicas.clock().now_ms();
         let mut accepted = Vec::new();
-        let results = offsets
+        let errors = offsets
             .iter()
             .map(|(tp, value)| {
-                let error = if self.replicas.partition(tp).is_err() {
+                if self.replicas.partition(tp).is_err() {
                     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
                 } else if too_large(&value.metadata) {
                     ErrorCode::OFFSET_METADATA_TOO_LARGE
@@ -171,11 +176,10 @@ impl GroupCoordinator {
                     };
                     accepted.push((tp.clone(), offset));
                     ErrorCode::NONE
-                };
-                (tp.clone(), error)
+                }
             })
             .collect();
-        (results, accepted)
+        (errors, accepted)
     }
 
     /// Writes offsets to the group's partition; returns them with the offsets of their records. They take effect only once they are
@@ -218,44 +222,67 @@ impl GroupCoordinator {
     /// OffsetFetch.
     pub(crate) fn offset_fetch(&self, node: NodeId, request: &OffsetFetchRequest) -> OffsetFetchResponse {
         self.tick(self.replicas.clock().monotonic_ms());
-        let ready = self.check_coordinator(node, &request.group_id);
-        if let Err(error) = ready.and_then(|()| self.load_group(&request.group_id)) {
-            return OffsetFetchResponse {
-                error,
-                partitions: Vec::new(),
-            };
-        }
         // The transaction of a pending offset never ends in a broker that is open for reading only.
         let require_stable = request.require_stable && !self.replicas.is_read_only();
-        let committed = |group: &Group| committed_offsets(group, request.partitions.as_deref(), require_stable);
-        let fetched = self.in_group(&request.group_id, |group| committed(group));
-        fetched.unwrap_or_else(|| committed(&Group::new(request.group_id.clone())))
+        let groups = request.groups.iter();
+        OffsetFetchResponse {
+            groups: groups
+                .map(|asked| self.fetch_offsets(node, asked, require_stable))
+                .collect(),
+            ..Default::default()
+        }
+    }
+
+    fn fetch_offsets(
+        &self,
+        node: NodeId,
+        asked: &OffsetFetchRequestGroup,
+        require_stable: bool,
+    ) -> OffsetFetchResponseGroup {
+        let group_id = &asked.group_id;
+        let ready = self.check_coordinator(node, group_id);
+        let fetched = ready.and_then(|()| self.load_group(group_id)).map(|()| {
+            let committed = |group: &Group| committed_offsets(group, asked.topics.as_deref(), require_stable);
+            let fetched = self.in_group(group_id, |group| committed(group));
+            fetched.unwrap_or_else(|| committed(&Group::new(group_id.clone())))
+        });
+        OffsetFetchResponseGroup {
+            group_id: Arc::clone(group_id),
+            error_code: fetched.as_ref().err().copied().unwrap_or(ErrorCode::NONE),
+            topics: fetched.unwrap_or_default(),
+        }
     }
 }
 
 fn committed_offsets(
     group: &Group,
-    partitions: Option<&[TopicPartition]>,
+    topics: Option<&[OffsetFetchRequestTopics]>,
     require_stable: bool,
-) -> OffsetFetchResponse {
+) -> Vec<OffsetFetchResponseTopics> {
     let pending = if require_stable {
         group.pending_partitions()
     } else {
         Default::default()
     };
-    let committed = |tp: &TopicPartition| {
-        let result = match pending.contains(tp) {
-            true => Err(ErrorCode::UNSTABLE_OFFSET_COMMIT),
-            false => Ok(group.offsets.get(tp).map(|o| o.value.clone())),
+    let committed = |tp: &TopicPartition| match pending.contains(tp) {
+        true => Err(ErrorCode::UNSTABLE_OFFSET_COMMIT),
+        false => Ok(group.offsets.get(tp).map(|o| &o.value)),
+    };
+    let Some(topics) = topics else {
+        let offsets = group.offsets.keys();
+        let all = offsets.map(|tp| {
+            let partition = OffsetFetchResponsePartitions::of(tp.partition, committed(tp));
+            (Arc::clone(&tp.topic), partition)
+        });
+        let topic = |(name, partitions)| OffsetFetchResponseTopics {
+            name,
+            partitions,
+            ..Default::default()
         };
-        (tp.clone(), result)
+        return grouped(all).into_iter().map(topic).collect();
     };
-    let partitions = match partitions {
-        Some(tps) => tps.iter().map(committed).collect(),
-        None => group.offsets.keys().map(committed).collect(),
+    let answered = |topic: &OffsetFetchRequestTopics| {
+        topic.answered(|partition| committed(&TopicPartition::new(Arc::clone(&topic.name), partition)))
     };
-    OffsetFetchResponse {
-        error: ErrorCode::NONE,
-        partitions,
-    }
+    topics.iter().map(answered).collect()
 }

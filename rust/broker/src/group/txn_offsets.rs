@@ -1,11 +1,11 @@
 //! Offsets that a transaction commits (spec 10.2): written at once, in effect once the commit marker is written. Kafka:
 //! `GroupCoordinator#handleTxnCommitOffsets`, `OffsetMetadataManager#validateTransactionalOffsetCommit`.
 
-use fletchlog_api::{ErrorCode, NodeId, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use fletchlog_api::{ErrorCode, NodeId, OffsetAndMetadata, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use fletchlog_records::{BatchParams, TopicPartition};
 
 use super::coordinator::{GroupCoordinator, check_member};
-use super::offsets::OffsetResults;
+use super::offsets::OffsetErrors;
 use super::state::{Group, GroupState};
 use crate::failures::Refused;
 use crate::replica_manager::AddPartitionsToTxnManager;
@@ -19,10 +19,11 @@ impl GroupCoordinator {
         request: &TxnOffsetCommitRequest,
         transactions: &impl AddPartitionsToTxnManager,
     ) -> TxnOffsetCommitResponse {
-        let commit = || -> Result<OffsetResults, Refused> {
+        let offsets: Vec<_> = request.offsets().collect();
+        let commit = || -> Result<OffsetErrors, Refused> {
             self.replicas.for_writing("commit offsets")?;
-            if !self.any_known(&request.offsets) {
-                return Ok(self.all_refused(&request.offsets, ErrorCode::NONE));
+            if !self.any_known(&offsets) {
+                return Ok(self.all_refused(&offsets, ErrorCode::NONE));
             }
             self.check_group(node, &request.group_id)?;
             let partition = TopicPartition::new(CONSUMER_OFFSETS, self.partition_for(&request.group_id));
@@ -31,7 +32,7 @@ impl GroupCoordinator {
                 self.tick(self.replicas.clock().monotonic_ms());
                 let simple = request.generation_id < 0;
                 self.in_committing_group(&request.group_id, simple, ErrorCode::ILLEGAL_GENERATION, |group| {
-                    self.add_pending_offsets(group, request)
+                    self.add_pending_offsets(group, request, &offsets)
                 })
             });
             // Kafka: GroupCoordinator maps errors of the verification to errors that an offset commit can have.
@@ -41,13 +42,10 @@ impl GroupCoordinator {
             })?
         };
         match commit() {
-            Ok(partitions) => TxnOffsetCommitResponse {
-                partitions,
-                failure: None,
-            },
+            Ok(errors) => request.answered(errors),
             Err(Refused { code, failure }) => TxnOffsetCommitResponse {
-                partitions: self.all_refused(&request.offsets, code),
                 failure,
+                ..request.answered(self.all_refused(&offsets, code))
             },
         }
     }
@@ -56,9 +54,10 @@ impl GroupCoordinator {
         &self,
         group: &mut Group,
         request: &TxnOffsetCommitRequest,
-    ) -> Result<OffsetResults, Refused> {
+        offsets: &[(TopicPartition, OffsetAndMetadata)],
+    ) -> Result<OffsetErrors, Refused> {
         check_committer(group, request)?;
-        let (results, accepted) = self.accept_offsets(&request.offsets, None);
+        let (errors, accepted) = self.accept_offsets(offsets, None);
         let params = BatchParams {
             producer_id: request.producer_id,
             producer_epoch: request.producer_epoch,
@@ -72,7 +71,7 @@ impl GroupCoordinator {
             let written = written.into_iter().map(|(tp, offset)| (tp, Some(offset)));
             self.add_group_for_producer(group, request.producer_id).extend(written);
         }
-        Ok(results)
+        Ok(errors)
     }
 }
 

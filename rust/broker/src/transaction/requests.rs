@@ -1,5 +1,6 @@
 //! InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and the verification that partitions ask for (spec 10.2).
 
+use std::iter::repeat;
 use std::sync::Arc;
 
 use fletchlog_api::{
@@ -82,28 +83,27 @@ impl TransactionCoordinator {
         node: NodeId,
         request: &AddPartitionsToTxnRequest,
     ) -> AddPartitionsToTxnResponse {
-        let known = |tp: &TopicPartition| {
+        let code = |tp: &TopicPartition| {
             if is_internal(&tp.topic) {
-                Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+                ErrorCode::TOPIC_AUTHORIZATION_FAILED
             } else if self.replicas.partition(tp).is_err() {
-                Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+                ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
             } else {
-                Ok(())
+                ErrorCode::OPERATION_NOT_ATTEMPTED
             }
         };
-        let checked: Vec<_> = request.partitions.iter().map(|tp| (tp.clone(), known(tp))).collect();
-        let mut failure = None;
-        let partitions = if checked.iter().any(|(_, known)| known.is_err()) {
-            let code = |known: Result<(), ErrorCode>| known.err().unwrap_or(ErrorCode::OPERATION_NOT_ATTEMPTED);
-            checked.into_iter().map(|(tp, known)| (tp, code(known))).collect()
-        } else {
-            let producer = (request.producer_id, request.producer_epoch);
-            let added = self.add_to_transaction(node, &request.transactional_id, producer, &request.partitions);
-            let (code, behind) = outcome(added);
-            failure = behind;
-            checked.into_iter().map(|(tp, _)| (tp, code)).collect()
-        };
-        AddPartitionsToTxnResponse { partitions, failure }
+        let partitions: Vec<TopicPartition> = request.partitions().collect();
+        let codes: Vec<ErrorCode> = partitions.iter().map(code).collect();
+        if codes.iter().any(|&code| code != ErrorCode::OPERATION_NOT_ATTEMPTED) {
+            return request.answered(codes);
+        }
+        let producer = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch);
+        let added = self.add_to_transaction(node, &request.v3_and_below_transactional_id, producer, &partitions);
+        let (code, failure) = outcome(added);
+        AddPartitionsToTxnResponse {
+            failure,
+            ..request.answered(repeat(code))
+        }
     }
 
     /// AddOffsetsToTxn: adds the group's partition of `__consumer_offsets`.

@@ -63,12 +63,8 @@ pub fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i6
     };
     let request = OffsetCommitRequest {
         group_id: group.into(),
-        generation_id: -1,
-        member_id: "".into(),
-        group_instance_id: None,
-        retention_ms: None,
-        knows_group_id_not_found: false,
-        offsets: vec![(tp.clone(), value)],
+        topics: OffsetCommitRequest::topics_of([(tp.clone(), value)]),
+        ..Default::default()
     };
     let Response::OffsetCommit(response) = client.ask(coordinator, Request::OffsetCommit(request)) else {
         panic!()
@@ -79,18 +75,12 @@ pub fn commit(broker: &Arc<Broker>, group: &str, tp: &TopicPartition, offset: i6
 pub fn committed(broker: &Arc<Broker>, group: &str) -> Vec<(String, i64, i64)> {
     let mut client = Client::new(broker);
     let coordinator = coordinator_of(&mut client, group);
-    let request = OffsetFetchRequest {
-        group_id: group.into(),
-        partitions: None,
-        require_stable: false,
-    };
+    let request = OffsetFetchRequest::of(group.into(), None, false);
     let Response::OffsetFetch(response) = client.ask(coordinator, Request::OffsetFetch(request)) else {
         panic!()
     };
-    assert_eq!(response.error, ErrorCode::NONE);
-    response
-        .partitions
-        .into_iter()
+    let offsets = response.offsets().unwrap();
+    offsets
         .map(|(tp, o)| {
             (
                 tp.topic.to_string(),

@@ -49,7 +49,7 @@ fn a_kafka_brokers_log_dir_opens_read_only_with_its_topics_ids_records_and_commi
             [("g-gzip".to_owned(), 0, 5), ("g-none".to_owned(), 0, none)]
         );
         let refused = commit(&broker, "g", &tp("g-none", 0), 1);
-        assert_eq!(refused.partitions[0].1, ErrorCode::POLICY_VIOLATION);
+        assert_eq!(refused.errors().next().unwrap().1, ErrorCode::POLICY_VIOLATION);
         assert!(refused.error_message.unwrap().contains("read_only"));
         assert!(matches!(
             broker.create_topic("x", 1, &[]),
@@ -143,7 +143,10 @@ fn a_clean_kafka_log_dir_is_taken_over_for_writing() {
         new_producer_id(&broker) >= 1_000_000_000_000,
         "above every id of the cluster"
     );
-    assert_eq!(commit(&broker, "mine", &t, 304).partitions[0].1, ErrorCode::NONE);
+    assert_eq!(
+        commit(&broker, "mine", &t, 304).errors().next().unwrap().1,
+        ErrorCode::NONE
+    );
     broker.close().unwrap();
     assert_eq!(
         std::fs::read_to_string(dir.path().join("meta.properties")).unwrap(),

@@ -19,13 +19,9 @@ fn the_coordinator_is_the_leader_of_the_groups_partition_and_others_say_so() {
     };
     assert_eq!(found.coordinator_node(), Ok(1));
     let fetch = |client: &mut Client, node: i32| {
-        let request = OffsetFetchRequest {
-            group_id: "my-group".into(),
-            partitions: None,
-            require_stable: false,
-        };
+        let request = OffsetFetchRequest::of("my-group".into(), None, false);
         match client.ask(node, Request::OffsetFetch(request)) {
-            Response::OffsetFetch(response) => response.error,
+            Response::OffsetFetch(response) => response.groups[0].error_code,
             other => panic!("{other:?}"),
         }
     };

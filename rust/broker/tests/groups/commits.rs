@@ -19,7 +19,7 @@ pub fn commit(
     offsets: &[(&str, i32, i64)],
 ) -> Vec<i16> {
     commit_with(conn, offsets, |request| {
-        (request.group_id, request.generation_id) = (group.into(), generation);
+        (request.group_id, request.generation_id_or_member_epoch) = (group.into(), generation);
         (request.member_id, request.group_instance_id) = (member.into(), instance.map(Into::into));
     })
 }
@@ -27,21 +27,19 @@ pub fn commit(
 fn commit_with(conn: &Conn, offsets: &[(&str, i32, i64)], change: impl Fn(&mut OffsetCommitRequest)) -> Vec<i16> {
     let mut request = OffsetCommitRequest {
         group_id: "g".into(),
-        generation_id: -1,
-        member_id: "".into(),
-        group_instance_id: None,
-        retention_ms: None,
         knows_group_id_not_found: true,
-        offsets: offsets
-            .iter()
-            .map(|(topic, partition, offset)| (tp(topic, *partition), value(*offset)))
-            .collect(),
+        topics: OffsetCommitRequest::topics_of(
+            offsets
+                .iter()
+                .map(|(topic, partition, offset)| (tp(topic, *partition), value(*offset))),
+        ),
+        ..Default::default()
     };
     change(&mut request);
     let Response::OffsetCommit(answer) = conn.ask(Request::OffsetCommit(request)) else {
         panic!()
     };
-    answer.partitions.into_iter().map(|(_, code)| code.code()).collect()
+    answer.errors().map(|(_, code)| code.code()).collect()
 }
 
 fn value(offset: i64) -> OffsetAndMetadata {
@@ -54,19 +52,14 @@ fn value(offset: i64) -> OffsetAndMetadata {
 
 /// Offsets of `t` in a group; `None`: nothing committed.
 fn fetch(broker: &std::sync::Arc<Broker>, group: &str) -> Vec<Option<i64>> {
-    let request = OffsetFetchRequest {
-        group_id: group.into(),
-        partitions: Some(vec![tp("t", 0), tp("t", 1)]),
-        require_stable: true,
-    };
+    let request = OffsetFetchRequest::of(group.into(), Some(&[tp("t", 0), tp("t", 1)]), true);
     let Response::OffsetFetch(answer) = Client::new(broker).ask(1, Request::OffsetFetch(request)) else {
         panic!()
     };
-    answer
-        .partitions
-        .into_iter()
-        .map(|(_, offset)| offset.unwrap().map(|o| o.offset))
-        .collect()
+    let partitions = &answer.groups[0].topics[0].partitions;
+    assert!(partitions.iter().all(|p| p.error_code == ErrorCode::NONE));
+    let offsets = partitions.iter().map(|p| p.committed_offset);
+    offsets.map(|offset| (offset != -1).then_some(offset)).collect()
 }
 
 fn code<T: std::fmt::Debug>(result: Result<T, BrokerError>) -> i16 {
@@ -83,7 +76,7 @@ fn a_commit_is_judged_by_group_member_generation_and_state_in_kafkas_order() {
     assert_eq!(of("g", 3, "nobody"), [69]);
     assert_eq!(
         commit_with(&conn, &[("t", 0, 5)], |r| (
-            r.generation_id,
+            r.generation_id_or_member_epoch,
             r.knows_group_id_not_found
         ) = (3, false)),
         [22]
@@ -128,8 +121,8 @@ fn partitions_are_judged_one_by_one_and_unknown_ones_before_the_group() {
     let long = |len: usize| -> std::sync::Arc<str> { "\u{e9}".repeat(len).into() };
     let codes = commit_with(&conn, &[("t", 0, -7), ("t", 1, 2)], |request| {
         request.group_id = "".into();
-        request.offsets[0].1.metadata = long(4096);
-        request.offsets[1].1.metadata = long(4097);
+        request.topics[0].partitions[0].committed_metadata = Some(long(4096));
+        request.topics[0].partitions[1].committed_metadata = Some(long(4097));
     });
     assert_eq!(codes, [0, 12]);
     assert_eq!(fetch(&world.broker, ""), [Some(-7), None]);
@@ -151,7 +144,7 @@ fn an_offset_with_a_retention_of_its_own_expires_by_it_after_a_restart_too() {
     world.broker.create_topic("t", 2, &[]).unwrap();
     let conn = world.connect();
     assert_eq!(
-        commit_with(&conn, &[("t", 0, 5)], |r| r.retention_ms = Some(60_000)),
+        commit_with(&conn, &[("t", 0, 5)], |r| r.retention_time_ms = 60_000),
         [0]
     );
     assert_eq!(commit_with(&conn, &[("t", 1, 6)], |_| ()), [0]);
@@ -188,16 +181,12 @@ fn offsets_of_topics_that_nobody_subscribes_to_expire_and_empty_groups_go() {
         assert_eq!(member.heartbeat(), ErrorCode::NONE);
     }
     assert_eq!(world.broker.groups().unwrap().len(), 1);
-    let all = OffsetFetchRequest {
-        group_id: "g".into(),
-        partitions: None,
-        require_stable: false,
-    };
+    let all = OffsetFetchRequest::of("g".into(), None, false);
     let Response::OffsetFetch(all) = member.ask(Request::OffsetFetch(all)) else {
         panic!()
     };
     assert_eq!(
-        all.partitions.into_iter().map(|(tp, _)| tp).collect::<Vec<_>>(),
+        all.offsets().unwrap().map(|(tp, _)| tp).collect::<Vec<_>>(),
         [tp("t", 0)]
     );
 }
@@ -272,7 +261,9 @@ fn a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() {
 fn a_commit_of_which_nothing_is_kept_makes_no_group() {
     let world = World::new(&[]);
     let member = world.connect();
-    let too_large = |request: &mut OffsetCommitRequest| request.offsets[0].1.metadata = "x".repeat(4097).into();
+    let too_large = |request: &mut OffsetCommitRequest| {
+        request.topics[0].partitions[0].committed_metadata = Some("x".repeat(4097).into());
+    };
     assert_eq!(commit_with(&member, &[("t", 0, 5)], too_large), [12]);
     assert_eq!(world.broker.groups().unwrap(), []);
     // The group that has an offset already stays.

@@ -151,26 +151,24 @@ impl Member {
         };
         let request = OffsetCommitRequest {
             group_id: "g".into(),
-            generation_id: generation,
+            generation_id_or_member_epoch: generation,
             member_id: id.into(),
             group_instance_id: self.instance.clone(),
-            retention_ms: None,
-            knows_group_id_not_found: false,
-            offsets: vec![(tp("t", 0), value)],
+            topics: OffsetCommitRequest::topics_of([(tp("t", 0), value)]),
+            ..Default::default()
         };
         match self.client.ask(1, Request::OffsetCommit(request)) {
-            Response::OffsetCommit(response) => response.partitions[0].1,
+            Response::OffsetCommit(response) => response.errors().next().unwrap().1,
             other => panic!("{other:?}"),
         }
     }
     pub fn committed(&mut self) -> Option<i64> {
-        let request = OffsetFetchRequest {
-            group_id: "g".into(),
-            partitions: Some(vec![tp("t", 0)]),
-            require_stable: true,
-        };
+        let request = OffsetFetchRequest::of("g".into(), Some(&[tp("t", 0)]), true);
         match self.client.ask(1, Request::OffsetFetch(request)) {
-            Response::OffsetFetch(response) => response.partitions[0].1.as_ref().unwrap().as_ref().map(|o| o.offset),
+            Response::OffsetFetch(response) => {
+                let (_, committed) = response.offsets().unwrap().next().unwrap();
+                committed.unwrap().map(|o| o.offset)
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -44,21 +44,17 @@ fn commits_of_unknown_partitions_or_with_long_metadata_are_refused_one_by_one() 
     };
     let request = OffsetCommitRequest {
         group_id: "g".into(),
-        generation_id: -1,
-        member_id: "".into(),
-        group_instance_id: None,
-        retention_ms: None,
-        knows_group_id_not_found: false,
-        offsets: vec![
+        topics: OffsetCommitRequest::topics_of([
             (tp("t", 9), value(0)),
             (tp("t", 0), value(4097)),
             (tp("t", 1), value(4096)),
-        ],
+        ]),
+        ..Default::default()
     };
     let Response::OffsetCommit(response) = member.client.ask(1, Request::OffsetCommit(request)) else {
         panic!()
     };
-    let codes: Vec<i16> = response.partitions.iter().map(|(_, e)| e.code()).collect();
+    let codes: Vec<i16> = response.errors().map(|(_, e)| e.code()).collect();
     assert_eq!(codes, [3, 12, 0]);
     assert_eq!(member.committed(), None);
 }

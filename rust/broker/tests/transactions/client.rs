@@ -77,17 +77,18 @@ impl Txn {
     /// AddPartitionsToTxn: the codes.
     pub fn add(&mut self, partitions: &[TopicPartition]) -> Vec<i16> {
         let request = AddPartitionsToTxnRequest {
-            transactional_id: self.id.clone(),
-            producer_id: self.producer_id,
-            producer_epoch: self.epoch,
-            partitions: partitions.to_vec(),
+            v3_and_below_transactional_id: self.id.clone(),
+            v3_and_below_producer_id: self.producer_id,
+            v3_and_below_producer_epoch: self.epoch,
+            v3_and_below_topics: AddPartitionsToTxnRequest::topics_of(partitions.iter().cloned()),
+            ..Default::default()
         };
         let Response::AddPartitionsToTxn(response) = self.client.ask(1, Request::AddPartitionsToTxn(request)) else {
             panic!()
         };
-        let asked: Vec<_> = response.partitions.iter().map(|(tp, _)| tp.clone()).collect();
+        let asked: Vec<_> = response.errors().map(|(tp, _)| tp).collect();
         assert_eq!(asked, partitions);
-        response.partitions.iter().map(|(_, error)| error.code()).collect()
+        response.errors().map(|(_, error)| error.code()).collect()
     }
 
     /// One transactional record: its offset, or the code.
@@ -203,12 +204,12 @@ impl Txn {
             generation_id,
             member_id: member_id.into(),
             group_instance_id: None,
-            offsets: vec![(tp.clone(), offset)],
+            topics: TxnOffsetCommitRequest::topics_of([(tp.clone(), offset)]),
         };
         let Response::TxnOffsetCommit(response) = self.client.ask(1, Request::TxnOffsetCommit(request)) else {
             panic!()
         };
-        response.partitions[0].1.code()
+        response.errors().next().unwrap().1.code()
     }
 }
 

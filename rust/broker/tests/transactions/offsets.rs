@@ -10,16 +10,11 @@ use crate::common::{Client, tp};
 
 /// The committed offset; an error's code.
 pub fn committed(broker: &Arc<Broker>, group: &str, require_stable: bool) -> Result<Option<i64>, i16> {
-    let request = OffsetFetchRequest {
-        group_id: group.into(),
-        partitions: Some(vec![tp("t", 0)]),
-        require_stable,
-    };
-    let Response::OffsetFetch(mut response) = Client::new(broker).ask(1, Request::OffsetFetch(request)) else {
+    let request = OffsetFetchRequest::of(group.into(), Some(&[tp("t", 0)]), require_stable);
+    let Response::OffsetFetch(response) = Client::new(broker).ask(1, Request::OffsetFetch(request)) else {
         panic!()
     };
-    assert_eq!(response.error, ErrorCode::NONE);
-    let committed = response.partitions.remove(0).1;
+    let (_, committed) = response.offsets().unwrap().next().unwrap();
     committed.map(|o| o.map(|o| o.offset)).map_err(ErrorCode::code)
 }
 
@@ -31,17 +26,13 @@ fn commit_outside(broker: &Arc<Broker>, group: &str, offset: i64) -> i16 {
     };
     let request = OffsetCommitRequest {
         group_id: group.into(),
-        generation_id: -1,
-        member_id: "".into(),
-        group_instance_id: None,
-        retention_ms: None,
-        knows_group_id_not_found: false,
-        offsets: vec![(tp("t", 0), offset)],
+        topics: OffsetCommitRequest::topics_of([(tp("t", 0), offset)]),
+        ..Default::default()
     };
     let Response::OffsetCommit(response) = Client::new(broker).ask(1, Request::OffsetCommit(request)) else {
         panic!()
     };
-    response.partitions[0].1.code()
+    response.errors().next().unwrap().1.code()
 }
 
 #[test]

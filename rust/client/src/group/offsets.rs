@@ -302,21 +302,18 @@ impl ConsumerCoordinator {
         };
         let group_id = Arc::clone(&self.settings.group_id);
         Ok(Some(match &op.kind {
-            Kind::Fetch { partitions, .. } => Request::OffsetFetch(OffsetFetchRequest {
-                group_id,
-                partitions: Some(partitions.clone()),
-                require_stable: true,
-            }),
+            Kind::Fetch { partitions, .. } => {
+                Request::OffsetFetch(OffsetFetchRequest::of(group_id, Some(partitions), true))
+            }
             Kind::Commit { offsets, .. } => {
                 let (generation_id, member_id) = self.generation_for_commit(subs)?;
                 Request::OffsetCommit(OffsetCommitRequest {
                     group_id,
-                    generation_id,
+                    generation_id_or_member_epoch: generation_id,
                     member_id,
                     group_instance_id: self.settings.group_instance_id.clone(),
-                    retention_ms: None,
-                    knows_group_id_not_found: false,
-                    offsets: offsets.clone(),
+                    topics: OffsetCommitRequest::topics_of(offsets.iter().cloned()),
+                    ..Default::default()
                 })
             }
         }))
@@ -355,7 +352,7 @@ impl ConsumerCoordinator {
     pub(super) fn on_operation_response(&mut self, id: OperationId, response: Response, now_ms: i64) {
         match response {
             Response::OffsetCommit(response) => self.on_commit_response(id, &response, now_ms),
-            Response::OffsetFetch(response) => self.on_fetch_response(id, response, now_ms),
+            Response::OffsetFetch(response) => self.on_fetch_response(id, &response, now_ms),
             other => self.fail_operation(
                 id,
                 ClientError::IllegalState(format!("the coordinator answered an offset request with {other:?}")),
@@ -365,7 +362,7 @@ impl ConsumerCoordinator {
 
     /// Kafka: `OffsetCommitResponseHandler`: the first error decides.
     fn on_commit_response(&mut self, id: OperationId, response: &OffsetCommitResponse, now_ms: i64) {
-        let Some((tp, code)) = response.partitions.iter().find(|(_, code)| *code != ErrorCode::NONE) else {
+        let Some((tp, code)) = response.errors().find(|(_, code)| *code != ErrorCode::NONE) else {
             if let Some(Operation {
                 kind: Kind::Commit { result, .. },
                 ..
@@ -376,17 +373,17 @@ impl ConsumerCoordinator {
             return;
         };
         let group = Arc::clone(&self.settings.group_id);
-        match *code {
+        match code {
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
                 self.note_unknown(id, response);
-                self.repeat_operation(id, *code, format!("the commit of {tp} was refused"), now_ms);
+                self.repeat_operation(id, code, format!("the commit of {tp} was refused"), now_ms);
             }
             ErrorCode::COORDINATOR_LOAD_IN_PROGRESS => {
-                self.repeat_operation(id, *code, format!("the commit of {tp} was refused"), now_ms);
+                self.repeat_operation(id, code, format!("the commit of {tp} was refused"), now_ms);
             }
             ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR | ErrorCode::REQUEST_TIMED_OUT => {
                 self.coordinator_unknown();
-                self.repeat_operation(id, *code, format!("the commit of {tp} was refused"), now_ms);
+                self.repeat_operation(id, code, format!("the commit of {tp} was refused"), now_ms);
             }
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => {
                 if self.membership.is_stable() {
@@ -400,7 +397,7 @@ impl ConsumerCoordinator {
             ErrorCode::REBALANCE_IN_PROGRESS => {
                 self.membership.rejoin_needed = true;
                 let error = self.refused(
-                    *code,
+                    code,
                     "the group is rebalancing; poll() until it is done and commit again",
                 );
                 self.fail_operation(id, error);
@@ -420,16 +417,9 @@ impl ConsumerCoordinator {
     }
 
     /// Kafka: `OffsetFetchResponseHandler`.
-    fn on_fetch_response(&mut self, id: OperationId, response: OffsetFetchResponse, now_ms: i64) {
-        let partitions = match response.error {
-            ErrorCode::NONE => response
-                .partitions
-                .into_iter()
-                .map(|(tp, offset)| Ok((tp, offset?)))
-                .collect(),
-            code => Err(code),
-        };
-        match partitions {
+    fn on_fetch_response(&mut self, id: OperationId, response: &OffsetFetchResponse, now_ms: i64) {
+        let offsets = response.offsets();
+        match offsets.and_then(|offsets| offsets.map(|(tp, offset)| Ok((tp, offset?))).collect()) {
             Ok(partitions) => {
                 if let Some(Operation {
                     kind: Kind::Fetch { result, .. },
@@ -466,8 +456,8 @@ impl ConsumerCoordinator {
         else {
             return;
         };
-        let refused = response.partitions.iter().filter(|(_, code)| *code != ErrorCode::NONE);
-        let refused: FxHashSet<&TopicPartition> = refused.map(|(tp, _)| tp).collect();
+        let refused = response.errors().filter(|(_, code)| *code != ErrorCode::NONE);
+        let refused: FxHashSet<TopicPartition> = refused.map(|(tp, _)| tp).collect();
         offsets.retain(|(tp, _)| refused.contains(tp));
         if self.offsets.unknown.is_none_or(|(of, _)| of != id) {
             self.offsets.unknown = Some((id, None));

@@ -15,7 +15,7 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_records::TopicPartition;
 
-use super::{AdminClient, AdminError, Call, Interrupt, Stop, checked, failed};
+use super::{AdminClient, AdminError, Call, Interrupt, Stop, checked, failed, refused};
 
 /// A committed offset, and the partition's high watermark: `None` if the cluster does not show the partition.
 pub type CommittedAndEnd = (OffsetAndMetadata, Option<i64>);
@@ -137,12 +137,8 @@ impl AdminClient {
             let node = call.coordinator(&id)?;
             let commit = Request::OffsetCommit(OffsetCommitRequest {
                 group_id: Arc::clone(&id),
-                generation_id: -1,
-                member_id: "".into(),
-                group_instance_id: None,
-                offsets: offsets.to_vec(),
-                knows_group_id_not_found: false,
-                retention_ms: None,
+                topics: OffsetCommitRequest::topics_of(offsets.iter().cloned()),
+                ..Default::default()
             });
             let Response::OffsetCommit(response) = call.ask(node, commit)? else {
                 return Err(failed(
@@ -150,7 +146,7 @@ impl AdminClient {
                     Failure::Malformed("another answer than to a commit".into()),
                 ));
             };
-            for (tp, error) in response.partitions {
+            for (tp, error) in response.errors() {
                 // A group with members refuses the empty member id.
                 let error = match error {
                     ErrorCode::UNKNOWN_MEMBER_ID => ErrorCode::NON_EMPTY_GROUP,
@@ -211,11 +207,7 @@ impl AdminClient {
 impl Call<'_, '_> {
     fn group_offsets(&mut self, group_id: &Arc<str>) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Stop> {
         let node = self.coordinator(group_id)?;
-        let request = Request::OffsetFetch(OffsetFetchRequest {
-            group_id: Arc::clone(group_id),
-            partitions: None,
-            require_stable: false,
-        });
+        let request = Request::OffsetFetch(OffsetFetchRequest::of(Arc::clone(group_id), None, false));
         let Response::OffsetFetch(response) = self.ask(node, request)? else {
             return Err(failed(
                 node,
@@ -223,13 +215,13 @@ impl Call<'_, '_> {
             ));
         };
         let what = format!("the offsets of group {group_id} were not fetched");
-        checked(&what, [(response.error, None)].into_iter())?;
+        let fetched = response.offsets().map_err(|error| refused(&what, error, None))?;
         let mut offsets = BTreeMap::new();
-        for (tp, committed) in response.partitions {
+        for (tp, committed) in fetched {
             match committed {
                 Ok(Some(offset)) => drop(offsets.insert(tp, offset)),
                 Ok(None) => {}
-                Err(code) => checked(&format!("{what}: {tp}"), [(code, None)].into_iter())?,
+                Err(code) => return Err(refused(&format!("{what}: {tp}"), code, None)),
             }
         }
         Ok(offsets)

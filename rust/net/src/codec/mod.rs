@@ -4,9 +4,7 @@
 //! since leaving it out would change what the request means.
 
 mod cluster;
-mod group;
 mod log;
-mod transaction;
 
 use std::sync::Arc;
 
@@ -98,16 +96,16 @@ pub(crate) fn encode(request: Request, rack: &Arc<str>, version: i16, w: &mut Wr
         Request::Metadata(request) => cluster::metadata(request, version, w),
         Request::FindCoordinator(request) => request.for_version(version).encode(w, version),
         Request::InitProducerId(request) => request.encode(w, version),
-        Request::AddPartitionsToTxn(request) => transaction::add_partitions(request, version, w),
+        Request::AddPartitionsToTxn(request) => request.encode(w, version),
         Request::AddOffsetsToTxn(request) => request.encode(w, version),
-        Request::TxnOffsetCommit(request) => transaction::offset_commit(request, version, w),
+        Request::TxnOffsetCommit(request) => request.encode(w, version),
         Request::EndTxn(request) => request.encode(w, version),
         Request::JoinGroup(request) => request.encode(w, version),
         Request::SyncGroup(request) => request.encode(w, version),
         Request::Heartbeat(request) => request.encode(w, version),
         Request::LeaveGroup(request) => request.for_version(version).encode(w, version),
-        Request::OffsetCommit(request) => group::offset_commit(request, version, w),
-        Request::OffsetFetch(request) => group::offset_fetch(request, version, w),
+        Request::OffsetCommit(request) => request.encode(w, version),
+        Request::OffsetFetch(request) => request.for_version(version).encode(w, version),
     }
 }
 
@@ -138,17 +136,17 @@ pub(crate) fn decode(
             Ok((Response::FindCoordinator(response), throttle_ms))
         }
         ApiKey::InitProducerId => whole!(InitProducerId, fletchlog_api::InitProducerIdResponse),
-        ApiKey::AddPartitionsToTxn => transaction::added_partitions(version, r),
+        ApiKey::AddPartitionsToTxn => whole!(AddPartitionsToTxn, fletchlog_api::AddPartitionsToTxnResponse),
         ApiKey::AddOffsetsToTxn => whole!(AddOffsetsToTxn, fletchlog_api::AddOffsetsToTxnResponse),
-        ApiKey::TxnOffsetCommit => transaction::offsets_committed(version, r),
+        ApiKey::TxnOffsetCommit => whole!(TxnOffsetCommit, fletchlog_api::TxnOffsetCommitResponse),
         ApiKey::EndTxn => whole!(EndTxn, fletchlog_api::EndTxnResponse),
         ApiKey::JoinGroup => whole!(JoinGroup, fletchlog_api::JoinGroupResponse),
         ApiKey::SyncGroup => whole!(SyncGroup, fletchlog_api::SyncGroupResponse),
         ApiKey::Heartbeat => whole!(Heartbeat, fletchlog_api::HeartbeatResponse),
         ApiKey::LeaveGroup => whole!(LeaveGroup, fletchlog_api::LeaveGroupResponse),
-        ApiKey::OffsetCommit => group::offsets_committed(version, r),
+        ApiKey::OffsetCommit => whole!(OffsetCommit, fletchlog_api::OffsetCommitResponse),
         // `api_of` returns no other API.
-        _ => group::offsets_fetched(version, r),
+        _ => whole!(OffsetFetch, fletchlog_api::OffsetFetchResponse),
     }
 }
 

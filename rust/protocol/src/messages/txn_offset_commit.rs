@@ -1,5 +1,12 @@
 //! TxnOffsetCommit, API key 28.
 
+use std::sync::Arc;
+
+use fletchlog_records::{ErrorCode, TopicPartition};
+
+use crate::OffsetAndMetadata;
+use crate::by_topic::grouped;
+
 message! {
     TxnOffsetCommitRequest, txn_offset_commit_request: key 28, versions 0 to 5, flexible from 3;
     TxnOffsetCommitRequest {
@@ -29,6 +36,9 @@ message! {
     TxnOffsetCommitResponse {
         throttle_time_ms: i32, since(0);
         topics: Vec<TxnOffsetCommitResponseTopic>, since(0);
+        @local
+        /// What a broker in the same process could not write.
+        failure: Option<crate::local::StorageFailure>;
     }
     TxnOffsetCommitResponseTopic {
         name: Arc<str>, since(0);
@@ -37,5 +47,89 @@ message! {
     TxnOffsetCommitResponsePartition {
         partition_index: i32, since(0);
         error_code: ErrorCode, since(0);
+    }
+}
+
+impl TxnOffsetCommitRequest {
+    /// The topics of a request that commits these offsets.
+    pub fn topics_of(
+        offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
+    ) -> Vec<txn_offset_commit_request::TxnOffsetCommitRequestTopic> {
+        let partition = |(tp, committed): (TopicPartition, OffsetAndMetadata)| {
+            let partition = txn_offset_commit_request::TxnOffsetCommitRequestPartition {
+                partition_index: tp.partition,
+                committed_offset: committed.offset,
+                committed_leader_epoch: committed.leader_epoch,
+                committed_metadata: Some(committed.metadata),
+            };
+            (tp.topic, partition)
+        };
+        let topics = grouped(offsets.into_iter().map(partition)).into_iter();
+        topics
+            .map(|(name, partitions)| txn_offset_commit_request::TxnOffsetCommitRequestTopic { name, partitions })
+            .collect()
+    }
+
+    /// The offsets to commit.
+    pub fn offsets(&self) -> impl Iterator<Item = (TopicPartition, OffsetAndMetadata)> {
+        self.topics.iter().flat_map(|topic| {
+            topic.partitions.iter().map(|p| {
+                let committed = OffsetAndMetadata {
+                    offset: p.committed_offset,
+                    leader_epoch: p.committed_leader_epoch,
+                    metadata: p.committed_metadata.clone().unwrap_or_default(),
+                };
+                (
+                    TopicPartition::new(Arc::clone(&topic.name), p.partition_index),
+                    committed,
+                )
+            })
+        })
+    }
+
+    /// The response with these errors, one for each partition in the order of the request.
+    pub fn answered(&self, errors: impl IntoIterator<Item = ErrorCode>) -> TxnOffsetCommitResponse {
+        let mut errors = errors.into_iter();
+        let topics = self.topics.iter();
+        let topics =
+            topics.map(|topic: &txn_offset_commit_request::TxnOffsetCommitRequestTopic| topic.answered(&mut errors));
+        TxnOffsetCommitResponse {
+            topics: topics.collect(),
+            ..Default::default()
+        }
+    }
+}
+
+impl txn_offset_commit_request::TxnOffsetCommitRequestTopic {
+    /// Its entry in the response with these errors, one for each partition.
+    pub fn answered(
+        &self,
+        errors: impl IntoIterator<Item = ErrorCode>,
+    ) -> txn_offset_commit_response::TxnOffsetCommitResponseTopic {
+        let partitions = self.partitions.iter().zip(errors);
+        let partitions =
+            partitions.map(
+                |(p, error_code)| txn_offset_commit_response::TxnOffsetCommitResponsePartition {
+                    partition_index: p.partition_index,
+                    error_code,
+                },
+            );
+        txn_offset_commit_response::TxnOffsetCommitResponseTopic {
+            name: Arc::clone(&self.name),
+            partitions: partitions.collect(),
+        }
+    }
+}
+
+impl TxnOffsetCommitResponse {
+    /// The error of each partition.
+    pub fn errors(&self) -> impl Iterator<Item = (TopicPartition, ErrorCode)> {
+        self.topics.iter().flat_map(|topic| {
+            let of = |partition| TopicPartition::new(Arc::clone(&topic.name), partition);
+            topic
+                .partitions
+                .iter()
+                .map(move |p| (of(p.partition_index), p.error_code))
+        })
     }
 }

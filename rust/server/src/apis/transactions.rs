@@ -2,6 +2,7 @@
 //! `#handleAddOffsetsToTxnRequest`, `#handleEndTxnRequest`.
 
 use std::collections::HashSet;
+use std::iter::repeat;
 use std::sync::Arc;
 
 use fletchlog_api as api;
@@ -10,7 +11,7 @@ use fletchlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
     EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse, add_partitions_to_txn_response,
 };
-use fletchlog_records::{ErrorCode, TopicPartition};
+use fletchlog_records::ErrorCode;
 
 use super::{Call, Handled, Unreadable, by_topic, response};
 
@@ -55,90 +56,64 @@ pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadabl
 
 pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: AddPartitionsToTxnRequest = call.message()?;
-    let shape = request.v3_and_below_topics.iter();
-    let shape: Vec<_> = shape.map(|t| (Arc::clone(&t.name), t.partitions.len())).collect();
-    let partitions = request.v3_and_below_topics.iter().flat_map(|topic| {
-        let of_topic = topic.partitions.iter();
-        of_topic.map(|p| TopicPartition::new(Arc::clone(&topic.name), *p))
-    });
-    let partitions: Vec<TopicPartition> = partitions.collect();
-    if let Some(refused) = refused_partitions(call, &request.v3_and_below_transactional_id, &partitions) {
-        return call.answer(&added_partitions(call.version(), shape, refused));
-    }
-    let request = api::AddPartitionsToTxnRequest {
-        partitions,
-        transactional_id: request.v3_and_below_transactional_id,
-        producer_id: request.v3_and_below_producer_id,
-        producer_epoch: request.v3_and_below_producer_epoch,
+    let answer = match refused_partitions(call, &request) {
+        Some(refused) => refused,
+        None => response!(
+            AddPartitionsToTxn,
+            call.ask_now(api::Request::AddPartitionsToTxn(request))?
+        )?,
     };
-    let answer = response!(
-        AddPartitionsToTxn,
-        call.ask_now(api::Request::AddPartitionsToTxn(request))?
-    )?;
-    call.answer(&added_partitions(call.version(), shape, answer.partitions))
+    call.answer(&added_partitions(answer, call.version()))
 }
 
-/// The error of each partition, if any is refused. A refused transactional id fails all; a refused topic fails its partitions, and the
-/// others with OPERATION_NOT_ATTEMPTED.
-fn refused_partitions(
-    call: &Call<'_>,
-    transactional_id: &str,
-    partitions: &[TopicPartition],
-) -> Option<Vec<(TopicPartition, ErrorCode)>> {
-    let of_all = |error: ErrorCode| partitions.iter().map(|tp| (tp.clone(), error)).collect();
-    if !call.may_transaction(AclOperation::Write, transactional_id) {
-        return Some(of_all(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED));
+/// The response, if any partition is refused. A refused transactional id fails all; a refused topic fails its partitions, and the others
+/// with OPERATION_NOT_ATTEMPTED.
+fn refused_partitions(call: &Call<'_>, request: &AddPartitionsToTxnRequest) -> Option<AddPartitionsToTxnResponse> {
+    if !call.may_transaction(AclOperation::Write, &request.v3_and_below_transactional_id) {
+        return Some(request.answered(repeat(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)));
     }
-    let mut refused: Vec<(TopicPartition, ErrorCode)> = of_all(ErrorCode::OPERATION_NOT_ATTEMPTED);
-    let denied = refused
-        .iter_mut()
-        .filter(|(tp, _)| !call.may_topic(AclOperation::Write, &tp.topic));
-    let count = denied
-        .map(|(_, error)| *error = ErrorCode::TOPIC_AUTHORIZATION_FAILED)
-        .count();
-    (count > 0).then_some(refused)
+    let mut refused = request.answered(repeat(ErrorCode::OPERATION_NOT_ATTEMPTED));
+    let mut is_any = false;
+    for topic in &mut refused.results_by_topic_v3_and_below {
+        if !call.may_topic(AclOperation::Write, &topic.name) {
+            for partition in &mut topic.results_by_partition {
+                partition.partition_error_code = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+                is_any = true;
+            }
+        }
+    }
+    is_any.then_some(refused)
 }
 
-/// If a topic or partition is refused, Kafka builds the response from a map of the partitions, which names each once; otherwise from the
-/// request's `shape` (names of topics, numbers of partitions). Kafka: `AddPartitionsToTxnRequest#errorResponseForTransaction`.
-fn added_partitions(
-    version: i16,
-    shape: Vec<(Arc<str>, usize)>,
-    partitions: Vec<(TopicPartition, ErrorCode)>,
-) -> AddPartitionsToTxnResponse {
+/// If a topic or partition is refused, Kafka builds the response from a map of the partitions, which names each once; otherwise it is
+/// nested as the request. Kafka: `AddPartitionsToTxnRequest#errorResponseForTransaction`.
+fn added_partitions(mut answer: AddPartitionsToTxnResponse, version: i16) -> AddPartitionsToTxnResponse {
     let of_one = [
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode::TOPIC_AUTHORIZATION_FAILED,
     ];
-    let is_map = partitions.iter().any(|(_, error)| of_one.contains(error));
-    let mut seen = HashSet::new();
-    let partitions = partitions.into_iter();
-    let mut results = partitions
-        .filter(|(tp, _)| !is_map || seen.insert(tp.clone()))
-        .map(|(tp, error)| {
-            let result = add_partitions_to_txn_response::AddPartitionsToTxnPartitionResult {
-                partition_index: tp.partition,
-                partition_error_code: fenced_code(error, version, 2),
-            };
-            (tp.topic, result)
+    let topics = &mut answer.results_by_topic_v3_and_below;
+    let mut results = topics.iter().flat_map(|topic| &topic.results_by_partition);
+    if results.any(|result| of_one.contains(&result.partition_error_code)) {
+        let mut seen = HashSet::new();
+        let results = std::mem::take(topics).into_iter().flat_map(|topic| {
+            let name = topic.name;
+            let results = topic.results_by_partition.into_iter();
+            results.map(move |result| (Arc::clone(&name), result))
         });
-    let topics: Vec<_> = match is_map {
-        true => by_topic(results).collect(),
-        false => shape
-            .into_iter()
-            .map(|(name, count)| (name, results.by_ref().take(count).map(|(_, result)| result).collect()))
-            .collect(),
-    };
-    let topics = topics.into_iter().map(|(name, results_by_partition)| {
-        add_partitions_to_txn_response::AddPartitionsToTxnTopicResult {
-            name,
-            results_by_partition,
-        }
-    });
-    AddPartitionsToTxnResponse {
-        results_by_topic_v3_and_below: topics.collect(),
-        ..Default::default()
+        let once = results.filter(|(name, result)| seen.insert((Arc::clone(name), result.partition_index)));
+        let once = by_topic(once).map(|(name, results_by_partition)| {
+            add_partitions_to_txn_response::AddPartitionsToTxnTopicResult {
+                name,
+                results_by_partition,
+            }
+        });
+        *topics = once.collect();
     }
+    for result in topics.iter_mut().flat_map(|topic| &mut topic.results_by_partition) {
+        result.partition_error_code = fenced_code(result.partition_error_code, version, 2);
+    }
+    answer
 }
 
 pub(super) fn add_offsets_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {

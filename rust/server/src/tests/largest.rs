@@ -117,10 +117,9 @@ impl World {
         broker.alter_offsets(&name.as_str().into(), &offsets).unwrap();
         let port = broker.connect(1, "/127.0.0.1");
         port.handle(api::Request::AddPartitionsToTxn(api::AddPartitionsToTxnRequest {
-            transactional_id: name.as_str().into(),
-            producer_id: 0,
-            producer_epoch: 0,
-            partitions,
+            v3_and_below_transactional_id: name.as_str().into(),
+            v3_and_below_topics: api::AddPartitionsToTxnRequest::topics_of(partitions),
+            ..Default::default()
         }));
         for at in 0..20 {
             let mut request = member(&thing(at));

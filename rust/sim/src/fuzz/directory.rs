@@ -89,12 +89,8 @@ static SOUND: LazyLock<Files> = LazyLock::new(|| {
     };
     let commit = OffsetCommitRequest {
         group_id: "readers".into(),
-        generation_id: -1,
-        member_id: "".into(),
-        group_instance_id: None,
-        retention_ms: None,
-        knows_group_id_not_found: false,
-        offsets: vec![(TopicPartition::new("orders", 0), offset)],
+        topics: OffsetCommitRequest::topics_of([(TopicPartition::new("orders", 0), offset)]),
+        ..Default::default()
     };
     assert!(ask(&broker, Request::OffsetCommit(commit)).is_some());
     broker.close().unwrap();
@@ -226,11 +222,7 @@ fn serve(broker: &Arc<Broker>) -> Served {
 
 /// Makes the coordinators read the remains of their topics.
 fn ask_coordinators(broker: &Arc<Broker>) {
-    let committed = OffsetFetchRequest {
-        group_id: "readers".into(),
-        partitions: None,
-        require_stable: false,
-    };
+    let committed = OffsetFetchRequest::of("readers".into(), None, false);
     ask(broker, Request::OffsetFetch(committed));
     ask(broker, Request::InitProducerId(init_producer_id()));
 }

@@ -12,6 +12,8 @@ use fletchlog_api::*;
 use fletchlog_protocol::messages::fetch_request::FetchPartition;
 use fletchlog_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
 use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
+use fletchlog_protocol::messages::offset_fetch_request::OffsetFetchRequestTopics;
+use fletchlog_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{BatchBuilder, BatchHeader, BatchParams, TopicPartition};
 
@@ -533,35 +535,25 @@ impl Transport for FakeBroker {
             ),
             Request::OffsetFetch(r) => {
                 state.net.push(Net::OffsetFetch);
-                let partitions = r
-                    .partitions
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(|tp| (tp.clone(), Ok(state.committed.get(&tp).cloned())))
-                    .collect();
-                state.answer(
-                    connection,
-                    id,
-                    Response::OffsetFetch(OffsetFetchResponse {
-                        error: ErrorCode::NONE,
-                        partitions,
-                    }),
-                );
+                let committed = |topic: &OffsetFetchRequestTopics| {
+                    let of = |partition| TopicPartition::new(Arc::clone(&topic.name), partition);
+                    topic.answered(|partition| Ok(state.committed.get(&of(partition))))
+                };
+                let response = OffsetFetchResponse {
+                    groups: vec![OffsetFetchResponseGroup {
+                        topics: r.groups[0].topics.iter().flatten().map(committed).collect(),
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                };
+                state.answer(connection, id, Response::OffsetFetch(response));
             }
             Request::OffsetCommit(r) => {
-                state.net.push(Net::Commit(
-                    r.offsets.iter().map(|(tp, o)| (tp.clone(), o.offset)).collect(),
-                ));
-                let partitions = r.offsets.iter().map(|(tp, _)| (tp.clone(), ErrorCode::NONE)).collect();
-                state.committed.extend(r.offsets);
-                state.answer(
-                    connection,
-                    id,
-                    Response::OffsetCommit(OffsetCommitResponse {
-                        partitions,
-                        error_message: None,
-                    }),
-                );
+                let offsets = r.offsets().map(|(tp, o)| (tp, o.offset));
+                state.net.push(Net::Commit(offsets.collect()));
+                state.committed.extend(r.offsets());
+                let response = r.answered(std::iter::repeat(ErrorCode::NONE));
+                state.answer(connection, id, Response::OffsetCommit(response));
             }
             other => panic!("not served here: {other:?}"),
         }

@@ -1,6 +1,9 @@
 //! Commits, and looking up what is committed.
 
 use fletchlog_api::*;
+use fletchlog_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
+};
 
 use super::script::*;
 use crate::group::{Commit, ConsumerCoordinator};
@@ -44,7 +47,7 @@ fn an_auto_commit_that_fails_for_a_moment_is_repeated_after_the_backoff_with_the
     let Request::OffsetCommit(commit) = member.last_sent().1 else {
         panic!()
     };
-    assert_eq!(commit.offsets[0].1.offset, 6);
+    assert_eq!(commit.offsets().next().unwrap().1.offset, 6);
     member.advance(999);
     assert!(member.turn().unwrap().is_empty());
 }
@@ -76,14 +79,30 @@ fn the_timer_commits_nothing_while_the_member_has_to_rejoin() {
 #[test]
 fn committed_offsets_are_asked_for_again_while_a_transaction_commits_them() {
     let mut member = Member::stable(&[]);
-    let answer = |error, partitions| Response::OffsetFetch(OffsetFetchResponse { error, partitions });
+    let answer = |error_code, partitions: &[OffsetFetchResponsePartitions]| {
+        let topic = OffsetFetchResponseTopics {
+            name: tp().topic,
+            partitions: partitions.to_vec(),
+            ..Default::default()
+        };
+        let group = OffsetFetchResponseGroup {
+            topics: vec![topic],
+            error_code,
+            ..Default::default()
+        };
+        Response::OffsetFetch(OffsetFetchResponse {
+            groups: vec![group],
+            ..Default::default()
+        })
+    };
+    let committed = |committed| [OffsetFetchResponsePartitions::of(tp().partition, committed)];
     let lookup = member.coordinator.start_fetch_committed(vec![tp()]);
     member
         .answer(answer(
             ErrorCode::NONE,
-            vec![(tp(), Err(ErrorCode::UNSTABLE_OFFSET_COMMIT))],
+            &committed(Err(ErrorCode::UNSTABLE_OFFSET_COMMIT)),
         ))
-        .answer(answer(ErrorCode::NONE, vec![(tp(), Ok(None))]));
+        .answer(answer(ErrorCode::NONE, &committed(Ok(None))));
     member.turn().unwrap();
     assert!(member.coordinator.committed_result(lookup).is_none());
     member.advance(100);
@@ -93,7 +112,7 @@ fn committed_offsets_are_asked_for_again_while_a_transaction_commits_them() {
         [(tp(), None)]
     );
     let refused = member.coordinator.start_fetch_committed(vec![tp()]);
-    member.answer(answer(ErrorCode::INVALID_GROUP_ID, vec![]));
+    member.answer(answer(ErrorCode::INVALID_GROUP_ID, &[]));
     member.turn().unwrap();
     let result = member.coordinator.committed_result(refused).unwrap();
     assert_eq!(code_of(result), ErrorCode::INVALID_GROUP_ID);

@@ -219,7 +219,7 @@ pub fn kind(request: &Request) -> String {
         Request::SyncGroup(_) => "SyncGroup".into(),
         Request::Heartbeat(_) => "Heartbeat".into(),
         Request::LeaveGroup(_) => "LeaveGroup".into(),
-        Request::OffsetCommit(r) => format!("OffsetCommit {}", r.generation_id),
+        Request::OffsetCommit(r) => format!("OffsetCommit {}", r.generation_id_or_member_epoch),
         Request::OffsetFetch(_) => "OffsetFetch".into(),
         other => format!("{other:?}"),
     }
@@ -309,10 +309,11 @@ pub fn sync_error(error: ErrorCode) -> Response {
 }
 
 pub fn commit_answer(error: ErrorCode) -> Response {
-    Response::OffsetCommit(OffsetCommitResponse {
-        partitions: vec![(tp(), error)],
-        error_message: None,
-    })
+    let request = OffsetCommitRequest {
+        topics: OffsetCommitRequest::topics_of(offsets()),
+        ..Default::default()
+    };
+    Response::OffsetCommit(request.answered([error]))
 }
 
 pub fn offsets() -> Vec<(TopicPartition, OffsetAndMetadata)> {

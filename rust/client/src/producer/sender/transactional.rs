@@ -125,13 +125,13 @@ fn message(core: &mut Core, kind: &Kind) -> Option<Request> {
             ..Default::default()
         }),
         Kind::AddPartitionsToTxn { partitions } => Request::AddPartitionsToTxn(AddPartitionsToTxnRequest {
-            transactional_id,
-            producer_id,
-            producer_epoch,
-            partitions: partitions
-                .iter()
-                .map(|&p| core.metadata.partition(p).tp.clone())
-                .collect(),
+            v3_and_below_transactional_id: transactional_id,
+            v3_and_below_producer_id: producer_id,
+            v3_and_below_producer_epoch: producer_epoch,
+            v3_and_below_topics: AddPartitionsToTxnRequest::topics_of(
+                partitions.iter().map(|&p| core.metadata.partition(p).tp.clone()),
+            ),
+            ..Default::default()
         }),
         Kind::AddOffsetsToTxn { group, .. } => Request::AddOffsetsToTxn(AddOffsetsToTxnRequest {
             transactional_id,
@@ -147,7 +147,7 @@ fn message(core: &mut Core, kind: &Kind) -> Option<Request> {
             generation_id: group.generation_id,
             member_id: group.member_id.clone(),
             group_instance_id: group.group_instance_id.clone(),
-            offsets: offsets.clone(),
+            topics: TxnOffsetCommitRequest::topics_of(offsets.iter().cloned()),
         }),
         Kind::EndTxn { committed } => Request::EndTxn(EndTxnRequest {
             transactional_id,

@@ -152,7 +152,7 @@ impl TransactionManager {
     }
 
     fn partitions_added(&mut self, request: TxnRequest, response: &AddPartitionsToTxnResponse, now: i64) {
-        let answers = &response.partitions;
+        let answers: Vec<_> = response.errors().collect();
         let per_partition = |code: ErrorCode| {
             matches!(
                 code,
@@ -200,7 +200,7 @@ impl TransactionManager {
     }
 
     fn offsets_written(&mut self, mut request: TxnRequest, response: &TxnOffsetCommitResponse, now: i64) {
-        let (answers, failure) = (&response.partitions, response.failure.as_ref());
+        let (answers, failure) = (response.errors().collect::<Vec<_>>(), response.failure.as_ref());
         let failed = |code: &ErrorCode| *code != ErrorCode::NONE;
         if let Some((_, code)) = answers
             .iter()

@@ -1,5 +1,6 @@
 //! The state machine by itself: transitions, the order of its requests, the table of answers.
 
+use std::iter::repeat;
 use std::sync::Arc;
 
 use fletchlog_api::*;
@@ -64,9 +65,20 @@ fn next(manager: &mut TransactionManager) -> TxnRequest {
     request
 }
 
+fn commit_answer(
+    offsets: &[(TopicPartition, OffsetAndMetadata)],
+    codes: impl IntoIterator<Item = ErrorCode>,
+) -> Response {
+    let request = TxnOffsetCommitRequest {
+        topics: TxnOffsetCommitRequest::topics_of(offsets.iter().cloned()),
+        ..Default::default()
+    };
+    Response::TxnOffsetCommit(request.answered(codes))
+}
+
 /// Answers a request with this code for everything in it.
 fn answer(manager: &mut TransactionManager, request: TxnRequest, code: ErrorCode) -> Option<NewId> {
-    let tps = |n: usize| (0..n).map(|p| (TopicPartition::new("t", i32::try_from(p).unwrap()), code));
+    let tps = |n: usize| (0..n).map(|p| TopicPartition::new("t", i32::try_from(p).unwrap()));
     let response = match &request.kind {
         Kind::FindCoordinator { .. } => Response::FindCoordinator(FindCoordinatorResponse {
             coordinators: vec![Coordinator {
@@ -82,18 +94,18 @@ fn answer(manager: &mut TransactionManager, request: TxnRequest, code: ErrorCode
             producer_epoch: PRODUCER.1,
             ..Default::default()
         }),
-        Kind::AddPartitionsToTxn { partitions } => Response::AddPartitionsToTxn(AddPartitionsToTxnResponse {
-            partitions: tps(partitions.len()).collect(),
-            failure: None,
-        }),
+        Kind::AddPartitionsToTxn { partitions } => {
+            let request = AddPartitionsToTxnRequest {
+                v3_and_below_topics: AddPartitionsToTxnRequest::topics_of(tps(partitions.len())),
+                ..Default::default()
+            };
+            Response::AddPartitionsToTxn(request.answered(repeat(code)))
+        }
         Kind::AddOffsetsToTxn { .. } => Response::AddOffsetsToTxn(AddOffsetsToTxnResponse {
             error_code: code,
             ..Default::default()
         }),
-        Kind::TxnOffsetCommit { offsets, .. } => Response::TxnOffsetCommit(TxnOffsetCommitResponse {
-            partitions: tps(offsets.len()).collect(),
-            failure: None,
-        }),
+        Kind::TxnOffsetCommit { offsets, .. } => commit_answer(offsets, repeat(code)),
         Kind::EndTxn { .. } => Response::EndTxn(EndTxnResponse {
             error_code: code,
             ..Default::default()
@@ -280,14 +292,7 @@ fn a_retry_waits_for_the_back_off_and_the_first_partitions_only_a_moment() {
 fn only_the_offsets_that_failed_are_sent_again() {
     let (mut manager, request) = about_to("TxnOffsetCommit");
     let result = Arc::clone(&request.result);
-    let partitions = vec![
-        (TopicPartition::new("t", 0), ErrorCode::NONE),
-        (TopicPartition::new("t", 1), ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
-    ];
-    let response = Response::TxnOffsetCommit(TxnOffsetCommitResponse {
-        partitions,
-        failure: None,
-    });
+    let response = commit_answer(&offsets(), [ErrorCode::NONE, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS]);
     manager.answered(request, &response, PRODUCER, 0);
     let again = next(&mut manager);
     let Kind::TxnOffsetCommit { offsets: open, .. } = &again.kind else {
