@@ -6,7 +6,7 @@ recorded run of Kafka needs is in `EXCEPTED` with its reason; an entry that is n
 
 Names are searched in text, so types are guessed:
 
-- `Type::name` and `Self::name` are exact, but for types that have the same name.
+- `Type::name` and `Self::name` are exact, but for types that have the same name. So is `with name` in the table of a message.
 - `.name(..)` counts for the type of its receiver. Its candidates are the types that are in the declarations of the receiver's
   name (parameters and `let` of the function around, fields and functions of the product): every type in
   `Option<Arc<Log>>` is one. A name that one type alone defines needs no receiver, unless the standard library has a method of it.
@@ -162,6 +162,8 @@ class Callers:
         called = after.startswith(("(", "::<"))
         if re.search(r"\bfn$", before):
             return False
+        if re.search(r", with(?: \w+)*$", before):
+            return function.owner == re.findall(r"message! \{\s*(\w+),", code[: word.start()])[-1]
         if before.endswith("::"):
             kind = re.search(r"(\w+)(?:::<[^()]*>)?::$", before)
             path = kind[1] if kind else ""

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ErrorCode;
-use crate::messages::{HeartbeatRequest, LegacyGroupRequest, LegacyGroupResponse, Request, Response};
+use crate::{HeartbeatRequest, LegacyGroupRequest, LegacyGroupResponse, Request, Response};
 
 /// A broker node's id. A client has a separate connection to its group coordinator, numbered [`coordinator_connection`] as Kafka's Java
 /// client does.

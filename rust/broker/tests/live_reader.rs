@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use fletchlog_api::Transport as _;
-use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
-use fletchlog_api::{ErrorCode, FetchRequest, Request};
+use fletchlog_api::{ErrorCode, FetchRequest, ListOffsetsRequest, Request};
 use fletchlog_broker::Broker;
 use fletchlog_records::TopicPartition;
 use proptest::prelude::*;
@@ -41,8 +40,11 @@ fn every_way_to_ask_an_open_reader_follows_records_that_are_deleted() {
             // What is deleted was appended after the reader's last look.
             writer.append_batches(&t, batch(4, 10)).unwrap();
             writer.delete_records(&t, Some(7)).unwrap();
-            assert_eq!(client.list_offset(node, &t, EARLIEST_TIMESTAMP).1, 7);
-            assert_eq!(client.list_offset(node, &t, LATEST_TIMESTAMP).1, 9);
+            assert_eq!(
+                client.list_offset(node, &t, ListOffsetsRequest::EARLIEST_TIMESTAMP).1,
+                7
+            );
+            assert_eq!(client.list_offset(node, &t, ListOffsetsRequest::LATEST_TIMESTAMP).1, 9);
             for reader in [&reader, &never_used] {
                 assert_eq!(bounds(reader, &t), (7, 9));
                 assert_eq!(reader.partition_log(&t).unwrap().log_start_offset(), 7);

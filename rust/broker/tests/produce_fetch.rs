@@ -7,6 +7,8 @@ use bytes::Bytes;
 use fletchlog_api::*;
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::FetchBound;
+use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
+use fletchlog_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderPartition;
 use fletchlog_records::BatchParams;
 
 const ONE_MIB: i32 = 1 << 20;
@@ -160,33 +162,25 @@ fn partitions_of_a_topic_lead_on_the_nodes_in_turn_and_topics_start_one_further(
     assert_eq!(leaders("b"), [2, 3, 1, 2]);
     assert_eq!(leaders("d"), [1, 2, 3, 1]);
     let mut client = Client::new(&broker);
-    let Response::Metadata(metadata) = client.ask(
-        2,
-        Request::Metadata(MetadataRequest {
-            topics: None,
-            allow_auto_topic_creation: true,
-        }),
-    ) else {
+    let Response::Metadata(metadata) = client.ask(2, Request::Metadata(MetadataRequest::for_topics(None, true))) else {
         panic!()
     };
-    assert_eq!(metadata.nodes, [1, 2, 3]);
-    let names: Vec<&str> = metadata.topics.iter().map(|t| &*t.name).collect();
+    assert!(metadata.nodes().eq([1, 2, 3]));
+    assert_eq!(metadata.controller_id, 1);
+    let names: Vec<&str> = metadata.topics.iter().map(|t| t.name.as_deref().unwrap()).collect();
     assert_eq!(names, ["a", "b", "c", "d"]);
-    let of_b: Vec<i32> = metadata.topics[1].partitions.iter().map(|p| p.leader).collect();
+    let of_b: Vec<i32> = metadata.topics[1].partitions.iter().map(|p| p.leader_id).collect();
     assert_eq!(of_b, leaders("b"));
 }
 
 #[test]
 fn metadata_of_an_unknown_or_misnamed_topic_says_so_and_creates_only_when_both_sides_allow() {
     let ask = |broker: &std::sync::Arc<Broker>, name: &str, create: bool| {
-        let request = MetadataRequest {
-            topics: Some(vec![name.into()]),
-            allow_auto_topic_creation: create,
-        };
+        let request = MetadataRequest::for_topics(Some(vec![name.into()]), create);
         let Response::Metadata(m) = Client::new(broker).ask(1, Request::Metadata(request)) else {
             panic!()
         };
-        (m.topics[0].error, m.topics[0].partitions.len())
+        (m.topics[0].error_code, m.topics[0].partitions.len())
     };
     let broker = in_memory(1);
     assert_eq!(ask(&broker, "t", true), (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, 0));
@@ -279,12 +273,7 @@ fn a_waiting_request_holds_back_those_behind_it_on_its_connection_only() {
     let mut client = Client::new(&broker);
     let mut request = fetch_of(&[(&t, 0, ONE_MIB)]);
     request.max_wait_ms = 100;
-    let all = || {
-        Request::Metadata(MetadataRequest {
-            topics: None,
-            allow_auto_topic_creation: false,
-        })
-    };
+    let all = || Request::Metadata(MetadataRequest::for_topics(None, false));
     client.send(1, Request::Fetch(request));
     client.send(1, all());
     let other = fletchlog_api::transport::coordinator_connection(1);
@@ -368,13 +357,7 @@ fn a_closed_broker_disconnects_every_request_and_never_hangs() {
 #[test]
 fn a_request_to_a_node_that_does_not_exist_is_disconnected() {
     let mut client = Client::new(&in_memory(2));
-    let id = client.send(
-        3,
-        Request::Metadata(MetadataRequest {
-            topics: None,
-            allow_auto_topic_creation: false,
-        }),
-    );
+    let id = client.send(3, Request::Metadata(MetadataRequest::for_topics(None, false)));
     let completion = client.transport.receive(3).unwrap();
     assert_eq!(
         (completion.correlation_id, completion.result.unwrap_err()),
@@ -431,17 +414,21 @@ fn list_offsets_answers_the_specials_and_refuses_what_kafka_refuses() {
     broker.append_batches(&tp("t", 0), batch(4, 1)).unwrap();
     let mut client = Client::new(&broker);
     let mut ask = |node: i32, partitions: Vec<(fletchlog_records::TopicPartition, i32, i64)>| {
-        let request = ListOffsetsRequest {
-            isolation_level: IsolationLevel::ReadUncommitted,
-            partitions,
-        };
+        let partitions = partitions.into_iter().map(|(tp, current_leader_epoch, timestamp)| {
+            let partition = ListOffsetsPartition {
+                partition_index: tp.partition,
+                current_leader_epoch,
+                timestamp,
+            };
+            (tp.topic, partition)
+        });
+        let request = ListOffsetsRequest::for_consumer(IsolationLevel::ReadUncommitted, partitions);
         let Response::ListOffsets(response) = client.ask(node, Request::ListOffsets(request)) else {
             panic!()
         };
         response
-            .partitions
-            .into_iter()
-            .map(|p| (p.error.code(), p.timestamp, p.offset, p.leader_epoch))
+            .partitions()
+            .map(|(_, p)| (p.error_code.code(), p.timestamp, p.offset, p.leader_epoch))
             .collect::<Vec<_>>()
     };
     let t = tp("t", 0);
@@ -474,14 +461,17 @@ fn the_end_of_a_leader_epoch_is_answered_by_the_leader_only() {
     broker.append_batches(&tp("t", 0), batch(4, 1)).unwrap();
     let mut client = Client::new(&broker);
     let mut ask = |node: i32, tp: fletchlog_records::TopicPartition, current: i32, epoch: i32| {
-        let request = OffsetForLeaderEpochRequest {
-            partitions: vec![(tp, current, epoch)],
+        let partition = OffsetForLeaderPartition {
+            partition: tp.partition,
+            current_leader_epoch: current,
+            leader_epoch: epoch,
         };
+        let request = OffsetForLeaderEpochRequest::for_consumer([(tp.topic.clone(), partition)]);
         let Response::OffsetForLeaderEpoch(response) = client.ask(node, Request::OffsetForLeaderEpoch(request)) else {
             panic!()
         };
-        let p = &response.partitions[0];
-        (p.error.code(), p.leader_epoch, p.end_offset)
+        let p = response.partition(&tp).unwrap();
+        (p.error_code.code(), p.leader_epoch, p.end_offset)
     };
     assert_eq!(ask(1, tp("t", 0), 0, 0), (0, 0, 4));
     assert_eq!(ask(1, tp("t", 0), -1, 0), (0, 0, 4));

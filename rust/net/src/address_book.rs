@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use fletchlog_api::NodeId;
 use fletchlog_api::transport::node_of_connection;
+use fletchlog_api::{ErrorCode, NodeId, Response};
+use fletchlog_protocol::messages::metadata_response::MetadataResponseBroker;
 
 /// The port of an address without one. Kafka has no default; its own examples and tools use this one.
 const DEFAULT_PORT: u16 = 9092;
@@ -135,17 +136,33 @@ impl AddressBook {
         first.get(&node).or_else(|| second.get(&node))
     }
 
+    /// Stores the addresses in a Metadata or FindCoordinator response. A coordinator with an unusable address is not available.
+    pub(crate) fn note_addresses(&mut self, response: &mut Response) {
+        match response {
+            Response::Metadata(metadata) => self.set_brokers(&mut metadata.brokers),
+            Response::FindCoordinator(found) => {
+                for found in &mut found.coordinators {
+                    let host = Arc::clone(&found.host);
+                    if found.error_code == ErrorCode::NONE && !self.set_coordinator(found.node_id, host, found.port) {
+                        found.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Replaces the brokers by those of a Metadata response. A response without nodes, from a node that has just started, changes nothing.
-    /// Returns their ids, ascending, without ids or addresses that no node can have.
-    pub fn set_brokers(&mut self, brokers: impl Iterator<Item = (NodeId, Arc<str>, i32)>) -> Vec<NodeId> {
-        let named: BTreeMap<NodeId, Address> = brokers
-            .filter_map(|(node, host, port)| entry(node, host, port))
-            .collect();
+    /// Sorts the list by id, and removes from it what has an id or an address that no node can have.
+    fn set_brokers(&mut self, brokers: &mut Vec<MetadataResponseBroker>) {
+        let address = |b: &MetadataResponseBroker| entry(b.node_id, Arc::clone(&b.host), b.port);
+        let named: BTreeMap<NodeId, Address> = brokers.iter().filter_map(address).collect();
+        brokers.retain(|b| named.contains_key(&b.node_id));
+        brokers.sort_by_key(|b| b.node_id);
+        brokers.dedup_by_key(|b| b.node_id);
         if !named.is_empty() {
             self.brokers = named;
-            return self.brokers.keys().copied().collect();
         }
-        Vec::new()
     }
 
     /// The addresses of the nodes in the last Metadata response.
@@ -154,7 +171,7 @@ impl AddressBook {
     }
 
     /// Stores a coordinator. False if no client could connect to its address.
-    pub fn set_coordinator(&mut self, node: NodeId, host: Arc<str>, port: i32) -> bool {
+    fn set_coordinator(&mut self, node: NodeId, host: Arc<str>, port: i32) -> bool {
         let Some((node, address)) = entry(node, host, port) else {
             return false;
         };
@@ -195,6 +212,19 @@ mod tests {
         }
     }
 
+    /// The nodes that are left in the list.
+    fn set_brokers(book: &mut AddressBook, brokers: &[(NodeId, &str, i32)]) -> Vec<NodeId> {
+        let broker = |&(node_id, host, port): &(NodeId, &str, i32)| MetadataResponseBroker {
+            node_id,
+            host: host.into(),
+            port,
+            rack: None,
+        };
+        let mut brokers = brokers.iter().map(broker).collect();
+        book.set_brokers(&mut brokers);
+        brokers.iter().map(|b| b.node_id).collect()
+    }
+
     #[test]
     fn a_connection_leads_to_its_node_and_a_coordinator_s_to_the_newest_answer_about_it() {
         let mut book = AddressBook::new(bootstrap_servers("a:1,b:2").unwrap());
@@ -206,11 +236,10 @@ mod tests {
         assert!(book.set_coordinator(5, "c".into(), 3));
         assert_eq!(at(&book, coordinator_connection(5)).as_deref(), Some("c:3"));
         assert_eq!(at(&book, 5).as_deref(), Some("c:3"));
-        let nodes = book.set_brokers([(7, "d".into(), 4), (5, "e".into(), 5)].into_iter());
-        assert_eq!(nodes, [5, 7]);
+        assert_eq!(set_brokers(&mut book, &[(7, "d", 4), (5, "e", 5)]), [5, 7]);
         assert_eq!(at(&book, 5).as_deref(), Some("e:5"));
         assert_eq!(at(&book, coordinator_connection(7)).as_deref(), Some("d:4"));
-        book.set_brokers([(7, "d".into(), 4)].into_iter());
+        set_brokers(&mut book, &[(7, "d", 4)]);
         assert_eq!(at(&book, 5).as_deref(), Some("c:3"), "only as a coordinator");
     }
 
@@ -226,8 +255,7 @@ mod tests {
             (4, "h", -1),
             (5, "h", 9),
         ];
-        let nodes = book.set_brokers(hostile.iter().map(|&(id, host, port)| (id, host.into(), port)));
-        assert_eq!(nodes, [5]);
+        assert_eq!(set_brokers(&mut book, &hostile), [5]);
         assert!(!book.set_coordinator(-1, "h".into(), 1));
         assert_eq!(book.address_of(-1), None);
     }

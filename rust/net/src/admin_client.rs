@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fletchlog_api::{
     Clock, Config, CoordinatorType, ErrorCode, Failure, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
-    NodeId, Request, Response, TopicMetadata, Transport,
+    NodeId, TopicId, Transport,
 };
 use fletchlog_protocol::ApiRequest;
 
@@ -61,8 +61,10 @@ pub struct PartitionOffsets {
 /// A topic.
 #[derive(Debug, Clone)]
 pub struct TopicOffsets {
-    /// Its metadata.
-    pub topic: TopicMetadata,
+    /// Name.
+    pub name: Arc<str>,
+    /// Its id.
+    pub topic_id: TopicId,
     /// Ascending.
     pub partitions: Vec<PartitionOffsets>,
 }
@@ -123,7 +125,9 @@ impl AdminClient {
     /// # Errors
     /// See [`AdminError`].
     pub fn cluster_id(&mut self, stop: Interrupt<'_>) -> Result<Arc<str>, AdminError> {
-        self.call(stop, |call| Ok(call.metadata(Some(&[]))?.cluster_id))
+        self.call(stop, |call| {
+            Ok(call.metadata(Some(&[]))?.cluster_id.unwrap_or_default())
+        })
     }
 
     /// Repeats attempts until one succeeds, fails for good, or the time is over.
@@ -204,31 +208,17 @@ impl Call<'_, '_> {
         self.client.next_id
     }
 
-    /// Sends any message and waits for its response.
-    fn exchange<Q: ApiRequest>(&mut self, node: NodeId, message: Q) -> Result<Q::Response, Stop> {
+    /// Sends a request and waits for its response.
+    fn ask<Q: ApiRequest>(&mut self, node: NodeId, request: Q) -> Result<Q::Response, Stop> {
         let id = self.new_id();
-        self.client.transport.send_message(node, id, message.into());
-        let late_ms = self.late_ms();
-        loop {
-            if let Some(answer) = self.client.transport.take_message(id) {
-                let response = answer.map_err(|failure| failed(node, failure))?;
-                let another = || failed(node, Failure::Malformed("the answer of another request".into()));
-                return Q::response(response).ok_or_else(another);
-            }
-            self.wait_for_answer(node, late_ms)
-                .inspect_err(|_| self.client.transport.forget_message(id))?;
-        }
-    }
-
-    /// Sends a request that consumers also send, and waits for its response.
-    fn ask(&mut self, node: NodeId, request: Request) -> Result<Response, Stop> {
-        let id = self.new_id();
-        self.client.transport.send(node, id, request);
+        self.client.transport.send(node, id, request.into());
         let late_ms = self.late_ms();
         loop {
             while let Some(completion) = self.client.transport.receive(node) {
                 if completion.correlation_id == id {
-                    return completion.result.map_err(|failure| failed(node, failure));
+                    let response = completion.result.map_err(|failure| failed(node, failure))?;
+                    let another = || failed(node, Failure::Malformed("the answer of another request".into()));
+                    return Q::response(response).ok_or_else(another);
                 }
             }
             self.wait_for_answer(node, late_ms)?;
@@ -255,14 +245,15 @@ impl Call<'_, '_> {
     fn metadata(&mut self, names: Option<&[Arc<str>]>) -> Result<MetadataResponse, Stop> {
         let metadata = self.metadata_of_any(names)?;
         for topic in metadata.topics.iter().filter(|_| names.is_some()) {
-            match topic.error {
+            let name = topic.name.as_deref().unwrap_or_default();
+            match topic.error_code {
                 ErrorCode::NONE => {}
-                ErrorCode::LEADER_NOT_AVAILABLE => {
-                    return Err(Stop::Again(format!("topic {}: {}", topic.name, topic.error.message())));
+                code @ ErrorCode::LEADER_NOT_AVAILABLE => {
+                    return Err(Stop::Again(format!("topic {name}: {}", code.message())));
                 }
                 // Final, although the error is retriable: Kafka's client does not retry it either.
                 code => {
-                    let why = format!("topic {}: {}", topic.name, code.message());
+                    let why = format!("topic {name}: {}", code.message());
                     return Err(Stop::Final(AdminError::Refused(code, why)));
                 }
             }
@@ -273,19 +264,14 @@ impl Call<'_, '_> {
     /// Metadata that may include unknown topics: these have an error.
     fn metadata_of_any(&mut self, names: Option<&[Arc<str>]>) -> Result<MetadataResponse, Stop> {
         let node = self.any_node()?;
-        let request = Request::Metadata(MetadataRequest {
-            topics: names.map(<[_]>::to_vec),
-            allow_auto_topic_creation: false,
-        });
-        let Response::Metadata(metadata) = self.ask(node, request)? else {
-            return Err(failed(node, Failure::Malformed("another answer than metadata".into())));
-        };
+        let request = MetadataRequest::for_topics(names.map(<[_]>::to_vec), false);
+        let metadata = self.ask(node, request)?;
         self.client.without_metadata = 0;
-        if metadata.error == ErrorCode::REBOOTSTRAP_REQUIRED {
+        if metadata.error_code == ErrorCode::REBOOTSTRAP_REQUIRED {
             return Err(self.client.rebootstrap(node));
         }
-        if !metadata.nodes.is_empty() {
-            self.client.nodes.clone_from(&metadata.nodes);
+        if !metadata.brokers.is_empty() {
+            self.client.nodes = metadata.nodes().collect();
         }
         Ok(metadata)
     }
@@ -293,20 +279,14 @@ impl Call<'_, '_> {
     fn coordinator(&mut self, group_id: &Arc<str>) -> Result<NodeId, Stop> {
         let node = self.any_node()?;
         let lookup = FindCoordinatorRequest::of(CoordinatorType::Group, Arc::clone(group_id));
-        let Response::FindCoordinator(found) = self.ask(node, Request::FindCoordinator(lookup))? else {
-            return Err(failed(
-                node,
-                Failure::Malformed("another answer than a coordinator".into()),
-            ));
-        };
+        let found = self.ask(node, lookup)?;
         let what = || format!("the coordinator of group {group_id} was not found");
         found.coordinator_node().map_err(|error| refused(&what(), error, None))
     }
 
     /// The id of some node: those of bootstrap.servers have none yet.
     fn a_broker(&mut self) -> Result<NodeId, Stop> {
-        let nodes = self.metadata(Some(&[]))?.nodes;
-        let first = nodes.first().copied();
+        let first = self.metadata(Some(&[]))?.nodes().next();
         first.ok_or_else(|| Stop::Again("the metadata names no node".to_owned()))
     }
 }

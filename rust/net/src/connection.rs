@@ -15,14 +15,14 @@ use bytes::Bytes;
 use fletchlog_api::{Failure, Request, Response};
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
 use fletchlog_protocol::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeResponse,
+    ApiVersionsRequest, ApiVersionsResponse, ProduceResponse, SaslAuthenticateRequest, SaslAuthenticateResponse,
+    SaslHandshakeResponse,
 };
 use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer, frame};
 use fletchlog_records::ErrorCode;
 
 use crate::address_book::AddressBook;
 use crate::authenticator::{Authenticator, Next};
-use crate::codec;
 use crate::framer::{BadSize, Framer};
 use crate::sasl::{Sasl, Token};
 use crate::versions::{Versions, asked_again_with};
@@ -43,41 +43,15 @@ struct InFlight {
     id: Option<i32>,
     api: ApiKey,
     version: i16,
-    /// It is a message.
-    is_message: bool,
     /// Most bytes of its response.
     limit: usize,
-}
-
-/// What to send: a request of a consumer or producer, or any message.
-pub(crate) enum Outgoing {
-    Request(Request),
-    Message(fletchlog_protocol::Request),
-}
-
-impl std::fmt::Debug for Outgoing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Request(request) => codec::api_of(request).fmt(f),
-            Self::Message(request) => request.api().fmt(f),
-        }
-    }
-}
-
-/// The contents of a response.
-#[derive(Debug)]
-pub(crate) enum Answered {
-    /// To a request.
-    Response(Response),
-    /// To a message.
-    Message(fletchlog_protocol::Response),
 }
 
 /// The response to a request of the client, or why there is none.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) id: i32,
-    pub(crate) result: Result<Answered, Failure>,
+    pub(crate) result: Result<Response, Failure>,
     /// The pause that the node asks for, in ms (KIP-219).
     pub(crate) throttle_ms: i32,
 }
@@ -96,7 +70,7 @@ pub(crate) struct Connection {
     /// How long the session that has just begun may last, as the node reported.
     session_lifetime_ms: Option<i64>,
     was_authenticated: bool,
-    unsent: VecDeque<(i32, Outgoing)>,
+    unsent: VecDeque<(i32, Request)>,
     /// The node asked for a pause: nothing is sent meanwhile.
     is_paused: bool,
     in_flight: VecDeque<InFlight>,
@@ -160,8 +134,8 @@ impl Connection {
     }
 
     /// Sends a request, now or when the connection is ready and not paused.
-    pub(crate) fn send(&mut self, id: i32, outgoing: Outgoing) {
-        self.unsent.push_back((id, outgoing));
+    pub(crate) fn send(&mut self, id: i32, request: Request) {
+        self.unsent.push_back((id, request));
         self.write_unsent();
     }
 
@@ -178,14 +152,10 @@ impl Connection {
 
     fn write_unsent(&mut self) {
         while self.is_ready() && !self.is_paused {
-            let Some((id, outgoing)) = self.unsent.pop_front() else {
+            let Some((id, request)) = self.unsent.pop_front() else {
                 return;
             };
-            let written = match outgoing {
-                Outgoing::Request(request) => self.write_request(id, request),
-                Outgoing::Message(request) => self.write_message(id, request),
-            };
-            if let Err(failure) = written {
+            if let Err(failure) = self.write_request(id, request) {
                 self.answers.push_back(Answer {
                     id,
                     result: Err(failure),
@@ -254,19 +224,12 @@ impl Connection {
                 _ => self.on_authentication(asked, body),
             };
         };
-        let (answered, throttle_ms) = if asked.is_message {
-            let decoded = fletchlog_protocol::Response::decode(asked.api, &mut reader, asked.version);
-            let response = decoded.map_err(malformed)?;
-            let throttle_ms = response.client_throttle_ms(asked.version);
-            (Answered::Message(response), throttle_ms)
-        } else {
-            let decoded = codec::decode(asked.api, asked.version, &mut reader, book).map_err(malformed)?;
-            (Answered::Response(decoded.0), decoded.1)
-        };
+        let mut response = Response::decode(asked.api, &mut reader, asked.version).map_err(malformed)?;
+        book.note_addresses(&mut response);
         self.answers.push_back(Answer {
             id,
-            result: Ok(answered),
-            throttle_ms,
+            throttle_ms: response.client_throttle_ms(asked.version),
+            result: Ok(response),
         });
         Ok(())
     }
@@ -378,7 +341,6 @@ impl Connection {
             id: None,
             api,
             version,
-            is_message: false,
             limit: MAX_ANSWER,
         });
         Ok(())
@@ -399,7 +361,6 @@ impl Connection {
             id: None,
             api: ApiKey::ApiVersions,
             version,
-            is_message: false,
             limit: MAX_ANSWER,
         });
         Ok(())
@@ -430,19 +391,23 @@ impl Connection {
     }
 
     /// Encodes a request at the version that the node serves; if no version can carry it, it fails at once.
-    fn write_request(&mut self, id: i32, request: Request) -> Result<(), Failure> {
-        let api = codec::api_of(&request);
-        let version = self.version_of(api, codec::newest_version(&request))?;
-        codec::check(&request, version).map_err(|why| Failure::UnsupportedVersion(why.into()))?;
-        let limit = MAX_ANSWER.saturating_add(codec::bytes_asked_for(&request));
+    fn write_request(&mut self, id: i32, mut request: Request) -> Result<(), Failure> {
+        let api = request.api();
+        let version = self.version_of(api, request.newest_version())?;
+        let unsupported = |why: &str| Failure::UnsupportedVersion(why.into());
+        request.check_version(version).map_err(unsupported)?;
+        let mut limit = MAX_ANSWER;
+        if let Request::Fetch(fetch) = &mut request {
+            fetch.rack_id = Arc::clone(&self.rack);
+            limit = limit.saturating_add(usize::try_from(fetch.max_bytes).unwrap_or(0));
+        }
         let is_silent = matches!(&request, Request::Produce(produce) if produce.acks == 0);
         let wire_id = self.next_wire_id();
         let mut header = self.header(api, version, wire_id);
         if let Request::JoinGroup(join) = &request {
             header.client_id = Some(Arc::clone(&join.sender.client_id));
         }
-        let rack = Arc::clone(&self.rack);
-        self.write_frame(&header, |w| codec::encode(request, &rack, version, w))?;
+        self.write_frame(&header, |w| request.encode(w, version))?;
         if is_silent {
             self.silent.push_back((self.queued, id));
         } else {
@@ -451,27 +416,9 @@ impl Connection {
                 id: Some(id),
                 api,
                 version,
-                is_message: false,
                 limit,
             });
         }
-        Ok(())
-    }
-
-    fn write_message(&mut self, id: i32, request: fletchlog_protocol::Request) -> Result<(), Failure> {
-        let api = request.api();
-        let version = self.version_of(api, i16::MAX)?;
-        let wire_id = self.next_wire_id();
-        let header = self.header(api, version, wire_id);
-        self.write_frame(&header, |w| request.encode(w, version))?;
-        self.in_flight.push_back(InFlight {
-            wire_id,
-            id: Some(id),
-            api,
-            version,
-            is_message: true,
-            limit: MAX_ANSWER,
-        });
         Ok(())
     }
 
@@ -521,7 +468,7 @@ impl Connection {
             self.silent.pop_front();
             self.answers.push_back(Answer {
                 id,
-                result: Ok(Answered::Response(codec::no_answer())),
+                result: Ok(Response::Produce(ProduceResponse::default())),
                 throttle_ms: 0,
             });
         }

@@ -10,7 +10,6 @@
 //!   Channel       one socket: all addresses of a name, set-up time-out, TLS, bytes  (channel, security)
 //!     Connection  bytes <-> requests and responses, no I/O: versions, order, limits (connection, versions, framer)
 //!       Authenticator   SASL: who the client is                                     (authenticator, sasl)
-//!       codec     values of `api` <-> messages of `protocol` at a version
 //! AdminClient     calls that wait for their responses: topics, groups               (admin_client)
 //!   AddressBook   node ids -> host and port, from the responses that name them      (address_book)
 //! ```
@@ -19,7 +18,6 @@ pub mod address_book;
 pub mod admin_client;
 mod authenticator;
 mod channel;
-mod codec;
 mod connection;
 mod framer;
 mod heartbeat_thread;

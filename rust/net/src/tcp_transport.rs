@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
-use fletchlog_api::{Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Scope, Transport};
+use fletchlog_api::{
+    Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Response, Scope, Transport,
+};
 
 use crate::address_book::{Address, AddressBook};
 use crate::channel::{Channel, SetUp};
-use crate::connection::{Answered, Outgoing};
 use crate::heartbeat_thread::HeartbeatThread;
 use crate::sasl::TokenSource;
 use crate::security::Security;
@@ -302,25 +303,8 @@ impl<S: Sockets> TcpTransport<S> {
         }
     }
 
-    /// Sends any message; [`Self::take_message`] returns its response.
-    pub(crate) fn send_message(&mut self, node: NodeId, id: i32, request: fletchlog_protocol::Request) {
-        self.arrived.messages.insert(id, None);
-        self.put(node, id, Outgoing::Message(request));
-    }
-
-    /// The response to a message, if it has arrived.
-    pub(crate) fn take_message(&mut self, id: i32) -> Option<Answer> {
-        let is_there = self.arrived.messages.get(&id).is_some_and(Option::is_some);
-        is_there.then(|| self.arrived.messages.remove(&id).flatten()).flatten()
-    }
-
-    /// Drops the response to a message, as the caller no longer waits for it.
-    pub(crate) fn forget_message(&mut self, id: i32) {
-        self.arrived.messages.remove(&id);
-    }
-
     /// Sends a request, and opens the connection first if necessary.
-    fn put(&mut self, node: NodeId, id: i32, outgoing: Outgoing) {
+    fn put(&mut self, node: NodeId, id: i32, request: Request) {
         if !self.channels.contains_key(&node)
             && let Err(failure) = self.open(node)
         {
@@ -332,7 +316,7 @@ impl<S: Sockets> TcpTransport<S> {
         };
         let now_ms = self.clock.monotonic_ms();
         let begun = channel.go_on(now_ms);
-        channel.connection.send(id, outgoing);
+        channel.connection.send(id, request);
         let outcome = begun.and_then(|()| channel.write());
         take_answers(channel, node, &mut self.arrived, now_ms);
         if let Err(failure) = outcome {
@@ -341,36 +325,17 @@ impl<S: Sockets> TcpTransport<S> {
     }
 }
 
-/// A response, or why there is none.
-type Answer = Result<fletchlog_protocol::Response, Failure>;
-
 /// Responses that the client has not taken yet.
 #[derive(Default)]
 struct Arrived {
     completions: BTreeMap<NodeId, VecDeque<Completion>>,
-    /// Responses to messages, by their ids; `None`: not arrived yet.
-    messages: BTreeMap<i32, Option<Answer>>,
     /// Some node has responded, so the settings are right.
     was_answered: bool,
 }
 
 impl Arrived {
-    fn put(&mut self, node: NodeId, id: i32, result: Result<Answered, Failure>) {
+    fn put(&mut self, node: NodeId, id: i32, result: Result<Response, Failure>) {
         self.was_answered |= result.is_ok();
-        let result = match result {
-            Ok(Answered::Message(response)) => {
-                if let Some(message) = self.messages.get_mut(&id) {
-                    *message = Some(Ok(response));
-                }
-                return;
-            }
-            Ok(Answered::Response(response)) => Ok(response),
-            Err(failure) => Err(failure),
-        };
-        if let (Some(message), Err(failure)) = (self.messages.get_mut(&id), &result) {
-            *message = Some(Err(failure.clone()));
-            return;
-        }
         self.completions.entry(node).or_default().push_back(Completion {
             node,
             correlation_id: id,
@@ -383,7 +348,7 @@ impl Arrived {
     }
 
     fn is_empty(&self) -> bool {
-        self.completions.values().all(VecDeque::is_empty) && self.messages.values().all(Option::is_none)
+        self.completions.values().all(VecDeque::is_empty)
     }
 }
 
@@ -433,7 +398,7 @@ impl<S: Sockets> Transport for TcpTransport<S> {
     }
 
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
-        self.put(node, correlation_id, Outgoing::Request(request));
+        self.put(node, correlation_id, request);
     }
 
     fn receive(&mut self, node: NodeId) -> Option<Completion> {

@@ -87,6 +87,31 @@ macro_rules! requests {
 
 for_each_api!(requests);
 
+impl Request {
+    /// The newest version that can carry it.
+    pub fn newest_version(&self) -> i16 {
+        match self {
+            Self::Fetch(fetch) => fetch.newest_version(),
+            _ => i16::MAX,
+        }
+    }
+
+    /// Refuses a version in which it would mean something else. Kafka: `ListOffsetsRequest.Builder#forConsumer`.
+    ///
+    /// # Errors
+    /// Why this version cannot carry it.
+    pub fn check_version(&self, version: i16) -> Result<(), &'static str> {
+        let Self::ListOffsets(request) = self else {
+            return Ok(());
+        };
+        let timestamps = request.partitions().map(|(_, partition)| partition.timestamp);
+        match timestamps.filter_map(ListOffsetsRequest::first_version_of).max() {
+            Some(needed) if needed > version => Err("its version of ListOffsets does not know this special timestamp"),
+            _ => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, ConfigResource, NodeId, TopicMetadata};
+use fletchlog_api::{Clock, Config, ConfigResource, NodeId};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, TransactionDescription};
 use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
@@ -91,9 +91,11 @@ impl Cluster {
     #[pyo3(signature = (*, include_internal=false))]
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
         let topics = self.inner.call(py, |client, stop| client.topics(None, stop))?;
-        let is_shown = |topic: &&TopicMetadata| include_internal || !(topic.is_internal || &*topic.name == LEDGER);
-        let shown = topics.iter().filter(is_shown);
-        let mut names: Vec<String> = shown.map(|topic| topic.name.to_string()).collect();
+        let shown = topics.into_iter().filter_map(|topic| {
+            let name = topic.name?.to_string();
+            (include_internal || !(topic.is_internal || name == LEDGER)).then_some(name)
+        });
+        let mut names: Vec<String> = shown.collect();
         names.sort_unstable();
         Ok(names)
     }
@@ -370,8 +372,7 @@ fn topic_to_py(
         .iter()
         .map(partition)
         .collect::<PyResult<Vec<_>>>()?;
-    let topic = &described.topic;
-    let row = (&*topic.name, encode_uuid(&topic.topic_id), config, partitions);
+    let row = (&*described.name, encode_uuid(&described.topic_id), config, partitions);
     Ok(topic_description_class(py)?.call1(row)?.unbind())
 }
 

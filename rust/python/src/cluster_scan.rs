@@ -40,7 +40,7 @@ impl Plan {
             && !topic.partitions.iter().any(|p| p.partition == number)
         {
             let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
-            let text = format!("{}-{number}: {}", topic.topic.name, code.message());
+            let text = format!("{}-{number}: {}", topic.name, code.message());
             return Err(Failure::kafka(code, text));
         }
         let mut ranges = Vec::new();
@@ -49,7 +49,7 @@ impl Plan {
             .iter()
             .filter(|p| wanted.partition.is_none_or(|number| number == p.partition))
         {
-            let tp = TopicPartition::new(Arc::clone(&topic.topic.name), p.partition);
+            let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition);
             let log_end = if committed {
                 p.last_stable_offset
             } else {
@@ -66,7 +66,7 @@ impl Plan {
             let start = firsts.get(&p.partition).map_or(start, |first| start.max(*first));
             let end = wanted.end_offset.map_or(log_end, |end| end.min(log_end));
             if start < end {
-                let topic_id = topic.topic.topic_id;
+                let topic_id = topic.topic_id;
                 ranges.push(OffsetRange {
                     tp,
                     topic_id,

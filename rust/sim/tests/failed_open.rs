@@ -90,10 +90,7 @@ fn a_topic_that_cannot_be_looked_at_is_not_empty() {
 /// The leader epoch that a client gets in the metadata, -1 for none.
 fn leader_epoch(broker: &Arc<Broker>) -> i32 {
     let mut transport = LocalTransport::new(broker.clone());
-    let request = MetadataRequest {
-        topics: Some(vec![TOPIC.into()]),
-        allow_auto_topic_creation: false,
-    };
+    let request = MetadataRequest::for_topics(Some(vec![TOPIC.into()]), false);
     transport.send(1, 0, Request::Metadata(request));
     match transport.receive(1).unwrap().result {
         Ok(Response::Metadata(response)) => response.topics[0].partitions[0].leader_epoch,

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{ConfigResource, ErrorCode, NodeId, TopicMetadata};
+use fletchlog_api::{ConfigResource, ErrorCode, NodeId};
 use fletchlog_log::ProducerState;
+use fletchlog_protocol::messages::metadata_response::MetadataResponseTopic;
 use fletchlog_records::TopicPartition;
 
 use super::{Broker, only};
@@ -155,7 +156,12 @@ impl Broker {
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
-    pub fn topic_page(&self, name: &Arc<str>, from: usize, most: usize) -> Result<(TopicMetadata, usize), BrokerError> {
+    pub fn topic_page(
+        &self,
+        name: &Arc<str>,
+        from: usize,
+        most: usize,
+    ) -> Result<(MetadataResponseTopic, usize), BrokerError> {
         let _open = self.enter()?;
         self.apis.topic_page(name, from, most)
     }

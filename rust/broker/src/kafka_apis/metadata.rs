@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use fletchlog_api::{
     CoordinatorType, ErrorCode, FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse,
-    PartitionMetadata, TopicMetadata,
+    NodeId,
 };
 use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
+use fletchlog_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
 
 use super::KafkaApis;
 use crate::BrokerError;
@@ -17,7 +20,7 @@ use crate::topic_names;
 use crate::topics::Topic;
 
 impl KafkaApis {
-    /// A Metadata request.
+    /// A Metadata request for topics by name. The brokers of the response have no address: the listener knows it.
     pub(super) fn metadata_response(&self, request: &MetadataRequest) -> Result<MetadataResponse, BrokerError> {
         self.replicas.controller().see_new_topics()?;
         let topics = match &request.topics {
@@ -27,28 +30,35 @@ impl KafkaApis {
                     .map(|t| self.describe_for_clients(t, &t.partitions))
                     .collect()
             }
-            Some(names) => {
+            Some(topics) => {
+                let names: Vec<&Arc<str>> = topics.iter().filter_map(|topic| topic.name.as_ref()).collect();
                 let failed = match request.allow_auto_topic_creation {
-                    true => self.auto_create(names),
+                    true => self.auto_create(&names),
                     false => HashMap::new(),
                 };
                 let error = |name: &Arc<str>| failed.get(name).copied();
                 names
-                    .iter()
+                    .into_iter()
                     .map(|name| self.topic_metadata(name, error(name)))
                     .collect()
             }
         };
+        let nodes = self.replicas.controller().nodes();
+        let broker = |&node_id: &NodeId| MetadataResponseBroker {
+            node_id,
+            ..Default::default()
+        };
         Ok(MetadataResponse {
-            error: ErrorCode::NONE,
-            cluster_id: self.replicas.controller().cluster_id().clone(),
-            nodes: self.replicas.controller().nodes(),
+            brokers: nodes.iter().map(broker).collect(),
+            cluster_id: Some(self.replicas.controller().cluster_id().clone()),
+            controller_id: nodes.first().copied().unwrap_or(-1),
             topics,
+            ..Default::default()
         })
     }
 
     /// The metadata of a topic with all of its partitions; `failed`: why it was not created.
-    fn topic_metadata(&self, name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
+    fn topic_metadata(&self, name: &Arc<str>, failed: Option<ErrorCode>) -> MetadataResponseTopic {
         let known = self.replicas.topic_table().get(name).cloned();
         if let Some(topic) = known {
             return self.describe_for_clients(&topic, &topic.partitions);
@@ -63,7 +73,7 @@ impl KafkaApis {
         name: &Arc<str>,
         from: usize,
         most: usize,
-    ) -> Result<(TopicMetadata, usize), BrokerError> {
+    ) -> Result<(MetadataResponseTopic, usize), BrokerError> {
         self.replicas.controller().see_new_topics()?;
         let known = self.replicas.topic_table().get(name).cloned();
         let Some(topic) = known else {
@@ -77,7 +87,7 @@ impl KafkaApis {
 
     /// Creates the topics that do not exist; returns the errors of those that could not be created. Kafka:
     /// `DefaultAutoTopicCreationManager#creatableTopic`.
-    fn auto_create(&self, names: &[Arc<str>]) -> HashMap<Arc<str>, ErrorCode> {
+    fn auto_create(&self, names: &[&Arc<str>]) -> HashMap<Arc<str>, ErrorCode> {
         if self.replicas.is_read_only() || !self.replicas.config().boolean("auto.create.topics.enable") {
             return HashMap::new();
         }
@@ -86,6 +96,7 @@ impl KafkaApis {
         };
         let (of_coordinators, of_users): (Vec<&Arc<str>>, Vec<_>) = names
             .iter()
+            .copied()
             .filter(is_missing)
             .partition(|name| [topic_names::CONSUMER_OFFSETS, topic_names::TRANSACTION_STATE].contains(&&***name));
         let as_configured = NewTopic::default();
@@ -117,25 +128,27 @@ impl KafkaApis {
     }
 
     /// A topic with these of its partitions.
-    fn describe_for_clients(&self, topic: &Topic, partitions: &[Arc<Partition>]) -> TopicMetadata {
+    fn describe_for_clients(&self, topic: &Topic, partitions: &[Arc<Partition>]) -> MetadataResponseTopic {
         let partitions = partitions
             .iter()
-            .map(|p| PartitionMetadata {
-                partition: p.tp().partition,
-                leader: p.leader(),
+            .map(|p| MetadataResponsePartition {
+                partition_index: p.tp().partition,
+                leader_id: p.leader(),
                 leader_epoch: self.replicas.leader_epoch_of(p).unwrap_or_else(|error| {
                     log::warn!("the leader epoch of {} cannot be read now: {error}", p.tp());
                     -1
                 }),
-                replicas: p.replicas().to_vec(),
+                replica_nodes: p.replicas().to_vec(),
+                isr_nodes: p.replicas().to_vec(),
+                ..Default::default()
             })
             .collect();
-        TopicMetadata {
-            error: ErrorCode::NONE,
-            name: topic.name.clone(),
+        MetadataResponseTopic {
+            name: Some(topic.name.clone()),
             topic_id: topic.record.id,
             is_internal: topic.is_internal(),
             partitions,
+            ..Default::default()
         }
     }
 
@@ -159,16 +172,15 @@ impl KafkaApis {
 }
 
 /// The metadata of a topic that does not exist; `failed`: why it was not created.
-fn unknown_topic(name: &Arc<str>, failed: Option<ErrorCode>) -> TopicMetadata {
+fn unknown_topic(name: &Arc<str>, failed: Option<ErrorCode>) -> MetadataResponseTopic {
     let error = match topic_names::validate_name(name) {
         Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
         Ok(()) => failed.unwrap_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
     };
-    TopicMetadata {
-        error,
-        name: name.clone(),
-        topic_id: [0; 16],
+    MetadataResponseTopic {
+        error_code: error,
+        name: Some(name.clone()),
         is_internal: topic_names::is_internal(name),
-        partitions: Vec::new(),
+        ..Default::default()
     }
 }

@@ -90,6 +90,11 @@ impl KafkaApis {
             Request::LeaveGroup(r) => Handled::Now(Response::LeaveGroup(self.groups.leave_group(node, &r))),
             Request::OffsetCommit(r) => Handled::Now(Response::OffsetCommit(self.groups.offset_commit(node, &r))),
             Request::OffsetFetch(r) => Handled::Now(Response::OffsetFetch(self.groups.offset_fetch(node, &r))),
+            // Clients of this process do not send them, and the listener calls the broker's methods.
+            other => {
+                log::error!("the broker has no handler of {}", other.api().name());
+                Handled::CloseConnection
+            }
         }
     }
 

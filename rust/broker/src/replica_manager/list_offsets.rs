@@ -1,10 +1,11 @@
 //! ListOffsets (spec 5). Kafka: `KafkaApis#handleListOffsetRequest`, `Partition#fetchOffsetForTimestamp`.
 
-use fletchlog_api::list_offsets::{EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP};
-use fletchlog_api::{
-    ErrorCode, IsolationLevel, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, NodeId,
-};
+use std::sync::Arc;
+
+use fletchlog_api::{ErrorCode, IsolationLevel, ListOffsetsRequest, ListOffsetsResponse, NodeId};
 use fletchlog_log::{FetchBound, TimestampAndOffset};
+use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
+use fletchlog_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
@@ -19,61 +20,67 @@ const NOT_FOUND: TimestampAndOffset = TimestampAndOffset {
 };
 
 impl ReplicaManager {
-    /// A ListOffsets request to `node`.
+    /// A ListOffsets request to `node`. The response has the shape of the request.
     pub(crate) fn list_offsets(&self, node: NodeId, request: &ListOffsetsRequest) -> ListOffsetsResponse {
-        let mut times: FxHashMap<&TopicPartition, u32> = FxHashMap::default();
-        for (tp, ..) in &request.partitions {
-            *times.entry(tp).or_default() += 1;
+        let mut times: FxHashMap<(&str, i32), u32> = FxHashMap::default();
+        for (topic, asked) in request.partitions() {
+            *times.entry((topic, asked.partition_index)).or_default() += 1;
         }
-        let partitions = request
-            .partitions
-            .iter()
-            .map(|(tp, leader_epoch, timestamp)| {
-                let found = if times.get(tp) > Some(&1) {
-                    Err(ErrorCode::INVALID_REQUEST.into())
-                } else {
-                    self.list_offset(node, tp, *leader_epoch, *timestamp, request.isolation_level)
-                };
-                let (found, refusal) = match found {
-                    Ok(found) => (found, ErrorCode::NONE.into()),
-                    Err(refusal) => (NOT_FOUND, refusal),
-                };
-                ListOffsetsPartitionResponse {
-                    tp: tp.clone(),
-                    error: refusal.code,
-                    error_message: refusal.message,
-                    timestamp: found.timestamp,
-                    offset: found.offset,
-                    leader_epoch: found.leader_epoch,
-                }
-            })
-            .collect();
-        ListOffsetsResponse { partitions }
+        let partition = |topic: &Arc<str>, asked: &ListOffsetsPartition| {
+            let found = if times.get(&(&**topic, asked.partition_index)) > Some(&1) {
+                Err(ErrorCode::INVALID_REQUEST.into())
+            } else {
+                self.list_offset(node, topic, asked, request.isolation_level)
+            };
+            let (found, refusal) = match found {
+                Ok(found) => (found, ErrorCode::NONE.into()),
+                Err(refusal) => (NOT_FOUND, refusal),
+            };
+            ListOffsetsPartitionResponse {
+                partition_index: asked.partition_index,
+                error_code: refusal.code,
+                timestamp: found.timestamp,
+                offset: found.offset,
+                leader_epoch: found.leader_epoch,
+                error_message: refusal.message.map(Into::into),
+            }
+        };
+        let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
+            name: Arc::clone(&topic.name),
+            partitions: topic.partitions.iter().map(|p| partition(&topic.name, p)).collect(),
+        });
+        ListOffsetsResponse {
+            topics: topics.collect(),
+            ..Default::default()
+        }
     }
 
     fn list_offset(
         &self,
         node: NodeId,
-        tp: &TopicPartition,
-        leader_epoch: i32,
-        timestamp: i64,
+        topic: &Arc<str>,
+        asked: &ListOffsetsPartition,
         isolation: IsolationLevel,
     ) -> Result<TimestampAndOffset, ReadRefusal> {
-        let partition = self.partition(tp)?;
+        let partition = self.partition(&TopicPartition::new(Arc::clone(topic), asked.partition_index))?;
         if partition.leader() != node {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
         let log = self.log_of(&partition)?;
         let current = partition.leader_epoch(self.logs.directory())?;
-        check_leader_epoch(leader_epoch, current)?;
+        check_leader_epoch(asked.current_leader_epoch, current)?;
         let bound = fetch_bound(isolation);
-        match timestamp {
+        match asked.timestamp {
             // Nothing is tiered here.
-            LATEST_TIERED_TIMESTAMP | EARLIEST_PENDING_UPLOAD_TIMESTAMP => Ok(NOT_FOUND),
-            unknown if unknown < EARLIEST_PENDING_UPLOAD_TIMESTAMP => Err(ErrorCode::UNSUPPORTED_VERSION.into()),
-            _ => {
+            ListOffsetsRequest::LATEST_TIERED_TIMESTAMP | ListOffsetsRequest::EARLIEST_PENDING_UPLOAD_TIMESTAMP => {
+                Ok(NOT_FOUND)
+            }
+            unknown if ListOffsetsRequest::first_version_of(unknown).is_none() => {
+                Err(ErrorCode::UNSUPPORTED_VERSION.into())
+            }
+            timestamp => {
                 let mut found = log.fetch_offset_by_timestamp(timestamp, bound)?;
-                if timestamp == LATEST_TIMESTAMP {
+                if timestamp == ListOffsetsRequest::LATEST_TIMESTAMP {
                     found.leader_epoch = current;
                 }
                 Ok(found)

@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 
 use fletchlog_api::ErrorCode;
 use fletchlog_broker::{Outcome, TransactionFilter};
+use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use fletchlog_records::TopicPartition;
 
 use super::*;
@@ -199,18 +200,17 @@ fn a_request_to_a_read_only_broker_looks_once_at_the_directory() {
         (hold.looks.load(Ordering::SeqCst) - before, response)
     };
     let topics = || Some((0..50).map(|at| format!("t{at}").into()).collect());
-    let metadata = |topics| {
-        fletchlog_api::Request::Metadata(fletchlog_api::MetadataRequest {
-            topics,
-            allow_auto_topic_creation: false,
-        })
-    };
-    let partitions = (0..50).map(|p| (tp("t7", p), -1, -1)).collect();
+    let metadata = |topics| fletchlog_api::Request::Metadata(fletchlog_api::MetadataRequest::for_topics(topics, false));
+    let partitions = (0..50).map(|partition_index| {
+        let partition = ListOffsetsPartition {
+            partition_index,
+            timestamp: -1,
+            ..Default::default()
+        };
+        ("t7".into(), partition)
+    });
     let isolation_level = fletchlog_api::IsolationLevel::ReadUncommitted;
-    let list = fletchlog_api::ListOffsetsRequest {
-        isolation_level,
-        partitions,
-    };
+    let list = fletchlog_api::ListOffsetsRequest::for_consumer(isolation_level, partitions);
     assert_eq!(looks(fletchlog_api::Request::ListOffsets(list)).0, 1);
     writer.create_topic("t7", 1, &[]).unwrap();
     let (once, response) = looks(metadata(topics()));
@@ -218,8 +218,8 @@ fn a_request_to_a_read_only_broker_looks_once_at_the_directory() {
     let fletchlog_api::Response::Metadata(response) = response else {
         panic!("{response:?}")
     };
-    let known = response.topics.iter().filter(|t| t.error == ErrorCode::NONE);
-    assert_eq!(known.map(|t| &*t.name).collect::<Vec<_>>(), ["t7"]);
+    let known = response.topics.iter().filter(|t| t.error_code == ErrorCode::NONE);
+    assert_eq!(known.map(|t| t.name.as_deref()).collect::<Vec<_>>(), [Some("t7")]);
 }
 
 /// What a request deletes in many partitions is in one write of the checkpoints.

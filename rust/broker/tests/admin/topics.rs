@@ -1,7 +1,7 @@
 use super::*;
 use crate::common::*;
-use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
-use fletchlog_api::{ErrorCode, MetadataRequest, PartitionMetadata, Request, Response};
+use fletchlog_api::{ErrorCode, ListOffsetsRequest, MetadataRequest, Request, Response};
+use fletchlog_protocol::messages::metadata_response::MetadataResponsePartition;
 
 fn assigned(assignments: &[(i32, &[i32])]) -> NewTopic {
     NewTopic {
@@ -10,11 +10,8 @@ fn assigned(assignments: &[(i32, &[i32])]) -> NewTopic {
     }
 }
 
-fn metadata(client: &mut Client, topic: &str) -> Vec<PartitionMetadata> {
-    let request = Request::Metadata(MetadataRequest {
-        topics: Some(vec![topic.into()]),
-        allow_auto_topic_creation: false,
-    });
+fn metadata(client: &mut Client, topic: &str) -> Vec<MetadataResponsePartition> {
+    let request = Request::Metadata(MetadataRequest::for_topics(Some(vec![topic.into()]), false));
     match client.ask(1, request) {
         Response::Metadata(response) => response.topics[0].partitions.clone(),
         other => panic!("{other:?}"),
@@ -23,8 +20,9 @@ fn metadata(client: &mut Client, topic: &str) -> Vec<PartitionMetadata> {
 
 fn replicas(broker: &std::sync::Arc<Broker>, topic: &str) -> Vec<Vec<i32>> {
     let partitions = metadata(&mut Client::new(broker), topic);
-    assert!(partitions.iter().all(|p| p.leader == p.replicas[0]), "{partitions:?}");
-    partitions.into_iter().map(|p| p.replicas).collect()
+    let agree = |p: &MetadataResponsePartition| p.leader_id == p.replica_nodes[0] && p.isr_nodes == p.replica_nodes;
+    assert!(partitions.iter().all(agree), "{partitions:?}");
+    partitions.into_iter().map(|p| p.replica_nodes).collect()
 }
 
 /// Seen on a 4.3.1 broker, which gives them the properties of any topic then.
@@ -68,12 +66,9 @@ fn metadata_makes_the_topics_of_the_coordinators_with_their_own_properties() {
     .unwrap();
     let mut client = Client::new(&broker);
     let mut ask = |topic: &str| {
-        let request = Request::Metadata(MetadataRequest {
-            topics: Some(vec![topic.into()]),
-            allow_auto_topic_creation: true,
-        });
+        let request = Request::Metadata(MetadataRequest::for_topics(Some(vec![topic.into()]), true));
         match client.ask(1, request) {
-            Response::Metadata(response) => (response.topics[0].error, response.topics[0].partitions.len()),
+            Response::Metadata(response) => (response.topics[0].error_code, response.topics[0].partitions.len()),
             other => panic!("{other:?}"),
         }
     };
@@ -349,14 +344,21 @@ fn a_partition_that_nobody_has_used_is_empty_for_a_reader() {
     let mut client = Client::new(&reader);
     for number in [1, 2] {
         let t = tp("t", number);
-        for timestamp in [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP] {
+        for timestamp in [
+            ListOffsetsRequest::EARLIEST_TIMESTAMP,
+            ListOffsetsRequest::LATEST_TIMESTAMP,
+        ] {
             assert_eq!(client.list_offset(1, &t, timestamp), (ErrorCode::NONE, 0), "{t}");
         }
         let answer = client.fetch(1, fetch_of(&[(&t, 0, 1000)]));
         let answer = nth(&answer, 0);
         assert_eq!((answer.error_code, answer.size()), (ErrorCode::NONE, 0), "{t}");
         writer.append_batches(&t, batch(2, 10)).unwrap();
-        assert_eq!(client.list_offset(1, &t, LATEST_TIMESTAMP), (ErrorCode::NONE, 2), "{t}");
+        assert_eq!(
+            client.list_offset(1, &t, ListOffsetsRequest::LATEST_TIMESTAMP),
+            (ErrorCode::NONE, 2),
+            "{t}"
+        );
     }
 }
 
@@ -367,7 +369,7 @@ fn a_partition_of_a_topic_that_is_deleted_meanwhile_is_unknown_to_a_reader() {
     writer.create_topic("t", 1, &[]).unwrap();
     let reader = open_read_only(dir.path()).unwrap();
     writer.delete_topic("t").unwrap();
-    let answer = Client::new(&reader).list_offset(1, &tp("t", 0), LATEST_TIMESTAMP);
+    let answer = Client::new(&reader).list_offset(1, &tp("t", 0), ListOffsetsRequest::LATEST_TIMESTAMP);
     assert_eq!(answer, (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, -1));
 }
 

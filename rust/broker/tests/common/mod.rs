@@ -17,6 +17,7 @@ use fletchlog_protocol::local::JoinSender;
 use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use fletchlog_protocol::messages::fetch_response::PartitionData;
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 use fletchlog_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
@@ -188,14 +189,18 @@ impl Client {
     }
     /// The error and the offset.
     pub fn list_offset(&mut self, node: i32, tp: &TopicPartition, timestamp: i64) -> (ErrorCode, i64) {
-        let request = ListOffsetsRequest {
-            isolation_level: IsolationLevel::ReadUncommitted,
-            partitions: vec![(tp.clone(), -1, timestamp)],
+        let partition = ListOffsetsPartition {
+            partition_index: tp.partition,
+            timestamp,
+            ..Default::default()
         };
+        let request =
+            ListOffsetsRequest::for_consumer(IsolationLevel::ReadUncommitted, [(tp.topic.clone(), partition)]);
         let Response::ListOffsets(answer) = self.ask(node, Request::ListOffsets(request)) else {
             panic!()
         };
-        (answer.partitions[0].error, answer.partitions[0].offset)
+        let found = answer.partition(tp).unwrap();
+        (found.error_code, found.offset)
     }
     pub fn wait_fetch(&mut self, node: i32, timeout_ms: u64) -> Option<FetchResponse> {
         self.transport.wait(Duration::from_millis(timeout_ms));

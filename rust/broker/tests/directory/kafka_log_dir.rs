@@ -128,10 +128,7 @@ fn a_clean_kafka_log_dir_is_taken_over_for_writing() {
     let t = tp("g-none", 0);
     assert_eq!(broker.append_batches(&t, batch(2, 10)).unwrap().0, 303);
     // The cluster's leader epoch goes on: returned to clients, stamped into batches.
-    let request = MetadataRequest {
-        topics: Some(vec!["g-none".into()]),
-        allow_auto_topic_creation: false,
-    };
+    let request = MetadataRequest::for_topics(Some(vec!["g-none".into()]), false);
     let Response::Metadata(metadata) = Client::new(&broker).ask(1, Request::Metadata(request)) else {
         panic!()
     };

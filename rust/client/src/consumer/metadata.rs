@@ -146,10 +146,7 @@ impl ConsumerMetadata {
             Wanted::All => None,
             Wanted::Topics(topics) => Some(topics.clone()),
         };
-        MetadataRequest {
-            topics,
-            allow_auto_topic_creation: self.allow_auto_create,
-        }
+        MetadataRequest::for_topics(topics, self.allow_auto_create)
     }
 
     /// Applies a response; topics that are no longer wanted are ignored.
@@ -157,7 +154,7 @@ impl ConsumerMetadata {
         self.updated(now);
         self.need_ids = false;
         self.refreshed = true;
-        self.nodes = response.nodes;
+        self.nodes = response.nodes().collect();
         self.topics.clear();
         self.ids.clear();
         self.names.clear();
@@ -168,39 +165,42 @@ impl ConsumerMetadata {
             Wanted::Topics(topics) => Some(topics.iter().cloned().collect()),
         };
         for topic in response.topics {
+            let Some(name) = topic.name else {
+                continue;
+            };
             // The wanted topics may have changed since the request. Kafka: `ConsumerMetadata#retainTopic` (spec 7.4).
-            let retained = wanted.as_ref().is_none_or(|wanted| wanted.contains(&topic.name));
-            if retained && is_metadata_error(topic.error) {
+            let retained = wanted.as_ref().is_none_or(|wanted| wanted.contains(&name));
+            if retained && is_metadata_error(topic.error_code) {
                 self.updates.request_update(); // Kafka: `Metadata#handleMetadataResponse`.
             }
             if !retained {
                 continue;
             }
             if topic.topic_id != NO_TOPIC_ID {
-                self.ids.insert(Arc::clone(&topic.name), topic.topic_id);
+                self.ids.insert(Arc::clone(&name), topic.topic_id);
             }
-            if topic.error != ErrorCode::NONE {
-                self.errors.push((topic.name, topic.error));
+            if topic.error_code != ErrorCode::NONE {
+                self.errors.push((name, topic.error_code));
                 continue;
             }
             let mut partitions = Vec::new();
             for p in &topic.partitions {
-                let Ok(index) = usize::try_from(p.partition) else {
+                let Ok(index) = usize::try_from(p.partition_index) else {
                     continue;
                 };
                 if partitions.len() <= index {
                     partitions.resize(index + 1, None);
                 }
-                partitions[index] = (p.leader >= 0).then_some(Leader {
-                    node: p.leader,
+                partitions[index] = p.leader().map(|node| Leader {
+                    node,
                     epoch: p.leader_epoch,
                 });
             }
             if topic.is_internal {
-                self.internal.push(topic.name.clone());
+                self.internal.push(name.clone());
             }
-            self.names.push(topic.name.clone());
-            self.topics.insert(topic.name, partitions);
+            self.names.push(name.clone());
+            self.topics.insert(name, partitions);
         }
         self.version += 1;
     }

@@ -1,7 +1,10 @@
 //! Looking up where partitions without a position begin (spec 7.4 `resolvePositions`, 7.12). Kafka: `OffsetFetcher`,
 //! `Fetcher#resetOffsetsIfNeeded`.
 
-use fletchlog_api::{Completion, ErrorCode, IsolationLevel, ListOffsetsRequest, Request, Response, list_offsets};
+use fletchlog_api::{
+    Completion, ErrorCode, IsolationLevel, ListOffsetsRequest, ListOffsetsResponse, Request, Response,
+};
+use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use fletchlog_records::TopicPartition;
 
 use super::consumer_network_client::ConsumerNetworkClient;
@@ -38,10 +41,10 @@ impl OffsetReset {
         });
         let now_ms = net.wall_ms();
         let request = |asked: &[(TopicPartition, Leader, ResetStrategy)]| {
-            let lookup = |(tp, leader, strategy): &(TopicPartition, Leader, ResetStrategy)| {
-                (tp.clone(), leader.epoch, timestamp_of(*strategy, now_ms))
-            };
-            list_offsets_request(settings.isolation_level, asked.iter().map(lookup).collect())
+            let lookups = asked
+                .iter()
+                .map(|(tp, leader, strategy)| (tp, *leader, timestamp_of(*strategy, now_ms)));
+            list_offsets_request(settings.isolation_level, lookups)
         };
         let questions = questions.collect();
         let asked = self.questions.ask(questions, request, metadata, net);
@@ -65,39 +68,40 @@ impl OffsetReset {
         now_ms: i64,
     ) {
         let asked = self.questions.answered(&completion);
-        let answers = match completion.result {
-            Ok(Response::ListOffsets(response)) => response.partitions,
-            _ => Vec::new(),
+        let response: ListOffsetsResponse = match completion.result {
+            Ok(Response::ListOffsets(response)) => response,
+            _ => Default::default(),
         };
         let mut retry = Vec::new();
         for (tp, strategy) in asked {
-            match answers.iter().find(|a| a.tp == tp) {
-                Some(a) if a.error == ErrorCode::NONE && a.offset >= 0 => {
+            let answer = response.partition(&tp);
+            match answer.map(|answer| (answer.error_code, answer.found())) {
+                Some((ErrorCode::NONE, Some(offset))) => {
                     let leader = metadata.leader(&tp).filter(|_| settings.row.reset_with_leader);
-                    if subs.maybe_seek(&tp, a.offset, leader, strategy) {
+                    if subs.maybe_seek(&tp, offset, leader, strategy) {
                         trace.push(|| {
                             TraceEvent::of(TraceKind::Place, &tp)
-                                .at(a.offset)
+                                .at(offset)
                                 .because(format!("{strategy:?} offset looked up"))
                         });
                     }
                 }
                 // No record is that new: read from the log end.
-                Some(a) if a.error == ErrorCode::NONE && matches!(strategy, ResetStrategy::ByDuration(_)) => {
+                Some((ErrorCode::NONE, None)) if matches!(strategy, ResetStrategy::ByDuration(_)) => {
                     if subs.is_waiting_for(&tp, strategy) {
                         let _ = subs.request_offset_reset(&tp, ResetStrategy::Latest);
                     }
                 }
-                Some(a) if a.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-                    self.questions.fail(ClientError::kafka(a.error, &tp));
+                Some((error @ ErrorCode::TOPIC_AUTHORIZATION_FAILED, _)) => {
+                    self.questions.fail(ClientError::kafka(error, &tp));
                 }
-                other => {
+                _ => {
                     log::debug!(
                         "lookup of the {strategy:?} offset of {tp} will be repeated: {}",
-                        other.map_or(ErrorCode::NETWORK_EXCEPTION, |a| a.error)
+                        answer.map_or(ErrorCode::NETWORK_EXCEPTION, |answer| answer.error_code)
                     );
-                    if let Some(answer) = other {
-                        subs.log_failed(&tp, answer.error, answer.error_message.as_deref());
+                    if let Some(answer) = answer {
+                        subs.log_failed(&tp, answer.error_code, answer.error_message.as_deref());
                     }
                     retry.push(tp);
                 }
@@ -110,19 +114,24 @@ impl OffsetReset {
 /// The timestamp to look up: a special value for a log start or end.
 fn timestamp_of(strategy: ResetStrategy, now_ms: i64) -> i64 {
     match strategy {
-        ResetStrategy::Earliest => list_offsets::EARLIEST_TIMESTAMP,
-        ResetStrategy::Latest => list_offsets::LATEST_TIMESTAMP,
+        ResetStrategy::Earliest => ListOffsetsRequest::EARLIEST_TIMESTAMP,
+        ResetStrategy::Latest => ListOffsetsRequest::LATEST_TIMESTAMP,
         ResetStrategy::ByDuration(ms) => now_ms.saturating_sub(ms).max(0),
     }
 }
 
-/// A ListOffsets request.
-pub(super) fn list_offsets_request(
+/// A ListOffsets request: the timestamp of each partition, for its leader.
+pub(super) fn list_offsets_request<'a>(
     isolation_level: IsolationLevel,
-    partitions: Vec<(TopicPartition, i32, i64)>,
+    partitions: impl IntoIterator<Item = (&'a TopicPartition, Leader, i64)>,
 ) -> Request {
-    Request::ListOffsets(ListOffsetsRequest {
-        isolation_level,
-        partitions,
-    })
+    let partitions = partitions.into_iter().map(|(tp, leader, timestamp)| {
+        let partition = ListOffsetsPartition {
+            partition_index: tp.partition,
+            current_leader_epoch: leader.epoch,
+            timestamp,
+        };
+        (tp.topic.clone(), partition)
+    });
+    Request::ListOffsets(ListOffsetsRequest::for_consumer(isolation_level, partitions))
 }

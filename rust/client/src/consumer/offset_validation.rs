@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use fletchlog_api::{Completion, ErrorCode, OffsetForLeaderEpochRequest, Request, Response};
+use fletchlog_api::{
+    Completion, ErrorCode, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, Request, Response,
+};
+use fletchlog_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderPartition;
 use fletchlog_records::TopicPartition;
 
 use super::consumer_network_client::ConsumerNetworkClient;
@@ -57,10 +60,15 @@ impl OffsetValidation {
             .map(|(tp, position)| (tp, position.leader, position))
             .collect();
         let request = |asked: &[(TopicPartition, Leader, FetchPosition)]| {
-            let partitions = asked.iter().map(|(tp, leader, p)| (tp.clone(), leader.epoch, p.epoch));
-            Request::OffsetForLeaderEpoch(OffsetForLeaderEpochRequest {
-                partitions: partitions.collect(),
-            })
+            let partitions = asked.iter().map(|(tp, leader, position)| {
+                let partition = OffsetForLeaderPartition {
+                    partition: tp.partition,
+                    current_leader_epoch: leader.epoch,
+                    leader_epoch: position.epoch,
+                };
+                (tp.topic.clone(), partition)
+            });
+            Request::OffsetForLeaderEpoch(OffsetForLeaderEpochRequest::for_consumer(partitions))
         };
         let asked = self.questions.ask(questions, request, metadata, net);
         subs.set_next_allowed_retry(&asked, net.now_ms().saturating_add(settings.request_timeout_ms));
@@ -83,28 +91,27 @@ impl OffsetValidation {
         now_ms: i64,
     ) {
         let asked = self.questions.answered(&completion);
-        let answers = match completion.result {
-            Ok(Response::OffsetForLeaderEpoch(response)) => response.partitions,
-            _ => Vec::new(),
+        let response: OffsetForLeaderEpochResponse = match completion.result {
+            Ok(Response::OffsetForLeaderEpoch(response)) => response,
+            _ => Default::default(),
         };
         let mut diverged = BTreeMap::new();
         let mut retry = Vec::new();
         for (tp, position) in asked {
-            let answer = answers.iter().find(|a| a.tp == tp);
-            match answer {
-                Some(end) if end.error == ErrorCode::NONE => {
+            match response.partition(&tp) {
+                Some(end) if end.error_code == ErrorCode::NONE => {
                     let outcome = subs.maybe_complete_validation(&tp, position, end);
                     note(trace, &tp, position, outcome);
                     if let Validated::Diverged(at) = outcome {
                         diverged.insert(tp, (position.offset, at));
                     }
                 }
-                Some(end) if end.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-                    self.questions.fail(ClientError::kafka(end.error, &tp));
+                Some(end) if end.error_code == ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+                    self.questions.fail(ClientError::kafka(end.error_code, &tp));
                 }
                 other => {
                     if let Some(answer) = other {
-                        subs.log_failed(&tp, answer.error, answer.error_message.as_deref());
+                        subs.log_failed(&tp, answer.error_code, answer.error_message.as_deref());
                     }
                     retry.push(tp);
                 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fletchlog_api::{Completion, ErrorCode, Response, list_offsets};
+use fletchlog_api::{Completion, ErrorCode, ListOffsetsRequest, ListOffsetsResponse, Response};
 use fletchlog_records::TopicPartition;
 
 use super::consumer::Consumer;
@@ -31,15 +31,15 @@ impl Lookup {
 
     pub fn on_completion(&mut self, completion: Completion, metadata: &mut ConsumerMetadata, retry_at_ms: i64) {
         let asked = self.questions.answered(&completion);
-        let answers = match completion.result {
-            Ok(Response::ListOffsets(response)) => response.partitions,
-            _ => Vec::new(),
+        let response: ListOffsetsResponse = match completion.result {
+            Ok(Response::ListOffsets(response)) => response,
+            _ => Default::default(),
         };
         for (tp, timestamp) in asked {
-            match answers.iter().find(|a| a.tp == tp).map(|a| (a.error, a)) {
+            match response.partition(&tp).map(|a| (a.error_code, a)) {
                 Some((ErrorCode::NONE, a)) => {
-                    let found = (a.offset >= 0).then_some(OffsetAndTimestamp {
-                        offset: a.offset,
+                    let found = a.found().map(|offset| OffsetAndTimestamp {
+                        offset,
                         timestamp: a.timestamp,
                         leader_epoch: a.leader_epoch,
                     });
@@ -102,7 +102,12 @@ impl Consumer {
         timeout_ms: i64,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<(TopicPartition, i64)>, ClientError> {
-        self.end_of_log(partitions, list_offsets::EARLIEST_TIMESTAMP, timeout_ms, interrupt)
+        self.end_of_log(
+            partitions,
+            ListOffsetsRequest::EARLIEST_TIMESTAMP,
+            timeout_ms,
+            interrupt,
+        )
     }
 
     /// End offsets for this consumer's isolation level.
@@ -116,7 +121,7 @@ impl Consumer {
         timeout_ms: i64,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<(TopicPartition, i64)>, ClientError> {
-        self.end_of_log(partitions, list_offsets::LATEST_TIMESTAMP, timeout_ms, interrupt)
+        self.end_of_log(partitions, ListOffsetsRequest::LATEST_TIMESTAMP, timeout_ms, interrupt)
     }
 
     fn end_of_log(
@@ -227,9 +232,8 @@ impl Consumer {
         };
         let questions = lookup.open.iter().filter_map(due).collect();
         let request = |asked: &[(TopicPartition, Leader, i64)]| {
-            let partition =
-                |(tp, leader, timestamp): &(TopicPartition, Leader, i64)| (tp.clone(), leader.epoch, *timestamp);
-            list_offsets_request(settings.isolation_level, asked.iter().map(partition).collect())
+            let lookups = asked.iter().map(|(tp, leader, timestamp)| (tp, *leader, *timestamp));
+            list_offsets_request(settings.isolation_level, lookups)
         };
         for tp in lookup.questions.ask(questions, request, metadata, net) {
             lookup.open.remove(&tp);

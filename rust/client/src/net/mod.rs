@@ -1,6 +1,8 @@
 //! The network layer of consumer, producer, groups and transactions. Kafka: `org.apache.kafka.clients`.
 
 mod cluster_connection_states;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod in_flight_requests;
 mod metadata;
 mod network_client;

@@ -114,15 +114,15 @@ impl<K> NetworkClient<K> {
     /// failed request. Kafka: `NetworkClient.DefaultMetadataUpdater#handleSuccessfulResponse`, `#initiateRebootstrap`
     /// (KIP-1102).
     pub(crate) fn handle_metadata(&mut self, response: &MetadataResponse) -> bool {
-        if response.error == ErrorCode::REBOOTSTRAP_REQUIRED {
+        if response.error_code == ErrorCode::REBOOTSTRAP_REQUIRED {
             self.metadata_wanted_since_ms = Some(SINCE_EVER);
             return false;
         }
         // The response of a node that has just started has no nodes.
-        if response.nodes.is_empty() {
+        if response.brokers.is_empty() {
             return false;
         }
-        self.set_nodes(&response.nodes);
+        self.set_nodes(&response.nodes().collect::<Vec<_>>());
         true
     }
 

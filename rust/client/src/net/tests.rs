@@ -9,6 +9,7 @@ use fletchlog_api::{
     Response, Transport,
 };
 
+use super::fixtures::cluster;
 use super::{ClientResponse, InFlightRequest, NetworkClient, Reconnect, RequestId};
 use crate::backoff::ExponentialBackoff;
 
@@ -89,10 +90,7 @@ fn reconnect(rebootstrap_after_ms: Option<i64>) -> Reconnect {
 }
 
 fn any_request() -> Request {
-    Request::Metadata(MetadataRequest {
-        topics: None,
-        allow_auto_topic_creation: false,
-    })
+    Request::Metadata(MetadataRequest::for_topics(None, false))
 }
 
 fn any_answer() -> Result<Response, Failure> {
@@ -407,10 +405,8 @@ fn metadata_that_do_not_come_for_the_trigger_s_time_close_the_connections_and_be
 
 fn metadata(error: ErrorCode, nodes: &[NodeId]) -> MetadataResponse {
     MetadataResponse {
-        error,
-        cluster_id: "c".into(),
-        nodes: nodes.to_vec(),
-        topics: Vec::new(),
+        error_code: error,
+        ..cluster(nodes.iter().copied(), [])
     }
 }
 

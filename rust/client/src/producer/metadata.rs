@@ -128,24 +128,24 @@ impl ProducerMetadata {
         self.updated(now);
         let mut new = Vec::new();
         for topic in &response.topics {
-            let Some(&id) = self.by_name.get(&topic.name) else {
+            let Some(&id) = topic.name.as_ref().and_then(|name| self.by_name.get(name)) else {
                 continue;
             };
             let info = &mut self.topics[id];
-            info.answer = Some(topic.error);
-            if topic.error != ErrorCode::NONE {
+            info.answer = Some(topic.error_code);
+            if topic.error_code != ErrorCode::NONE {
                 continue;
             }
             let mut partitions: Vec<_> = topic.partitions.iter().collect();
-            partitions.sort_unstable_by_key(|p| p.partition);
+            partitions.sort_unstable_by_key(|p| p.partition_index);
             for partition in partitions {
-                let Ok(index) = usize::try_from(partition.partition) else {
+                let Ok(index) = usize::try_from(partition.partition_index) else {
                     continue;
                 };
                 if index == info.partitions.len() {
                     let tp = TopicPartition {
                         topic: info.name.clone(),
-                        partition: partition.partition,
+                        partition: partition.partition_index,
                     };
                     info.partitions.push(self.partitions.len());
                     self.partitions.push(PartitionInfo {
@@ -156,7 +156,7 @@ impl ProducerMetadata {
                     new.push(tp);
                 }
                 if let Some(&id) = info.partitions.get(index) {
-                    self.partitions[id].leader = (partition.leader >= 0).then_some(partition.leader);
+                    self.partitions[id].leader = partition.leader();
                     self.partitions[id].leader_epoch = partition.leader_epoch;
                 }
             }
@@ -185,30 +185,11 @@ impl ProducerMetadata {
 
 #[cfg(test)]
 mod tests {
-    use fletchlog_api::{PartitionMetadata, TopicMetadata};
-
     use super::*;
+    use crate::net::fixtures::{cluster, topic};
 
     fn answer(name: &str, partitions: i32) -> MetadataResponse {
-        MetadataResponse {
-            error: ErrorCode::NONE,
-            cluster_id: Arc::from("c"),
-            nodes: vec![1],
-            topics: vec![TopicMetadata {
-                error: ErrorCode::NONE,
-                name: Arc::from(name),
-                topic_id: [0; 16],
-                is_internal: false,
-                partitions: (0..partitions)
-                    .map(|partition| PartitionMetadata {
-                        partition,
-                        leader: 1,
-                        leader_epoch: 0,
-                        replicas: Vec::new(),
-                    })
-                    .collect(),
-            }],
-        }
+        cluster([1], [topic(name, (0..partitions).map(|_| (1, 0)))])
     }
 
     #[test]

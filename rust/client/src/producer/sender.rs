@@ -444,10 +444,7 @@ impl Sender {
         let Some(node) = self.client.node_for_metadata(now) else {
             return self.client.nodes_delay(now);
         };
-        let request = MetadataRequest {
-            topics: Some(core.metadata.topic_names()),
-            allow_auto_topic_creation: true,
-        };
+        let request = MetadataRequest::for_topics(Some(core.metadata.topic_names()), true);
         core.metadata.start_request();
         self.send(node, RequestKind::Metadata, Request::Metadata(request));
         0

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fletchlog_api::list_offsets::LATEST_TIMESTAMP;
 use fletchlog_api::{
-    ErrorCode, Failure, IsolationLevel, NodeId, OffsetAndMetadata, OffsetCommitRequest, OffsetFetchRequest, Request,
-    Response,
+    ErrorCode, IsolationLevel, ListOffsetsRequest, NodeId, OffsetAndMetadata, OffsetCommitRequest, OffsetFetchRequest,
 };
 use fletchlog_protocol::messages::describe_groups_response::DescribedGroup;
 use fletchlog_protocol::messages::list_groups_response::ListedGroup;
@@ -15,7 +13,7 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_records::TopicPartition;
 
-use super::{AdminClient, AdminError, Call, Interrupt, Stop, checked, failed, refused};
+use super::{AdminClient, AdminError, Call, Interrupt, Stop, checked, refused};
 
 /// A committed offset, and the partition's high watermark: `None` if the cluster does not show the partition.
 pub type CommittedAndEnd = (OffsetAndMetadata, Option<i64>);
@@ -28,8 +26,8 @@ impl AdminClient {
     pub fn groups(&mut self, stop: Interrupt<'_>) -> Result<Vec<(ListedGroup, NodeId)>, AdminError> {
         self.call(stop, |call| {
             let mut groups = Vec::new();
-            for node in call.metadata(Some(&[]))?.nodes {
-                let response = call.exchange(node, ListGroupsRequest::default())?;
+            for node in call.metadata(Some(&[]))?.nodes() {
+                let response = call.ask(node, ListGroupsRequest::default())?;
                 checked("groups were not listed", [(response.error_code, None)].into_iter())?;
                 groups.extend(response.groups.into_iter().map(|group| (group, node)));
             }
@@ -51,7 +49,7 @@ impl AdminClient {
         self.call(stop, |call| {
             let node = call.coordinator(&id)?;
             let asked = Arc::clone(&id);
-            let response = call.exchange(
+            let response = call.ask(
                 node,
                 DescribeGroupsRequest {
                     groups: vec![asked],
@@ -80,7 +78,7 @@ impl AdminClient {
         self.call(stop, |call| {
             let node = call.coordinator(&id)?;
             let groups_names = vec![Arc::clone(&id)];
-            let response = call.exchange(node, DeleteGroupsRequest { groups_names })?;
+            let response = call.ask(node, DeleteGroupsRequest { groups_names })?;
             let refused = response.results.iter().map(|group| (group.error_code, None));
             checked(&format!("group {id} was not deleted"), refused)
         })
@@ -135,17 +133,12 @@ impl AdminClient {
         let id: Arc<str> = group_id.into();
         self.call(stop, |call| {
             let node = call.coordinator(&id)?;
-            let commit = Request::OffsetCommit(OffsetCommitRequest {
+            let commit = OffsetCommitRequest {
                 group_id: Arc::clone(&id),
                 topics: OffsetCommitRequest::topics_of(offsets.iter().cloned()),
                 ..Default::default()
-            });
-            let Response::OffsetCommit(response) = call.ask(node, commit)? else {
-                return Err(failed(
-                    node,
-                    Failure::Malformed("another answer than to a commit".into()),
-                ));
             };
+            let response = call.ask(node, commit)?;
             for (tp, error) in response.errors() {
                 // A group with members refuses the empty member id.
                 let error = match error {
@@ -190,7 +183,7 @@ impl AdminClient {
                 group_id: Arc::clone(&id),
                 topics: topics.clone(),
             };
-            let response = call.exchange(node, request)?;
+            let response = call.ask(node, request)?;
             let of_group = format!("offsets of group {id} were not deleted");
             checked(&of_group, [(response.error_code, None)].into_iter())?;
             for topic in &response.topics {
@@ -207,13 +200,8 @@ impl AdminClient {
 impl Call<'_, '_> {
     fn group_offsets(&mut self, group_id: &Arc<str>) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Stop> {
         let node = self.coordinator(group_id)?;
-        let request = Request::OffsetFetch(OffsetFetchRequest::of(Arc::clone(group_id), None, false));
-        let Response::OffsetFetch(response) = self.ask(node, request)? else {
-            return Err(failed(
-                node,
-                Failure::Malformed("another answer than committed offsets".into()),
-            ));
-        };
+        let request = OffsetFetchRequest::of(Arc::clone(group_id), None, false);
+        let response = self.ask(node, request)?;
         let what = format!("the offsets of group {group_id} were not fetched");
         let fetched = response.offsets().map_err(|error| refused(&what, error, None))?;
         let mut offsets = BTreeMap::new();
@@ -240,24 +228,25 @@ impl Call<'_, '_> {
         }
         let mut by_leader: BTreeMap<NodeId, Vec<TopicPartition>> = BTreeMap::new();
         for topic in self.metadata_of_any(Some(&names))?.topics {
-            for p in topic.partitions.iter().filter(|p| p.leader >= 0) {
-                let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition);
-                if wanted.contains(&tp) {
-                    by_leader.entry(p.leader).or_default().push(tp);
+            let name = topic.name.unwrap_or_default();
+            for p in topic.partitions {
+                let tp = TopicPartition::new(Arc::clone(&name), p.partition_index);
+                if let Some(leader) = p.leader().filter(|_| wanted.contains(&tp)) {
+                    by_leader.entry(leader).or_default().push(tp);
                 }
             }
         }
         let mut ends = BTreeMap::new();
         for (leader, partitions) in by_leader {
-            for listed in self.list_offsets(leader, &partitions, LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)? {
-                match listed.error {
-                    ErrorCode::NONE => drop(ends.insert(listed.tp, listed.offset)),
+            let latest = ListOffsetsRequest::LATEST_TIMESTAMP;
+            let listed = self.list_offsets(leader, &partitions, latest, IsolationLevel::ReadUncommitted)?;
+            for (topic, listed) in listed.partitions() {
+                let tp = TopicPartition::new(Arc::clone(topic), listed.partition_index);
+                match listed.error_code {
+                    ErrorCode::NONE => drop(ends.insert(tp, listed.offset)),
                     // Deleted since the metadata was read, or not visible to this client.
                     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::TOPIC_AUTHORIZATION_FAILED => {}
-                    code => checked(
-                        &format!("the end of {} was not listed", listed.tp),
-                        [(code, None)].into_iter(),
-                    )?,
+                    code => checked(&format!("the end of {tp} was not listed"), [(code, None)].into_iter())?,
                 }
             }
         }

@@ -66,7 +66,10 @@ fn client(bootstrap: u16, strategy: &str) -> AdminClient {
 
 fn topics(client: &mut AdminClient) -> Vec<String> {
     let topics = client.topics(None, &mut || false).unwrap();
-    topics.iter().map(|topic| topic.name.to_string()).collect()
+    topics
+        .iter()
+        .map(|topic| topic.name.as_deref().unwrap().to_owned())
+        .collect()
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fletchlog_api::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP};
 use fletchlog_api::{
-    ConfigResource, ErrorCode, Failure, IsolationLevel, ListOffsetsPartitionResponse, ListOffsetsRequest, NodeId,
-    Request, Response, TopicMetadata,
+    ConfigResource, ErrorCode, Failure, IsolationLevel, ListOffsetsRequest, ListOffsetsResponse, NodeId,
 };
 use fletchlog_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
+use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
+use fletchlog_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
+use fletchlog_protocol::messages::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
 use fletchlog_protocol::messages::{
     CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
     IncrementalAlterConfigsRequest, create_partitions_request, create_topics_request, delete_records_request,
@@ -16,7 +17,7 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_records::TopicPartition;
 
-use super::{AdminClient, AdminError, Call, Interrupt, PartitionOffsets, Stop, TopicOffsets, checked, failed};
+use super::{AdminClient, AdminError, Call, Interrupt, PartitionOffsets, Stop, TopicOffsets, checked};
 
 /// Kafka: `ConfigResource.Type#TOPIC`.
 const TOPIC_RESOURCE: i8 = 2;
@@ -69,7 +70,7 @@ impl AdminClient {
         &mut self,
         names: Option<&[Arc<str>]>,
         stop: Interrupt<'_>,
-    ) -> Result<Vec<TopicMetadata>, AdminError> {
+    ) -> Result<Vec<MetadataResponseTopic>, AdminError> {
         self.call(stop, |call| Ok(call.metadata(names)?.topics))
     }
 
@@ -84,7 +85,7 @@ impl AdminClient {
         stop: Interrupt<'_>,
     ) -> Result<(TopicOffsets, Option<BTreeMap<String, String>>), AdminError> {
         let described = self.topic_offsets(name, stop)?;
-        match self.call(stop, |call| call.topic_config(&described.topic.name)) {
+        match self.call(stop, |call| call.topic_config(&described.name)) {
             Err(AdminError::Refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED, why)) => {
                 log::debug!("{why}");
                 Ok((described, None))
@@ -101,7 +102,11 @@ impl AdminClient {
         self.call(stop, |call| {
             let topic = call.topic(name)?;
             let partitions = call.offsets(&topic)?;
-            Ok(TopicOffsets { topic, partitions })
+            Ok(TopicOffsets {
+                name: topic.name.unwrap_or_default(),
+                topic_id: topic.topic_id,
+                partitions,
+            })
         })
     }
 
@@ -127,14 +132,15 @@ impl AdminClient {
                 // Kafka searches one segment, which may have no such record although a later one has: the greatest timestamp of the log
                 // decides. A broker before 3.0 does not report it.
                 let greatest = match found.values().any(|first| first.offset < 0) {
-                    true => match look_up(MAX_TIMESTAMP) {
+                    true => match look_up(ListOffsetsRequest::MAX_TIMESTAMP) {
                         Err(Stop::Final(AdminError::Failed(Failure::UnsupportedVersion(_)))) => BTreeMap::new(),
                         other => other?,
                     },
                     false => BTreeMap::new(),
                 };
                 for (partition, first) in &mut found {
-                    let has_none = |greatest: &Listed| (0..timestamp).contains(&greatest.timestamp);
+                    let has_none =
+                        |greatest: &ListOffsetsPartitionResponse| (0..timestamp).contains(&greatest.timestamp);
                     if first.offset < 0 && greatest.get(partition).is_some_and(has_none) {
                         first.offset = i64::MAX;
                     }
@@ -176,7 +182,7 @@ impl AdminClient {
         self.call(&mut *stop, |call| {
             let topic = topic.clone();
             let node = call.any_node()?;
-            let response = call.exchange(
+            let response = call.ask(
                 node,
                 CreateTopicsRequest {
                     topics: vec![topic],
@@ -192,9 +198,9 @@ impl AdminClient {
         })?;
         self.call(stop, |call| {
             let metadata = call.metadata(None)?;
-            let made = metadata.topics.iter().find(|t| t.name == names[0]);
+            let made = metadata.topics.iter().find(|t| t.name.as_ref() == Some(&names[0]));
             match made {
-                Some(t) if !t.partitions.is_empty() && t.partitions.iter().all(|p| p.leader >= 0) => Ok(()),
+                Some(t) if !t.partitions.is_empty() && t.partitions.iter().all(|p| p.leader().is_some()) => Ok(()),
                 _ => Err(Stop::Again(format!("topic {name} was created and has no leaders yet"))),
             }
         })
@@ -213,7 +219,7 @@ impl AdminClient {
                 name: Some(Arc::clone(&name)),
                 ..Default::default()
             };
-            let response = call.exchange(
+            let response = call.ask(
                 node,
                 DeleteTopicsRequest {
                     topics: vec![topic],
@@ -248,7 +254,7 @@ impl AdminClient {
                 count,
                 assignments: None,
             };
-            let response = call.exchange(
+            let response = call.ask(
                 node,
                 CreatePartitionsRequest {
                     topics: vec![more],
@@ -288,7 +294,7 @@ impl AdminClient {
         self.call(stop, |call| {
             let node = call.node_for(of)?;
             let resources = vec![resource.clone()];
-            let response = call.exchange(node, {
+            let response = call.ask(node, {
                 IncrementalAlterConfigsRequest {
                     resources,
                     validate_only,
@@ -322,7 +328,7 @@ impl AdminClient {
                 resource_name: resource_name(&of),
                 configuration_keys: None,
             };
-            let response = call.exchange(
+            let response = call.ask(
                 node,
                 DescribeConfigsRequest {
                     resources: vec![resource],
@@ -361,7 +367,7 @@ impl AdminClient {
                     offset: before_offset.unwrap_or(HIGH_WATERMARK),
                 }],
             };
-            let response = call.exchange(
+            let response = call.ask(
                 leader,
                 DeleteRecordsRequest {
                     topics: vec![topic],
@@ -384,7 +390,7 @@ impl Call<'_, '_> {
     fn node_for(&mut self, of: &ConfigResource) -> Result<NodeId, Stop> {
         match of {
             ConfigResource::Broker(node) => {
-                let nodes = self.metadata(Some(&[]))?.nodes;
+                let nodes: Vec<NodeId> = self.metadata(Some(&[]))?.nodes().collect();
                 if nodes.contains(node) {
                     return Ok(*node);
                 }
@@ -396,23 +402,25 @@ impl Call<'_, '_> {
     }
 
     /// The metadata of a topic.
-    fn topic(&mut self, name: &str) -> Result<TopicMetadata, Stop> {
+    fn topic(&mut self, name: &str) -> Result<MetadataResponseTopic, Stop> {
         let topics = self.metadata(Some(&[Arc::from(name)]))?.topics;
         let topic = topics.into_iter().next();
         topic.ok_or_else(|| Stop::Again(format!("the metadata has no topic {name}")))
     }
 
     /// Starts and ends of a topic's partitions, from their leaders.
-    fn offsets(&mut self, topic: &TopicMetadata) -> Result<Vec<PartitionOffsets>, Stop> {
+    fn offsets(&mut self, topic: &MetadataResponseTopic) -> Result<Vec<PartitionOffsets>, Stop> {
         let mut all = Vec::new();
         for (leader, partitions) in by_leader(topic)? {
             let mut look_up =
                 |timestamp, isolation| self.offsets_by_partition(leader, &partitions, timestamp, isolation);
-            let starts = look_up(EARLIEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
-            let ends = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
-            let stable = look_up(LATEST_TIMESTAMP, IsolationLevel::ReadCommitted)?;
+            let starts = look_up(ListOffsetsRequest::EARLIEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
+            let ends = look_up(ListOffsetsRequest::LATEST_TIMESTAMP, IsolationLevel::ReadUncommitted)?;
+            let stable = look_up(ListOffsetsRequest::LATEST_TIMESTAMP, IsolationLevel::ReadCommitted)?;
             for tp in &partitions {
-                let of = |listed: &BTreeMap<i32, Listed>| listed.get(&tp.partition).map_or(-1, |listed| listed.offset);
+                let of = |listed: &BTreeMap<i32, ListOffsetsPartitionResponse>| {
+                    listed.get(&tp.partition).map_or(-1, |listed| listed.offset)
+                };
                 all.push(PartitionOffsets {
                     partition: tp.partition,
                     leader,
@@ -433,15 +441,17 @@ impl Call<'_, '_> {
         partitions: &[TopicPartition],
         timestamp: i64,
         isolation_level: IsolationLevel,
-    ) -> Result<Vec<ListOffsetsPartitionResponse>, Stop> {
-        let request = Request::ListOffsets(ListOffsetsRequest {
-            isolation_level,
-            partitions: partitions.iter().map(|tp| (tp.clone(), -1, timestamp)).collect(),
+    ) -> Result<ListOffsetsResponse, Stop> {
+        let partitions = partitions.iter().map(|tp| {
+            let partition = ListOffsetsPartition {
+                partition_index: tp.partition,
+                timestamp,
+                ..Default::default()
+            };
+            (Arc::clone(&tp.topic), partition)
         });
-        match self.ask(leader, request)? {
-            Response::ListOffsets(listed) => Ok(listed.partitions),
-            _ => Err(failed(leader, Failure::Malformed("another answer than offsets".into()))),
-        }
+        let request = ListOffsetsRequest::for_consumer(isolation_level, partitions);
+        self.ask(leader, request)
     }
 
     /// As [`Call::list_offsets`], for partitions of one topic, by number; fails if a partition has an error.
@@ -451,15 +461,17 @@ impl Call<'_, '_> {
         partitions: &[TopicPartition],
         timestamp: i64,
         isolation_level: IsolationLevel,
-    ) -> Result<BTreeMap<i32, Listed>, Stop> {
+    ) -> Result<BTreeMap<i32, ListOffsetsPartitionResponse>, Stop> {
         let mut offsets = BTreeMap::new();
-        for p in self.list_offsets(leader, partitions, timestamp, isolation_level)? {
-            checked(
-                &format!("the offsets of {} were not listed", p.tp),
-                [(p.error, None)].into_iter(),
-            )?;
-            let (timestamp, offset) = (p.timestamp, p.offset);
-            offsets.insert(p.tp.partition, Listed { timestamp, offset });
+        let listed = self.list_offsets(leader, partitions, timestamp, isolation_level)?;
+        for topic in listed.topics {
+            for p in topic.partitions {
+                checked(
+                    &format!("the offsets of {}-{} were not listed", topic.name, p.partition_index),
+                    [(p.error_code, None)].into_iter(),
+                )?;
+                offsets.insert(p.partition_index, p);
+            }
         }
         Ok(offsets)
     }
@@ -472,7 +484,7 @@ impl Call<'_, '_> {
             resource_name: Arc::clone(name),
             configuration_keys: None,
         };
-        let response = self.exchange(
+        let response = self.ask(
             node,
             DescribeConfigsRequest {
                 resources: vec![resource],
@@ -497,11 +509,11 @@ impl Call<'_, '_> {
         let partitions = topics.iter().flat_map(|t| &t.partitions);
         match partitions
             .clone()
-            .find(|p| p.partition == tp.partition)
-            .map(|p| p.leader)
+            .find(|p| p.partition_index == tp.partition)
+            .map(MetadataResponsePartition::leader)
         {
-            Some(leader) if leader >= 0 => Ok(leader),
-            Some(_) => Err(Stop::Again(format!("{tp} has no leader"))),
+            Some(Some(leader)) => Ok(leader),
+            Some(None) => Err(Stop::Again(format!("{tp} has no leader"))),
             None => {
                 let code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
                 Err(Stop::Final(AdminError::Refused(
@@ -513,21 +525,15 @@ impl Call<'_, '_> {
     }
 }
 
-/// The result of ListOffsets for a partition; -1 where there is none.
-struct Listed {
-    timestamp: i64,
-    offset: i64,
-}
-
 /// The partitions of a topic by their leaders.
-fn by_leader(topic: &TopicMetadata) -> Result<BTreeMap<NodeId, Vec<TopicPartition>>, Stop> {
+fn by_leader(topic: &MetadataResponseTopic) -> Result<BTreeMap<NodeId, Vec<TopicPartition>>, Stop> {
     let mut by_leader: BTreeMap<NodeId, Vec<TopicPartition>> = BTreeMap::new();
     for p in &topic.partitions {
-        if p.leader < 0 {
-            return Err(Stop::Again(format!("{}-{} has no leader", topic.name, p.partition)));
-        }
-        let tp = TopicPartition::new(Arc::clone(&topic.name), p.partition);
-        by_leader.entry(p.leader).or_default().push(tp);
+        let tp = TopicPartition::new(topic.name.clone().unwrap_or_default(), p.partition_index);
+        let Some(leader) = p.leader() else {
+            return Err(Stop::Again(format!("{tp} has no leader")));
+        };
+        by_leader.entry(leader).or_default().push(tp);
     }
     Ok(by_leader)
 }

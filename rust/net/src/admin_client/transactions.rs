@@ -15,13 +15,13 @@ impl AdminClient {
     pub fn transactions(&mut self, stop: Interrupt<'_>) -> Result<Vec<(TransactionState, NodeId)>, AdminError> {
         self.call(stop, |call| {
             let mut all = Vec::new();
-            for node in call.metadata(Some(&[]))?.nodes {
-                let listed = call.exchange(node, ListTransactionsRequest::default())?;
+            for node in call.metadata(Some(&[]))?.nodes() {
+                let listed = call.ask(node, ListTransactionsRequest::default())?;
                 checked("transactions were not listed", [(listed.error_code, None)].into_iter())?;
                 // The node that lists an id is its coordinator.
                 let ids = listed.transaction_states.into_iter();
                 let transactional_ids = ids.map(|known| known.transactional_id).collect();
-                let described = call.exchange(node, DescribeTransactionsRequest { transactional_ids })?;
+                let described = call.ask(node, DescribeTransactionsRequest { transactional_ids })?;
                 let gone = ErrorCode::TRANSACTIONAL_ID_NOT_FOUND;
                 let states = described.transaction_states.into_iter();
                 for state in states.filter(|state| state.error_code != gone) {

@@ -4,11 +4,11 @@ use fletchlog_protocol::header::ResponseHeader;
 use fletchlog_protocol::local::FetchTopicIds;
 use fletchlog_protocol::messages::api_versions_response::ApiVersion;
 use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
+use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use fletchlog_protocol::messages::{
     FetchResponse, FindCoordinatorResponse, HeartbeatResponse, ListGroupsResponse, MetadataResponse, fetch_response,
 };
-use fletchlog_records::TopicPartition;
 
 use super::*;
 
@@ -30,7 +30,13 @@ impl Node {
 
     /// One whose versions the connection knows.
     fn ready(ranges: &[(ApiKey, i16, i16)]) -> Self {
+        Self::ready_in_rack(ranges, "")
+    }
+
+    /// The same, of a client in this rack.
+    fn ready_in_rack(ranges: &[(ApiKey, i16, i16)], rack: &str) -> Self {
         let mut node = Self::new();
+        node.connection = node.connection.in_rack(rack.into());
         let header = node.requests().remove(0);
         assert_eq!((header.api_key, header.api_version), (VERSIONS, 4));
         node.answer(header.correlation_id, 0, 4, &served(ErrorCode::NONE, ranges))
@@ -41,6 +47,11 @@ impl Node {
 
     /// Headers of what was written since the last call.
     fn requests(&mut self) -> Vec<RequestHeader> {
+        self.request_bodies().into_iter().map(|(header, _)| header).collect()
+    }
+
+    /// Headers and bodies of what was written since the last call.
+    fn request_bodies(&mut self) -> Vec<(RequestHeader, Bytes)> {
         let mut bytes = Vec::new();
         while self.connection.has_output() {
             let mut slices = Vec::new();
@@ -49,14 +60,17 @@ impl Node {
             self.connection.written(chunk.len());
             bytes.extend(chunk);
         }
-        let mut headers = Vec::new();
+        let mut requests = Vec::new();
         let mut rest = &bytes[..];
         while let Some((size, tail)) = rest.split_first_chunk::<4>() {
             let (payload, tail) = tail.split_at(u32::from_be_bytes(*size) as usize);
-            headers.push(RequestHeader::decode(&mut Reader::new(Bytes::copy_from_slice(payload))).unwrap());
+            let payload = Bytes::copy_from_slice(payload);
+            let mut reader = Reader::new(payload.clone());
+            let header = RequestHeader::decode(&mut reader).unwrap();
+            requests.push((header, payload.slice(payload.len() - reader.remaining()..)));
             rest = tail;
         }
-        headers
+        requests
     }
 
     fn answer(&mut self, id: i32, header: i16, version: i16, message: &impl Message) -> Result<(), Failure> {
@@ -78,16 +92,12 @@ impl Node {
     }
 
     fn send(&mut self, id: i32, request: Request) {
-        self.connection.send(id, Outgoing::Request(request));
+        self.connection.send(id, request);
     }
 
     fn answers(&mut self) -> Vec<(i32, Result<Response, Failure>)> {
-        let response = |answered| match answered {
-            Answered::Response(response) => response,
-            Answered::Message(response) => panic!("{response:?}"),
-        };
         std::iter::from_fn(|| self.connection.take_answer())
-            .map(|a| (a.id, a.result.map(response)))
+            .map(|a| (a.id, a.result))
             .collect()
     }
 }
@@ -194,14 +204,16 @@ fn a_request_that_no_version_carries_is_answered_at_once_and_the_others_go_on() 
     node.send(1, produce(1));
     let committed_only = Request::ListOffsets(api::ListOffsetsRequest {
         isolation_level: api::IsolationLevel::ReadCommitted,
-        partitions: Vec::new(),
+        ..Default::default()
     });
     node.send(2, committed_only);
-    let greatest = Request::ListOffsets(api::ListOffsetsRequest {
-        isolation_level: api::IsolationLevel::ReadUncommitted,
-        partitions: vec![(TopicPartition::new("t", 0), -1, api::list_offsets::MAX_TIMESTAMP)],
-    });
-    node.send(3, greatest);
+    let partition = ListOffsetsPartition {
+        timestamp: api::ListOffsetsRequest::MAX_TIMESTAMP,
+        ..Default::default()
+    };
+    let greatest =
+        api::ListOffsetsRequest::for_consumer(api::IsolationLevel::ReadUncommitted, [("t".into(), partition)]);
+    node.send(3, Request::ListOffsets(greatest));
     let answers = node.answers();
     assert_eq!(answers.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(
@@ -346,11 +358,7 @@ fn a_closed_connection_names_every_request_without_an_answer() {
 #[test]
 fn addresses_in_answers_go_into_the_book() {
     let mut node = Node::ready(&[(ApiKey::Metadata, 0, 13), (ApiKey::FindCoordinator, 0, 6)]);
-    let metadata = Request::Metadata(api::MetadataRequest {
-        topics: None,
-        allow_auto_topic_creation: false,
-    });
-    node.send(1, metadata);
+    node.send(1, Request::Metadata(api::MetadataRequest::for_topics(None, false)));
     let id = node.requests()[0].correlation_id;
     let broker = |node_id, host: &str, port| fletchlog_protocol::messages::metadata_response::MetadataResponseBroker {
         node_id,
@@ -365,7 +373,7 @@ fn addresses_in_answers_go_into_the_book() {
     node.answer(id, 1, 13, &response).unwrap();
     let answers = node.answers();
     assert!(
-        matches!(&answers[..], [(1, Ok(Response::Metadata(m)))] if m.nodes == [1, 2]),
+        matches!(&answers[..], [(1, Ok(Response::Metadata(m)))] if m.nodes().eq([1, 2])),
         "{answers:?}"
     );
     assert_eq!(node.book.address_of(2).unwrap().to_string(), "b:2");
@@ -394,7 +402,6 @@ fn addresses_in_answers_go_into_the_book() {
 
 #[test]
 fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
-    let rack: Arc<str> = "r1".into();
     let fetch = || {
         Request::Fetch(api::FetchRequest {
             max_wait_ms: 1,
@@ -405,9 +412,9 @@ fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
         })
     };
     for (version, shown) in [(4, ""), (10, ""), (11, "r1"), (12, "r1")] {
-        let mut writer = frame::begin();
-        codec::encode(fetch(), &rack, version, &mut writer).unwrap();
-        let body = Bytes::from(frame::finish(writer).unwrap().concat()).slice(4..);
+        let mut node = Node::ready_in_rack(&[(ApiKey::Fetch, 4, version)], "r1");
+        node.send(1, fetch());
+        let (_, body) = node.request_bodies().remove(0);
         let read = fletchlog_protocol::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();
         assert_eq!(&*read.rack_id, shown, "{version}");
     }
@@ -439,7 +446,7 @@ fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
 fn an_answer_of_administration_asks_for_a_pause_too() {
     let mut node = Node::ready(&[(ApiKey::ListGroups, 0, 4)]);
     let request = fletchlog_protocol::messages::ListGroupsRequest::default();
-    node.connection.send(5, Outgoing::Message(request.into()));
+    node.connection.send(5, request.into());
     let id = node.requests()[0].correlation_id;
     let response = ListGroupsResponse {
         throttle_time_ms: 70,
@@ -499,7 +506,7 @@ fn a_fetch_goes_by_topic_ids_where_the_node_serves_them_and_all_are_known() {
 fn a_fetch_by_topic_ids_names_nothing_and_forgets_what_a_former_topic_had() {
     let sent = |version| {
         let mut writer = frame::begin();
-        codec::encode(fetch_by_ids(true), &"".into(), version, &mut writer).unwrap();
+        fetch_by_ids(true).encode(&mut writer, version).unwrap();
         let body = Bytes::from(frame::finish(writer).unwrap().concat()).slice(4..);
         let sent = fletchlog_protocol::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();
         let listed = sent.topics.into_iter().map(|t| (t.topic.to_string(), t.topic_id[0]));

@@ -32,7 +32,6 @@ const TOPIC_STATES: i16 = 6;
 
 impl DeleteTopicsRequest {
     /// In an older version, moves the names of the topics into its own list. Kafka: `DeleteTopicsRequest.Builder#build`.
-    #[must_use]
     fn for_version(mut self, version: i16) -> Self {
         if version < TOPIC_STATES {
             self.topic_names = self.topics.drain(..).filter_map(|topic| topic.name).collect();
@@ -41,7 +40,6 @@ impl DeleteTopicsRequest {
     }
 
     /// The reverse of [`Self::for_version`]. Kafka: `DeleteTopicsRequest#topics`.
-    #[must_use]
     fn of_version(mut self, version: i16) -> Self {
         if version < TOPIC_STATES {
             let named = |name| delete_topics_request::DeleteTopicState {

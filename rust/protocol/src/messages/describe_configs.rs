@@ -49,7 +49,6 @@ const DOCUMENTATION: i16 = 3;
 
 impl DescribeConfigsRequest {
     /// An older version is asked without the texts.
-    #[must_use]
     fn for_version(mut self, version: i16) -> Self {
         self.include_documentation &= version >= DOCUMENTATION;
         self

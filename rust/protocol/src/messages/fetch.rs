@@ -121,8 +121,7 @@ impl FetchRequest {
 
     /// Forgets partitions by their topics' names or by the ids, as the version does; by ids also those whose topic has another id now.
     /// Kafka: `FetchRequest.Builder#build`.
-    #[must_use]
-    pub fn for_version(mut self, version: i16) -> Self {
+    fn for_version(mut self, version: i16) -> Self {
         let forgotten = std::mem::take(&mut self.forgotten_topics_data).into_iter();
         self.forgotten_topics_data = match version < BY_ID {
             true => {
@@ -150,8 +149,7 @@ impl FetchRequest {
     }
 
     /// In a version with topic ids, puts what stands for an id ([`topic_by_id`]) in the place of each topic's name.
-    #[must_use]
-    pub fn of_version(mut self, version: i16) -> Self {
+    fn of_version(mut self, version: i16) -> Self {
         self.topic_ids.by_ids = version >= BY_ID;
         if version >= BY_ID {
             for topic in &mut self.topics {
@@ -219,8 +217,7 @@ impl FetchResponse {
     }
 
     /// In a version with topic ids, sets those that the names stand for. The reverse of [`Self::of_version`].
-    #[must_use]
-    pub fn for_version(mut self, version: i16) -> Self {
+    fn for_version(mut self, version: i16) -> Self {
         if version >= BY_ID {
             for topic in &mut self.responses {
                 topic.topic_id = topic_id_of(&topic.topic).unwrap_or_default();
@@ -230,8 +227,7 @@ impl FetchResponse {
     }
 
     /// In a version with topic ids, puts what stands for an id ([`topic_by_id`]) in the place of each topic's name.
-    #[must_use]
-    pub fn of_version(mut self, version: i16) -> Self {
+    fn of_version(mut self, version: i16) -> Self {
         if version >= BY_ID {
             for topic in &mut self.responses {
                 topic.topic = topic_by_id(topic.topic_id);

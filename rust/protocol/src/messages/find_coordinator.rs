@@ -52,7 +52,6 @@ impl FindCoordinatorRequest {
 
     /// In an older version, moves the only key of the list into the field of that version. Several keys stay, and the encoder refuses
     /// them. Kafka: `FindCoordinatorRequest.Builder#build`.
-    #[must_use]
     fn for_version(mut self, version: i16) -> Self {
         if version < BATCHED && self.coordinator_keys.len() == 1 {
             self.key = self.coordinator_keys.swap_remove(0);
@@ -61,7 +60,6 @@ impl FindCoordinatorRequest {
     }
 
     /// The reverse of [`Self::for_version`]: the keys are in the list, whatever version was read.
-    #[must_use]
     fn of_version(mut self, version: i16) -> Self {
         if version < BATCHED {
             self.coordinator_keys = vec![std::mem::take(&mut self.key)];
@@ -73,7 +71,6 @@ impl FindCoordinatorRequest {
 impl FindCoordinatorResponse {
     /// In an older version, moves the only coordinator of the list into the fields of that version. Its text is then "NONE" if it was
     /// found. Kafka: `FindCoordinatorResponse#prepareOldResponse`.
-    #[must_use]
     fn for_version(mut self, version: i16) -> Self {
         if version < BATCHED && self.coordinators.len() == 1 {
             let only = self.coordinators.swap_remove(0);
@@ -91,7 +88,6 @@ impl FindCoordinatorResponse {
 
     /// The reverse of [`Self::for_version`], but for the key, which an older version does not repeat. Kafka:
     /// `FindCoordinatorResponse#coordinators`.
-    #[must_use]
     fn of_version(mut self, version: i16) -> Self {
         if version < BATCHED {
             self.coordinators = vec![find_coordinator_response::Coordinator {

@@ -36,7 +36,6 @@ const MANY_MEMBERS: i16 = 3;
 impl LeaveGroupRequest {
     /// In an older version, moves the only member of the list into the fields of that version. Several members stay, and the encoder
     /// refuses them. Kafka: `LeaveGroupRequest.Builder#build`.
-    #[must_use]
     fn for_version(mut self, version: i16) -> Self {
         if version < MANY_MEMBERS && self.members.len() == 1 {
             self.member_id = self.members.swap_remove(0).member_id;
@@ -46,7 +45,6 @@ impl LeaveGroupRequest {
 
     /// The reverse of [`Self::for_version`]: the members are in the list, whatever version was read. Kafka:
     /// `LeaveGroupRequest#members`.
-    #[must_use]
     fn of_version(mut self, version: i16) -> Self {
         if version < MANY_MEMBERS {
             let member_id = std::mem::take(&mut self.member_id);
@@ -62,7 +60,6 @@ impl LeaveGroupRequest {
 impl LeaveGroupResponse {
     /// In an older version, replaces the list by the error of its only member, unless the response has an error of its own. Kafka:
     /// `LeaveGroupResponse`.
-    #[must_use]
     fn for_version(mut self, version: i16) -> Self {
         if version < MANY_MEMBERS {
             let of_member = self.members.first().map_or(ErrorCode::NONE, |member| member.error_code);

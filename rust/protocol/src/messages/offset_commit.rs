@@ -58,7 +58,6 @@ const GROUP_ID_NOT_FOUND: i16 = 9;
 
 impl OffsetCommitRequest {
     /// Notes what the version of a request that was read means for it.
-    #[must_use]
     fn of_version(mut self, version: i16) -> Self {
         self.knows_group_id_not_found = version >= GROUP_ID_NOT_FOUND;
         self

@@ -104,7 +104,6 @@ impl OffsetFetchRequest {
 
     /// In an older version, moves the only group of the list into the fields of that version. Several groups stay, and the encoder
     /// refuses them. Kafka: `OffsetFetchRequest.Builder#build`.
-    #[must_use]
     fn for_version(mut self, version: i16) -> Self {
         self.require_stable &= version >= REQUIRE_STABLE;
         if version < MANY_GROUPS && self.groups.len() == 1 {
@@ -121,7 +120,6 @@ impl OffsetFetchRequest {
     }
 
     /// The reverse of [`Self::for_version`]: the groups are in the list, whatever version was read. Kafka: `OffsetFetchRequest#groups`.
-    #[must_use]
     fn of_version(mut self, version: i16) -> Self {
         if version < MANY_GROUPS {
             let topic =
@@ -159,7 +157,6 @@ impl offset_fetch_request::OffsetFetchRequestTopics {
 
 impl OffsetFetchResponse {
     /// In an older version, moves the only group of the list into the fields of that version. Kafka: `OffsetFetchResponse.Builder#build`.
-    #[must_use]
     fn for_version(mut self, version: i16) -> Self {
         if version < MANY_GROUPS && self.groups.len() == 1 {
             let only = self.groups.swap_remove(0);
@@ -171,7 +168,6 @@ impl OffsetFetchResponse {
 
     /// The reverse of [`Self::for_version`], but for the group's id, which an older version does not repeat. Kafka:
     /// `OffsetFetchResponse#group`.
-    #[must_use]
     fn of_version(mut self, version: i16) -> Self {
         if version < MANY_GROUPS {
             let topics = std::mem::take(&mut self.topics);

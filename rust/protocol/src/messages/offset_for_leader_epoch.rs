@@ -1,4 +1,10 @@
-//! OffsetForLeaderEpoch, API key 23.
+//! OffsetForLeaderEpoch, API key 23: where leader epochs end. A consumer checks with it whether its position is still in the log.
+
+use std::sync::Arc;
+
+use fletchlog_records::TopicPartition;
+
+use crate::by_topic::grouped;
 
 message! {
     OffsetForLeaderEpochRequest, offset_for_leader_epoch_request: key 23, versions 2 to 4, flexible from 4;
@@ -32,5 +38,41 @@ message! {
         partition: i32, since(0);
         leader_epoch: i32 = -1, since(1).ignorable();
         end_offset: i64 = -1, since(0);
+        @local
+        /// Why the log cannot be read, with KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE.
+        error_message: Option<Arc<str>>;
+    }
+}
+
+impl OffsetForLeaderEpochRequest {
+    /// A request of a client that is no broker, about partitions of these topics. Kafka: `OffsetsForLeaderEpochRequest.Builder#forConsumer`.
+    pub fn for_consumer(
+        partitions: impl IntoIterator<Item = (Arc<str>, offset_for_leader_epoch_request::OffsetForLeaderPartition)>,
+    ) -> Self {
+        let topics = grouped(partitions).into_iter();
+        Self {
+            replica_id: -1,
+            topics: topics
+                .map(|(topic, partitions)| offset_for_leader_epoch_request::OffsetForLeaderTopic { topic, partitions })
+                .collect(),
+        }
+    }
+}
+
+impl OffsetForLeaderEpochResponse {
+    /// The entry of a partition.
+    pub fn partition(&self, tp: &TopicPartition) -> Option<&offset_for_leader_epoch_response::EpochEndOffset> {
+        let of_topic = self.topics.iter().filter(|t| t.topic == tp.topic);
+        of_topic
+            .flat_map(|t| &t.partitions)
+            .find(|p| p.partition == tp.partition)
+    }
+}
+
+impl offset_for_leader_epoch_response::EpochEndOffset {
+    /// The greatest known epoch that is not above the requested one, and the offset after its last record. Kafka:
+    /// `OffsetsForLeaderEpochResponse#UNDEFINED_EPOCH`, `#UNDEFINED_EPOCH_OFFSET`.
+    pub fn found(&self) -> Option<(i32, i64)> {
+        (self.leader_epoch >= 0 && self.end_offset >= 0).then_some((self.leader_epoch, self.end_offset))
     }
 }

@@ -71,8 +71,7 @@ impl ProduceRequest {
     }
 
     /// One entry for each topic, in the order of their first entries, as a client sends it. Kafka: `TopicProduceDataCollection`.
-    #[must_use]
-    pub fn for_version(mut self, _: i16) -> Self {
+    fn for_version(mut self, _: i16) -> Self {
         if self.topic_data.len() > 1 {
             let topics = self
                 .topic_data

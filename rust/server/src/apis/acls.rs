@@ -90,7 +90,7 @@ pub(super) fn describe_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             .map_err(|error| refusal(&error)),
         Err(refused) => Err(refused),
     };
-    call.answer(&match described {
+    call.answer(match described {
         Ok(acls) => DescribeAclsResponse {
             resources: resources(acls),
             ..Default::default()
@@ -182,7 +182,7 @@ pub(super) fn create_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
                 .collect()
         }
     };
-    call.answer(&CreateAclsResponse {
+    call.answer(CreateAclsResponse {
         results,
         ..Default::default()
     })
@@ -252,7 +252,7 @@ pub(super) fn delete_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             request.filters.iter().map(refused).collect()
         }
     };
-    call.answer(&DeleteAclsResponse {
+    call.answer(DeleteAclsResponse {
         filter_results,
         ..Default::default()
     })

@@ -161,7 +161,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     if call.version() >= 3 {
         let (name, version) = (&request.client_software_name, &request.client_software_version);
         if !is_valid_software(name) || !is_valid_software(version) {
-            return call.answer(&ApiVersionsResponse {
+            return call.answer(ApiVersionsResponse {
                 error_code: ErrorCode::INVALID_REQUEST,
                 ..Default::default()
             });
@@ -176,7 +176,7 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         }
     }
     call.versions_answered();
-    call.answer(&ApiVersionsResponse {
+    call.answer(ApiVersionsResponse {
         api_keys: keys(None),
         supported_features: supported_features(call.version()),
         finalized_features_epoch: 0,

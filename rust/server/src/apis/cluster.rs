@@ -3,12 +3,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use fletchlog_api as api;
 use fletchlog_broker::{AclOperation, CLUSTER_NAME, LogDirDescription, ResourceType};
 use fletchlog_protocol::messages::{
     DescribeClusterRequest, DescribeClusterResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, describe_cluster_response,
-    describe_log_dirs_request, describe_log_dirs_response, describe_topic_partitions_response,
+    describe_log_dirs_request, describe_log_dirs_response, describe_topic_partitions_response, metadata_response,
 };
 use fletchlog_records::ErrorCode;
 
@@ -27,7 +26,7 @@ pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         ..Default::default()
     };
     if request.endpoint_type != BROKER {
-        return call.answer(&match request.endpoint_type {
+        return call.answer(match request.endpoint_type {
             CONTROLLER => refused(
                 ErrorCode::MISMATCHED_ENDPOINT_TYPE,
                 "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
@@ -46,9 +45,9 @@ pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         port: i32::from(e.port),
         ..Default::default()
     };
-    call.answer(&DescribeClusterResponse {
-        cluster_id: cluster.cluster_id,
-        controller_id: cluster.nodes.first().copied().unwrap_or(-1),
+    call.answer(DescribeClusterResponse {
+        cluster_id: cluster.cluster_id.unwrap_or_default(),
+        controller_id: cluster.controller_id,
         brokers: call.apis.endpoints.iter().map(broker).collect(),
         cluster_authorized_operations: match request.include_cluster_authorized_operations {
             true => call.authorized_operations(CLUSTER_OPERATIONS, ResourceType::Cluster, CLUSTER_NAME),
@@ -75,7 +74,7 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
     let is_listed = is_all || names.contains(&first);
     if from < 0 || (request.cursor.is_some() && !is_listed) {
         let refused = |name| refused_topic(ErrorCode::INVALID_REQUEST, name);
-        return call.answer(&DescribeTopicPartitionsResponse {
+        return call.answer(DescribeTopicPartitionsResponse {
             topics: request.topics.into_iter().map(|topic| refused(topic.name)).collect(),
             ..Default::default()
         });
@@ -83,7 +82,7 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
     if request.cursor.is_none() && names.contains("") && call.may_topic(AclOperation::Describe, "") {
         // Kafka's handler fails on it.
         let asked = request.topics.into_iter().map(|topic| topic.name);
-        return call.answer(&DescribeTopicPartitionsResponse {
+        return call.answer(DescribeTopicPartitionsResponse {
             topics: asked
                 .map(|name| refused_topic(ErrorCode::UNKNOWN_SERVER_ERROR, name))
                 .collect(),
@@ -121,7 +120,7 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
             break;
         }
     }
-    call.answer(&DescribeTopicPartitionsResponse {
+    call.answer(DescribeTopicPartitionsResponse {
         topics,
         next_cursor,
         ..Default::default()
@@ -147,23 +146,24 @@ fn refused_topic(
 }
 
 fn described_topic(
-    topic: api::TopicMetadata,
+    topic: metadata_response::MetadataResponseTopic,
     topic_authorized_operations: i32,
 ) -> describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
-    let partition =
-        |p: api::PartitionMetadata| describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition {
-            partition_index: p.partition,
-            leader_id: p.leader,
+    let partition = |p: metadata_response::MetadataResponsePartition| {
+        describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition {
+            partition_index: p.partition_index,
+            leader_id: p.leader_id,
             leader_epoch: p.leader_epoch,
-            isr_nodes: p.replicas.clone(),
-            replica_nodes: p.replicas,
+            replica_nodes: p.replica_nodes,
+            isr_nodes: p.isr_nodes,
             eligible_leader_replicas: Some(Vec::new()),
             last_known_elr: Some(Vec::new()),
             ..Default::default()
-        };
+        }
+    };
     describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
-        error_code: topic.error,
-        name: Some(topic.name),
+        error_code: topic.error_code,
+        name: topic.name,
         topic_id: topic.topic_id,
         is_internal: topic.is_internal,
         partitions: topic.partitions.into_iter().map(partition).collect(),
@@ -174,7 +174,7 @@ fn described_topic(
 pub(super) fn describe_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeLogDirsRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
-        return call.answer(&DescribeLogDirsResponse {
+        return call.answer(DescribeLogDirsResponse {
             error_code: error,
             ..Default::default()
         });
@@ -190,7 +190,7 @@ pub(super) fn describe_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unreadab
         asked
     });
     let results = of_node.map(|dir| described_dir(dir, asked.as_ref())).collect();
-    call.answer(&DescribeLogDirsResponse {
+    call.answer(DescribeLogDirsResponse {
         results,
         ..Default::default()
     })

@@ -76,7 +76,7 @@ pub(super) fn describe_configs(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         })
     });
     let results = results.collect::<Result<_, Unreadable>>()?;
-    call.answer(&DescribeConfigsResponse {
+    call.answer(DescribeConfigsResponse {
         results,
         ..Default::default()
     })
@@ -262,7 +262,7 @@ pub(super) fn alter_configs(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         }
     });
     let responses = responses.collect();
-    call.answer(&AlterConfigsResponse {
+    call.answer(AlterConfigsResponse {
         responses,
         ..Default::default()
     })
@@ -312,7 +312,7 @@ pub(super) fn incremental_alter_configs(call: &mut Call<'_>) -> Result<Handled, 
         }
     });
     let responses = responses.collect();
-    call.answer(&IncrementalAlterConfigsResponse {
+    call.answer(IncrementalAlterConfigsResponse {
         responses,
         ..Default::default()
     })
@@ -448,13 +448,13 @@ fn outcome(altered: Result<(), Refusal>) -> Refusal {
 pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: ListConfigResourcesRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::DescribeConfigs) {
-        return call.answer(&ListConfigResourcesResponse {
+        return call.answer(ListConfigResourcesResponse {
             error_code: error,
             ..Default::default()
         });
     }
     if !request.resource_types.iter().all(|kind| resource::ALL.contains(kind)) {
-        return call.answer(&ListConfigResourcesResponse {
+        return call.answer(ListConfigResourcesResponse {
             error_code: ErrorCode::UNSUPPORTED_VERSION,
             ..Default::default()
         });
@@ -492,7 +492,7 @@ pub(super) fn list_config_resources(call: &mut Call<'_>) -> Result<Handled, Unre
             add(kind, name.into());
         }
     }
-    call.answer(&ListConfigResourcesResponse {
+    call.answer(ListConfigResourcesResponse {
         config_resources,
         ..Default::default()
     })

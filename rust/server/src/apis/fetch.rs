@@ -18,7 +18,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let by_id = request.topic_ids.by_ids;
     // If it is not refused, nothing is read, so the level does not matter.
     if matches!(request.isolation_level, IsolationLevel::Other(_)) && any_known(call, &request)? {
-        return call.answer(&refused(&request, by_id));
+        return call.answer(refused(&request, by_id));
     }
     let (broker, client) = (Arc::clone(call.broker()), call.peer.client());
     let is_denied = request.topics.iter().any(|t| is_denied(&broker, &client, &t.topic));
@@ -30,7 +30,6 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         // A refusal does not wait.
         request.max_wait_ms = 0;
     }
-    let version = call.version();
     call.ask(api::Request::Fetch(request), move |answer| {
         let mut answer: FetchResponse = response!(Fetch, answer)?;
         if by_id {
@@ -45,7 +44,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             .iter_mut()
             .flat_map(|t| &mut t.partitions)
             .for_each(fail_negative_limit);
-        Ok(answer.for_version(version))
+        Ok(answer)
     })
 }
 

@@ -30,7 +30,7 @@ pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let groups = match call.apis.broker().groups() {
         Ok(groups) => groups,
         Err(error) => {
-            return call.answer(&ListGroupsResponse {
+            return call.answer(ListGroupsResponse {
                 error_code: error.code(),
                 ..Default::default()
             });
@@ -51,7 +51,7 @@ pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         group_state: group.state.into(),
         group_type: GROUP_TYPE.into(),
     });
-    call.answer(&ListGroupsResponse {
+    call.answer(ListGroupsResponse {
         groups: listed.collect(),
         ..Default::default()
     })
@@ -88,7 +88,7 @@ pub(super) fn describe_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable
         .into_iter()
         .map(describe)
         .collect::<Result<_, Unreadable>>()?;
-    call.answer(&DescribeGroupsResponse {
+    call.answer(DescribeGroupsResponse {
         groups,
         ..Default::default()
     })
@@ -143,7 +143,7 @@ pub(super) fn delete_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         .groups_names
         .into_iter()
         .filter(|name| seen.insert(Arc::clone(name)));
-    call.answer(&DeleteGroupsResponse {
+    call.answer(DeleteGroupsResponse {
         results: names.map(delete).collect(),
         ..Default::default()
     })
@@ -164,7 +164,7 @@ pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     let results = match deleted {
         Ok(results) => results,
         Err(code) => {
-            return call.answer(&OffsetDeleteResponse {
+            return call.answer(OffsetDeleteResponse {
                 error_code: code,
                 ..Default::default()
             });
@@ -180,7 +180,7 @@ pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     });
     let topics = by_topic(results)
         .map(|(name, partitions)| offset_delete_response::OffsetDeleteResponseTopic { name, partitions });
-    call.answer(&OffsetDeleteResponse {
+    call.answer(OffsetDeleteResponse {
         topics: topics.collect(),
         ..Default::default()
     })

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_broker::AclOperation;
-use fletchlog_protocol::Message;
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
 use fletchlog_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
@@ -37,7 +36,7 @@ pub(super) fn offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         };
         merged(commit(call, request)?, is_known)
     };
-    call.answer(&OffsetCommitResponse {
+    call.answer(OffsetCommitResponse {
         topics,
         ..Default::default()
     })
@@ -168,7 +167,7 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
     });
     let topics = by_topic(answered)
         .map(|(name, partitions)| txn_offset_commit_response::TxnOffsetCommitResponseTopic { name, partitions });
-    call.answer(&TxnOffsetCommitResponse {
+    call.answer(TxnOffsetCommitResponse {
         topics: topics.collect(),
         ..Default::default()
     })
@@ -197,7 +196,7 @@ pub(super) fn offset_fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         groups,
         ..Default::default()
     };
-    call.answer(&answer.for_version(call.version()))
+    call.answer(answer)
 }
 
 /// Fetches the offsets of one group.

@@ -3,7 +3,6 @@
 
 use fletchlog_api as api;
 use fletchlog_broker::AclOperation;
-use fletchlog_protocol::Message;
 use fletchlog_protocol::local::JoinSender;
 use fletchlog_protocol::messages::{
     HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
@@ -17,7 +16,7 @@ pub(super) fn join_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let mut request: JoinGroupRequest = call.message()?;
     let version = call.version();
     if !call.may_group(AclOperation::Read, &request.group_id) {
-        return call.answer(&JoinGroupResponse {
+        return call.answer(JoinGroupResponse {
             error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             generation_id: -1,
             protocol_name: (version < 7).then(Default::default),
@@ -46,13 +45,13 @@ pub(super) fn sync_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: SyncGroupRequest = call.message()?;
     // From version 5 on a member names both. Kafka: `SyncGroupRequest#areMandatoryProtocolTypeAndNamePresent`.
     if call.version() >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
-        return call.answer(&SyncGroupResponse {
+        return call.answer(SyncGroupResponse {
             error_code: ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
             ..Default::default()
         });
     }
     if !call.may_group(AclOperation::Read, &request.group_id) {
-        return call.answer(&SyncGroupResponse {
+        return call.answer(SyncGroupResponse {
             error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             ..Default::default()
         });
@@ -63,23 +62,23 @@ pub(super) fn sync_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
 pub(super) fn heartbeat(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: HeartbeatRequest = call.message()?;
     if !call.may_group(AclOperation::Read, &request.group_id) {
-        return call.answer(&HeartbeatResponse {
+        return call.answer(HeartbeatResponse {
             error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             ..Default::default()
         });
     }
-    call.answer(&response!(Heartbeat, call.ask_now(api::Request::Heartbeat(request))?)?)
+    call.answer(response!(Heartbeat, call.ask_now(api::Request::Heartbeat(request))?)?)
 }
 
 pub(super) fn leave_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: LeaveGroupRequest = call.message()?;
     if !call.may_group(AclOperation::Read, &request.group_id) {
-        return call.answer(&LeaveGroupResponse {
+        return call.answer(LeaveGroupResponse {
             error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
             ..Default::default()
         });
     }
     let request = api::Request::LeaveGroup(request);
     let left = response!(LeaveGroup, call.ask_now(request)?)?;
-    call.answer(&left.for_version(call.version()))
+    call.answer(left)
 }

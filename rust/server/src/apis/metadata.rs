@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_broker::{AclOperation, CLUSTER_NAME, ResourceType};
-use fletchlog_protocol::Message;
 use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, metadata_request,
@@ -29,26 +28,21 @@ pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: MetadataRequest = call.message()?;
     let has_id = |t: &metadata_request::MetadataRequestTopic| t.topic_id != [0; 16] || t.name.is_none();
     if call.version() < BY_ID && request.topics.iter().flatten().any(has_id) {
-        return call.answer(&refused(request.topics.unwrap_or_default(), ErrorCode::INVALID_REQUEST));
+        return call.answer(refused(request.topics.unwrap_or_default(), ErrorCode::INVALID_REQUEST));
     }
     let has_no_name = |t: &metadata_request::MetadataRequestTopic| t.name.is_none();
     if request.topics.iter().flatten().all(|t| t.topic_id == [0; 16])
         && request.topics.iter().flatten().any(has_no_name)
     {
         // Kafka's handler fails on it.
-        return call.answer(&refused(
+        return call.answer(refused(
             request.topics.unwrap_or_default(),
             ErrorCode::UNKNOWN_SERVER_ERROR,
         ));
     }
     let mut refused_topics = Vec::new();
-    let is_all = request
-        .topics
-        .as_ref()
-        .is_none_or(|topics| call.version() == 0 && topics.is_empty());
+    let is_all = request.topics.is_none();
     let names = match request.topics {
-        // Version 0 has no null: no topics means all.
-        Some(topics) if call.version() == 0 && topics.is_empty() => None,
         Some(topics) => Some(names(call, topics, &mut refused_topics)?),
         None => None,
     };
@@ -56,58 +50,48 @@ pub(super) fn metadata(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     if is_all {
         answer
             .topics
-            .retain(|t| call.may_topic(AclOperation::Describe, &t.name));
+            .retain(|t| call.may_topic(AclOperation::Describe, t.name.as_deref().unwrap_or_default()));
     }
     if request.allow_auto_topic_creation {
         // Kafka reports the topic as unknown and creates it meanwhile: clients ask again.
         let unknown = answer
             .topics
             .iter()
-            .filter(|t| t.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        let unknown = unknown.map(|t| Arc::clone(&t.name));
+            .filter(|t| t.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        let unknown = unknown.filter_map(|t| t.name.clone());
         let (allowed, denied): (Vec<_>, Vec<_>) = unknown
             .partition(|name| call.may_cluster(AclOperation::Create) || call.may_topic(AclOperation::Create, name));
         let hidden: HashSet<&Arc<str>> = denied.iter().collect();
-        answer.topics.retain(|t| !hidden.contains(&t.name));
+        answer
+            .topics
+            .retain(|t| t.name.as_ref().is_none_or(|name| !hidden.contains(name)));
         refused_topics.extend(denied.into_iter().map(|name| denied_topic(Some(name), [0; 16])));
         if !allowed.is_empty() {
             metadata_of(call, Some(allowed), true)?;
         }
     }
-    let operations = |asked: bool, all, kind, name: &str| match asked {
-        true => call.authorized_operations(all, kind, name),
-        false => OPERATIONS_OMITTED,
-    };
-    let asked = request.include_topic_authorized_operations;
-    let known = answer.topics.into_iter().map(|t| {
-        let of_topic = operations(asked, TOPIC_OPERATIONS, ResourceType::Topic, &t.name);
-        topic(t, of_topic)
-    });
-    let known = known.collect::<Vec<_>>().into_iter();
-    call.answer(&MetadataResponse {
-        brokers: call.apis.brokers(),
-        cluster_id: Some(answer.cluster_id),
-        controller_id: answer.nodes.first().copied().unwrap_or(-1),
-        topics: known.chain(refused_topics).collect(),
-        cluster_authorized_operations: operations(
-            request.include_cluster_authorized_operations,
-            CLUSTER_OPERATIONS,
-            ResourceType::Cluster,
-            CLUSTER_NAME,
-        ),
-        ..Default::default()
-    })
+    if request.include_topic_authorized_operations {
+        for topic in &mut answer.topics {
+            let name = topic.name.as_deref().unwrap_or_default();
+            topic.topic_authorized_operations = call.authorized_operations(TOPIC_OPERATIONS, ResourceType::Topic, name);
+        }
+    }
+    if request.include_cluster_authorized_operations {
+        answer.cluster_authorized_operations =
+            call.authorized_operations(CLUSTER_OPERATIONS, ResourceType::Cluster, CLUSTER_NAME);
+    }
+    answer.brokers = call.apis.brokers();
+    answer.topics.extend(refused_topics);
+    call.answer(answer)
 }
 
+/// The broker's metadata of these topics; `None`: of all.
 pub(super) fn metadata_of(
     call: &Call<'_>,
     topics: Option<Vec<Arc<str>>>,
     allow_auto_topic_creation: bool,
-) -> Result<api::MetadataResponse, Unreadable> {
-    let request = api::MetadataRequest {
-        topics,
-        allow_auto_topic_creation,
-    };
+) -> Result<MetadataResponse, Unreadable> {
+    let request = MetadataRequest::for_topics(topics, allow_auto_topic_creation);
     response!(Metadata, call.ask_now(api::Request::Metadata(request))?)
 }
 
@@ -190,25 +174,6 @@ impl Apis {
     }
 }
 
-fn topic(topic: api::TopicMetadata, topic_authorized_operations: i32) -> metadata_response::MetadataResponseTopic {
-    let partition = |p: api::PartitionMetadata| metadata_response::MetadataResponsePartition {
-        partition_index: p.partition,
-        leader_id: p.leader,
-        leader_epoch: p.leader_epoch,
-        isr_nodes: p.replicas.clone(),
-        replica_nodes: p.replicas,
-        ..Default::default()
-    };
-    metadata_response::MetadataResponseTopic {
-        error_code: topic.error,
-        name: Some(topic.name),
-        topic_id: topic.topic_id,
-        is_internal: topic.is_internal,
-        partitions: topic.partitions.into_iter().map(partition).collect(),
-        topic_authorized_operations,
-    }
-}
-
 pub(super) fn find_coordinator(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let mut request: FindCoordinatorRequest = call.message()?;
     // In the order of the request: the keys that the broker is not asked for.
@@ -228,7 +193,7 @@ pub(super) fn find_coordinator(call: &mut Call<'_>) -> Result<Handled, Unreadabl
             .collect(),
         ..Default::default()
     };
-    call.answer(&answer.for_version(call.version()))
+    call.answer(answer)
 }
 
 /// Adds the address of the coordinator's node.

@@ -246,7 +246,7 @@ impl Call<'_> {
     }
 
     /// Responds at once.
-    fn answer<M: Message>(&self, message: &M) -> Result<Handled, Unreadable> {
+    fn answer<M: Message>(&self, message: M) -> Result<Handled, Unreadable> {
         Ok(Handled::Answer(encode(&self.header, message)?))
     }
 
@@ -270,7 +270,7 @@ impl Call<'_> {
         };
         let encoded = move |response| {
             place(|| format!("answer {}", header.correlation_id));
-            encode(&header, &respond(response)?)
+            encode(&header, respond(response)?)
         };
         Ok(match self.peer.port.handle(request) {
             Outcome::Now(response) => Handled::Answer(encoded(response)?),
@@ -314,13 +314,14 @@ macro_rules! response {
 }
 use response;
 
-/// The frame of a response.
-fn encode<M: Message>(header: &RequestHeader, message: &M) -> Result<Vec<Bytes>, Unreadable> {
+/// The frame of a response, which has the shape of its newest version.
+fn encode<M: Message>(header: &RequestHeader, message: M) -> Result<Vec<Bytes>, Unreadable> {
     let mut writer = frame::begin();
     let version = response_header_version(header.api_key, header.api_version);
     let correlation_id = header.correlation_id;
     ResponseHeader { correlation_id }.encode(&mut writer, version);
-    message.encode(&mut writer, header.api_version)?;
+    let version = header.api_version;
+    message.for_version(version).encode(&mut writer, version)?;
     Ok(frame::finish(writer)?)
 }
 

@@ -196,7 +196,7 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         topic_id,
         partition_responses,
     };
-    call.answer(&ProduceResponse {
+    call.answer(ProduceResponse {
         responses: responses.map(topic).collect(),
         ..Default::default()
     })

@@ -18,7 +18,7 @@ const CLUSTER_METADATA: &str = "__cluster_metadata";
 pub(super) fn describe_quorum(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeQuorumRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
-        return call.answer(&DescribeQuorumResponse {
+        return call.answer(DescribeQuorumResponse {
             error_code: error,
             error_message: cluster_refused(),
             ..Default::default()
@@ -38,7 +38,7 @@ pub(super) fn describe_quorum(call: &mut Call<'_>) -> Result<Handled, Unreadable
             .collect(),
         topic_name: topic.topic_name,
     });
-    call.answer(&DescribeQuorumResponse {
+    call.answer(DescribeQuorumResponse {
         error_message: Some(Arc::default()),
         topics: topics.collect(),
         nodes: if is_known { call.apis.voters() } else { Vec::new() },

@@ -46,7 +46,7 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
     }
     if request.topic_partitions.as_ref().is_some_and(Vec::is_empty) {
         // Kafka does not check the authorizer in this case.
-        return call.answer(&ElectLeadersResponse::default());
+        return call.answer(ElectLeadersResponse::default());
     }
     let is_type_known = (0..=1).contains(&request.election_type);
     let topics: Vec<(Arc<str>, Vec<i32>)> = match request.topic_partitions {
@@ -111,7 +111,7 @@ fn elections(
     error: ErrorCode,
     replica_election_results: Vec<elect_leaders_response::ReplicaElectionResult>,
 ) -> Result<Handled, Unreadable> {
-    call.answer(&ElectLeadersResponse {
+    call.answer(ElectLeadersResponse {
         error_code: if call.version() >= 1 { error } else { ErrorCode::NONE },
         replica_election_results,
         ..Default::default()
@@ -121,7 +121,7 @@ fn elections(
 pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: AlterPartitionReassignmentsRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Alter) {
-        return call.answer(&AlterPartitionReassignmentsResponse {
+        return call.answer(AlterPartitionReassignmentsResponse {
             error_code: error,
             error_message: cluster_refused(),
             responses: request
@@ -153,7 +153,7 @@ pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handl
             partitions,
         });
     }
-    call.answer(&AlterPartitionReassignmentsResponse {
+    call.answer(AlterPartitionReassignmentsResponse {
         allow_replication_factor_change: responses.is_empty() || request.allow_replication_factor_change,
         error_message: responses.is_empty().then(|| "".into()),
         responses,
@@ -211,13 +211,13 @@ fn reassign(
 pub(super) fn list_partition_reassignments(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let _: ListPartitionReassignmentsRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::Describe) {
-        return call.answer(&ListPartitionReassignmentsResponse {
+        return call.answer(ListPartitionReassignmentsResponse {
             error_code: error,
             error_message: cluster_refused(),
             ..Default::default()
         });
     }
-    call.answer(&ListPartitionReassignmentsResponse {
+    call.answer(ListPartitionReassignmentsResponse {
         error_message: None,
         ..Default::default()
     })
@@ -271,7 +271,7 @@ pub(super) fn alter_replica_log_dirs(call: &mut Call<'_>) -> Result<Handled, Unr
             topic_name: Arc::clone(&topic),
         });
     }
-    call.answer(&AlterReplicaLogDirsResponse {
+    call.answer(AlterReplicaLogDirsResponse {
         results,
         ..Default::default()
     })

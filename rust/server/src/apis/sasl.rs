@@ -16,7 +16,7 @@ use crate::security::Sasl;
 
 pub(super) fn sasl_handshake(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let _: SaslHandshakeRequest = call.message()?;
-    call.answer(&SaslHandshakeResponse {
+    call.answer(SaslHandshakeResponse {
         error_code: ErrorCode::ILLEGAL_SASL_STATE,
         ..Default::default()
     })
@@ -24,7 +24,7 @@ pub(super) fn sasl_handshake(call: &mut Call<'_>) -> Result<Handled, Unreadable>
 
 pub(super) fn sasl_authenticate(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let _: SaslAuthenticateRequest = call.message()?;
-    call.answer(&SaslAuthenticateResponse {
+    call.answer(SaslAuthenticateResponse {
         error_code: ErrorCode::ILLEGAL_SASL_STATE,
         error_message: Some("SaslAuthenticate request received after successful authentication".into()),
         ..Default::default()
@@ -100,7 +100,7 @@ impl Call<'_> {
         }
     }
 
-    fn refuse<M: Message>(&self, message: &M, reason: String) -> Result<Handled, Unreadable> {
+    fn refuse<M: Message>(&self, message: M, reason: String) -> Result<Handled, Unreadable> {
         Ok(Handled::Refuse(encode(&self.header, message)?, reason))
     }
 
@@ -116,8 +116,8 @@ impl Call<'_> {
             mechanisms,
         };
         match authenticator.handshake(self.version(), &request.mechanism, sasl) {
-            Ok(()) => self.answer(&answer(ErrorCode::NONE)),
-            Err(refused) => self.refuse(&answer(ErrorCode::UNSUPPORTED_SASL_MECHANISM), failed(&refused)),
+            Ok(()) => self.answer(answer(ErrorCode::NONE)),
+            Err(refused) => self.refuse(answer(ErrorCode::UNSUPPORTED_SASL_MECHANISM), failed(&refused)),
         }
     }
 
@@ -127,7 +127,7 @@ impl Call<'_> {
             Ok(Step { token, session }) => {
                 let session_lifetime_ms = session.as_ref().map_or(0, |(_, lifetime_ms)| *lifetime_ms);
                 session.into_iter().for_each(|(name, _)| self.peer.authenticated(name));
-                self.answer(&SaslAuthenticateResponse {
+                self.answer(SaslAuthenticateResponse {
                     auth_bytes: token.into(),
                     session_lifetime_ms,
                     ..Default::default()
@@ -139,7 +139,7 @@ impl Call<'_> {
                     error_message: Some(refused.message.as_str().into()),
                     ..Default::default()
                 };
-                self.refuse(&answer, failed(&refused))
+                self.refuse(answer, failed(&refused))
             }
         }
     }
@@ -149,14 +149,14 @@ impl Call<'_> {
         let error_code = ErrorCode::ILLEGAL_SASL_STATE;
         match api {
             ApiKey::SaslHandshake => self.refuse(
-                &SaslHandshakeResponse {
+                SaslHandshakeResponse {
                     error_code,
                     ..Default::default()
                 },
                 reason,
             ),
             ApiKey::ApiVersions => self.refuse(
-                &ApiVersionsResponse {
+                ApiVersionsResponse {
                     error_code,
                     ..Default::default()
                 },

@@ -17,14 +17,14 @@ use super::{CLOSED, Call, Handled, Unreadable, repeated};
 pub(super) fn describe_client_quotas(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeClientQuotasRequest = call.message()?;
     if let Err(error) = call.check_cluster(AclOperation::DescribeConfigs) {
-        return call.answer(&DescribeClientQuotasResponse {
+        return call.answer(DescribeClientQuotasResponse {
             error_code: error,
             error_message: None,
             entries: None,
             ..Default::default()
         });
     }
-    call.answer(&match check_quota_filter(&request.components) {
+    call.answer(match check_quota_filter(&request.components) {
         Ok(()) => DescribeClientQuotasResponse {
             error_message: Some("".into()),
             entries: Some(Vec::new()),
@@ -89,7 +89,7 @@ pub(super) fn describe_user_scram_credentials(call: &mut Call<'_>) -> Result<Han
             error_message: None,
             ..Default::default()
         };
-        return call.answer(&DescribeUserScramCredentialsResponse {
+        return call.answer(DescribeUserScramCredentialsResponse {
             error_code: error,
             error_message: None,
             results: request.users.unwrap_or_default().into_iter().map(refused).collect(),
@@ -135,7 +135,7 @@ pub(super) fn describe_user_scram_credentials(call: &mut Call<'_>) -> Result<Han
         }
     });
     let results = results.collect();
-    call.answer(&DescribeUserScramCredentialsResponse {
+    call.answer(DescribeUserScramCredentialsResponse {
         error_message: Some("".into()),
         results,
         ..Default::default()
@@ -190,7 +190,7 @@ pub(super) fn alter_user_scram_credentials(call: &mut Call<'_>) -> Result<Handle
                 .collect()
         }
     };
-    call.answer(&AlterUserScramCredentialsResponse {
+    call.answer(AlterUserScramCredentialsResponse {
         results,
         ..Default::default()
     })

@@ -36,7 +36,7 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             error_message: Some("Excessively large number of partitions per request.".into()),
             ..not_created(&t.name)
         };
-        return call.answer(&CreateTopicsResponse {
+        return call.answer(CreateTopicsResponse {
             topics: request.topics.iter().map(refused).collect(),
             ..Default::default()
         });
@@ -80,7 +80,7 @@ pub(super) fn create_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             (Some(Err(error)), _) => refused(error.code(), error.kafka_message()),
         });
     }
-    call.answer(&CreateTopicsResponse {
+    call.answer(CreateTopicsResponse {
         topics,
         ..Default::default()
     })
@@ -228,7 +228,7 @@ pub(super) fn delete_topics(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
             Ok((name, topic_id)) => responses.extend(deleted.next().map(|deleted| deletion(name, topic_id, deleted))),
         }
     }
-    call.answer(&DeleteTopicsResponse {
+    call.answer(DeleteTopicsResponse {
         responses,
         ..Default::default()
     })
@@ -350,7 +350,7 @@ pub(super) fn create_partitions(call: &mut Call<'_>) -> Result<Handled, Unreadab
                 }
             }),
     );
-    call.answer(&CreatePartitionsResponse {
+    call.answer(CreatePartitionsResponse {
         results,
         ..Default::default()
     })
@@ -390,7 +390,7 @@ pub(super) fn delete_records(call: &mut Call<'_>) -> Result<Handled, Unreadable>
     let topics = by_topic(results)
         .map(|(name, partitions)| delete_records_response::DeleteRecordsTopicResult { name, partitions })
         .collect();
-    call.answer(&DeleteRecordsResponse {
+    call.answer(DeleteRecordsResponse {
         topics,
         ..Default::default()
     })

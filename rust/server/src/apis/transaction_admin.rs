@@ -37,7 +37,7 @@ pub(super) fn describe_transactions(call: &mut Call<'_>) -> Result<Handled, Unre
         })
     });
     let transaction_states = states.collect::<Result<_, Unreadable>>()?;
-    call.answer(&DescribeTransactionsResponse {
+    call.answer(DescribeTransactionsResponse {
         transaction_states,
         ..Default::default()
     })
@@ -76,7 +76,7 @@ pub(super) fn list_transactions(call: &mut Call<'_>) -> Result<Handled, Unreadab
         pattern: request.transactional_id_pattern.map(|pattern| pattern.to_string()),
     };
     let node = call.peer.port.node();
-    call.answer(&match call.broker().list_transactions(node, &filter) {
+    call.answer(match call.broker().list_transactions(node, &filter) {
         Ok(listing) => ListTransactionsResponse {
             unknown_state_filters: {
                 let once: BTreeSet<String> = listing.unknown_states.into_iter().collect();
@@ -120,7 +120,7 @@ pub(super) fn describe_producers(call: &mut Call<'_>) -> Result<Handled, Unreada
         })
     });
     let topics = topics.collect::<Result<_, Unreadable>>()?;
-    call.answer(&DescribeProducersResponse {
+    call.answer(DescribeProducersResponse {
         topics,
         ..Default::default()
     })

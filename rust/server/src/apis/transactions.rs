@@ -36,14 +36,14 @@ pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         _ => None,
     };
     if let Some(error) = denied {
-        return call.answer(&InitProducerIdResponse {
+        return call.answer(InitProducerIdResponse {
             error_code: error,
             producer_epoch: -1,
             ..Default::default()
         });
     }
     if (request.producer_id == -1) != (request.producer_epoch == -1) {
-        return call.answer(&InitProducerIdResponse {
+        return call.answer(InitProducerIdResponse {
             error_code: ErrorCode::INVALID_REQUEST,
             producer_epoch: -1,
             ..Default::default()
@@ -51,7 +51,7 @@ pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadabl
     }
     let mut answer = response!(InitProducerId, call.ask_now(api::Request::InitProducerId(request))?)?;
     answer.error_code = fenced_code(answer.error_code, call.version(), 4);
-    call.answer(&answer)
+    call.answer(answer)
 }
 
 pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
@@ -63,7 +63,7 @@ pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unre
             call.ask_now(api::Request::AddPartitionsToTxn(request))?
         )?,
     };
-    call.answer(&added_partitions(answer, call.version()))
+    call.answer(added_partitions(answer, call.version()))
 }
 
 /// The response, if any partition is refused. A refused transactional id fails all; a refused topic fails its partitions, and the others
@@ -126,25 +126,25 @@ pub(super) fn add_offsets_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreada
         None
     };
     if let Some(error) = denied {
-        return call.answer(&AddOffsetsToTxnResponse {
+        return call.answer(AddOffsetsToTxnResponse {
             error_code: error,
             ..Default::default()
         });
     }
     let mut answer = response!(AddOffsetsToTxn, call.ask_now(api::Request::AddOffsetsToTxn(request))?)?;
     answer.error_code = fenced_code(answer.error_code, call.version(), 2);
-    call.answer(&answer)
+    call.answer(answer)
 }
 
 pub(super) fn end_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: EndTxnRequest = call.message()?;
     if !call.may_transaction(AclOperation::Write, &request.transactional_id) {
-        return call.answer(&EndTxnResponse {
+        return call.answer(EndTxnResponse {
             error_code: ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             ..Default::default()
         });
     }
     let mut answer = response!(EndTxn, call.ask_now(api::Request::EndTxn(request))?)?;
     answer.error_code = fenced_code(answer.error_code, call.version(), 2);
-    call.answer(&answer)
+    call.answer(answer)
 }

@@ -50,8 +50,8 @@ impl Leaders {
         match &mut response {
             Response::Metadata(metadata) => {
                 for partition in metadata.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
-                    partition.leader_epoch += self.of(partition.leader).map_or(0, |at| self.moves[at]);
-                    partition.leader = self.name(partition.leader);
+                    partition.leader_epoch += self.of(partition.leader_id).map_or(0, |at| self.moves[at]);
+                    partition.leader_id = self.name(partition.leader_id);
                 }
             }
             Response::FindCoordinator(response) => {
@@ -78,8 +78,14 @@ impl Leaders {
                 let partitions = fetch.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
                 partitions.for_each(|p| turn(&mut p.current_leader_epoch));
             }
-            Request::ListOffsets(list) => list.partitions.iter_mut().for_each(|p| turn(&mut p.1)),
-            Request::OffsetForLeaderEpoch(ask) => ask.partitions.iter_mut().for_each(|p| turn(&mut p.1)),
+            Request::ListOffsets(list) => {
+                let partitions = list.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+                partitions.for_each(|p| turn(&mut p.current_leader_epoch));
+            }
+            Request::OffsetForLeaderEpoch(ask) => {
+                let partitions = ask.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+                partitions.for_each(|p| turn(&mut p.current_leader_epoch));
+            }
             _ => {}
         }
         request

@@ -1,7 +1,7 @@
 //! Positions that a change of leader may have cut off (KIP-320). Kafka: `SubscriptionState#maybeValidatePosition`,
 //! `maybeCompleteValidation`.
 
-use fletchlog_api::EpochEndOffset;
+use fletchlog_protocol::messages::offset_for_leader_epoch_response::EpochEndOffset;
 use fletchlog_records::TopicPartition;
 
 use super::{FetchState, PartitionState, ResetStrategy, SubscriptionState};
@@ -119,12 +119,11 @@ impl SubscriptionState {
         if !matches!(state.fetch_state, FetchState::AwaitValidation { .. }) || state.fetch_position() != asked {
             return Validated::Kept;
         }
-        let known = end.leader_epoch >= 0 && end.end_offset >= 0;
-        let outcome = match policy {
-            _ if known && end.end_offset >= asked.offset => Validated::Kept,
-            None => Validated::Diverged(known.then_some(end.end_offset)),
-            Some(_) if known => Validated::Truncated(end.end_offset),
-            Some(strategy) => Validated::Reset(strategy),
+        let outcome = match (end.found(), policy) {
+            (Some((_, end_offset)), _) if end_offset >= asked.offset => Validated::Kept,
+            (found, None) => Validated::Diverged(found.map(|(_, end_offset)| end_offset)),
+            (Some((_, end_offset)), Some(_)) => Validated::Truncated(end_offset),
+            (None, Some(strategy)) => Validated::Reset(strategy),
         };
         if let Validated::Diverged(_) = outcome {
             return outcome;

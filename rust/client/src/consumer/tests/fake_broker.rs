@@ -12,10 +12,15 @@ use fletchlog_api::*;
 use fletchlog_protocol::messages::fetch_request::FetchPartition;
 use fletchlog_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
 use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
+use fletchlog_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
+use fletchlog_protocol::messages::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
 use fletchlog_protocol::messages::offset_fetch_request::OffsetFetchRequestTopics;
 use fletchlog_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
+use fletchlog_protocol::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{BatchBuilder, BatchHeader, BatchParams, TopicPartition};
+
+use crate::net::fixtures::cluster;
 
 #[derive(Debug, Default)]
 pub struct TestClock(AtomicI64);
@@ -217,100 +222,114 @@ impl State {
     fn metadata(&self, request: MetadataRequest) -> MetadataResponse {
         let mut names: Vec<Arc<str>> = self.logs.keys().map(|tp| tp.topic.clone()).collect();
         names.dedup();
-        let topics = request.topics.unwrap_or_else(|| names.clone());
-        let topics = topics
-            .into_iter()
-            .map(|name| TopicMetadata {
-                error: if names.contains(&name) {
-                    ErrorCode::NONE
-                } else {
-                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
-                },
-                topic_id: [self.topic_id; 16],
-                is_internal: name.starts_with("__"),
-                partitions: self
-                    .logs
-                    .keys()
-                    .filter(|tp| tp.topic == name)
-                    .map(|tp| PartitionMetadata {
-                        partition: tp.partition,
-                        leader: self.leader(tp),
-                        leader_epoch: self.logs[tp].leader_epoch,
-                        replicas: Vec::new(),
-                    })
-                    .collect(),
-                name,
-            })
-            .collect();
+        let asked = match request.topics {
+            Some(topics) => topics.into_iter().filter_map(|topic| topic.name).collect(),
+            None => names.clone(),
+        };
+        let topics = asked.into_iter().map(|name| MetadataResponseTopic {
+            error_code: if names.contains(&name) {
+                ErrorCode::NONE
+            } else {
+                ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            },
+            topic_id: [self.topic_id; 16],
+            is_internal: name.starts_with("__"),
+            partitions: self
+                .logs
+                .keys()
+                .filter(|tp| tp.topic == name)
+                .map(|tp| MetadataResponsePartition {
+                    partition_index: tp.partition,
+                    leader_id: self.leader(tp),
+                    leader_epoch: self.logs[tp].leader_epoch,
+                    ..Default::default()
+                })
+                .collect(),
+            name: Some(name),
+            ..Default::default()
+        });
         let leaders = self.leaders.values().copied().chain([1]);
         let mut nodes: Vec<NodeId> = leaders.chain(self.followers.iter().copied()).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        MetadataResponse {
-            error: ErrorCode::NONE,
-            cluster_id: "test".into(),
-            nodes,
-            topics,
-        }
+        cluster(nodes, topics)
     }
 
     fn list_offsets(&mut self, request: ListOffsetsRequest) -> ListOffsetsResponse {
         self.net.push(Net::ListOffsets(
-            request.partitions.iter().map(|(tp, _, ts)| (tp.clone(), *ts)).collect(),
+            request
+                .partitions()
+                .map(|(topic, p)| (TopicPartition::new(topic.clone(), p.partition_index), p.timestamp))
+                .collect(),
         ));
-        let partitions = request
-            .partitions
-            .into_iter()
-            .map(|(tp, _, timestamp)| {
+        let topics = request.topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.into_iter().map(|asked| {
+                let tp = TopicPartition::new(topic.name.clone(), asked.partition_index);
                 let log = self.logs.get_mut(&tp).unwrap();
                 let error = log.lookup_errors.pop_front();
                 let (error, error_message) = log.refusal(error);
-                let offset = match timestamp {
-                    list_offsets::EARLIEST_TIMESTAMP => log.start,
-                    list_offsets::LATEST_TIMESTAMP => log.end(),
+                let offset = match asked.timestamp {
+                    ListOffsetsRequest::EARLIEST_TIMESTAMP => log.start,
+                    ListOffsetsRequest::LATEST_TIMESTAMP => log.end(),
                     // Every record of these logs has the same time.
                     1_700_000_000_001.. => -1,
                     _ => log.start,
                 };
                 ListOffsetsPartitionResponse {
-                    tp,
-                    error,
-                    error_message,
+                    partition_index: asked.partition_index,
+                    error_code: error,
+                    error_message: error_message.map(Into::into),
                     timestamp: -1,
                     offset,
                     leader_epoch: 0,
                 }
-            })
-            .collect();
-        ListOffsetsResponse { partitions }
+            });
+            ListOffsetsTopicResponse {
+                partitions: partitions.collect(),
+                name: topic.name,
+            }
+        });
+        ListOffsetsResponse {
+            topics: topics.collect(),
+            ..Default::default()
+        }
     }
 
     fn leader_epochs(&mut self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse {
         self.net.push(Net::LeaderEpochs(
             request
-                .partitions
+                .topics
                 .iter()
-                .map(|(tp, _, epoch)| (tp.clone(), *epoch))
+                .flat_map(|topic| {
+                    let tp = |p| TopicPartition::new(topic.topic.clone(), p);
+                    topic.partitions.iter().map(move |p| (tp(p.partition), p.leader_epoch))
+                })
                 .collect(),
         ));
-        let partitions = request
-            .partitions
-            .into_iter()
-            .map(|(tp, _, epoch)| {
+        let topics = request.topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.into_iter().map(|asked| {
+                let tp = TopicPartition::new(topic.topic.clone(), asked.partition);
                 let log = self.logs.get_mut(&tp).unwrap();
-                let kept = (ErrorCode::NONE, epoch, log.end());
+                let kept = (ErrorCode::NONE, asked.leader_epoch, log.end());
                 let (error, leader_epoch, end_offset) = log.epoch_ends.pop_front().unwrap_or(kept);
                 let (error, error_message) = log.refusal((error != ErrorCode::NONE).then_some(error));
                 EpochEndOffset {
-                    tp,
-                    error,
-                    error_message,
+                    partition: asked.partition,
+                    error_code: error,
+                    error_message: error_message.map(Into::into),
                     leader_epoch,
                     end_offset,
                 }
-            })
-            .collect();
-        OffsetForLeaderEpochResponse { partitions }
+            });
+            OffsetForLeaderTopicResult {
+                partitions: partitions.collect(),
+                topic: topic.topic,
+            }
+        });
+        OffsetForLeaderEpochResponse {
+            topics: topics.collect(),
+            ..Default::default()
+        }
     }
 
     fn fetch(&mut self, node: NodeId, id: i32, request: FetchRequest, now: i64) {

@@ -5,9 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fletchlog_api::{
-    Completion, ErrorCode, Failure, MetadataResponse, NodeId, Request, Response, TopicMetadata, Transport,
-};
+use fletchlog_api::{Completion, Failure, NodeId, Request, Response, Transport};
 
 use super::super::consumer_network_client::{ConsumerNetworkClient, Wait};
 use super::super::metadata::{ConsumerMetadata, Wanted};
@@ -15,6 +13,7 @@ use super::fake_broker::{FakeBroker, Net, TestClock};
 use super::*;
 use crate::backoff::ExponentialBackoff;
 use crate::net::Reconnect;
+use crate::net::fixtures::{cluster, topic};
 
 /// Connection, request and what it was.
 type Sent = (NodeId, i32, &'static str);
@@ -286,19 +285,7 @@ fn a_wait_asks_every_50_ms_whether_to_stop() {
 #[test]
 fn an_answer_about_topics_that_are_no_longer_wanted_teaches_nothing_of_them() {
     let mut metadata = ConsumerMetadata::new(100, i64::MAX / 2, false);
-    let topic = |name: &str| TopicMetadata {
-        error: ErrorCode::NONE,
-        name: name.into(),
-        topic_id: [0; 16],
-        is_internal: false,
-        partitions: Vec::new(),
-    };
-    let answer = || MetadataResponse {
-        error: ErrorCode::NONE,
-        cluster_id: "test".into(),
-        nodes: vec![1],
-        topics: vec![topic("a"), topic("b")],
-    };
+    let answer = || cluster([1], [topic("a", []), topic("b", [])]);
     metadata.want(Wanted::Topics(vec!["a".into(), "b".into()]));
     metadata.start_request();
     metadata.want(Wanted::Topics(vec!["b".into(), "c".into()]));
@@ -315,15 +302,7 @@ fn topic_ids_are_asked_for_at_once_or_when_time_has_passed_after_an_answer() {
     let mut metadata = ConsumerMetadata::new(100, i64::MAX / 2, false);
     let answer = |metadata: &mut ConsumerMetadata| {
         metadata.start_request();
-        metadata.on_response(
-            MetadataResponse {
-                error: ErrorCode::NONE,
-                cluster_id: "test".into(),
-                nodes: vec![1],
-                topics: Vec::new(),
-            },
-            0,
-        );
+        metadata.on_response(cluster([1], []), 0);
     };
     answer(&mut metadata);
     metadata.request_update_for_ids();

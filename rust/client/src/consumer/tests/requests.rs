@@ -21,6 +21,7 @@ use super::super::timestamp_collector::is_at_end;
 use super::super::trace::{Trace, TraceKind};
 use super::fake_broker::TestClock;
 use super::*;
+use crate::net::fixtures::{cluster, topic};
 
 const PARTITIONS: i32 = 70; // Enough for a hash set of 128 buckets, and for smaller ones when few may be fetched.
 const BACKOFF_MS: i64 = 1000;
@@ -260,26 +261,8 @@ impl Client {
                     Some(every) if p % every == 0 => -1,
                     _ => (p + shift) % nodes + 1,
                 };
-                let partitions = (0..PARTITIONS).map(|p| PartitionMetadata {
-                    partition: p,
-                    leader: of(p),
-                    leader_epoch: -1,
-                    replicas: Vec::new(),
-                });
-                let topic = TopicMetadata {
-                    error: ErrorCode::NONE,
-                    name: "test".into(),
-                    topic_id: [0; 16],
-                    is_internal: false,
-                    partitions: partitions.collect(),
-                };
-                let (cluster_id, nodes) = ("test".into(), (1..=*nodes).collect());
-                let response = MetadataResponse {
-                    error: ErrorCode::NONE,
-                    cluster_id,
-                    nodes,
-                    topics: vec![topic],
-                };
+                let topic = topic("test", (0..PARTITIONS).map(|p| (of(p), -1)));
+                let response = cluster(1..=*nodes, [topic]);
                 self.metadata.on_response(response, self.clock.monotonic_ms());
                 self.asks_for_metadata = false;
             }

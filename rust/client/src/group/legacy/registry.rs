@@ -56,16 +56,13 @@ impl Registry {
     /// `Timeout` without a response, `Closed` if the broker is gone.
     pub fn cluster_id(&mut self) -> Result<Arc<str>, ClientError> {
         let node = self.transport.bootstrap().first().copied().ok_or_else(|| self.gone())?;
-        let request = MetadataRequest {
-            topics: Some(Vec::new()),
-            allow_auto_topic_creation: false,
-        };
+        let request = MetadataRequest::for_topics(Some(Vec::new()), false);
         self.transport.send(node, 1, Request::Metadata(request));
         let deadline = self.clock.monotonic_ms().saturating_add(self.timeout_ms);
         loop {
             if let Some(completion) = self.transport.receive(node) {
                 return match completion.result {
-                    Ok(Response::Metadata(response)) => Ok(response.cluster_id),
+                    Ok(Response::Metadata(response)) => Ok(response.cluster_id.unwrap_or_default()),
                     _ => Err(self.gone()),
                 };
             }

@@ -21,6 +21,7 @@ use crate::consumer::metadata::ConsumerMetadata;
 use crate::consumer::subscription_state::SubscriptionState;
 use crate::group::{ConsumerCoordinator, GroupTopics, leader};
 use crate::net::Reconnect;
+use crate::net::fixtures::cluster;
 
 type Answers = Arc<Mutex<VecDeque<Option<Response>>>>;
 type Sent = Arc<Mutex<Vec<(NodeId, Request)>>>;
@@ -39,12 +40,7 @@ impl Transport for Script {
     }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         if let Request::Metadata(_) = request {
-            let response = MetadataResponse {
-                error: ErrorCode::NONE,
-                cluster_id: "c".into(),
-                nodes: vec![1],
-                topics: Vec::new(),
-            };
+            let response = cluster([1], []);
             self.arrived.push_back(Completion {
                 node,
                 correlation_id,

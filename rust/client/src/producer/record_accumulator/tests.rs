@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{Config, ErrorCode, MetadataResponse, PartitionMetadata, Scope, TopicMetadata};
+use fletchlog_api::{Config, Scope};
 
 use super::*;
+use crate::net::fixtures::{cluster, topic};
 use crate::producer::metadata::ProducerMetadata;
 use crate::producer::producer_batch::Fill;
 
@@ -13,28 +14,7 @@ const NODE: NodeId = 1;
 fn metadata(partitions: i32) -> ProducerMetadata {
     let mut metadata = ProducerMetadata::new(100, 300_000);
     metadata.request_topic("t");
-    metadata.update(
-        &MetadataResponse {
-            error: ErrorCode::NONE,
-            cluster_id: Arc::from("c"),
-            nodes: vec![NODE],
-            topics: vec![TopicMetadata {
-                error: ErrorCode::NONE,
-                name: Arc::from("t"),
-                topic_id: [0; 16],
-                is_internal: false,
-                partitions: (0..partitions)
-                    .map(|partition| PartitionMetadata {
-                        partition,
-                        leader: NODE,
-                        leader_epoch: 0,
-                        replicas: Vec::new(),
-                    })
-                    .collect(),
-            }],
-        },
-        0,
-    );
+    metadata.update(&cluster([NODE], [topic("t", (0..partitions).map(|_| (NODE, 0)))]), 0);
     metadata
 }
 
@@ -250,25 +230,7 @@ fn batches_expire_by_creation_muted_or_retried() {
 #[test]
 fn a_partition_without_leader_asks_for_metadata() {
     let (mut accumulator, mut metadata) = (accumulator(&[]), metadata(1));
-    let mut response = MetadataResponse {
-        error: ErrorCode::NONE,
-        cluster_id: Arc::from("c"),
-        nodes: vec![NODE],
-        topics: Vec::new(),
-    };
-    response.topics.push(TopicMetadata {
-        error: ErrorCode::NONE,
-        name: Arc::from("t"),
-        topic_id: [0; 16],
-        is_internal: false,
-        partitions: vec![PartitionMetadata {
-            partition: 0,
-            leader: -1,
-            leader_epoch: 1,
-            replicas: Vec::new(),
-        }],
-    });
-    metadata.update(&response, 0);
+    metadata.update(&cluster([NODE], [topic("t", [(-1, 1)])]), 0);
     append(&mut accumulator, 0, b"x", 0);
     let check = accumulator.ready(&metadata, 0, |_, _| {});
     assert!(check.unknown_leaders && check.nodes.is_empty());

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use fletchlog_api::{
-    Clock, Completion, Config, Failure, FindCoordinatorResponse, InitProducerIdResponse, MetadataResponse,
-    PartitionMetadata, ProduceResponse, Ready, Response, Scope, StorageFailure, TopicMetadata,
+    Clock, Completion, Config, Failure, FindCoordinatorResponse, InitProducerIdResponse, ProduceResponse, Ready,
+    Response, Scope, StorageFailure,
 };
 use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 
 use super::*;
 use crate::ClientError;
+use crate::net::fixtures::{cluster, topic};
 use crate::producer::{OnDecided, Producer, ProducerRecord, RecordFuture, RecordMetadata};
 
 /// No call is interrupted.
@@ -195,23 +196,7 @@ impl Fixture {
 
     fn answer_metadata(&mut self) {
         let leader = self.wire.state.lock().unwrap().leader;
-        let response = MetadataResponse {
-            error: ErrorCode::NONE,
-            cluster_id: Arc::from("c"),
-            nodes: vec![1, 2],
-            topics: vec![TopicMetadata {
-                error: ErrorCode::NONE,
-                name: Arc::from("t"),
-                topic_id: [0; 16],
-                is_internal: false,
-                partitions: vec![PartitionMetadata {
-                    partition: 0,
-                    leader,
-                    leader_epoch: leader,
-                    replicas: Vec::new(),
-                }],
-            }],
-        };
+        let response = cluster([1, 2], [topic("t", [(leader, leader)])]);
         self.answer(|r| matches!(r, Request::Metadata(_)), Ok(Response::Metadata(response)));
     }
 
