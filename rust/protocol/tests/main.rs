@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::type_complexity, reason = "a test fails by panicking")]
 
 mod bytes_of_tables;
+mod conversions;
 mod counting;
 mod generated;
 mod golden;
