@@ -1,13 +1,16 @@
 """Switches on one planted bug after the other and asks the crash and fault suites to find it: `make mutants`.
 
-The bugs are described in rust/sim/mutants.toml, some with a test that finds what the suites do not look at: arguments of `cargo test`, or of pytest for
-a bug of the Python package. They are built into a copy of the sources, never into the package. Ends with `mutants: K of N caught`; exit code 1 unless all are, or if the suites find something with no bug switched on.
+The bugs are listed in rust/sim/mutants.toml, some with a test that finds what the suites do not look at: arguments of `cargo test`, or of pytest for
+a bug of the Python package. Those of Rust are marked in the sources with `planted!` and built with `--cfg planted`, in a directory of their own;
+those of Python are edits of a copy. The package never has them. Ends with `mutants: K of N caught`; exit code 1 unless all are, or if the suites
+find something with no bug switched on.
 TIME_LIMIT bounds the hunts, in seconds; MUTANTS is a comma-separated choice of bugs (default all).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,62 +23,49 @@ from settings import seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "rust" / "sim" / "mutants.toml"
-COPY = ROOT / ".build" / "mutants"
-PLANTED = """
-pub fn is(name: &str) -> bool {
-    static ON: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    ON.get_or_init(|| std::env::var("PLANTED").ok()).as_deref() == Some(name)
-}
-"""
+BUILT = ROOT / ".build" / "mutants"
+SWITCH = '(__import__("os").environ.get("PLANTED") == "{}")'
+# the environment of cargo and of what it builds: with the bugs
+BUILD = {**os.environ, "RUSTFLAGS": "--cfg planted"}
 HUNT_SECONDS = 300
 TEST_SECONDS = 120
 
 
 def mutants() -> list[dict[str, object]]:
-    """Every planted bug: its name and its edits."""
+    """Every planted bug: its name, what finds it, and its edits if it is one of the Python package."""
     return tomllib.loads(LIST.read_text())["mutant"]
 
 
-def edits(mutant: dict[str, object]) -> list[tuple[str, str, str]]:
-    """(file, old text, new text) of a bug."""
-    in_rust = f'crate::planted::is("{mutant["name"]}")'
-    in_python = f'(__import__("os").environ.get("PLANTED") == "{mutant["name"]}")'
-    listed: list[dict[str, str]] = mutant.get("edit", [])  # type: ignore[assignment]
-    switch = {edit["file"]: in_python if edit["file"].endswith(".py") else in_rust for edit in listed}
-    return [(edit["file"], edit["old"], edit["new"].replace("PLANTED", switch[edit["file"]])) for edit in listed]
+def marked(root: Path) -> set[str]:
+    """The names of the bugs that the Rust sources mark."""
+    sources = [path.read_text() for path in sorted((root / "rust").glob("*/src/**/*.rs"))]
+    return {name for text in sources for name in re.findall(r'\bplanted!\("([^"]+)"\)', text)}
 
 
-def planted(root: Path) -> dict[str, str]:
-    """The changed files: text by path. An edit whose old text is not there exactly once is an error."""
+def edited(root: Path) -> dict[str, str]:
+    """The changed files of the Python package: text by path. An edit whose old text is not there exactly once is an error."""
     texts: dict[str, str] = {}
     for mutant in mutants():
-        for file, old, new in edits(mutant):
-            text = texts.setdefault(file, (root / file).read_text())
-            if text.count(old) != 1:
-                raise SystemExit(f"mutants: {mutant['name']}: {file} has its text {text.count(old)} times, once is needed; edit {LIST}")
-            texts[file] = text.replace(old, new)
+        edits: list[dict[str, str]] = mutant.get("edit", [])  # type: ignore[assignment]
+        for edit in edits:
+            text = texts.setdefault(edit["file"], (root / edit["file"]).read_text())
+            if text.count(edit["old"]) != 1:
+                raise SystemExit(f"mutants: {mutant['name']}: {edit['file']} has its text {text.count(edit['old'])} times, once is needed; edit {LIST}")
+            texts[edit["file"]] = text.replace(edit["old"], edit["new"].replace("PLANTED", SWITCH.format(mutant["name"])))
     return texts
 
 
-def copy_sources() -> None:
-    """The workspace with all bugs in it. Files that do not change keep their times, so that cargo does not build them again."""
-    for name in ("rust", "benches/rust", "python"):
-        shutil.copytree(ROOT / name, COPY / name, dirs_exist_ok=True)
-    for name in ("Cargo.toml", "Cargo.lock"):
-        shutil.copy2(ROOT / name, COPY / name)
-    texts = planted(COPY)
-    for crate in {file.split("/")[1] for file in texts if file.startswith("rust/")}:
-        lib = f"rust/{crate}/src/lib.rs"
-        texts[lib] = texts.get(lib, (COPY / lib).read_text()) + "\n#[allow(missing_docs)]\npub mod planted;\n"
-        texts[f"rust/{crate}/src/planted.rs"] = PLANTED
-    for file, text in texts.items():
-        (COPY / file).write_text(text)
+def copy_package() -> None:
+    """The Python package with all of its bugs."""
+    shutil.copytree(ROOT / "python", BUILT / "python", dirs_exist_ok=True)
+    for file, text in edited(ROOT).items():
+        (BUILT / file).write_text(text)
 
 
 def hunt(command: list[str], name: str | None, seconds: float) -> tuple[bool, str]:
     """Runs a command with a bug switched on. Whether it found something, and its last line."""
-    environment = {**os.environ, "PLANTED": name or "", "PYTHONPATH": str(COPY / "python")}
-    process = subprocess.Popen(command, cwd=COPY, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    environment = {**BUILD, "PLANTED": name or "", "PYTHONPATH": str(BUILT / "python")}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         text, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -105,11 +95,10 @@ def main() -> int:
         return 0
     limit = seconds("mutants", 1200)
     names = chosen()
-    copy_sources()
-    # Not that of the sources: cargo takes crates at the same place in a workspace for the same ones.
-    target = COPY / "target"
+    copy_package()
+    target = BUILT / "target"
     cargo = ["--locked", "--target-dir", str(target)]
-    subprocess.run(["cargo", "build", *cargo, "-p", "fletchlog-sim", "--example", "hunt"], cwd=COPY, check=True)
+    subprocess.run(["cargo", "build", *cargo, "-p", "fletchlog-sim", "--example", "hunt"], cwd=ROOT, env=BUILD, check=True)
     suites = [str(target / "debug" / "examples" / "hunt")]
     pytest = [str(ROOT / ".venv/bin/pytest"), "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", "-q"]
     tests = {}

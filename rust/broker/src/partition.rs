@@ -13,6 +13,7 @@ use fletchlog_log::{
     AppendError, AppendInfo, AppendOrigin, LogError, PartitionLog, checkpoint, file_name, stored_leader_epoch,
 };
 use fletchlog_records::TopicPartition;
+use fletchlog_records::planted;
 
 use crate::BrokerError;
 use crate::directory::{Directory, TopicRecord, partition_dir_name};
@@ -135,7 +136,9 @@ impl Partition {
         if let (Some(log), Some(parent)) = (self.log.get(), self.dir.parent()) {
             fs.sync_dir(parent)
                 .map_err(|e| BrokerError::directory(fs, parent, format!("cannot be synced: {e}")))?;
-            log.flush()?;
+            if !planted!("topic-made-durable-without-what-it-had") {
+                log.flush()?;
+            }
         }
         config.log.durability = Durability::Fsync;
         self.set_config(Arc::new(config));
@@ -257,6 +260,7 @@ impl Partition {
         let whole = checkpoint::partition_metadata_text(&self.topic_id).into_bytes();
         bytes.is_ok_and(|bytes| {
             bytes != whole
+                && !planted!("torn-topic-id-refused")
                 && bytes.len() <= whole.len()
                 && bytes
                     .iter()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fletchlog_api::{Config, ConfigError, Scope, topic_by_id};
 use fletchlog_records::TopicPartition;
+use fletchlog_records::planted;
 use rustc_hash::FxHashMap;
 
 use crate::BrokerError;
@@ -59,7 +60,9 @@ impl Topic {
         let by_id = topic_by_id(record.id);
         let mut partitions = existing.to_vec();
         for partition in &partitions {
-            partition.set_config(config_of(partition.leader()));
+            if !planted!("change-of-a-node-not-in-effect-for-open-logs") {
+                partition.set_config(config_of(partition.leader()));
+            }
         }
         for p in i32::try_from(existing.len()).unwrap_or(i32::MAX)..record.partitions {
             let tp = TopicPartition {

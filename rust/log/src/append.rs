@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use fletchlog_records::batch::set_offset_and_epoch;
+use fletchlog_records::planted;
 use fletchlog_records::{ErrorCode, TimestampType};
 
 use crate::batch_walk::BatchMeta;
@@ -35,7 +36,10 @@ impl PartitionLog {
         self.check_writable("append")?;
         let info = self.append_locked(&mut writer, &mut valid, leader_epoch, origin, &config, now_ms)?;
         drop(writer);
-        if config.durability == Durability::Fsync {
+        if config.durability == Durability::Fsync && !planted!("acknowledge-before-fsync") {
+            if planted!("repeat-acknowledged-before-fsync") && info.duplicate {
+                return Ok(info);
+            }
             // Duplicates wait too: the original may still be waiting for its fsync.
             self.await_durable(info.last_offset + 1)?;
         }
@@ -116,6 +120,12 @@ impl PartitionLog {
             header: batch.header,
         });
         if let Err(e) = segment.append(&valid.data, metas) {
+            if planted!("producer-state-before-write") {
+                writer.producers.commit(pending);
+            }
+            if planted!("offset-used-by-failed-append") {
+                write(&self.view).log_end_offset = next_offset;
+            }
             return Err(self.after_failed_write(segment, start, e));
         }
 
@@ -133,7 +143,7 @@ impl PartitionLog {
         view.log_end_offset = next_offset;
         view.active_size = segment.size();
         view.first_unstable_offset = writer.producers.first_unstable_offset();
-        if config.durability == Durability::PageCache {
+        if config.durability == Durability::PageCache || planted!("visible-before-fsync") {
             view.high_watermark = next_offset;
         }
         Ok(())
@@ -149,7 +159,13 @@ impl PartitionLog {
         }
         let cut = segment.file().and_then(|file| {
             file.set_len(size)
-                .and_then(|()| file.sync())
+                .and_then(|()| {
+                    if planted!("cut-after-failed-append-not-synced") {
+                        Ok(())
+                    } else {
+                        file.sync()
+                    }
+                })
                 .map_err(|e| segment.io("cut", e))
         });
         if !error.is_full() || cut.is_err() {
@@ -240,7 +256,9 @@ fn check_producers(
         let entry = producers.get(header.producer_id);
         // A batch resent after the end of its transaction is not a duplicate: it must be verified first, so it is refused.
         if let Some(entry) = entry
-            && let Some(original) = entry.find_duplicate_batch(header)
+            && let Some(original) = entry
+                .find_duplicate_batch(header)
+                .filter(|_| !planted!("repeat-appended-again"))
             && origin.is_client()
             && !entry.must_be_verified(header, origin)
         {

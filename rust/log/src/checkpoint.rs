@@ -21,6 +21,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use fletchlog_records::TopicPartition;
 use fletchlog_records::crc::crc32c;
+use fletchlog_records::planted;
 
 use crate::LogError;
 use crate::file_name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA, TEMPORARY, with_suffix};
@@ -295,6 +296,9 @@ pub fn take_clean_shutdown(fs: &dyn Fs, log_dir: &Path) -> Result<bool, LogError
     let path = log_dir.join(CLEAN_SHUTDOWN);
     if !fs.exists(&path) {
         return Ok(false);
+    }
+    if planted!("clean-marker-left-while-open") {
+        return Ok(true);
     }
     remove_file(fs, &path)?;
     sync_dir(fs, log_dir)?;

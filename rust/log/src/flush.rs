@@ -1,5 +1,6 @@
 //! Making appends durable: fsync, the recovery point, fencing (docs/reliability.md, C2 and C15). Kafka: `UnifiedLog#flush`.
 
+use fletchlog_records::planted;
 use std::sync::atomic::Ordering;
 
 use crate::durable::SyncTurn;
@@ -13,7 +14,8 @@ use crate::{LogError, OpenMode};
 
 impl PartitionLog {
     pub(crate) fn mark_directory_changed(&self) {
-        self.directory_changed.store(true, Ordering::Release);
+        self.directory_changed
+            .store(!planted!("new-names-not-synced"), Ordering::Release);
     }
 
     /// Makes the names in the log's directory durable.
@@ -57,6 +59,7 @@ impl PartitionLog {
             });
         }
         match &*lock(&self.fenced) {
+            Some(_) if planted!("fenced-log-is-written") => Ok(()),
             Some(cause) => Err(LogError::Fenced {
                 path: self.dir.clone(),
                 cause: cause.clone(),
@@ -83,8 +86,16 @@ impl PartitionLog {
         let view = read(&self.view).clone();
         let from = turn.log_end();
         let _fence = FenceOnPanic::new(self);
-        if let Err(e) = self.sync_changed(&view, from, side_files) {
-            self.fence_after_sync(&e);
+        if let Err(e) = self.sync_changed(&view, from, side_files).or_else(|e| {
+            if planted!("fsync-tried-again") {
+                self.sync_changed(&view, from, side_files)
+            } else {
+                Err(e)
+            }
+        }) {
+            if !planted!("no-fence-after-failed-fsync") {
+                self.fence_after_sync(&e);
+            }
             return Err(e);
         }
         {
@@ -105,12 +116,16 @@ impl PartitionLog {
         for segment in segments {
             segment.sync(side_files)?;
         }
-        if side_files && self.epochs_unsynced.swap(false, Ordering::AcqRel) {
+        if side_files && !planted!("leader-epochs-never-synced") && self.epochs_unsynced.swap(false, Ordering::AcqRel) {
             let synced = LeaderEpochCache::sync(&*self.fs, &self.dir);
             synced.inspect_err(|_| self.epochs_unsynced.store(true, Ordering::Release))?;
         }
         if self.directory_changed.swap(false, Ordering::AcqRel) {
-            self.sync_names().inspect_err(|_| self.mark_directory_changed())?;
+            self.sync_names().inspect_err(|_| {
+                if !planted!("names-forgotten-when-no-descriptor-is-left") {
+                    self.mark_directory_changed()
+                }
+            })?;
         }
         Ok(())
     }

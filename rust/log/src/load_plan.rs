@@ -1,6 +1,7 @@
 //! What the names in a partition directory mean (spec 1.11): which segments exist once an interrupted deletion or replacement
 //! is completed, and what must be done to complete it. Reading it changes nothing. Kafka: `LogLoader#load`.
 
+use fletchlog_records::planted;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -191,12 +192,16 @@ impl LoadPlan {
         };
         // A killed process may not have synced the names of the `.swap` files: a power loss must not remove both them and the
         // segments that they replace.
-        sync_names()?;
+        if !planted!("replaced-removed-before-swap-names-are-synced") {
+            sync_names()?;
+        }
         for path in self.remove.drain(..) {
             remove_file(fs, &path)?;
         }
         // The removal of the replaced segments must be on disk before the `.swap` names, which request it, disappear.
-        sync_names()?;
+        if !planted!("swap-renamed-before-the-replaced-are-gone") {
+            sync_names()?;
+        }
         for (from, to) in self.rename.drain(..) {
             fs.rename(&from, &to).map_err(|e| LogError::io("rename", &from, e))?;
         }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fletchlog_records::TopicPartition;
+use fletchlog_records::planted;
 
 use crate::checkpoint::read_partition_metadata;
 use crate::config::Durability;
@@ -76,7 +77,7 @@ impl PartitionLog {
         let loaded = loader.load()?;
         let fsync = loader.config.durability == Durability::Fsync;
         let log = loaded.into_log(loader.fs, dir, tp, loader.config, mode);
-        if fsync {
+        if fsync && !planted!("recovered-tail-not-synced") {
             // What recovery read may only be in the page cache: it must be on disk before it is reported.
             log.flush()?;
         }
@@ -159,7 +160,9 @@ impl Loader<'_> {
     fn stored_epochs(&self) -> Result<Option<LeaderEpochCache>, LogError> {
         match LeaderEpochCache::read(&*self.fs, self.dir) {
             // A power loss may have left the file with its size but without its bytes. The batches have the same epochs.
-            Err(e @ LogError::Damaged { .. }) if !self.clean_shutdown => {
+            Err(e @ LogError::Damaged { .. })
+                if !self.clean_shutdown && !planted!("leader-epochs-without-their-bytes") =>
+            {
                 log::warn!("the leader epochs are read from the batches: {e}");
                 Ok(None)
             }
@@ -196,7 +199,7 @@ impl Loader<'_> {
         for base in dropped {
             self.drop_segment(*base)?;
         }
-        if dropped.is_empty() {
+        if dropped.is_empty() || planted!("dropped-segments-not-synced") {
             return Ok(());
         }
         // On disk before the cut segment grows over their offsets, at every durability level: a power loss that brought them
@@ -258,7 +261,13 @@ impl Loader<'_> {
     fn sync_own_name(&self, plan: &LoadPlan) -> Result<(), LogError> {
         let may_be_new = plan.segments.is_empty() || !self.clean_shutdown;
         match self.dir.parent() {
-            Some(parent) if may_be_new && self.config.durability == Durability::Fsync => sync_dir(&*self.fs, parent),
+            Some(parent)
+                if may_be_new
+                    && self.config.durability == Durability::Fsync
+                    && !planted!("partition-directory-not-synced") =>
+            {
+                sync_dir(&*self.fs, parent)
+            }
             _ => Ok(()),
         }
     }

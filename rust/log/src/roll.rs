@@ -1,5 +1,6 @@
 //! When a new segment starts, and how (spec 1.10). Kafka: `LogSegment#shouldRoll`, `LocalLog#roll`.
 
+use fletchlog_records::planted;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -78,7 +79,9 @@ impl PartitionLog {
         if config.durability == Durability::Fsync {
             // Appends may still be waiting for their fsync. A power loss must not take anything from a segment that is
             // followed by another: recovery would continue after the gap.
-            self.await_durable(view.log_end_offset)?;
+            if !planted!("rolled-before-old-segment-is-synced") {
+                self.await_durable(view.log_end_offset)?;
+            }
         }
         let files = SegmentFiles::new(&self.dir, base_offset);
         let params = SegmentParams::new(config, base_offset, files, 0, now_ms);
@@ -113,7 +116,13 @@ impl PartitionLog {
     /// file that came back would be a segment in the middle of them.
     fn remove_new_segment(&self, path: &Path) {
         let removed = remove_file(&*self.fs, path);
-        if let Err(e) = removed.and_then(|()| self.sync_names()) {
+        if let Err(e) = removed.and_then(|()| {
+            if planted!("removal-of-unmade-segment-not-synced") {
+                Ok(())
+            } else {
+                self.sync_names()
+            }
+        }) {
             self.mark_directory_changed();
             self.fence_after_sync(&e);
         }

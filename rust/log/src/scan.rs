@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_records::committed::AbortedTransactions;
+use fletchlog_records::planted;
 use fletchlog_records::timestamp_merge::{MergeTurn, TimestampMerge};
 use fletchlog_records::{
     BatchIter, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, RecordsSlice, TimeRange, TopicPartition,
@@ -131,7 +132,11 @@ impl ScanRange {
             };
             let size = u64::try_from(share(end - start)).unwrap_or(u64::MAX);
             if starts.is_empty() || gathered + size > bytes {
-                starts.push(if starts.is_empty() { self.start } else { start });
+                starts.push(if starts.is_empty() && !planted!("parts-begin-where-the-log-does") {
+                    self.start
+                } else {
+                    start
+                });
                 gathered = 0;
             }
             gathered += size;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 use fletchlog_records::RecordBatch;
+use fletchlog_records::planted;
 
 use crate::batch_walk::{BatchMeta, HeaderWalk, OffsetOrder, WalkEnd};
 use crate::fs::{File, Fs, remove_file};
@@ -360,9 +361,14 @@ impl LogSegment {
     /// cuts it; the size is unchanged. Kafka: `LogSegment#append`.
     pub fn append(&self, data: &[u8], batches: impl Iterator<Item = BatchMeta>) -> Result<(), LogError> {
         let size = self.size();
+        if planted!("noted-for-sync-before-write") {
+            self.dirty.store(true, Ordering::Release);
+        }
         let written = self.file()?.write_at(size, data);
         // Set after the write: a sync that began earlier may have missed these bytes.
-        self.dirty.store(true, Ordering::Release);
+        if !planted!("noted-for-sync-before-write") {
+            self.dirty.store(true, Ordering::Release);
+        }
         written.map_err(|e| self.io("append to", e))?;
         let mut indexes = write(&self.indexes);
         if let Some(indexes) = &mut *indexes {

@@ -16,6 +16,8 @@ pub mod error_code;
 mod field;
 pub mod ids;
 pub mod legacy;
+#[doc(hidden)]
+pub mod planted;
 mod rebuild;
 pub mod record;
 mod records_slice;

@@ -9,6 +9,7 @@
 //! responses leave in the order of the requests, and a client that sends without reading is blocked by its own socket and has only one
 //! response waiting.
 
+use fletchlog_records::planted;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -150,7 +151,7 @@ impl Connection {
 
     /// Nothing is to be read: a request is in progress, or its response is not written yet. Kafka: `KafkaChannel#isMuted`.
     pub fn is_muted(&self) -> bool {
-        self.busy || self.has_output()
+        (self.busy && !planted!("listener-takes-a-request-before-the-answer-to-the-last")) || self.has_output()
     }
 
     /// The next request, if it is complete and the response to the one before is written. It is then in progress.
@@ -173,7 +174,11 @@ impl Connection {
             return Ok(None);
         }
         let frame = self.input.split_to(SIZE + length).freeze().slice(SIZE..);
-        self.received = self.input.len();
+        self.received = if planted!("listener-drops-what-came-behind-a-request") {
+            0
+        } else {
+            self.input.len()
+        };
         self.busy = true;
         Ok(Some(frame))
     }
@@ -211,7 +216,11 @@ impl Connection {
     /// `count` bytes of the output were written. Returns the number of bytes freed.
     pub fn written(&mut self, count: usize) -> usize {
         let mut gone = 0;
-        self.written += count;
+        self.written += if planted!("listener-writes-a-part-of-an-answer-twice") && count < 40 {
+            0
+        } else {
+            count
+        };
         while let Some(first) = self.output.front()
             && self.written >= first.len()
         {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_broker::Ticket;
 use fletchlog_broker::panics::{contained, place};
+use fletchlog_records::planted;
 use fletchlog_tls::{ServerTls, Session, TlsFailure};
 use slab::Slab;
 
@@ -93,7 +94,10 @@ impl Drop for DueRun {
             let now_ms = self.0.apis.broker().clock().monotonic_ms();
             self.0.due_not_before_ms.store(now_ms + SWEEP_MS, Ordering::Relaxed);
         }
-        self.0.due_runs.store(false, Ordering::Release);
+        self.0.due_runs.store(
+            planted!("time-outs-of-a-listener-end-with-a-panic") && std::thread::panicking(),
+            Ordering::Release,
+        );
         self.0.completions.wake();
     }
 }
@@ -620,7 +624,14 @@ impl<S: Sockets> Processor<S> {
                     return;
                 };
                 match respond(response) {
-                    Ok(chunks) => self.answer(id.slot, chunks),
+                    Ok(chunks) => self.answer(
+                        id.slot,
+                        if planted!("listener-forgets-the-answer-to-a-request-that-waited") {
+                            Vec::new()
+                        } else {
+                            chunks
+                        },
+                    ),
                     Err(error) => self.close(id.slot, Some(&format!("its answer cannot be encoded: {error}"))),
                 }
             }

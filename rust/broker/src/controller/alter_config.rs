@@ -11,6 +11,7 @@ use std::sync::Arc;
 use fletchlog_api::config_table::{Kind, keys};
 use fletchlog_api::{ConfigResource, ErrorCode, Scope};
 use fletchlog_log::config::Durability;
+use fletchlog_records::planted;
 
 use super::Controller;
 use crate::BrokerError;
@@ -174,7 +175,9 @@ impl Controller {
         if let Some(configs) = &configs {
             self.logs.make_durable(configs)?;
         }
-        self.store_or_undo(&changed, metadata)?;
+        if !planted!("change-of-properties-not-written-before-its-answer") {
+            self.store_or_undo(&changed, metadata)?;
+        }
         *metadata = changed;
         for (place, topic) in topics {
             let record = metadata

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use fletchlog_api::{Config, ErrorCode, Scope};
+use fletchlog_records::planted;
 
 use super::Controller;
 use super::new_topic::{CreatedTopic, NewTopic, Placement};
@@ -34,7 +35,11 @@ impl Controller {
             made, failed, changed, ..
         } = creation;
         if !made.is_empty() {
-            match self.store_or_undo(&changed, &metadata) {
+            match if planted!("topic-not-written-before-its-answer") {
+                Ok(())
+            } else {
+                self.store_or_undo(&changed, &metadata)
+            } {
                 Ok(()) => {
                     *metadata = changed;
                     made.into_iter().for_each(|(_, topic)| self.logs.insert(topic));
@@ -47,7 +52,10 @@ impl Controller {
                 }
             }
         }
-        failed.iter().for_each(|topic| self.undo_creation(&mut metadata, topic));
+        failed
+            .iter()
+            .filter(|_| !planted!("directories-of-a-failed-topic-left"))
+            .for_each(|topic| self.undo_creation(&mut metadata, topic));
         results
     }
 
@@ -87,7 +95,13 @@ impl Controller {
         self.finish_deletions_once(metadata, &mut creation.changed, &mut creation.finished)?;
         let topic = Topic::new(name, record.clone(), &self.configs(), self.logs.directory())?;
         let topic = Arc::new(topic);
-        if let Err(error) = self.make_directories(&topic.partitions) {
+        if let Err(error) = self.make_directories(&topic.partitions).or_else(|e| {
+            if planted!("topic-made-without-its-directories") {
+                Ok(())
+            } else {
+                Err(e)
+            }
+        }) {
             creation.failed.push(topic);
             return Err(error);
         }
@@ -180,8 +194,10 @@ impl Controller {
     pub(super) fn store_or_undo(&self, changed: &ClusterMetadata, before: &ClusterMetadata) -> Result<(), BrokerError> {
         let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
         changed.store(fs, root).inspect_err(|_| {
-            if let Err(error) = before.store(fs, root) {
-                log::warn!("the next start may find a change of a topic that has failed: {error}");
+            if !planted!("failed-topic-left-in-metadata") {
+                if let Err(error) = before.store(fs, root) {
+                    log::warn!("the next start may find a change of a topic that has failed: {error}");
+                }
             }
         })
     }
@@ -241,7 +257,11 @@ impl Controller {
         }
         let places: Vec<usize> = gone.iter().map(|(place, _)| *place).collect();
         let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
-        let stored = changed.store(fs, root);
+        let stored = if planted!("topic-deleted-before-its-metadata") {
+            Ok(())
+        } else {
+            changed.store(fs, root)
+        };
         if stored.is_err() && ClusterMetadata::load(fs, root).is_ok_and(|(found, _)| found.topics == metadata.topics) {
             stored
                 .err()
@@ -354,7 +374,7 @@ impl Controller {
     /// Removes what interrupted deletions have left, directories or offsets in checkpoints: a new topic would use it as its own. The
     /// metadata is written first, as it may not have been durable.
     fn finish_deletions(&self, metadata: &mut ClusterMetadata) -> Result<(), BrokerError> {
-        if !metadata.deleting.is_empty() {
+        if !metadata.deleting.is_empty() && !planted!("deletion-unfinished-when-made-again") {
             metadata.store(&**self.logs.directory().fs(), self.logs.directory().root())?;
             self.logs.directory().clear_leftovers(metadata)?;
             self.logs.write_checkpoints()?;

@@ -12,6 +12,7 @@ use fletchlog_log::file_name::{CLEANER_CHECKPOINT, LOG, META_PROPERTIES, PARTITI
 use fletchlog_log::fs::{DirEntry, DirLock, File, Fs, LockError, RealFs};
 use fletchlog_log::tiered::open_local;
 use fletchlog_records::TopicPartition;
+use fletchlog_records::planted;
 
 use super::log_dir::LogDir;
 use super::metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
@@ -467,7 +468,13 @@ fn create_durably(fs: &dyn Fs, root: &Path) -> std::io::Result<()> {
     let made: Vec<&Path> = root.ancestors().take_while(|dir| !fs.exists(dir)).collect();
     fs.create_dir_all(root)?;
     // A process that was killed may have created it a moment ago.
-    let made = if made.is_empty() { vec![root] } else { made };
+    let made = if planted!("root-directory-not-synced") {
+        vec![]
+    } else if made.is_empty() {
+        vec![root]
+    } else {
+        made
+    };
     for parent in made.into_iter().filter_map(Path::parent) {
         let parent = if parent.as_os_str().is_empty() {
             Path::new(".")
@@ -485,6 +492,9 @@ fn create_durably(fs: &dyn Fs, root: &Path) -> std::io::Result<()> {
 
 /// A writer that was killed may have renamed a file without syncing the directory. After this, what is read is durable.
 pub(super) fn sync_names(fs: &dyn Fs, dir: &Path) -> Result<(), BrokerError> {
+    if planted!("killed-writers-names-not-synced") {
+        return Ok(());
+    }
     fs.sync_dir(dir)
         .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be synced: {e}")))
 }

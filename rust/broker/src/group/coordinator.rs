@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use fletchlog_api::{ErrorCode, HeartbeatRequest, HeartbeatResponse, NodeId};
+use fletchlog_records::planted;
 use rustc_hash::FxHashMap;
 
 use super::join::MAX_TEXT;
@@ -165,7 +166,12 @@ impl GroupCoordinator {
         let now_ms = self.replicas.clock().monotonic_ms();
         for locked in groups {
             let idle = |group: &MutexGuard<'_, Group>| !group.dead && group.not_before_ms <= now_ms;
-            let Some(group) = locked.try_lock().filter(idle) else {
+            let Some(group) = (if planted!("time-outs-wait-for-a-group") {
+                Some(locked.lock())
+            } else {
+                locked.try_lock()
+            })
+            .filter(idle) else {
                 continue;
             };
             let id = Arc::clone(&group.id);

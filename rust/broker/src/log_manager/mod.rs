@@ -16,6 +16,7 @@ use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_log::config::Durability;
 use fletchlog_log::{PartitionLog, checkpoint};
 use fletchlog_records::TopicPartition;
+use fletchlog_records::planted;
 
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, Directory, LogDir, LogOffsets};
@@ -297,6 +298,10 @@ impl LogManager {
             if !matches!(segments, Ok(None | Some(0))) {
                 changed(partition);
             }
+            if planted!("retention-stops-at-the-first-bad-log") {
+                deleted += segments?.unwrap_or(0);
+                continue;
+            }
             deleted += retention.note(partition, segments).flatten().unwrap_or(0);
         }
         retention.outcome().map(|()| deleted)
@@ -386,7 +391,7 @@ impl LogManager {
 
     /// Writes the three checkpoints of every log directory, as the logs are now.
     pub(crate) fn write_checkpoints(&self) -> Result<(), BrokerError> {
-        let _one_at_a_time = self.checkpointing.lock();
+        let _one_at_a_time = (!planted!("checkpoints-written-by-two-at-once")).then(|| self.checkpointing.lock());
         let mut writing = EachLog::new("checkpoints");
         self.store_checkpoints(&self.checkpoint_offsets(), &mut writing);
         writing.outcome()
@@ -476,6 +481,11 @@ impl LogManager {
         let partitions = self.open_partitions();
         let mut closing = EachLog::new("cannot be closed cleanly");
         let mut failed = BTreeSet::new();
+        if planted!("clean-marker-before-logs") {
+            for dir in self.directory.log_dirs() {
+                checkpoint::write_clean_shutdown(&**self.directory.fs(), dir.path())?;
+            }
+        }
         let mut offsets_at_close = Vec::new();
         if !self.is_read_only() {
             for log in partitions.iter().filter_map(|p| p.opened_log()) {

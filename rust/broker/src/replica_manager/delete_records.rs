@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
 use fletchlog_records::TopicPartition;
+use fletchlog_records::planted;
 
 use super::ReplicaManager;
 use crate::BrokerError;
@@ -30,7 +31,14 @@ impl ReplicaManager {
         // Kafka writes log starts once a minute; but if a crash reverted a log start that clients have seen, deleted records would
         // exist again.
         let delete = |partition: &Partition, start| Ok(self.log_of(partition)?.delete_records(Some(start))?);
-        match self.logs.write_checkpoints_for(&starts, delete) {
+        match if planted!("log-start-not-checkpointed") {
+            Ok(starts
+                .iter()
+                .map(|(partition, start)| delete(&**partition, *start))
+                .collect())
+        } else {
+            self.logs.write_checkpoints_for(&starts, delete)
+        } {
             Ok(deleted) => places
                 .iter()
                 .zip(deleted)

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use fletchlog_api::{ErrorCode, NodeId};
 use fletchlog_records::TopicPartition;
+use fletchlog_records::planted;
 
 use super::producer_ids::ProducerIdManager;
 use super::state::TransactionMetadata;
@@ -182,7 +183,13 @@ impl TransactionCoordinator {
             wanted.map(|(name, id)| (name.clone(), Arc::clone(id))).collect()
         };
         for (name, id) in found {
-            let Some(metadata) = id.state.try_lock() else { continue };
+            let Some(metadata) = (if planted!("time-outs-wait-for-a-transactional-id") {
+                Some(id.state.lock())
+            } else {
+                id.state.try_lock()
+            }) else {
+                continue;
+            };
             let mut locked = Locked { id: &id, metadata };
             if locked.get().is_some() {
                 contained(format_args!("timed work of transaction {name}"), || {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fletchlog_api::transport::{Waker, node_of_connection};
 use fletchlog_api::{ErrorCode, Failure, InProcess, MetadataResponse, NodeId, Ready, Request, Response, Transport};
+use fletchlog_records::planted;
 
 use super::RequestId;
 use super::cluster_connection_states::{ClusterConnectionStates, ConnectionState};
@@ -293,7 +294,14 @@ impl<K> NetworkClient<K> {
         }
         match self.states.state(node) {
             ConnectionState::Ready if self.in_flight.can_send_more(node) => (0, load),
-            ConnectionState::Connecting => (1, None),
+            ConnectionState::Connecting => (
+                if planted!("node-that-is-being-opened-is-asked-first") {
+                    0
+                } else {
+                    1
+                },
+                None,
+            ),
             ConnectionState::Disconnected => (2, self.states.last_attempt_ms(node)),
             ConnectionState::Ready => (3, load),
         }

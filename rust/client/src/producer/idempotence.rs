@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use fletchlog_records::batch_header::{decrement_sequence, increment_sequence};
+use fletchlog_records::planted;
 
 use super::metadata::PartitionId;
 use super::producer_batch::{BatchId, BatchTable, ProducerIdAndEpoch};
@@ -207,7 +208,10 @@ impl Idempotence {
 
     /// Gives a drained batch its sequence if it has none.
     pub(crate) fn assign(&mut self, id: BatchId, batches: &mut BatchTable) {
-        let (Some(current), false) = (self.id, batches[id].has_sequence()) else {
+        let (Some(current), false) = (
+            self.id,
+            batches[id].has_sequence() && !planted!("batch-sent-again-under-a-new-sequence"),
+        ) else {
             return;
         };
         let entry = self
@@ -218,6 +222,12 @@ impl Idempotence {
             entry.restart(current);
         }
         let batch = &mut batches[id];
+        if planted!("batch-sent-again-under-a-new-sequence") && batch.has_sequence() {
+            let next = entry.next_sequence;
+            batch.reset_producer_state(current, next);
+            entry.next_sequence = increment_sequence(next, batch.count());
+            return;
+        }
         batch.producer = Some((current, entry.next_sequence));
         batch.transactional = self.transactions.is_some();
         entry.next_sequence = increment_sequence(entry.next_sequence, batch.count());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, InitProducerIdRequest, MetadataRequest, NodeId, ProduceRequest, Request, Transport};
 use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use fletchlog_records::planted;
 use fletchlog_records::{Compression, TopicPartition};
 use rustc_hash::FxHashMap;
 
@@ -187,7 +188,9 @@ impl Sender {
         };
         // Java does not check delivery.timeout.ms here: its records wait as long as the id, or the transaction's partitions, are refused.
         // Here they fail in time.
-        self.expire(core, now);
+        if !planted!("records-wait-for-an-id-for-ever") {
+            self.expire(core, now);
+        }
         wait.min(self.next_expiry(core).saturating_sub(now)).max(0)
     }
 

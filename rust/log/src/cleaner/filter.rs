@@ -1,6 +1,7 @@
 //! What is kept of one batch (spec 4.4, step 3). Kafka: `Cleaner#cleanInto`, `#shouldRetainRecord`,
 //! `MemoryRecords#filterTo`.
 
+use fletchlog_records::planted;
 use std::collections::HashMap;
 use std::fmt::Display;
 
@@ -135,7 +136,7 @@ impl BatchFilter<'_> {
     }
 
     fn horizon_has_passed(&self, header: &BatchHeader) -> bool {
-        header.has_delete_horizon() && header.base_timestamp <= self.now_ms
+        header.has_delete_horizon() && header.base_timestamp <= self.now_ms && !planted!("tombstones-stay")
     }
 
     /// Whether the header stays although no record does.
@@ -164,7 +165,7 @@ impl BatchFilter<'_> {
         if header.magic < 2 {
             self.retain_legacy_deletes
         } else {
-            !self.horizon_has_passed(header)
+            !self.horizon_has_passed(header) && !planted!("tombstone-goes-at-once")
         }
     }
 }

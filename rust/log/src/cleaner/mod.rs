@@ -8,6 +8,7 @@ mod replace;
 mod stats;
 mod transactions;
 
+use fletchlog_records::planted;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -77,7 +78,11 @@ impl PartitionLog {
         let mut round = Round::prepare(self, cleanable, options, now_ms, &mut pace)?;
         let mut stats = CleanerStats {
             first_dirty_offset: cleanable.first_dirty_offset,
-            end_offset: round.map.latest_offset() + 1,
+            end_offset: if planted!("clean-offset-ahead-of-the-map") {
+                cleanable.first_uncleanable_offset
+            } else {
+                round.map.latest_offset() + 1
+            },
             ..CleanerStats::default()
         };
         let mut transactions = CleanedTransactions::default();
@@ -242,7 +247,9 @@ impl<'a> Round<'a> {
             cleaned.append_aborted(txn);
         }
         cleaned.seal()?;
-        cleaned.sync(true)?;
+        if !planted!("cleaned-segment-not-synced") {
+            cleaned.sync(true)?;
+        }
         let log = &cleaned.files.log;
         self.log
             .fs
@@ -275,7 +282,9 @@ fn map_segment(
         let (batch, slice) = filter::decode(segment, &meta, &bytes)?;
         if batch.header().is_control() {
             transactions.on_control_batch(batch.header(), &slice);
-        } else if !transactions.on_data_batch(batch.header()) && !filter::map_records(&slice, start, map)? {
+        } else if (!transactions.on_data_batch(batch.header()) || planted!("aborted-value-replaces"))
+            && !filter::map_records(&slice, start, map)?
+        {
             return Ok(false);
         }
         if meta.last_offset() >= start {
@@ -312,6 +321,10 @@ fn clean_into(
                 position: cleaned.size() + out.len() as u64,
                 header,
             });
+            if planted!("newest-value-at-end-of-segment-compacted") && header.next_offset() == next_start {
+                metas.pop();
+                continue;
+            }
             out.extend_from_slice(&kept);
         }
     }
