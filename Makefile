@@ -155,7 +155,7 @@ call-faults: build ## EIO, ENOSPC, EMFILE, EACCES from the n-th system call of a
 power-loss: build ## Power loss from the recorded system calls of a process with threads (IMAGES, TIME_LIMIT seconds, SEED)
 	$(SUITE) -m kills.power_loss
 
-# Builds a copy of the sources under .build/mutants; the package never contains a planted bug.
+# Builds with --cfg planted into .build/mutants; the package never contains a planted bug.
 mutants: build ## Plant bugs one by one and let the crash and fault suites find each (TIME_LIMIT seconds, MUTANTS)
 	$(PYTHON) tools/mutants.py
 
