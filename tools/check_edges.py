@@ -47,7 +47,7 @@ LAYERS = {
         *("local_transport", "port", "broker", "kafka_apis"),
         *("transaction", "group"),
         *("replica_manager", "metrics", "failures"),
-        *("controller", "one_look", "config_description"),
+        *("controller", "refresh_once", "config_description"),
         *("log_manager", "topics", "each_log", "panics", "partition"),
         *("directory", "topic_names", "security", "uuid", "dynamic_config", "topic_config", "sync", "error"),
     ],

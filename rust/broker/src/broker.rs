@@ -24,8 +24,8 @@ use crate::directory::{Directory, file_system};
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
-use crate::one_look::OneLook;
 use crate::panics::{contained, place};
+use crate::refresh_once::RefreshOnce;
 use crate::replica_manager::ReplicaManager;
 use crate::transaction::TransactionCoordinator;
 use crate::{BrokerError, TopicDescription, TransactionDescription};
@@ -414,7 +414,7 @@ impl Broker {
         let Ok(_open) = self.enter() else {
             return Handled::CloseConnection;
         };
-        let _one_look = OneLook::begin();
+        let _refresh_once = RefreshOnce::begin();
         self.do_scheduled_work();
         self.apis.handle(node, client, request)
     }

@@ -13,10 +13,10 @@ mod kafka_apis;
 pub mod local_transport;
 mod log_manager;
 mod metrics;
-mod one_look;
 pub mod panics;
 mod partition;
 pub mod port;
+mod refresh_once;
 mod replica_manager;
 mod security;
 mod sync;
@@ -36,8 +36,8 @@ pub use group::{GroupDescription, GroupListing, GroupMember};
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use metrics::BrokerMetric;
-pub use one_look::OneLook;
 pub use port::{Outcome, Port, Ticket};
+pub use refresh_once::RefreshOnce;
 pub use replica_manager::{PartitionDescription, TopicDescription};
 pub use security::{
     Acl, AclFilter, AclOperation, Action, AlteredUsers, Authorizer, CLUSTER_NAME, Coded, PatternType, PermissionType,

@@ -55,7 +55,7 @@ impl LocalTransport {
     }
 
     /// Moves the completed response to `arrived`, and handles the requests that were blocked by it.
-    fn pump(&mut self, id: NodeId) {
+    fn deliver_ready(&mut self, id: NodeId) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -101,12 +101,12 @@ impl LocalTransport {
         self.connections.get(&id).is_some_and(|c| c.waiting.is_some())
     }
 
-    /// Does what is due and pumps every connection; true: a response has arrived.
+    /// Does what is due and delivers the responses that are ready; true: a response has arrived.
     fn something_arrived(&mut self) -> bool {
         self.broker.run_due();
         let ids: Vec<NodeId> = self.connections.keys().copied().collect();
         for id in ids {
-            self.pump(id);
+            self.deliver_ready(id);
         }
         self.connections.values().any(|c| !c.arrived.is_empty())
     }
@@ -114,14 +114,14 @@ impl LocalTransport {
     fn look(&mut self, id: NodeId) {
         if self.is_waiting(id) {
             self.broker.run_due();
-            self.pump(id);
+            self.deliver_ready(id);
         }
     }
 }
 
 impl Connection {
     /// Cancels the waiting request: its response will not be read.
-    fn give_up(&self, broker: &Broker) {
+    fn cancel_waiting(&self, broker: &Broker) {
         if let Some((_, answer)) = &self.waiting {
             broker.replicas().purgatory().cancel(answer);
         }
@@ -155,7 +155,7 @@ impl Transport for LocalTransport {
             return;
         }
         connection.held.push_back((correlation_id, request));
-        self.pump(node);
+        self.deliver_ready(node);
     }
 
     fn receive(&mut self, node: NodeId) -> Option<Completion> {
@@ -210,7 +210,7 @@ impl Transport for LocalTransport {
 
     fn disconnect(&mut self, node: NodeId) {
         if let Some(connection) = self.connections.remove(&node) {
-            connection.give_up(&self.broker);
+            connection.cancel_waiting(&self.broker);
         }
     }
 
@@ -245,7 +245,7 @@ impl InProcess for LocalTransport {
 impl Drop for LocalTransport {
     fn drop(&mut self) {
         for connection in self.connections.values() {
-            connection.give_up(&self.broker);
+            connection.cancel_waiting(&self.broker);
         }
         self.client.disconnected(self.broker.replicas().clock().monotonic_ms());
         // Other clients may wait for its members: they have to see the earlier deadline.

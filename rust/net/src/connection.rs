@@ -26,7 +26,7 @@ use crate::address_book::AddressBook;
 use crate::authenticator::{Authenticator, Next};
 use crate::framer::{BadSize, Framer};
 use crate::sasl::{Sasl, Token};
-use crate::versions::{Versions, asked_again_with};
+use crate::versions::{Versions, next_api_versions};
 
 /// Most bytes of a response: no batch is larger than a request may be (socket.request.max.bytes), which is 100 MiB by default. The bytes
 /// that a fetch asks for are added to this.
@@ -248,7 +248,7 @@ impl Connection {
         };
         let error = response.error_code;
         if error == ErrorCode::UNSUPPORTED_VERSION {
-            let Some(version) = asked_again_with(&response, asked) else {
+            let Some(version) = next_api_versions(&response, asked) else {
                 return Err(Failure::UnsupportedVersion(
                     "it refuses every version of ApiVersions".into(),
                 ));

@@ -64,7 +64,7 @@ impl Versions {
 
 /// The version of ApiVersions to ask with next, after a node has refused one with UNSUPPORTED_VERSION. Kafka:
 /// `NetworkClient#handleApiVersionsResponse`.
-pub(crate) fn asked_again_with(response: &ApiVersionsResponse, refused: i16) -> Option<i16> {
+pub(crate) fn next_api_versions(response: &ApiVersionsResponse, refused: i16) -> Option<i16> {
     let served = Versions::of(response);
     let version = match served.served.get(&ApiKey::ApiVersions) {
         Some(&(_, max)) => max,
@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_refused_version_is_replaced_by_the_one_named_or_by_0_and_never_by_itself() {
-        assert_eq!(asked_again_with(&response(&[(18, 0, 3)]), 4), Some(3));
-        assert_eq!(asked_again_with(&response(&[]), 4), Some(0));
-        assert_eq!(asked_again_with(&response(&[(18, 0, 4)]), 4), None);
-        assert_eq!(asked_again_with(&response(&[(18, 0, -7)]), 4), None);
-        assert_eq!(asked_again_with(&response(&[]), 0), None);
+        assert_eq!(next_api_versions(&response(&[(18, 0, 3)]), 4), Some(3));
+        assert_eq!(next_api_versions(&response(&[]), 4), Some(0));
+        assert_eq!(next_api_versions(&response(&[(18, 0, 4)]), 4), None);
+        assert_eq!(next_api_versions(&response(&[(18, 0, -7)]), 4), None);
+        assert_eq!(next_api_versions(&response(&[]), 0), None);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Completion {
     /// The broker's response to a waiting request.
     Response(Response),
     /// Not about a request: the connection paused for the others and may have more to read or to write.
-    GoOn,
+    Resume,
 }
 
 /// The queue of reports, and the waker of its reader.

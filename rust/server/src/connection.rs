@@ -145,7 +145,7 @@ impl Connection {
 
     /// The connection is to be closed: its request waits, and the client cannot receive the response. A request that does not wait is
     /// carried out, and so are those behind it: they may need no response.
-    pub fn is_forsaken(&self) -> bool {
+    pub fn is_abandoned(&self) -> bool {
         self.waits && self.peer_end == PeerEnd::Both
     }
 
@@ -323,7 +323,7 @@ mod tests {
             let mut connection = Connection::default();
             feed(&mut connection, &[frame(b"first"), frame(b"second")].concat());
             ends.iter().for_each(|end| connection.end(*end));
-            let state = |c: &Connection| (c.is_half_closed(), c.is_forsaken());
+            let state = |c: &Connection| (c.is_half_closed(), c.is_abandoned());
             assert_eq!(state(&connection), (false, false), "it is read");
             for _ in 0..2 {
                 assert!(connection.next_frame(100).unwrap().is_some());

@@ -258,7 +258,7 @@ impl<S: Sockets> Processor<S> {
                 self.contained(Some(id.slot), |processor| processor.on_completion(id, completion));
             }
             self.read_muted();
-            self.do_what_is_due();
+            self.run_timers();
             if self.is_finished() {
                 break;
             }
@@ -322,11 +322,11 @@ impl<S: Sockets> Processor<S> {
         };
         channel.half_closed_ms.get_or_insert(now_ms);
         channel.connection.end(peer_end);
-        let is_forsaken = channel.connection.is_forsaken();
-        if is_forsaken {
+        let is_abandoned = channel.connection.is_abandoned();
+        if is_abandoned {
             self.close(slot, None);
         }
-        is_forsaken
+        is_abandoned
     }
 
     /// Applies the limits of a node that were altered at run time. Kafka: `ConnectionQuotas#updateMaxConnections`,
@@ -552,7 +552,7 @@ impl<S: Sockets> Processor<S> {
                 slot,
                 serial: channel.serial,
             };
-            self.shared.completions.push(id, Completion::GoOn);
+            self.shared.completions.push(id, Completion::Resume);
         }
     }
 
@@ -615,7 +615,7 @@ impl<S: Sockets> Processor<S> {
             Completion::Waiting(ticket, respond) => {
                 channel.waiting = Some((ticket, respond));
                 channel.connection.wait();
-                if channel.connection.is_forsaken() {
+                if channel.connection.is_abandoned() {
                     self.close(id.slot, None);
                 }
             }
@@ -635,7 +635,7 @@ impl<S: Sockets> Processor<S> {
                     Err(error) => self.close(id.slot, Some(&format!("its answer cannot be encoded: {error}"))),
                 }
             }
-            Completion::GoOn => {
+            Completion::Resume => {
                 self.write(id.slot);
                 self.next_request(id.slot);
                 self.read(id.slot);
@@ -711,7 +711,7 @@ impl<S: Sockets> Processor<S> {
     }
 
     /// Runs the timed work: waiting requests of the broker, idle connections, closing.
-    fn do_what_is_due(&mut self) {
+    fn run_timers(&mut self) {
         let now_ms = self.clock.monotonic_ms();
         let broker = self.shared.apis.broker();
         let look = broker.is_read_only() && self.channels.iter().any(|(_, c)| c.waiting.is_some());
@@ -754,12 +754,12 @@ impl<S: Sockets> Processor<S> {
             });
         }
         if self.shared.apis.unsent().is_over() {
-            self.close_deaf(now_ms);
+            self.close_slow_readers(now_ms);
         }
     }
 
     /// Closes the connections that have accepted no bytes for longest, until the unsent responses fit the budget.
-    fn close_deaf(&mut self, now_ms: i64) {
+    fn close_slow_readers(&mut self, now_ms: i64) {
         let since = |(slot, channel): (usize, &Channel<S>)| Some((channel.blocked_since_ms?, slot));
         let mut deaf: Vec<(i64, usize)> = self.channels.iter().filter_map(since).collect();
         deaf.sort_unstable();

@@ -22,7 +22,7 @@ use crate::BrokerError;
 use crate::directory::ClusterMetadata;
 use crate::dynamic_config::BrokerConfigs;
 use crate::log_manager::LogManager;
-use crate::one_look::OneLook;
+use crate::refresh_once::RefreshOnce;
 use crate::security::{CurrentSecurity, Rules};
 use crate::sync::{Mutex, Rank};
 use crate::topics::Topic;
@@ -104,9 +104,9 @@ impl Controller {
         }
     }
 
-    /// Read-only: takes over topics that the writer has created or deleted since, once within [`OneLook`].
+    /// Read-only: takes over topics that the writer has created or deleted since, once within [`RefreshOnce`].
     pub(crate) fn see_new_topics(&self) -> Result<(), BrokerError> {
-        if !self.logs.is_read_only() || OneLook::is_done() {
+        if !self.logs.is_read_only() || RefreshOnce::is_done() {
             return Ok(());
         }
         let mut metadata = self.metadata.lock();
@@ -115,7 +115,7 @@ impl Controller {
             self.security.set(&new.security);
             *metadata = new;
         }
-        OneLook::done();
+        RefreshOnce::done();
         Ok(())
     }
 }

@@ -76,7 +76,7 @@ fn what_goes_over_all_topics_passes_by_one_that_is_deleted_meanwhile() {
             .replicas()
             .controller()
             .logs
-            .unless_deleted(&held, closed)
+            .ignore_if_deleted(&held, closed)
             .unwrap()
             .is_none()
     );
@@ -88,7 +88,7 @@ fn what_goes_over_all_topics_passes_by_one_that_is_deleted_meanwhile() {
             .replicas()
             .controller()
             .logs
-            .unless_deleted(&held, failed())
+            .ignore_if_deleted(&held, failed())
             .unwrap()
             .is_none()
     );
@@ -96,6 +96,6 @@ fn what_goes_over_all_topics_passes_by_one_that_is_deleted_meanwhile() {
         .replicas()
         .controller()
         .logs
-        .unless_deleted(&another, failed())
+        .ignore_if_deleted(&another, failed())
         .unwrap_err();
 }

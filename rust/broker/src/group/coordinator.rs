@@ -162,7 +162,7 @@ impl GroupCoordinator {
 
     /// Does timed work on those of the groups that no other thread has locked. If it panics, the timers of that group are paused for
     /// some time.
-    fn in_idle(&self, groups: Vec<Arc<LockedGroup>>, mut work: impl FnMut(&mut Group)) {
+    fn for_each_unlocked(&self, groups: Vec<Arc<LockedGroup>>, mut work: impl FnMut(&mut Group)) {
         let now_ms = self.replicas.clock().monotonic_ms();
         for locked in groups {
             let idle = |group: &MutexGuard<'_, Group>| !group.dead && group.not_before_ms <= now_ms;
@@ -189,7 +189,7 @@ impl GroupCoordinator {
     /// Does timed work on all groups that no other thread has locked.
     pub(super) fn in_idle_groups(&self, work: impl FnMut(&mut Group)) {
         let all = self.groups.lock().all().map(|(_, group)| group.clone()).collect();
-        self.in_idle(all, work);
+        self.for_each_unlocked(all, work);
     }
 
     /// The earliest deadline of all groups. Does not wait for a group's lock.
@@ -281,7 +281,7 @@ impl GroupCoordinator {
     /// timed out, removes expired offsets.
     pub(crate) fn tick(&self, now_ms: i64) {
         let due = self.groups.lock().due(now_ms);
-        self.in_idle(due, |group| {
+        self.for_each_unlocked(due, |group| {
             let pending = group.pending_members.len();
             group.pending_members.retain(|_, give_up_ms| now_ms < *give_up_ms);
             if group.pending_members.len() < pending {

@@ -75,7 +75,7 @@ impl LogManager {
                 }
                 self.clean_partition(partition, force, cancelled, changed).map(Some)
             };
-            let done = match self.unless_deleted(partition, clean()) {
+            let done = match self.ignore_if_deleted(partition, clean()) {
                 Ok(None) => return Err(BrokerError::unknown_topic(name)),
                 Err(BrokerError::Log(error @ LogError::Cancelled { .. })) => return Err(error.into()),
                 done => done.map(Option::flatten),
@@ -194,7 +194,7 @@ impl LogManager {
             return Ok(None);
         };
         let cleaned = self.clean_partition(&partition, false, cancelled, changed);
-        match self.unless_deleted(&partition, cleaned) {
+        match self.ignore_if_deleted(&partition, cleaned) {
             Ok(done) => Ok(done
                 .filter(|done| done.rounds > 0)
                 .map(|done| (partition.tp().clone(), done))),
@@ -219,7 +219,7 @@ impl LogManager {
             let due = failing(format_args!("looking at {} for the cleaner", partition.tp()), || {
                 self.due(partition)
             });
-            let due = self.unless_deleted(partition, due);
+            let due = self.ignore_if_deleted(partition, due);
             let due = due.inspect_err(|_| partition.set_uncleanable(true));
             let Some(ratio) = looking.note(partition, due).flatten().flatten() else {
                 continue;

@@ -48,7 +48,7 @@ impl LogManager {
             });
         }
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
-            let size = self.unless_deleted(partition, self.size_of(partition));
+            let size = self.ignore_if_deleted(partition, self.size_of(partition));
             let size = describing.note(partition, size).flatten();
             if let (Some(size), Some(dir)) = (size, dirs.get_mut(partition.node_index())) {
                 dir.partitions.push((partition.tp().clone(), size));

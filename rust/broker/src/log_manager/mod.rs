@@ -293,7 +293,7 @@ impl LogManager {
                 }
                 Ok(self.log_of(partition)?.delete_old_segments(now_ms)?)
             });
-            let segments = self.unless_deleted(partition, segments);
+            let segments = self.ignore_if_deleted(partition, segments);
             // Segments may have been deleted before an error.
             if !matches!(segments, Ok(None | Some(0))) {
                 changed(partition);
@@ -308,7 +308,7 @@ impl LogManager {
     }
 
     /// The result for a partition; `None` if it failed and the topic was deleted meanwhile, which closes the log.
-    pub(crate) fn unless_deleted<T>(
+    pub(crate) fn ignore_if_deleted<T>(
         &self,
         partition: &Partition,
         result: Result<T, BrokerError>,
@@ -360,7 +360,7 @@ impl LogManager {
         self.sync_many(&partitions, &mut flush);
         for partition in partitions {
             if let Some(log) = partition.opened_log() {
-                let flushed = self.unless_deleted(&partition, log.flush().map_err(BrokerError::from));
+                let flushed = self.ignore_if_deleted(&partition, log.flush().map_err(BrokerError::from));
                 flush.note(&partition, flushed);
             }
         }
@@ -397,7 +397,7 @@ impl LogManager {
         writing.outcome()
     }
 
-    /// Writes the checkpoints once, with log starts that are not in effect yet; then `make_hold` puts each of them into effect. No
+    /// Writes the checkpoints once, with log starts that are not in effect yet; then `apply_log_starts` puts each of them into effect. No
     /// other thread writes checkpoints in between. A partition whose topic was deleted meanwhile, even if a new topic has its name,
     /// gets the result UNKNOWN_TOPIC_OR_PARTITION.
     ///
@@ -406,7 +406,7 @@ impl LogManager {
     pub(crate) fn write_checkpoints_for<T>(
         &self,
         log_starts: &[(Arc<Partition>, i64)],
-        make_hold: impl Fn(&Partition, i64) -> Result<T, BrokerError>,
+        apply_log_starts: impl Fn(&Partition, i64) -> Result<T, BrokerError>,
     ) -> Result<Vec<Result<T, BrokerError>>, BrokerError> {
         let _one_at_a_time = self.checkpointing.lock();
         let is_held: Vec<bool> = {
@@ -430,7 +430,7 @@ impl LogManager {
         let held = log_starts.iter().zip(is_held);
         Ok(held
             .map(|((partition, start), is_held)| match is_held {
-                true => make_hold(partition, *start),
+                true => apply_log_starts(partition, *start),
                 false => Err(BrokerError::unknown_partition(partition.tp())),
             })
             .collect())

@@ -65,7 +65,7 @@ impl ReplicaManager {
                 continue;
             }
             let described = self.describe_partition(partition);
-            let Some(described) = self.logs.unless_deleted(partition, described).transpose() else {
+            let Some(described) = self.logs.ignore_if_deleted(partition, described).transpose() else {
                 return Err(BrokerError::unknown_topic(name));
             };
             let described = describing.note(partition, described);

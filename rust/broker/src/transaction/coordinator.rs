@@ -174,7 +174,7 @@ impl TransactionCoordinator {
 
     /// Does timed work on the ids that no other thread has locked, by id: all, or those with an open or unfinished transaction. A
     /// panic ends the work for its id only.
-    pub(super) fn in_idle(&self, only_unfinished: bool, mut work: impl FnMut(&Arc<str>, &mut Locked<'_>)) {
+    pub(super) fn for_each_unlocked(&self, only_unfinished: bool, mut work: impl FnMut(&Arc<str>, &mut Locked<'_>)) {
         let found: Vec<_> = {
             let by_id = self.by_id.lock();
             let wanted = by_id

@@ -16,11 +16,11 @@ impl TransactionCoordinator {
         }
         if is_due(&self.next_timeout_check_ms, now_ms, self.timeout_check_ms) {
             let now_ms = self.replicas.clock().now_ms();
-            self.in_idle(true, |_, transaction| self.abort_if_timed_out(transaction, now_ms));
+            self.for_each_unlocked(true, |_, transaction| self.abort_if_timed_out(transaction, now_ms));
         }
         if is_due(&self.next_expiry_check_ms, now_ms, self.expiry_check_ms) {
             let now_ms = self.replicas.clock().now_ms();
-            self.in_idle(false, |id, transaction| {
+            self.for_each_unlocked(false, |id, transaction| {
                 let expired = transaction
                     .get()
                     .is_some_and(|t| t.is_expired(now_ms, self.expiration_ms));

@@ -100,7 +100,7 @@ impl TransactionCoordinator {
         for metadata in self.read_transactions()?.into_values() {
             self.insert(metadata);
         }
-        self.in_idle(true, |_, transaction| drop(self.complete_transaction(transaction)));
+        self.for_each_unlocked(true, |_, transaction| drop(self.complete_transaction(transaction)));
         Ok(())
     }
 }

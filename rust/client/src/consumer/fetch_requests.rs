@@ -202,7 +202,7 @@ impl FetchRequests {
     }
 
     /// Whether a completion is of a fetch in flight.
-    pub fn is_mine(&self, completion: &Completion) -> bool {
+    pub fn owns(&self, completion: &Completion) -> bool {
         let in_flight = self.nodes.get(&completion.node).and_then(|node| node.in_flight);
         in_flight == Some(completion.correlation_id)
     }

@@ -73,7 +73,7 @@ impl<T: Clone> LeaderQuestions<T> {
     }
 
     /// Whether a completion is of one of these requests.
-    pub fn is_mine(&self, completion: &Completion) -> bool {
+    pub fn owns(&self, completion: &Completion) -> bool {
         self.outstanding.contains_key(&completion.correlation_id)
     }
 

@@ -27,7 +27,7 @@ pub struct Requests<'a> {
 
 impl Requests<'_> {
     /// Why this node gets no request, other than because of a fetch in flight.
-    fn hindrance(&self, node: NodeId) -> Option<&'static str> {
+    fn blocked_reason(&self, node: NodeId) -> Option<&'static str> {
         if self.is_under_way(node) {
             return None;
         }
@@ -57,7 +57,7 @@ pub struct LeftOut {
     /// The reported partitions whose reason may change with a request or a response.
     waiting: FxHashSet<TopicPartition>,
     /// Reasons per node, nodes ascending.
-    hindrances: Vec<Option<&'static str>>,
+    reasons: Vec<Option<&'static str>>,
     /// [`Requests::version`] at the last report.
     version: u64,
 }
@@ -66,9 +66,13 @@ impl LeftOut {
     /// Reports the partitions whose reason differs from the one reported last. `changed`: partitions whose own state
     /// may have changed.
     pub fn report(&mut self, changed: &Changed, view: &View<'_>, requests: &Requests<'_>, trace: &mut Trace) {
-        let hindrances: Vec<_> = requests.nodes.keys().map(|&node| requests.hindrance(node)).collect();
+        let reasons: Vec<_> = requests
+            .nodes
+            .keys()
+            .map(|&node| requests.blocked_reason(node))
+            .collect();
         let looked_at: Vec<TopicPartition> = match changed {
-            Changed::Partitions(partitions) if hindrances == self.hindrances => {
+            Changed::Partitions(partitions) if reasons == self.reasons => {
                 let has_changed = requests.version != self.version;
                 let waiting = self.waiting.iter().filter(|tp| has_changed && !partitions.contains(tp));
                 let both = partitions.iter().chain(waiting).collect();
@@ -80,7 +84,7 @@ impl LeftOut {
                 view.sorted(gone).into_iter().chain(assigned).cloned().collect()
             }
         };
-        self.hindrances = hindrances;
+        self.reasons = reasons;
         self.version = requests.version;
         let mut changes = Vec::new();
         for tp in looked_at {
@@ -127,5 +131,5 @@ fn why_not_asked(
         let asked = position.is_some_and(|offset| requests.asked(node, tp, offset));
         return (!asked).then_some(UNDER_WAY);
     }
-    requests.hindrance(node)
+    requests.blocked_reason(node)
 }

@@ -53,8 +53,8 @@ impl OffsetReset {
     }
 
     /// Whether a completion is of a lookup.
-    pub fn is_mine(&self, completion: &Completion) -> bool {
-        self.questions.is_mine(completion)
+    pub fn owns(&self, completion: &Completion) -> bool {
+        self.questions.owns(completion)
     }
 
     /// The callback: sets positions that have not been changed since the request.

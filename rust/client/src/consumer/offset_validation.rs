@@ -76,8 +76,8 @@ impl OffsetValidation {
     }
 
     /// Whether a completion is of a validation request.
-    pub fn is_mine(&self, completion: &Completion) -> bool {
-        self.questions.is_mine(completion)
+    pub fn owns(&self, completion: &Completion) -> bool {
+        self.questions.owns(completion)
     }
 
     /// The callback of a validation request.

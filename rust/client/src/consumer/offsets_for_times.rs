@@ -25,8 +25,8 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    pub fn is_mine(&self, completion: &Completion) -> bool {
-        self.questions.is_mine(completion)
+    pub fn owns(&self, completion: &Completion) -> bool {
+        self.questions.owns(completion)
     }
 
     pub fn on_completion(&mut self, completion: Completion, metadata: &mut ConsumerMetadata, retry_at_ms: i64) {

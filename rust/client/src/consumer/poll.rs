@@ -378,7 +378,7 @@ impl Consumer {
         let (mut answered, mut failure) = (false, Ok(()));
         for completion in self.net.take_done() {
             let now = self.net.now_ms();
-            if self.fetches.is_mine(&completion) {
+            if self.fetches.owns(&completion) {
                 answered |= self.fetches.on_completion(
                     completion,
                     &mut self.subs,
@@ -387,7 +387,7 @@ impl Consumer {
                     &mut self.trace,
                     now,
                 );
-            } else if self.resets.is_mine(&completion) {
+            } else if self.resets.owns(&completion) {
                 self.resets.on_completion(
                     completion,
                     &mut self.subs,
@@ -396,7 +396,7 @@ impl Consumer {
                     &mut self.trace,
                     now,
                 );
-            } else if self.validation.is_mine(&completion) {
+            } else if self.validation.owns(&completion) {
                 self.validation.on_completion(
                     completion,
                     &mut self.subs,
@@ -405,7 +405,7 @@ impl Consumer {
                     &mut self.trace,
                     now,
                 );
-            } else if let Some(lookup) = self.lookup.as_mut().filter(|l| l.is_mine(&completion)) {
+            } else if let Some(lookup) = self.lookup.as_mut().filter(|l| l.owns(&completion)) {
                 lookup.on_completion(
                     completion,
                     &mut self.metadata,

@@ -38,7 +38,7 @@ pub(crate) enum Append {
 
 /// What happens to the transaction of a producer that is being closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leaving {
+pub(crate) enum OpenTransactionAtClose {
     /// There is none, or it could not be ended.
     Nothing,
     /// It is being ended; the ms left before the producer gives up.
@@ -74,7 +74,7 @@ pub(crate) struct Core {
     /// Why the sender's thread ended without being asked to.
     pub dead: Option<ClientError>,
     /// Number of failures that no retry fixes, and the last of them.
-    pub unmendable: (u64, Option<ClientError>),
+    pub fatal_count_and_last: (u64, Option<ClientError>),
     /// Which node does not respond, and why.
     pub unreachable: Option<String>,
     /// First failure of a `send_columns` row since the last flush.
@@ -99,7 +99,7 @@ impl Core {
             closed: false,
             ending_since_ms: None,
             dead: None,
-            unmendable: (0, None),
+            fatal_count_and_last: (0, None),
             unreachable: None,
             run_failure: None,
             metrics: ProducerMetrics::default(),
@@ -333,7 +333,7 @@ impl Core {
 
     /// Closing: ends an open transaction. Kafka: `Sender#run`, which waits for ever; here the wait for a coordinator that keeps refusing
     /// ends after max.block.ms.
-    pub(crate) fn end_open_transaction(&mut self) -> Leaving {
+    pub(crate) fn end_open_transaction(&mut self) -> OpenTransactionAtClose {
         let (now, max_ms) = (self.now(), self.config.max_block_ms);
         let since = self.ending_since_ms;
         match self.transactions() {
@@ -344,22 +344,22 @@ impl Core {
                     log::warn!(
                         "the producer is closed with its transaction open, which could not be ended within {max_ms} ms (max.block.ms): {refusal}; it is aborted after transaction.timeout.ms"
                     );
-                    return Leaving::Nothing;
+                    return OpenTransactionAtClose::Nothing;
                 }
                 let completing = transactions.is_completing();
                 self.ending_since_ms.get_or_insert(now);
                 if completing {
-                    return Leaving::Ending(left);
+                    return OpenTransactionAtClose::Ending(left);
                 }
             }
-            _ => return Leaving::Nothing,
+            _ => return OpenTransactionAtClose::Nothing,
         }
         log::info!("the producer is closed with a transaction open, which is aborted");
         match self.begin_abort() {
-            Ok(_) => Leaving::Aborted,
+            Ok(_) => OpenTransactionAtClose::Aborted,
             Err(error) => {
                 log::warn!("the open transaction could not be aborted: {error}");
-                Leaving::Nothing
+                OpenTransactionAtClose::Nothing
             }
         }
     }
@@ -406,7 +406,7 @@ impl Core {
     /// Nothing can be sent now, and waiting does not help: waiting calls and batches that were never sent fail with this error. A later
     /// send tries again, except with a transactional producer. Kafka: `TransactionManager#authenticationFailed`, `Metadata#fatalError`.
     pub(crate) fn authentication_failed(&mut self, error: &ClientError) {
-        self.unmendable = (self.unmendable.0 + 1, Some(error.clone()));
+        self.fatal_count_and_last = (self.fatal_count_and_last.0 + 1, Some(error.clone()));
         self.abort_undrained(error);
         if let Some(transactions) = self.transactions() {
             transactions.transition_to_fatal_error(error.clone());

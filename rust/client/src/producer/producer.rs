@@ -7,7 +7,7 @@ use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
 use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
-use super::core::{Core, Leaving};
+use super::core::{Core, OpenTransactionAtClose};
 use super::future::{OnDecided, RecordFuture, lock};
 use super::send;
 use super::sender::Sender;
@@ -32,12 +32,12 @@ pub struct Producer {
 }
 
 /// How a user's thread waits: for the sender's thread or, in a stepped producer, by running a turn of the sender.
-struct Parked<'a, 'b> {
+struct Waiter<'a, 'b> {
     producer: &'a Producer,
     interrupt: Interrupt<'b>,
 }
 
-impl Pause for Parked<'_, '_> {
+impl Pause for Waiter<'_, '_> {
     fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError> {
         if self.producer.stepped {
             self.producer.run_once(ms);
@@ -66,7 +66,7 @@ impl Pause for Parked<'_, '_> {
     }
 }
 
-impl Parked<'_, '_> {
+impl Waiter<'_, '_> {
     fn check_interrupt(&mut self) -> Result<(), ClientError> {
         if (self.interrupt)() {
             Err(ClientError::Interrupted)
@@ -144,7 +144,7 @@ impl Producer {
         interrupt: Interrupt<'_>,
     ) -> Result<RecordFuture, ClientError> {
         self.start()?;
-        send::send(&self.shared, &mut self.parked(interrupt), record, on_decided)
+        send::send(&self.shared, &mut self.waiter(interrupt), record, on_decided)
     }
 
     /// Queues one record if that needs no waiting, which is the usual case. Otherwise, or if the record cannot be queued, returns `None`
@@ -193,7 +193,7 @@ impl Producer {
         interrupt: Interrupt<'_>,
     ) -> Result<usize, ClientError> {
         self.start()?;
-        send::send_columns(&self.shared, &mut self.parked(interrupt), topic, columns, first)
+        send::send_columns(&self.shared, &mut self.waiter(interrupt), topic, columns, first)
     }
 
     /// Makes everything queued ready and waits until it is decided. Returns the first failure of a `send_columns` row since the last flush,
@@ -203,7 +203,7 @@ impl Producer {
     /// # Errors
     /// That failure; `Interrupted` (nothing is lost, flush again).
     pub fn flush(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        send::flush(&self.shared, &mut self.parked(interrupt))
+        send::flush(&self.shared, &mut self.waiter(interrupt))
     }
 
     /// Flushes, ends an open transaction (at most `timeout_ms` in all) and stops the sender. Idempotent. Records that are undecided then
@@ -222,7 +222,7 @@ impl Producer {
             // The thread never ran: there is nothing to wait for.
             self.shared.lock().core.closed = true;
         }
-        let mut pause = self.parked(interrupt);
+        let mut pause = self.waiter(interrupt);
         loop {
             let (seen, left) = {
                 let mut guard = self.shared.lock();
@@ -263,7 +263,7 @@ impl Producer {
     /// PRODUCER_FENCED, INVALID_TRANSACTION_TIMEOUT and others of the coordinator; `Interrupted`.
     pub fn init_transactions(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         self.start()?;
-        transaction::init_transactions(&self.shared, &mut self.parked(interrupt))
+        transaction::init_transactions(&self.shared, &mut self.waiter(interrupt))
     }
 
     /// Opens a transaction; nothing is sent yet.
@@ -285,7 +285,7 @@ impl Producer {
         group: &ConsumerGroupMetadata,
         interrupt: Interrupt<'_>,
     ) -> Result<(), ClientError> {
-        transaction::send_offsets_to_transaction(&self.shared, &mut self.parked(interrupt), offsets, group)
+        transaction::send_offsets_to_transaction(&self.shared, &mut self.waiter(interrupt), offsets, group)
     }
 
     /// Sends everything queued, waits until it is acknowledged, and commits.
@@ -294,7 +294,7 @@ impl Producer {
     /// TRANSACTION_ABORTABLE when a record failed (abort); `Timeout` after max.block.ms (the outcome is open: call it
     /// again); PRODUCER_FENCED; `IllegalState`; `Interrupted` (call it again).
     pub fn commit_transaction(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        transaction::end_transaction(&self.shared, &mut self.parked(interrupt), true)
+        transaction::end_transaction(&self.shared, &mut self.waiter(interrupt), true)
     }
 
     /// Drops what was not sent yet and aborts.
@@ -302,7 +302,7 @@ impl Producer {
     /// # Errors
     /// `Timeout` (call it again); PRODUCER_FENCED; `IllegalState`; `Interrupted`.
     pub fn abort_transaction(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        transaction::end_transaction(&self.shared, &mut self.parked(interrupt), false)
+        transaction::end_transaction(&self.shared, &mut self.waiter(interrupt), false)
     }
 
     /// Whether a transaction is open, being ended, or failed and not aborted yet.
@@ -311,8 +311,8 @@ impl Producer {
         guard.core.transactions().is_some_and(|t| t.has_ongoing_transaction())
     }
 
-    fn parked<'a, 'b>(&'a self, interrupt: Interrupt<'b>) -> Parked<'a, 'b> {
-        Parked {
+    fn waiter<'a, 'b>(&'a self, interrupt: Interrupt<'b>) -> Waiter<'a, 'b> {
+        Waiter {
             producer: self,
             interrupt,
         }
@@ -324,7 +324,7 @@ impl Producer {
     /// Unknown topic; no metadata within max.block.ms.
     pub fn partitions_for(&self, topic: &str) -> Result<i32, ClientError> {
         self.start()?;
-        let id = send::topic(&self.shared, &mut self.parked(&mut || false), topic)?;
+        let id = send::topic(&self.shared, &mut self.waiter(&mut || false), topic)?;
         Ok(self.shared.lock().core.metadata.topic(id).count())
     }
 
@@ -359,9 +359,9 @@ impl Drop for Producer {
 }
 
 /// Wakes waiting users with an error if the thread ends without having been closed.
-struct Farewell<'a>(&'a Shared);
+struct WakeOnDrop<'a>(&'a Shared);
 
-impl Drop for Farewell<'_> {
+impl Drop for WakeOnDrop<'_> {
     fn drop(&mut self) {
         let mut guard = self.0.lock();
         if !guard.core.closed {
@@ -375,7 +375,7 @@ impl Drop for Farewell<'_> {
 /// The sender's thread: runs turns until the producer is closed. It sleeps on the accumulator when nothing is on the wire, on the transport
 /// otherwise.
 fn run(shared: &Shared, mut sender: Sender) {
-    let farewell = Farewell(shared);
+    let farewell = WakeOnDrop(shared);
     loop {
         let wait = sender.send_half();
         if wait > 0 {
@@ -405,16 +405,16 @@ fn time_to_close(shared: &Shared) -> i64 {
         return i64::MAX;
     }
     match guard.core.end_open_transaction() {
-        Leaving::Nothing => {
+        OpenTransactionAtClose::Nothing => {
             guard.core.closed = true;
             shared.made_progress(&mut guard);
             0
         }
-        Leaving::Aborted => {
+        OpenTransactionAtClose::Aborted => {
             shared.wake_sender();
             i64::MAX
         }
-        Leaving::Ending(left) => left,
+        OpenTransactionAtClose::Ending(left) => left,
     }
 }
 

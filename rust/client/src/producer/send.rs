@@ -72,7 +72,7 @@ pub(crate) struct Lookup {
 /// The topic's number if its metadata has arrived; requests it otherwise. Kafka: `waitOnMetadata`. Unlike in Kafka, a topic that a broker
 /// in this process reports as unknown is an error at once, not after max.block.ms.
 fn look_up(core: &mut Core, name: &str, lookup: &mut Lookup) -> Result<Option<TopicId>, ClientError> {
-    if let (count, Some(error)) = &core.unmendable
+    if let (count, Some(error)) = &core.fatal_count_and_last
         && *count > lookup.failures
     {
         return Err(error.clone());
@@ -110,7 +110,7 @@ pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Resul
     let (start, max_ms, failures) = {
         let guard = shared.lock();
         let core = &guard.core;
-        (core.now(), core.config.max_block_ms, core.unmendable.0)
+        (core.now(), core.config.max_block_ms, core.fatal_count_and_last.0)
     };
     let mut lookup = Lookup { asked: false, failures };
     until(

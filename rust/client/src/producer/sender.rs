@@ -50,7 +50,7 @@ pub(crate) struct Sender {
     /// Why there is no producer id yet.
     id_refused: Option<String>,
     /// Consecutive turns, without any change, in which a node was ready but the stop rules blocked everything.
-    fruitless_turns: usize,
+    idle_turns: usize,
     /// When nothing can be sent: the end of the next back-off, after which another partition may be sent.
     back_off_ends_at: i64,
 }
@@ -77,7 +77,7 @@ impl Sender {
             init_in_flight: false,
             init_not_before_ms: 0,
             id_refused: None,
-            fruitless_turns: 0,
+            idle_turns: 0,
             back_off_ends_at: i64::MAX,
         }
     }
@@ -255,7 +255,7 @@ impl Sender {
         let due = self.client.metadata_go_first(core.metadata.is_update_due(now), now);
         let mut wait = check.next_check_ms;
         if self.back_off_ends_at <= now {
-            self.fruitless_turns = 0;
+            self.idle_turns = 0;
         }
         self.back_off_ends_at = i64::MAX;
         let (mut sent, mut most_led) = (false, 0);
@@ -279,15 +279,11 @@ impl Sender {
         // Java takes the next turn at once while any node is ready, so it spins while a stop rule blocks everything. The drain index moves
         // with each turn, so another partition may be sent. After one round over all partitions only a response or the end of a back-off
         // helps.
-        self.fruitless_turns = if sent || most_led == 0 {
-            0
-        } else {
-            self.fruitless_turns + 1
-        };
-        if sent || expired || (1..=most_led).contains(&self.fruitless_turns) {
+        self.idle_turns = if sent || most_led == 0 { 0 } else { self.idle_turns + 1 };
+        if sent || expired || (1..=most_led).contains(&self.idle_turns) {
             return 0;
         }
-        if self.fruitless_turns > 0 {
+        if self.idle_turns > 0 {
             let left = core.accumulator.next_back_off_end_ms(now);
             self.back_off_ends_at = now.saturating_add(left);
             wait = wait.min(left);

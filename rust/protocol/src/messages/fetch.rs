@@ -178,25 +178,22 @@ impl FetchRequest {
 impl FetchResponse {
     /// A response with these partitions in this order: only consecutive ones of a topic share its entry.
     pub fn of(partitions: Vec<(TopicPartition, fetch_response::PartitionData)>) -> Self {
-        // Counted first, so that a topic is one allocation.
-        let runs: Vec<usize> = partitions
-            .chunk_by(|a, b| a.0.topic == b.0.topic)
-            .map(<[_]>::len)
-            .collect();
+        let mut responses = Vec::new();
         let mut partitions = partitions.into_iter();
-        let topic = |len: usize| {
-            let mut run = partitions.by_ref().take(len);
-            let mut topic = fetch_response::FetchableTopicResponse::default();
-            if let Some((tp, first)) = run.next() {
-                topic.topic = tp.topic;
-                topic.partitions.reserve_exact(len);
-                topic.partitions.push(first);
-            }
-            topic.partitions.extend(run.map(|(_, partition)| partition));
-            topic
-        };
+        while let Some((first, _)) = partitions.as_slice().first() {
+            let topic = Arc::clone(&first.topic);
+            // Counted first, so that a topic is one allocation.
+            let is_of_topic = |p: &&(TopicPartition, _)| p.0.topic == topic;
+            let len = partitions.as_slice().iter().take_while(is_of_topic).count();
+            let run = partitions.by_ref().take(len).map(|(_, partition)| partition);
+            responses.push(fetch_response::FetchableTopicResponse {
+                partitions: run.collect(),
+                topic,
+                ..Default::default()
+            });
+        }
         Self {
-            responses: runs.into_iter().map(topic).collect(),
+            responses,
             ..Default::default()
         }
     }

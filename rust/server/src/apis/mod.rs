@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_broker::panics::place;
-use fletchlog_broker::{Broker, OneLook, Outcome, Port, Ticket};
+use fletchlog_broker::{Broker, Outcome, Port, RefreshOnce, Ticket};
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, outline, response_header_version};
 use fletchlog_protocol::{Message, Reader, WireError, frame};
@@ -205,7 +205,7 @@ impl Apis {
             reserved,
         };
         let id = call.header.correlation_id;
-        let _one_look = OneLook::begin();
+        let _refresh_once = RefreshOnce::begin();
         place(|| format!("request {id}"));
         let handled = call.pass(api, handler);
         place(|| format!("request {id}, handled"));

@@ -4,7 +4,7 @@ use fletchlog_api::{ErrorCode, FetchRequest, NodeId};
 
 use super::read::{Position, ReadResult};
 use super::session::FetchSession;
-use super::session_cache::{Context, FetchSessionCache, Made, NewContext, Reading, full_context};
+use super::session_cache::{BuiltResponse, Context, FetchSessionCache, NewContext, Reading, full_context};
 use crate::partition::Partition;
 use crate::sync::{Mutex, MutexGuard, Rank};
 
@@ -96,7 +96,7 @@ impl FetchManager {
         reading: &Reading,
         result: ReadResult,
         now_ms: i64,
-    ) -> Option<Made> {
+    ) -> Option<BuiltResponse> {
         let Context::Full { by_topic_ids } = *context else {
             return Some(self.cache(node)?.response(context, reading, result, None, now_ms));
         };

@@ -54,7 +54,7 @@ pub(crate) struct NewContext {
 
 /// A response, and the session that was evicted for the one it opens.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct BuiltResponse {
     pub(crate) response: FetchResponse,
     pub(crate) evicted: Option<i32>,
 }
@@ -175,7 +175,7 @@ impl FetchSessionCache {
         result: ReadResult,
         session: Option<FetchSession>,
         now_ms: i64,
-    ) -> Made {
+    ) -> BuiltResponse {
         let mut evicted = None;
         let (session_id, partitions) = match context {
             Context::Sessionless => (INVALID_SESSION_ID, result.responses),
@@ -196,7 +196,7 @@ impl FetchSessionCache {
             session_id,
             ..FetchResponse::of(partitions)
         };
-        Made { response, evicted }
+        BuiltResponse { response, evicted }
     }
 
     /// Adds a session; returns its id, 0 if there is no room for it.

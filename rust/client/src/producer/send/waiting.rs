@@ -240,7 +240,7 @@ fn note_memory_waiter(core: &mut Core, queues: &mut Queues, wants_memory: bool) 
 
 /// Requests the topic's metadata if necessary. Its records fail if the topic is refused or if no transaction is open for them.
 fn find_topic(core: &mut Core, topic: &mut WaitingTopic) {
-    let failures = core.unmendable.0;
+    let failures = core.fatal_count_and_last.0;
     let lookup = topic.lookup.get_or_insert(Lookup { asked: false, failures });
     let found = core
         .check_ready_for_send()

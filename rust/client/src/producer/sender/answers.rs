@@ -46,7 +46,7 @@ impl Sender {
         for response in responses {
             self.handle(&mut guard.core, response, now);
         }
-        self.fruitless_turns = 0;
+        self.idle_turns = 0;
         guard.core.metrics.requests = self.client.metrics();
         guard.core.signal.notify();
         shared.made_progress(&mut guard);

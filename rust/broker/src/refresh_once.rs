@@ -10,11 +10,11 @@ thread_local! {
 
 /// While it exists, its thread checks a directory for changes only once. A nested one does nothing.
 #[derive(Debug)]
-pub struct OneLook {
+pub struct RefreshOnce {
     is_outer: bool,
 }
 
-impl OneLook {
+impl RefreshOnce {
     /// Called when a request begins.
     #[must_use]
     pub fn begin() -> Self {
@@ -36,7 +36,7 @@ impl OneLook {
     }
 }
 
-impl Drop for OneLook {
+impl Drop for RefreshOnce {
     fn drop(&mut self) {
         if self.is_outer {
             LOOK.set(None);
