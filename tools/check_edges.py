@@ -68,7 +68,7 @@ LAYERS = {
     ],
     "records": [
         *("committed", "control", "rebuild", "retained", "batch", "legacy", "batch_builder", "encode", "record", "records_slice"),
-        *("time_range", "timestamp_merge", "batch_header", "compression", "varint", "crc", "field", "ids", "error", "error_code"),
+        *("time_range", "timestamp_merge", "batch_header", "compression", "varint", "crc", "field", "ids", "error", "error_code", "planted"),
     ],
     "arrow": ["json_lines", "import", "export", "decode", "constants", "columns", "headers", "bytes_column", "schema", "pool"],
 }

@@ -91,7 +91,7 @@ impl Request {
     /// The newest version that can carry it.
     pub fn newest_version(&self) -> i16 {
         match self {
-            Self::Fetch(fetch) => fetch.newest_version(),
+            Self::Fetch(fetch) => FetchRequest::newest_version(fetch),
             _ => i16::MAX,
         }
     }
