@@ -251,10 +251,8 @@ impl GroupCoordinator {
         client.seen(now_ms);
         self.tick(now_ms);
         let beat = |group: &mut Group| -> Result<(), ErrorCode> {
-            check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
-            if group.generation != request.generation_id {
-                return Err(ErrorCode::ILLEGAL_GENERATION);
-            }
+            let instance_id = request.group_instance_id.as_deref();
+            check_generation(group, &request.member_id, instance_id, request.generation_id)?;
             let state = group.state;
             let member = group
                 .member_mut(&request.member_id)
@@ -324,5 +322,19 @@ pub(super) fn check_member(group: &Group, member_id: &str, instance_id: Option<&
         Ok(())
     } else {
         Err(ErrorCode::UNKNOWN_MEMBER_ID)
+    }
+}
+
+/// Whether the group has this member in this generation.
+pub(super) fn check_generation(
+    group: &Group,
+    member_id: &str,
+    instance_id: Option<&str>,
+    generation_id: i32,
+) -> Result<(), ErrorCode> {
+    check_member(group, member_id, instance_id)?;
+    match generation_id == group.generation {
+        true => Ok(()),
+        false => Err(ErrorCode::ILLEGAL_GENERATION),
     }
 }

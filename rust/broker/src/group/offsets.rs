@@ -16,7 +16,7 @@ use fletchlog_protocol::messages::offset_fetch_response::{
 use fletchlog_records::planted;
 use fletchlog_records::{BatchParams, TopicPartition};
 
-use super::coordinator::{GroupCoordinator, check_member};
+use super::coordinator::{GroupCoordinator, check_generation};
 use super::join::MAX_TEXT;
 use super::records;
 use super::state::{CommittedOffset, Group, GroupState};
@@ -100,10 +100,8 @@ impl GroupCoordinator {
     ) -> Result<OffsetErrors, Refused> {
         // Consumers that manage their partitions themselves commit to a group without members.
         if !(simple && group.state == GroupState::Empty) {
-            check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
-            if request.generation_id_or_member_epoch != group.generation {
-                return Err(ErrorCode::ILLEGAL_GENERATION.into());
-            }
+            let (instance_id, generation_id) = (&request.group_instance_id, request.generation_id_or_member_epoch);
+            check_generation(group, &request.member_id, instance_id.as_deref(), generation_id)?;
             if group.state == GroupState::CompletingRebalance {
                 return Err(ErrorCode::REBALANCE_IN_PROGRESS.into());
             }

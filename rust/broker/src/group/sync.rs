@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId, Response, SyncGroupRequest, SyncGroupResponse};
 use rustc_hash::FxHashMap;
 
-use super::coordinator::{GroupCoordinator, check_member};
+use super::coordinator::{GroupCoordinator, check_generation};
 use super::member::{ClientLiveness, Member};
 use super::rebalance::sync_error;
 use super::state::{Group, GroupState};
@@ -110,10 +110,8 @@ type Protocol<'a> = (&'a Option<Arc<str>>, &'a Option<Arc<str>>);
 
 /// Kafka: `validateSyncGroup`.
 fn check_sync(group: &Group, request: &SyncGroupRequest) -> Result<(), ErrorCode> {
-    check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
-    if group.generation != request.generation_id {
-        return Err(ErrorCode::ILLEGAL_GENERATION);
-    }
+    let instance_id = request.group_instance_id.as_deref();
+    check_generation(group, &request.member_id, instance_id, request.generation_id)?;
     let differs =
         |asked: &Option<Arc<str>>, known: &Option<Arc<str>>| asked.is_some() && known.is_some() && asked != known;
     if differs(&request.protocol_type, &group.protocol_type) || differs(&request.protocol_name, &group.protocol) {

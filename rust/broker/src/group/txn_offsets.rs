@@ -4,7 +4,7 @@
 use fletchlog_api::{ErrorCode, NodeId, OffsetAndMetadata, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use fletchlog_records::{BatchParams, TopicPartition};
 
-use super::coordinator::{GroupCoordinator, check_member};
+use super::coordinator::{GroupCoordinator, check_generation};
 use super::offsets::OffsetErrors;
 use super::state::{Group, GroupState};
 use crate::failures::Refused;
@@ -83,10 +83,6 @@ fn check_committer(group: &Group, request: &TxnOffsetCommitRequest) -> Result<()
     if anonymous || (simple && group.state == GroupState::Empty) {
         return Ok(());
     }
-    check_member(group, &request.member_id, request.group_instance_id.as_deref())?;
-    if request.generation_id == group.generation {
-        Ok(())
-    } else {
-        Err(ErrorCode::ILLEGAL_GENERATION)
-    }
+    let instance_id = request.group_instance_id.as_deref();
+    check_generation(group, &request.member_id, instance_id, request.generation_id)
 }
