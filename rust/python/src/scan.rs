@@ -26,7 +26,7 @@ use crate::logging;
 use crate::peer::Peer;
 use crate::scan_arguments::Wanted;
 use crate::scan_builders::{Builders, Lent};
-use crate::scan_threads::{PART_BYTES, ScanThreads, Work};
+use crate::scan_threads::{PART_BYTES, ScanThreads, Work, fill_from_logs};
 
 /// The source of the records.
 #[derive(Clone)]
@@ -230,20 +230,6 @@ fn threads(plan: &Plan, ranges: &[ScanRange], bound: FetchBound, order: ScanOrde
     };
     let lend = || plan.builders.lend(&plan.columns, plan.times);
     (parts.len() > 1).then(|| ScanThreads::start(parts, plan.threads, &work, lend))?
-}
-
-/// Appends rows until a batch is full or the scan ends.
-pub fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
-    while let Some(batch) = scan.next_batch()? {
-        let room = builder.room(batch_rows, batch.slice);
-        if room == 0 {
-            break;
-        }
-        let rows = batch.in_turn(room);
-        rows.and_then(|rows| builder.append_records(batch.tp, batch.slice, batch.cursor, rows, batch.start, batch.end))
-            .map_err(|error| Failure::of_record(error, batch.tp, batch.slice.base_offset))?;
-    }
-    Ok(())
 }
 
 /// Reads the records of a cluster.

@@ -16,7 +16,6 @@ use fletchlog_records::TimeRange;
 
 use crate::capsule::without_gil;
 use crate::errors::Failure;
-use crate::scan::fill_from_logs;
 use crate::scan_builders::Lent;
 
 /// Approximate bytes of the log in a part: about two batches. With 8 MiB the waiting batches would no longer fit into the caches.
@@ -156,4 +155,18 @@ fn read_part(part: &Part, work: &Work, builder: &mut RowsBuilder) {
         let _ = part.batches.send(end);
         return;
     }
+}
+
+/// Appends rows until a batch is full or the scan ends.
+pub fn fill_from_logs(scan: &mut LogScan, builder: &mut RowsBuilder, batch_rows: usize) -> Result<(), Failure> {
+    while let Some(batch) = scan.next_batch()? {
+        let room = builder.room(batch_rows, batch.slice);
+        if room == 0 {
+            break;
+        }
+        let rows = batch.in_turn(room);
+        rows.and_then(|rows| builder.append_records(batch.tp, batch.slice, batch.cursor, rows, batch.start, batch.end))
+            .map_err(|error| Failure::of_record(error, batch.tp, batch.slice.base_offset))?;
+    }
+    Ok(())
 }

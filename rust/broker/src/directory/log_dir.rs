@@ -11,10 +11,9 @@ use fletchlog_log::file_name::{
 };
 use fletchlog_log::fs::{File, Fs};
 use fletchlog_log::{LogError, OpenMode};
-use fletchlog_records::TopicPartition;
+use fletchlog_records::{TopicPartition, planted};
 
 use super::names::{self, DirName};
-use super::open::sync_names;
 use crate::sync::{Mutex, Rank};
 use crate::{BrokerError, uuid};
 
@@ -301,4 +300,13 @@ pub(crate) struct LogOffsets {
     pub(crate) log_start_offset: i64,
     /// Base of the first segment.
     pub(crate) first_segment: i64,
+}
+
+/// A writer that was killed may have renamed a file without syncing the directory. After this, what is read is durable.
+pub(super) fn sync_names(fs: &dyn Fs, dir: &Path) -> Result<(), BrokerError> {
+    if planted!("killed-writers-names-not-synced") {
+        return Ok(());
+    }
+    fs.sync_dir(dir)
+        .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be synced: {e}")))
 }

@@ -14,7 +14,7 @@ use fletchlog_log::tiered::open_local;
 use fletchlog_records::TopicPartition;
 use fletchlog_records::planted;
 
-use super::log_dir::LogDir;
+use super::log_dir::{LogDir, sync_names};
 use super::metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
 use super::names::{self, DirName};
 use super::{MAX_NODES, MAX_PARTITIONS};
@@ -488,15 +488,6 @@ fn create_durably(fs: &dyn Fs, root: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A writer that was killed may have renamed a file without syncing the directory. After this, what is read is durable.
-pub(super) fn sync_names(fs: &dyn Fs, dir: &Path) -> Result<(), BrokerError> {
-    if planted!("killed-writers-names-not-synced") {
-        return Ok(());
-    }
-    fs.sync_dir(dir)
-        .map_err(|e| BrokerError::directory(fs, dir, format!("cannot be synced: {e}")))
 }
 
 fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn DirLock>, BrokerError> {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, IsolationLevel, ListOffsetsRequest, ListOffsetsResponse, NodeId};
-use fletchlog_log::{FetchBound, TimestampAndOffset};
+use fletchlog_log::TimestampAndOffset;
 use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use fletchlog_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
-use super::fetch::check_leader_epoch;
+use super::fetch::{check_leader_epoch, fetch_bound};
 use crate::error::ReadRefusal;
 use crate::replica_manager::ReplicaManager;
 
@@ -86,14 +86,5 @@ impl ReplicaManager {
                 Ok(found)
             }
         }
-    }
-}
-
-/// How far a client with this isolation level may read.
-pub(crate) fn fetch_bound(isolation: IsolationLevel) -> FetchBound {
-    match isolation {
-        IsolationLevel::ReadCommitted => FetchBound::LastStableOffset,
-        // The listener refuses other levels.
-        IsolationLevel::ReadUncommitted | IsolationLevel::Other(_) => FetchBound::HighWatermark,
     }
 }

@@ -2,8 +2,6 @@
 
 use fletchlog_api::ErrorCode;
 
-use super::SecurityRecord;
-use super::search::matched_by_all;
 use crate::BrokerError;
 
 /// A value with a number and a name in Kafka's protocol.
@@ -192,18 +190,6 @@ impl AclFilter {
                 _ => acl.resource_name == *name || acl.resource_name == WILDCARD,
             },
         }
-    }
-}
-
-impl SecurityRecord {
-    /// Removes the ACLs that the filters match, and returns them for each filter; `None`: they are more than `room` bytes, and none
-    /// was removed.
-    pub(crate) fn delete_acls(&mut self, filters: &[AclFilter], room: usize) -> Option<Vec<Vec<Acl>>> {
-        let deleted = matched_by_all(&self.acls, filters, room)?;
-        for acl in deleted.iter().flatten() {
-            self.acls.remove(acl);
-        }
-        Some(deleted)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::SecurityRecord;
 use super::acl::{Acl, AclFilter, AclOperation, PatternType, PermissionType, ResourceType, WILDCARD};
 
 /// A bound that sorts before every ACL with these fields, and after every ACL with lesser ones.
@@ -158,6 +159,18 @@ fn by_principal_and_host(acls: &BTreeSet<Acl>) -> HashMap<&str, Vec<&Acl>> {
         }
     }
     by_text
+}
+
+impl SecurityRecord {
+    /// Removes the ACLs that the filters match, and returns them for each filter; `None`: they are more than `room` bytes, and none
+    /// was removed.
+    pub(crate) fn delete_acls(&mut self, filters: &[AclFilter], room: usize) -> Option<Vec<Vec<Acl>>> {
+        let deleted = matched_by_all(&self.acls, filters, room)?;
+        for acl in deleted.iter().flatten() {
+            self.acls.remove(acl);
+        }
+        Some(deleted)
+    }
 }
 
 #[cfg(test)]

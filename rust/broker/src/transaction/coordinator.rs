@@ -17,6 +17,9 @@ use crate::replica_manager::ReplicaManager;
 use crate::sync::{Mutex, MutexGuard, Rank};
 use crate::topic_names::TRANSACTION_STATE;
 
+/// Longest transactional id: its length is an i16 in the log.
+pub(super) const MAX_ID: usize = i16::MAX as usize;
+
 /// A transactional id as `Broker::transactions` reports it. Kafka: `TransactionDescription`, `TransactionListing`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionDescription {
@@ -235,7 +238,7 @@ impl TransactionCoordinator {
     /// The checks of every request to the coordinator: it has an id, this is the right node, the broker may write.
     pub(super) fn check_transactional(&self, node: NodeId, transactional_id: &str) -> Result<(), ErrorCode> {
         self.replicas.for_writing("produce").map_err(|error| error.code())?;
-        if transactional_id.is_empty() || transactional_id.len() > super::store::MAX_ID {
+        if transactional_id.is_empty() || transactional_id.len() > MAX_ID {
             return Err(ErrorCode::INVALID_REQUEST);
         }
         if self.coordinator_of(transactional_id) != node {

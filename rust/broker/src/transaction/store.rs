@@ -19,9 +19,6 @@ use crate::topic_names::TRANSACTION_STATE;
 /// By transactional id.
 pub(super) type Transactions = BTreeMap<Arc<str>, TransactionMetadata>;
 
-/// Longest transactional id: its length is an i16 in the log.
-pub(super) const MAX_ID: usize = i16::MAX as usize;
-
 impl TransactionCoordinator {
     /// Writes the new metadata, which takes effect once it is written.
     ///

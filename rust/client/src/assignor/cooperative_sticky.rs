@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use fletchlog_records::TopicPartition;
 
-use super::sticky::{Owned, all_subscriptions_equal};
+use super::owned::Owned;
+use super::sticky::all_subscriptions_equal;
 use super::{Assignment, Subscriptions, TopicCounts, sticky};
 
 /// The sticky assignment without the partitions that another member must give up first: that member revokes them and

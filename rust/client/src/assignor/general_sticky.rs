@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fletchlog_records::TopicPartition;
 
-use super::sticky::Owned;
+use super::owned::Owned;
 use super::{Assignment, Subscriptions, TopicCounts, java_compare, subscribed_partitions};
 
 /// Topic -> the members that subscribe to it, sorted.

@@ -13,7 +13,8 @@ pub mod cooperative_sticky;
 mod general_sticky;
 pub mod legacy_range;
 pub mod legacy_round_robin;
-pub mod range;
+mod owned;
+mod range;
 pub mod round_robin;
 pub mod sticky;
 

@@ -4,7 +4,8 @@ use fletchlog_api::{ErrorCode, FetchRequest, NodeId};
 
 use super::read::{Position, ReadResult};
 use super::session::FetchSession;
-use super::session_cache::{BuiltResponse, Context, FetchSessionCache, NewContext, Reading, full_context};
+use super::session::Reading;
+use super::session_cache::{BuiltResponse, Context, FetchSessionCache, NewContext, full_context};
 use crate::partition::Partition;
 use crate::sync::{Mutex, MutexGuard, Rank};
 

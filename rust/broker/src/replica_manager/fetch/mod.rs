@@ -10,7 +10,7 @@ mod tests;
 
 pub(crate) use fetch_manager::FetchManager;
 pub(crate) use purgatory::FetchPurgatory;
-pub(crate) use read::check_leader_epoch;
+pub(crate) use read::{check_leader_epoch, fetch_bound};
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use crate::replica_manager::ReplicaManager;
 use crate::sync::Answer;
 use purgatory::DelayedFetch;
 use read::ReadResult;
-use session_cache::{Context, Reading};
+use session::Reading;
+use session_cache::Context;
 
 /// A response now, or the place where it will arrive.
 #[derive(Debug)]

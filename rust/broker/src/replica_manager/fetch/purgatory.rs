@@ -14,7 +14,8 @@ use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::read::{PartitionResponse, Position, Progress, ReadResult, is_unknown_error, progress, read_partitions};
-use super::session_cache::{Context, NewContext, Reading};
+use super::session::Reading;
+use super::session_cache::{Context, NewContext};
 use super::{FetchParams, top_level};
 use crate::panics::{contained, place};
 use crate::partition::Partition;

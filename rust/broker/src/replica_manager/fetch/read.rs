@@ -11,7 +11,6 @@ use fletchlog_records::TopicPartition;
 use super::FetchParams;
 use crate::error::ReadRefusal;
 use crate::replica_manager::ReplicaManager;
-use crate::replica_manager::list_offsets::fetch_bound;
 
 /// A partition and its response.
 pub(crate) type PartitionResponse = (TopicPartition, PartitionData);
@@ -291,5 +290,14 @@ pub(crate) fn check_leader_epoch(requested: i32, current: i32) -> Result<(), Err
         e if e == -1 || e == current => Ok(()),
         e if e < current => Err(ErrorCode::FENCED_LEADER_EPOCH),
         _ => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+    }
+}
+
+/// How far a client with this isolation level may read.
+pub(crate) fn fetch_bound(isolation: IsolationLevel) -> FetchBound {
+    match isolation {
+        IsolationLevel::ReadCommitted => FetchBound::LastStableOffset,
+        // The listener refuses other levels.
+        IsolationLevel::ReadUncommitted | IsolationLevel::Other(_) => FetchBound::HighWatermark,
     }
 }

@@ -20,7 +20,16 @@ use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
 use super::read::{PartitionResponse, Position, ReadResult};
-use super::session_cache::Reading;
+
+/// Partitions to read, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) partitions: Vec<Position>,
+    /// The session also has settled partitions, not listed here.
+    pub(super) has_settled: bool,
+    /// Changes of the session's partitions up to this number are in what is read.
+    pub(super) as_of: u64,
+}
 
 /// A partition in a session, with what was last sent.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
 use super::read::{Position, ReadResult};
-use super::session::{FetchSession, next_epoch};
+use super::session::{FetchSession, Reading, next_epoch};
 use crate::uuid;
 
 /// Kafka: `FetchSessionCache` evicts a session unused for this long, and lets a larger one push out a smaller one that
@@ -33,16 +33,6 @@ pub(crate) enum Context {
     },
     /// The response has only what has changed in the session with this id.
     Incremental(i32),
-}
-
-/// Partitions to read, in order.
-#[derive(Debug, Default)]
-pub(crate) struct Reading {
-    pub(crate) partitions: Vec<Position>,
-    /// The session also has settled partitions, not listed here.
-    pub(super) has_settled: bool,
-    /// Changes of the session's partitions up to this number are in what is read.
-    pub(super) as_of: u64,
 }
 
 /// A context and what is read for it.

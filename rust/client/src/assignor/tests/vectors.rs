@@ -211,7 +211,7 @@ fn sticky_drops_a_partition_claimed_twice_in_a_generation_and_believes_the_highe
 }
 
 fn owned_by(counts: &TopicCounts, members: &Subscriptions) -> Vec<String> {
-    shown(&sticky::Owned::of(counts, members).by_member)
+    shown(&owned::Owned::of(counts, members).by_member)
 }
 
 /// Answers of Java's assignor 4.3.1.
