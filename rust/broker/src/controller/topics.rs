@@ -194,10 +194,10 @@ impl Controller {
     pub(super) fn store_or_undo(&self, changed: &ClusterMetadata, before: &ClusterMetadata) -> Result<(), BrokerError> {
         let (fs, root) = (&**self.logs.directory().fs(), self.logs.directory().root());
         changed.store(fs, root).inspect_err(|_| {
-            if !planted!("failed-topic-left-in-metadata") {
-                if let Err(error) = before.store(fs, root) {
-                    log::warn!("the next start may find a change of a topic that has failed: {error}");
-                }
+            if !planted!("failed-topic-left-in-metadata")
+                && let Err(error) = before.store(fs, root)
+            {
+                log::warn!("the next start may find a change of a topic that has failed: {error}");
             }
         })
     }

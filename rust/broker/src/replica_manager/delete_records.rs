@@ -34,7 +34,7 @@ impl ReplicaManager {
         match if planted!("log-start-not-checkpointed") {
             Ok(starts
                 .iter()
-                .map(|(partition, start)| delete(&**partition, *start))
+                .map(|(partition, start)| delete(partition, *start))
                 .collect())
         } else {
             self.logs.write_checkpoints_for(&starts, delete)
