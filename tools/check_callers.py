@@ -36,7 +36,6 @@ EXCEPTED = {
         "a producer without a thread, for deterministic runs",
     ),
     "record_size": "sizes of the batches of recorded logs, which rust/sim builds again",
-    "schema_json": "printed by an example, for the comparison with Kafka's own message definitions",
 }
 # methods of the standard library's types: any `.len()` would do for a `len` of ours
 STANDARD = {
