@@ -9,6 +9,7 @@ use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
 use fletchlog_records::TopicPartition;
 
 use super::consumer_network_client::ConsumerNetworkClient;
+use super::consumer_state::ConsumerState;
 use super::fetch_buffer::FetchBuffer;
 use super::fetch_requests::{FetchRequests, lags};
 use super::metadata::ConsumerMetadata;
@@ -29,12 +30,9 @@ use crate::metrics::Metric;
 
 /// One consumer. Not thread-safe (the binding guards it); only its [`WakeupHandle`] may be used from other threads.
 pub struct Consumer {
-    pub(super) settings: Settings,
+    pub(super) state: ConsumerState,
     pub(super) net: ConsumerNetworkClient,
-    pub(super) metadata: ConsumerMetadata,
-    pub(super) subs: SubscriptionState,
     pub(super) fetches: FetchRequests,
-    pub(super) buffer: FetchBuffer,
     pub(super) resets: OffsetReset,
     pub(super) validation: OffsetValidation,
     pub(super) lookup: Option<Lookup>,
@@ -45,7 +43,6 @@ pub struct Consumer {
     /// Version of the metadata that the pattern was last matched against.
     pub(super) matched_metadata: u64,
     pub(super) wakeup: Arc<AtomicBool>,
-    pub(super) trace: Trace,
     pub(super) missing: Missing,
     /// An error that occurred after records were taken; the next poll returns it.
     pub(super) deferred: Option<ClientError>,
@@ -67,12 +64,17 @@ impl Consumer {
             settings.allow_auto_create_topics,
         );
         metadata.double_backoff_up_to(settings.retry_backoff_max_ms);
+        let net = ConsumerNetworkClient::new(transport, clock, settings.request_timeout_ms, settings.reconnect);
         Ok(Self {
-            net: ConsumerNetworkClient::new(transport, clock, settings.request_timeout_ms, settings.reconnect),
-            metadata,
-            subs: SubscriptionState::new(&config, settings.row.subscribe_order),
+            state: ConsumerState {
+                metadata,
+                subs: SubscriptionState::new(&config, settings.row.subscribe_order),
+                buffer: FetchBuffer::default(),
+                trace: Trace::new(settings.trace),
+                settings,
+            },
+            net,
             fetches: FetchRequests::default(),
-            buffer: FetchBuffer::default(),
             resets: OffsetReset::default(),
             validation: OffsetValidation::default(),
             lookup: None,
@@ -81,12 +83,10 @@ impl Consumer {
             coordinator: ConsumerCoordinator::new(&config),
             matched_metadata: 0,
             wakeup: Arc::new(AtomicBool::new(false)),
-            trace: Trace::new(settings.trace),
             missing: Missing::default(),
             deferred: None,
             close_prepared: false,
             closed: false,
-            settings,
         })
     }
 
@@ -105,11 +105,16 @@ impl Consumer {
                 "a topic to subscribe to has an empty name".to_owned(),
             ));
         }
-        self.subs.subscribe(topics)?;
+        self.state.subs.subscribe(topics)?;
         let given: Vec<_> = topics.iter().map(|t| TopicPartition::new(Arc::clone(t), -1)).collect();
-        self.trace.called("subscribe", given.iter().map(|tp| (tp, -1)), -1);
-        self.buffer
-            .retain(|tp| topics.contains(&tp.topic), &mut self.subs, &mut self.trace);
+        self.state
+            .trace
+            .called("subscribe", given.iter().map(|tp| (tp, -1)), -1);
+        self.state.buffer.retain(
+            |tp| topics.contains(&tp.topic),
+            &mut self.state.subs,
+            &mut self.state.trace,
+        );
         self.want_metadata();
         Ok(())
     }
@@ -126,10 +131,10 @@ impl Consumer {
                 "the pattern to subscribe to is empty".to_owned(),
             ));
         }
-        self.subs.subscribe_pattern(pattern)?;
+        self.state.subs.subscribe_pattern(pattern)?;
         let given = TopicPartition::new(pattern, -1);
-        self.trace.called("subscribe_pattern", [(&given, -1)], -1);
-        self.matched_metadata = self.metadata.version();
+        self.state.trace.called("subscribe_pattern", [(&given, -1)], -1);
+        self.matched_metadata = self.state.metadata.version();
         self.want_metadata();
         Ok(())
     }
@@ -154,16 +159,18 @@ impl Consumer {
                 tp.topic, tp.partition
             )));
         }
-        self.subs.ensure_user_assignable()?;
+        self.state.subs.ensure_user_assignable()?;
         if let Some(coordinator) = &mut self.coordinator {
             // No rebalance follows that would commit the removed partitions.
-            coordinator.maybe_auto_commit(&self.subs, self.net.now_ms());
+            coordinator.maybe_auto_commit(&self.state.subs, self.net.now_ms());
         }
-        self.subs.assign_from_user(partitions)?;
-        self.trace.called("assign", partitions.iter().map(|tp| (tp, -1)), -1);
-        let Self {
+        self.state.subs.assign_from_user(partitions)?;
+        self.state
+            .trace
+            .called("assign", partitions.iter().map(|tp| (tp, -1)), -1);
+        let ConsumerState {
             buffer, subs, trace, ..
-        } = self;
+        } = &mut self.state;
         let assigned: rustc_hash::FxHashSet<&TopicPartition> = partitions.iter().collect();
         buffer.retain(|tp| assigned.contains(tp), subs, trace);
         self.want_metadata();
@@ -178,11 +185,13 @@ impl Consumer {
         self.ensure_open()?;
         if let Some(coordinator) = &mut self.coordinator {
             let now = self.net.now_ms();
-            coordinator.leave(&mut self.net, &mut self.subs, now);
+            coordinator.leave(&mut self.net, &mut self.state.subs, now);
         }
-        self.subs.unsubscribe();
-        self.trace.called("unsubscribe", [], -1);
-        self.buffer.retain(|_| false, &mut self.subs, &mut self.trace);
+        self.state.subs.unsubscribe();
+        self.state.trace.called("unsubscribe", [], -1);
+        self.state
+            .buffer
+            .retain(|_| false, &mut self.state.subs, &mut self.state.trace);
         if self
             .coordinator
             .as_ref()
@@ -197,12 +206,12 @@ impl Consumer {
 
     /// Assigned partitions, in assignment order (the order that decides requests).
     pub fn assignment(&self) -> Vec<TopicPartition> {
-        self.subs.assigned_partitions()
+        self.state.subs.assigned_partitions()
     }
 
     /// Subscribed topics.
     pub fn subscription(&self) -> Vec<Arc<str>> {
-        self.subs.subscription().to_vec()
+        self.state.subs.subscription().to_vec()
     }
 
     /// The next poll of this partition starts at `offset`. The offset is not checked against the log: if it is outside,
@@ -212,8 +221,8 @@ impl Consumer {
     /// `IllegalArgument` for a negative offset, `IllegalState` if the partition is not assigned.
     pub fn seek(&mut self, tp: &TopicPartition, offset: i64) -> Result<(), ClientError> {
         self.ensure_seekable(tp, offset)?;
-        self.subs.seek(tp, offset, self.metadata.leader(tp))?;
-        self.trace.called("seek", [(tp, offset)], -1);
+        self.state.subs.seek(tp, offset, self.state.metadata.leader(tp))?;
+        self.state.trace.called("seek", [(tp, offset)], -1);
         Ok(())
     }
 
@@ -225,9 +234,10 @@ impl Consumer {
     pub fn seek_committed(&mut self, tp: &TopicPartition, committed: &OffsetAndMetadata) -> Result<(), ClientError> {
         self.ensure_seekable(tp, committed.offset)?;
         let (offset, epoch) = (committed.offset, committed.leader_epoch);
-        self.subs
-            .seek_unvalidated(tp, offset, epoch, self.metadata.leader(tp))?;
-        self.trace.called("seek", [(tp, offset)], epoch);
+        self.state
+            .subs
+            .seek_unvalidated(tp, offset, epoch, self.state.metadata.leader(tp))?;
+        self.state.trace.called("seek", [(tp, offset)], epoch);
         Ok(())
     }
 
@@ -273,14 +283,15 @@ impl Consumer {
         self.ensure_open()?;
         self.ensure_assigned(partitions)?;
         let all = if partitions.is_empty() {
-            self.subs.assigned_partitions()
+            self.state.subs.assigned_partitions()
         } else {
             partitions.to_vec()
         };
-        self.trace.called(method, all.iter().map(|tp| (tp, -1)), -1);
+        self.state.trace.called(method, all.iter().map(|tp| (tp, -1)), -1);
         for tp in &all {
-            self.subs.request_offset_reset(tp, strategy)?;
-            self.trace
+            self.state.subs.request_offset_reset(tp, strategy)?;
+            self.state
+                .trace
                 .push(|| TraceEvent::of(TraceKind::Place, tp).because(format!("{strategy:?} offset asked for")));
         }
         Ok(())
@@ -293,8 +304,10 @@ impl Consumer {
     pub fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         self.ensure_open()?;
         self.ensure_assigned(partitions)?;
-        self.trace.called("pause", partitions.iter().map(|tp| (tp, -1)), -1);
-        partitions.iter().try_for_each(|tp| self.subs.pause(tp))
+        self.state
+            .trace
+            .called("pause", partitions.iter().map(|tp| (tp, -1)), -1);
+        partitions.iter().try_for_each(|tp| self.state.subs.pause(tp))
     }
 
     /// Fetches them again.
@@ -304,13 +317,15 @@ impl Consumer {
     pub fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         self.ensure_open()?;
         self.ensure_assigned(partitions)?;
-        self.trace.called("resume", partitions.iter().map(|tp| (tp, -1)), -1);
-        partitions.iter().try_for_each(|tp| self.subs.resume(tp))
+        self.state
+            .trace
+            .called("resume", partitions.iter().map(|tp| (tp, -1)), -1);
+        partitions.iter().try_for_each(|tp| self.state.subs.resume(tp))
     }
 
     /// Paused partitions.
     pub fn paused(&self) -> Vec<TopicPartition> {
-        self.subs.paused_partitions()
+        self.state.subs.paused_partitions()
     }
 
     /// What a transactional producer needs to commit this consumer's offsets; `None` without group.id.
@@ -359,7 +374,7 @@ impl Consumer {
         } else {
             self.commit_and_leave(deadline, interrupt)
         };
-        self.buffer = FetchBuffer::default();
+        self.state.buffer = FetchBuffer::default();
         outcome
     }
 
@@ -387,7 +402,7 @@ impl Consumer {
     /// Kafka: `ConsumerCoordinator#onLeavePrepare`.
     pub fn leaving_events(&mut self) -> Vec<RebalanceEvent> {
         let mut events = self.take_rebalance_events();
-        events.extend(self.coordinator.as_ref().and_then(|c| c.leaving(&self.subs)));
+        events.extend(self.coordinator.as_ref().and_then(|c| c.leaving(&self.state.subs)));
         events
     }
 
@@ -395,7 +410,7 @@ impl Consumer {
         let Some(coordinator) = &mut self.coordinator else {
             return Ok(());
         };
-        let offsets = self.subs.all_consumed();
+        let offsets = self.state.subs.all_consumed();
         if coordinator.auto_commit_enabled() && !offsets.is_empty() {
             match self.commit_until(offsets, Commit::Last, deadline, interrupt) {
                 Err(e @ (ClientError::Interrupted | ClientError::Wakeup)) => return Err(e),
@@ -412,7 +427,7 @@ impl Consumer {
         }
         if let Some(coordinator) = &mut self.coordinator {
             let now = self.net.now_ms();
-            coordinator.leave(&mut self.net, &mut self.subs, now);
+            coordinator.leave(&mut self.net, &mut self.state.subs, now);
         }
         while self
             .coordinator
@@ -428,19 +443,19 @@ impl Consumer {
     /// How far the position of each partition is behind the end of its log (for read_committed: the last stable
     /// offset), as of the last fetch.
     pub fn end_offset_lag(&self) -> BTreeMap<TopicPartition, i64> {
-        lags(&self.subs, &self.settings).into_iter().collect()
+        lags(&self.state.subs, &self.state.settings).into_iter().collect()
     }
 
     /// Counts and measurements since the consumer was created, under the names of Kafka's metrics.
     pub fn metrics(&self) -> Vec<Metric> {
-        let lag_max = lags(&self.subs, &self.settings).into_values().max();
+        let lag_max = lags(&self.state.subs, &self.state.settings).into_values().max();
         self.fetches.metrics.read(&self.net.metrics(), lag_max)
     }
 
     /// Number of records returned so far that were older than one returned before them, under
     /// `fletchlog.fetch.order=timestamp`; 0 otherwise.
     pub fn late_records(&self) -> u64 {
-        self.buffer.by_time.late()
+        self.state.buffer.by_time.late()
     }
 
     /// Which node was lost last and why, if it has sent no response since.
@@ -450,7 +465,7 @@ impl Consumer {
 
     /// Every event so far, if `fletchlog.trace` is on.
     pub fn trace(&self) -> &[TraceEvent] {
-        self.trace.events()
+        self.state.trace.events()
     }
 
     /// Whether `close` was called.
@@ -480,7 +495,7 @@ impl Consumer {
     }
 
     fn ensure_assigned(&self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
-        match partitions.iter().find(|tp| !self.subs.is_assigned(tp)) {
+        match partitions.iter().find(|tp| !self.state.subs.is_assigned(tp)) {
             Some(tp) => Err(not_assigned(tp)),
             None => Ok(()),
         }
@@ -488,8 +503,8 @@ impl Consumer {
 
     /// Requests the metadata that the subscription needs.
     pub(super) fn want_metadata(&mut self) {
-        if let Some(wanted) = self.subs.take_metadata_request() {
-            self.metadata.want(wanted);
+        if let Some(wanted) = self.state.subs.take_metadata_request() {
+            self.state.metadata.want(wanted);
         }
     }
 
@@ -505,7 +520,7 @@ impl Consumer {
 impl std::fmt::Debug for Consumer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Consumer")
-            .field("assignment", &self.subs.assigned_partitions())
+            .field("assignment", &self.state.subs.assigned_partitions())
             .field("closed", &self.closed)
             .finish_non_exhaustive()
     }

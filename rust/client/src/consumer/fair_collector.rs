@@ -15,55 +15,70 @@ impl Collector<'_> {
         let retry_at_ms = self.retry_at_ms();
         while remaining > 0 {
             let turn = self
+                .state
                 .buffer
                 .turn
                 .take()
-                .filter(|&i| self.buffer.parsed.get(i).is_some_and(|f| !f.consumed));
+                .filter(|&i| self.state.buffer.parsed.get(i).is_some_and(|f| !f.consumed));
             let Some(turn) = turn else {
-                let Some(head) = self.buffer.queue.front_mut() else {
-                    self.buffer.turn = next_parsed(self.buffer, self.subs);
-                    if self.buffer.turn.is_none() {
+                let Some(head) = self.state.buffer.queue.front_mut() else {
+                    self.state.buffer.turn = next_parsed(&mut self.state.buffer, &self.state.subs);
+                    if self.state.buffer.turn.is_none() {
                         break;
                     }
                     continue;
                 };
-                match initialize(head, self.subs, self.metadata, retry_at_ms, self.trace) {
-                    Ok(false) => self.buffer.throw_away_head(),
+                match initialize(
+                    head,
+                    &mut self.state.subs,
+                    &mut self.state.metadata,
+                    retry_at_ms,
+                    &mut self.state.trace,
+                ) {
+                    Ok(false) => self.state.buffer.throw_away_head(),
                     Ok(true) => {
                         // Data of a new response comes before all older data; then the round begins at the oldest.
-                        self.buffer.parsed.extend(self.buffer.queue.pop_front());
-                        self.buffer.turn = Some(self.buffer.parsed.len() - 1);
-                        self.buffer.parsed_index = 0;
-                        self.buffer.changed();
+                        self.state.buffer.parsed.extend(self.state.buffer.queue.pop_front());
+                        self.state.buffer.turn = Some(self.state.buffer.parsed.len() - 1);
+                        self.state.buffer.parsed_index = 0;
+                        self.state.buffer.changed();
                     }
                     Err(error) => {
                         let empty = head.size == 0;
-                        self.buffer.turn = next_parsed(self.buffer, self.subs);
-                        if self.buffer.turn.is_some() {
+                        self.state.buffer.turn = next_parsed(&mut self.state.buffer, &self.state.subs);
+                        if self.state.buffer.turn.is_some() {
                             // Errors wait while there are records to return.
-                            self.buffer.queue.rotate_left(1);
+                            self.state.buffer.queue.rotate_left(1);
                             continue;
                         }
                         if collected.runs.is_empty() && empty {
-                            self.buffer.throw_away_head();
+                            self.state.buffer.throw_away_head();
                         }
                         return Err(error);
                     }
                 }
                 continue;
             };
-            let fetch = &mut self.buffer.parsed[turn];
-            if self.subs.is_paused(&fetch.tp) {
+            let fetch = &mut self.state.buffer.parsed[turn];
+            if self.state.subs.is_paused(&fetch.tp) {
                 continue; // Its turn is over.
             }
-            let outcome = fetch_records(fetch, remaining, collected, self.subs, None, self.settings, self.trace);
+            let outcome = fetch_records(
+                fetch,
+                remaining,
+                collected,
+                &mut self.state.subs,
+                None,
+                &self.state.settings,
+                &mut self.state.trace,
+            );
             if let Some(tp) = fetch.consumed.then(|| fetch.tp.clone()) {
-                self.buffer.finished(&tp);
+                self.state.buffer.finished(&tp);
             }
             match outcome {
                 Ok(taken) => remaining -= taken,
                 Err(error) => {
-                    self.buffer.turn = Some(turn);
+                    self.state.buffer.turn = Some(turn);
                     return Err(error);
                 }
             }

@@ -8,7 +8,7 @@ use fletchlog_records::TopicPartition;
 
 use super::PartitionRun;
 use super::completed_fetch::{CompletedFetch, TimeTurn};
-use super::fetch_buffer::FetchBuffer;
+use super::consumer_state::ConsumerState;
 use super::metadata::ConsumerMetadata;
 use super::settings::{FetchOrder, Settings};
 use super::subscription_state::SubscriptionState;
@@ -38,13 +38,9 @@ impl Collected {
     }
 }
 
-/// Takes records out of the buffer; borrows all state that this needs.
+/// Takes records out of the buffer.
 pub struct Collector<'a> {
-    pub(super) buffer: &'a mut FetchBuffer,
-    pub(super) subs: &'a mut SubscriptionState,
-    pub(super) metadata: &'a mut ConsumerMetadata,
-    pub(super) settings: &'a Settings,
-    pub(super) trace: &'a mut Trace,
+    pub(super) state: &'a mut ConsumerState,
     /// Monotonic milliseconds.
     pub(super) now_ms: i64,
 }
@@ -57,20 +53,21 @@ impl Collector<'_> {
     pub fn collect(mut self, max_records: usize) -> Result<Collected, ClientError> {
         let mut collected = Collected::default();
         let mut paused = Vec::new();
-        let outcome = match self.settings.fetch_order {
+        let outcome = match self.state.settings.fetch_order {
             FetchOrder::Partition => self.collect_by_partition(max_records, &mut collected, &mut paused),
             FetchOrder::Kip387 => self.collect_fairly(max_records, &mut collected),
             FetchOrder::Timestamp => self.collect_by_timestamp(max_records, &mut collected),
         };
         if !paused.is_empty() {
-            self.buffer.queue.extend(paused);
-            self.buffer.changed();
+            self.state.buffer.queue.extend(paused);
+            self.state.buffer.changed();
         }
         match outcome {
             Err(error)
-                if collected.runs.is_empty() && !(self.settings.row.early_return && collected.position_moved) =>
+                if collected.runs.is_empty() && !(self.state.settings.row.early_return && collected.position_moved) =>
             {
-                self.trace
+                self.state
+                    .trace
                     .push(|| TraceEvent::new(TraceKind::Error).because(error.to_string()));
                 Err(error)
             }
@@ -80,7 +77,7 @@ impl Collector<'_> {
 
     /// When a refused fetch is repeated.
     pub(super) fn retry_at_ms(&self) -> i64 {
-        self.now_ms.saturating_add(self.settings.retry_backoff_ms)
+        self.now_ms.saturating_add(self.state.settings.retry_backoff_ms)
     }
 
     fn collect_by_partition(
@@ -92,34 +89,40 @@ impl Collector<'_> {
         let mut remaining = max_records;
         let retry_at_ms = self.retry_at_ms();
         while remaining > 0 {
-            match self.buffer.next_in_line.take().filter(|f| !f.consumed) {
+            match self.state.buffer.next_in_line.take().filter(|f| !f.consumed) {
                 None => {
-                    let Some(head) = self.buffer.queue.front_mut() else {
+                    let Some(head) = self.state.buffer.queue.front_mut() else {
                         break;
                     };
                     let usable = if head.initialized {
                         true
                     } else {
-                        match initialize(head, self.subs, self.metadata, retry_at_ms, self.trace) {
+                        match initialize(
+                            head,
+                            &mut self.state.subs,
+                            &mut self.state.metadata,
+                            retry_at_ms,
+                            &mut self.state.trace,
+                        ) {
                             Ok(usable) => usable,
                             Err(error) => {
                                 if collected.runs.is_empty() && head.size == 0 {
-                                    self.buffer.throw_away_head();
+                                    self.state.buffer.throw_away_head();
                                 }
                                 return Err(error);
                             }
                         }
                     };
                     if usable {
-                        self.buffer.next_in_line = self.buffer.queue.pop_front();
-                        self.buffer.changed();
+                        self.state.buffer.next_in_line = self.state.buffer.queue.pop_front();
+                        self.state.buffer.changed();
                     } else {
-                        self.buffer.throw_away_head();
+                        self.state.buffer.throw_away_head();
                     }
                 }
-                Some(next) if self.subs.is_paused(&next.tp) => {
-                    self.trace.push(|| TraceEvent::of(TraceKind::Park, &next.tp));
-                    self.buffer.changed();
+                Some(next) if self.state.subs.is_paused(&next.tp) => {
+                    self.state.trace.push(|| TraceEvent::of(TraceKind::Park, &next.tp));
+                    self.state.buffer.changed();
                     paused.push(next);
                 }
                 Some(mut next) => {
@@ -127,15 +130,15 @@ impl Collector<'_> {
                         &mut next,
                         remaining,
                         collected,
-                        self.subs,
+                        &mut self.state.subs,
                         None,
-                        self.settings,
-                        self.trace,
+                        &self.state.settings,
+                        &mut self.state.trace,
                     );
                     if next.consumed {
-                        self.buffer.finished(&next.tp);
+                        self.state.buffer.finished(&next.tp);
                     }
-                    self.buffer.next_in_line = Some(next);
+                    self.state.buffer.next_in_line = Some(next);
                     remaining -= taken?;
                 }
             }

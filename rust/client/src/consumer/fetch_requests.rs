@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::changed::Changed;
 use super::completed_fetch::CompletedFetch;
 use super::consumer_network_client::ConsumerNetworkClient;
+use super::consumer_state::ConsumerState;
 use super::fetch_buffer::FetchBuffer;
 use super::fetchable::View;
 use super::left_out::{LeftOut, Requests};
@@ -17,7 +18,7 @@ use super::metadata::ConsumerMetadata;
 use super::node_fetches::NodeFetches;
 use super::settings::Settings;
 use super::subscription_state::{PartitionState, SubscriptionState};
-use super::trace::{Trace, TraceEvent, TraceKind};
+use super::trace::{TraceEvent, TraceKind};
 use crate::metrics::ConsumerMetrics;
 
 /// Versions of the state that decides what is sent and which partitions are left out. If they are unchanged since a
@@ -46,15 +47,14 @@ pub struct FetchRequests {
 impl FetchRequests {
     /// Builds and queues one request for each node with something to fetch and no fetch in flight. Returns their
     /// number.
-    pub fn send(
-        &mut self,
-        subs: &mut SubscriptionState,
-        buffer: &mut FetchBuffer,
-        metadata: &mut ConsumerMetadata,
-        net: &mut ConsumerNetworkClient,
-        settings: &Settings,
-        trace: &mut Trace,
-    ) -> usize {
+    pub fn send(&mut self, state: &mut ConsumerState, net: &mut ConsumerNetworkClient) -> usize {
+        let ConsumerState {
+            subs,
+            buffer,
+            metadata,
+            settings,
+            trace,
+        } = state;
         subs.end_back_offs(net.now_ms());
         if subs.expire_preferred_replicas(net.now_ms(), settings.metadata_max_age_ms, metadata) {
             metadata.request_update();
@@ -209,15 +209,14 @@ impl FetchRequests {
 
     /// The callback of a fetch: frees the node and appends every partition of the response to the queue, in the
     /// response's order. Returns whether the response has no error.
-    pub fn on_completion(
-        &mut self,
-        completion: Completion,
-        subs: &mut SubscriptionState,
-        buffer: &mut FetchBuffer,
-        metadata: &mut ConsumerMetadata,
-        trace: &mut Trace,
-        now_ms: i64,
-    ) -> bool {
+    pub fn on_completion(&mut self, completion: Completion, state: &mut ConsumerState, now_ms: i64) -> bool {
+        let ConsumerState {
+            subs,
+            buffer,
+            metadata,
+            trace,
+            ..
+        } = state;
         let node = completion.node;
         let NodeFetches {
             session,

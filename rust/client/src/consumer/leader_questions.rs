@@ -7,9 +7,8 @@ use fletchlog_api::{Completion, NodeId, Request};
 use fletchlog_records::TopicPartition;
 
 use super::consumer_network_client::ConsumerNetworkClient;
+use super::consumer_state::ConsumerState;
 use super::metadata::{ConsumerMetadata, Leader};
-use super::settings::Settings;
-use super::subscription_state::SubscriptionState;
 use crate::ClientError;
 use crate::net::RequestId;
 
@@ -84,15 +83,10 @@ impl<T: Clone> LeaderQuestions<T> {
 }
 
 /// Lets these partitions be asked again after retry.backoff.ms, and requests metadata, which may be out of date.
-pub(super) fn ask_again(
-    partitions: &[TopicPartition],
-    subs: &mut SubscriptionState,
-    metadata: &mut ConsumerMetadata,
-    settings: &Settings,
-    now_ms: i64,
-) {
+pub(super) fn ask_again(partitions: &[TopicPartition], state: &mut ConsumerState, now_ms: i64) {
     if !partitions.is_empty() {
-        subs.set_next_allowed_retry(partitions, now_ms.saturating_add(settings.retry_backoff_ms));
-        metadata.request_update();
+        let retry_at_ms = now_ms.saturating_add(state.settings.retry_backoff_ms);
+        state.subs.set_next_allowed_retry(partitions, retry_at_ms);
+        state.metadata.request_update();
     }
 }

@@ -5,6 +5,7 @@ mod completed_fetch;
 #[allow(clippy::module_inception)] // The facade's folder is named after it.
 mod consumer;
 pub mod consumer_network_client;
+mod consumer_state;
 mod decision_table;
 mod fair_collector;
 mod fetch_buffer;

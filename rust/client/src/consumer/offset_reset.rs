@@ -8,11 +8,11 @@ use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use fletchlog_records::TopicPartition;
 
 use super::consumer_network_client::ConsumerNetworkClient;
+use super::consumer_state::ConsumerState;
 use super::leader_questions::{LeaderQuestions, ask_again};
-use super::metadata::{ConsumerMetadata, Leader};
-use super::settings::Settings;
-use super::subscription_state::{ResetStrategy, SubscriptionState};
-use super::trace::{Trace, TraceEvent, TraceKind};
+use super::metadata::Leader;
+use super::subscription_state::ResetStrategy;
+use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
 
 /// Offset lookups in flight.
@@ -26,13 +26,13 @@ impl OffsetReset {
     ///
     /// # Errors
     /// The error of the last lookup, if it must not be repeated.
-    pub fn send(
-        &mut self,
-        subs: &mut SubscriptionState,
-        metadata: &mut ConsumerMetadata,
-        net: &mut ConsumerNetworkClient,
-        settings: &Settings,
-    ) -> Result<(), ClientError> {
+    pub fn send(&mut self, state: &mut ConsumerState, net: &mut ConsumerNetworkClient) -> Result<(), ClientError> {
+        let ConsumerState {
+            subs,
+            metadata,
+            settings,
+            ..
+        } = state;
         self.questions.take_failure()?;
         let wanted = subs.partitions_needing_reset(net.now_ms());
         let questions = wanted.into_iter().map(|(tp, strategy)| {
@@ -58,15 +58,7 @@ impl OffsetReset {
     }
 
     /// The callback: sets positions that have not been changed since the request.
-    pub fn on_completion(
-        &mut self,
-        completion: Completion,
-        subs: &mut SubscriptionState,
-        metadata: &mut ConsumerMetadata,
-        settings: &Settings,
-        trace: &mut Trace,
-        now_ms: i64,
-    ) {
+    pub fn on_completion(&mut self, completion: Completion, state: &mut ConsumerState, now_ms: i64) {
         let asked = self.questions.answered(&completion);
         let response: ListOffsetsResponse = match completion.result {
             Ok(Response::ListOffsets(response)) => response,
@@ -77,9 +69,12 @@ impl OffsetReset {
             let answer = response.partition(&tp);
             match answer.map(|answer| (answer.error_code, answer.found())) {
                 Some((ErrorCode::NONE, Some(offset))) => {
-                    let leader = metadata.leader(&tp).filter(|_| settings.row.reset_with_leader);
-                    if subs.maybe_seek(&tp, offset, leader, strategy) {
-                        trace.push(|| {
+                    let leader = state
+                        .metadata
+                        .leader(&tp)
+                        .filter(|_| state.settings.row.reset_with_leader);
+                    if state.subs.maybe_seek(&tp, offset, leader, strategy) {
+                        state.trace.push(|| {
                             TraceEvent::of(TraceKind::Place, &tp)
                                 .at(offset)
                                 .because(format!("{strategy:?} offset looked up"))
@@ -88,8 +83,8 @@ impl OffsetReset {
                 }
                 // No record is that new: read from the log end.
                 Some((ErrorCode::NONE, None)) if matches!(strategy, ResetStrategy::ByDuration(_)) => {
-                    if subs.is_waiting_for(&tp, strategy) {
-                        let _ = subs.request_offset_reset(&tp, ResetStrategy::Latest);
+                    if state.subs.is_waiting_for(&tp, strategy) {
+                        let _ = state.subs.request_offset_reset(&tp, ResetStrategy::Latest);
                     }
                 }
                 Some((error @ ErrorCode::TOPIC_AUTHORIZATION_FAILED, _)) => {
@@ -101,13 +96,15 @@ impl OffsetReset {
                         answer.map_or(ErrorCode::NETWORK_EXCEPTION, |answer| answer.error_code)
                     );
                     if let Some(answer) = answer {
-                        subs.log_failed(&tp, answer.error_code, answer.error_message.as_deref());
+                        state
+                            .subs
+                            .log_failed(&tp, answer.error_code, answer.error_message.as_deref());
                     }
                     retry.push(tp);
                 }
             }
         }
-        ask_again(&retry, subs, metadata, settings, now_ms);
+        ask_again(&retry, state, now_ms);
     }
 }
 

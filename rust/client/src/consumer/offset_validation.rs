@@ -10,9 +10,9 @@ use fletchlog_protocol::messages::offset_for_leader_epoch_request::OffsetForLead
 use fletchlog_records::TopicPartition;
 
 use super::consumer_network_client::ConsumerNetworkClient;
+use super::consumer_state::ConsumerState;
 use super::leader_questions::{LeaderQuestions, ask_again};
 use super::metadata::{ConsumerMetadata, Leader};
-use super::settings::Settings;
 use super::subscription_state::{FetchPosition, SubscriptionState, Validated};
 use super::trace::{Trace, TraceEvent, TraceKind};
 use crate::ClientError;
@@ -42,13 +42,13 @@ impl OffsetValidation {
     /// # Errors
     /// `LogTruncation` if a log was cut below a position and auto.offset.reset is none; errors that must not be
     /// retried.
-    pub fn send(
-        &mut self,
-        subs: &mut SubscriptionState,
-        metadata: &mut ConsumerMetadata,
-        net: &mut ConsumerNetworkClient,
-        settings: &Settings,
-    ) -> Result<(), ClientError> {
+    pub fn send(&mut self, state: &mut ConsumerState, net: &mut ConsumerNetworkClient) -> Result<(), ClientError> {
+        let ConsumerState {
+            subs,
+            metadata,
+            settings,
+            ..
+        } = state;
         self.questions.take_failure()?;
         self.refresh(subs, metadata);
         if subs.has_all_fetch_positions() {
@@ -81,15 +81,7 @@ impl OffsetValidation {
     }
 
     /// The callback of a validation request.
-    pub fn on_completion(
-        &mut self,
-        completion: Completion,
-        subs: &mut SubscriptionState,
-        metadata: &mut ConsumerMetadata,
-        settings: &Settings,
-        trace: &mut Trace,
-        now_ms: i64,
-    ) {
+    pub fn on_completion(&mut self, completion: Completion, state: &mut ConsumerState, now_ms: i64) {
         let asked = self.questions.answered(&completion);
         let response: OffsetForLeaderEpochResponse = match completion.result {
             Ok(Response::OffsetForLeaderEpoch(response)) => response,
@@ -100,8 +92,8 @@ impl OffsetValidation {
         for (tp, position) in asked {
             match response.partition(&tp) {
                 Some(end) if end.error_code == ErrorCode::NONE => {
-                    let outcome = subs.maybe_complete_validation(&tp, position, end);
-                    note(trace, &tp, position, outcome);
+                    let outcome = state.subs.maybe_complete_validation(&tp, position, end);
+                    note(&mut state.trace, &tp, position, outcome);
                     if let Validated::Diverged(at) = outcome {
                         diverged.insert(tp, (position.offset, at));
                     }
@@ -111,7 +103,9 @@ impl OffsetValidation {
                 }
                 other => {
                     if let Some(answer) = other {
-                        subs.log_failed(&tp, answer.error_code, answer.error_message.as_deref());
+                        state
+                            .subs
+                            .log_failed(&tp, answer.error_code, answer.error_message.as_deref());
                     }
                     retry.push(tp);
                 }
@@ -120,7 +114,7 @@ impl OffsetValidation {
         if !diverged.is_empty() {
             self.questions.fail(ClientError::LogTruncation(diverged));
         }
-        ask_again(&retry, subs, metadata, settings, now_ms);
+        ask_again(&retry, state, now_ms);
     }
 }
 

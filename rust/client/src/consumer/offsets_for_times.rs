@@ -9,6 +9,7 @@ use fletchlog_api::{Completion, ErrorCode, ListOffsetsRequest, ListOffsetsRespon
 use fletchlog_records::TopicPartition;
 
 use super::consumer::Consumer;
+use super::consumer_state::ConsumerState;
 use super::leader_questions::LeaderQuestions;
 use super::metadata::{ConsumerMetadata, Leader, Wanted};
 use super::offset_reset::list_offsets_request;
@@ -159,7 +160,7 @@ impl Consumer {
         let outcome = self.look_up_until(deadline, timeout_ms, interrupt);
         self.lookup = None;
         if let Some(before) = before {
-            self.metadata.set_wanted(before);
+            self.state.metadata.set_wanted(before);
         }
         outcome
     }
@@ -198,7 +199,7 @@ impl Consumer {
 
     /// Adds the topics of a lookup that are not wanted yet. Returns the previous list if it was extended.
     fn want_also(&mut self, wanted: &[(TopicPartition, i64)]) -> Option<Wanted> {
-        let Wanted::Topics(before) = self.metadata.wanted().clone() else {
+        let Wanted::Topics(before) = self.state.metadata.wanted().clone() else {
             return None;
         };
         let mut topics: Vec<Arc<str>> = before.clone();
@@ -210,16 +211,15 @@ impl Consumer {
         if topics.len() == before.len() {
             return None;
         }
-        self.metadata.want(Wanted::Topics(topics));
+        self.state.metadata.want(Wanted::Topics(topics));
         Some(Wanted::Topics(before))
     }
 
     fn send_lookups(&mut self) {
         let Self {
             lookup: Some(lookup),
-            metadata,
             net,
-            settings,
+            state: ConsumerState { metadata, settings, .. },
             ..
         } = self
         else {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::consumer::Consumer;
 use super::consumer_network_client::Wait;
+use super::consumer_state::ConsumerState;
 use super::decision_table::NetworkRead;
 use super::fetch_collector::{Collected, Collector};
 use super::settings::FetchOrder;
@@ -49,7 +50,7 @@ impl Consumer {
                 "a poll cannot wait {timeout_ms} ms; 0 or more"
             )));
         }
-        if self.subs.has_no_subscription_or_assignment() {
+        if self.state.subs.has_no_subscription_or_assignment() {
             return Err(ClientError::IllegalState(
                 "the consumer has neither a subscription nor an assignment; call subscribe() or assign() first"
                     .to_owned(),
@@ -58,20 +59,26 @@ impl Consumer {
         if let Some(deferred) = self.deferred.take() {
             return Err(deferred);
         }
-        self.trace.start_poll();
+        self.state.trace.start_poll();
         self.net.keep_alive();
         self.fetches.metrics.poll_begins(self.net.now_ms());
         self.net.begin_poll();
-        self.subs.forget_log_failures();
-        let records = self.poll_as_member(most.unwrap_or(self.settings.max_poll_records), timeout_ms, interrupt);
+        self.state.subs.forget_log_failures();
+        let records = self.poll_as_member(
+            most.unwrap_or(self.state.settings.max_poll_records),
+            timeout_ms,
+            interrupt,
+        );
         self.net.end_poll();
-        self.metadata.let_backoff_pass();
-        self.missing.report(&self.metadata, &self.subs, &mut self.trace);
+        self.state.metadata.let_backoff_pass();
+        self.missing
+            .report(&self.state.metadata, &self.state.subs, &mut self.state.trace);
         let records = records?;
         if !records.runs.is_empty() {
             self.count(&records);
         }
-        self.trace
+        self.state
+            .trace
             .push(|| TraceEvent::new(TraceKind::Return).records(records.count()));
         Ok(records)
     }
@@ -109,10 +116,10 @@ impl Consumer {
         interrupt: Interrupt<'_>,
     ) -> Result<PolledRecords, ClientError> {
         let deadline = self.net.now_ms().saturating_add(timeout_ms);
-        let read = self.settings.read_mode.network_read(
-            self.settings.row,
-            self.subs.has_auto_assigned_partitions(),
-            self.settings.has_group_id,
+        let read = self.state.settings.read_mode.network_read(
+            self.state.settings.row,
+            self.state.subs.has_auto_assigned_partitions(),
+            self.state.settings.has_group_id,
         );
         match read {
             NetworkRead::Lazy => {}
@@ -131,8 +138,9 @@ impl Consumer {
             {
                 return Ok(PolledRecords::default());
             }
-            self.trace
-                .assignment(self.subs.assignments(), || self.subs.assigned_partitions());
+            self.state
+                .trace
+                .assignment(self.state.subs.assignments(), || self.state.subs.assigned_partitions());
             self.resolve_positions(deadline, &mut *interrupt)?;
             let mut got = self.collect_unless_revoking(max_records)?;
             if !self.ends_poll(&got) {
@@ -144,7 +152,8 @@ impl Consumer {
                     wakeup: &self.wakeup.clone(),
                 });
                 self.read_net_unless_available(wait)?;
-                self.missing.report(&self.metadata, &self.subs, &mut self.trace);
+                self.missing
+                    .report(&self.state.metadata, &self.state.subs, &mut self.state.trace);
                 if !self.rejoin_needed() {
                     got = self.collect(max_records)?;
                 }
@@ -156,16 +165,17 @@ impl Consumer {
                 }
                 return Ok(PolledRecords {
                     runs: got.runs,
-                    by_timestamp: self.settings.fetch_order == FetchOrder::Timestamp,
+                    by_timestamp: self.state.settings.fetch_order == FetchOrder::Timestamp,
                 });
             }
             // Try once more before the error: another partition may have its position now, or the failure may have
             // passed.
-            let failure = self.subs.log_failure(None);
-            self.subs.forget_log_failures();
+            let failure = self.state.subs.log_failure(None);
+            self.state.subs.forget_log_failures();
             let fails_again = failure.is_some() && std::mem::replace(&mut failed, true);
             if let Some(error) = failure.filter(|_| fails_again || self.net.now_ms() >= deadline) {
-                self.trace
+                self.state
+                    .trace
                     .push(|| TraceEvent::new(TraceKind::Error).because(error.to_string()));
                 return Err(error);
             }
@@ -177,7 +187,7 @@ impl Consumer {
 
     /// Whether the poll ends: there are records, or (from 3.2 on) a position moved without any.
     fn ends_poll(&self, got: &Collected) -> bool {
-        !got.runs.is_empty() || (self.settings.row.early_return && got.position_moved)
+        !got.runs.is_empty() || (self.state.settings.row.early_return && got.position_moved)
     }
 
     /// Takes no records between the commit before a rebalance and the revocation of the committed partitions.
@@ -195,44 +205,19 @@ impl Consumer {
 
     fn collect(&mut self, max_records: usize) -> Result<Collected, ClientError> {
         let now_ms = self.net.now_ms();
-        let Self {
-            buffer,
-            subs,
-            metadata,
-            settings,
-            trace,
-            ..
-        } = self;
-        Collector {
-            buffer,
-            subs,
-            metadata,
-            settings,
-            trace,
-            now_ms,
-        }
-        .collect(max_records)
+        let state = &mut self.state;
+        Collector { state, now_ms }.collect(max_records)
     }
 
     fn send_fetches(&mut self) -> usize {
-        self.validation.refresh(&mut self.subs, &self.metadata);
-        let Self {
-            fetches,
-            buffer,
-            subs,
-            metadata,
-            net,
-            settings,
-            trace,
-            ..
-        } = self;
-        fetches.send(subs, buffer, metadata, net, settings, trace)
+        self.validation.refresh(&mut self.state.subs, &self.state.metadata);
+        self.fetches.send(&mut self.state, &mut self.net)
     }
 
     /// Sends the fetch that goes out before the records of this poll are returned.
     fn prefetch(&mut self, read: NetworkRead) -> Result<(), ClientError> {
         if self.send_fetches() > 0 || self.net.has_pending() {
-            match self.settings.fetch_order {
+            match self.state.settings.fetch_order {
                 FetchOrder::Partition | FetchOrder::Timestamp => self.transmit()?,
                 FetchOrder::Kip387 => self.read_net(None)?,
             }
@@ -252,14 +237,13 @@ impl Consumer {
         self.match_pattern()?;
         // The topics that match a pattern must be known before the member joins with them.
         // Kafka: `ConsumerCoordinator#poll`.
-        if self.subs.pattern().is_some() && self.metadata.awaits_new_topics() {
+        if self.state.subs.pattern().is_some() && self.state.metadata.awaits_new_topics() {
             return Ok(());
         }
         let Self {
             coordinator: Some(coordinator),
             net,
-            subs,
-            metadata,
+            state: ConsumerState { subs, metadata, .. },
             ..
         } = self
         else {
@@ -277,12 +261,12 @@ impl Consumer {
 
     /// Updates the topics that match the pattern. Kafka: `updatePatternSubscription`.
     fn match_pattern(&mut self) -> Result<(), ClientError> {
-        let version = self.metadata.version();
-        let Some(pattern) = self.subs.pattern().filter(|_| self.matched_metadata != version) else {
+        let version = self.state.metadata.version();
+        let Some(pattern) = self.state.subs.pattern().filter(|_| self.matched_metadata != version) else {
             return Ok(());
         };
-        let metadata = &self.metadata;
-        let hidden = |topic: &str| self.settings.exclude_internal_topics && metadata.is_internal(topic);
+        let metadata = &self.state.metadata;
+        let hidden = |topic: &str| self.state.settings.exclude_internal_topics && metadata.is_internal(topic);
         let mut matched: Vec<Arc<str>> = Vec::new();
         for topic in metadata.topic_names().iter().filter(|topic| !hidden(topic)) {
             if pattern.is_match(topic)? {
@@ -290,12 +274,12 @@ impl Consumer {
             }
         }
         self.matched_metadata = version;
-        self.subs.subscribe_from_pattern(matched);
+        self.state.subs.subscribe_from_pattern(matched);
         Ok(())
     }
 
     fn rejoin_needed(&self) -> bool {
-        self.subs.has_auto_assigned_partitions()
+        self.state.subs.has_auto_assigned_partitions()
             && self
                 .coordinator
                 .as_ref()
@@ -307,14 +291,14 @@ impl Consumer {
         let now = self.net.now_ms();
         let mut wait = deadline.saturating_sub(now).min(self.net.poll_delay_ms());
         // A metadata request that is due now is sent anyway, or waits for a node.
-        if let due_in @ 1.. = self.metadata.time_to_next_update(now) {
+        if let due_in @ 1.. = self.state.metadata.time_to_next_update(now) {
             wait = wait.min(due_in);
         }
         if let Some(coordinator) = &self.coordinator {
             wait = wait.min(coordinator.next_deadline_ms(now).saturating_sub(now));
         }
-        if !self.subs.has_all_fetch_positions() || !self.net.has_pending() {
-            wait = wait.min(self.settings.retry_backoff_ms);
+        if !self.state.subs.has_all_fetch_positions() || !self.net.has_pending() {
+            wait = wait.min(self.state.settings.retry_backoff_ms);
         }
         wait.max(0)
     }
@@ -324,7 +308,10 @@ impl Consumer {
     /// at all.
     fn wait_for_records_ms(&mut self, deadline: i64) -> i64 {
         let wait = self.wait_ms(deadline);
-        let due = [self.subs.first_back_off_end_ms(), self.buffer.by_time.held_until()];
+        let due = [
+            self.state.subs.first_back_off_end_ms(),
+            self.state.buffer.by_time.held_until(),
+        ];
         let now = self.net.now_ms();
         let due_in = due.into_iter().flatten().map(|at_ms| at_ms.saturating_sub(now)).min();
         due_in.map_or(wait, |due_in| wait.min(due_in).max(0))
@@ -341,22 +328,22 @@ impl Consumer {
     /// Java waits for retry.backoff.ms.
     fn read_net_unless_available(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
         let answered = self.run_callbacks()?;
-        let waits = self.is_revoking() || !self.buffer.has_available_fetches(&self.subs);
+        let waits = self.is_revoking() || !self.state.buffer.has_available_fetches(&self.state.subs);
         let sends_next = answered && !self.net.has_pending();
         self.turn_net(wait.filter(|_| waits && !sends_next))
     }
 
     fn turn_net(&mut self, wait: Option<Wait<'_>>) -> Result<(), ClientError> {
-        self.net.try_send(&self.metadata);
-        self.net.net_poll(&mut self.metadata, wait)?;
-        self.net.try_send(&self.metadata);
+        self.net.try_send(&self.state.metadata);
+        self.net.net_poll(&mut self.state.metadata, wait)?;
+        self.net.try_send(&self.state.metadata);
         self.run_callbacks().map(drop)
     }
 
     /// `transmit` of spec 7.4: may take a response from the socket, but runs no callback. Kafka: `transmitSends`.
     fn transmit(&mut self) -> Result<(), ClientError> {
-        self.net.try_send(&self.metadata);
-        self.net.net_poll(&mut self.metadata, None)
+        self.net.try_send(&self.state.metadata);
+        self.net.net_poll(&mut self.state.metadata, None)
     }
 
     /// Does what Kafka's heartbeat thread does between two polls: reads everything that has arrived and writes
@@ -364,8 +351,8 @@ impl Consumer {
     pub(super) fn settle(&mut self) -> Result<(), ClientError> {
         for _ in 0..SETTLE_TURNS {
             self.net.let_answers_arrive();
-            self.metadata.let_backoff_pass();
-            if !self.net.can_progress(&self.metadata) {
+            self.state.metadata.let_backoff_pass();
+            if !self.net.can_progress(&self.state.metadata) {
                 break;
             }
             self.read_net(None)?;
@@ -379,47 +366,26 @@ impl Consumer {
         for completion in self.net.take_done() {
             let now = self.net.now_ms();
             if self.fetches.owns(&completion) {
-                answered |= self.fetches.on_completion(
-                    completion,
-                    &mut self.subs,
-                    &mut self.buffer,
-                    &mut self.metadata,
-                    &mut self.trace,
-                    now,
-                );
+                answered |= self.fetches.on_completion(completion, &mut self.state, now);
             } else if self.resets.owns(&completion) {
-                self.resets.on_completion(
-                    completion,
-                    &mut self.subs,
-                    &mut self.metadata,
-                    &self.settings,
-                    &mut self.trace,
-                    now,
-                );
+                self.resets.on_completion(completion, &mut self.state, now);
             } else if self.validation.owns(&completion) {
-                self.validation.on_completion(
-                    completion,
-                    &mut self.subs,
-                    &mut self.metadata,
-                    &self.settings,
-                    &mut self.trace,
-                    now,
-                );
+                self.validation.on_completion(completion, &mut self.state, now);
             } else if let Some(lookup) = self.lookup.as_mut().filter(|l| l.owns(&completion)) {
                 lookup.on_completion(
                     completion,
-                    &mut self.metadata,
-                    now.saturating_add(self.settings.retry_backoff_ms),
+                    &mut self.state.metadata,
+                    now.saturating_add(self.state.settings.retry_backoff_ms),
                 );
             } else if let Some(coordinator) = &mut self.coordinator {
-                let outcome = coordinator.on_completion(completion, &mut self.subs, now);
+                let outcome = coordinator.on_completion(completion, &mut self.state.subs, now);
                 if failure.is_ok() {
                     failure = outcome.map(|_| ());
                 }
             }
         }
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.leave_out_deleted(&mut self.metadata);
+            coordinator.leave_out_deleted(&mut self.state.metadata);
         }
         failure.map(|()| answered)
     }

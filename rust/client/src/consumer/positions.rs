@@ -9,6 +9,7 @@ use fletchlog_records::TopicPartition;
 use super::Interrupt;
 use super::consumer::Consumer;
 use super::consumer_network_client::Wait;
+use super::consumer_state::ConsumerState;
 use super::subscription_state::not_assigned;
 use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
@@ -28,23 +29,21 @@ impl Consumer {
     /// `resolvePositions` of spec 7.4: validates positions that a new leader may have cut off, takes committed offsets,
     /// then applies the reset policy and looks up log starts and ends.
     pub(super) fn resolve_positions(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        self.validation
-            .send(&mut self.subs, &mut self.metadata, &mut self.net, &self.settings)?;
-        if self.subs.has_all_fetch_positions() {
+        self.validation.send(&mut self.state, &mut self.net)?;
+        if self.state.subs.has_all_fetch_positions() {
             return Ok(());
         }
         if self.coordinator.is_some() && !self.refresh_committed_offsets(deadline, interrupt)? {
             return Ok(());
         }
-        self.subs.reset_initializing_positions()?;
-        self.resets
-            .send(&mut self.subs, &mut self.metadata, &mut self.net, &self.settings)
+        self.state.subs.reset_initializing_positions()?;
+        self.resets.send(&mut self.state, &mut self.net)
     }
 
     /// Asks the group for the positions of partitions that have none, and waits for the response. Returns false if they
     /// are not yet known. Kafka: `refreshCommittedOffsetsIfNeeded`.
     fn refresh_committed_offsets(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<bool, ClientError> {
-        let missing = self.subs.initializing_partitions();
+        let missing = self.state.subs.initializing_partitions();
         if missing.is_empty() {
             return Ok(true);
         }
@@ -53,7 +52,7 @@ impl Consumer {
             let Self {
                 coordinator: Some(coordinator),
                 net,
-                subs,
+                state: ConsumerState { subs, .. },
                 ..
             } = self
             else {
@@ -87,11 +86,11 @@ impl Consumer {
                 for (tp, committed) in result? {
                     let committed = self.committed_before.remove(&tp).or(committed);
                     let Some(committed) =
-                        committed.filter(|_| self.subs.state(&tp).is_some_and(|s| s.position().is_none()))
+                        committed.filter(|_| self.state.subs.state(&tp).is_some_and(|s| s.position().is_none()))
                     else {
                         continue;
                     };
-                    self.trace.push(|| {
+                    self.state.trace.push(|| {
                         let epoch = committed.leader_epoch;
                         let why = format!("committed offset of the group, leader epoch {epoch}");
                         let event = TraceEvent::of(TraceKind::Place, &tp).at(committed.offset);
@@ -100,8 +99,9 @@ impl Consumer {
                             ..event.because(why)
                         }
                     });
-                    let leader = self.metadata.leader(&tp);
-                    self.subs
+                    let leader = self.state.metadata.leader(&tp);
+                    self.state
+                        .subs
                         .seek_unvalidated(&tp, committed.offset, committed.leader_epoch, leader)?;
                 }
                 return Ok(true);
@@ -141,25 +141,25 @@ impl Consumer {
         interrupt: Interrupt<'_>,
     ) -> Result<i64, ClientError> {
         self.ensure_open()?;
-        if !self.subs.is_assigned(tp) {
+        if !self.state.subs.is_assigned(tp) {
             return Err(not_assigned(tp));
         }
         let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
         loop {
-            if let Some(position) = self.subs.position(tp) {
+            if let Some(position) = self.state.subs.position(tp) {
                 return Ok(position);
             }
-            self.subs.forget_log_failures();
+            self.state.subs.forget_log_failures();
             self.resolve_positions(deadline, &mut *interrupt)?;
-            if self.subs.position(tp).is_none() {
+            if self.state.subs.position(tp).is_none() {
                 self.wait_for_answers(deadline, &mut *interrupt)?;
             }
-            if let Some(error) = self.subs.log_failure(Some(tp))
-                && self.subs.position(tp).is_none()
+            if let Some(error) = self.state.subs.log_failure(Some(tp))
+                && self.state.subs.position(tp).is_none()
             {
                 return Err(error);
             }
-            if self.net.now_ms() >= deadline && self.subs.position(tp).is_none() {
+            if self.net.now_ms() >= deadline && self.state.subs.position(tp).is_none() {
                 let why = self.net.explain_silence("does the topic exist?");
                 return Err(ClientError::Timeout(format!(
                     "the position of {tp} was not known after {timeout_ms} ms; {why}"
@@ -180,7 +180,7 @@ impl Consumer {
     ) -> Result<(), ClientError> {
         self.ensure_open()?;
         self.ensure_group("commit")?;
-        let offsets = offsets.map_or_else(|| self.subs.all_consumed(), <[_]>::to_vec);
+        let offsets = offsets.map_or_else(|| self.state.subs.all_consumed(), <[_]>::to_vec);
         if let Some((tp, bad)) = offsets.iter().find(|(_, o)| o.offset < 0) {
             return Err(ClientError::IllegalArgument(format!(
                 "cannot commit offset {} for {tp}: an offset is 0 or more",
@@ -199,7 +199,7 @@ impl Consumer {
     pub(crate) fn commit_last(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         self.ensure_open()?;
         let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
-        self.commit_until(self.subs.all_consumed(), Commit::Last, deadline, interrupt)
+        self.commit_until(self.state.subs.all_consumed(), Commit::Last, deadline, interrupt)
     }
 
     pub(super) fn commit_until(
@@ -261,7 +261,7 @@ impl Consumer {
             let Self {
                 coordinator: Some(coordinator),
                 net,
-                subs,
+                state: ConsumerState { subs, .. },
                 ..
             } = self
             else {

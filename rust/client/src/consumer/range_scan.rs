@@ -109,7 +109,7 @@ impl RangeScan {
         consumer.assign(&partitions)?;
         for range in ranges {
             consumer.seek(&range.tp, range.start)?;
-            consumer.metadata.expect_topic_id(&range.tp.topic, range.topic_id);
+            consumer.state.metadata.expect_topic_id(&range.tp.topic, range.topic_id);
         }
         Ok(Self {
             consumer,
@@ -151,15 +151,15 @@ impl RangeScan {
     /// topic with that name.
     fn check_topics_at_the_end(&mut self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let consumer = &mut self.consumer;
-        let topics = consumer.metadata.topics_with_expected_ids();
+        let topics = consumer.state.metadata.topics_with_expected_ids();
         if topics.is_empty() || !std::mem::take(&mut consumer.fetches.was_answered_by_names) {
             return Ok(());
         }
-        consumer.metadata.want(Wanted::Topics(topics));
+        consumer.state.metadata.want(Wanted::Topics(topics));
         let deadline = self.clock.monotonic_ms().saturating_add(self.limit_ms);
-        while consumer.metadata.awaits_new_topics() {
+        while consumer.state.metadata.awaits_new_topics() {
             consumer.wait_for_answers(deadline, &mut *interrupt)?;
-            if self.clock.monotonic_ms() >= deadline && consumer.metadata.awaits_new_topics() {
+            if self.clock.monotonic_ms() >= deadline && consumer.state.metadata.awaits_new_topics() {
                 let why = consumer.net.explain_silence("does the cluster answer?");
                 return Err(ClientError::Timeout(format!(
                     "whether a topic was made again was not known after {} ms (default.api.timeout.ms): {why}",
@@ -171,7 +171,7 @@ impl RangeScan {
     }
 
     fn check_topics(&self) -> Result<(), ClientError> {
-        self.consumer.metadata.made_again().map_or(Ok(()), |topic| {
+        self.consumer.state.metadata.made_again().map_or(Ok(()), |topic| {
             Err(ClientError::Kafka {
                 code: ErrorCode::INCONSISTENT_TOPIC_ID,
                 message: format!("topic {topic} was deleted and made again while it was read; read it again"),
@@ -182,6 +182,7 @@ impl RangeScan {
     fn timeout(&self, tp: &TopicPartition) -> ClientError {
         let refused = || {
             self.consumer
+                .state
                 .metadata
                 .error_of(&tp.topic)
                 .map(|code| code.message().to_owned())

@@ -19,6 +19,7 @@ use fletchlog_records::timestamp_merge::{MergeTurn, TimestampMerge};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::completed_fetch::TimeTurn;
+use super::consumer_state::ConsumerState;
 use super::fetch_collector::{Collected, Collector, fetch_records, initialize};
 use super::settings::Settings;
 use super::subscription_state::PartitionState;
@@ -109,25 +110,26 @@ impl Collector<'_> {
         max_records: usize,
         collected: &mut Collected,
     ) -> Result<(), ClientError> {
-        self.buffer.by_time.follow(self.subs.jumps());
+        self.state.buffer.by_time.follow(self.state.subs.jumps());
         self.take_in_answers()?;
         let mut holds = Holds::default();
         let merged = self
             .heads(collected, &mut holds)
             .and_then(|heads| self.merge(heads, max_records, &mut holds, collected));
         for finished in self
+            .state
             .buffer
             .parsed
             .extract_if(.., |fetch| fetch.consumed)
             .collect::<Vec<_>>()
         {
-            self.buffer.finished(&finished.tp);
+            self.state.buffer.finished(&finished.tp);
         }
         let held_until = merged.as_ref().ok().copied().flatten();
-        if self.buffer.by_time.held_until != held_until {
-            self.buffer.changed();
+        if self.state.buffer.by_time.held_until != held_until {
+            self.state.buffer.changed();
         }
-        self.buffer.by_time.held_until = held_until;
+        self.state.buffer.by_time.held_until = held_until;
         merged.map(|_| ())
     }
 
@@ -135,21 +137,27 @@ impl Collector<'_> {
     /// indices order ties.
     fn take_in_answers(&mut self) -> Result<(), ClientError> {
         let retry_at_ms = self.retry_at_ms();
-        while let Some(head) = self.buffer.queue.front_mut() {
+        while let Some(head) = self.state.buffer.queue.front_mut() {
             let empty = head.size == 0;
-            let outcome = initialize(head, self.subs, self.metadata, retry_at_ms, self.trace);
+            let outcome = initialize(
+                head,
+                &mut self.state.subs,
+                &mut self.state.metadata,
+                retry_at_ms,
+                &mut self.state.trace,
+            );
             if outcome.is_err() && !empty {
                 return outcome.map(|_| ());
             }
             if !matches!(outcome, Ok(true)) {
-                self.buffer.throw_away_head();
-            } else if let Some(fetch) = self.buffer.queue.pop_front() {
+                self.state.buffer.throw_away_head();
+            } else if let Some(fetch) = self.state.buffer.queue.pop_front() {
                 if let Some(newest) = fetch.newest_timestamp() {
-                    self.buffer.by_time.newest_seen = self.buffer.by_time.newest_seen.max(newest);
+                    self.state.buffer.by_time.newest_seen = self.state.buffer.by_time.newest_seen.max(newest);
                 }
-                let place = self.buffer.parsed.partition_point(|other| other.tp < fetch.tp);
-                self.buffer.parsed.insert(place, fetch);
-                self.buffer.changed();
+                let place = self.state.buffer.parsed.partition_point(|other| other.tp < fetch.tp);
+                self.state.buffer.parsed.insert(place, fetch);
+                self.state.buffer.changed();
             }
             outcome?;
         }
@@ -161,25 +169,24 @@ impl Collector<'_> {
     fn heads(&mut self, collected: &mut Collected, holds: &mut Holds) -> Result<TimestampMerge, ClientError> {
         let mut heads = TimestampMerge::default();
         let mut shown: FxHashSet<TopicPartition> = FxHashSet::default();
-        for place in 0..self.buffer.parsed.len() {
+        for place in 0..self.state.buffer.parsed.len() {
             if let Some(timestamp) = self.peek(place, collected)? {
-                let tp = self.buffer.parsed[place].tp.clone();
-                if !self.subs.is_paused(&tp) {
+                let tp = self.state.buffer.parsed[place].tp.clone();
+                if !self.state.subs.is_paused(&tp) {
                     heads.push(timestamp, place);
                 }
-                self.buffer.by_time.at_end_since.remove(&tp);
+                self.state.buffer.by_time.at_end_since.remove(&tp);
                 shown.insert(tp);
             }
         }
-        let Self {
-            subs,
-            buffer,
-            settings,
+        let (
             now_ms,
-            ..
-        } = self;
+            ConsumerState {
+                subs, buffer, settings, ..
+            },
+        ) = (self.now_ms, &mut *self.state);
         for (tp, state) in subs.iter().filter(|(tp, _)| !shown.contains(*tp)) {
-            holds.add(hold(tp, state, &mut buffer.by_time, settings, *now_ms));
+            holds.add(hold(tp, state, &mut buffer.by_time, settings, now_ms));
         }
         Ok(heads)
     }
@@ -187,14 +194,16 @@ impl Collector<'_> {
     /// Timestamp of the next record of a fetch. Moves the position past records that users never see; ends a fetch
     /// without records.
     fn peek(&mut self, place: usize, collected: &mut Collected) -> Result<Option<i64>, ClientError> {
-        let fetch = &mut self.buffer.parsed[place];
-        let position = self.subs.position(&fetch.tp);
+        let fetch = &mut self.state.buffer.parsed[place];
+        let position = self.state.subs.position(&fetch.tp);
         let why = if position != Some(fetch.next_fetch_offset) {
             "the position was changed by a seek"
         } else {
-            let peeked = fetch.peek_timestamp(self.settings)?;
+            let peeked = fetch.peek_timestamp(&self.state.settings)?;
             if position.is_some_and(|position| fetch.next_fetch_offset > position) {
-                self.subs.advance(&fetch.tp, fetch.next_fetch_offset, fetch.last_epoch);
+                self.state
+                    .subs
+                    .advance(&fetch.tp, fetch.next_fetch_offset, fetch.last_epoch);
                 collected.position_moved = true;
             }
             if peeked.is_some() {
@@ -202,7 +211,7 @@ impl Collector<'_> {
             }
             "nothing is left in it"
         };
-        fetch.drain(self.subs, self.trace, why);
+        fetch.drain(&mut self.state.subs, &mut self.state.trace, why);
         Ok(None)
     }
 
@@ -232,16 +241,15 @@ impl Collector<'_> {
             match self.peek(place, collected)? {
                 Some(timestamp) => heads.push(timestamp, place),
                 None => {
-                    let Self {
-                        subs,
-                        buffer,
-                        settings,
+                    let (
                         now_ms,
-                        ..
-                    } = self;
+                        ConsumerState {
+                            subs, buffer, settings, ..
+                        },
+                    ) = (self.now_ms, &mut *self.state);
                     let tp = &buffer.parsed[place].tp;
                     if let Some(state) = subs.state(tp) {
-                        holds.add(hold(tp, state, &mut buffer.by_time, settings, *now_ms));
+                        holds.add(hold(tp, state, &mut buffer.by_time, settings, now_ms));
                     }
                 }
             }
@@ -254,34 +262,34 @@ impl Collector<'_> {
         if holds.at_end_until.is_none() {
             return i64::MAX;
         }
-        let order = &self.buffer.by_time;
+        let order = &self.state.buffer.by_time;
         let late = order.newest_returned.saturating_sub(1);
-        late.max(order.newest_seen.saturating_sub(self.settings.max_lateness_ms))
+        late.max(order.newest_seen.saturating_sub(self.state.settings.max_lateness_ms))
     }
 
     /// Takes records of one partition up to a timestamp. Returns their number.
     fn turn(&mut self, place: usize, max: usize, until: i64, collected: &mut Collected) -> Result<usize, ClientError> {
-        let order = &mut self.buffer.by_time;
+        let order = &mut self.state.buffer.by_time;
         let mut turn = TimeTurn {
             until,
             newest: order.newest_returned,
             late: 0,
         };
-        let fetch = &mut self.buffer.parsed[place];
+        let fetch = &mut self.state.buffer.parsed[place];
         let position = fetch.next_fetch_offset;
         let taken = fetch_records(
             fetch,
             max,
             collected,
-            self.subs,
+            &mut self.state.subs,
             Some(&mut turn),
-            self.settings,
-            self.trace,
+            &self.state.settings,
+            &mut self.state.trace,
         );
         order.newest_returned = turn.newest;
         if turn.late > 0 {
             order.late += u64::try_from(turn.late).unwrap_or(u64::MAX);
-            self.trace.push(|| {
+            self.state.trace.push(|| {
                 TraceEvent::of(TraceKind::Late, &fetch.tp)
                     .at(position)
                     .records(turn.late)

@@ -434,9 +434,9 @@ fn a_fetch_that_is_longer_than_max_poll_records_by_nothing_is_consumed_by_the_ne
     let mut c = consumer(&broker, &[]);
     c.assign(&[tp("A")]).unwrap();
     assert_eq!(poll(&mut c).count(), 500);
-    assert!(c.buffer.next_in_line.as_ref().is_some_and(|f| !f.consumed));
+    assert!(c.state.buffer.next_in_line.as_ref().is_some_and(|f| !f.consumed));
     assert_eq!(c.poll(0, &mut || false).unwrap().count(), 0);
-    assert!(c.buffer.next_in_line.as_ref().is_none_or(|f| f.consumed));
+    assert!(c.state.buffer.next_in_line.as_ref().is_none_or(|f| f.consumed));
 }
 
 #[test]
@@ -464,13 +464,13 @@ fn buffered_data_of_partitions_that_are_given_up_is_dropped() {
         c.assign(&abc()).unwrap();
         assert_eq!(token(&poll(&mut c)), "A1");
         c.assign(&[tp("C")]).unwrap();
-        assert!(c.buffer.buffered_partitions().all(|t| *t == tp("C")));
+        assert!(c.state.buffer.buffered_partitions().all(|t| *t == tp("C")));
         assert_eq!(
             [poll(&mut c), poll(&mut c)].iter().map(token).collect::<Vec<_>>(),
             ["C1", "C1"]
         );
         c.unsubscribe().unwrap();
-        assert_eq!(c.buffer.buffered_partitions().count(), 0);
+        assert_eq!(c.state.buffer.buffered_partitions().count(), 0);
     }
 }
 

@@ -117,7 +117,7 @@ fn a_follower_that_the_metadata_does_not_name_any_more_makes_way_for_the_leader(
     broker.clock.advance(599_000);
     assert!(!read(&broker, &mut consumer, 5).contains(&LEADER), "not known yet");
     broker.clock.advance(500);
-    consumer.metadata.request_update();
+    consumer.state.metadata.request_update();
     read(&broker, &mut consumer, 5);
     assert!(!read(&broker, &mut consumer, 5).contains(&FOLLOWER));
 }
@@ -129,7 +129,7 @@ fn a_new_leader_ends_it() {
     broker.state().leaders.insert(tp("A"), 3);
     broker.log("A", |log| log.preferred = None);
     broker.clock.advance(1000); // past retry.backoff.ms
-    consumer.metadata.request_update();
+    consumer.state.metadata.request_update();
     read(&broker, &mut consumer, 5);
     assert!(read(&broker, &mut consumer, 5).iter().all(|&node| node == 3));
 }

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::consumer_network_client::ConsumerNetworkClient;
+use super::super::consumer_state::ConsumerState;
 use super::super::fetch_buffer::FetchBuffer;
 use super::super::fetch_requests::FetchRequests;
 use super::super::metadata::{ConsumerMetadata, Leader, Wanted};
@@ -171,13 +172,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Client {
-    settings: Settings,
-    subs: SubscriptionState,
-    buffer: FetchBuffer,
-    metadata: ConsumerMetadata,
+    state: ConsumerState,
     net: ConsumerNetworkClient,
     fetches: FetchRequests,
-    trace: Trace,
     /// Events that were looked at.
     traced: usize,
     /// Which partitions are left out, and why, by the trace.
@@ -205,9 +202,13 @@ impl Client {
         let transport = TestTransport::default();
         let wires = Arc::clone(&transport.0);
         let mut client = Self {
-            subs: SubscriptionState::new(&config, settings.row.subscribe_order),
-            buffer: FetchBuffer::default(),
-            metadata: ConsumerMetadata::new(i64::MAX / 4, i64::MAX / 2, false),
+            state: ConsumerState {
+                subs: SubscriptionState::new(&config, settings.row.subscribe_order),
+                buffer: FetchBuffer::default(),
+                metadata: ConsumerMetadata::new(i64::MAX / 4, i64::MAX / 2, false),
+                trace: Trace::new(trace),
+                settings,
+            },
             net: ConsumerNetworkClient::new(
                 Box::new(transport),
                 clock.clone(),
@@ -218,7 +219,6 @@ impl Client {
                 },
             ),
             fetches: FetchRequests::default(),
-            trace: Trace::new(trace),
             traced: 0,
             left_out: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -226,9 +226,8 @@ impl Client {
             asks_for_metadata: false,
             clock,
             wires,
-            settings,
         };
-        client.metadata.set_wanted(Wanted::Topics(vec![t(0).topic]));
+        client.state.metadata.set_wanted(Wanted::Topics(vec![t(0).topic]));
         client.take(&Step::Leaders {
             nodes: 2,
             shift: 0,
@@ -242,20 +241,21 @@ impl Client {
         match step {
             Step::Assign(partitions) => {
                 let partitions: Vec<_> = partitions.iter().copied().map(t).collect();
-                self.subs.assign_from_user(&partitions).unwrap();
+                self.state.subs.assign_from_user(&partitions).unwrap();
                 for tp in &partitions {
-                    if self.subs.position(tp).is_none() {
-                        let _ = self.subs.seek(tp, 0, None);
+                    if self.state.subs.position(tp).is_none() {
+                        let _ = self.state.subs.seek(tp, 0, None);
                     }
                 }
                 let kept: FxHashSet<_> = partitions.iter().collect();
-                self.buffer
-                    .retain(|tp| kept.contains(tp), &mut self.subs, &mut self.trace);
+                self.state
+                    .buffer
+                    .retain(|tp| kept.contains(tp), &mut self.state.subs, &mut self.state.trace);
             }
-            Step::Seek(p, offset) => drop(self.subs.seek(&t(*p), *offset, None)),
-            Step::Reset(p) => drop(self.subs.request_offset_reset(&t(*p), ResetStrategy::Latest)),
-            Step::Pause(partitions) => partitions.iter().for_each(|p| drop(self.subs.pause(&t(*p)))),
-            Step::Resume(partitions) => partitions.iter().for_each(|p| drop(self.subs.resume(&t(*p)))),
+            Step::Seek(p, offset) => drop(self.state.subs.seek(&t(*p), *offset, None)),
+            Step::Reset(p) => drop(self.state.subs.request_offset_reset(&t(*p), ResetStrategy::Latest)),
+            Step::Pause(partitions) => partitions.iter().for_each(|p| drop(self.state.subs.pause(&t(*p)))),
+            Step::Resume(partitions) => partitions.iter().for_each(|p| drop(self.state.subs.resume(&t(*p)))),
             Step::Leaders { nodes, shift, missing } => {
                 let of = |p: i32| match missing {
                     Some(every) if p % every == 0 => -1,
@@ -263,7 +263,7 @@ impl Client {
                 };
                 let topic = topic("test", (0..PARTITIONS).map(|p| (of(p), -1)));
                 let response = cluster(1..=*nodes, [topic]);
-                self.metadata.on_response(response, self.clock.monotonic_ms());
+                self.state.metadata.on_response(response, self.clock.monotonic_ms());
                 self.asks_for_metadata = false;
             }
             Step::Send => self.send(),
@@ -271,44 +271,37 @@ impl Client {
                 self.answer(*node, which, *failure);
                 if matches!(failure, Failure::NoSession | Failure::Session(_)) {
                     // A second answer in a row that cannot be used is followed by a pause.
-                    self.clock.advance(self.settings.retry_backoff_ms);
+                    self.clock.advance(self.state.settings.retry_backoff_ms);
                 }
             }
             Step::Take(count, rotates) => {
                 for _ in 0..*count {
-                    let Some(mut fetch) = self.buffer.queue.pop_front() else {
+                    let Some(mut fetch) = self.state.buffer.queue.pop_front() else {
                         break;
                     };
                     fetch.consumed = true;
                     if fetch.size > 0 {
-                        self.subs.advance(&fetch.tp, fetch.fetch_offset + 1, 0);
+                        self.state.subs.advance(&fetch.tp, fetch.fetch_offset + 1, 0);
                         if *rotates {
-                            self.subs.move_partition_to_end(&fetch.tp);
+                            self.state.subs.move_partition_to_end(&fetch.tp);
                         }
                     }
-                    self.buffer.finished(&fetch.tp);
-                    self.buffer.next_in_line = Some(fetch);
+                    self.state.buffer.finished(&fetch.tp);
+                    self.state.buffer.next_in_line = Some(fetch);
                 }
             }
-            Step::Ends(p, end) => self.subs.update_ends(&t(*p), *end, *end),
+            Step::Ends(p, end) => self.state.subs.update_ends(&t(*p), *end, *end),
             Step::Wait => self.clock.advance(BACKOFF_MS + 1),
         }
     }
 
     fn send(&mut self) {
-        self.subs.validate_positions(&self.metadata);
+        self.state.subs.validate_positions(&self.state.metadata);
         let left_out = self.expected_left_out();
         let expected = self.expected();
-        self.fetches.send(
-            &mut self.subs,
-            &mut self.buffer,
-            &mut self.metadata,
-            &mut self.net,
-            &self.settings,
-            &mut self.trace,
-        );
-        if self.trace.is_on() {
-            let events = self.trace.events();
+        self.fetches.send(&mut self.state, &mut self.net);
+        if self.state.trace.is_on() {
+            let events = self.state.trace.events();
             let new = || events[self.traced..].iter().filter(|e| e.kind == TraceKind::Skip);
             let each = |gone| {
                 new().flat_map(move |e| {
@@ -328,8 +321,8 @@ impl Client {
             self.traced = events.len();
             assert_eq!(self.left_out, left_out);
         }
-        self.net.try_send(&self.metadata);
-        self.net.net_poll(&mut self.metadata, None).unwrap();
+        self.net.try_send(&self.state.metadata);
+        self.net.net_poll(&mut self.state.metadata, None).unwrap();
         let mut sent = std::mem::take(&mut self.wires.lock().unwrap().sent);
         sent.sort_by_key(|(id, ..)| *id);
         for (id, node, _) in &sent {
@@ -340,17 +333,17 @@ impl Client {
             .map(|(_, node, r)| (node, r.session_id, r.session_epoch, listed(&r), forgotten(&r)))
             .collect();
         assert_eq!(sent, expected);
-        let asks = self.metadata.time_to_next_update(self.clock.monotonic_ms()) < i64::MAX / 3;
+        let asks = self.state.metadata.time_to_next_update(self.clock.monotonic_ms()) < i64::MAX / 3;
         assert_eq!(asks, self.asks_for_metadata);
     }
 
     /// Why each partition that the next request will not list is left out, looking at every partition.
     fn expected_left_out(&self) -> BTreeMap<TopicPartition, String> {
-        let buffered = self.buffer.counted();
-        let blocking = |tp: &&TopicPartition| self.subs.is_fetchable(tp);
-        let leader = |tp: &TopicPartition| self.subs.state(tp)?.leader().map(|leader| leader.node);
+        let buffered = self.state.buffer.counted();
+        let blocking = |tp: &&TopicPartition| self.state.subs.is_fetchable(tp);
+        let leader = |tp: &TopicPartition| self.state.subs.state(tp)?.leader().map(|leader| leader.node);
         let leading: FxHashSet<NodeId> = buffered.keys().filter(blocking).filter_map(leader).collect();
-        let by_time = self.settings.fetch_order == FetchOrder::Timestamp;
+        let by_time = self.state.settings.fetch_order == FetchOrder::Timestamp;
         let why = |tp: &TopicPartition, state: &PartitionState| {
             let Some(position) = state.position() else {
                 return Some("no position yet");
@@ -371,10 +364,10 @@ impl Client {
             if self.net.is_unavailable(node) {
                 return Some("the connection to the leader was lost a moment ago");
             }
-            let blocked = self.settings.row.buffered_node && !by_time && leading.contains(&node);
+            let blocked = self.state.settings.row.buffered_node && !by_time && leading.contains(&node);
             blocked.then_some("the leader also leads a buffered partition")
         };
-        let all = self.subs.iter();
+        let all = self.state.subs.iter();
         all.filter_map(|(tp, state)| Some((tp.clone(), why(tp, state)?.to_owned())))
             .collect()
     }
@@ -382,8 +375,8 @@ impl Client {
     /// Spec 7.3, looking at every partition.
     #[allow(clippy::type_complexity)]
     fn expected(&mut self) -> Vec<(NodeId, i32, i32, Vec<Asked>, Vec<TopicPartition>)> {
-        let (subs, settings) = (&self.subs, &self.settings);
-        let buffered: FxHashSet<TopicPartition> = self.buffer.counted().into_keys().collect();
+        let (subs, settings) = (&self.state.subs, &self.state.settings);
+        let buffered: FxHashSet<TopicPartition> = self.state.buffer.counted().into_keys().collect();
         let leading: FxHashSet<NodeId> = buffered
             .iter()
             .filter(|tp| subs.is_fetchable(tp))
@@ -511,16 +504,9 @@ impl Client {
             .entry(node)
             .or_default()
             .push_back(completion);
-        self.net.net_poll(&mut self.metadata, None).unwrap();
+        self.net.net_poll(&mut self.state.metadata, None).unwrap();
         for completion in self.net.take_done() {
-            self.fetches.on_completion(
-                completion,
-                &mut self.subs,
-                &mut self.buffer,
-                &mut self.metadata,
-                &mut self.trace,
-                0,
-            );
+            self.fetches.on_completion(completion, &mut self.state, 0);
         }
     }
 }

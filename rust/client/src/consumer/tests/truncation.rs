@@ -137,11 +137,11 @@ fn a_seek_drops_a_question_under_way() {
     for _ in 0..20 {
         broker.clock.advance(100);
         c.poll(0, &mut || false).unwrap();
-        if c.subs.position(&tp("A")).is_none() {
+        if c.state.subs.position(&tp("A")).is_none() {
             break;
         }
     }
-    assert_eq!(c.subs.position(&tp("A")), None, "awaits validation");
+    assert_eq!(c.state.subs.position(&tp("A")), None, "awaits validation");
     c.seek(&tp("A"), 7).unwrap();
     let more: Vec<i64> = (0..3).flat_map(|_| offsets(&poll(&mut c))).collect();
     assert_eq!(more, [7]);
