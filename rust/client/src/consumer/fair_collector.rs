@@ -4,7 +4,7 @@
 //! Unlike in KIP-387, a paused entry stays at its place in `parsed` and is skipped.
 
 use super::fetch_buffer::FetchBuffer;
-use super::fetch_collector::{Collected, Collector, fetch_records, initialize};
+use super::fetch_collector::{Collected, Collector, fetch_records};
 use super::subscription_state::SubscriptionState;
 use crate::ClientError;
 
@@ -12,7 +12,6 @@ impl Collector<'_> {
     /// KIP-387's `drain()`.
     pub(super) fn collect_fairly(&mut self, max_records: usize, collected: &mut Collected) -> Result<(), ClientError> {
         let mut remaining = max_records;
-        let retry_at_ms = self.retry_at_ms();
         while remaining > 0 {
             let turn = self
                 .state
@@ -21,20 +20,14 @@ impl Collector<'_> {
                 .take()
                 .filter(|&i| self.state.buffer.parsed.get(i).is_some_and(|f| !f.consumed));
             let Some(turn) = turn else {
-                let Some(head) = self.state.buffer.queue.front_mut() else {
+                let Some(outcome) = self.initialize_head() else {
                     self.state.buffer.turn = next_parsed(&mut self.state.buffer, &self.state.subs);
                     if self.state.buffer.turn.is_none() {
                         break;
                     }
                     continue;
                 };
-                match initialize(
-                    head,
-                    &mut self.state.subs,
-                    &mut self.state.metadata,
-                    retry_at_ms,
-                    &mut self.state.trace,
-                ) {
+                match outcome {
                     Ok(false) => self.state.buffer.throw_away_head(),
                     Ok(true) => {
                         // Data of a new response comes before all older data; then the round begins at the oldest.
@@ -44,7 +37,7 @@ impl Collector<'_> {
                         self.state.buffer.changed();
                     }
                     Err(error) => {
-                        let empty = head.size == 0;
+                        let empty = self.is_head_empty();
                         self.state.buffer.turn = next_parsed(&mut self.state.buffer, &self.state.subs);
                         if self.state.buffer.turn.is_some() {
                             // Errors wait while there are records to return.

@@ -75,9 +75,23 @@ impl Collector<'_> {
         }
     }
 
-    /// When a refused fetch is repeated.
-    pub(super) fn retry_at_ms(&self) -> i64 {
-        self.now_ms.saturating_add(self.state.settings.retry_backoff_ms)
+    /// Checks the fetch at the head of the queue; `None`: there is none.
+    pub(super) fn initialize_head(&mut self) -> Option<Result<bool, ClientError>> {
+        let retry_at_ms = self.now_ms.saturating_add(self.state.settings.retry_backoff_ms);
+        let ConsumerState {
+            buffer,
+            subs,
+            metadata,
+            trace,
+            ..
+        } = &mut *self.state;
+        let head = buffer.queue.front_mut()?;
+        Some(initialize(head, subs, metadata, retry_at_ms, trace))
+    }
+
+    /// Whether the fetch at the head of the queue has no bytes.
+    pub(super) fn is_head_empty(&self) -> bool {
+        self.state.buffer.queue.front().is_some_and(|head| head.size == 0)
     }
 
     fn collect_by_partition(
@@ -87,32 +101,20 @@ impl Collector<'_> {
         paused: &mut Vec<CompletedFetch>,
     ) -> Result<(), ClientError> {
         let mut remaining = max_records;
-        let retry_at_ms = self.retry_at_ms();
         while remaining > 0 {
             match self.state.buffer.next_in_line.take().filter(|f| !f.consumed) {
                 None => {
-                    let Some(head) = self.state.buffer.queue.front_mut() else {
-                        break;
+                    let usable = match self.state.buffer.queue.front() {
+                        Some(head) if head.initialized => Ok(true),
+                        _ => match self.initialize_head() {
+                            Some(outcome) => outcome,
+                            None => break,
+                        },
                     };
-                    let usable = if head.initialized {
-                        true
-                    } else {
-                        match initialize(
-                            head,
-                            &mut self.state.subs,
-                            &mut self.state.metadata,
-                            retry_at_ms,
-                            &mut self.state.trace,
-                        ) {
-                            Ok(usable) => usable,
-                            Err(error) => {
-                                if collected.runs.is_empty() && head.size == 0 {
-                                    self.state.buffer.throw_away_head();
-                                }
-                                return Err(error);
-                            }
-                        }
-                    };
+                    if usable.is_err() && collected.runs.is_empty() && self.is_head_empty() {
+                        self.state.buffer.throw_away_head();
+                    }
+                    let usable = usable?;
                     if usable {
                         self.state.buffer.next_in_line = self.state.buffer.queue.pop_front();
                         self.state.buffer.changed();
@@ -149,7 +151,7 @@ impl Collector<'_> {
 
 /// Checks a fetch when it reaches the head of the queue. Returns false if it cannot be used.
 /// Kafka: `FetchCollector#initialize`, table of spec 7.7.
-pub(super) fn initialize(
+fn initialize(
     fetch: &mut CompletedFetch,
     subs: &mut SubscriptionState,
     metadata: &mut ConsumerMetadata,

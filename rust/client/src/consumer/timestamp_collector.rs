@@ -20,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::completed_fetch::TimeTurn;
 use super::consumer_state::ConsumerState;
-use super::fetch_collector::{Collected, Collector, fetch_records, initialize};
+use super::fetch_collector::{Collected, Collector, fetch_records};
 use super::settings::Settings;
 use super::subscription_state::PartitionState;
 use super::trace::{TraceEvent, TraceKind};
@@ -136,17 +136,8 @@ impl Collector<'_> {
     /// Checks every queued fetch and moves the usable ones to `parsed`, which stays ordered by partition, so that
     /// indices order ties.
     fn take_in_answers(&mut self) -> Result<(), ClientError> {
-        let retry_at_ms = self.retry_at_ms();
-        while let Some(head) = self.state.buffer.queue.front_mut() {
-            let empty = head.size == 0;
-            let outcome = initialize(
-                head,
-                &mut self.state.subs,
-                &mut self.state.metadata,
-                retry_at_ms,
-                &mut self.state.trace,
-            );
-            if outcome.is_err() && !empty {
+        while let Some(outcome) = self.initialize_head() {
+            if outcome.is_err() && !self.is_head_empty() {
                 return outcome.map(|_| ());
             }
             if !matches!(outcome, Ok(true)) {

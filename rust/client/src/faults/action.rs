@@ -4,7 +4,7 @@ use std::fmt;
 
 use fletchlog_api::ErrorCode;
 
-/// See the module.
+/// What happens to one produce request and its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// `ok`: forwarded, answered.

@@ -74,7 +74,7 @@ struct State {
     draining: usize,
 }
 
-/// See the module. Share it between the [`FaultTransport`]s of one or several producers.
+/// A plan of faults and how far it is. Share it between the [`FaultTransport`]s of one or several producers.
 pub struct Faults {
     plan: Plan,
     state: Mutex<State>,

@@ -375,7 +375,7 @@ impl Drop for WakeOnDrop<'_> {
 /// The sender's thread: runs turns until the producer is closed. It sleeps on the accumulator when nothing is on the wire, on the transport
 /// otherwise.
 fn run(shared: &Shared, mut sender: Sender) {
-    let farewell = WakeOnDrop(shared);
+    let wake = WakeOnDrop(shared);
     loop {
         let wait = sender.send_half();
         if wait > 0 {
@@ -394,7 +394,7 @@ fn run(shared: &Shared, mut sender: Sender) {
             break;
         }
     }
-    drop(farewell);
+    drop(wake);
 }
 
 /// When closing and everything is decided: marks the producer as closed and returns 0. Otherwise returns the ms until the next call. An
