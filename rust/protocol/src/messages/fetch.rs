@@ -182,13 +182,18 @@ impl FetchResponse {
         let mut partitions = partitions.into_iter();
         while let Some((first, _)) = partitions.as_slice().first() {
             let topic = Arc::clone(&first.topic);
-            // Counted first, so that a topic is one allocation.
+            // Counted first, so that a topic is one allocation; the last topic takes over the list, so that a large one is not copied.
             let is_of_topic = |p: &&(TopicPartition, _)| p.0.topic == topic;
             let len = partitions.as_slice().iter().take_while(is_of_topic).count();
-            let run = partitions.by_ref().take(len).map(|(_, partition)| partition);
+            let partitions = match len == partitions.len() {
+                true => std::mem::take(&mut partitions)
+                    .map(|(_, partition)| partition)
+                    .collect(),
+                false => partitions.by_ref().take(len).map(|(_, partition)| partition).collect(),
+            };
             responses.push(fetch_response::FetchableTopicResponse {
-                partitions: run.collect(),
                 topic,
+                partitions,
                 ..Default::default()
             });
         }

@@ -94,17 +94,20 @@ impl FetchManager {
         &self,
         node: NodeId,
         context: &Context,
-        reading: &Reading,
+        reading: Reading,
         result: ReadResult,
         now_ms: i64,
     ) -> Option<BuiltResponse> {
+        let as_of = reading.as_of;
         let Context::Full { by_topic_ids } = *context else {
-            return Some(self.cache(node)?.response(context, reading, result, None, now_ms));
+            // A large reading is not kept while the response is made.
+            drop(reading);
+            return Some(self.cache(node)?.response(context, as_of, result, None, now_ms));
         };
         let session = FetchSession::new(&reading.partitions, by_topic_ids, &result, now_ms);
         let made = self
             .cache(node)?
-            .response(context, reading, result, Some(session), now_ms);
+            .response(context, as_of, result, Some(session), now_ms);
         // Changes before this need no report: the session's first fetch reads every partition.
         for some in reading.partitions.chunks(HELD_AT_ONCE) {
             if !self.cache(node)?.hold(made.response.session_id, some) {

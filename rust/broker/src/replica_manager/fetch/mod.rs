@@ -82,7 +82,7 @@ impl ReplicaManager {
     }
 
     /// The response to the result of a reading in this context; the session remembers what was sent.
-    fn fetch_response(&self, node: NodeId, context: &Context, reading: &Reading, result: ReadResult) -> FetchResponse {
+    fn fetch_response(&self, node: NodeId, context: &Context, reading: Reading, result: ReadResult) -> FetchResponse {
         let now_ms = self.clock().monotonic_ms();
         let Some(made) = self.fetches.response(node, context, reading, result, now_ms) else {
             return top_level(ErrorCode::NOT_LEADER_OR_FOLLOWER);

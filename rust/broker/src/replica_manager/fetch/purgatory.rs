@@ -67,7 +67,7 @@ impl DelayedFetch {
 
     /// The response from the first reading.
     pub(crate) fn into_response(self, replicas: &ReplicaManager) -> FetchResponse {
-        replicas.fetch_response(self.params.node, &self.context, &self.reading, self.first)
+        replicas.fetch_response(self.params.node, &self.context, self.reading, self.first)
     }
 
     /// The name of its first partition.
@@ -131,7 +131,7 @@ impl DelayedFetch {
         again
             .responses
             .extend(unknown.filter(|(tp, _)| self.unknown.contains(tp)));
-        replicas.fetch_response(self.params.node, &self.context, &reading, again)
+        replicas.fetch_response(self.params.node, &self.context, reading, again)
     }
 
     /// The keys whose changes can complete it: its session, or the partitions that it lists.

@@ -156,12 +156,12 @@ impl FetchSessionCache {
         )
     }
 
-    /// Makes the response from the result of a reading. `session`: the one that a full fetch opens; its partitions have to be
+    /// Makes the response from the result of a reading that has the changes up to number `as_of`. `session`: the one that a full fetch opens; its partitions have to be
     /// registered afterwards ([`Self::hold`]).
     pub(crate) fn response(
         &mut self,
         context: &Context,
-        reading: &Reading,
+        as_of: u64,
         result: ReadResult,
         session: Option<FetchSession>,
         now_ms: i64,
@@ -177,7 +177,7 @@ impl FetchSessionCache {
             Context::Incremental(id) => match self.sessions.get_mut(id) {
                 Some(session) => {
                     session.last_used_ms = now_ms;
-                    (*id, session.select(result, reading.as_of))
+                    (*id, session.select(result, as_of))
                 }
                 None => (INVALID_SESSION_ID, result.responses),
             },
