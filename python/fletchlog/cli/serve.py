@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 
 LAST_PORT = 65_535
+# Parameters of glibc's mallopt, and the bytes that are set for both.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT_AT_MOST = 1 << 20
 
 OPTIONS = (
     Option("directory", str, "The broker's directory; a new one is created.", flags=(), metavar="DIR"),
@@ -59,6 +62,7 @@ def serve(
     """
     stopped, stop = _stop_on_signals()
     _allow_files()
+    _return_freed_memory()
     if with_parent:
         _end_with_parent(stop)
     log_to(lambda line: note(f"fletchlog: {line}"))
@@ -141,6 +145,16 @@ def _allow_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _return_freed_memory() -> None:
+    """Large memory goes back to the system when it is freed: otherwise glibc keeps up to 64 MiB for each thread that answered a large request."""
+    import ctypes
+
+    # Other C libraries have no such function.
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(M_TRIM_THRESHOLD, KEPT_AT_MOST)
+        mallopt(M_MMAP_THRESHOLD, KEPT_AT_MOST)
 
 
 def _stop_on_signals() -> tuple[int, int]:
