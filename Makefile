@@ -128,7 +128,7 @@ oldest-rust: ## The sources compile with the oldest Rust that Cargo.toml promise
 
 bench: ## Ratios against the floor and against another client, in one run, of what is shipped
 	$(MAKE) build jar PROFILE=dist
-	cargo build --locked --profile dist -p fletchlog-arrow --examples
+	cargo build --locked --profile dist -p fletchlog-benches --examples
 	$(BIN)/python benches/python/run.py
 
 crash-points: tools-rust ## Power loss at, and failure of, every storage operation of seeded runs (TIME_LIMIT seconds, SEED)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def rust_example(name: str, argument: object) -> dict[str, Any]:
     """What an example of fletchlog-arrow (benches/rust/NAME.rs) prints: its last line is JSON."""
-    command = ["cargo", "run", "--locked", "--profile", "dist", "--quiet", "-p", "fletchlog-arrow", "--example", name, "--", str(argument)]
+    command = ["cargo", "run", "--locked", "--profile", "dist", "--quiet", "-p", "fletchlog-benches", "--example", name, "--", str(argument)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found

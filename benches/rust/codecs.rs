@@ -1,6 +1,6 @@
 //! Prints what each codec alone can do on this machine, as one line of JSON: millions of 100-byte records a second on one core.
 //!
-//! `cargo run --release -p fletchlog-arrow --example codecs -- [records]` (default 1,000,000). The records of a full 16 KiB batch are
+//! `cargo run --release -p fletchlog-benches --example codecs -- [records]` (default 1,000,000). The records of a full 16 KiB batch are
 //! compressed at a time, at Kafka's default level; best of five rounds, the rounds take turns. The values are those of
 //! `benches/python/compression.py`.
 #![allow(missing_docs, clippy::print_stdout)]

@@ -1,6 +1,6 @@
 //! Prints the floors of this machine and our rates against them, in one run, as one line of JSON.
 //!
-//! `cargo run --release -p fletchlog-arrow --example floor -- [records]` (default 10,000,000). Rates are millions of
+//! `cargo run --release -p fletchlog-benches --example floor -- [records]` (default 10,000,000). Rates are millions of
 //! ten-byte records a second on one core, the best of five rounds; the rounds of all candidates take turns, so that a
 //! busy machine slows all of them alike.
 #![allow(missing_docs, clippy::print_stdout)]

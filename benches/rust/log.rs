@@ -1,6 +1,6 @@
 //! The log against the machine, in one run, as one line of JSON.
 //!
-//! `cargo run --release -p fletchlog-log --example log_bench -- [DIR]` (default: the system's temporary directory; DIR
+//! `cargo run --release -p fletchlog-benches --example log_bench -- [DIR]` (default: the system's temporary directory; DIR
 //! decides which disk is measured). Ratios are against a baseline of the same run: `write` of the same bytes, a CRC pass
 //! over the same bytes, one fsync per record, and bare writes with an fsync each.
 #![allow(

@@ -1,6 +1,6 @@
 //! What the bytes of a segment cost without a log: prints one line of JSON, seconds on one core.
 //!
-//! `cargo run --release -p fletchlog-arrow --example segment -- FILE`. `read`: the file read 1 MiB at a time. `read_crc`: the same, and
+//! `cargo run --release -p fletchlog-benches --example segment -- FILE`. `read`: the file read 1 MiB at a time. `read_crc`: the same, and
 //! each batch's CRC. `write`: its batches written one by one into a new file beside it, as a log is.
 #![allow(missing_docs, clippy::print_stdout)]
 
