@@ -11,7 +11,7 @@ use fletchlog_broker::{
     LocalTransport, OpenOptions, ScramDeletion, ScramUpsertion, TopicDescription, directory_kind,
 };
 use fletchlog_log::checkpoint::encode_uuid;
-use fletchlog_log::{FetchBound, PartitionLog};
+use fletchlog_log::FetchBound;
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
 use fletchlog_sasl::{Mechanism, ScramMechanism, Secret};
 use fletchlog_server::SocketServer;
@@ -595,7 +595,7 @@ impl Broker {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let max_bytes = number_from_py("max_bytes", max_bytes, 0)?;
         let records = self.inner.call(py, |broker, _| {
-            let log = log_of(broker, topic, partition)?;
+            let log = broker.partition_log(&TopicPartition::new(topic, partition))?;
             Ok::<_, Failure>(log.read(offset, max_bytes, true, FetchBound::HighWatermark)?.records)
         })?;
         Ok(PyBytes::new(py, &records))
@@ -611,7 +611,7 @@ impl Broker {
         end_offset: i64,
     ) -> PyResult<Vec<(i64, i64)>> {
         self.inner.call(py, |broker, _| {
-            let log = log_of(broker, topic, partition)?;
+            let log = broker.partition_log(&TopicPartition::new(topic, partition))?;
             let mut found = Vec::new();
             let mut from = start_offset;
             while from < end_offset {
@@ -638,7 +638,7 @@ impl Broker {
     /// For the Spark source: base offset and bytes of every segment of a partition.
     fn _segments(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<Vec<(i64, u64)>> {
         self.inner.call(py, |broker, _| {
-            Ok::<_, Failure>(log_of(broker, topic, partition)?.segments())
+            Ok::<_, Failure>(broker.partition_log(&TopicPartition::new(topic, partition))?.segments())
         })
     }
 
@@ -758,9 +758,4 @@ impl AsRef<[u8]> for Backed {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
-}
-
-/// The log of a partition, refreshed when the broker is read-only.
-pub fn log_of(broker: &Engine, topic: &str, partition: i32) -> Result<Arc<PartitionLog>, Failure> {
-    Ok(broker.partition_log(&TopicPartition::new(topic, partition))?)
 }

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::broker::{LEDGER, TO_THE_END};
+use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
     broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, number_from_py,
     offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some,
@@ -26,7 +27,7 @@ use crate::fork::Exclusive;
 use crate::gate::gate;
 use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
 use crate::oauth::split_callback;
-use crate::peer::{Peer, arguments};
+use crate::peer::Peer;
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, columns_from_py, times_from_py};
 
@@ -54,7 +55,7 @@ impl Cluster {
         let given = (servers.map(|s| s.clone().unbind()), config.map(|c| c.clone().unbind()));
         let (config, callback) = split_callback(config)?;
         let config = cluster_config_from_py(config.as_ref())?;
-        let peer = Peer::of(py, servers, &config, callback)?;
+        let peer = peer_of(py, servers, &config, callback)?;
         let Peer::Cluster(addresses, tokens) = &peer else {
             return Err(Failure::argument("a Broker is no cluster: it has these methods itself").into());
         };

@@ -12,6 +12,7 @@ use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
     config_from_py, group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
     offset_and_timestamp_to_py, offset_from_py, offsets_from_py, partition_from_py, partition_to_py,
@@ -20,7 +21,6 @@ use crate::convert::{
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
 use crate::oauth::split_callback;
-use crate::peer::{Peer, arguments};
 use crate::records::{Builder, RecordIterator, Records};
 use crate::table::Table;
 use crate::time::{TimeBound, Wait};
@@ -153,7 +153,7 @@ impl Consumer {
         let (config, callback) = split_callback(config)?;
         let config = config_from_py(Scope::Consumer, config.as_ref())?;
         let traced = config.boolean("fletchlog.trace");
-        let peer = Peer::of(py, broker, &config, callback)?;
+        let peer = peer_of(py, broker, &config, callback)?;
         let read_only = peer.is_read_only();
         let given = config.clone();
         let engine = crate::gate::gate(py, |_| {

@@ -18,6 +18,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
 
 use crate::callbacks::{Callbacks, ensure_callable};
 use crate::capsule::arrow_from_py;
+use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
     config_from_py, describe, group_metadata_from_py, headers_from_py, import_classes, metrics_to_py, offsets_from_py,
     optional_bytes_from_py, record_metadata_to_py, unpicklable,
@@ -27,7 +28,6 @@ use crate::faults::Faults;
 use crate::fork::{Shared, Stop};
 use crate::gate::gate;
 use crate::oauth::split_callback;
-use crate::peer::{Peer, arguments};
 use crate::table::Table;
 use crate::time::{Moment, Seconds, Wait};
 use crate::transaction::Transaction;
@@ -141,7 +141,7 @@ impl Producer {
         let (config, callback) = split_callback(config)?;
         let config = config_from_py(Scope::Producer, config.as_ref())?;
         let traced = config.boolean("fletchlog.trace");
-        let peer = Peer::of(py, broker, &config, callback)?;
+        let peer = peer_of(py, broker, &config, callback)?;
         let faults = faults.map(|faults| faults.get().engine());
         let given = config.clone();
         let engine = gate(py, |_| {

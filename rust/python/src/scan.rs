@@ -16,7 +16,6 @@ use fletchlog_records::{RecordCursor, TimeRange, TopicPartition};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use crate::broker::log_of;
 use crate::capsule::{schema_to_py, stream_to_py, without_gil};
 use crate::cluster_scan;
 use crate::convert::unpicklable;
@@ -82,7 +81,7 @@ impl Scan {
                 .collect(),
         };
         let resolve = |partition| {
-            let log = log_of(broker, topic, partition)?;
+            let log = broker.partition_log(&TopicPartition::new(topic, partition))?;
             let range = ScanRange::resolve(log, wanted.start_offset, wanted.end_offset, bound);
             let range = match wanted.start_time() {
                 Some(time) => range.and_then(|range| range.from_time(time)),
