@@ -1,404 +1,66 @@
-//! Properties of Java's clients and of librdkafka (and its Python package) that a configuration may contain.
-//!
-//! ```text
-//! SAME      another name of a property of fletchlog
-//! ignored   it changes nothing here; one warning says what holds instead
-//! ONLY      values that say what holds here anyway; any other is refused, with what to do
-//! REFUSED   what it asks for is not done here, and leaving it out would change what the program does, or how safe it is
-//! ```
-//! Every other name is unknown, and refused.
+//! Properties of Java's clients and of librdkafka (and its Python package) that a configuration may contain: `properties.txt` says what
+//! becomes of each.
+
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 
 use crate::Scope;
 use crate::config_table::keys;
 
-const ADDRESSES: &str = "all addresses of a name are always tried";
-const BUFFERS: &str = "the system sizes the sockets' buffers";
-const C_INTERFACE: &str = "it is for programs in C";
-const DESERIALIZERS: &str = "records have bytes: fletchlog.serde deserializes whole columns";
-const EVENTS: &str = "calls raise their errors, and the log has the others";
-const FETCHES: &str =
-    "fetches are sent as Java's consumer does; fetch.max.bytes and max.partition.fetch.bytes bound what is read ahead";
-const IDLE: &str = "a connection stays open until the broker closes it";
-const KERBEROS: &str = "Kerberos is not spoken";
-const LOGGING: &str = "Python's logging, logger fletchlog, decides what is logged";
-const METADATA: &str = "metadata is asked for after metadata.max.age.ms, and when a broker says that it is old";
-const METRICS: &str = "there are no metrics to report";
-const OFFSETS: &str = "offsets are committed to the group";
-const ONE_TLS: &str =
-    "there is one implementation of TLS, which trusts the system's authorities unless others are given";
-const QUEUE: &str = "buffer.memory and batch.size bound what a producer keeps";
-const RENEWAL: &str = "a token is renewed when four fifths of its life are over";
-const RETRIES: &str = "retry.backoff.ms says how long to wait";
-const SERIALIZERS: &str = "send() takes bytes: serialize before it";
-const SHARE: &str = "there are no share groups";
-const STORES: &str = "a PEM file has no password; ssl.key.password is that of an encrypted key";
-const TOKENS: &str = "tokens come from oauth_cb or from sasl.oauthbearer.token.endpoint.url, whichever is given";
-const VALIDATION: &str = "the broker judges the token";
-const VERSIONS: &str = "every broker is asked which versions it serves";
+/// What `properties.txt` says of one property.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Ignored(&'static str),
+    Only {
+        value: &'static str,
+        otherwise: &'static str,
+    },
+    Refused(&'static str),
+    Same(&'static str),
+}
 
-const DELIVERY: &str = "give the function to send(callback=...), or wait for the result of send()";
-const ENGINE: &str = "there is one implementation of TLS: give certificates and keys as PEM, in ssl.keystore.location";
-const HTTPS: &str = "the token endpoint is trusted as Python trusts it: set SSL_CERT_FILE";
-const MEMORY: &str = "give the PEM text: ssl.ca.pem, ssl.certificate.pem, ssl.key.pem";
-const OAUTH: &str = "tokens come from the grant client_credentials or from oauth_cb: give a function that gets one";
-const PLUGINS: &str = "no code of others runs in the clients: do it before send() and after poll()";
-const SUITES: &str =
-    "TLS 1.3, and of TLS 1.2 only suites with forward secrecy and AES-GCM or ChaCha20, are spoken: leave it out";
-const TOPIC_CONF: &str = "put its properties beside the others";
+/// `properties.txt`.
+#[derive(Debug, Default)]
+struct Table {
+    rules: FxHashMap<&'static str, (&'static str, Rule)>,
+    /// Own names of values, by property and other name.
+    values: FxHashMap<(&'static str, &'static str), &'static str>,
+}
 
-/// Name and what holds instead, or what to do.
-type Row = (&'static str, &'static str);
-
-const BOTH: &[Row] = &[
-    ("api.version.fallback.ms", VERSIONS),
-    ("api.version.request", VERSIONS),
-    ("api.version.request.timeout.ms", VERSIONS),
-    ("auto.include.jmx.reporter", METRICS),
-    ("background_event_cb", C_INTERFACE),
-    ("batch.num.messages", QUEUE),
-    ("broker.address.family", ADDRESSES),
-    ("broker.address.ttl", ADDRESSES),
-    ("broker.version.fallback", VERSIONS),
-    ("builtin.features", C_INTERFACE),
-    ("client.dns.lookup", ADDRESSES),
-    ("closesocket_cb", C_INTERFACE),
-    ("connect_cb", C_INTERFACE),
-    ("connections.max.idle.ms", IDLE),
-    ("consume.callback.max.messages", FETCHES),
-    ("coordinator.query.interval.ms", RETRIES),
-    ("debug", LOGGING),
-    (
-        "delivery.report.only.error",
-        "the callback of send() is called for every record",
-    ),
-    ("enable.metrics.push", METRICS),
-    ("enable.random.seed", C_INTERFACE),
-    ("enabled_events", C_INTERFACE),
-    ("error_cb", EVENTS),
-    ("fetch.error.backoff.ms", RETRIES),
-    ("fetch.queue.backoff.ms", FETCHES),
-    (
-        "group.remote.assignor",
-        "the members of a group assign its partitions: partition.assignment.strategy",
-    ),
-    ("internal.termination.signal", C_INTERFACE),
-    (
-        "internal.throw.on.fetch.stable.offset.unsupported",
-        "it is for Java's own tests",
-    ),
-    ("log.connection.close", LOGGING),
-    ("log.queue", LOGGING),
-    ("log.thread.name", LOGGING),
-    ("log_cb", LOGGING),
-    ("log_level", LOGGING),
-    ("logger", LOGGING),
-    ("message.copy.max.bytes", QUEUE),
-    ("metadata.max.idle.ms", METADATA),
-    ("metric.reporters", METRICS),
-    ("metrics.num.samples", METRICS),
-    ("metrics.recording.level", METRICS),
-    ("metrics.sample.window.ms", METRICS),
-    ("offset.store.path", OFFSETS),
-    ("offset.store.sync.interval.ms", OFFSETS),
-    ("opaque", C_INTERFACE),
-    ("open_cb", C_INTERFACE),
-    ("produce.offset.report", "send() always gives the offset"),
-    ("queue.buffering.backpressure.threshold", QUEUE),
-    ("queue.buffering.max.kbytes", QUEUE),
-    ("queue.buffering.max.messages", QUEUE),
-    ("queued.max.messages.kbytes", FETCHES),
-    ("queued.min.messages", FETCHES),
-    ("receive.buffer.bytes", BUFFERS),
-    (
-        "receive.message.max.bytes",
-        "an answer may be as large as what was asked for",
-    ),
-    ("reconnect.backoff.jitter.ms", "reconnect.backoff.ms varies by a fifth"),
-    ("resolve_cb", C_INTERFACE),
-    ("sasl.kerberos.keytab", KERBEROS),
-    ("sasl.kerberos.kinit.cmd", KERBEROS),
-    ("sasl.kerberos.min.time.before.relogin", KERBEROS),
-    ("sasl.kerberos.principal", KERBEROS),
-    ("sasl.kerberos.service.name", KERBEROS),
-    ("sasl.kerberos.ticket.renew.jitter", KERBEROS),
-    ("sasl.kerberos.ticket.renew.window.factor", KERBEROS),
-    ("sasl.login.callback.handler.class", TOKENS),
-    ("sasl.login.connect.timeout.ms", RENEWAL),
-    ("sasl.login.read.timeout.ms", RENEWAL),
-    ("sasl.login.refresh.buffer.seconds", RENEWAL),
-    ("sasl.login.refresh.min.period.seconds", RENEWAL),
-    ("sasl.login.refresh.window.factor", RENEWAL),
-    ("sasl.login.refresh.window.jitter", RENEWAL),
-    ("sasl.login.retry.backoff.max.ms", RENEWAL),
-    ("sasl.login.retry.backoff.ms", RENEWAL),
-    ("sasl.oauthbearer.clock.skew.seconds", VALIDATION),
-    ("sasl.oauthbearer.expected.audience", VALIDATION),
-    ("sasl.oauthbearer.expected.issuer", VALIDATION),
-    ("sasl.oauthbearer.jwks.endpoint.refresh.ms", VALIDATION),
-    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", VALIDATION),
-    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", VALIDATION),
-    ("sasl.oauthbearer.jwks.endpoint.url", VALIDATION),
-    ("sasl.oauthbearer.jwt.validator.class", VALIDATION),
-    ("sasl.oauthbearer.method", TOKENS),
-    ("sasl.oauthbearer.scope.claim.name", VALIDATION),
-    ("sasl.oauthbearer.sub.claim.name", VALIDATION),
-    ("security.providers", ONE_TLS),
-    ("send.buffer.bytes", BUFFERS),
-    ("share.acknowledgement.mode", SHARE),
-    ("share.acquire.mode", SHARE),
-    ("socket.blocking.max.ms", C_INTERFACE),
-    ("socket.keepalive.enable", "sockets are always kept alive"),
-    ("socket.max.fails", IDLE),
-    ("socket.nagle.disable", "sockets never wait for more to send"),
-    ("socket.receive.buffer.bytes", BUFFERS),
-    ("socket.send.buffer.bytes", BUFFERS),
-    ("socket_cb", C_INTERFACE),
-    ("ssl.ca.certificate.stores", ONE_TLS),
-    ("ssl.keymanager.algorithm", ONE_TLS),
-    ("ssl.keystore.password", STORES),
-    (
-        "ssl.protocol",
-        "ssl.enabled.protocols says which versions of TLS are spoken",
-    ),
-    ("ssl.provider", ONE_TLS),
-    ("ssl.secure.random.implementation", ONE_TLS),
-    ("ssl.trustmanager.algorithm", ONE_TLS),
-    ("ssl.truststore.password", STORES),
-    ("statistics.interval.ms", METRICS),
-    ("stats_cb", METRICS),
-    (
-        "sticky.partitioning.linger.ms",
-        "records without a key are placed as Java's producer places them",
-    ),
-    ("throttle_cb", EVENTS),
-    ("topic.metadata.propagation.max.ms", METADATA),
-    ("topic.metadata.refresh.fast.cnt", METADATA),
-    ("topic.metadata.refresh.fast.interval.ms", METADATA),
-    ("topic.metadata.refresh.sparse", METADATA),
-];
-
-/// librdkafka's names of properties that Kafka has too.
-const SAME: &[Row] = &[
-    ("auto.commit.enable", "enable.auto.commit"),
-    ("compression.codec", "compression.type"),
-    ("fetch.message.max.bytes", "max.partition.fetch.bytes"),
-    ("fetch.wait.max.ms", "fetch.max.wait.ms"),
-    ("max.in.flight", "max.in.flight.requests.per.connection"),
-    ("message.max.bytes", "max.request.size"),
-    ("message.send.max.retries", "retries"),
-    ("message.timeout.ms", "delivery.timeout.ms"),
-    ("metadata.broker.list", "bootstrap.servers"),
-    ("queue.buffering.max.ms", "linger.ms"),
-    ("request.required.acks", "acks"),
-    ("sasl.mechanisms", "sasl.mechanism"),
-    (
-        "sasl.oauthbearer.client.id",
-        "sasl.oauthbearer.client.credentials.client.id",
-    ),
-    (
-        "sasl.oauthbearer.client.secret",
-        "sasl.oauthbearer.client.credentials.client.secret",
-    ),
-    ("socket.timeout.ms", "request.timeout.ms"),
-    ("ssl.ca.location", "ssl.truststore.location"),
-    ("ssl.ca.pem", "ssl.truststore.certificates"),
-    ("ssl.certificate.pem", "ssl.keystore.certificate.chain"),
-    ("ssl.key.pem", "ssl.keystore.key"),
-    ("topic.metadata.refresh.interval.ms", "metadata.max.age.ms"),
-];
-
-/// librdkafka's names of values.
-const SAME_VALUES: &[(&str, &str, &str)] = &[
-    ("auto.offset.reset", "beginning", "earliest"),
-    ("auto.offset.reset", "end", "latest"),
-    ("auto.offset.reset", "error", "none"),
-    ("auto.offset.reset", "largest", "latest"),
-    ("auto.offset.reset", "smallest", "earliest"),
-    ("security.protocol", "plaintext", "PLAINTEXT"),
-    ("security.protocol", "sasl_plaintext", "SASL_PLAINTEXT"),
-    ("security.protocol", "sasl_ssl", "SASL_SSL"),
-    ("security.protocol", "ssl", "SSL"),
-];
-
-/// Name, values, what to do if it has another one.
-const ONLY: &[(&str, &[&str], &str)] = &[
-    (
-        "compression.level",
-        &["-1"],
-        "give compression.gzip.level, compression.lz4.level or compression.zstd.level",
-    ),
-    (
-        "config.providers",
-        &[""],
-        "values are taken as they are: resolve ${...} before the client gets them",
-    ),
-    (
-        "enable.auto.offset.store",
-        &["true"],
-        "with enable.auto.commit=false, commit(offsets) says which offsets are committed",
-    ),
-    (
-        "enable.gapless.guarantee",
-        &["false"],
-        "leave it out: after a batch that cannot be delivered the next ones are sent, as Java's producer does",
-    ),
-    (
-        "enable.partition.eof",
-        &["false"],
-        "poll() returns no marks of an end: compare position() with end_offsets()",
-    ),
-    (
-        "enable.sasl.oauthbearer.unsecure.jwt",
-        &["false"],
-        "sasl.jaas.config makes such tokens: OAuthBearerLoginModule with unsecuredLoginStringClaim_sub",
-    ),
-    (
-        "enable.ssl.certificate.verification",
-        &["true"],
-        "certificates are always checked: give the authority to trust in ssl.truststore.location",
-    ),
-    (
-        "group.protocol",
-        &["classic"],
-        "only `classic` is spoken (KIP-848 is not), by which Kafka's brokers serve the same group: leave it out",
-    ),
-    (
-        "group.protocol.type",
-        &["consumer"],
-        "the members of a group are consumers: leave it out",
-    ),
-    (
-        "interceptor.classes",
-        &[""],
-        "no code runs between the records and the program: do it before send() and after poll()",
-    ),
-    (
-        "offset.store.method",
-        &["broker"],
-        "offsets are committed to the group: leave it out",
-    ),
-    (
-        "partitioner",
-        &["murmur2_random"],
-        "records are placed as Java's producer places them, which librdkafka calls murmur2_random: give that, or choose the partition in send()",
-    ),
-    (
-        "queuing.strategy",
-        &["fifo"],
-        "records are sent in their order: leave it out",
-    ),
-    ("sasl.oauthbearer.grant.type", &["client_credentials"], OAUTH),
-    (
-        "sasl.oauthbearer.header.urlencode",
-        &["false"],
-        "the client's id and secret are sent as they are: give oauth_cb for an endpoint that wants them encoded",
-    ),
-    ("sasl.oauthbearer.metadata.authentication.type", &["none"], OAUTH),
-    (
-        "topic.blacklist",
-        &[""],
-        "subscribe to a pattern that the topic does not match",
-    ),
-    (
-        "transaction.two.phase.commit.enable",
-        &["false"],
-        "transactions end by the producer's word alone: leave it out",
-    ),
-];
-
-const REFUSED: &[Row] = &[
-    (
-        "bootstrap.controllers",
-        "the clients speak to brokers: give bootstrap.servers",
-    ),
-    ("consume_cb", "poll() returns the records"),
-    ("default.topic.config", TOPIC_CONF),
-    ("default_topic_conf", TOPIC_CONF),
-    ("dr_cb", DELIVERY),
-    ("dr_msg_cb", DELIVERY),
-    ("https.ca.location", HTTPS),
-    ("https.ca.pem", HTTPS),
-    ("interceptors", PLUGINS),
-    ("msg_order_cmp", "records are sent in their order"),
-    (
-        "oauthbearer_token_refresh_cb",
-        "give oauth_cb, a function that returns a token and its end",
-    ),
-    (
-        "offset_commit_cb",
-        "commit() ends when the offsets are committed, or raises why not",
-    ),
-    (
-        "on_commit",
-        "commit() ends when the offsets are committed, or raises why not",
-    ),
-    ("on_delivery", DELIVERY),
-    ("partitioner_cb", "choose the partition in send()"),
-    ("plugin.library.paths", PLUGINS),
-    ("rebalance_cb", "give on_assigned and on_revoked to subscribe()"),
-    (
-        "sasl.client.callback.handler.class",
-        "the properties sasl.username, sasl.password and sasl.jaas.config, or oauth_cb, have the credentials",
-    ),
-    (
-        "sasl.login.class",
-        "the properties sasl.username, sasl.password and sasl.jaas.config, or oauth_cb, have the credentials",
-    ),
-    ("sasl.oauthbearer.assertion.algorithm", OAUTH),
-    ("sasl.oauthbearer.assertion.claim.aud", OAUTH),
-    ("sasl.oauthbearer.assertion.claim.exp.seconds", OAUTH),
-    ("sasl.oauthbearer.assertion.claim.iss", OAUTH),
-    ("sasl.oauthbearer.assertion.claim.jti.include", OAUTH),
-    ("sasl.oauthbearer.assertion.claim.nbf.seconds", OAUTH),
-    ("sasl.oauthbearer.assertion.claim.sub", OAUTH),
-    ("sasl.oauthbearer.assertion.file", OAUTH),
-    ("sasl.oauthbearer.assertion.jwt.template.file", OAUTH),
-    ("sasl.oauthbearer.assertion.private.key.file", OAUTH),
-    ("sasl.oauthbearer.assertion.private.key.passphrase", OAUTH),
-    ("sasl.oauthbearer.assertion.private.key.pem", OAUTH),
-    ("sasl.oauthbearer.assertion.template.file", OAUTH),
-    (
-        "sasl.oauthbearer.config",
-        "oauth_cb is called without it: bind it to the function, functools.partial does",
-    ),
-    (
-        "sasl.oauthbearer.extensions",
-        "give oauth_cb: it may return extensions beside the token",
-    ),
-    ("sasl.oauthbearer.jwt.retriever.class", OAUTH),
-    (
-        "ssl.certificate.verify_cb",
-        "certificates are checked as ssl.truststore.location and ssl.endpoint.identification.algorithm say",
-    ),
-    ("ssl.cipher.suites", SUITES),
-    (
-        "ssl.crl.location",
-        "revocation lists are not read: trust an authority that signs only what is valid",
-    ),
-    ("ssl.curves.list", SUITES),
-    ("ssl.engine.factory.class", ENGINE),
-    ("ssl.engine.id", ENGINE),
-    ("ssl.engine.location", ENGINE),
-    ("ssl.providers", ENGINE),
-    ("ssl.sigalgs.list", SUITES),
-    ("ssl_ca", MEMORY),
-    ("ssl_certificate", MEMORY),
-    ("ssl_engine_callback_data", ENGINE),
-    ("ssl_key", MEMORY),
-];
-
-const CONSUMER: &[Row] = &[
-    ("key.deserializer", DESERIALIZERS),
-    ("value.deserializer", DESERIALIZERS),
-];
-
-const PRODUCER: &[Row] = &[("key.serializer", SERIALIZERS), ("value.serializer", SERIALIZERS)];
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let mut table = Table::default();
+    let (mut kind, mut text) = ("", "");
+    let lines = include_str!("other_clients/properties.txt").lines();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let Some(entry) = line.strip_prefix("    ") else {
+            (kind, text) = line.split_once(": ").unwrap_or_default();
+            continue;
+        };
+        let (name, value) = entry.split_once(" =").unwrap_or((entry, ""));
+        let value = value.trim();
+        let rule = match kind {
+            "ignored" => Rule::Ignored(text),
+            "only" => Rule::Only { value, otherwise: text },
+            "refused" => Rule::Refused(text),
+            "same" => Rule::Same(text),
+            _ => {
+                debug_assert_eq!(kind, "same value", "{line}");
+                table.values.insert((name, value), text);
+                continue;
+            }
+        };
+        let former = table.rules.insert(name, (name, rule));
+        debug_assert!(former.is_none(), "{name} has two rules");
+    }
+    table
+});
 
 /// What happens to a property that the table of the scope does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// It changes nothing: its name, and what holds instead.
-    Ignored(Row),
+    Ignored((&'static str, &'static str)),
     /// It asks for what holds anyway.
     Holds,
     /// What to do.
@@ -415,20 +77,13 @@ pub(crate) fn outcome(scope: Scope, name: &str, value: &str) -> Foreign {
         Scope::Producer => (Scope::Consumer, "a consumer has it"),
         Scope::Topic | Scope::Broker | Scope::LegacyConsumer => return Foreign::Unknown,
     };
-    let mut ignored = BOTH.iter().chain(CONSUMER).chain(PRODUCER);
-    if let Some(row) = ignored.find(|(known, _)| *known == name) {
-        return Foreign::Ignored(*row);
-    }
-    if let Some((_, values, instead)) = ONLY.iter().find(|(known, ..)| *known == name) {
-        let holds = values.iter().any(|holds| holds.eq_ignore_ascii_case(value.trim()));
-        return if holds {
-            Foreign::Holds
-        } else {
-            Foreign::Refused(instead)
-        };
-    }
-    if let Some((_, instead)) = REFUSED.iter().find(|(known, _)| *known == name) {
-        return Foreign::Refused(instead);
+    match TABLE.rules.get(name) {
+        Some((name, Rule::Ignored(instead))) => return Foreign::Ignored((name, instead)),
+        Some((_, Rule::Only { value: holds, .. })) if holds.eq_ignore_ascii_case(value.trim()) => {
+            return Foreign::Holds;
+        }
+        Some((_, Rule::Only { otherwise: instead, .. } | Rule::Refused(instead))) => return Foreign::Refused(instead),
+        Some((_, Rule::Same(_))) | None => {}
     }
     let key = keys(others).iter().find(|key| key.name == name);
     key.map_or(Foreign::Unknown, |key| Foreign::Ignored((key.name, of_the_other)))
@@ -436,24 +91,22 @@ pub(crate) fn outcome(scope: Scope, name: &str, value: &str) -> Foreign {
 
 /// Whether the value of this property may be a function or a dictionary, which fletchlog's own properties never are.
 pub fn takes_objects(name: &str) -> bool {
-    let rows = BOTH.iter().chain(CONSUMER).chain(PRODUCER).chain(REFUSED);
-    let names = rows
-        .map(|(known, _)| *known)
-        .chain(ONLY.iter().map(|(known, ..)| *known));
-    names.into_iter().any(|known| known == name)
+    let rule = TABLE.rules.get(name);
+    rule.is_some_and(|(_, rule)| !matches!(rule, Rule::Same(_)))
 }
 
 /// The table's name of a property that has another name in another client.
 pub(crate) fn own_name(scope: Scope, name: &str) -> &str {
-    let row = SAME.iter().find(|(other, _)| takes_them(scope) && *other == name);
-    row.map_or(name, |(_, own)| own)
+    match TABLE.rules.get(name) {
+        Some((_, Rule::Same(own))) if takes_them(scope) => own,
+        _ => name,
+    }
 }
 
 /// The table's value for a value that has another name in another client.
-pub(crate) fn own_value<'a>(scope: Scope, name: &str, value: &'a str) -> &'a str {
-    let mut rows = SAME_VALUES.iter().filter(|_| takes_them(scope));
-    let row = rows.find(|(key, other, _)| *key == name && *other == value);
-    row.map_or(value, |(_, _, own)| own)
+pub(crate) fn own_value<'a>(scope: Scope, name: &'a str, value: &'a str) -> &'a str {
+    let own = TABLE.values.get(&(name, value)).filter(|_| takes_them(scope));
+    own.copied().unwrap_or(value)
 }
 
 fn takes_them(scope: Scope) -> bool {
@@ -495,13 +148,19 @@ mod tests {
         assert_eq!(consumer.text("group.id"), "g");
         assert_eq!(
             consumer.ignored(),
-            [("linger.ms", "a producer has it"), ("key.serializer", SERIALIZERS)]
+            [
+                ("linger.ms", "a producer has it"),
+                ("key.serializer", "send() takes bytes: serialize before it")
+            ]
         );
         let producer = Config::parse(Scope::Producer, shared).unwrap();
         assert_eq!(producer.text("linger.ms"), "5");
         assert_eq!(
             producer.ignored(),
-            [("group.id", "a consumer has it"), ("key.serializer", SERIALIZERS)]
+            [
+                ("group.id", "a consumer has it"),
+                ("key.serializer", "send() takes bytes: serialize before it")
+            ]
         );
     }
 
@@ -511,7 +170,10 @@ mod tests {
         assert_eq!(config.text("ssl.truststore.location"), "ca.pem");
         assert!(config.is_explicit("ssl.truststore.location") && config.ignored().is_empty());
         assert!(Config::parse(Scope::Broker, [("ssl.ca.location", "ca.pem")]).is_err());
-        for (other, own) in SAME {
+        for (other, (_, rule)) in &TABLE.rules {
+            let Rule::Same(own) = rule else {
+                continue;
+            };
             let has = |name: &str| {
                 [Scope::Consumer, Scope::Producer]
                     .iter()
@@ -522,17 +184,19 @@ mod tests {
     }
 
     #[test]
-    fn a_property_has_one_meaning() {
-        let names = |rows: &[Row]| rows.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-        let mut all = [BOTH, CONSUMER, PRODUCER, SAME, REFUSED].map(names).concat();
-        all.extend(ONLY.iter().map(|(name, ..)| *name));
+    fn every_line_is_understood_and_a_property_has_one_meaning() {
+        let text = include_str!("other_clients/properties.txt");
+        let lines = text.lines().filter(|line| line.starts_with(' ')).count();
+        // A second rule of a name would replace the first.
+        assert_eq!(lines, TABLE.rules.len() + TABLE.values.len());
+        let mut headings = text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with([' ', '#']));
+        let kinds = ["ignored: ", "only: ", "refused: ", "same: ", "same value: "];
+        assert!(headings.all(|line| kinds.iter().any(|kind| line.starts_with(kind))));
         for scope in [Scope::Consumer, Scope::Producer] {
-            assert!(keys(scope).iter().all(|key| !all.contains(&key.name)));
+            assert!(keys(scope).iter().all(|key| !TABLE.rules.contains_key(key.name)));
         }
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), count);
     }
 
     /// Names of every property that another client has: see the file.
