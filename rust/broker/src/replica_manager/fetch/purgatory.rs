@@ -59,7 +59,7 @@ impl DelayedFetch {
     /// Kafka: `ReplicaManager#fetchMessages`: respond immediately if ... (`KafkaApis#handleFetchRequest`: if none exists)
     pub(crate) fn is_satisfied_at_once(&self) -> bool {
         self.params.max_wait_ms <= 0
-            || (!self.reading.has_settled && self.first.responses.iter().all(is_unknown))
+            || (!self.reading.has_clean && self.first.responses.iter().all(is_unknown))
             || self.first.bytes >= self.params.min_bytes
             || self.first.has_error
             || self.first.diverges
@@ -82,7 +82,7 @@ impl DelayedFetch {
         self.unknown = unknown.map(|(tp, _)| tp.clone()).collect();
     }
 
-    /// The positions of the first reading, without those of settled partitions (`session.rs`), at which nothing can be read. `None`:
+    /// The positions of the first reading, without those of clean partitions (`session.rs`), at which nothing can be read. `None`:
     /// the session is gone.
     fn positions(&self, replicas: &ReplicaManager) -> Option<Cow<'_, [Position]>> {
         let Some(session) = self.session() else {

@@ -4,10 +4,10 @@
 //! In a large session few partitions change between two fetches. A fetch reads only those:
 //!
 //! ```text
-//! to look at  the client named it, it has changed since it was last read, or the last read gave an error or records, or ended
-//!             before the end of the log
-//! settled     all others: the last read was at the end of the log, without an error, the client has its bounds, and nothing has
-//!             changed since. Reading it now would add nothing to the response
+//! dirty   the client named it, it has changed since it was last read, or the last read gave an error or records, or ended
+//!         before the end of the log
+//! clean   all others: the last read was at the end of the log, without an error, the client has its bounds, and nothing has
+//!         changed since. Reading it now would add nothing to the response
 //! ```
 //! So the response is the same as if every partition were read.
 
@@ -25,8 +25,8 @@ use super::read::{PartitionResponse, Position, ReadResult};
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) partitions: Vec<Position>,
-    /// The session also has settled partitions, not listed here.
-    pub(super) has_settled: bool,
+    /// The session also has clean partitions, not listed here.
+    pub(super) has_clean: bool,
     /// Changes of the session's partitions up to this number are in what is read.
     pub(super) as_of: u64,
 }
@@ -59,8 +59,8 @@ pub(super) struct FetchSession {
     pub(super) partitions: PartitionStates<CachedPartition>,
     pub(super) created_ms: i64,
     pub(super) last_used_ms: i64,
-    /// Places of the partitions to look at, with the number of their latest change.
-    to_look_at: BTreeMap<u64, u64>,
+    /// Places of the dirty partitions, with the number of their latest change.
+    dirty: BTreeMap<u64, u64>,
     /// Number of the latest change.
     last_change: u64,
     isolation: Option<IsolationLevel>,
@@ -79,7 +79,7 @@ impl FetchSession {
             partitions: PartitionStates::default(),
             created_ms: now_ms,
             last_used_ms: now_ms,
-            to_look_at: BTreeMap::new(),
+            dirty: BTreeMap::new(),
             last_change: 0,
             isolation: None,
         };
@@ -90,14 +90,14 @@ impl FetchSession {
                 (cached.high_watermark, cached.log_start_offset) = (sent.high_watermark, sent.log_start_offset);
             }
             let place = session.partitions.insert(at.tp.clone(), cached);
-            session.look_at(place);
+            session.mark_dirty(place);
         }
         session
     }
 
-    fn look_at(&mut self, place: u64) {
+    fn mark_dirty(&mut self, place: u64) {
         self.last_change += 1;
-        self.to_look_at.insert(place, self.last_change);
+        self.dirty.insert(place, self.last_change);
     }
 
     /// Updates a listed partition in place, or appends it; true: appended. Kafka: `FetchSession#update`.
@@ -119,7 +119,7 @@ impl FetchSession {
     pub(super) fn forget(&mut self, tp: &TopicPartition) -> bool {
         let place = self.partitions.remove(tp);
         if let Some(place) = place {
-            self.to_look_at.remove(&place);
+            self.dirty.remove(&place);
         }
         place.is_some()
     }
@@ -127,7 +127,7 @@ impl FetchSession {
     /// Notes that a partition may have something new.
     pub(super) fn note_change(&mut self, tp: &TopicPartition) {
         if let Some(place) = self.partitions.place(tp) {
-            self.look_at(place);
+            self.mark_dirty(place);
         }
     }
 
@@ -140,15 +140,15 @@ impl FetchSession {
                 .filter_map(|(tp, _)| self.partitions.place(tp))
                 .collect();
             for place in places {
-                self.look_at(place);
+                self.mark_dirty(place);
             }
         }
     }
 
-    /// Partitions to look at, in session order; all of them without `reports_changes`.
-    pub(super) fn to_look_at(&self, reports_changes: bool) -> impl Iterator<Item = &CachedPartition> {
+    /// Dirty partitions, in session order; all of them without `reports_changes`.
+    pub(super) fn dirty(&self, reports_changes: bool) -> impl Iterator<Item = &CachedPartition> {
         let all = (!reports_changes).then(|| self.partitions.iter().map(|(_, cached)| cached));
-        let some = reports_changes.then(|| self.to_look_at.keys().filter_map(|place| self.partitions.at(*place)));
+        let some = reports_changes.then(|| self.dirty.keys().filter_map(|place| self.partitions.at(*place)));
         all.into_iter()
             .flatten()
             .chain(some.into_iter().flatten().map(|(_, cached)| cached))
@@ -156,12 +156,9 @@ impl FetchSession {
 
     /// The partitions that have to be read.
     pub(super) fn reading(&self, reports_changes: bool) -> Reading {
-        let partitions: Vec<Position> = self
-            .to_look_at(reports_changes)
-            .map(|cached| cached.at.clone())
-            .collect();
+        let partitions: Vec<Position> = self.dirty(reports_changes).map(|cached| cached.at.clone()).collect();
         Reading {
-            has_settled: partitions.len() < self.partitions.len(),
+            has_clean: partitions.len() < self.partitions.len(),
             partitions,
             as_of: self.last_change,
         }
@@ -175,12 +172,12 @@ impl FetchSession {
     }
 
     /// Selects what is sent of a reading's result; partitions with data go to the end of the session's order, those without changes
-    /// are settled. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
+    /// are clean. Kafka: `IncrementalFetchContext#updateAndGenerateResponseData`, `CachedPartition#maybeUpdateResponseData`.
     pub(super) fn select(&mut self, read: ReadResult, as_of: u64) -> Vec<PartitionResponse> {
         for position in &read.positions {
             self.read_at(position);
             if position.at_end {
-                self.settle(&position.tp, as_of);
+                self.mark_clean(&position.tp, as_of);
             }
         }
         let mut sent = Vec::new();
@@ -203,9 +200,9 @@ impl FetchSession {
             cached.log_start_offset = result.log_start_offset;
             if has_records
                 && let Some((old, new)) = self.partitions.move_to_end(&tp)
-                && let Some(change) = self.to_look_at.remove(&old)
+                && let Some(change) = self.dirty.remove(&old)
             {
-                self.to_look_at.insert(new, change);
+                self.dirty.insert(new, change);
             }
             if changed {
                 sent.push((tp, result));
@@ -214,11 +211,11 @@ impl FetchSession {
         sent
     }
 
-    fn settle(&mut self, tp: &TopicPartition, as_of: u64) {
+    fn mark_clean(&mut self, tp: &TopicPartition, as_of: u64) {
         if let Some(place) = self.partitions.place(tp)
-            && self.to_look_at.get(&place).is_some_and(|&change| change <= as_of)
+            && self.dirty.get(&place).is_some_and(|&change| change <= as_of)
         {
-            self.to_look_at.remove(&place);
+            self.dirty.remove(&place);
         }
     }
 }

@@ -150,7 +150,7 @@ impl FetchSessionCache {
         let session = self.sessions.get(&id)?;
         Some(
             session
-                .to_look_at(self.reports_changes)
+                .dirty(self.reports_changes)
                 .map(|cached| cached.at.clone())
                 .collect(),
         )
