@@ -470,7 +470,7 @@ fn the_end_of_a_leader_epoch_is_answered_by_the_leader_only() {
         let Response::OffsetForLeaderEpoch(response) = client.ask(node, Request::OffsetForLeaderEpoch(request)) else {
             panic!()
         };
-        let p = response.partition(&tp).unwrap();
+        let p = response.topics[0].partitions[0].clone();
         (p.error_code.code(), p.leader_epoch, p.end_offset)
     };
     assert_eq!(ask(1, tp("t", 0), 0, 0), (0, 0, 4));

@@ -10,8 +10,8 @@ use fletchlog_broker::{
     AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, DirectoryKind,
     LocalTransport, OpenOptions, ScramDeletion, ScramUpsertion, TopicDescription, directory_kind,
 };
-use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_log::FetchBound;
+use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
 use fletchlog_sasl::{Mechanism, ScramMechanism, Secret};
 use fletchlog_server::SocketServer;

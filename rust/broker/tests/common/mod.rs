@@ -199,7 +199,7 @@ impl Client {
         let Response::ListOffsets(answer) = self.ask(node, Request::ListOffsets(request)) else {
             panic!()
         };
-        let found = answer.partition(tp).unwrap();
+        let found = &answer.topics[0].partitions[0];
         (found.error_code, found.offset)
     }
     pub fn wait_fetch(&mut self, node: i32, timeout_ms: u64) -> Option<FetchResponse> {

@@ -65,8 +65,9 @@ impl OffsetReset {
             _ => Default::default(),
         };
         let mut retry = Vec::new();
+        let answers = response.by_partition();
         for (tp, strategy) in asked {
-            let answer = response.partition(&tp);
+            let answer = answers.get(&(&*tp.topic, tp.partition));
             match answer.map(|answer| (answer.error_code, answer.found())) {
                 Some((ErrorCode::NONE, Some(offset))) => {
                     let leader = state

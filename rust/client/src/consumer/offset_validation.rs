@@ -89,8 +89,9 @@ impl OffsetValidation {
         };
         let mut diverged = BTreeMap::new();
         let mut retry = Vec::new();
+        let answers = response.by_partition();
         for (tp, position) in asked {
-            match response.partition(&tp) {
+            match answers.get(&(&*tp.topic, tp.partition)).copied() {
                 Some(end) if end.error_code == ErrorCode::NONE => {
                     let outcome = state.subs.maybe_complete_validation(&tp, position, end);
                     note(&mut state.trace, &tp, position, outcome);

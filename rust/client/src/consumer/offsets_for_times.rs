@@ -36,8 +36,9 @@ impl Lookup {
             Ok(Response::ListOffsets(response)) => response,
             _ => Default::default(),
         };
+        let answers = response.by_partition();
         for (tp, timestamp) in asked {
-            match response.partition(&tp).map(|a| (a.error_code, a)) {
+            match answers.get(&(&*tp.topic, tp.partition)).map(|a| (a.error_code, a)) {
                 Some((ErrorCode::NONE, a)) => {
                     let found = a.found().map(|offset| OffsetAndTimestamp {
                         offset,

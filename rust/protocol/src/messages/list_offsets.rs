@@ -1,8 +1,7 @@
 //! ListOffsets, API key 2.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-
-use fletchlog_records::TopicPartition;
 
 use crate::by_topic::grouped;
 
@@ -122,12 +121,12 @@ impl ListOffsetsResponse {
         topics.flat_map(|topic| topic.partitions.iter().map(|partition| (&topic.name, partition)))
     }
 
-    /// The entry of a partition.
-    pub fn partition(&self, tp: &TopicPartition) -> Option<&list_offsets_response::ListOffsetsPartitionResponse> {
-        let of_topic = self.topics.iter().filter(|t| t.name == tp.topic);
-        of_topic
-            .flat_map(|t| &t.partitions)
-            .find(|p| p.partition_index == tp.partition)
+    /// The entries by topic and partition.
+    pub fn by_partition(&self) -> HashMap<(&str, i32), &list_offsets_response::ListOffsetsPartitionResponse> {
+        let partitions = self.partitions();
+        partitions
+            .map(|(topic, p)| ((&**topic, p.partition_index), p))
+            .collect()
     }
 }
 

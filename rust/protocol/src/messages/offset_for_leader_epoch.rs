@@ -1,8 +1,7 @@
 //! OffsetForLeaderEpoch, API key 23: where leader epochs end. A consumer checks with it whether its position is still in the log.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-
-use fletchlog_records::TopicPartition;
 
 use crate::by_topic::grouped;
 
@@ -60,12 +59,11 @@ impl OffsetForLeaderEpochRequest {
 }
 
 impl OffsetForLeaderEpochResponse {
-    /// The entry of a partition.
-    pub fn partition(&self, tp: &TopicPartition) -> Option<&offset_for_leader_epoch_response::EpochEndOffset> {
-        let of_topic = self.topics.iter().filter(|t| t.topic == tp.topic);
-        of_topic
-            .flat_map(|t| &t.partitions)
-            .find(|p| p.partition == tp.partition)
+    /// The entries by topic and partition.
+    pub fn by_partition(&self) -> HashMap<(&str, i32), &offset_for_leader_epoch_response::EpochEndOffset> {
+        let topics = self.topics.iter();
+        let entries = topics.flat_map(|t| t.partitions.iter().map(|p| ((&*t.topic, p.partition), p)));
+        entries.collect()
     }
 }
 
