@@ -19,17 +19,20 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": {"records"},
     "sasl": set(),
     "api": {"records", "protocol"},
+    "testing": {"api"},
     "log": {"records"},
     "arrow": {"records"},
-    "broker": {"records", "api", "protocol", "log", "sasl"},
+    "broker": {"records", "api", "protocol", "log", "sasl", "testing"},
     "tls": {"api"},
-    "client": {"records", "api", "protocol"},
+    "client": {"records", "api", "protocol", "testing"},
     "server": {"records", "api", "broker", "protocol", "sasl", "tls"},
     "net": {"records", "api", "protocol", "sasl", "tls"},
     "jni": {"records", "api", "log", "arrow", "broker"},
     "python": {"server", "net", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
-    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls"},
+    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls", "testing"},
 }
+# crates for tests: development dependencies of all others
+FOR_TESTS = {"testing", "sim"}
 # outside crates that only these crates may use
 RESERVED = {
     "hmac": {"sasl"},
@@ -88,10 +91,10 @@ BANNED = {
 }
 
 
-def dependencies(manifest: Path) -> list[str]:
-    """Names of every dependency of one crate, development and build ones included."""
+def dependencies(manifest: Path) -> list[tuple[str, str]]:
+    """Every dependency of one crate: its table in the manifest, and its name."""
     parsed = tomllib.loads(manifest.read_text())
-    return [name for table in ("dependencies", "dev-dependencies", "build-dependencies") for name in parsed.get(table, {})]
+    return [(table, name) for table in ("dependencies", "dev-dependencies", "build-dependencies") for name in parsed.get(table, {})]
 
 
 def breaches_of_direction() -> list[str]:
@@ -101,10 +104,12 @@ def breaches_of_direction() -> list[str]:
     if set(crates) != set(ALLOWED):
         found.append(f"crates are {crates}, but the rules name {sorted(ALLOWED)}: add the new crate's rule")
     for crate in crates:
-        for name in dependencies(ROOT / "rust" / crate / "Cargo.toml"):
+        for table, name in dependencies(ROOT / "rust" / crate / "Cargo.toml"):
             ours = name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
             if ours is not None and ours not in ALLOWED.get(crate, set()):
                 found.append(f"rust/{crate} must not depend on rust/{ours}")
+            if ours in FOR_TESTS and crate not in FOR_TESTS and table != "dev-dependencies":
+                found.append(f"rust/{crate} may use rust/{ours} in tests only: make it a development dependency")
             for reserved, users in RESERVED.items():
                 if name.startswith(reserved) and crate not in users:
                     found.append(f"rust/{crate} must not depend on {name}: only {', '.join(sorted(users))} may")

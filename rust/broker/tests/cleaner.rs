@@ -47,7 +47,7 @@ fn clean(broker: &Broker, topic: &str, force: bool) -> Vec<CleanedPartition> {
 
 #[test]
 fn a_topic_is_cleaned_when_it_is_due_and_whole_when_forced() {
-    let broker = Broker::in_memory(options(None, false, &[]), ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(options(None, false, &[]), VirtualClock::new()).unwrap();
     filled(&broker, "t", 9);
     let log = broker.partition_log(&tp("t", 0)).unwrap();
     let active = log.segments().last().unwrap().0;
@@ -74,7 +74,7 @@ fn a_topic_is_cleaned_when_it_is_due_and_whole_when_forced() {
 #[test]
 fn little_memory_takes_more_rounds() {
     let limits = options(None, false, &[("log.cleaner.dedupe.buffer.size", "1")]);
-    let broker = Broker::in_memory(limits, ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(limits, VirtualClock::new()).unwrap();
     filled(&broker, "t", 12);
     let done = clean(&broker, "t", true);
     assert!(done[0].rounds > 2, "{done:?}");
@@ -84,14 +84,14 @@ fn little_memory_takes_more_rounds() {
 #[test]
 fn a_topic_without_the_policy_and_a_read_only_broker_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let broker = Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    let broker = Broker::open(dir.path(), options(None, false, &[]), VirtualClock::new()).unwrap();
     broker.create_topic("plain", 1, &[]).unwrap();
     let refused = broker.clean_topic("plain", false, &mut || false).unwrap_err();
     assert!(refused.to_string().contains("compact"), "{refused}");
     assert_eq!(refused.code(), fletchlog_api::ErrorCode::POLICY_VIOLATION);
     filled(&broker, "t", 1);
     broker.close().unwrap();
-    let reader = Broker::open(dir.path(), options(None, true, &[]), ManualClock::new()).unwrap();
+    let reader = Broker::open(dir.path(), options(None, true, &[]), VirtualClock::new()).unwrap();
     assert!(matches!(
         reader.clean_topic("t", false, &mut || false),
         Err(BrokerError::ReadOnly(_))
@@ -102,7 +102,7 @@ fn a_topic_without_the_policy_and_a_read_only_broker_are_refused() {
 fn how_far_a_log_is_clean_survives_a_restart_and_goes_with_the_topic() {
     let dir = tempfile::tempdir().unwrap();
     let checkpoint = || std::fs::read_to_string(dir.path().join("cleaner-offset-checkpoint")).unwrap();
-    let open = || Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    let open = || Broker::open(dir.path(), options(None, false, &[]), VirtualClock::new()).unwrap();
     let broker = open();
     filled(&broker, "t", 8);
     let end = clean(&broker, "t", false)[0].stats.end_offset;
@@ -119,7 +119,7 @@ fn how_far_a_log_is_clean_survives_a_restart_and_goes_with_the_topic() {
 #[test]
 fn the_background_thread_cleans_what_is_due_and_ends_with_the_broker() {
     let enabled = &[("log.cleaner.enable", "true"), ("log.cleaner.backoff.ms", "1")];
-    let broker = Broker::in_memory(options(None, false, enabled), ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(options(None, false, enabled), VirtualClock::new()).unwrap();
     filled(&broker, "t", 9);
     let log = broker.partition_log(&tp("t", 0)).unwrap();
     while log.segments()[0].1 > 0 {
@@ -135,7 +135,7 @@ fn the_background_thread_cleans_what_is_due_and_ends_with_the_broker() {
 #[test]
 fn a_log_that_cannot_be_cleaned_does_not_hold_up_the_others() {
     let dir = tempfile::tempdir().unwrap();
-    let broker = Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    let broker = Broker::open(dir.path(), options(None, false, &[]), VirtualClock::new()).unwrap();
     filled(&broker, "bad", 9);
     filled(&broker, "good", 9);
     broker.close().unwrap();
@@ -144,7 +144,7 @@ fn a_log_that_cannot_be_cleaned_does_not_hold_up_the_others() {
     bytes[65] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let enabled = &[("log.cleaner.enable", "true"), ("log.cleaner.backoff.ms", "1")];
-    let broker = Broker::open(dir.path(), options(None, false, enabled), ManualClock::new()).unwrap();
+    let broker = Broker::open(dir.path(), options(None, false, enabled), VirtualClock::new()).unwrap();
     let log = broker.partition_log(&tp("good", 0)).unwrap();
     while log.segments()[0].1 > 0 {
         std::thread::yield_now();
@@ -159,7 +159,7 @@ fn a_log_that_cannot_be_cleaned_does_not_hold_up_the_others() {
 #[test]
 fn the_background_leaves_out_what_failed_until_it_was_cleaned() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    let open = || Broker::open(dir.path(), options(None, false, &[]), VirtualClock::new()).unwrap();
     let broker = open();
     filled(&broker, "bad", 9);
     filled(&broker, "good", 9);
@@ -190,7 +190,7 @@ fn the_background_leaves_out_what_failed_until_it_was_cleaned() {
 #[test]
 fn the_background_cleans_a_new_topic_under_the_name_of_one_that_failed() {
     let dir = tempfile::tempdir().unwrap();
-    let broker = Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    let broker = Broker::open(dir.path(), options(None, false, &[]), VirtualClock::new()).unwrap();
     filled(&broker, "t", 9);
     let path = dir.path().join("t-0/00000000000000000000.log");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -209,7 +209,7 @@ fn the_background_cleans_a_new_topic_under_the_name_of_one_that_failed() {
 #[test]
 fn a_compaction_lag_that_ends_before_it_begins_is_refused() {
     let broker_lag = &[("log.cleaner.min.compaction.lag.ms", "1000")];
-    let broker = Broker::in_memory(options(None, false, broker_lag), ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(options(None, false, broker_lag), VirtualClock::new()).unwrap();
     let create = |topic: &str, pairs: &[(&str, &str)]| broker.create_topic(topic, 1, &config(pairs));
     let refused = create("t", &[("min.compaction.lag.ms", "60"), ("max.compaction.lag.ms", "59")]).unwrap_err();
     assert_eq!(refused.code(), fletchlog_api::ErrorCode::INVALID_CONFIG);

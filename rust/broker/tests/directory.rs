@@ -16,7 +16,7 @@ fn survives(nodes: u32, clean: bool) {
     let dir = tempfile::tempdir().unwrap();
     let t = tp("t", 1);
     let config = [("retention.ms".to_owned(), "-1".to_owned())];
-    let broker = Broker::open(dir.path(), options(Some(nodes), false, &[]), ManualClock::new()).unwrap();
+    let broker = Broker::open(dir.path(), options(Some(nodes), false, &[]), VirtualClock::new()).unwrap();
     broker.create_topic("t", 4, &config).unwrap();
     broker.create_topic("gone", 2, &[]).unwrap();
     broker.delete_topic("gone").unwrap();
@@ -118,7 +118,7 @@ fn with_one_node_the_directory_is_a_kafka_log_dir() {
 #[test]
 fn with_more_nodes_each_has_its_log_dir() {
     let dir = tempfile::tempdir().unwrap();
-    let broker = Broker::open(dir.path(), options(Some(3), false, &[]), ManualClock::new()).unwrap();
+    let broker = Broker::open(dir.path(), options(Some(3), false, &[]), VirtualClock::new()).unwrap();
     broker.create_topic("t", 3, &[]).unwrap();
     broker.close().unwrap();
     for (node, partition) in [(1, 0), (2, 1), (3, 2)] {
@@ -136,12 +136,12 @@ fn with_more_nodes_each_has_its_log_dir() {
 #[test]
 fn a_disagreeing_number_of_nodes_is_an_error_that_names_the_right_one() {
     let dir = tempfile::tempdir().unwrap();
-    Broker::open(dir.path(), options(Some(3), false, &[]), ManualClock::new())
+    Broker::open(dir.path(), options(Some(3), false, &[]), VirtualClock::new())
         .unwrap()
         .close()
         .unwrap();
     for read_only in [false, true] {
-        let opened = Broker::open(dir.path(), options(Some(2), read_only, &[]), ManualClock::new());
+        let opened = Broker::open(dir.path(), options(Some(2), read_only, &[]), VirtualClock::new());
         assert!(reason(opened).contains("has 3 node(s), not 2"));
     }
     assert_eq!(open(dir.path()).unwrap().nodes(), [1, 2, 3]);
@@ -151,7 +151,7 @@ fn a_disagreeing_number_of_nodes_is_an_error_that_names_the_right_one() {
 fn a_second_writer_is_excluded_until_the_first_has_closed() {
     for nodes in [1, 2] {
         let dir = tempfile::tempdir().unwrap();
-        let first = Broker::open(dir.path(), options(Some(nodes), false, &[]), ManualClock::new()).unwrap();
+        let first = Broker::open(dir.path(), options(Some(nodes), false, &[]), VirtualClock::new()).unwrap();
         assert!(matches!(open(dir.path()), Err(BrokerError::DirectoryLocked { .. })));
         first.close().unwrap();
         let second = open(dir.path()).unwrap();
@@ -354,7 +354,7 @@ fn a_reader_beside_a_live_writer_sees_records_topics_deletions_and_commits() {
     for nodes in [1, 2] {
         let dir = tempfile::tempdir().unwrap();
         let t = tp("t", 0);
-        let writer = Broker::open(dir.path(), options(Some(nodes), false, &[]), ManualClock::new()).unwrap();
+        let writer = Broker::open(dir.path(), options(Some(nodes), false, &[]), VirtualClock::new()).unwrap();
         writer.create_topic("t", 2, &[]).unwrap();
         writer.append_batches(&t, batch(2, 10)).unwrap();
         let reader = open_read_only(dir.path()).unwrap();
@@ -432,7 +432,7 @@ fn a_reader_that_waits_notices_what_another_process_writes() {
 #[test]
 fn memory_and_disk_give_the_same_answers() {
     let dir = tempfile::tempdir().unwrap();
-    let on_disk = Broker::open(dir.path(), options(Some(2), false, &[]), ManualClock::new()).unwrap();
+    let on_disk = Broker::open(dir.path(), options(Some(2), false, &[]), VirtualClock::new()).unwrap();
     let answers: Vec<String> = [on_disk, in_memory(2)]
         .iter()
         .map(|broker| {

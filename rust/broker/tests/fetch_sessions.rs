@@ -173,7 +173,7 @@ fn a_partition_named_twice_is_served_once_with_its_last_values() {
 
 #[test]
 fn a_used_session_outlives_an_idle_one_and_a_larger_pushes_out_an_old_smaller_one() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let config = [("max.incremental.fetch.session.cache.slots", "2")];
     let broker = Broker::in_memory(options(None, false, &config), clock.clone()).unwrap();
     for topic in ["a", "b"] {

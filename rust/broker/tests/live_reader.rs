@@ -11,7 +11,7 @@ use fletchlog_records::TopicPartition;
 use proptest::prelude::*;
 
 fn writer_with(dir: &Path, nodes: u32, partitions: i32) -> Arc<Broker> {
-    let writer = Broker::open(dir, options(Some(nodes), false, &[]), ManualClock::new()).unwrap();
+    let writer = Broker::open(dir, options(Some(nodes), false, &[]), VirtualClock::new()).unwrap();
     let config = [("segment.bytes", "300"), ("retention.ms", "-1")];
     let config = config.map(|(k, v)| (k.to_owned(), v.to_owned()));
     writer.create_topic("t", partitions, &config).unwrap();

@@ -47,9 +47,9 @@ fn fill(broker: &Broker, pairs: &[(&str, &str)]) {
 }
 
 /// A broker on a disk that fails the fsyncs of one log from now on.
-fn failing(pairs: &[(&str, &str)]) -> (Arc<Broker>, Arc<HeldFs>, Arc<Hold>, Arc<ManualClock>) {
+fn failing(pairs: &[(&str, &str)]) -> (Arc<Broker>, Arc<HeldFs>, Arc<Hold>, Arc<VirtualClock>) {
     let (fs, hold) = HeldFs::new();
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let path = Path::new("/data");
     let broker = Broker::open_in(fs.clone(), path, options(None, false, &[]), clock.clone()).unwrap();
     fill(&broker, pairs);
@@ -226,7 +226,7 @@ fn open_in(fs: &Arc<HeldFs>) -> Result<Arc<Broker>, fletchlog_broker::BrokerErro
         fs.clone(),
         Path::new("/data"),
         options(None, false, &[]),
-        ManualClock::new(),
+        VirtualClock::new(),
     )
 }
 

@@ -186,7 +186,7 @@ fn metadata_of_an_unknown_or_misnamed_topic_says_so_and_creates_only_when_both_s
     assert_eq!(ask(&broker, "t", true), (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, 0));
     assert_eq!(ask(&broker, "a b", true), (ErrorCode::INVALID_TOPIC_EXCEPTION, 0));
     let config = [("auto.create.topics.enable", "true"), ("num.partitions", "3")];
-    let broker = Broker::in_memory(options(None, false, &config), ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(options(None, false, &config), VirtualClock::new()).unwrap();
     assert_eq!(ask(&broker, "t", false), (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, 0));
     assert_eq!(ask(&broker, "t", true), (ErrorCode::NONE, 3));
 }
@@ -241,7 +241,7 @@ fn a_long_poll_is_answered_by_the_append_that_completes_it_and_sees_no_later_one
 
 #[test]
 fn a_long_poll_waits_for_min_bytes_and_ends_with_its_time() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = Broker::in_memory(options(None, false, &[]), clock.clone()).unwrap();
     broker.create_topic("t", 1, &[]).unwrap();
     let t = tp("t", 0);
@@ -266,7 +266,7 @@ fn a_long_poll_waits_for_min_bytes_and_ends_with_its_time() {
 
 #[test]
 fn a_waiting_request_holds_back_those_behind_it_on_its_connection_only() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = Broker::in_memory(options(None, false, &[]), clock.clone()).unwrap();
     broker.create_topic("t", 1, &[]).unwrap();
     let t = tp("t", 0);
@@ -485,7 +485,7 @@ fn the_end_of_a_leader_epoch_is_answered_by_the_leader_only() {
 #[test]
 fn a_wall_clock_that_jumps_moves_no_offset_ends_no_wait_and_forgets_no_sequence() {
     const YEAR: i64 = 365 * 24 * 3_600_000;
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = Broker::in_memory(options(None, false, &[]), clock.clone()).unwrap();
     let by_log = [("message.timestamp.type".to_owned(), "LogAppendTime".to_owned())];
     broker.create_topic("t", 1, &by_log).unwrap();

@@ -14,7 +14,7 @@ const CHECK_INTERVAL_MS: i64 = 600_000;
 /// A silence after which ids expire, much shorter than the time between two checks.
 const EXPIRATION: [(&str, &str); 1] = [("producer.id.expiration.ms", "1000")];
 
-fn broker(clock: &Arc<ManualClock>) -> Arc<Broker> {
+fn broker(clock: &Arc<VirtualClock>) -> Arc<Broker> {
     let broker = Broker::in_memory(options(Some(1), false, &EXPIRATION), clock.clone()).unwrap();
     broker.create_topic("t", 1, &[]).unwrap();
     broker
@@ -42,7 +42,7 @@ fn append(broker: &Broker, records: Bytes) -> Result<i64, ErrorCode> {
 
 #[test]
 fn a_silent_producer_is_forgotten_at_the_first_check_after_its_time() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = broker(&clock);
     assert_eq!(append(&broker, from(7, 0)), Ok(0));
     assert_eq!(append(&broker, from(8, 0)), Ok(1));
@@ -66,7 +66,7 @@ fn a_silent_producer_is_forgotten_at_the_first_check_after_its_time() {
 
 #[test]
 fn a_producer_that_is_heard_of_is_kept_and_checks_go_on() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let config = [("producer.id.expiration.check.interval.ms", "500"), EXPIRATION[0]];
     let broker = Broker::in_memory(options(Some(1), false, &config), clock.clone()).unwrap();
     broker.create_topic("t", 1, &[]).unwrap();
@@ -83,7 +83,7 @@ fn a_producer_that_is_heard_of_is_kept_and_checks_go_on() {
 
 #[test]
 fn the_producer_of_an_open_transaction_is_kept() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = broker(&clock);
     let t = tp("t", 0);
     let mut txn = Txn::with_timeout(&broker, "id", 900_000);

@@ -9,7 +9,7 @@ fn config(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn old_segments_go_when_retention_runs_and_not_before() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = Broker::in_memory(options(None, false, &[]), clock.clone()).unwrap();
     broker
         .create_topic("t", 1, &config(&[("segment.bytes", "100"), ("retention.ms", "1000")]))
@@ -31,7 +31,7 @@ fn old_segments_go_when_retention_runs_and_not_before() {
 
 #[test]
 fn with_a_check_interval_retention_runs_while_something_is_produced() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let options = options(
         None,
         false,
@@ -72,7 +72,7 @@ fn flush_messages_moves_the_recovery_point_with_the_append_that_reaches_it() {
 
 #[test]
 fn flush_ms_flushes_with_the_first_append_after_it() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = Broker::in_memory(options(None, false, &[]), clock.clone()).unwrap();
     broker.create_topic("t", 1, &config(&[("flush.ms", "100")])).unwrap();
     let t = tp("t", 0);

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
 
-fn broker() -> (Arc<Broker>, Arc<ManualClock>, Arc<Hold>) {
+fn broker() -> (Arc<Broker>, Arc<VirtualClock>, Arc<Hold>) {
     let (fs, hold) = HeldFs::new();
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let options = options(Some(1), false, &[("fletchlog.durability", "fsync")]);
     let broker = Broker::open_in(fs, Path::new("/data"), options, clock.clone()).unwrap();
     broker.create_topic("t", 3, &[]).unwrap();
@@ -203,7 +203,13 @@ fn an_end_of_a_transaction_holds_up_neither_consumers_nor_other_transactional_pr
 #[test]
 fn a_second_close_returns_when_the_first_is_done() {
     let (fs, hold) = HeldFs::new();
-    let broker = Broker::open_in(fs, Path::new("/data"), options(Some(1), false, &[]), ManualClock::new()).unwrap();
+    let broker = Broker::open_in(
+        fs,
+        Path::new("/data"),
+        options(Some(1), false, &[]),
+        VirtualClock::new(),
+    )
+    .unwrap();
     broker.create_topic("t", 1, &[]).unwrap();
     broker.append_batches(&tp("t", 0), batch(1, 10)).unwrap();
     let held = hold.disk.lock().unwrap();

@@ -19,7 +19,7 @@ use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use crate::course::{Course, Workload};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
-use crate::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 const ROOT: &str = "/data/broker";
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -82,7 +82,7 @@ pub(crate) fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
         read_only: false,
         config: Config::parse(Scope::Broker, properties)?,
     };
-    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::at(NOW_MS));
+    let clock: Arc<dyn Clock> = VirtualClock::at(NOW_MS);
     Broker::open_in(Arc::new(disk.clone()), Path::new(ROOT), options, clock)
 }
 

@@ -22,4 +22,3 @@ pub mod rng;
 pub mod sim_disk;
 pub mod simulation;
 pub mod stepped;
-pub mod virtual_clock;

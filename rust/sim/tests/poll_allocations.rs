@@ -10,7 +10,7 @@ use fletchlog_arrow::{Column, RowsBuilder};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::Consumer;
 use fletchlog_records::{BatchBuilder, BatchParams, TimeRange, TopicPartition};
-use fletchlog_sim::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 struct Counting;
 
@@ -49,7 +49,7 @@ const BATCHES_PER_POLL: usize = 16;
 
 /// Allocations of each poll, its rows taken as one Arrow batch, of a topic whose batches have so many records.
 fn allocations_per_poll(records_per_batch: usize) -> Vec<usize> {
-    let clock = Arc::new(VirtualClock::at(1_700_000_000_000));
+    let clock = VirtualClock::new();
     let options = OpenOptions {
         nodes: Some(1),
         read_only: false,

@@ -1,12 +1,13 @@
 //! Batches close exactly where the Java producer's do: the recorded sends and the batches that they made.
 
 use crate::producer_harness::cluster::{broker, log_bytes};
-use crate::producer_harness::{VirtualClock, VirtualWait, scenario};
+use crate::producer_harness::{VirtualWait, scenario};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::producer::{Producer, ProducerRecord, RecordColumns};
 use fletchlog_records::BatchIter;
 use fletchlog_sim::stepped::never;
+use fletchlog_testing::VirtualClock;
 use serde_json::Value;
 
 const EPOCH: i64 = 1_700_000_000_000;

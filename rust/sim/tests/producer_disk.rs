@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::producer_harness::{Bench, VirtualClock};
+use crate::producer_harness::Bench;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::Faults;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 use fletchlog_sim::stepped::{decide, never};
+use fletchlog_testing::VirtualClock;
 
 const ROOT: &str = "/data";
 const TIMES: [(&str, &str); 3] = [

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::producer_harness::cluster::{broker, log_bytes};
-use crate::producer_harness::{Bench, VirtualClock, VirtualWait, records_of};
+use crate::producer_harness::{Bench, VirtualWait, records_of};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::faults::{FaultLogEntry, FaultPartition, FaultRates, Faults};
 use fletchlog_client::producer::{Producer, ProducerRecord, RecordColumns, RecordFuture};
 use fletchlog_sim::stepped::never;
+use fletchlog_testing::VirtualClock;
 use proptest::prelude::*;
 
 /// What a run under faults left behind.

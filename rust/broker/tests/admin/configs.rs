@@ -86,7 +86,7 @@ fn every_place_that_has_a_value_is_named_the_one_that_holds_first() {
         ("message.max.bytes", "05000"),
         ("log.segment.bytes", "100000"),
     ];
-    let broker = Broker::in_memory(options(None, false, &config), ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(options(None, false, &config), VirtualClock::new()).unwrap();
     let topic = [
         ("cleanup.policy", Some("delete, compact")),
         ("segment.bytes", Some("2000")),
@@ -142,7 +142,7 @@ fn every_place_that_has_a_value_is_named_the_one_that_holds_first() {
 
 #[test]
 fn the_broker_reports_what_it_was_given_and_what_can_change() {
-    let broker = Broker::in_memory(options(None, false, &[("num.partitions", "4")]), ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(options(None, false, &[("num.partitions", "4")]), VirtualClock::new()).unwrap();
     let partitions = entry(&broker, None, "num.partitions");
     assert!(partitions.read_only);
     assert_eq!(
@@ -191,7 +191,7 @@ fn a_change_holds_at_once_and_after_a_crash() {
 
 #[test]
 fn retention_and_segments_follow_a_change() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = Broker::in_memory(options(None, false, &[]), clock.clone()).unwrap();
     broker
         .create_topic("t", 1, &[("retention.ms".to_owned(), "-1".to_owned())])

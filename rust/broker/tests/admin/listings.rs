@@ -142,7 +142,7 @@ fn a_transaction_is_described_by_its_coordinator() {
 #[test]
 fn log_directories_report_the_size_of_their_partitions_opened_or_not() {
     let dir = tempfile::tempdir().unwrap();
-    let broker = Broker::open(dir.path(), options(Some(2), false, &[]), ManualClock::new()).unwrap();
+    let broker = Broker::open(dir.path(), options(Some(2), false, &[]), VirtualClock::new()).unwrap();
     broker.create_topic("t", 3, &[]).unwrap();
     let records = batch(2, 10);
     let bytes = records.len() as u64;
@@ -188,7 +188,7 @@ fn a_request_to_a_read_only_broker_looks_once_at_the_directory() {
     let (fs, hold) = HeldFs::new();
     let open = |read_only: bool| {
         let options = options((!read_only).then_some(1), read_only, &[]);
-        Broker::open_in(fs.clone(), Path::new("/data"), options, ManualClock::new()).unwrap()
+        Broker::open_in(fs.clone(), Path::new("/data"), options, VirtualClock::new()).unwrap()
     };
     let (writer, reader) = (open(false), open(true));
     let port = reader.connect(1, "/127.0.0.1");
@@ -228,7 +228,7 @@ fn records_of_many_partitions_are_deleted_with_one_write_of_the_checkpoints() {
     let (fs, hold) = HeldFs::new();
     let open = || {
         let options = options(Some(1), false, &[("fletchlog.durability", "fsync")]);
-        Broker::open_in(fs.clone(), Path::new("/data"), options, ManualClock::new())
+        Broker::open_in(fs.clone(), Path::new("/data"), options, VirtualClock::new())
     };
     let broker = open().unwrap();
     broker.create_topic("t", 8, &[]).unwrap();

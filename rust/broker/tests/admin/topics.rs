@@ -61,7 +61,7 @@ fn metadata_makes_the_topics_of_the_coordinators_with_their_own_properties() {
                 ("offsets.topic.num.partitions", "7"),
             ],
         ),
-        ManualClock::new(),
+        VirtualClock::new(),
     )
     .unwrap();
     let mut client = Client::new(&broker);
@@ -220,7 +220,7 @@ fn what_is_only_validated_is_not_made() {
 #[test]
 fn what_is_left_to_the_broker_comes_from_its_properties() {
     let config = [("num.partitions", "4"), ("default.replication.factor", "2")];
-    let broker = Broker::in_memory(options(Some(3), false, &config), ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(options(Some(3), false, &config), VirtualClock::new()).unwrap();
     let created = broker.create_topic_with("t", &NewTopic::default()).unwrap();
     assert_eq!((created.partitions, created.replication_factor), (4, 2));
     assert_eq!(replicas(&broker, "t"), [[1, 2], [2, 3], [3, 1], [1, 2]]);
@@ -237,7 +237,7 @@ fn what_is_left_to_the_broker_comes_from_its_properties() {
 #[test]
 fn placed_replicas_hold_their_logs_where_they_were_placed_and_stay_there() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || Broker::open(dir.path(), options(Some(3), false, &[]), ManualClock::new()).unwrap();
+    let open = || Broker::open(dir.path(), options(Some(3), false, &[]), VirtualClock::new()).unwrap();
     let broker = open();
     broker
         .create_topic_with("t", &assigned(&[(0, &[3, 1]), (1, &[3, 2])]))
@@ -376,7 +376,7 @@ fn a_partition_of_a_topic_that_is_deleted_meanwhile_is_unknown_to_a_reader() {
 #[test]
 fn topics_stay_where_deleting_is_off() {
     let options = options(None, false, &[("delete.topic.enable", "false")]);
-    let broker = Broker::in_memory(options, ManualClock::new()).unwrap();
+    let broker = Broker::in_memory(options, VirtualClock::new()).unwrap();
     broker.create_topic("t", 1, &[]).unwrap();
     let answer = refused(broker.delete_topic("t"));
     assert_eq!(

@@ -1,10 +1,9 @@
-//! What the broker's tests share: a clock that stands still, a client with one connection per node, batches of a size.
+//! What the broker's tests share: a client with one connection per node, batches of a size.
 
 pub mod held_disk;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,41 +21,7 @@ use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicP
 use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 use fletchlog_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
-
-/// A clock that moves only when a test moves it.
-#[derive(Debug)]
-pub struct ManualClock {
-    now: AtomicI64,
-    /// What somebody has added to the wall clock.
-    jumped: AtomicI64,
-}
-
-pub const START: i64 = 1_700_000_000_000;
-
-impl ManualClock {
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self {
-            now: AtomicI64::new(START),
-            jumped: AtomicI64::new(0),
-        })
-    }
-    pub fn advance(&self, ms: i64) {
-        self.now.fetch_add(ms, Ordering::SeqCst);
-    }
-    /// Sets the wall clock ahead or back; no time passes.
-    pub fn jump(&self, ms: i64) {
-        self.jumped.fetch_add(ms, Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now_ms(&self) -> i64 {
-        self.now.load(Ordering::SeqCst) + self.jumped.load(Ordering::SeqCst)
-    }
-    fn monotonic_ms(&self) -> i64 {
-        self.now.load(Ordering::SeqCst) - START
-    }
-}
+pub use fletchlog_testing::{START_MS as START, VirtualClock};
 
 pub fn options(nodes: Option<u32>, read_only: bool, config: &[(&str, &str)]) -> OpenOptions {
     OpenOptions {
@@ -67,15 +32,15 @@ pub fn options(nodes: Option<u32>, read_only: bool, config: &[(&str, &str)]) -> 
 }
 
 pub fn in_memory(nodes: u32) -> Arc<Broker> {
-    Broker::in_memory(options(Some(nodes), false, &[]), ManualClock::new()).unwrap()
+    Broker::in_memory(options(Some(nodes), false, &[]), VirtualClock::new()).unwrap()
 }
 
 pub fn open(path: &std::path::Path) -> Result<Arc<Broker>, BrokerError> {
-    Broker::open(path, options(None, false, &[]), ManualClock::new())
+    Broker::open(path, options(None, false, &[]), VirtualClock::new())
 }
 
 pub fn open_read_only(path: &std::path::Path) -> Result<Arc<Broker>, BrokerError> {
-    Broker::open(path, options(None, true, &[]), ManualClock::new())
+    Broker::open(path, options(None, true, &[]), VirtualClock::new())
 }
 
 pub fn tp(topic: &str, partition: i32) -> TopicPartition {

@@ -8,7 +8,7 @@ use crate::common::*;
 
 #[test]
 fn the_coordinator_is_the_leader_of_the_groups_partition_and_others_say_so() {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = Broker::in_memory(options(Some(3), false, &[]), clock).unwrap();
     broker.create_topic("t", 1, &[]).unwrap();
     let mut client = Client::new(&broker);
@@ -33,7 +33,7 @@ fn the_coordinator_is_the_leader_of_the_groups_partition_and_others_say_so() {
 fn a_generation_goes_on_after_a_restart_without_the_members_of_before() {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
-        let clock = ManualClock::new();
+        let clock = VirtualClock::new();
         World {
             broker: Broker::open(dir.path(), options(None, false, &[]), clock.clone()).unwrap(),
             clock,
@@ -59,7 +59,7 @@ fn groups_of_a_read_only_broker_work_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let writer = open(dir.path()).unwrap();
     writer.create_topic("t", 4, &[]).unwrap();
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let world = World {
         broker: Broker::open(dir.path(), options(None, true, &[]), clock.clone()).unwrap(),
         clock,
@@ -81,7 +81,7 @@ fn groups_of_a_read_only_broker_work_in_memory() {
 fn groups_live_in_the_partitions_of_a_topic_that_a_client_has_made() {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
-        let clock = ManualClock::new();
+        let clock = VirtualClock::new();
         World {
             broker: Broker::open(dir.path(), options(None, false, &[]), clock.clone()).unwrap(),
             clock,

@@ -133,10 +133,10 @@ fn partitions_are_judged_one_by_one_and_unknown_ones_before_the_group() {
 fn an_offset_with_a_retention_of_its_own_expires_by_it_after_a_restart_too() {
     let dir = tempfile::tempdir().unwrap();
     let config = &[("offsets.retention.check.interval.ms", "1000")];
-    let open = |clock: &std::sync::Arc<ManualClock>| {
+    let open = |clock: &std::sync::Arc<VirtualClock>| {
         Broker::open(dir.path(), options(None, false, config), clock.clone()).unwrap()
     };
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let world = World {
         broker: open(&clock),
         clock: clock.clone(),
@@ -223,10 +223,10 @@ fn a_group_is_described_as_kafka_does_it_in_each_state() {
 #[test]
 fn a_group_is_deleted_with_its_offsets_once_nobody_is_in_it() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || Broker::open(dir.path(), options(None, false, &[]), ManualClock::new()).unwrap();
+    let open = || Broker::open(dir.path(), options(None, false, &[]), VirtualClock::new()).unwrap();
     let world = World {
         broker: open(),
-        clock: ManualClock::new(),
+        clock: VirtualClock::new(),
     };
     world.broker.create_topic("t", 2, &[]).unwrap();
     assert_eq!(code(world.broker.delete_group("g")), 69);

@@ -23,12 +23,12 @@ pub struct Member {
 
 pub struct World {
     pub broker: Arc<Broker>,
-    pub clock: Arc<ManualClock>,
+    pub clock: Arc<VirtualClock>,
 }
 
 impl World {
     pub fn new(config: &[(&str, &str)]) -> Self {
-        let clock = ManualClock::new();
+        let clock = VirtualClock::new();
         let broker = Broker::in_memory(options(None, false, config), clock.clone()).unwrap();
         broker.create_topic("t", 4, &[]).unwrap();
         Self { broker, clock }

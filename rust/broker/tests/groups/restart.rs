@@ -12,7 +12,7 @@ use super::wire::*;
 use crate::common::*;
 
 fn open(dir: &Path, config: &[(&str, &str)], read_only: bool) -> World {
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     let broker = Broker::open(dir, options(None, read_only, config), clock.clone()).unwrap();
     World { broker, clock }
 }

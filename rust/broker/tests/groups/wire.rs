@@ -16,7 +16,7 @@ pub const REBALANCE: i32 = 60_000;
 
 pub struct World {
     pub broker: Arc<Broker>,
-    pub clock: Arc<ManualClock>,
+    pub clock: Arc<VirtualClock>,
 }
 
 /// A connection and the member that uses it.
@@ -31,7 +31,7 @@ pub struct Conn {
 
 impl World {
     pub fn new(config: &[(&str, &str)]) -> Self {
-        let clock = ManualClock::new();
+        let clock = VirtualClock::new();
         let broker = Broker::in_memory(options(None, false, config), clock.clone()).unwrap();
         broker.create_topic("t", 2, &[]).unwrap();
         Self { broker, clock }

@@ -9,7 +9,7 @@ use fletchlog_protocol::messages::fetch_response::AbortedTransaction;
 use fletchlog_records::control::{ControlType, parse_control_record};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordCursor, TopicPartition};
 
-use crate::common::{Client, ManualClock, START, fetch_of, options, topic_data};
+use crate::common::{Client, START, VirtualClock, fetch_of, options, topic_data};
 
 /// A producer after InitProducerId.
 pub struct Txn {
@@ -24,8 +24,8 @@ pub struct Txn {
 pub const NO_ID: (i64, i16) = (-1, -1);
 
 /// A broker in memory whose clock is returned, with topic `t` of 3 partitions.
-pub fn broker(config: &[(&str, &str)]) -> (Arc<Broker>, Arc<ManualClock>) {
-    let clock = ManualClock::new();
+pub fn broker(config: &[(&str, &str)]) -> (Arc<Broker>, Arc<VirtualClock>) {
+    let clock = VirtualClock::new();
     let broker = Broker::in_memory(options(Some(1), false, config), clock.clone()).unwrap();
     broker.create_topic("t", 3, &[]).unwrap();
     (broker, clock)

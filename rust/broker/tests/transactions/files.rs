@@ -7,9 +7,9 @@ use fletchlog_broker::Broker;
 
 use super::client::*;
 use super::offsets::committed;
-use crate::common::{ManualClock, golden, open, options, tp};
+use crate::common::{VirtualClock, golden, open, options, tp};
 
-fn open_at(path: &Path, clock: &Arc<ManualClock>) -> Arc<Broker> {
+fn open_at(path: &Path, clock: &Arc<VirtualClock>) -> Arc<Broker> {
     Broker::open(path, options(None, false, &[]), clock.clone()).unwrap()
 }
 
@@ -123,7 +123,7 @@ fn a_crash_between_the_decision_and_the_markers_is_completed_when_the_broker_is_
 fn an_open_transaction_of_an_earlier_run_times_out_by_the_wall_clock() {
     let dir = tempfile::tempdir().unwrap();
     let t = tp("t", 0);
-    let clock = ManualClock::new();
+    let clock = VirtualClock::new();
     {
         let broker = open_at(dir.path(), &clock);
         broker.create_topic("t", 1, &[]).unwrap();

@@ -77,7 +77,7 @@ fn requests_of_an_unknown_id_or_another_producer_are_refused() {
 
 #[test]
 fn the_coordinator_is_found_by_the_hash_of_the_id_and_only_it_answers() {
-    let clock = crate::common::ManualClock::new();
+    let clock = crate::common::VirtualClock::new();
     let options = crate::common::options(Some(3), false, &[]);
     let broker = fletchlog_broker::Broker::in_memory(options, clock).unwrap();
     let mut client = Client::new(&broker);

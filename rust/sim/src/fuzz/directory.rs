@@ -15,7 +15,7 @@ use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, Compression, TopicPartition};
 
 use super::{Input, NOW_MS, scan};
-use crate::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 const ROOT: &str = "/data";
 /// Names that may be in a damaged or unknown directory, in a log or beside it.
@@ -50,7 +50,7 @@ fn open(fs: Arc<dyn Fs>, read_only: bool) -> Result<Arc<Broker>, BrokerError> {
         read_only,
         config: Config::parse(Scope::Broker, config).unwrap(),
     };
-    Broker::open_in(fs, Path::new(ROOT), options, Arc::new(VirtualClock::at(NOW_MS)))
+    Broker::open_in(fs, Path::new(ROOT), options, VirtualClock::at(NOW_MS))
 }
 
 fn ask(broker: &Arc<Broker>, request: Request) -> Option<Response> {

@@ -11,7 +11,7 @@ use super::plan::{CompactionPlan, Plan};
 use crate::disk_state::Left;
 use crate::rng::Rng;
 use crate::sim_disk::{Fault, Lie, SimDisk};
-use crate::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 const ROOT: &str = "/data";
 /// The topic of all records except copies.

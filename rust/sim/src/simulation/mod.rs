@@ -37,8 +37,8 @@ use crate::checker::{self, Anomaly};
 use crate::history::{Fetch, History};
 use crate::rng::Rng;
 use crate::sim_disk::Lie;
-use crate::virtual_clock::VirtualClock;
 use cluster::Cluster;
+use fletchlog_testing::VirtualClock;
 use network::{Net, lock};
 use plan::Plan;
 use recorder::Moment;
@@ -166,7 +166,7 @@ pub fn run_on(seed: u64, lie: Option<Lie>) -> Report {
 fn run_plan(plan: Plan, lie: Option<Lie>) -> Report {
     let seed = plan.seed;
     let rng = &mut Rng::new(seed ^ 0x5EED);
-    let clock = Arc::new(VirtualClock::at(START_MS));
+    let clock = VirtualClock::at(START_MS);
     let moment = Moment::default();
     let mut parts = parts(&plan);
     if plan.sockets {

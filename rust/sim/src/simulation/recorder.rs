@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fletchlog_api::Clock;
 
 use crate::history::{Action, History, Keyed, Op, Outcome, Partition, Step, Value};
-use crate::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 /// The latest moment of a history.
 #[derive(Debug, Clone, Default)]

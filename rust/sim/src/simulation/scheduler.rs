@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use fletchlog_api::Clock;
 
-use crate::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 /// Number of a thread.
 pub(super) type ActorId = usize;

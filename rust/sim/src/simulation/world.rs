@@ -16,7 +16,7 @@ use super::scheduler::{ActorId, Scheduler};
 use super::sockets;
 use crate::history::{Keyed, Partition, Value};
 use crate::rng::Rng;
-use crate::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 pub(super) struct World {
     pub plan: Plan,

@@ -8,7 +8,7 @@ use fletchlog_broker::{Broker, BrokerError, OpenOptions};
 use fletchlog_log::fs::Fs;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use fletchlog_sim::sim_disk::SimDisk;
-use fletchlog_sim::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 pub const NOW_MS: i64 = 1_700_000_000_000;
 /// The directory of the broker.
@@ -35,7 +35,7 @@ pub fn open_with(disk: &SimDisk, nodes: u32, properties: &[(&str, &str)]) -> Res
         read_only: false,
         config: Config::parse(Scope::Broker, properties.iter().copied())?,
     };
-    let clock = Arc::new(VirtualClock::at(NOW_MS));
+    let clock = VirtualClock::at(NOW_MS);
     Broker::open_in(Arc::new(disk.clone()), Path::new(ROOT), options, clock)
 }
 

@@ -8,7 +8,7 @@ use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::consumer::{PolledRecords, RebalanceEvent};
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
-use fletchlog_sim::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 mod commits;
 mod cooperative;
@@ -20,7 +20,7 @@ struct Cluster {
 }
 
 fn cluster(topics: &[(&str, i32)]) -> Cluster {
-    let clock = Arc::new(VirtualClock::at(1_700_000_000_000));
+    let clock = VirtualClock::new();
     let config = Config::parse(Scope::Broker, []).unwrap();
     let options = OpenOptions {
         nodes: Some(2),

@@ -9,7 +9,7 @@ use fletchlog_client::ClientError;
 use fletchlog_client::consumer::PolledRecords;
 use fletchlog_client::group::legacy::{LegacyConsumer, LegacyStream, Owners};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
-use fletchlog_sim::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 
 mod consuming;
 mod rebalancing;
@@ -33,7 +33,7 @@ fn broker(clock: Arc<dyn Clock>, topics: &[(&str, i32)]) -> Arc<Broker> {
 }
 
 fn virtual_broker(topics: &[(&str, i32)]) -> (Arc<Broker>, Arc<VirtualClock>) {
-    let clock = Arc::new(VirtualClock::at(1_700_000_000_000));
+    let clock = VirtualClock::new();
     (broker(Arc::clone(&clock) as Arc<dyn Clock>, topics), clock)
 }
 

@@ -212,7 +212,7 @@ fn misuse_is_answered_with_what_to_do() {
     same.create_message_streams(&[("t", 1)]).unwrap();
     let no_group = Config::parse(Scope::LegacyConsumer, []).unwrap();
     let transports = Box::new(move || Box::new(LocalTransport::new(Arc::clone(&broker))) as Box<dyn Transport>);
-    let clock = Arc::new(VirtualClock::at(0));
+    let clock = VirtualClock::at(0);
     assert!(matches!(
         LegacyConsumer::new(no_group, transports, clock),
         Err(ClientError::InvalidGroupId(_))

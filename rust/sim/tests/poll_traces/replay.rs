@@ -14,7 +14,7 @@ use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchIter, BatchParams, Compression, TopicPartition};
 use fletchlog_sim::exact_batch::{TIMESTAMP_MS, exact_batch};
-use fletchlog_sim::virtual_clock::VirtualClock;
+use fletchlog_testing::VirtualClock;
 use serde_json::{Value, json};
 
 use super::scenario::{Batches, Partition, Scenario, Step, tp};
@@ -304,7 +304,7 @@ fn java_error(error: &ClientError) -> String {
 }
 
 pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
-    let clock = Arc::new(VirtualClock::at(TIMESTAMP_MS + 1000));
+    let clock = VirtualClock::at(TIMESTAMP_MS + 1000);
     let broker = rebuild(scenario, &clock);
     let given = [
         ("auto.offset.reset", "earliest"),

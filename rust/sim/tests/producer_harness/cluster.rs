@@ -6,8 +6,9 @@ use fletchlog_api::{Config, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_log::FetchBound;
 use fletchlog_records::TopicPartition;
+use fletchlog_testing::VirtualClock;
 
-use super::{Stored, VirtualClock, records_of};
+use super::{Stored, records_of};
 
 /// A broker on the given clock, with topic `t`.
 pub fn broker(clock: &Arc<VirtualClock>, nodes: u32, partitions: i32, topic_config: &[(&str, &str)]) -> Arc<Broker> {

@@ -9,35 +9,13 @@ pub mod cluster;
 pub mod scenario;
 
 use bytes::Bytes;
-use fletchlog_api::{Clock, Completion, Config, InProcess, NodeId, Ready, Request, Scope, Transport};
+use fletchlog_api::{Completion, Config, InProcess, NodeId, Ready, Request, Scope, Transport};
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::{FaultTransport, Faults};
 use fletchlog_client::producer::{Producer, ProducerRecord, RecordFuture};
 use fletchlog_records::{BatchIter, RecordCursor};
 use fletchlog_sim::stepped::never;
-
-/// Time that passes only when somebody waits.
-#[derive(Debug, Default)]
-pub struct VirtualClock(AtomicI64);
-
-impl VirtualClock {
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self::default())
-    }
-    pub fn advance(&self, by: Duration) {
-        self.0
-            .fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for VirtualClock {
-    fn now_ms(&self) -> i64 {
-        1_700_000_000_000 + self.0.load(Ordering::SeqCst)
-    }
-    fn monotonic_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
+use fletchlog_testing::VirtualClock;
 
 /// Waiting for nothing takes virtual time instead of real time.
 pub struct VirtualWait<T> {
@@ -82,7 +60,7 @@ impl<T: Transport> Transport for VirtualWait<T> {
                 timeout < Duration::from_secs(1 << 30),
                 "waits for ever: nothing will happen any more"
             );
-            self.clock.advance(timeout);
+            self.clock.advance(i64::try_from(timeout.as_millis()).unwrap());
         }
         arrived(&mut self.inner)
     }

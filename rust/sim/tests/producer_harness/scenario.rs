@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use fletchlog_client::faults::Faults;
+use fletchlog_testing::VirtualClock;
 use serde_json::Value;
 
-use super::{Bench, Stored, VirtualClock, java_name};
+use super::{Bench, Stored, java_name};
 use fletchlog_sim::stepped::never;
 
 /// Settings of every scenario unless overridden.

@@ -6,15 +6,15 @@ mod offsets;
 mod order;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::producer_harness::{Bench, VirtualClock};
+use crate::producer_harness::Bench;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport};
 use fletchlog_client::faults::Faults;
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::{RecordCursor, TopicPartition};
 use fletchlog_sim::stepped::never;
+use fletchlog_testing::VirtualClock;
 
 /// A broker with topic `t` of 3 partitions, and its clock.
 struct Cluster {
@@ -48,8 +48,8 @@ impl Cluster {
         bench
     }
 
-    fn advance(&self, ms: u64) {
-        self.clock.advance(Duration::from_millis(ms));
+    fn advance(&self, ms: i64) {
+        self.clock.advance(ms);
     }
 
     fn consumer(&self, isolation: &str, config: &[(&str, &str)]) -> Consumer {

@@ -1,12 +1,12 @@
 //! A session that looks only at changed partitions answers like one that looks at all of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use fletchlog_api::{Clock, Config, FetchRequest, FetchResponse, IsolationLevel, Response, Scope};
 use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
+use fletchlog_testing::{START_MS as START, VirtualClock};
 use proptest::prelude::*;
 
 use super::purgatory::DelayedFetch;
@@ -17,19 +17,6 @@ use crate::{Broker, OpenOptions};
 
 const TOPICS: [&str; 3] = ["kept", "compacted", "comes-and-goes"];
 const PARTITIONS: i32 = 4;
-const START: i64 = 1_700_000_000_000;
-
-#[derive(Debug)]
-struct TestClock(AtomicI64);
-
-impl Clock for TestClock {
-    fn now_ms(&self) -> i64 {
-        START + self.monotonic_ms()
-    }
-    fn monotonic_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 /// Which partition: a topic and a number.
 type Which = (usize, i32);
@@ -148,7 +135,7 @@ fn asked((_, partition): Which, fetch_offset: i64, partition_max_bytes: i32) -> 
 /// A broker, its one client and what that is waiting for.
 struct Side {
     broker: Arc<Broker>,
-    clock: Arc<TestClock>,
+    clock: Arc<VirtualClock>,
     session: i32,
     /// Sessions so far.
     opened: i32,
@@ -160,7 +147,7 @@ struct Side {
 
 impl Side {
     fn new(reports_changes: bool) -> Self {
-        let clock = Arc::new(TestClock(AtomicI64::new(0)));
+        let clock = VirtualClock::new();
         let options = OpenOptions {
             nodes: Some(1),
             read_only: false,
@@ -243,7 +230,7 @@ impl Side {
             }
             Step::Create => self.create(2),
             Step::Advance(ms) => {
-                self.clock.0.fetch_add(*ms, Ordering::SeqCst);
+                self.clock.advance(*ms);
                 self.broker.run_due();
             }
             Step::Fetch(fetch) => self.fetch(fetch),

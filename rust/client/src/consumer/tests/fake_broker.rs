@@ -2,7 +2,6 @@
 //! errors. Time is virtual: waiting moves the clock.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -19,26 +18,9 @@ use fletchlog_protocol::messages::offset_fetch_response::OffsetFetchResponseGrou
 use fletchlog_protocol::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{BatchBuilder, BatchHeader, BatchParams, TopicPartition};
+use fletchlog_testing::VirtualClock;
 
 use crate::net::fixtures::cluster;
-
-#[derive(Debug, Default)]
-pub struct TestClock(AtomicI64);
-
-impl TestClock {
-    pub fn advance(&self, ms: i64) {
-        self.0.fetch_add(ms, Ordering::Relaxed);
-    }
-}
-
-impl Clock for TestClock {
-    fn now_ms(&self) -> i64 {
-        1_700_000_000_000 + self.monotonic_ms()
-    }
-    fn monotonic_ms(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 #[derive(Debug, Default)]
 pub struct FakeLog {
@@ -168,7 +150,7 @@ pub struct State {
 
 #[derive(Debug, Clone, Default)]
 pub struct FakeBroker {
-    pub clock: Arc<TestClock>,
+    pub clock: Arc<VirtualClock>,
     state: Arc<Mutex<State>>,
 }
 

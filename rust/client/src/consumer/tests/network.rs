@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fletchlog_api::{Completion, Failure, NodeId, Request, Response, Transport};
+use fletchlog_testing::VirtualClock;
 
 use super::super::consumer_network_client::{ConsumerNetworkClient, Wait};
 use super::super::metadata::{ConsumerMetadata, Wanted};
-use super::fake_broker::{FakeBroker, Net, TestClock};
+use super::fake_broker::{FakeBroker, Net};
 use super::*;
 use crate::backoff::ExponentialBackoff;
 use crate::net::Reconnect;
@@ -24,7 +25,7 @@ struct Wire {
     sent: Arc<Mutex<Vec<Sent>>>,
     sockets: Arc<Mutex<BTreeMap<NodeId, VecDeque<Completion>>>>,
     closed: Arc<Mutex<Vec<NodeId>>>,
-    clock: Arc<TestClock>,
+    clock: Arc<VirtualClock>,
 }
 
 impl Wire {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use fletchlog_api::*;
 use fletchlog_protocol::messages::fetch_request::FetchPartition;
 use fletchlog_protocol::messages::fetch_response::PartitionData;
+use fletchlog_testing::VirtualClock;
 use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,7 +21,6 @@ use super::super::settings::{FetchOrder, Settings};
 use super::super::subscription_state::{PartitionState, ResetStrategy, SubscriptionState};
 use super::super::timestamp_collector::is_at_end;
 use super::super::trace::{Trace, TraceKind};
-use super::fake_broker::TestClock;
 use super::*;
 use crate::net::fixtures::{cluster, topic};
 
@@ -179,7 +179,7 @@ struct Client {
     traced: usize,
     /// Which partitions are left out, and why, by the trace.
     left_out: BTreeMap<TopicPartition, String>,
-    clock: Arc<TestClock>,
+    clock: Arc<VirtualClock>,
     wires: Arc<Mutex<Wires>>,
     sessions: BTreeMap<NodeId, Expected>,
     next_session: i32,
@@ -198,7 +198,7 @@ impl Client {
         ];
         let config = Config::parse(Scope::Consumer, properties).unwrap();
         let settings = Settings::of(&config).unwrap();
-        let clock = Arc::new(TestClock::default());
+        let clock = VirtualClock::new();
         let transport = TestTransport::default();
         let wires = Arc::clone(&transport.0);
         let mut client = Self {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 use fletchlog_protocol::values::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use fletchlog_records::TopicPartition;
+use fletchlog_testing::VirtualClock;
 
 use crate::ClientError;
 use crate::backoff::ExponentialBackoff;
@@ -70,23 +70,12 @@ impl Transport for Script {
     }
 }
 
-struct Time(AtomicI64);
-
-impl Clock for Time {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-    fn monotonic_ms(&self) -> i64 {
-        self.now_ms()
-    }
-}
-
 pub struct Member {
     pub coordinator: ConsumerCoordinator,
     pub net: ConsumerNetworkClient,
     pub subs: SubscriptionState,
     metadata: ConsumerMetadata,
-    time: Arc<Time>,
+    time: Arc<VirtualClock>,
     answers: Answers,
     sent: Sent,
     pub topics_are_fresh: bool,
@@ -106,7 +95,7 @@ impl Member {
         ];
         let config = Config::parse(Scope::Consumer, given.into_iter().chain(config.iter().copied())).unwrap();
         let (answers, sent) = (Answers::default(), Sent::default());
-        let time = Arc::new(Time(AtomicI64::new(0)));
+        let time = VirtualClock::at(0);
         let script = Script {
             answers: Arc::clone(&answers),
             sent: Arc::clone(&sent),
@@ -144,7 +133,7 @@ impl Member {
     }
 
     pub fn advance(&self, ms: i64) {
-        self.time.0.fetch_add(ms, Ordering::SeqCst);
+        self.time.advance(ms);
     }
 
     pub fn now(&self) -> i64 {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use fletchlog_api::{
@@ -12,6 +11,8 @@ use fletchlog_api::{
 use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 
+use fletchlog_testing::VirtualClock;
+
 use super::*;
 use crate::ClientError;
 use crate::net::fixtures::{cluster, topic};
@@ -20,18 +21,6 @@ use crate::producer::{OnDecided, Producer, ProducerRecord, RecordFuture, RecordM
 /// No call is interrupted.
 fn never() -> bool {
     false
-}
-
-#[derive(Default)]
-struct Time(AtomicI64);
-
-impl Clock for Time {
-    fn now_ms(&self) -> i64 {
-        1_700_000_000_000 + self.0.load(Ordering::SeqCst)
-    }
-    fn monotonic_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
 }
 
 #[derive(Default)]
@@ -48,7 +37,7 @@ struct State {
 #[derive(Clone)]
 struct Wire {
     state: Arc<Mutex<State>>,
-    time: Arc<Time>,
+    time: Arc<VirtualClock>,
 }
 
 impl Transport for Wire {
@@ -75,9 +64,7 @@ impl Transport for Wire {
     fn wait(&mut self, timeout: Duration) -> bool {
         let arrived = !self.state.lock().unwrap().answers.is_empty();
         if !arrived {
-            self.time
-                .0
-                .fetch_add(i64::try_from(timeout.as_millis()).unwrap(), Ordering::SeqCst);
+            self.time.advance(i64::try_from(timeout.as_millis()).unwrap());
         }
         arrived
     }
@@ -94,7 +81,7 @@ struct Fixture {
 impl Fixture {
     /// A producer with the metadata of topic `t` (one partition, led by node 1 of 2).
     fn new(config: &[(&str, &str)]) -> Self {
-        let time: Arc<Time> = Arc::default();
+        let time: Arc<VirtualClock> = Arc::default();
         let state = Arc::new(Mutex::new(State {
             leader: 1,
             ..State::default()
@@ -445,12 +432,13 @@ fn a_metadata_update_that_is_due_goes_before_records() {
 #[test]
 fn records_follow_a_metadata_request_at_once() {
     let mut f = Fixture::new(&[("metadata.max.age.ms", "100")]);
-    let now = f.wire.time.0.fetch_add(100, Ordering::SeqCst) + 100;
+    f.wire.time.advance(100);
+    let now = f.wire.time.monotonic_ms();
     f.send(1);
     (0..2).for_each(|_| f.producer.run_once(i64::MAX));
     let sent: Vec<_> = f.unanswered().into_iter().map(|(_, kind)| kind).collect();
     assert_eq!(sent, ["metadata", "produce"], "neither is answered");
-    assert_eq!(f.wire.time.0.load(Ordering::SeqCst), now, "nothing was waited for");
+    assert_eq!(f.wire.time.monotonic_ms(), now, "nothing was waited for");
 }
 
 #[test]
@@ -474,7 +462,7 @@ fn full_disk(until_reopened: bool) -> StorageFailure {
 fn records_fail_in_time_while_a_producer_id_is_refused_and_the_reason_is_reported() {
     let times = [("request.timeout.ms", "100"), ("delivery.timeout.ms", "300")];
     let mut f = Fixture::new(&[("enable.idempotence", "true"), times[0], times[1]]);
-    let start = f.wire.time.0.load(Ordering::SeqCst);
+    let start = f.wire.time.monotonic_ms();
     let future = f.send(1);
     f.turns();
     while future.try_result().is_none() {
@@ -482,7 +470,7 @@ fn records_fail_in_time_while_a_producer_id_is_refused_and_the_reason_is_reporte
         f.producer.run_for(10);
         f.turns();
     }
-    assert_eq!(f.wire.time.0.load(Ordering::SeqCst) - start, 300);
+    assert_eq!(f.wire.time.monotonic_ms() - start, 300);
     let error = future.try_result().unwrap().unwrap_err();
     assert!(matches!(error, ClientError::Timeout(_)), "{error}");
     for part in [
@@ -556,7 +544,7 @@ fn a_batch_that_expires_behind_one_that_failed_reports_how_that_failed() {
 #[test]
 fn a_connection_that_is_lost_again_and_again_is_left_alone_for_longer_each_time() {
     let mut f = Fixture::new(&[("reconnect.backoff.ms", "50"), ("reconnect.backoff.max.ms", "1000")]);
-    let now = |f: &Fixture| f.wire.time.0.load(Ordering::SeqCst);
+    let now = |f: &Fixture| f.wire.time.monotonic_ms();
     f.send(0);
     f.turns();
     for expected in [50, 100, 200, 400, 800, 1000] {
@@ -788,10 +776,10 @@ fn records_that_one_turn_does_not_take_are_not_late() {
     f.producer = Producer::stepped(config, Box::new(f.wire.clone()), time.clone()).unwrap();
     let futures: Vec<_> = (0..20_000).map(|_| f.send_later("t", &[1; 40])).collect();
     f.turns();
-    time.0.fetch_add(499, Ordering::SeqCst);
+    time.advance(499);
     f.answer_metadata();
     f.producer.run_once(0);
-    time.0.fetch_add(1, Ordering::SeqCst);
+    time.advance(1);
     f.turns();
     let failed = futures
         .iter()
