@@ -1,83 +1,33 @@
 //! `NetworkClient` over connections that open, close and answer when the test says so.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
 use fletchlog_api::{
-    Completion, ErrorCode, Failure, MetadataRequest, MetadataResponse, NodeId, ProduceRequest, Ready, Request,
-    Response, Transport,
+    ErrorCode, Failure, MetadataRequest, MetadataResponse, NodeId, ProduceRequest, Ready, Request, Response,
 };
+use fletchlog_testing::{Answer, ScriptedTransport};
 
 use super::fixtures::cluster;
 use super::{ClientResponse, InFlightRequest, NetworkClient, Reconnect, RequestId};
 use crate::backoff::ExponentialBackoff;
 
-#[derive(Default)]
-struct State {
-    ready: BTreeMap<NodeId, Ready>,
-    asked: Vec<NodeId>,
-    sent: Vec<(NodeId, RequestId)>,
-    answers: BTreeMap<NodeId, VecDeque<Completion>>,
-    disconnected: Vec<NodeId>,
+fn sockets() -> ScriptedTransport {
+    let sockets = ScriptedTransport::default();
+    sockets.wire().bootstrap = vec![-1, -2];
+    sockets
 }
 
-#[derive(Clone, Default)]
-struct Sockets(Arc<Mutex<State>>);
-
-impl Transport for Sockets {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        vec![-1, -2]
-    }
-    fn ready(&mut self, node: NodeId) -> Ready {
-        let mut state = self.0.lock().unwrap();
-        state.asked.push(node);
-        state.ready.get(&node).cloned().unwrap_or(Ready::Yes)
-    }
-    fn send(&mut self, node: NodeId, id: RequestId, _: Request) {
-        self.0.lock().unwrap().sent.push((node, id));
-    }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        self.0.lock().unwrap().answers.get_mut(&node)?.pop_front()
-    }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        self.0.lock().unwrap().answers.get(&node).is_some_and(|a| !a.is_empty())
-    }
-    fn wait(&mut self, _: Duration) -> bool {
-        true
-    }
-    fn disconnect(&mut self, node: NodeId) {
-        let mut state = self.0.lock().unwrap();
-        state.disconnected.push(node);
-        state.answers.remove(&node);
-    }
+fn take_sent(sockets: &ScriptedTransport) -> Vec<(NodeId, RequestId)> {
+    let sent = sockets.take_sent().into_iter();
+    sent.map(|sent| (sent.node, sent.correlation_id)).collect()
 }
 
-impl Sockets {
-    fn set(&self, node: NodeId, ready: Ready) {
-        self.0.lock().unwrap().ready.insert(node, ready);
-    }
-    fn take_sent(&self) -> Vec<(NodeId, RequestId)> {
-        std::mem::take(&mut self.0.lock().unwrap().sent)
-    }
-    fn disconnected(&self) -> Vec<NodeId> {
-        let mut nodes = self.0.lock().unwrap().disconnected.clone();
-        nodes.sort_unstable();
-        nodes
-    }
-    fn answer(&self, node: NodeId, correlation_id: RequestId, result: Result<Response, Failure>) {
-        let completion = Completion {
-            node,
-            correlation_id,
-            result,
-        };
-        let mut state = self.0.lock().unwrap();
-        state.answers.entry(node).or_default().push_back(completion);
-    }
+fn disconnected(sockets: &ScriptedTransport) -> Vec<NodeId> {
+    let mut nodes = sockets.wire().disconnected.clone();
+    nodes.sort_unstable();
+    nodes
 }
 
-fn setup() -> (Sockets, NetworkClient<()>) {
-    let sockets = Sockets::default();
+fn setup() -> (ScriptedTransport, NetworkClient<()>) {
+    let sockets = sockets();
     let client = NetworkClient::new(Box::new(sockets.clone()), 2, reconnect(None), 1);
     (sockets, client)
 }
@@ -93,7 +43,7 @@ fn any_request() -> Request {
     Request::Metadata(MetadataRequest::for_topics(None, false))
 }
 
-fn any_answer() -> Result<Response, Failure> {
+fn any_answer() -> Answer {
     Ok(Response::Heartbeat(fletchlog_api::HeartbeatResponse::default()))
 }
 
@@ -113,29 +63,29 @@ fn outcomes(responses: Vec<ClientResponse<()>>) -> Vec<(RequestId, Option<Failur
 #[test]
 fn a_connection_that_is_being_opened_is_waited_for_and_one_that_cannot_be_opened_is_left_alone() {
     let (sockets, mut client) = setup();
-    sockets.set(1, Ready::Connecting);
+    sockets.set_ready(1, Ready::Connecting);
     assert!(client.is_idle());
     assert!(!client.ready(1, 0));
     assert!(!client.is_idle(), "there is something to wait for");
     assert!(client.connection_failure(1, 0).is_none() && !client.take_disconnects());
+    sockets.set_ready(1, Ready::Failed(Failure::NotConnected("refused".into())));
     assert!(client.wait(0) && client.is_idle());
-    sockets.set(1, Ready::Failed(Failure::NotConnected("refused".into())));
     assert!(!client.ready(1, 10));
     assert_eq!(client.connection_delay(1, 10), 50);
     assert!(client.connection_failure(1, 59).is_some() && client.take_disconnects());
-    sockets.set(1, Ready::Yes);
-    sockets.0.lock().unwrap().asked.clear();
+    sockets.set_ready(1, Ready::Yes);
+    sockets.wire().asked.clear();
     assert!(!client.ready(1, 59));
-    assert!(sockets.0.lock().unwrap().asked.is_empty(), "asking would open it");
+    assert!(sockets.wire().asked.is_empty(), "asking would open it");
     assert!(client.ready(1, 60));
 }
 
 #[test]
 fn a_node_that_asked_for_a_pause_gets_it() {
     let (sockets, mut client) = setup();
-    sockets.set(1, Ready::Throttled(300));
+    sockets.set_ready(1, Ready::Throttled(300));
     assert!(!client.ready(1, 0));
-    sockets.set(1, Ready::Yes);
+    sockets.set_ready(1, Ready::Yes);
     assert_eq!(
         (client.poll_delay_ms(100), client.connection_failure(1, 100)),
         (200, None)
@@ -150,9 +100,9 @@ fn a_connection_takes_one_request_at_a_time_and_so_many_without_an_answer() {
     let first = client.next_correlation_id();
     client.send(1, first, (), any_request(), 1000);
     assert!(!client.ready(1, 0), "it waits to be written");
-    assert!(sockets.take_sent().is_empty());
+    assert!(take_sent(&sockets).is_empty());
     client.write(0);
-    assert_eq!(sockets.take_sent(), [(1, first)]);
+    assert_eq!(take_sent(&sockets), [(1, first)]);
     assert!(client.ready(1, 0));
     send(&mut client, 1, any_request(), 0);
     assert!(!client.ready(1, 0), "two are without an answer");
@@ -208,7 +158,7 @@ fn a_request_may_wait_for_its_time_out_but_no_longer_unless_its_answer_has_arriv
     assert!(client.handle_timed_out_requests(1100).is_empty());
     let late = client.handle_timed_out_requests(1101);
     assert_eq!(outcomes(late), [(id, Some(Failure::TimedOut))]);
-    assert_eq!(sockets.0.lock().unwrap().disconnected, [1]);
+    assert_eq!(sockets.wire().disconnected, [1]);
     assert_eq!(client.nodes_by_oldest(InFlightRequest::is_written), [2]);
 }
 
@@ -218,12 +168,12 @@ fn the_first_nodes_are_those_of_the_transport_and_a_lost_one_makes_way_for_the_n
     let first = client.least_loaded_ready_node(0).unwrap();
     assert!([-1, -2].contains(&first), "{first}");
     let second = -3 - first;
-    sockets.set(first, Ready::Failed(Failure::NotConnected("refused".into())));
+    sockets.set_ready(first, Ready::Failed(Failure::NotConnected("refused".into())));
     assert_eq!(client.least_loaded_ready_node(0), Some(second));
-    sockets.set(second, Ready::Connecting);
+    sockets.set_ready(second, Ready::Connecting);
     assert_eq!(client.least_loaded_ready_node(1), None);
     assert_eq!(client.least_loaded_node(1), Some(second), "it will be ready");
-    sockets.set(second, Ready::Failed(Failure::TimedOut));
+    sockets.set_ready(second, Ready::Failed(Failure::TimedOut));
     assert_eq!(client.least_loaded_ready_node(2), None);
     assert_eq!((client.least_loaded_node(2), client.nodes_delay(2)), (None, 48));
 }
@@ -232,7 +182,7 @@ fn the_first_nodes_are_those_of_the_transport_and_a_lost_one_makes_way_for_the_n
 fn clients_begin_at_different_nodes() {
     let firsts = |nodes: &[NodeId]| -> Vec<NodeId> {
         let first = |seed| {
-            let mut client = NetworkClient::<()>::new(Box::new(Sockets::default()), 2, reconnect(None), seed);
+            let mut client = NetworkClient::<()>::new(Box::new(sockets()), 2, reconnect(None), seed);
             if !nodes.is_empty() {
                 client.set_nodes(nodes);
             }
@@ -260,18 +210,18 @@ fn the_node_with_the_fewest_requests_is_asked() {
 #[test]
 fn a_node_that_does_not_answer_attempts_to_connect_is_not_chosen_while_another_one_answers() {
     for seed in 0..10 {
-        let sockets = Sockets::default();
+        let sockets = sockets();
         let mut client = NetworkClient::new(Box::new(sockets.clone()), 2, reconnect(None), seed);
         client.set_nodes(&[1, 2]);
-        sockets.set(1, Ready::Connecting);
+        sockets.set_ready(1, Ready::Connecting);
         assert!(!client.ready(1, 0) && client.ready(2, 0));
         send(&mut client, 2, any_request(), 0);
         assert_eq!(client.least_loaded_node(1), Some(2));
         assert_eq!(client.node_for_metadata(1), Some(2));
         assert!(client.metadata_go_first(true, 1), "they can be sent");
-        sockets.set(1, Ready::Failed(Failure::TimedOut));
+        sockets.set_ready(1, Ready::Failed(Failure::TimedOut));
         assert!(!client.ready(1, 10_000));
-        sockets.set(1, Ready::Connecting);
+        sockets.set_ready(1, Ready::Connecting);
         assert_eq!(
             client.node_for_metadata(10_100),
             Some(2),
@@ -284,11 +234,11 @@ fn a_node_that_does_not_answer_attempts_to_connect_is_not_chosen_while_another_o
 fn of_the_connections_that_are_being_opened_the_first_that_is_open_is_used() {
     let (sockets, mut client) = knows_two_nodes(None);
     for node in [1, 2] {
-        sockets.set(node, Ready::Connecting);
+        sockets.set_ready(node, Ready::Connecting);
         assert!(!client.ready(node, 0));
     }
     assert_eq!(client.least_loaded_ready_node(1), None);
-    sockets.set(2, Ready::Yes);
+    sockets.set_ready(2, Ready::Yes);
     assert_eq!(client.least_loaded_ready_node(2), Some(2));
 }
 
@@ -296,18 +246,18 @@ fn of_the_connections_that_are_being_opened_the_first_that_is_open_is_used() {
 fn one_connection_at_a_time_is_opened_the_one_first_that_was_not_tried_for_longest() {
     let (sockets, mut client) = knows_two_nodes(None);
     for node in [1, 2] {
-        sockets.set(node, Ready::Connecting);
+        sockets.set_ready(node, Ready::Connecting);
     }
     let mut opened = Vec::new();
     for now in [0, 100, 200, 300] {
         assert_eq!(client.least_loaded_ready_node(now), None);
         let node = client.least_loaded_node(now).unwrap();
-        sockets.0.lock().unwrap().asked.clear();
+        sockets.wire().asked.clear();
         assert_eq!(client.least_loaded_ready_node(now), None);
-        assert!(sockets.0.lock().unwrap().asked.iter().all(|&asked| asked == node));
-        sockets.set(node, Ready::Failed(Failure::TimedOut));
+        assert!(sockets.wire().asked.iter().all(|&asked| asked == node));
+        sockets.set_ready(node, Ready::Failed(Failure::TimedOut));
         assert!(!client.ready(node, now));
-        sockets.set(node, Ready::Connecting);
+        sockets.set_ready(node, Ready::Connecting);
         opened.push(node);
     }
     assert_eq!((opened[0] + opened[1], &opened[..2]), (3, &opened[2..]));
@@ -319,22 +269,22 @@ fn metadata_that_wait_for_a_connection_hold_nothing_back() {
     assert!(client.metadata_go_first(true, 0), "they can be sent");
     assert!(!client.metadata_go_first(false, 0), "none are due");
     for node in [1, 2] {
-        sockets.set(node, Ready::Failed(Failure::Disconnected));
+        sockets.set_ready(node, Ready::Failed(Failure::Disconnected));
         assert!(!client.ready(node, 0));
-        sockets.set(node, Ready::Connecting);
+        sockets.set_ready(node, Ready::Connecting);
     }
     assert!(client.metadata_go_first(true, 0), "no connection is being opened");
     assert_eq!(client.node_for_metadata(50), None);
     assert!(!client.metadata_go_first(true, 51));
     for node in [1, 2] {
-        sockets.set(node, Ready::Yes);
+        sockets.set_ready(node, Ready::Yes);
     }
     assert!(client.metadata_go_first(true, 52));
 }
 
 /// A client that begins anew after 1000 ms without metadata, and knows the nodes 1 and 2.
-fn knows_two_nodes(rebootstrap_after_ms: Option<i64>) -> (Sockets, NetworkClient<()>) {
-    let sockets = Sockets::default();
+fn knows_two_nodes(rebootstrap_after_ms: Option<i64>) -> (ScriptedTransport, NetworkClient<()>) {
+    let sockets = sockets();
     let mut client = NetworkClient::new(Box::new(sockets.clone()), 2, reconnect(rebootstrap_after_ms), 1);
     client.set_nodes(&[1, 2]);
     (sockets, client)
@@ -343,17 +293,17 @@ fn knows_two_nodes(rebootstrap_after_ms: Option<i64>) -> (Sockets, NetworkClient
 #[test]
 fn when_no_known_node_can_be_reached_those_of_the_beginning_are_asked() {
     let (sockets, mut client) = knows_two_nodes(Some(1000));
-    sockets.set(1, Ready::Failed(Failure::Disconnected));
+    sockets.set_ready(1, Ready::Failed(Failure::Disconnected));
     assert_eq!(client.node_for_metadata(0), Some(2), "one of them can");
     assert!(!client.ready(1, 0));
-    sockets.set(2, Ready::Throttled(30));
+    sockets.set_ready(2, Ready::Throttled(30));
     assert_eq!(client.node_for_metadata(1), None, "it only asked for a pause");
-    sockets.set(2, Ready::Failed(Failure::NotConnected("refused".into())));
+    sockets.set_ready(2, Ready::Failed(Failure::NotConnected("refused".into())));
     assert!(is_first(client.node_for_metadata(31)));
     client.set_nodes(&[3]);
     assert_eq!(client.node_for_metadata(32), Some(3), "the answer names another one");
     for node in [3, -1, -2] {
-        sockets.set(node, Ready::Failed(Failure::Disconnected));
+        sockets.set_ready(node, Ready::Failed(Failure::Disconnected));
     }
     assert_eq!(client.node_for_metadata(33), None);
     assert_eq!(
@@ -361,7 +311,7 @@ fn when_no_known_node_can_be_reached_those_of_the_beginning_are_asked() {
         49,
         "each of them is left alone as long as any other node"
     );
-    sockets.set(-2, Ready::Yes);
+    sockets.set_ready(-2, Ready::Yes);
     assert_eq!(client.node_for_metadata(83), Some(-2));
 }
 
@@ -374,13 +324,13 @@ fn is_first(node: Option<NodeId>) -> bool {
 fn metadata_recovery_strategy_none_goes_on_with_the_known_nodes() {
     let (sockets, mut client) = knows_two_nodes(None);
     for node in [1, 2] {
-        sockets.set(node, Ready::Failed(Failure::Disconnected));
+        sockets.set_ready(node, Ready::Failed(Failure::Disconnected));
     }
     for now in [0, 60, 1_000_000] {
         assert_eq!(client.node_for_metadata(now), None);
         assert!(client.handle_timed_out_requests(now).is_empty());
     }
-    assert!(sockets.0.lock().unwrap().asked.iter().all(|&node| node > 0));
+    assert!(sockets.wire().asked.iter().all(|&node| node > 0));
 }
 
 #[test]
@@ -393,7 +343,7 @@ fn metadata_that_do_not_come_for_the_trigger_s_time_close_the_connections_and_be
         outcomes(client.handle_timed_out_requests(1101)),
         [(id, Some(Failure::Disconnected))]
     );
-    assert_eq!(sockets.disconnected(), [1, 2]);
+    assert_eq!(disconnected(&sockets), [1, 2]);
     assert!(is_first(client.node_for_metadata(1102)));
     assert!(
         client.handle_timed_out_requests(2101).is_empty(),
@@ -423,7 +373,7 @@ fn a_node_that_asks_for_it_makes_the_client_begin_anew_at_once() {
         outcomes(client.handle_timed_out_requests(11)),
         [(id, Some(Failure::Disconnected))]
     );
-    assert_eq!(sockets.disconnected(), [1, 2]);
+    assert_eq!(disconnected(&sockets), [1, 2]);
     assert!(is_first(client.node_for_metadata(12)));
     assert!(client.handle_timed_out_requests(13).is_empty(), "once");
     assert!(client.handle_metadata(&metadata(ErrorCode::NONE, &[3])));
@@ -436,7 +386,7 @@ fn under_metadata_recovery_strategy_none_a_node_that_asks_to_begin_anew_is_asked
     assert!(!client.handle_metadata(&metadata(ErrorCode::REBOOTSTRAP_REQUIRED, &[])));
     assert!(client.handle_timed_out_requests(1).is_empty());
     assert!([1, 2].map(Some).contains(&client.node_for_metadata(1)));
-    assert!(sockets.0.lock().unwrap().disconnected.is_empty());
+    assert!(sockets.wire().disconnected.is_empty());
 }
 
 #[test]

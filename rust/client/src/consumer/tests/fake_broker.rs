@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fletchlog_api::transport::node_of_connection;
@@ -18,7 +17,7 @@ use fletchlog_protocol::messages::offset_fetch_response::OffsetFetchResponseGrou
 use fletchlog_protocol::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::{BatchBuilder, BatchHeader, BatchParams, TopicPartition};
-use fletchlog_testing::VirtualClock;
+use fletchlog_testing::{Answer, Peer, ScriptedTransport, Sent, VirtualClock};
 
 use crate::net::fixtures::cluster;
 
@@ -144,7 +143,6 @@ pub struct State {
     pub uninvited: Option<TopicPartition>,
     sessions: BTreeMap<i32, Session>,
     next_session: i32,
-    sockets: BTreeMap<NodeId, VecDeque<Completion>>,
     delayed: Vec<Delayed>,
 }
 
@@ -168,6 +166,10 @@ pub fn batch_of(count: usize, params: &BatchParams) -> Bytes {
 }
 
 impl FakeBroker {
+    /// A client's connections. Waiting moves the broker's clock.
+    pub fn transport(&self) -> Box<dyn Transport> {
+        Box::new(ScriptedTransport::new(self.clock.clone(), self.clone()))
+    }
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -189,14 +191,6 @@ impl FakeBroker {
 }
 
 impl State {
-    fn answer(&mut self, node: NodeId, correlation_id: i32, response: Response) {
-        self.sockets.entry(node).or_default().push_back(Completion {
-            node,
-            correlation_id,
-            result: Ok(response),
-        });
-    }
-
     fn leader(&self, tp: &TopicPartition) -> NodeId {
         self.leaders.get(tp).copied().unwrap_or(1)
     }
@@ -314,7 +308,7 @@ impl State {
         }
     }
 
-    fn fetch(&mut self, node: NodeId, id: i32, request: FetchRequest, now: i64) {
+    fn fetch(&mut self, node: NodeId, id: i32, request: FetchRequest, now: i64) -> Option<Answer> {
         let full = request.session_epoch <= 0;
         self.fetched_from.push(node);
         self.net.push(Net::Fetch {
@@ -327,23 +321,13 @@ impl State {
         });
         if self.disconnects > 0 {
             self.disconnects -= 1;
-            self.sockets.entry(node).or_default().push_back(Completion {
-                node,
-                correlation_id: id,
-                result: Err(Failure::Disconnected),
-            });
-            return;
+            return Some(Err(Failure::Disconnected));
         }
         if let Some(error) = self.session_errors.pop_front() {
-            self.answer(
-                node,
-                id,
-                Response::Fetch(FetchResponse {
-                    error_code: error,
-                    ..Default::default()
-                }),
-            );
-            return;
+            return Some(Ok(Response::Fetch(FetchResponse {
+                error_code: error,
+                ..Default::default()
+            })));
         }
         let session_id = if full {
             self.sessions.remove(&request.session_id);
@@ -375,15 +359,16 @@ impl State {
             request.session_id
         };
         let request = FetchRequest { session_id, ..request };
-        match self.serve(&request, full, false) {
-            Some(response) => self.answer(node, id, Response::Fetch(response)),
-            None => self.delayed.push(Delayed {
+        let response = self.serve(&request, full, false);
+        if response.is_none() {
+            self.delayed.push(Delayed {
                 node,
                 id,
                 session: session_id,
                 until: now + i64::from(request.max_wait_ms),
-            }),
+            });
         }
+        response.map(|response| Ok(Response::Fetch(response)))
     }
 
     /// `None`: nothing to answer yet.
@@ -478,7 +463,8 @@ impl State {
     }
 
     /// Answers delayed fetches whose time has come.
-    fn expire(&mut self, now: i64) {
+    fn expire(&mut self, now: i64) -> Vec<Completion> {
+        let mut answered = Vec::new();
         for d in std::mem::take(&mut self.delayed) {
             if d.until > now {
                 self.delayed.push(d);
@@ -495,96 +481,63 @@ impl State {
                 ..Default::default()
             };
             let response = self.serve(&request, full, true).unwrap();
-            self.answer(d.node, d.id, Response::Fetch(response));
+            answered.push(Completion {
+                node: d.node,
+                correlation_id: d.id,
+                result: Ok(Response::Fetch(response)),
+            });
         }
+        answered
     }
 }
 
-impl Transport for FakeBroker {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        vec![1]
-    }
-    fn send(&mut self, connection: NodeId, id: i32, request: Request) {
-        let now = self.clock.monotonic_ms();
-        let mut state = self.state.lock().unwrap();
-        assert!(node_of_connection(connection) <= 9);
-        match request {
+impl Peer for FakeBroker {
+    fn handle(&mut self, now_ms: i64, sent: &Sent) -> Option<Answer> {
+        let mut state = self.state();
+        assert!(node_of_connection(sent.node) <= 9);
+        let response = match sent.request.clone() {
             Request::Metadata(m) => {
                 state.net.push(Net::Metadata);
-                let response = state.metadata(m);
-                state.answer(connection, id, Response::Metadata(response));
+                Response::Metadata(state.metadata(m))
             }
-            Request::ListOffsets(r) => {
-                let response = state.list_offsets(r);
-                state.answer(connection, id, Response::ListOffsets(response));
-            }
-            Request::OffsetForLeaderEpoch(r) => {
-                let response = state.leader_epochs(r);
-                state.answer(connection, id, Response::OffsetForLeaderEpoch(response));
-            }
-            Request::Fetch(r) => state.fetch(connection, id, r, now),
-            Request::FindCoordinator(_) => state.answer(
-                connection,
-                id,
-                Response::FindCoordinator(FindCoordinatorResponse {
-                    coordinators: vec![Coordinator {
-                        node_id: 1,
-                        ..Default::default()
-                    }],
+            Request::ListOffsets(r) => Response::ListOffsets(state.list_offsets(r)),
+            Request::OffsetForLeaderEpoch(r) => Response::OffsetForLeaderEpoch(state.leader_epochs(r)),
+            Request::Fetch(r) => return state.fetch(sent.node, sent.correlation_id, r, now_ms),
+            Request::FindCoordinator(_) => Response::FindCoordinator(FindCoordinatorResponse {
+                coordinators: vec![Coordinator {
+                    node_id: 1,
                     ..Default::default()
-                }),
-            ),
+                }],
+                ..Default::default()
+            }),
             Request::OffsetFetch(r) => {
                 state.net.push(Net::OffsetFetch);
                 let committed = |topic: &OffsetFetchRequestTopics| {
                     let of = |partition| TopicPartition::new(Arc::clone(&topic.name), partition);
                     topic.answered(|partition| Ok(state.committed.get(&of(partition))))
                 };
-                let response = OffsetFetchResponse {
+                Response::OffsetFetch(OffsetFetchResponse {
                     groups: vec![OffsetFetchResponseGroup {
                         topics: r.groups[0].topics.iter().flatten().map(committed).collect(),
                         ..Default::default()
                     }],
                     ..Default::default()
-                };
-                state.answer(connection, id, Response::OffsetFetch(response));
+                })
             }
             Request::OffsetCommit(r) => {
                 let offsets = r.offsets().map(|(tp, o)| (tp, o.offset));
                 state.net.push(Net::Commit(offsets.collect()));
                 state.committed.extend(r.offsets());
-                let response = r.answered(std::iter::repeat(ErrorCode::NONE));
-                state.answer(connection, id, Response::OffsetCommit(response));
+                Response::OffsetCommit(r.answered(std::iter::repeat(ErrorCode::NONE)))
             }
             other => panic!("not served here: {other:?}"),
-        }
+        };
+        Some(Ok(response))
     }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        let now = self.clock.monotonic_ms();
-        let mut state = self.state.lock().unwrap();
-        state.expire(now);
-        state.sockets.get_mut(&node)?.pop_front()
+    fn due(&mut self, now_ms: i64) -> Vec<Completion> {
+        self.state().expire(now_ms)
     }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        let now = self.clock.monotonic_ms();
-        let mut state = self.state.lock().unwrap();
-        state.expire(now);
-        state.sockets.get(&node).is_some_and(|s| !s.is_empty())
-    }
-    fn wait(&mut self, timeout: Duration) -> bool {
-        let now = self.clock.monotonic_ms();
-        let until = now + i64::try_from(timeout.as_millis()).unwrap();
-        let mut state = self.state.lock().unwrap();
-        let next = state
-            .delayed
-            .iter()
-            .map(|d| d.until)
-            .min()
-            .unwrap_or(i64::MAX)
-            .min(until)
-            .max(now);
-        self.clock.advance(next - now);
-        state.expire(next);
-        state.sockets.values().any(|s| !s.is_empty())
+    fn next_due_ms(&self) -> Option<i64> {
+        self.state().delayed.iter().map(|d| d.until).min()
     }
 }

@@ -305,7 +305,7 @@ fn contradictory_properties_are_refused() {
     ] {
         let config = Config::parse(Scope::Consumer, given.iter().copied()).unwrap();
         assert!(matches!(
-            Consumer::new(config, Box::new(broker.clone()), Arc::clone(&broker.clock) as _),
+            Consumer::new(config, broker.transport(), Arc::clone(&broker.clock) as _),
             Err(ClientError::Config(_))
         ));
     }

@@ -35,7 +35,7 @@ fn consumer(broker: &FakeBroker, properties: &[(&str, &str)]) -> Consumer {
         ("fetch.max.wait.ms", "20"),
     ];
     let config = Config::parse(Scope::Consumer, given.into_iter().chain(properties.iter().copied())).unwrap();
-    Consumer::new(config, Box::new(broker.clone()), Arc::clone(&broker.clock) as _).unwrap()
+    Consumer::new(config, broker.transport(), Arc::clone(&broker.clock) as _).unwrap()
 }
 
 fn poll(consumer: &mut Consumer) -> PolledRecords {

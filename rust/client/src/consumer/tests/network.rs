@@ -1,12 +1,9 @@
 //! The FIFOs of spec 7.4, one step at a time.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use fletchlog_api::{Completion, Failure, NodeId, Request, Response, Transport};
-use fletchlog_testing::VirtualClock;
+use fletchlog_api::{Failure, NodeId, Request, Response};
+use fletchlog_testing::{Answer, ScriptedTransport};
 
 use super::super::consumer_network_client::{ConsumerNetworkClient, Wait};
 use super::super::metadata::{ConsumerMetadata, Wanted};
@@ -16,64 +13,19 @@ use crate::backoff::ExponentialBackoff;
 use crate::net::Reconnect;
 use crate::net::fixtures::{cluster, topic};
 
-/// Connection, request and what it was.
-type Sent = (NodeId, i32, &'static str);
-
-/// Writes down what it gets; answers only what a test puts into a socket.
-#[derive(Clone, Default)]
-struct Wire {
-    sent: Arc<Mutex<Vec<Sent>>>,
-    sockets: Arc<Mutex<BTreeMap<NodeId, VecDeque<Completion>>>>,
-    closed: Arc<Mutex<Vec<NodeId>>>,
-    clock: Arc<VirtualClock>,
+/// What was sent since this was last asked: connection, request and what it was.
+fn sent(wire: &ScriptedTransport) -> Vec<(NodeId, i32, &'static str)> {
+    let kind = |request| match request {
+        Request::Metadata(_) => "metadata",
+        _ => "request",
+    };
+    let sent = wire.take_sent().into_iter();
+    sent.map(|sent| (sent.node, sent.correlation_id, kind(sent.request)))
+        .collect()
 }
 
-impl Wire {
-    fn sent(&self) -> Vec<Sent> {
-        std::mem::take(&mut self.sent.lock().unwrap())
-    }
-    fn answer(&self, node: NodeId, correlation_id: i32, result: Result<Response, Failure>) {
-        self.sockets
-            .lock()
-            .unwrap()
-            .entry(node)
-            .or_default()
-            .push_back(Completion {
-                node,
-                correlation_id,
-                result,
-            });
-    }
-}
-
-impl Transport for Wire {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        vec![1]
-    }
-    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
-        let kind = match request {
-            Request::Metadata(_) => "metadata",
-            _ => "request",
-        };
-        self.sent.lock().unwrap().push((node, correlation_id, kind));
-    }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        self.sockets.lock().unwrap().get_mut(&node)?.pop_front()
-    }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        self.sockets.lock().unwrap().get(&node).is_some_and(|s| !s.is_empty())
-    }
-    fn wait(&mut self, timeout: Duration) -> bool {
-        self.clock.advance(i64::try_from(timeout.as_millis()).unwrap());
-        false
-    }
-    fn disconnect(&mut self, node: NodeId) {
-        self.closed.lock().unwrap().push(node);
-    }
-}
-
-fn setup() -> (Wire, ConsumerNetworkClient, ConsumerMetadata) {
-    let wire = Wire::default();
+fn setup() -> (ScriptedTransport, ConsumerNetworkClient, ConsumerMetadata) {
+    let wire = ScriptedTransport::default();
     let net = ConsumerNetworkClient::new(
         Box::new(wire.clone()),
         Arc::clone(&wire.clock) as _,
@@ -90,7 +42,7 @@ fn lookup() -> Request {
     super::super::offset_reset::list_offsets_request(fletchlog_api::IsolationLevel::ReadUncommitted, Vec::new())
 }
 
-fn any_answer() -> Result<Response, Failure> {
+fn any_answer() -> Answer {
     Ok(Response::Heartbeat(fletchlog_api::HeartbeatResponse::default()))
 }
 
@@ -100,14 +52,14 @@ fn a_turn_writes_one_request_per_connection() {
     let ids = [net.send(1, lookup()), net.send(1, lookup()), net.send(2, lookup())];
     net.try_send(&metadata);
     net.try_send(&metadata);
-    assert_eq!(wire.sent(), [], "a wire is written by net_poll");
+    assert_eq!(sent(&wire), [], "a wire is written by net_poll");
     net.net_poll(&mut metadata, None).unwrap();
-    assert_eq!(wire.sent(), [(1, ids[0], "request"), (2, ids[2], "request")]);
+    assert_eq!(sent(&wire), [(1, ids[0], "request"), (2, ids[2], "request")]);
     net.net_poll(&mut metadata, None).unwrap();
-    assert_eq!(wire.sent(), [], "the second one is still unsent");
+    assert_eq!(sent(&wire), [], "the second one is still unsent");
     net.try_send(&metadata);
     net.net_poll(&mut metadata, None).unwrap();
-    assert_eq!(wire.sent(), [(1, ids[1], "request")]);
+    assert_eq!(sent(&wire), [(1, ids[1], "request")]);
 }
 
 #[test]
@@ -170,11 +122,11 @@ fn while_a_metadata_request_is_due_nothing_else_is_sent() {
     metadata.want(Wanted::Topics(vec!["t".into()]));
     net.try_send(&metadata);
     net.net_poll(&mut metadata, None).unwrap();
-    assert_eq!(wire.sent().iter().map(|s| s.2).collect::<Vec<_>>(), ["metadata"]);
+    assert_eq!(sent(&wire).iter().map(|s| s.2).collect::<Vec<_>>(), ["metadata"]);
     net.try_send(&metadata);
     net.net_poll(&mut metadata, None).unwrap();
     assert_eq!(
-        wire.sent().iter().map(|s| s.2).collect::<Vec<_>>(),
+        sent(&wire).iter().map(|s| s.2).collect::<Vec<_>>(),
         ["request"],
         "due no more once it was written"
     );
@@ -229,14 +181,14 @@ fn a_request_without_an_answer_for_request_timeout_ms_ends_its_connection_and_a_
             .all(|c| c.correlation_id == id && c.result.is_err())
     );
     assert_eq!(
-        *wire.closed.lock().unwrap(),
+        wire.wire().disconnected,
         [1],
         "what it still carries would end every later wait, and a request held by the node would hold back the next"
     );
-    wire.sent();
+    sent(&wire);
     wire.clock.advance(50);
     net.net_poll(&mut metadata, None).unwrap();
-    let (node, refresh, kind) = wire.sent()[0];
+    let (node, refresh, kind) = sent(&wire)[0];
     assert_eq!((node, kind), (1, "metadata"), "the leaders may have moved");
     wire.answer(1, refresh, Err(Failure::Disconnected));
     net.net_poll(&mut metadata, None).unwrap();

@@ -23,7 +23,7 @@ fn scan(broker: &FakeBroker, ranges: &[OffsetRange], by_timestamp: bool) -> Rang
     let given = [("fetch.max.wait.ms", "20"), ("max.partition.fetch.bytes", "1")];
     let given = Config::parse(Scope::Consumer, given).unwrap();
     let config = RangeScan::config(&given, "read_uncommitted", by_timestamp).unwrap();
-    RangeScan::new(config, ranges, Box::new(broker.clone()), Arc::clone(&broker.clock) as _).unwrap()
+    RangeScan::new(config, ranges, broker.transport(), Arc::clone(&broker.clock) as _).unwrap()
 }
 
 /// Topic, first and last offset of what is read.

@@ -1,14 +1,12 @@
 //! Requests made of what has changed are those that looking at every partition makes (spec 7.3).
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use fletchlog_api::*;
 use fletchlog_protocol::messages::fetch_request::FetchPartition;
 use fletchlog_protocol::messages::fetch_response::PartitionData;
-use fletchlog_testing::VirtualClock;
+use fletchlog_testing::{ScriptedTransport, Sent};
 use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -26,35 +24,6 @@ use crate::net::fixtures::{cluster, topic};
 
 const PARTITIONS: i32 = 70; // Enough for a hash set of 128 buckets, and for smaller ones when few may be fetched.
 const BACKOFF_MS: i64 = 1000;
-
-/// What goes over the wires: requests with their ids, and answers to come.
-#[derive(Debug, Default)]
-struct Wires {
-    sent: Vec<(i32, NodeId, FetchRequest)>,
-    answers: BTreeMap<NodeId, VecDeque<Completion>>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct TestTransport(Arc<Mutex<Wires>>);
-
-impl Transport for TestTransport {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        vec![1]
-    }
-    fn send(&mut self, node: NodeId, id: i32, request: Request) {
-        let Request::Fetch(fetch) = request else { return };
-        self.0.lock().unwrap().sent.push((id, node, fetch));
-    }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        self.0.lock().unwrap().answers.get_mut(&node)?.pop_front()
-    }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        self.0.lock().unwrap().answers.get(&node).is_some_and(|a| !a.is_empty())
-    }
-    fn wait(&mut self, _: Duration) -> bool {
-        false
-    }
-}
 
 /// One node's session as spec 6.6 and 7.3 describe it.
 #[derive(Debug, Default)]
@@ -179,8 +148,7 @@ struct Client {
     traced: usize,
     /// Which partitions are left out, and why, by the trace.
     left_out: BTreeMap<TopicPartition, String>,
-    clock: Arc<VirtualClock>,
-    wires: Arc<Mutex<Wires>>,
+    transport: ScriptedTransport,
     sessions: BTreeMap<NodeId, Expected>,
     next_session: i32,
     asks_for_metadata: bool,
@@ -198,9 +166,7 @@ impl Client {
         ];
         let config = Config::parse(Scope::Consumer, properties).unwrap();
         let settings = Settings::of(&config).unwrap();
-        let clock = VirtualClock::new();
-        let transport = TestTransport::default();
-        let wires = Arc::clone(&transport.0);
+        let transport = ScriptedTransport::default();
         let mut client = Self {
             state: ConsumerState {
                 subs: SubscriptionState::new(&config, settings.row.subscribe_order),
@@ -210,8 +176,8 @@ impl Client {
                 settings,
             },
             net: ConsumerNetworkClient::new(
-                Box::new(transport),
-                clock.clone(),
+                Box::new(transport.clone()),
+                transport.clock.clone(),
                 i64::MAX / 4,
                 crate::net::Reconnect {
                     backoff: crate::backoff::ExponentialBackoff::new(BACKOFF_MS, BACKOFF_MS),
@@ -224,8 +190,7 @@ impl Client {
             sessions: BTreeMap::new(),
             next_session: 0,
             asks_for_metadata: false,
-            clock,
-            wires,
+            transport,
         };
         client.state.metadata.set_wanted(Wanted::Topics(vec![t(0).topic]));
         client.take(&Step::Leaders {
@@ -263,7 +228,9 @@ impl Client {
                 };
                 let topic = topic("test", (0..PARTITIONS).map(|p| (of(p), -1)));
                 let response = cluster(1..=*nodes, [topic]);
-                self.state.metadata.on_response(response, self.clock.monotonic_ms());
+                self.state
+                    .metadata
+                    .on_response(response, self.transport.clock.monotonic_ms());
                 self.asks_for_metadata = false;
             }
             Step::Send => self.send(),
@@ -271,7 +238,7 @@ impl Client {
                 self.answer(*node, which, *failure);
                 if matches!(failure, Failure::NoSession | Failure::Session(_)) {
                     // A second answer in a row that cannot be used is followed by a pause.
-                    self.clock.advance(self.state.settings.retry_backoff_ms);
+                    self.transport.clock.advance(self.state.settings.retry_backoff_ms);
                 }
             }
             Step::Take(count, rotates) => {
@@ -291,7 +258,7 @@ impl Client {
                 }
             }
             Step::Ends(p, end) => self.state.subs.update_ends(&t(*p), *end, *end),
-            Step::Wait => self.clock.advance(BACKOFF_MS + 1),
+            Step::Wait => self.transport.clock.advance(BACKOFF_MS + 1),
         }
     }
 
@@ -323,7 +290,11 @@ impl Client {
         }
         self.net.try_send(&self.state.metadata);
         self.net.net_poll(&mut self.state.metadata, None).unwrap();
-        let mut sent = std::mem::take(&mut self.wires.lock().unwrap().sent);
+        let fetch = |sent: Sent| match sent.request {
+            Request::Fetch(fetch) => Some((sent.correlation_id, sent.node, fetch)),
+            _ => None,
+        };
+        let mut sent: Vec<_> = self.transport.take_sent().into_iter().filter_map(fetch).collect();
         sent.sort_by_key(|(id, ..)| *id);
         for (id, node, _) in &sent {
             self.sessions.entry(*node).or_default().in_flight = Some(*id);
@@ -333,7 +304,11 @@ impl Client {
             .map(|(_, node, r)| (node, r.session_id, r.session_epoch, listed(&r), forgotten(&r)))
             .collect();
         assert_eq!(sent, expected);
-        let asks = self.state.metadata.time_to_next_update(self.clock.monotonic_ms()) < i64::MAX / 3;
+        let asks = self
+            .state
+            .metadata
+            .time_to_next_update(self.transport.clock.monotonic_ms())
+            < i64::MAX / 3;
         assert_eq!(asks, self.asks_for_metadata);
     }
 
@@ -492,18 +467,7 @@ impl Client {
         } else {
             Ok(Response::Fetch(response))
         };
-        let completion = Completion {
-            node,
-            correlation_id,
-            result,
-        };
-        self.wires
-            .lock()
-            .unwrap()
-            .answers
-            .entry(node)
-            .or_default()
-            .push_back(completion);
+        self.transport.answer(node, correlation_id, result);
         self.net.net_poll(&mut self.state.metadata, None).unwrap();
         for completion in self.net.take_done() {
             self.fetches.on_completion(completion, &mut self.state, 0);

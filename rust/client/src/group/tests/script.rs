@@ -1,9 +1,7 @@
 //! A member whose coordinator answers what the test has written down.
 
-use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use fletchlog_api::*;
 use fletchlog_protocol::Value;
@@ -11,7 +9,7 @@ use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 use fletchlog_protocol::values::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use fletchlog_records::TopicPartition;
-use fletchlog_testing::VirtualClock;
+use fletchlog_testing::{ScriptedTransport, Sent, VirtualClock};
 
 use crate::ClientError;
 use crate::backoff::ExponentialBackoff;
@@ -23,51 +21,13 @@ use crate::group::{ConsumerCoordinator, GroupTopics, leader};
 use crate::net::Reconnect;
 use crate::net::fixtures::cluster;
 
-type Answers = Arc<Mutex<VecDeque<Option<Response>>>>;
-type Sent = Arc<Mutex<Vec<(NodeId, Request)>>>;
-
-/// Answers the requests in order with what the test has queued: a response, or `None` for a lost connection. Without a queued
-/// answer a request stays unanswered. Metadata, asked for after a lost connection, is answered without the test.
-struct Script {
-    answers: Answers,
-    sent: Sent,
-    arrived: VecDeque<Completion>,
-}
-
-impl Transport for Script {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        vec![1]
-    }
-    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
-        if let Request::Metadata(_) = request {
-            let response = cluster([1], []);
-            self.arrived.push_back(Completion {
-                node,
-                correlation_id,
-                result: Ok(Response::Metadata(response)),
-            });
-            return;
-        }
-        self.sent.lock().unwrap().push((node, request));
-        if let Some(answer) = self.answers.lock().unwrap().pop_front() {
-            let result = answer.ok_or(Failure::Disconnected);
-            self.arrived.push_back(Completion {
-                node,
-                correlation_id,
-                result,
-            });
-        }
-    }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        let at = self.arrived.iter().position(|c| c.node == node)?;
-        self.arrived.remove(at)
-    }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        self.arrived.iter().any(|c| c.node == node)
-    }
-    fn wait(&mut self, _: Duration) -> bool {
-        !self.arrived.is_empty()
-    }
+/// A transport to nodes that answer the requests in order with what the test has queued. Without a queued answer a request stays
+/// unanswered. Metadata, asked for after a lost connection, is answered without the test.
+fn script() -> ScriptedTransport {
+    ScriptedTransport::new(VirtualClock::at(0), |sent: &Sent| {
+        let is_metadata = matches!(sent.request, Request::Metadata(_));
+        is_metadata.then(|| Ok(Response::Metadata(cluster([1], []))))
+    })
 }
 
 pub struct Member {
@@ -75,9 +35,7 @@ pub struct Member {
     pub net: ConsumerNetworkClient,
     pub subs: SubscriptionState,
     metadata: ConsumerMetadata,
-    time: Arc<VirtualClock>,
-    answers: Answers,
-    sent: Sent,
+    transport: ScriptedTransport,
     pub topics_are_fresh: bool,
 }
 
@@ -94,20 +52,14 @@ impl Member {
             ("enable.auto.commit", "false"),
         ];
         let config = Config::parse(Scope::Consumer, given.into_iter().chain(config.iter().copied())).unwrap();
-        let (answers, sent) = (Answers::default(), Sent::default());
-        let time = VirtualClock::at(0);
-        let script = Script {
-            answers: Arc::clone(&answers),
-            sent: Arc::clone(&sent),
-            arrived: VecDeque::new(),
-        };
+        let transport = script();
         let mut subs = SubscriptionState::new(&config, SubscribeOrder::Sorted);
         subs.subscribe(&["t".into()]).unwrap();
         Self {
             coordinator: ConsumerCoordinator::new(&config).unwrap(),
             net: ConsumerNetworkClient::new(
-                Box::new(script),
-                Arc::clone(&time) as Arc<dyn Clock>,
+                Box::new(transport.clone()),
+                transport.clock.clone(),
                 30_000,
                 Reconnect {
                     backoff: ExponentialBackoff::new(0, 0),
@@ -116,33 +68,31 @@ impl Member {
             ),
             subs,
             metadata: ConsumerMetadata::new(100, 300_000, true),
-            time,
-            answers,
-            sent,
+            transport,
             topics_are_fresh: true,
         }
     }
 
     pub fn answer(&self, response: Response) -> &Self {
-        self.answers.lock().unwrap().push_back(Some(response));
+        self.transport.answer_next(Ok(response));
         self
     }
 
     pub fn lose_connection(&self) {
-        self.answers.lock().unwrap().push_back(None);
+        self.transport.answer_next(Err(Failure::Disconnected));
     }
 
     pub fn advance(&self, ms: i64) {
-        self.time.advance(ms);
+        self.transport.clock.advance(ms);
     }
 
     pub fn now(&self) -> i64 {
-        self.time.now_ms()
+        self.transport.clock.now_ms()
     }
 
     /// Turns until nothing more is sent; the kinds of the requests that were.
     pub fn turn(&mut self) -> Result<Vec<String>, ClientError> {
-        self.sent.lock().unwrap().clear();
+        self.transport.take_sent();
         for _ in 0..10 {
             let now = self.now();
             let topics = GroupTopics {
@@ -152,13 +102,7 @@ impl Member {
             self.coordinator.poll(&mut self.net, &mut self.subs, topics, now)?;
             self.network()?;
         }
-        Ok(self
-            .sent
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|(_, request)| kind(request))
-            .collect())
+        Ok(self.sent().iter().map(|(_, request)| kind(request)).collect())
     }
 
     pub fn network(&mut self) -> Result<(), ClientError> {
@@ -172,8 +116,16 @@ impl Member {
         Ok(())
     }
 
+    /// The requests of this turn but those for metadata.
+    fn sent(&self) -> Vec<(NodeId, Request)> {
+        let wire = self.transport.wire();
+        let sent = wire.sent.iter().map(|sent| (sent.node, sent.request.clone()));
+        sent.filter(|(_, request)| !matches!(request, Request::Metadata(_)))
+            .collect()
+    }
+
     pub fn last_sent(&self) -> (NodeId, Request) {
-        self.sent.lock().unwrap().last().unwrap().clone()
+        self.sent().pop().unwrap()
     }
 
     /// A member with an assignment.
