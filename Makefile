@@ -34,7 +34,7 @@ demo: tools-java build ## Run the whole story on 336,776 real flights; writes de
 
 test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
 
-# Three workers on two cores: these tests wait for disks, sockets and processes half of the time.
+# Three workers on two cores: the tests wait for disks, sockets and processes half of the time.
 test-slow: tools-java build jar ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m slow --durations=25
 
@@ -67,7 +67,7 @@ test-binding: build ## Rust tests of the binding (panics become exceptions)
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python PYTHONPATH=$(CURDIR)/python cargo test --locked -p fletchlog-python
 
 test-python: tools-java build jar ## Python tests only (a real Spark session included), without the slow ones
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 -m "not slow" --durations=25
+	$(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0 -m "not slow" --durations=25
 
 # Fetches Kafka and Hadoop into .build/interop with Maven, and servers of object stores with npm and Go. SEED=n CASES=n choose and size what is generated; both are printed.
 test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools, brokers, clients (needs a JDK, Maven, Go, Node.js, cc)

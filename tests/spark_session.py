@@ -9,6 +9,9 @@ import pytest
 # of the format `fletchlog-columnar`; `make jar`
 JAR = Path(__file__).resolve().parents[1] / ".build/jvm/fletchlog-spark.jar"
 
+# A JVM that ends after some seconds gains nothing from its optimizing compiler.
+SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 
 def start(**config):
     """A local session with our settings, and these besides (dots as `__`)."""
@@ -30,7 +33,8 @@ def start(**config):
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.catalogImplementation", "in-memory")
         .config("spark.jars", str(JAR))
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", SHORT_LIVED)
+        .config("spark.executor.extraJavaOptions", SHORT_LIVED)
     )
     for name, value in config.items():
         builder = builder.config(name.replace("__", "."), value)
