@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
 use fletchlog_records::TopicPartition;
 
+use super::abstract_fetch::AbstractFetch;
 use super::consumer_network_client::ConsumerNetworkClient;
 use super::consumer_state::ConsumerState;
 use super::fetch_buffer::FetchBuffer;
-use super::fetch_requests::{FetchRequests, lags};
 use super::metadata::ConsumerMetadata;
 use super::missing::Missing;
 use super::offset_reset::OffsetReset;
@@ -32,7 +32,7 @@ use crate::metrics::Metric;
 pub struct Consumer {
     pub(super) state: ConsumerState,
     pub(super) net: ConsumerNetworkClient,
-    pub(super) fetches: FetchRequests,
+    pub(super) fetches: AbstractFetch,
     pub(super) resets: OffsetReset,
     pub(super) validation: OffsetValidation,
     pub(super) lookup: Option<Lookup>,
@@ -74,7 +74,7 @@ impl Consumer {
                 settings,
             },
             net,
-            fetches: FetchRequests::default(),
+            fetches: AbstractFetch::default(),
             resets: OffsetReset::default(),
             validation: OffsetValidation::default(),
             lookup: None,
@@ -443,12 +443,12 @@ impl Consumer {
     /// How far the position of each partition is behind the end of its log (for read_committed: the last stable
     /// offset), as of the last fetch.
     pub fn end_offset_lag(&self) -> BTreeMap<TopicPartition, i64> {
-        lags(&self.state.subs, &self.state.settings).into_iter().collect()
+        self.state.subs.lags(self.state.settings.isolation_level)
     }
 
     /// Counts and measurements since the consumer was created, under the names of Kafka's metrics.
     pub fn metrics(&self) -> Vec<Metric> {
-        let lag_max = lags(&self.state.subs, &self.state.settings).into_values().max();
+        let lag_max = self.end_offset_lag().into_values().max();
         self.fetches.metrics.read(&self.net.metrics(), lag_max)
     }
 

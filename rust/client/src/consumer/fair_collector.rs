@@ -34,7 +34,6 @@ impl Collector<'_> {
                         self.state.buffer.parsed.extend(self.state.buffer.queue.pop_front());
                         self.state.buffer.turn = Some(self.state.buffer.parsed.len() - 1);
                         self.state.buffer.parsed_index = 0;
-                        self.state.buffer.changed();
                     }
                     Err(error) => {
                         let empty = self.is_head_empty();

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use fletchlog_records::TopicPartition;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::changed::Changed;
 use super::completed_fetch::CompletedFetch;
-use super::subscription_state::SubscriptionState;
+use super::subscription_state::{Changed, SubscriptionState};
 use super::timestamp_collector::TimestampOrder;
 use super::trace::Trace;
 
@@ -28,8 +27,8 @@ pub struct FetchBuffer {
     pub(super) by_time: TimestampOrder,
     /// Number of unfinished fetches of each partition: mostly one.
     buffered: FxHashMap<TopicPartition, usize>,
+    /// Partitions whose fetches may have arrived or finished.
     changed: Changed,
-    version: u64,
 }
 
 impl FetchBuffer {
@@ -38,7 +37,6 @@ impl FetchBuffer {
         *self.buffered.entry(fetch.tp.clone()).or_default() += 1;
         self.changed.insert(&fetch.tp);
         self.queue.push_back(fetch);
-        self.changed();
     }
 
     /// Records that a fetch of this partition is finished, or was taken out of the queue and thrown away.
@@ -50,7 +48,6 @@ impl FetchBuffer {
             }
         }
         self.changed.insert(tp);
-        self.changed();
     }
 
     /// Takes the head of the queue and throws it away.
@@ -60,19 +57,14 @@ impl FetchBuffer {
         }
     }
 
-    /// Takes the partitions whose fetches may have arrived or finished since the last call.
+    /// Takes what may have changed since the last call.
     pub fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }
 
-    /// Increases whenever the buffered data, or the time until it may be returned, may have changed.
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
     /// Records a change other than of the set of buffered partitions.
     pub(super) fn changed(&mut self) {
-        self.version += 1;
+        self.changed.extend(Changed::Partitions(FxHashSet::default()));
     }
 
     /// Partitions that the next request leaves out (spec 7.3): those of every queue entry, even an empty one, and of
@@ -135,6 +127,5 @@ impl FetchBuffer {
         self.parsed = kept;
         self.buffered = self.counted();
         self.changed = Changed::Everything;
-        self.changed();
     }
 }

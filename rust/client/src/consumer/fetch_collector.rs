@@ -58,10 +58,7 @@ impl Collector<'_> {
             FetchOrder::Kip387 => self.collect_fairly(max_records, &mut collected),
             FetchOrder::Timestamp => self.collect_by_timestamp(max_records, &mut collected),
         };
-        if !paused.is_empty() {
-            self.state.buffer.queue.extend(paused);
-            self.state.buffer.changed();
-        }
+        self.state.buffer.queue.extend(paused);
         match outcome {
             Err(error)
                 if collected.runs.is_empty() && !(self.state.settings.row.early_return && collected.position_moved) =>
@@ -117,14 +114,12 @@ impl Collector<'_> {
                     let usable = usable?;
                     if usable {
                         self.state.buffer.next_in_line = self.state.buffer.queue.pop_front();
-                        self.state.buffer.changed();
                     } else {
                         self.state.buffer.throw_away_head();
                     }
                 }
                 Some(next) if self.state.subs.is_paused(&next.tp) => {
                     self.state.trace.push(|| TraceEvent::of(TraceKind::Park, &next.tp));
-                    self.state.buffer.changed();
                     paused.push(next);
                 }
                 Some(mut next) => {

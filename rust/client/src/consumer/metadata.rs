@@ -49,6 +49,8 @@ pub struct ConsumerMetadata {
     refreshed: bool,
     in_progress_by_age: bool,
     version: u64,
+    /// A response was applied since the last [`Self::take_changed`].
+    changed: bool,
 }
 
 impl Deref for ConsumerMetadata {
@@ -82,6 +84,7 @@ impl ConsumerMetadata {
             refreshed: false,
             in_progress_by_age: false,
             version: 0,
+            changed: false,
         }
     }
 
@@ -203,11 +206,17 @@ impl ConsumerMetadata {
             self.topics.insert(name, partitions);
         }
         self.version += 1;
+        self.changed = true;
     }
 
     /// Increases with every response.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Whether a response was applied since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     /// Known nodes, ascending.

@@ -1,6 +1,6 @@
 //! The consumer: which records `poll` returns, in which order. Kafka: `KafkaConsumer` 2.4 .. 4.3 (classic).
 
-mod changed;
+mod abstract_fetch;
 mod completed_fetch;
 #[allow(clippy::module_inception)] // The facade's folder is named after it.
 mod consumer;
@@ -10,14 +10,10 @@ mod decision_table;
 mod fair_collector;
 mod fetch_buffer;
 mod fetch_collector;
-mod fetch_requests;
 mod fetch_session_handler;
-mod fetchable;
 mod leader_questions;
-mod left_out;
 pub mod metadata;
 mod missing;
-mod node_fetches;
 mod offset_reset;
 mod offset_validation;
 mod offsets_for_times;

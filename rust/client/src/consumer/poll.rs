@@ -211,7 +211,7 @@ impl Consumer {
 
     fn send_fetches(&mut self) -> usize {
         self.validation.refresh(&mut self.state.subs, &self.state.metadata);
-        self.fetches.send(&mut self.state, &mut self.net)
+        self.fetches.send_fetches(&mut self.state, &mut self.net)
     }
 
     /// Sends the fetch that goes out before the records of this poll are returned.

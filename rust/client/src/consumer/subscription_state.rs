@@ -1,13 +1,13 @@
 //! Subscription, assignment, positions: the only order state of the consumer. Kafka: `SubscriptionState`.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::config_table::{BY_DURATION, parse_duration_ms};
-use fletchlog_api::{Config, PartitionStates};
+use fletchlog_api::{Config, IsolationLevel, PartitionStates};
 use fletchlog_records::TopicPartition;
 
-use super::changed::Changed;
 use super::decision_table::SubscribeOrder;
 use super::metadata::{Leader, Wanted};
 use super::topic_pattern::TopicPattern;
@@ -119,13 +119,13 @@ impl PartitionState {
     pub fn is_paused(&self) -> bool {
         self.paused
     }
-    /// High watermark from the last response.
-    pub fn high_watermark(&self) -> Option<i64> {
-        self.high_watermark
-    }
-    /// Last stable offset from the last response.
-    pub fn last_stable_offset(&self) -> Option<i64> {
-        self.last_stable_offset
+    /// The end of what may be read: last stable offset or high watermark of the last response.
+    /// Kafka: `SubscriptionState#partitionEndOffset`.
+    pub fn end_offset(&self, isolation_level: IsolationLevel) -> Option<i64> {
+        match isolation_level {
+            IsolationLevel::ReadCommitted => self.last_stable_offset,
+            _ => self.high_watermark,
+        }
     }
 }
 
@@ -149,12 +149,12 @@ pub struct SubscriptionState {
     assignment: PartitionStates<PartitionState>,
     default_reset: Option<ResetStrategy>,
     subscribe_order: SubscribeOrder,
-    version: u64,
     jumps: u64,
     assignments: u64,
+    /// Partitions whose position or fetchability may have changed, or the node that they are read from.
     changed: Changed,
-    /// (Version, number of partitions with a position then, number of partitions that could be fetched then).
-    counted: (u64, usize, usize),
+    /// Number of partitions with a position and of partitions that may be fetched; `None`: to be counted anew.
+    counted: Cell<Option<(usize, usize)>>,
     /// Some partition may have a preferred replica.
     prefers: bool,
     /// The wanted topics have changed since the last [`Self::take_metadata_request`].
@@ -174,21 +174,15 @@ impl SubscriptionState {
             assignment: PartitionStates::default(),
             default_reset: ResetStrategy::of(config),
             subscribe_order,
-            version: 1,
             jumps: 0,
             assignments: 0,
             changed: Changed::Everything,
-            counted: (0, 0, 0),
+            counted: Cell::default(),
             prefers: false,
             needs_metadata: false,
             log_failures: BTreeMap::new(),
             fetch_failures: BTreeMap::new(),
         }
-    }
-
-    /// Increases with every change that can make a partition fetchable or unfetchable.
-    pub fn version(&self) -> u64 {
-        self.version
     }
 
     /// Increases when partitions are added or removed, and when a position is set other than by reading.
@@ -223,7 +217,6 @@ impl SubscriptionState {
             return Err(exclusive());
         }
         self.subscription = Subscription::Pattern(TopicPattern::new(pattern)?);
-        self.version += 1;
         self.needs_metadata = true;
         Ok(())
     }
@@ -343,14 +336,12 @@ impl SubscriptionState {
     fn set_assignment(&mut self, assignment: PartitionStates<PartitionState>) {
         self.fetch_failures.retain(|tp, _| assignment.contains(tp));
         self.assignment = assignment;
-        self.changed = Changed::Everything;
+        self.everything_changed();
         self.assignments += 1;
-        self.version += 1;
         self.jumps += 1;
     }
 
     fn change_topics(&mut self, topics: Vec<Arc<str>>) -> bool {
-        self.version += 1;
         let same = topics.len() == self.topics.len() && topics.iter().all(|t| self.topics.contains(t));
         self.topics = topics;
         self.needs_metadata |= !same && self.pattern().is_none();
@@ -393,18 +384,19 @@ impl SubscriptionState {
     }
 
     /// Number of partitions that may be fetched.
-    pub fn num_fetchable(&mut self) -> usize {
-        self.count();
-        self.counted.2
+    pub fn num_fetchable(&self) -> usize {
+        self.count().1
     }
 
-    fn count(&mut self) {
-        if self.counted.0 != self.version {
+    /// Number of partitions with a position and of partitions that may be fetched.
+    fn count(&self) -> (usize, usize) {
+        self.counted.get().unwrap_or_else(|| {
             let states = || self.assignment.iter().map(|(_, state)| state);
             let positions = states().filter(|s| s.fetch_state == FetchState::Fetching).count();
-            let fetchable = states().filter(|s| s.is_fetchable()).count();
-            self.counted = (self.version, positions, fetchable);
-        }
+            let counted = (positions, states().filter(|s| s.is_fetchable()).count());
+            self.counted.set(Some(counted));
+            counted
+        })
     }
 
     /// Moves the partition behind all others in the order. Kafka: `movePartitionToEnd`.
@@ -445,7 +437,7 @@ impl SubscriptionState {
     fn assigned_mut(&mut self, tp: &TopicPartition) -> Result<&mut PartitionState, ClientError> {
         let state = self.assignment.get_mut(tp).ok_or_else(|| not_assigned(tp))?;
         self.changed.insert(tp);
-        self.version += 1;
+        self.counted.set(None);
         Ok(state)
     }
 
@@ -454,9 +446,13 @@ impl SubscriptionState {
         let mut changed = false;
         self.assignment.for_each_mut(|tp, state| changed |= change(tp, state));
         if changed {
-            self.changed = Changed::Everything;
-            self.version += 1;
+            self.everything_changed();
         }
+    }
+
+    fn everything_changed(&mut self) {
+        self.changed = Changed::Everything;
+        self.counted.set(None);
     }
 }
 
@@ -474,6 +470,7 @@ fn exclusive() -> ClientError {
     )
 }
 
+mod changed;
 mod fetch_failures;
 mod log_failures;
 mod order;
@@ -481,6 +478,7 @@ mod positions;
 mod preferred_replica;
 mod reset;
 mod validation;
+pub use changed::Changed;
 pub use order::table_behind;
 pub use validation::{FetchPosition, Validated};
 

@@ -13,7 +13,6 @@
 //! ```
 //! At most one fetch per partition is buffered, so memory is bounded by the fetch limits.
 
-use fletchlog_api::IsolationLevel;
 use fletchlog_records::TopicPartition;
 use fletchlog_records::timestamp_merge::{MergeTurn, TimestampMerge};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -148,7 +147,6 @@ impl Collector<'_> {
                 }
                 let place = self.state.buffer.parsed.partition_point(|other| other.tp < fetch.tp);
                 self.state.buffer.parsed.insert(place, fetch);
-                self.state.buffer.changed();
             }
             outcome?;
         }
@@ -318,9 +316,6 @@ fn hold(
 
 /// Whether there is nothing to read at the position, as of the last response.
 pub(super) fn is_at_end(state: &PartitionState, settings: &Settings) -> bool {
-    let end = match settings.isolation_level {
-        IsolationLevel::ReadCommitted => state.last_stable_offset(),
-        _ => state.high_watermark(),
-    };
+    let end = state.end_offset(settings.isolation_level);
     matches!((state.position(), end), (Some(position), Some(end)) if position >= end)
 }

@@ -32,7 +32,7 @@ impl SubscriptionState {
                 failure.retry_at_ms = Some(retry_at_ms);
                 state.backs_off = true;
                 self.changed.insert(tp);
-                self.version += 1;
+                self.counted.set(None);
                 let is_new = !failure.logged.contains(&error);
                 if is_new {
                     failure.logged.push(error);
@@ -66,7 +66,7 @@ impl SubscriptionState {
         if let Some(state) = self.assignment.get_mut(tp).filter(|state| state.backs_off) {
             state.backs_off = false;
             self.changed.insert(tp);
-            self.version += 1;
+            self.counted.set(None);
         }
     }
 

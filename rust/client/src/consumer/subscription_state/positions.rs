@@ -1,9 +1,10 @@
 //! Positions: reading, seeking, and what is known of them (spec 7.12). Kafka: `SubscriptionState#position`, `#seek`,
 //! `#allConsumed`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fletchlog_api::OffsetAndMetadata;
+use fletchlog_api::{IsolationLevel, OffsetAndMetadata};
 use fletchlog_records::TopicPartition;
 
 use super::{FetchState, PartitionState, SubscriptionState};
@@ -16,12 +17,12 @@ impl SubscriptionState {
         self.state(tp).and_then(PartitionState::position)
     }
 
-    /// Moves the position after records were taken or skipped.
+    /// Moves the position after records of a buffered fetch were taken or skipped. The buffer records when that fetch is
+    /// finished, and only then the position decides a request.
     pub fn advance(&mut self, tp: &TopicPartition, offset: i64, leader_epoch: i32) {
         if let Some(state) = self.assignment.get_mut(tp) {
             state.position = offset;
             state.position_epoch = leader_epoch;
-            self.changed.insert(tp);
         }
     }
 
@@ -41,9 +42,8 @@ impl SubscriptionState {
     }
 
     /// Whether every assigned partition has a valid position.
-    pub fn has_all_fetch_positions(&mut self) -> bool {
-        self.count();
-        self.counted.1 == self.assignment.len()
+    pub fn has_all_fetch_positions(&self) -> bool {
+        self.count().0 == self.assignment.len()
     }
 
     /// Partitions that have neither a position nor a pending lookup, in assignment order.
@@ -77,12 +77,27 @@ impl SubscriptionState {
     /// Sets the log ends from a response.
     pub fn update_ends(&mut self, tp: &TopicPartition, high_watermark: i64, last_stable_offset: i64) {
         if let Some(state) = self.assignment.get_mut(tp) {
-            if high_watermark >= 0 {
-                state.high_watermark = Some(high_watermark);
-            }
-            if last_stable_offset >= 0 {
-                state.last_stable_offset = Some(last_stable_offset);
+            let known = |end: i64| Some(end).filter(|&end| end >= 0);
+            let ends = (
+                known(high_watermark).or(state.high_watermark),
+                known(last_stable_offset).or(state.last_stable_offset),
+            );
+            if ends != (state.high_watermark, state.last_stable_offset) {
+                (state.high_watermark, state.last_stable_offset) = ends;
+                self.changed.insert(tp);
             }
         }
+    }
+
+    /// How far the position of each partition is behind the end of its log, as of the last fetch.
+    /// Kafka: `SubscriptionState#partitionLag`.
+    pub fn lags(&self, isolation_level: IsolationLevel) -> BTreeMap<TopicPartition, i64> {
+        let lag = |state: &PartitionState| {
+            let end = state.end_offset(isolation_level)?;
+            Some(end.saturating_sub(state.position()?).max(0))
+        };
+        self.iter()
+            .filter_map(|(tp, state)| Some((tp.clone(), lag(state)?)))
+            .collect()
     }
 }

@@ -6,7 +6,6 @@ use fletchlog_api::NodeId;
 use fletchlog_records::TopicPartition;
 
 use super::{PartitionState, SubscriptionState};
-use crate::consumer::changed::Changed;
 use crate::consumer::metadata::ConsumerMetadata;
 
 /// A follower, and until when it is read.
@@ -33,7 +32,7 @@ impl SubscriptionState {
         {
             state.preferred = Some(PreferredReplica { node, until_ms: None });
             self.prefers = true;
-            self.reads_elsewhere();
+            self.everything_changed(); // The sessions of two nodes change.
         }
     }
 
@@ -43,7 +42,7 @@ impl SubscriptionState {
             return None;
         }
         let replica = self.assignment.get_mut(tp)?.preferred.take()?;
-        self.reads_elsewhere();
+        self.everything_changed();
         Some(replica.node)
     }
 
@@ -67,14 +66,8 @@ impl SubscriptionState {
             }
         });
         if changed {
-            self.reads_elsewhere();
+            self.everything_changed();
         }
         gone
-    }
-
-    /// The sessions of two nodes change, so the requests to all nodes are computed anew.
-    fn reads_elsewhere(&mut self) {
-        self.changed = Changed::Everything;
-        self.version += 1;
     }
 }

@@ -10,10 +10,10 @@ use fletchlog_testing::{ScriptedTransport, Sent};
 use proptest::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::super::abstract_fetch::AbstractFetch;
 use super::super::consumer_network_client::ConsumerNetworkClient;
 use super::super::consumer_state::ConsumerState;
 use super::super::fetch_buffer::FetchBuffer;
-use super::super::fetch_requests::FetchRequests;
 use super::super::metadata::{ConsumerMetadata, Leader, Wanted};
 use super::super::settings::{FetchOrder, Settings};
 use super::super::subscription_state::{PartitionState, ResetStrategy, SubscriptionState};
@@ -143,7 +143,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Client {
     state: ConsumerState,
     net: ConsumerNetworkClient,
-    fetches: FetchRequests,
+    fetches: AbstractFetch,
     /// Events that were looked at.
     traced: usize,
     /// Which partitions are left out, and why, by the trace.
@@ -184,7 +184,7 @@ impl Client {
                     rebootstrap_after_ms: None,
                 },
             ),
-            fetches: FetchRequests::default(),
+            fetches: AbstractFetch::default(),
             traced: 0,
             left_out: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -266,7 +266,7 @@ impl Client {
         self.state.subs.validate_positions(&self.state.metadata);
         let left_out = self.expected_left_out();
         let expected = self.expected();
-        self.fetches.send(&mut self.state, &mut self.net);
+        self.fetches.send_fetches(&mut self.state, &mut self.net);
         if self.state.trace.is_on() {
             let events = self.state.trace.events();
             let new = || events[self.traced..].iter().filter(|e| e.kind == TraceKind::Skip);
