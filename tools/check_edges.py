@@ -44,7 +44,7 @@ RESERVED = {
     "arrow-": {"arrow", "jni", "python", "sim"},
     "rustix": {"log", "python", "server"},
 }
-# all modules of a crate: each may use those behind it only (a file and the files in its directory are one module)
+# all modules of a crate: each may use those behind it only (a file and the files in its directory are one module, but for those listed themselves)
 LAYERS = {
     "broker": [
         *("local_transport", "port", "broker", "kafka_apis"),
@@ -72,6 +72,23 @@ LAYERS = {
     "records": [
         *("committed", "control", "rebuild", "retained", "batch", "legacy", "batch_builder", "encode", "record", "records_slice"),
         *("time_range", "timestamp_merge", "batch_header", "compression", "varint", "crc", "field", "ids", "error", "error_code", "planted"),
+    ],
+    "client": [
+        # other ways to use the clients
+        *("faults", "producer", "group/legacy"),
+        # the consumer's calls
+        *("consumer/range_scan", "consumer/poll", "consumer/positions", "consumer/offsets_for_times", "consumer/consumer"),
+        # what a poll does
+        *("consumer/abstract_fetch", "consumer/timestamp_collector", "consumer/fair_collector", "consumer/fetch_collector"),
+        *("consumer/offset_reset", "consumer/offset_validation", "consumer/offset_lookup", "consumer/leader_questions", "consumer/missing"),
+        # the state of a consumer
+        *("consumer/consumer_state", "consumer/fetch_buffer", "consumer/completed_fetch", "consumer/fetch_session_handler"),
+        *("consumer/settings", "consumer/trace", "consumer/wakeup"),
+        # the member of a group, and what it shares with the consumer
+        *("group", "assignor", "consumer/subscription_state", "consumer/decision_table", "consumer/topic_pattern"),
+        *("consumer/consumer_network_client", "consumer/metadata", "consumer"),
+        # what all clients use
+        *("net", "metrics", "random", "backoff", "error"),
     ],
     "arrow": ["json_lines", "import", "export", "decode", "constants", "columns", "headers", "bytes_column", "schema", "pool"],
 }
@@ -141,27 +158,43 @@ def breaches_of_purity() -> list[str]:
     return found
 
 
-def shown_by(source: Path) -> dict[str, str]:
-    """Which module a name comes from that the crate shows at its root."""
-    text = "\n".join(line for _, line in code_lines(source / "lib.rs"))
-    return {name: module for module, names in re.findall(r"\bpub use (\w+)::([^;]+);", text) for name in re.findall(r"\w+", names)}
+def shown_by(source: Path) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Names that a module shows in place of one of its own modules, and where they come from."""
+    shown: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for path in [source / "lib.rs", *source.rglob("mod.rs")]:
+        at = path.parent.relative_to(source).parts
+        text = "\n".join(line for _, line in code_lines(path))
+        for module, names in re.findall(r"\bpub use (\w+)::([^;]+);", text):
+            shown |= {(*at, name): (*at, module, name) for name in re.findall(r"\w+", names) if module not in ("crate", "super", "self")}
+    return shown
 
 
-def uses_of_root(path: Path, depth: int) -> list[tuple[int, str]]:
-    """Names directly below the root of the crate that a file uses, with their lines. `depth`: how many modules it is below the root."""
+def uses_in_crate(path: Path, module: tuple[str, ...]) -> list[tuple[int, tuple[str, ...]]]:
+    """Names of the crate that a file uses, from the root of the crate on, with their lines. `module`: the file's own."""
     numbered = code_lines(path)
     text = "\n".join(line for _, line in numbered)
     found = []
-    for match in re.finditer(rf"\b(?:crate|super(?:::super){{{depth - 1}}})::(\w+|\{{)", text):
+    for match in re.finditer(r"\b(crate|super(?:::super)*)::((?:\w+::)*)(\w+|\{)", text):
         line = numbered[text.count("\n", 0, match.start())][0]
-        if match[1] != "{":
-            found.append((line, match[1]))
+        base = () if match[1] == "crate" else module[: -match[1].count("super")]
+        base += tuple(match[2].split("::")[:-1])
+        if match[3] != "{":
+            found.append((line, (*base, match[3])))
             continue
         group = text[match.end() :].split(";")[0]
         while group != (inner := re.sub(r"\{[^{}]*\}", "", group)):
             group = inner
-        found += [(line, name) for name in re.findall(r"(?:^|,)\s*(\w+)", group.split("}")[0])]
+        found += [(line, (*base, *name.strip(":").split("::"))) for name in re.findall(r"(?:^|,)\s*(\w[\w:]*)", group.split("}")[0])]
     return found
+
+
+def listed(name: tuple[str, ...], layers: list[str], shown: dict[tuple[str, ...], tuple[str, ...]]) -> str | None:
+    """The module of the list that has the name: the innermost one."""
+    for _ in range(len(name) + 1):
+        end = next((end for end in range(1, len(name) + 1) if name[:end] in shown), 0)
+        name = shown.get(name[:end], ()) + name[end:]
+    paths = ["/".join(name[:end]) for end in range(len(name), 0, -1)]
+    return next((path for path in paths if path in layers), None)
 
 
 def breaches_of_layers() -> list[str]:
@@ -170,18 +203,19 @@ def breaches_of_layers() -> list[str]:
     for crate, layers in LAYERS.items():
         source = ROOT / "rust" / crate / "src"
         shown = shown_by(source)
-        modules = {path.relative_to(source).with_suffix("").parts[0] for path in source.rglob("*.rs")} - {"lib"}
+        files = {path: path.relative_to(source).with_suffix("").parts for path in sorted(source.rglob("*.rs"))}
+        modules = {parts[0] for parts in files.values()} - {"lib"}
+        there = {"/".join(parts[:end]) for parts in files.values() for end in range(1, len(parts) + 1)}
         found += [f"rust/{crate}/src/{name} is not in LAYERS: add it where it belongs" for name in sorted(modules - set(layers))]
-        found += [f"rust/{crate}/src has no {name}: take it out of LAYERS" for name in sorted(set(layers) - modules)]
-        for path in sorted(source.rglob("*.rs")):
-            parts = path.relative_to(source).with_suffix("").parts
-            if parts[0] not in layers or path.stem == "tests" or "tests" in parts:
+        found += [f"rust/{crate}/src has no {name}: take it out of LAYERS" for name in sorted(set(layers) - there)]
+        for path, parts in files.items():
+            own = listed(parts, layers, {})
+            if own is None or path.stem == "tests" or "tests" in parts:
                 continue
-            depth = len(parts) - (parts[-1] == "mod")
-            for number, name in uses_of_root(path, depth):
-                used = shown.get(name, name)
-                if used in layers and layers.index(used) < layers.index(parts[0]):
-                    found.append(f"rust/{crate}/src/{path.relative_to(source)}:{number}: {parts[0]} must not use {used}, which is in front of it")
+            for number, name in uses_in_crate(path, parts[: -1 if parts[-1] == "mod" else None]):
+                used = listed(name, layers, shown)
+                if used is not None and layers.index(used) < layers.index(own):
+                    found.append(f"rust/{crate}/src/{path.relative_to(source)}:{number}: {own} must not use {used}, which is in front of it")
     return found
 
 

@@ -88,10 +88,19 @@ def test_a_property_that_only_another_client_reads_is_found(copied: Path, monkey
     assert found == ["`metadata.max.age.ms` of a producer is read nowhere: read it, or remove the row"]
 
 
-def test_no_module_of_the_broker_uses_one_in_front_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("file", "line", "breach"),
+    [
+        ("broker/src/log_manager/cleaner.rs", "use crate::replica_manager::ReplicaManager;", "log_manager must not use replica_manager"),
+        ("client/src/net/metadata.rs", "use crate::{Consumer, ClientError};", "net must not use consumer/consumer"),
+        ("client/src/consumer/metadata.rs", "use super::{Interrupt, settings::Settings};", "consumer/metadata must not use consumer/settings"),
+        ("client/src/group/leader.rs", "use super::super::consumer::Consumer;", "group must not use consumer/consumer"),
+        ("client/src/group/mod.rs", "use crate::group::legacy::LegacyConsumer;", "group must not use group/legacy"),
+    ],
+)
+def test_no_module_uses_one_in_front_of_it(file: str, line: str, breach: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_edges.breaches_of_layers() == []
-    planted = ROOT / "rust/broker/src/log_manager/cleaner.rs"
-    text = "use crate::replica_manager::ReplicaManager;\n" + planted.read_text()
+    planted = ROOT / "rust" / file
+    text = f"{line}\n" + planted.read_text()
     monkeypatch.setattr(Path, "read_text", lambda self, *a, read=Path.read_text, **k: text if self == planted else read(self, *a, **k))
-    [breach] = check_edges.breaches_of_layers()
-    assert breach == "rust/broker/src/log_manager/cleaner.rs:1: log_manager must not use replica_manager, which is in front of it"
+    assert check_edges.breaches_of_layers() == [f"rust/{file}:1: {breach}, which is in front of it"]

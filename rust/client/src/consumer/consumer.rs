@@ -14,10 +14,9 @@ use super::consumer_state::ConsumerState;
 use super::fetch_buffer::FetchBuffer;
 use super::metadata::ConsumerMetadata;
 use super::missing::Missing;
+use super::offset_lookup::Lookup;
 use super::offset_reset::OffsetReset;
 use super::offset_validation::OffsetValidation;
-use super::offsets_for_times::Lookup;
-use super::positions::CommittedLookup;
 use super::settings::Settings;
 use super::subscription_state::{ResetStrategy, SubscriptionState, not_assigned};
 use super::trace::{Trace, TraceEvent, TraceKind};
@@ -25,7 +24,7 @@ use super::wakeup::WakeupHandle;
 use super::{Interrupt, RebalanceEvent};
 use crate::ClientError;
 use crate::error::broker_closed;
-use crate::group::{Commit, ConsumerCoordinator, ConsumerGroupMetadata};
+use crate::group::{Commit, CommittedLookup, ConsumerCoordinator, ConsumerGroupMetadata};
 use crate::metrics::Metric;
 
 /// One consumer. Not thread-safe (the binding guards it); only its [`WakeupHandle`] may be used from other threads.

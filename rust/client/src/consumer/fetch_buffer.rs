@@ -7,7 +7,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::completed_fetch::CompletedFetch;
 use super::subscription_state::{Changed, SubscriptionState};
-use super::timestamp_collector::TimestampOrder;
 use super::trace::Trace;
 
 /// One FIFO for all nodes, and the fetches whose records are being returned.
@@ -127,5 +126,56 @@ impl FetchBuffer {
         self.parsed = kept;
         self.buffered = self.counted();
         self.changed = Changed::Everything;
+    }
+}
+
+/// State of the merge by timestamp between polls.
+#[derive(Debug)]
+pub struct TimestampOrder {
+    /// Highest timestamp returned, ms.
+    pub(super) newest_returned: i64,
+    /// Highest timestamp seen in a buffered batch, ms.
+    pub(super) newest_seen: i64,
+    /// `SubscriptionState::jumps` when the two were last reset.
+    jumps: u64,
+    /// Since when (monotonic ms) each partition has been at its end with nothing buffered.
+    pub(super) at_end_since: FxHashMap<TopicPartition, i64>,
+    /// Until when (monotonic ms) buffered records wait for partitions at their end.
+    pub(super) held_until: Option<i64>,
+    pub(super) late: u64,
+}
+
+impl Default for TimestampOrder {
+    fn default() -> Self {
+        Self {
+            newest_returned: i64::MIN,
+            newest_seen: i64::MIN,
+            jumps: 0,
+            at_end_since: FxHashMap::default(),
+            held_until: None,
+            late: 0,
+        }
+    }
+}
+
+impl TimestampOrder {
+    /// Until when (monotonic ms) buffered records wait for partitions at their end; `None` if none do.
+    pub fn held_until(&self) -> Option<i64> {
+        self.held_until
+    }
+    /// Number of late records returned so far.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+    /// A seek or another assignment begins a new order.
+    pub(super) fn follow(&mut self, jumps: u64) {
+        if self.jumps != jumps {
+            let late = self.late;
+            *self = Self {
+                jumps,
+                late,
+                ..Self::default()
+            };
+        }
     }
 }

@@ -14,6 +14,7 @@ mod fetch_session_handler;
 mod leader_questions;
 pub mod metadata;
 mod missing;
+mod offset_lookup;
 mod offset_reset;
 mod offset_validation;
 mod offsets_for_times;

@@ -13,17 +13,7 @@ use super::consumer_state::ConsumerState;
 use super::subscription_state::not_assigned;
 use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
-use crate::group::{Commit, Generation, OperationId};
-
-/// A lookup of committed offsets for partitions without position. It may take several polls, even across unsubscribe()
-/// if the same partitions are assigned again. It ends with the generation, because after that another member may
-/// commit. Kafka: `PendingCommittedOffsetRequest#sameRequest` (spec 7.12).
-#[derive(Debug)]
-pub(super) struct CommittedLookup {
-    id: OperationId,
-    partitions: BTreeSet<TopicPartition>,
-    generation: Option<Generation>,
-}
+use crate::group::{Commit, CommittedLookup, OperationId};
 
 impl Consumer {
     /// `resolvePositions` of spec 7.4: validates positions that a new leader may have cut off, takes committed offsets,

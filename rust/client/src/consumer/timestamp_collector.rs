@@ -15,66 +15,16 @@
 
 use fletchlog_records::TopicPartition;
 use fletchlog_records::timestamp_merge::{MergeTurn, TimestampMerge};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::completed_fetch::TimeTurn;
 use super::consumer_state::ConsumerState;
+use super::fetch_buffer::TimestampOrder;
 use super::fetch_collector::{Collected, Collector, fetch_records};
 use super::settings::Settings;
 use super::subscription_state::PartitionState;
 use super::trace::{TraceEvent, TraceKind};
 use crate::ClientError;
-
-/// State of the merge between polls.
-#[derive(Debug)]
-pub struct TimestampOrder {
-    /// Highest timestamp returned, ms.
-    newest_returned: i64,
-    /// Highest timestamp seen in a buffered batch, ms.
-    newest_seen: i64,
-    /// `SubscriptionState::jumps` when the two were last reset.
-    jumps: u64,
-    /// Since when (monotonic ms) each partition has been at its end with nothing buffered.
-    at_end_since: FxHashMap<TopicPartition, i64>,
-    /// Until when (monotonic ms) buffered records wait for partitions at their end.
-    held_until: Option<i64>,
-    late: u64,
-}
-
-impl Default for TimestampOrder {
-    fn default() -> Self {
-        Self {
-            newest_returned: i64::MIN,
-            newest_seen: i64::MIN,
-            jumps: 0,
-            at_end_since: FxHashMap::default(),
-            held_until: None,
-            late: 0,
-        }
-    }
-}
-
-impl TimestampOrder {
-    /// Until when (monotonic ms) buffered records wait for partitions at their end; `None` if none do.
-    pub fn held_until(&self) -> Option<i64> {
-        self.held_until
-    }
-    /// Number of late records returned so far.
-    pub fn late(&self) -> u64 {
-        self.late
-    }
-    /// A seek or another assignment begins a new order.
-    fn follow(&mut self, jumps: u64) {
-        if self.jumps != jumps {
-            let late = self.late;
-            *self = Self {
-                jumps,
-                late,
-                ..Self::default()
-            };
-        }
-    }
-}
 
 /// What blocks the merge.
 #[derive(Debug, Default)]

@@ -32,7 +32,8 @@ mod rebalance;
 pub(crate) use coordinator::session_timeout_ms;
 pub use coordinator::{ConsumerCoordinator, GroupTopics};
 pub use legacy::{LegacyConsumer, LegacyStream};
-pub use offsets::{Commit, CommittedOffsets, Generation, OperationId};
+pub(crate) use offsets::CommittedLookup;
+pub use offsets::{Commit, CommittedOffsets, OperationId};
 
 /// The consumer whose offsets a transaction commits; the group coordinator checks it against the group.
 /// Kafka: `ConsumerGroupMetadata`.

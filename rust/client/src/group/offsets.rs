@@ -1,7 +1,7 @@
 //! Commits, lookups of committed offsets, and the auto commit (spec 7.12). Kafka: `ConsumerCoordinator#commitOffsets...`,
 //! `fetchCommittedOffsets`, `maybeAutoCommitOffsetsAsync`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fletchlog_api::{
@@ -38,6 +38,16 @@ pub enum Commit {
 
 /// A generation of the group, and this member's id in it.
 pub type Generation = (i32, Arc<str>);
+
+/// A lookup of committed offsets for partitions without position. It may take several polls, even across unsubscribe()
+/// if the same partitions are assigned again. It ends with the generation, because after that another member may
+/// commit. Kafka: `PendingCommittedOffsetRequest#sameRequest` (spec 7.12).
+#[derive(Debug)]
+pub(crate) struct CommittedLookup {
+    pub(crate) id: OperationId,
+    pub(crate) partitions: BTreeSet<TopicPartition>,
+    pub(crate) generation: Option<Generation>,
+}
 
 #[derive(Debug)]
 enum Kind {
