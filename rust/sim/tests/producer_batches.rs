@@ -1,7 +1,7 @@
 //! Batches close exactly where the Java producer's do: the recorded sends and the batches that they made.
 
 use crate::producer_harness::cluster::{broker, log_bytes};
-use crate::producer_harness::{VirtualWait, scenario};
+use crate::producer_harness::{scenario, virtual_wait};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::producer::{Producer, ProducerRecord, RecordColumns};
@@ -91,7 +91,7 @@ fn send(producer: &Producer, record: &Record) {
 fn batches(case: &Value, release: &str, columns: bool) -> Vec<(i64, i64)> {
     let clock = VirtualClock::new();
     let broker = broker(&clock, 1, 1, &[]);
-    let transport: Box<dyn Transport> = Box::new(VirtualWait::new(LocalTransport::new(broker.clone()), clock.clone()));
+    let transport: Box<dyn Transport> = Box::new(virtual_wait(LocalTransport::new(broker.clone()), &clock));
     let batch_size = case["batch.size"].to_string();
     let config = Config::parse(
         Scope::Producer,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::producer_harness::cluster::{broker, log_bytes};
-use crate::producer_harness::{Bench, VirtualWait, records_of};
+use crate::producer_harness::{Bench, records_of, virtual_wait};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
 use fletchlog_client::faults::{FaultLogEntry, FaultPartition, FaultRates, Faults};
@@ -362,7 +362,7 @@ fn batches(rows: &[Row], columns: bool, config: &[(&str, &str)]) -> BTreeMap<i32
         3,
         &[("message.timestamp.after.max.ms", "9223372036854775807")],
     );
-    let transport: Box<dyn Transport> = Box::new(VirtualWait::new(LocalTransport::new(broker.clone()), clock.clone()));
+    let transport: Box<dyn Transport> = Box::new(virtual_wait(LocalTransport::new(broker.clone()), &clock));
     let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
     let producer = Producer::stepped(config, transport, clock.clone()).unwrap();
     if columns {

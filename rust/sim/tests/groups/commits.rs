@@ -1,9 +1,7 @@
 //! Commits, their timing and their refusals (spec 7.12).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use fletchlog_api::{Completion, ErrorCode, InProcess, NodeId, Ready, Request, Transport};
+use fletchlog_api::{Completion, ErrorCode, NodeId, Request};
+use fletchlog_testing::{Watch, WatchedTransport};
 
 use super::*;
 
@@ -213,59 +211,22 @@ fn a_member_that_was_removed_learns_it_from_its_commit_and_rejoins() {
     assert_eq!(events(&mut a).first(), Some(&RebalanceEvent::Lost(tps(&[("t", 0)]))));
 }
 
-/// A connection on which the answer to the first lookup of committed offsets takes long.
+/// The answer to the first lookup of committed offsets takes long.
+#[derive(Default)]
 struct LateFirstLookup {
-    inner: LocalTransport,
     first: Option<i32>,
-    held: Option<Completion>,
-    released: Arc<AtomicBool>,
+    released: bool,
 }
 
-impl Transport for LateFirstLookup {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        self.inner.bootstrap()
-    }
-    fn ready(&mut self, node: NodeId) -> Ready {
-        self.inner.ready(node)
-    }
-    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
-        if matches!(request, Request::OffsetFetch(_)) && self.first.is_none() {
-            self.first = Some(correlation_id);
+impl Watch for LateFirstLookup {
+    fn sending(&mut self, _: NodeId, correlation_id: i32, request: &Request) {
+        if matches!(request, Request::OffsetFetch(_)) {
+            self.first.get_or_insert(correlation_id);
         }
-        self.inner.send(node, correlation_id, request);
     }
 
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        if self.released.load(Ordering::SeqCst)
-            && let Some(held) = self.held.take_if(|held| held.node == node)
-        {
-            return Some(held);
-        }
-        let completion = self.inner.receive(node)?;
-        if Some(completion.correlation_id) != self.first || self.released.load(Ordering::SeqCst) {
-            return Some(completion);
-        }
-        self.held = Some(completion);
-        self.inner.receive(node)
-    }
-
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        let held = self.released.load(Ordering::SeqCst) && self.held.as_ref().is_some_and(|held| held.node == node);
-        held || self.inner.has_arrived(node)
-    }
-
-    fn wait(&mut self, timeout: Duration) -> bool {
-        self.inner.wait(timeout)
-    }
-
-    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
-        Some(self)
-    }
-}
-
-impl InProcess for LateFirstLookup {
-    fn keep_alive(&mut self) {
-        self.inner.keep_alive();
+    fn passes(&self, completion: &Completion) -> bool {
+        self.released || Some(completion.correlation_id) != self.first
     }
 }
 
@@ -274,14 +235,9 @@ fn committed_offsets_that_were_asked_for_in_an_earlier_generation_are_no_positio
     let c = cluster(&[("t", 1)]);
     let tp = TopicPartition::new("t", 0);
     c.produce("t", 0, 20);
-    let released = Arc::new(AtomicBool::new(false));
-    let connection = LateFirstLookup {
-        inner: LocalTransport::new(Arc::clone(&c.broker)),
-        first: None,
-        held: None,
-        released: Arc::clone(&released),
-    };
-    let mut late = c.consumer_over(Box::new(connection), &[("client.id", "z")]);
+    let connection = LocalTransport::new(Arc::clone(&c.broker));
+    let connection = WatchedTransport::new(connection, LateFirstLookup::default());
+    let mut late = c.consumer_over(Box::new(connection.clone()), &[("client.id", "z")]);
     late.subscribe(&["t".into()]).unwrap();
     c.settle(&mut [&mut late]);
     assert_eq!(
@@ -300,7 +256,7 @@ fn committed_offsets_that_were_asked_for_in_an_earlier_generation_are_no_positio
     assert_eq!(read, 20);
 
     c.produce("t", 0, 1);
-    released.store(true, Ordering::SeqCst);
+    connection.lock().watch.released = true;
     assert_eq!(poll_some(&mut late), [(tp.clone(), 20, 20)]);
     assert_eq!(generation(&late), 3);
 }

@@ -1,11 +1,9 @@
 //! Rebuilds a scenario's logs in an in-memory broker and replays its calls. Time is virtual; the wire is watched.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use fletchlog_api::{Clock, Completion, Config, InProcess, NodeId, Request, Response, Scope, Transport};
+use fletchlog_api::{Clock, Completion, Config, NodeId, Request, Response, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::consumer::{PolledRecords, TraceEvent, TraceKind};
 use fletchlog_client::{ClientError, Consumer};
@@ -14,7 +12,7 @@ use fletchlog_records::batch::set_offset_and_epoch;
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchIter, BatchParams, Compression, TopicPartition};
 use fletchlog_sim::exact_batch::{TIMESTAMP_MS, exact_batch};
-use fletchlog_testing::VirtualClock;
+use fletchlog_testing::{VirtualClock, Watch, WatchedTransport};
 use serde_json::{Value, json};
 
 use super::scenario::{Batches, Partition, Scenario, Step, tp};
@@ -23,15 +21,8 @@ use super::scenario::{Batches, Partition, Scenario, Step, tp};
 #[derive(Default)]
 struct Wire {
     events: Vec<Value>,
-    arrived: BTreeMap<NodeId, VecDeque<Completion>>,
+    /// Without an answer.
     fetches: usize,
-}
-
-struct WatchedTransport {
-    inner: LocalTransport,
-    clock: Arc<VirtualClock>,
-    wire: Arc<Mutex<Wire>>,
-    nodes: Vec<NodeId>,
 }
 
 /// `[topic, partition]`.
@@ -39,132 +30,49 @@ fn pair(tp: &TopicPartition) -> Value {
     json!([&*tp.topic, tp.partition])
 }
 
-impl WatchedTransport {
-    /// Takes over what has arrived, and writes it down.
-    fn pull(&mut self) {
-        let mut wire = self.wire.lock().unwrap();
-        for &node in &self.nodes {
-            while let Some(completion) = self.inner.receive(node) {
-                if let Ok(Response::Fetch(fetch)) = &completion.result {
-                    wire.fetches -= 1;
-                    let partitions: Vec<Value> = fetch
-                        .partitions()
-                        .map(|(topic, p)| {
-                            let (batches, records) = BatchIter::new(p.records.clone().unwrap())
-                                .map_while(Result::ok)
-                                .fold((0, 0), |(b, r), batch| (b + 1, r + batch.header().records_count));
-                            let mut row = vec![
-                                json!(&**topic),
-                                json!(p.partition_index),
-                                json!(p.size()),
-                                json!(batches),
-                                json!(records),
-                            ];
-                            if p.error_code.code() != 0 {
-                                row.push(json!(p.error_code.code()));
-                            }
-                            Value::Array(row)
-                        })
-                        .collect();
-                    wire.events.push(json!(["resp", partitions]));
+impl Watch for Wire {
+    const AT_ONCE: bool = true;
+
+    fn sending(&mut self, _: NodeId, _: i32, request: &Request) {
+        let Request::Fetch(fetch) = request else { return };
+        self.fetches += 1;
+        let listed: Vec<Value> = fetch
+            .partitions()
+            .map(|(topic, p)| json!([&**topic, p.partition, p.fetch_offset]))
+            .collect();
+        let forgotten: Vec<Value> = fetch
+            .forgotten()
+            .map(|(topic, partition)| json!([&**topic, partition]))
+            .collect();
+        self.events
+            .push(json!(["req", i32::from(fetch.session_epoch > 0), listed, forgotten]));
+    }
+
+    fn arrived(&mut self, completion: &Completion) {
+        let Ok(Response::Fetch(fetch)) = &completion.result else {
+            return;
+        };
+        self.fetches -= 1;
+        let partitions: Vec<Value> = fetch
+            .partitions()
+            .map(|(topic, p)| {
+                let (batches, records) = BatchIter::new(p.records.clone().unwrap())
+                    .map_while(Result::ok)
+                    .fold((0, 0), |(b, r), batch| (b + 1, r + batch.header().records_count));
+                let mut row = vec![
+                    json!(&**topic),
+                    json!(p.partition_index),
+                    json!(p.size()),
+                    json!(batches),
+                    json!(records),
+                ];
+                if p.error_code.code() != 0 {
+                    row.push(json!(p.error_code.code()));
                 }
-                wire.arrived.entry(node).or_default().push_back(completion);
-            }
-        }
-    }
-}
-
-impl Transport for WatchedTransport {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        vec![1]
-    }
-    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
-        if let Request::Fetch(fetch) = &request {
-            let mut wire = self.wire.lock().unwrap();
-            wire.fetches += 1;
-            let listed: Vec<Value> = fetch
-                .partitions()
-                .map(|(topic, p)| json!([&**topic, p.partition, p.fetch_offset]))
-                .collect();
-            let forgotten: Vec<Value> = fetch
-                .forgotten()
-                .map(|(topic, partition)| json!([&**topic, partition]))
-                .collect();
-            wire.events
-                .push(json!(["req", i32::from(fetch.session_epoch > 0), listed, forgotten]));
-        }
-        if !self.nodes.contains(&node) {
-            self.nodes.push(node);
-        }
-        self.inner.send(node, correlation_id, request);
-        self.pull();
-    }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        self.pull();
-        self.wire.lock().unwrap().arrived.get_mut(&node)?.pop_front()
-    }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        self.pull();
-        self.wire
-            .lock()
-            .unwrap()
-            .arrived
-            .get(&node)
-            .is_some_and(|a| !a.is_empty())
-    }
-    fn wait(&mut self, timeout: Duration) -> bool {
-        let until = self.clock.monotonic_ms() + i64::try_from(timeout.as_millis()).unwrap();
-        loop {
-            self.inner.wait(Duration::ZERO);
-            self.pull();
-            if self.wire.lock().unwrap().arrived.values().any(|a| !a.is_empty()) {
-                return true;
-            }
-            if self.clock.monotonic_ms() >= until {
-                return false;
-            }
-            self.clock.advance(1);
-        }
-    }
-    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
-        Some(self)
-    }
-}
-
-impl InProcess for WatchedTransport {
-    fn keep_alive(&mut self) {
-        self.inner.keep_alive();
-    }
-}
-
-/// The transport belongs to the consumer; the test lets time pass between calls through this second handle.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<WatchedTransport>>);
-
-impl Transport for Shared {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        vec![1]
-    }
-    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
-        self.0.lock().unwrap().send(node, correlation_id, request);
-    }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        self.0.lock().unwrap().receive(node)
-    }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        self.0.lock().unwrap().has_arrived(node)
-    }
-    fn wait(&mut self, timeout: Duration) -> bool {
-        self.0.lock().unwrap().wait(timeout)
-    }
-    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
-        Some(self)
-    }
-}
-
-impl InProcess for Shared {
-    fn keep_alive(&mut self) {
-        self.0.lock().unwrap().keep_alive();
+                Value::Array(row)
+            })
+            .collect();
+        self.events.push(json!(["resp", partitions]));
     }
 }
 
@@ -323,14 +231,7 @@ pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
             .chain(properties.iter().copied()),
     )
     .unwrap();
-    let wire = Arc::new(Mutex::new(Wire::default()));
-    let transport = WatchedTransport {
-        inner: LocalTransport::new(broker),
-        clock: Arc::clone(&clock),
-        wire: Arc::clone(&wire),
-        nodes: Vec::new(),
-    };
-    let transport = Shared(Arc::new(Mutex::new(transport)));
+    let transport = WatchedTransport::on_clock(LocalTransport::new(broker), Wire::default(), &clock, 1);
     let mut consumer = Consumer::new(
         config,
         Box::new(transport.clone()),
@@ -357,8 +258,8 @@ pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
                         break;
                     }
                     let outcome = consumer.poll(scenario.poll_timeout_ms, &mut || false);
-                    settle(&transport, &wire, &clock, scenario.settle_cap_ms);
-                    let net = std::mem::take(&mut wire.lock().unwrap().events);
+                    settle(&transport, &clock, scenario.settle_cap_ms);
+                    let net = std::mem::take(&mut transport.lock().watch.events);
                     let (got, err) = match &outcome {
                         Ok(records) => {
                             total += records.count();
@@ -405,13 +306,11 @@ fn traced_requests(events: &[TraceEvent]) -> Vec<Value> {
 }
 
 /// Lets time pass until every fetch has been answered: the recordings waited for that between two calls.
-fn settle(transport: &Shared, wire: &Mutex<Wire>, clock: &VirtualClock, cap_ms: i64) {
+fn settle(transport: &WatchedTransport<LocalTransport, Wire>, clock: &VirtualClock, cap_ms: i64) {
     let until = clock.monotonic_ms() + cap_ms;
-    while wire.lock().unwrap().fetches > 0 && clock.monotonic_ms() < until {
+    while transport.lock().watch.fetches > 0 && clock.monotonic_ms() < until {
         clock.advance(1);
-        let mut t = transport.0.lock().unwrap();
-        t.inner.wait(Duration::ZERO);
-        t.pull();
+        transport.lock().look();
     }
 }
 

@@ -3,70 +3,29 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 pub mod cluster;
 pub mod scenario;
 
 use bytes::Bytes;
-use fletchlog_api::{Completion, Config, InProcess, NodeId, Ready, Request, Scope, Transport};
+use fletchlog_api::{Config, NodeId, Request, Scope, Transport};
 use fletchlog_client::ClientError;
 use fletchlog_client::faults::{FaultTransport, Faults};
 use fletchlog_client::producer::{Producer, ProducerRecord, RecordFuture};
 use fletchlog_records::{BatchIter, RecordCursor};
 use fletchlog_sim::stepped::never;
-use fletchlog_testing::VirtualClock;
+use fletchlog_testing::{VirtualClock, Watch, WatchedTransport};
+
+/// The producer takes the broker for a remote one.
+pub struct Remote;
+
+impl Watch for Remote {
+    const REMOTE: bool = true;
+}
 
 /// Waiting for nothing takes virtual time instead of real time.
-pub struct VirtualWait<T> {
-    inner: T,
-    clock: Arc<VirtualClock>,
-    nodes: Vec<NodeId>,
-}
-
-impl<T: Transport> VirtualWait<T> {
-    pub fn new(inner: T, clock: Arc<VirtualClock>) -> Self {
-        Self {
-            inner,
-            clock,
-            nodes: Vec::new(),
-        }
-    }
-}
-
-impl<T: Transport> Transport for VirtualWait<T> {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        self.inner.bootstrap()
-    }
-    fn ready(&mut self, node: NodeId) -> Ready {
-        self.inner.ready(node)
-    }
-    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
-        if !self.nodes.contains(&node) {
-            self.nodes.push(node);
-        }
-        self.inner.send(node, correlation_id, request);
-    }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        self.inner.receive(node)
-    }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        self.inner.has_arrived(node)
-    }
-    fn wait(&mut self, timeout: Duration) -> bool {
-        let arrived = |inner: &mut T| self.nodes.iter().any(|&node| inner.has_arrived(node));
-        if !arrived(&mut self.inner) {
-            assert!(
-                timeout < Duration::from_secs(1 << 30),
-                "waits for ever: nothing will happen any more"
-            );
-            self.clock.advance(i64::try_from(timeout.as_millis()).unwrap());
-        }
-        arrived(&mut self.inner)
-    }
-    fn disconnect(&mut self, node: NodeId) {
-        self.inner.disconnect(node);
-    }
+pub fn virtual_wait<T: Transport>(inner: T, clock: &Arc<VirtualClock>) -> WatchedTransport<T, Remote> {
+    WatchedTransport::on_clock(inner, Remote, clock, i64::MAX)
 }
 
 /// One record as it was sent or stored.
@@ -108,39 +67,22 @@ pub fn records_of(bytes: &Bytes) -> Vec<Stored> {
 pub type SentRequest = Vec<(i32, Vec<Stored>)>;
 
 /// Notes every produce request, in the order of sending.
-pub struct Recorder {
-    inner: FaultTransport,
-    pub requests: Arc<Mutex<Vec<SentRequest>>>,
-    pub init_producer_ids: Arc<AtomicI64>,
+#[derive(Clone, Default)]
+struct Recorder {
+    requests: Arc<Mutex<Vec<SentRequest>>>,
+    init_producer_ids: Arc<AtomicI64>,
     /// Kafka's names of the requests, Metadata left out.
-    pub names: Arc<Mutex<Vec<String>>>,
+    names: Arc<Mutex<Vec<String>>>,
 }
 
-impl Recorder {
-    pub fn new(inner: FaultTransport) -> Self {
-        Self {
-            inner,
-            requests: Arc::default(),
-            init_producer_ids: Arc::default(),
-            names: Arc::default(),
-        }
-    }
-}
-
-impl Transport for Recorder {
-    fn bootstrap(&self) -> Vec<NodeId> {
-        self.inner.bootstrap()
-    }
-    fn ready(&mut self, node: NodeId) -> Ready {
-        self.inner.ready(node)
-    }
-    fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
+impl Watch for Recorder {
+    fn sending(&mut self, _: NodeId, _: i32, request: &Request) {
         let name = format!("{request:?}");
         let name = name.split('(').next().unwrap_or_default();
         if name != "Metadata" {
             self.names.lock().unwrap().push(name.to_owned());
         }
-        match &request {
+        match request {
             Request::Produce(produce) => {
                 let parts = produce
                     .partitions()
@@ -151,22 +93,6 @@ impl Transport for Recorder {
             Request::InitProducerId(_) => drop(self.init_producer_ids.fetch_add(1, Ordering::SeqCst)),
             _ => {}
         }
-        self.inner.send(node, correlation_id, request);
-    }
-    fn receive(&mut self, node: NodeId) -> Option<Completion> {
-        self.inner.receive(node)
-    }
-    fn has_arrived(&mut self, node: NodeId) -> bool {
-        self.inner.has_arrived(node)
-    }
-    fn wait(&mut self, timeout: Duration) -> bool {
-        self.inner.wait(timeout)
-    }
-    fn disconnect(&mut self, node: NodeId) {
-        self.inner.disconnect(node);
-    }
-    fn in_process(&mut self) -> Option<&mut dyn InProcess> {
-        self.inner.in_process()
     }
 }
 
@@ -190,19 +116,19 @@ impl Bench {
         faults: Arc<Faults>,
         config: &[(&str, &str)],
     ) -> Self {
-        let waiting = VirtualWait::new(broker, clock.clone());
-        let recorder = Recorder::new(FaultTransport::new(Box::new(waiting), faults.clone(), clock.clone()));
-        let (requests, init_producer_ids) = (recorder.requests.clone(), recorder.init_producer_ids.clone());
-        let names = recorder.names.clone();
+        let broker = Box::new(virtual_wait(broker, clock));
+        let recorder = Recorder::default();
+        let transport = FaultTransport::new(broker, faults.clone(), clock.clone());
+        let transport = WatchedTransport::new(transport, recorder.clone());
         let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
-        let producer = Producer::stepped(config, Box::new(recorder), clock.clone()).unwrap();
+        let producer = Producer::stepped(config, Box::new(transport), clock.clone()).unwrap();
         Self {
             producer,
-            requests,
-            init_producer_ids,
+            requests: recorder.requests,
+            init_producer_ids: recorder.init_producer_ids,
             faults,
             topic: "t".to_owned(),
-            names,
+            names: recorder.names,
             sent: 0,
             called_back: Arc::default(),
         }
