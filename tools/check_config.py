@@ -27,7 +27,7 @@ READERS = {
     "rust/python/src/consumer.rs": "consumer",
     "rust/python/src/producer.rs": "producer",
     "rust/python/src/legacy.rs": "legacy_consumer",
-    "rust/python/src/peer.rs": "consumer producer",
+    "rust/python/src/client_arguments.rs": "consumer producer",
     "rust/python/src/oauth.rs": "consumer producer",
     "rust/broker": "broker",
     "rust/server": "broker",
