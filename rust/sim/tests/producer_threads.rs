@@ -223,7 +223,7 @@ fn waiting_calls_ask_their_interrupt_and_stop() {
 fn memory_that_stays_full_fails_the_record_after_max_block() {
     let broker = embedded(1);
     let faults = Faults::scripted([(1, "drop")]).unwrap();
-    let config = [("batch.size", "1"), ("buffer.memory", "200"), ("max.block.ms", "60")];
+    let config = [("batch.size", "1"), ("buffer.memory", "200"), ("max.block.ms", "500")];
     let producer = producer(&broker, Some(&faults), &config);
     producer.send(&record(0, b"a"), &mut never).unwrap();
     let second = producer.send(&record(0, &[b'y'; 40]), &mut never).unwrap();
