@@ -115,7 +115,6 @@ pub(crate) struct ProducerMetrics {
     /// Number of records of each produce request, repeated ones included.
     pub(crate) records: Measured,
     pub(crate) retried: i64,
-    pub(crate) failed: i64,
     /// Bytes of each batch as it is sent.
     pub(crate) batch_size: Measured,
     /// Milliseconds from the first record of a batch until it is sent.
@@ -125,11 +124,12 @@ pub(crate) struct ProducerMetrics {
 }
 
 impl ProducerMetrics {
-    pub(crate) fn read(&self) -> Vec<Metric> {
+    /// `failed`: the number of records that have failed.
+    pub(crate) fn read(&self, failed: i64) -> Vec<Metric> {
         let mut all = vec![
             ("record-send-total", self.records.sum()),
             ("record-retry-total", float(self.retried)),
-            ("record-error-total", float(self.failed)),
+            ("record-error-total", float(failed)),
             ("records-per-request-avg", self.records.avg()),
             ("batch-size-avg", self.batch_size.avg()),
             ("batch-size-max", self.batch_size.max()),

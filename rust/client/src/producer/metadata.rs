@@ -9,6 +9,8 @@ use fletchlog_api::{ErrorCode, MetadataResponse, NodeId};
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
+use super::producer_batch::ProducerBatch;
+use crate::ClientError;
 use crate::net::Metadata;
 
 /// Number of a partition's queue in the accumulator: partitions in the order in which the producer learnt of them.
@@ -41,6 +43,16 @@ impl TopicInfo {
     pub(crate) fn count(&self) -> i32 {
         i32::try_from(self.partitions.len()).unwrap_or(i32::MAX)
     }
+    /// The queue of a partition that exists.
+    #[allow(
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation,
+        reason = "partitions are checked to be in range"
+    )]
+    #[inline]
+    pub(crate) fn id(&self, partition: i32) -> PartitionId {
+        self.partitions[partition as usize]
+    }
 }
 
 /// Topics and leaders. While an update is due no node is ready. Kafka: `ProducerMetadata`.
@@ -54,6 +66,10 @@ pub(crate) struct ProducerMetadata {
     by_node: BTreeMap<NodeId, Vec<PartitionId>>,
     /// The nodes are other processes: one may not know yet what another one knows. A broker in this process knows everything.
     pub is_remote: bool,
+    /// Which node does not respond, and why.
+    pub unreachable: Option<String>,
+    /// Number of failures that no retry fixes, and the last of them.
+    fatal: (u64, Option<ClientError>),
 }
 
 impl Deref for ProducerMetadata {
@@ -78,6 +94,23 @@ impl ProducerMetadata {
             partitions: Vec::new(),
             by_node: BTreeMap::new(),
             is_remote: false,
+            unreachable: None,
+            fatal: (0, None),
+        }
+    }
+
+    /// Nothing can be sent now, and waiting does not help: calls that wait for metadata fail. Kafka: `Metadata#fatalError`.
+    pub(crate) fn fatal_error(&mut self, error: ClientError) {
+        self.fatal = (self.fatal.0 + 1, Some(error));
+    }
+    pub(crate) fn fatal_count(&self) -> u64 {
+        self.fatal.0
+    }
+    /// Fails if there was a fatal error since there were `count`. Kafka: `Metadata#maybeThrowFatalException`.
+    pub(crate) fn check_fatal_since(&self, count: u64) -> Result<(), ClientError> {
+        match &self.fatal {
+            (now, Some(error)) if *now > count => Err(error.clone()),
+            _ => Ok(()),
         }
     }
 
@@ -92,6 +125,10 @@ impl ProducerMetadata {
     }
     pub(crate) fn partition(&self, id: PartitionId) -> &PartitionInfo {
         &self.partitions[id]
+    }
+    /// The partition that a batch goes to.
+    pub(crate) fn tp_of(&self, batch: &ProducerBatch) -> &TopicPartition {
+        &self.partitions[batch.partition].tp
     }
     pub(crate) fn led_by(&self, node: NodeId) -> &[PartitionId] {
         self.by_node.get(&node).map_or(&[], Vec::as_slice)

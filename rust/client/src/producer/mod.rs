@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 mod config;
-mod core;
 mod errors;
 mod future;
 mod idempotence;

@@ -1,5 +1,6 @@
 //! Which partition a record goes to (spec 9.7).
 
+use super::metadata::{TopicId, TopicInfo};
 use crate::random::Random;
 
 /// Kafka: `Utils#murmur2` (seed 0x9747b28c, m 0x5bd1e995, r 24).
@@ -30,6 +31,39 @@ pub fn murmur2(data: &[u8]) -> i32 {
 /// Partition of a key among all partitions, available or not. Kafka: `BuiltInPartitioner#partitionForKey`.
 pub fn partition_for_key(key: &[u8], partitions: i32) -> i32 {
     (murmur2(key) & 0x7fff_ffff) % partitions.max(1)
+}
+
+/// The partitioners of a producer's topics.
+#[derive(Debug)]
+pub(crate) struct Partitioners {
+    topics: Vec<TopicPartitioner>,
+    random: Random,
+}
+
+impl Partitioners {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            topics: Vec::new(),
+            random: Random::new(seed),
+        }
+    }
+    /// How many topics have a partitioner: those with the lowest numbers.
+    pub(crate) fn count(&self) -> usize {
+        self.topics.len()
+    }
+    #[inline]
+    pub(crate) fn of(&mut self, topic: TopicId) -> (&mut TopicPartitioner, &mut Random) {
+        if topic >= self.topics.len() {
+            self.topics.resize_with(topic + 1, TopicPartitioner::default);
+        }
+        (&mut self.topics[topic], &mut self.random)
+    }
+    /// The partition that gets the null keys of a topic at the moment.
+    #[inline]
+    pub(crate) fn sticky(&mut self, topic: TopicId, info: &TopicInfo) -> i32 {
+        let (partitioner, random) = self.of(topic);
+        partitioner.sticky(info.count(), &info.available, random)
+    }
 }
 
 /// Where null keys of one topic go at the moment. Partitions are indices from 0.

@@ -7,11 +7,10 @@ use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
 use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
-use super::core::{Core, OpenTransactionAtClose};
 use super::future::{OnDecided, RecordFuture, lock};
 use super::send;
 use super::sender::Sender;
-use super::shared::{Pause, Shared, end};
+use super::shared::{Pause, Shared};
 use super::trace::TraceEvent;
 use super::transaction;
 use super::{ProducerRecord, RecordColumns};
@@ -19,6 +18,7 @@ use crate::ClientError;
 use crate::consumer::Interrupt;
 use crate::group::ConsumerGroupMetadata;
 use crate::metrics::Metric;
+use crate::random::seed_of;
 
 /// One producer. Thread-safe. A background thread (started with the first record, never at import) runs the sender; in a producer made by
 /// [`Producer::stepped`] the calls run it.
@@ -83,8 +83,9 @@ impl Producer {
     /// `Config` for contradicting properties.
     pub fn new(config: Config, transport: Box<dyn Transport>, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
         let config = Arc::new(ProducerConfig::new(&config)?);
-        let shared = Arc::new(Shared::new(Core::new(config.clone(), clock)));
-        let sender = Sender::new(shared.clone(), config, transport);
+        let seed = seed_of(&*clock);
+        let shared = Arc::new(Shared::new(config, clock, seed));
+        let sender = Sender::new(shared.clone(), transport, seed);
         Ok(Self {
             shared,
             sender: Mutex::new(Some(sender)),
@@ -112,13 +113,9 @@ impl Producer {
         let Some(sender) = lock(&self.sender).take() else {
             return Ok(());
         };
-        let shared = self.shared.clone();
         let thread = std::thread::Builder::new()
-            .name(format!(
-                "fletchlog-producer {}",
-                self.shared.lock().core.config.client_id
-            ))
-            .spawn(move || run(&shared, sender))
+            .name(format!("fletchlog-producer {}", self.shared.config.client_id))
+            .spawn(move || sender.run())
             .map_err(|e| ClientError::IllegalState(format!("the producer's thread could not be started: {e}")))?;
         *lock(&self.thread) = Some(thread);
         Ok(())
@@ -154,8 +151,8 @@ impl Producer {
         record: &ProducerRecord<'_>,
         on_decided: &mut Option<OnDecided>,
     ) -> Option<RecordFuture> {
-        send::try_queue(&self.shared, record, |batch, signal, timestamp| {
-            batch.future_of_last(signal, timestamp, on_decided.take())
+        send::try_queue(&self.shared, record, |accumulator, id, timestamp| {
+            accumulator.future_of_last(id, timestamp, on_decided.take())
         })
     }
 
@@ -176,7 +173,10 @@ impl Producer {
 
     /// Queues one record as a row of [`Producer::send_columns`], if that needs no waiting. Returns false if it was not queued.
     pub fn try_send_row(&self, record: &ProducerRecord<'_>) -> bool {
-        send::try_queue(&self.shared, record, |batch, _, _| batch.add_run(1)).is_some()
+        let queued = send::try_queue(&self.shared, record, |accumulator, id, _| {
+            accumulator.batches[id].add_run(1)
+        });
+        queued.is_some()
     }
 
     /// Queues many records of one topic, in row order, with the same rules as `send` for each row.
@@ -213,27 +213,24 @@ impl Producer {
     /// # Errors
     /// The first failure of a `send_columns` row since the last flush; `Interrupted` (the sender continues to close).
     pub fn close(&self, timeout_ms: Option<i64>, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        let start = {
-            let mut guard = self.shared.lock();
-            self.shared.begin_close(&mut guard);
-            guard.core.now()
-        };
+        let start = self.shared.now();
+        self.shared.begin_close(&mut self.shared.lock());
         if lock(&self.sender).take().is_some() {
             // The thread never ran: there is nothing to wait for.
-            self.shared.lock().core.closed = true;
+            self.shared.lock().close(None);
         }
         let mut pause = self.waiter(interrupt);
         loop {
             let (seen, left) = {
                 let mut guard = self.shared.lock();
-                if guard.core.closed {
+                if guard.is_closed() {
                     break;
                 }
-                let waited = guard.core.now().saturating_sub(start);
+                let waited = self.shared.now().saturating_sub(start);
                 let left = timeout_ms.map_or(i64::MAX, |t| t.saturating_sub(waited));
                 if left <= 0 {
                     self.shared.fail_all(&mut guard, &forced());
-                    guard.core.closed = true;
+                    guard.close(None);
                     self.shared.wake_sender();
                     break;
                 }
@@ -243,7 +240,7 @@ impl Producer {
         }
         let mut guard = self.shared.lock();
         self.shared.fail_all(&mut guard, &forced());
-        let failure = guard.core.run_failure.take();
+        let failure = guard.accumulator.run_failure.take();
         drop(guard);
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
@@ -308,7 +305,7 @@ impl Producer {
     /// Whether a transaction is open, being ended, or failed and not aborted yet.
     pub fn has_ongoing_transaction(&self) -> bool {
         let mut guard = self.shared.lock();
-        guard.core.transactions().is_some_and(|t| t.has_ongoing_transaction())
+        guard.transactions().is_some_and(|t| t.has_ongoing_transaction())
     }
 
     fn waiter<'a, 'b>(&'a self, interrupt: Interrupt<'b>) -> Waiter<'a, 'b> {
@@ -325,22 +322,23 @@ impl Producer {
     pub fn partitions_for(&self, topic: &str) -> Result<i32, ClientError> {
         self.start()?;
         let id = send::topic(&self.shared, &mut self.waiter(&mut || false), topic)?;
-        Ok(self.shared.lock().core.metadata.topic(id).count())
+        Ok(self.shared.lock().metadata.topic(id).count())
     }
 
     /// (producer id, epoch), once known.
     pub fn producer_id(&self) -> Option<(i64, i16)> {
-        self.shared.lock().core.producer_id()
+        self.shared.lock().producer_id()
     }
 
     /// Counts and measurements since the producer was created, under the names of Kafka's metrics.
     pub fn metrics(&self) -> Vec<Metric> {
-        self.shared.lock().core.metrics.read()
+        let guard = self.shared.lock();
+        guard.metrics.read(guard.accumulator.failed_records)
     }
 
     /// What the producer did so far, when `fletchlog.trace` is on; empty otherwise.
     pub fn trace(&self) -> Vec<TraceEvent> {
-        self.shared.lock().core.trace.events()
+        self.shared.lock().trace.events()
     }
 }
 
@@ -356,79 +354,4 @@ impl Drop for Producer {
     fn drop(&mut self) {
         self.shared.begin_close(&mut self.shared.lock());
     }
-}
-
-/// Wakes waiting users with an error if the thread ends without having been closed.
-struct WakeOnDrop<'a>(&'a Shared);
-
-impl Drop for WakeOnDrop<'_> {
-    fn drop(&mut self) {
-        let mut guard = self.0.lock();
-        if !guard.core.closed {
-            let error = ClientError::IllegalState("the producer's thread has failed; make a new producer".to_owned());
-            end(self.0, &mut guard, &error);
-        }
-        self.0.made_progress(&mut guard);
-    }
-}
-
-/// The sender's thread: runs turns until the producer is closed. It sleeps on the accumulator when nothing is on the wire, on the transport
-/// otherwise.
-fn run(shared: &Shared, mut sender: Sender) {
-    let wake = WakeOnDrop(shared);
-    loop {
-        let wait = sender.send_half();
-        if wait > 0 {
-            if sender.is_idle() {
-                let left = time_to_close(shared);
-                if left == 0 {
-                    break;
-                }
-                shared.park(wait.min(left));
-            } else {
-                wait_for_answer(shared, &mut sender, wait);
-            }
-        }
-        sender.receive_half();
-        if shared.lock().core.closed {
-            break;
-        }
-    }
-    drop(wake);
-}
-
-/// When closing and everything is decided: marks the producer as closed and returns 0. Otherwise returns the ms until the next call. An
-/// open transaction is aborted first.
-fn time_to_close(shared: &Shared) -> i64 {
-    let mut guard = shared.lock();
-    if !guard.core.closing || guard.core.accumulator.has_undrained() || !shared.waiting.is_empty() {
-        return i64::MAX;
-    }
-    match guard.core.end_open_transaction() {
-        OpenTransactionAtClose::Nothing => {
-            guard.core.closed = true;
-            shared.made_progress(&mut guard);
-            0
-        }
-        OpenTransactionAtClose::Aborted => {
-            shared.wake_sender();
-            i64::MAX
-        }
-        OpenTransactionAtClose::Ending(left) => left,
-    }
-}
-
-/// Waits for a response, a connection, a wake-up or the end of `ms`. A transport may return early.
-fn wait_for_answer(shared: &Shared, sender: &mut Sender, ms: i64) {
-    let now = || shared.lock().core.now();
-    let end = now().saturating_add(ms);
-    let mut left = ms;
-    shared.set_receiving(true);
-    while left > 0 && !shared.take_wake() {
-        if sender.wait(left) || sender.has_answer() {
-            break;
-        }
-        left = end.saturating_sub(now());
-    }
-    shared.set_receiving(false);
 }

@@ -1,20 +1,24 @@
 //! Queues of batches per partition (spec 9.2 to 9.4). Kafka: `RecordAccumulator`.
 
 mod after;
+mod append;
 mod drain;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use fletchlog_api::NodeId;
-use fletchlog_records::batch_builder::estimate_size_upper_bound;
-use fletchlog_records::{BatchBuilder, Compression, Header};
+use fletchlog_api::{Clock, NodeId};
+use fletchlog_records::BatchBuilder;
 use rustc_hash::FxHashMap;
 
 use super::config::ProducerConfig;
+use super::future::Signal;
 use super::metadata::PartitionId;
+use super::partitioner::Partitioners;
 use super::producer_batch::{BatchId, BatchTable, ProducerBatch};
+use crate::ClientError;
 use crate::random::Random;
+pub(crate) use append::{Row, Target};
 
 /// Builders kept for reuse: enough for the batches between two turns of the sender at full speed (64 x 16 KiB = 1 MiB).
 const SPARE_BUILDERS: usize = 64;
@@ -41,9 +45,11 @@ pub(crate) struct ReadyCheck {
 }
 
 /// The queues of batches, one per partition, and what decides when they are sent. Every time is monotonic ms.
-#[derive(Debug)]
 pub(crate) struct RecordAccumulator {
     config: Arc<ProducerConfig>,
+    clock: Arc<dyn Clock>,
+    signal: Arc<Signal>,
+    partitioners: Partitioners,
     queues: Vec<PartitionQueue>,
     pub(crate) batches: BatchTable,
     ratios: FxHashMap<Arc<str>, f32>,
@@ -58,6 +64,10 @@ pub(crate) struct RecordAccumulator {
     /// Undecided batches by serial (the products of a split count for their parent).
     incomplete: BTreeMap<u64, u32>,
     next_serial: u64,
+    /// First failure of a `send_columns` row since the last flush.
+    pub(crate) run_failure: Option<ClientError>,
+    /// Records of failed batches.
+    pub(crate) failed_records: i64,
     drain_index: usize,
     node_drain_index: FxHashMap<NodeId, usize>,
     /// The queue of the batch that a user's thread compressed last.
@@ -68,9 +78,12 @@ pub(crate) struct RecordAccumulator {
 }
 
 impl RecordAccumulator {
-    pub(crate) fn new(config: Arc<ProducerConfig>, seed: u64) -> Self {
+    pub(crate) fn new(config: Arc<ProducerConfig>, clock: Arc<dyn Clock>, signal: Arc<Signal>, seed: u64) -> Self {
         Self {
             config,
+            clock,
+            signal,
+            partitioners: Partitioners::new(seed),
             queues: Vec::new(),
             batches: BatchTable::default(),
             ratios: FxHashMap::default(),
@@ -82,6 +95,8 @@ impl RecordAccumulator {
             closed: false,
             incomplete: BTreeMap::new(),
             next_serial: 0,
+            run_failure: None,
+            failed_records: 0,
             drain_index: 0,
             node_drain_index: FxHashMap::default(),
             pack_index: 0,
@@ -97,47 +112,6 @@ impl RecordAccumulator {
         &mut self.queues[partition]
     }
 
-    /// The batch that records of this partition would be appended to.
-    #[inline]
-    pub(crate) fn last_batch_id(&self, partition: PartitionId) -> Option<BatchId> {
-        self.queues.get(partition)?.batches.back().copied()
-    }
-    #[inline]
-    pub(crate) fn last_batch(&mut self, partition: PartitionId) -> Option<&mut ProducerBatch> {
-        let id = self.last_batch_id(partition)?;
-        Some(&mut self.batches[id])
-    }
-
-    /// Appends to the last batch, closing it when it has no room. Returns it with its estimated growth in bytes.
-    #[inline]
-    pub(crate) fn try_append(
-        &mut self,
-        partition: PartitionId,
-        timestamp: i64,
-        key: Option<&[u8]>,
-        value: Option<&[u8]>,
-        headers: &[Header<'_>],
-    ) -> Option<(BatchId, usize)> {
-        let id = *self.queues.get(partition)?.batches.back()?;
-        let batch = &mut self.batches[id];
-        match batch.try_append(timestamp, key, value, headers) {
-            Some(grown) => Some((id, grown)),
-            None => {
-                batch.close_for_appends();
-                None
-            }
-        }
-    }
-
-    /// Buffer size of a new batch for this record.
-    pub(crate) fn buffer_size(&self, key: Option<&[u8]>, value: Option<&[u8]>, headers: &[Header<'_>]) -> usize {
-        self.config.batch_size.max(estimate_size_upper_bound(
-            key.map(<[u8]>::len),
-            value.map(<[u8]>::len),
-            headers,
-        ))
-    }
-
     /// Whether buffer.memory has room for a batch of this size. Kafka: `BufferPool#allocate`.
     pub(crate) fn has_memory(&self, size: usize) -> bool {
         self.memory_used.saturating_add(size) <= self.config.buffer_memory
@@ -146,43 +120,6 @@ impl RecordAccumulator {
     /// Whether buffer.memory has room for many batches ([`ROOM`]).
     pub(crate) fn has_room(&self) -> bool {
         self.has_memory(self.config.buffer_memory / ROOM)
-    }
-
-    /// A new open batch at the end of a queue.
-    pub(crate) fn add_batch(&mut self, partition: PartitionId, topic: &Arc<str>, size: usize, now: i64) -> BatchId {
-        let ratio =
-            (self.config.compression != Compression::None).then(|| self.ratios.get(topic).copied().unwrap_or(1.0));
-        let builder = match self.spare.pop() {
-            Some(builder) => builder,
-            None => BatchBuilder::with_capacity(0),
-        };
-        let serial = self.next_serial;
-        self.next_serial += 1;
-        let mut batch = ProducerBatch::new(partition, serial, now, size, ratio, builder);
-        batch.memory = size;
-        batch.queued = true;
-        self.memory_used = self.memory_used.saturating_add(size);
-        *self.incomplete.entry(serial).or_default() += 1;
-        let id = self.batches.insert(batch);
-        self.queue(partition).batches.push_back(id);
-        id
-    }
-
-    /// Whether the queue has more than one batch, or a full one, so that the sender should be woken. Kafka:
-    /// `RecordAppendResult#batchIsFull`.
-    pub(crate) fn is_sendable_now(&self, partition: PartitionId) -> bool {
-        self.queues
-            .get(partition)
-            .is_some_and(|q| q.batches.len() > 1 || q.batches.back().is_some_and(|&id| self.batches[id].is_full()))
-    }
-
-    /// KIP-794: the last batch is complete (or there is none), so another partition may be chosen.
-    #[inline]
-    pub(crate) fn all_full(&self, partition: PartitionId) -> bool {
-        self.queues
-            .get(partition)
-            .and_then(|q| q.batches.back())
-            .is_none_or(|&id| self.batches[id].is_full())
     }
 
     /// Drains nothing more of a partition. Kafka: `RecordAccumulator#mutePartition`.

@@ -3,17 +3,16 @@
 mod columns;
 pub(crate) mod waiting;
 
-use std::sync::Arc;
-
 use fletchlog_api::ErrorCode;
 use fletchlog_records::Header;
 use fletchlog_records::batch_builder::estimate_size_upper_bound;
 
 use super::ProducerRecord;
-use super::core::{Append, Core, Row};
-use super::future::{OnDecided, RecordFuture, Signal};
-use super::metadata::TopicId;
-use super::producer_batch::ProducerBatch;
+use super::config::ProducerConfig;
+use super::future::{BatchResult, OnDecided, Place, RecordFuture};
+use super::metadata::{ProducerMetadata, TopicId, TopicInfo};
+use super::producer_batch::BatchId;
+use super::record_accumulator::{RecordAccumulator, Row};
 use super::shared::{Guarded, Pause, Shared};
 use crate::ClientError;
 pub(crate) use columns::send_columns;
@@ -21,18 +20,6 @@ pub(crate) use columns::send_columns;
 /// Most bytes that the overhead of a record without headers can add to key and value: 61 + 21 and two lengths of 5 and a
 /// header count of 1.
 const MAX_OVERHEAD: usize = 61 + 21 + 5 + 5 + 1;
-
-pub(crate) fn closed(core: &Core) -> Option<ClientError> {
-    if let Some(dead) = &core.dead {
-        return Some(dead.clone());
-    }
-    if core.closing || core.closed {
-        return Some(ClientError::Closed(
-            "the producer is closed; make a new one to send more".to_owned(),
-        ));
-    }
-    None
-}
 
 /// Runs `attempt` under the lock until it yields a value, waiting for the sender in between, at most max.block.ms in all
 /// (counted from `start`); `late` is the error after that.
@@ -51,7 +38,7 @@ pub(crate) fn until<T>(
                 return Ok(value);
             }
             shared.wake_sender();
-            (guard.progress(), guard.core.now())
+            (guard.progress(), shared.now())
         };
         let waited = now.saturating_sub(start);
         if waited >= max_ms {
@@ -69,36 +56,41 @@ pub(crate) struct Lookup {
     failures: u64,
 }
 
+impl Lookup {
+    fn new(metadata: &ProducerMetadata) -> Self {
+        Self {
+            asked: false,
+            failures: metadata.fatal_count(),
+        }
+    }
+}
+
 /// The topic's number if its metadata has arrived; requests it otherwise. Kafka: `waitOnMetadata`. Unlike in Kafka, a topic that a broker
 /// in this process reports as unknown is an error at once, not after max.block.ms.
-fn look_up(core: &mut Core, name: &str, lookup: &mut Lookup) -> Result<Option<TopicId>, ClientError> {
-    if let (count, Some(error)) = &core.fatal_count_and_last
-        && *count > lookup.failures
-    {
-        return Err(error.clone());
-    }
+fn look_up(metadata: &mut ProducerMetadata, name: &str, lookup: &mut Lookup) -> Result<Option<TopicId>, ClientError> {
+    metadata.check_fatal_since(lookup.failures)?;
     let asked = std::mem::replace(&mut lookup.asked, true);
-    let Some(id) = core.metadata.topic_id(name) else {
-        core.metadata.request_topic(name);
+    let Some(id) = metadata.topic_id(name) else {
+        metadata.request_topic(name);
         return Ok(None);
     };
-    let info = core.metadata.topic(id);
+    let info = metadata.topic(id);
     if !info.partitions.is_empty() {
         return Ok(Some(id));
     }
     match info.answer {
-        Some(ErrorCode::LEADER_NOT_AVAILABLE) => core.metadata.request_update(),
+        Some(ErrorCode::LEADER_NOT_AVAILABLE) => metadata.request_update(),
         // Another node may have created it a moment ago. Kafka: `KafkaProducer#waitOnMetadata`.
-        Some(code) if asked && core.metadata.is_remote && code.is_retriable() => core.metadata.request_update(),
+        Some(code) if asked && metadata.is_remote && code.is_retriable() => metadata.request_update(),
         Some(code) if asked && code != ErrorCode::NONE => return Err(no_such_topic(name, code)),
-        Some(_) if !asked => drop(core.metadata.request_topic(name)),
+        Some(_) if !asked => drop(metadata.request_topic(name)),
         _ => {}
     }
     Ok(None)
 }
 
-fn no_metadata(core: &Core, name: &str, waited: i64) -> ClientError {
-    let unreachable = core.unreachable.as_deref();
+fn no_metadata(metadata: &ProducerMetadata, name: &str, waited: i64) -> ClientError {
+    let unreachable = metadata.unreachable.as_deref();
     let why = unreachable.unwrap_or("does the topic exist, and does the broker answer?");
     ClientError::Timeout(format!(
         "no metadata for topic {name} after {waited} ms (max.block.ms): {why}"
@@ -107,22 +99,17 @@ fn no_metadata(core: &Core, name: &str, waited: i64) -> ClientError {
 
 /// The topic's number, waiting for its metadata if need be.
 pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Result<TopicId, ClientError> {
-    let (start, max_ms, failures) = {
-        let guard = shared.lock();
-        let core = &guard.core;
-        (core.now(), core.config.max_block_ms, core.fatal_count_and_last.0)
-    };
-    let mut lookup = Lookup { asked: false, failures };
+    let mut lookup = Lookup::new(&shared.lock().metadata);
     until(
         shared,
         pause,
-        start,
-        max_ms,
-        |guard| match closed(&guard.core) {
-            Some(error) => Err(error),
-            None => look_up(&mut guard.core, name, &mut lookup),
+        shared.now(),
+        shared.config.max_block_ms,
+        |guarded| {
+            guarded.check_open()?;
+            look_up(&mut guarded.metadata, name, &mut lookup)
         },
-        |waited| no_metadata(&shared.lock().core, name, waited),
+        |waited| no_metadata(&shared.lock().metadata, name, waited),
     )
 }
 
@@ -138,9 +125,8 @@ fn no_such_topic(name: &str, code: ErrorCode) -> ClientError {
     }
 }
 
-fn check_partition(core: &Core, topic: TopicId, partition: Option<i32>) -> Result<(), ClientError> {
+fn check_partition(info: &TopicInfo, partition: Option<i32>) -> Result<(), ClientError> {
     let Some(partition) = partition else { return Ok(()) };
-    let info = core.metadata.topic(topic);
     if partition < 0 {
         return Err(ClientError::IllegalArgument(format!(
             "partition {partition} is negative; leave it out to let the key decide"
@@ -156,8 +142,8 @@ fn check_partition(core: &Core, topic: TopicId, partition: Option<i32>) -> Resul
     Ok(())
 }
 
-fn check_timestamp(timestamp: i64) -> Result<(), ClientError> {
-    if timestamp < 0 {
+fn check_timestamp(timestamp: Option<i64>) -> Result<(), ClientError> {
+    if let Some(timestamp @ ..0) = timestamp {
         return Err(ClientError::IllegalArgument(format!(
             "timestamp {timestamp} is negative; give milliseconds since 1970, or none for now"
         )));
@@ -166,10 +152,10 @@ fn check_timestamp(timestamp: i64) -> Result<(), ClientError> {
 }
 
 /// Kafka: `ensureValidRecordSize`.
-fn check_size(core: &Core, row: &Row<'_>) -> Result<(), ClientError> {
+fn check_size(config: &ProducerConfig, row: &Row<'_>) -> Result<(), ClientError> {
     let (key, value) = (row.key.map(<[u8]>::len), row.value.map(<[u8]>::len));
     let lengths = key.unwrap_or(0).saturating_add(value.unwrap_or(0));
-    let (max, memory) = (core.config.max_request_size, core.config.buffer_memory);
+    let (max, memory) = (config.max_request_size, config.buffer_memory);
     if row.headers.is_empty() && lengths.saturating_add(MAX_OVERHEAD) <= max.min(memory) {
         return Ok(());
     }
@@ -197,97 +183,129 @@ fn check_size(core: &Core, row: &Row<'_>) -> Result<(), ClientError> {
     Ok(())
 }
 
-fn exhausted(core_memory: usize, waited: i64) -> ClientError {
+fn exhausted(config: &ProducerConfig, waited: i64) -> ClientError {
+    let memory = config.buffer_memory;
     ClientError::BufferExhausted(format!(
-        "no room for the record after {waited} ms (max.block.ms): buffer.memory ({core_memory} bytes) is full of batches that the broker has not acknowledged"
+        "no room for the record after {waited} ms (max.block.ms): buffer.memory ({memory} bytes) is full of batches that the broker has not acknowledged"
     ))
 }
 
-/// Appends one row and wakes the sender if necessary; `None` if there is no memory for it now. Kafka: `KafkaProducer#doSend`.
-fn append_now<T>(
+/// Puts one row into a batch; `None` if there is no memory for it now. This is the only way of a row: with and without a future, of a caller
+/// that waits and of one that does not.
+fn append(
     shared: &Shared,
-    guard: &mut Guarded,
+    guarded: &mut Guarded,
     topic: TopicId,
     row: &Row<'_>,
-    then: impl FnOnce(&mut ProducerBatch, &Arc<Signal>) -> T,
-) -> Option<T> {
-    let core = &mut guard.core;
-    let Append::Done(id) = core.append(topic, row) else {
-        return None;
+) -> Result<Option<BatchId>, ClientError> {
+    check_partition(guarded.metadata.topic(topic), row.partition)?;
+    check_size(&shared.config, row)?;
+    let Some(id) = guarded.accumulator.append(&guarded.metadata, topic, row) else {
+        return Ok(None);
     };
-    let batch = &mut core.accumulator.batches[id];
-    let (partition, is_first) = (batch.partition, batch.count() == 1);
-    let value = then(batch, &core.signal);
-    if is_first || core.accumulator.is_sendable_now(partition) {
-        shared.wake_sender();
+    let batch = &guarded.accumulator.batches[id];
+    let (partition, is_new) = (batch.partition, batch.count() == 1);
+    // A partition's first record in a transaction always opens a batch.
+    if is_new && let Some(transactions) = guarded.transactions() {
+        transactions.maybe_add_partition(partition);
     }
-    Some(value)
+    Ok(Some(id))
 }
 
-/// Appends one row, waiting for memory. `then` runs before the lock is released.
-fn append<T>(
+/// As [`append`], if the producer is open and in a transaction if it needs one; wakes the sender if necessary. Kafka:
+/// `KafkaProducer#doSend`.
+fn do_send(
+    shared: &Shared,
+    guarded: &mut Guarded,
+    topic: TopicId,
+    row: &Row<'_>,
+) -> Result<Option<BatchId>, ClientError> {
+    guarded.check_open()?;
+    guarded.check_transaction()?;
+    let appended = append(shared, guarded, topic, row)?;
+    if appended.is_some_and(|id| guarded.accumulator.is_sendable_now(id)) {
+        shared.wake_sender();
+    }
+    Ok(appended)
+}
+
+/// As [`do_send`], waiting for memory from `start` on. `then` runs before the lock is released.
+fn send_when_room<T>(
     shared: &Shared,
     pause: &mut dyn Pause,
     topic: TopicId,
     row: &Row<'_>,
     start: i64,
-    mut then: impl FnMut(&mut ProducerBatch, &Arc<Signal>) -> T,
+    mut then: impl FnMut(&mut RecordAccumulator, BatchId) -> T,
 ) -> Result<T, ClientError> {
-    let (max_ms, memory) = {
-        let guard = shared.lock();
-        (guard.core.config.max_block_ms, guard.core.config.buffer_memory)
-    };
     let mut waiting = false;
     let result = until(
         shared,
         pause,
         start,
-        max_ms,
-        |guard| {
-            if let Some(error) = closed(&guard.core) {
-                return Err(error);
-            }
-            guard.core.check_ready_for_send()?;
-            let appended = append_now(shared, guard, topic, row, &mut then);
+        shared.config.max_block_ms,
+        |guarded| {
+            let appended = do_send(shared, guarded, topic, row)?;
             // A waiter makes everything sendable.
             if appended.is_none() && !waiting {
                 waiting = true;
-                guard.core.accumulator.memory_waiters += 1;
+                guarded.accumulator.memory_waiters += 1;
             }
-            Ok(appended)
+            Ok(appended.map(|id| then(&mut guarded.accumulator, id)))
         },
-        |waited| exhausted(memory, waited),
+        |waited| exhausted(&shared.config, waited),
     );
     if waiting {
-        let accumulator = &mut shared.lock().core.accumulator;
+        let accumulator = &mut shared.lock().accumulator;
         accumulator.memory_waiters = accumulator.memory_waiters.saturating_sub(1);
     }
     result
 }
 
-/// The row of a record; an error if its partition or timestamp is invalid.
-fn row_of<'a>(
-    core: &Core,
-    topic: TopicId,
-    record: &ProducerRecord<'a>,
-    headers: &'a [Header<'a>],
-) -> Result<Row<'a>, ClientError> {
-    check_partition(core, topic, record.partition)?;
-    if let Some(timestamp) = record.timestamp {
-        check_timestamp(timestamp)?;
-    }
+/// The row of a record without headers; an error if its timestamp is invalid.
+fn row_of<'a>(shared: &Shared, record: &ProducerRecord<'a>) -> Result<Row<'a>, ClientError> {
+    check_timestamp(record.timestamp)?;
     Ok(Row {
         partition: record.partition,
-        timestamp: record.timestamp.unwrap_or_else(|| core.clock.now_ms()),
+        timestamp: record.timestamp.unwrap_or_else(|| shared.clock.now_ms()),
         key: record.key,
         value: record.value,
-        headers,
+        headers: &[],
     })
 }
 
-fn headers_of<'a>(record: &ProducerRecord<'a>) -> Vec<Header<'a>> {
-    let headers = record.headers.iter().map(|&(key, value)| Header { key, value });
-    headers.collect()
+fn headers_of<'a>(headers: &[(&'a str, Option<&'a [u8]>)]) -> Vec<Header<'a>> {
+    headers.iter().map(|&(key, value)| Header { key, value }).collect()
+}
+
+/// Whether Java reports this failure of a send on the future. Kafka: `KafkaProducer#doSend`, `ApiException`.
+fn is_on_the_future(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::RecordTooLarge(_) | ClientError::BufferExhausted(_) | ClientError::Timeout(_)
+    )
+}
+
+/// A record could not be queued: its transaction must not be committed without it.
+fn send_failed(shared: &Shared, guarded: &mut Guarded, error: &ClientError) {
+    if is_on_the_future(error)
+        && shared.config.release.failed_send_aborts
+        && let Some(transactions) = guarded.transactions()
+    {
+        transactions.batch_failed(error.clone());
+    }
+}
+
+/// The future of a record that never reached a batch.
+fn failed_future(shared: &Shared, timestamp: i64, on_decided: Option<OnDecided>, error: &ClientError) -> RecordFuture {
+    send_failed(shared, &mut shared.lock(), error);
+    let result = BatchResult::new(&shared.signal);
+    let at = Place { index: 0, timestamp };
+    if let Some(call) = on_decided {
+        result.call_when_decided(at, call);
+    }
+    result.failed(error);
+    RecordFuture::new(result, at)
 }
 
 /// Kafka: `KafkaProducer#send`. Failures that Java puts on the future are on the future; wrong arguments, unknown topics
@@ -298,27 +316,22 @@ pub(crate) fn send(
     record: &ProducerRecord<'_>,
     mut on_decided: Option<OnDecided>,
 ) -> Result<RecordFuture, ClientError> {
-    shared.lock().core.check_ready_for_send()?;
+    shared.lock().check_transaction()?;
     waiting::after_waiting(shared, pause, Some(record.topic))?;
     let topic = topic(shared, pause, record.topic)?;
-    let headers = headers_of(record);
-    let (row, start, sized) = {
-        let guard = shared.lock();
-        let row = row_of(&guard.core, topic, record, &headers)?;
-        (row, guard.core.now(), check_size(&guard.core, &row))
+    let headers = headers_of(record.headers);
+    let row = Row {
+        headers: &headers,
+        ..row_of(shared, record)?
     };
-    let result = sized.and_then(|()| {
-        append(shared, pause, topic, &row, start, |batch, signal| {
-            batch.future_of_last(signal, row.timestamp, on_decided.take())
-        })
+    let timestamp = row.timestamp;
+    let sent = send_when_room(shared, pause, topic, &row, shared.now(), |accumulator, id| {
+        accumulator.future_of_last(id, timestamp, on_decided.take())
     });
-    match result {
-        Err(error @ (ClientError::RecordTooLarge(_) | ClientError::BufferExhausted(_) | ClientError::Timeout(_))) => {
-            let core = &mut shared.lock().core;
-            Ok(core.failed_record(row.timestamp, on_decided, &error))
-        }
-        other => other,
-    }
+    sent.or_else(|error| match is_on_the_future(&error) {
+        true => Ok(failed_future(shared, timestamp, on_decided, &error)),
+        false => Err(error),
+    })
 }
 
 /// Queues one record without waiting. Returns `None`, and queues nothing, if the lock is busy, if the record would wait for metadata,
@@ -326,44 +339,44 @@ pub(crate) fn send(
 pub(crate) fn try_queue<T>(
     shared: &Shared,
     record: &ProducerRecord<'_>,
-    then: impl FnOnce(&mut ProducerBatch, &Arc<Signal>, i64) -> T,
+    then: impl FnOnce(&mut RecordAccumulator, BatchId, i64) -> T,
 ) -> Option<T> {
     let mut guard = shared.lock_soon()?;
-    let core = &guard.core;
-    if closed(core).is_some() || core.check_ready_for_send().is_err() || shared.waiting.has(record.topic) {
+    if shared.waiting.has(record.topic) {
         return None;
     }
-    let topic = core.metadata.topic_id(record.topic)?;
-    if core.metadata.topic(topic).partitions.is_empty() {
+    let topic = guard.metadata.topic_id(record.topic)?;
+    if guard.metadata.topic(topic).partitions.is_empty() {
         return None;
     }
-    let headers = headers_of(record);
-    let row = row_of(core, topic, record, &headers).ok()?;
-    check_size(core, &row).ok()?;
-    append_now(shared, &mut guard, topic, &row, |batch, signal| {
-        then(batch, signal, row.timestamp)
-    })
+    let headers = headers_of(record.headers);
+    let row = Row {
+        headers: &headers,
+        ..row_of(shared, record).ok()?
+    };
+    let id = do_send(shared, &mut guard, topic, &row).ok()??;
+    Some(then(&mut guard.accumulator, id, row.timestamp))
 }
 
 /// Makes everything queued sendable and waits until it is decided. The first failure of a `send_columns` row since the last
 /// flush is the error.
 pub(crate) fn flush(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
-    shared.lock().core.accumulator.flushes += 1;
+    shared.lock().accumulator.flushes += 1;
     shared.wake_sender();
     let waited = waiting::after_waiting(shared, pause, None).and_then(|()| settle(shared, pause));
-    let core = &mut shared.lock().core;
-    core.accumulator.flushes = core.accumulator.flushes.saturating_sub(1);
+    let accumulator = &mut shared.lock().accumulator;
+    accumulator.flushes = accumulator.flushes.saturating_sub(1);
     waited?;
-    core.run_failure.take().map_or(Ok(()), Err)
+    accumulator.run_failure.take().map_or(Ok(()), Err)
 }
 
 /// Waits until every batch that exists now is decided.
 fn settle(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
-    let mark = shared.lock().core.accumulator.serial_mark();
+    let mark = shared.lock().accumulator.serial_mark();
     loop {
         let seen = {
             let guard = shared.lock();
-            if guard.core.accumulator.all_decided_below(mark) {
+            if guard.accumulator.all_decided_below(mark) {
                 return Ok(());
             }
             guard.progress()

@@ -1,26 +1,34 @@
-//! The lock between the users' threads and the sender, and how each side waits for the other.
+//! What the users' threads and the sender share: one lock around what both change, and how each side waits for the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use fletchlog_api::Clock;
 use fletchlog_api::transport::Waker;
+use fletchlog_api::{Clock, ErrorCode, NodeId};
+use fletchlog_records::TopicPartition;
 
-use super::core::Core;
+use super::config::ProducerConfig;
 use super::future::{Signal, WAIT_SLICE_MS, lock, millis};
-use super::send::closed;
+use super::idempotence::Idempotence;
+use super::metadata::ProducerMetadata;
+use super::producer_batch::{BatchId, ProducerIdAndEpoch};
+use super::record_accumulator::RecordAccumulator;
 use super::send::waiting::{WaitingRecords, fail_waiting};
+use super::trace::{Trace, TraceKind};
+use super::transaction::TransactionManager;
 use crate::ClientError;
+use crate::metrics::ProducerMetrics;
 
 /// How many times [`Shared::lock_soon`] tries to get the lock.
 const SPINS: u32 = 100;
 
-/// [`Core`] behind its lock, with the condition variables of the waiting threads.
+/// [`Guarded`] behind its lock, with the condition variables of the waiting threads.
 pub(crate) struct Shared {
-    core: Mutex<Guarded>,
+    guarded: Mutex<Guarded>,
+    pub config: Arc<ProducerConfig>,
     pub clock: Arc<dyn Clock>,
     pub signal: Arc<Signal>,
-    /// Records whose callers do not wait. Locked after the core, or alone.
+    /// Records whose callers do not wait. Locked after [`Guarded`], or alone.
     pub waiting: WaitingRecords,
     /// Whether the sender is parked, with nothing on the wire. Locked last.
     parked: Mutex<bool>,
@@ -38,9 +46,25 @@ pub(crate) struct Shared {
     waker: OnceLock<Waker>,
 }
 
-/// What the lock guards: the core and a counter that grows when something happened.
+/// Whether the producer accepts records, and whether its sender still works.
+#[derive(Debug)]
+enum Closing {
+    Open,
+    /// Accepts no more records; queued ones are still sent.
+    Begun,
+    /// The sender has ended; the error if nobody asked it to.
+    Closed(Option<ClientError>),
+}
+
+/// What the lock guards.
 pub(crate) struct Guarded {
-    pub core: Core,
+    pub metadata: ProducerMetadata,
+    pub accumulator: RecordAccumulator,
+    pub idempotence: Option<Idempotence>,
+    pub trace: Trace,
+    pub metrics: ProducerMetrics,
+    closing: Closing,
+    /// Grows when something happened.
     progress: u64,
     /// A user waits for room.
     room_wanted: bool,
@@ -70,18 +94,29 @@ pub(crate) trait Pause {
 }
 
 impl Shared {
-    pub(crate) fn new(core: Core) -> Self {
+    /// `seed`: of everything random.
+    pub(crate) fn new(config: Arc<ProducerConfig>, clock: Arc<dyn Clock>, seed: u64) -> Self {
+        let signal = Signal::new(clock.clone());
+        let guarded = Guarded {
+            metadata: ProducerMetadata::new(config.retry_backoff_ms, config.metadata_max_age_ms),
+            accumulator: RecordAccumulator::new(config.clone(), clock.clone(), signal.clone(), seed),
+            idempotence: config
+                .idempotent
+                .then(|| Idempotence::new(config.release, TransactionManager::of(&config))),
+            trace: Trace::new(config.trace, clock.clone()),
+            metrics: ProducerMetrics::default(),
+            closing: Closing::Open,
+            progress: 0,
+            room_wanted: false,
+            decision_wanted: None,
+            waiting: 0,
+        };
         Self {
-            clock: core.clock.clone(),
-            signal: core.signal.clone(),
+            guarded: Mutex::new(guarded),
+            config,
+            clock,
+            signal,
             waiting: WaitingRecords::default(),
-            core: Mutex::new(Guarded {
-                core,
-                progress: 0,
-                room_wanted: false,
-                decision_wanted: None,
-                waiting: 0,
-            }),
             parked: Mutex::new(false),
             work: Condvar::new(),
             progress: Condvar::new(),
@@ -94,13 +129,18 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Guarded> {
-        lock(&self.core)
+        lock(&self.guarded)
+    }
+
+    /// Monotonic ms.
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.monotonic_ms()
     }
 
     /// The lock, or `None` if another thread holds it for more than a few microseconds, as a turn of the sender does.
     pub(crate) fn lock_soon(&self) -> Option<MutexGuard<'_, Guarded>> {
         for _ in 0..SPINS {
-            match self.core.try_lock() {
+            match self.guarded.try_lock() {
                 Ok(guard) => return Some(guard),
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
@@ -114,7 +154,7 @@ impl Shared {
         let _ = self.waker.set(waker);
     }
 
-    /// Makes the sender take another turn. Needs no lock of the core.
+    /// Makes the sender take another turn. Needs no lock of [`Guarded`].
     pub(crate) fn wake_sender(&self) {
         if self.wake.swap(true, Ordering::SeqCst) {
             return;
@@ -155,17 +195,26 @@ impl Shared {
 
     /// Accepts no more records; queued ones are still sent.
     pub(crate) fn begin_close(&self, guard: &mut Guarded) {
-        guard.core.closing = true;
-        guard.core.accumulator.closed = true;
-        if let Some(error) = closed(&guard.core) {
+        if let Closing::Open = guard.closing {
+            guard.closing = Closing::Begun;
+        }
+        guard.accumulator.closed = true;
+        if let Err(error) = guard.check_open() {
             self.waiting.close(error);
         }
         self.wake_sender();
     }
     /// Fails everything undecided.
     pub(crate) fn fail_all(&self, guard: &mut Guarded, error: &ClientError) {
-        guard.core.abort_all(error);
-        fail_waiting(self, &mut guard.core, error);
+        guard.accumulator.abort_all(error);
+        fail_waiting(self, guard, error);
+    }
+    /// The sender can do nothing more: everything undecided, and every later call, fails with this.
+    pub(crate) fn die(&self, guard: &mut Guarded, error: &ClientError) {
+        guard.close(Some(error.clone()));
+        self.waiting.close(error.clone());
+        self.fail_all(guard, error);
+        self.made_progress(guard);
     }
 
     /// Wakes every waiting user.
@@ -174,11 +223,11 @@ impl Shared {
         if held.waiting > 0 {
             self.progress.notify_all();
         }
-        if held.room_wanted && held.core.accumulator.has_room() {
+        if held.room_wanted && held.accumulator.has_room() {
             held.room_wanted = false;
             self.room.notify_all();
         }
-        let accumulator = &held.core.accumulator;
+        let accumulator = &held.accumulator;
         if held
             .decision_wanted
             .is_some_and(|mark| accumulator.all_decided_below(mark))
@@ -190,23 +239,23 @@ impl Shared {
     /// A user sleeps until there is room for many batches, at most one slice.
     pub(crate) fn wait_room(&self, ms: i64) {
         let mut guard = self.lock();
-        if guard.core.accumulator.has_room() {
+        if guard.accumulator.has_room() {
             return;
         }
         guard.room_wanted = true;
         // A waiter makes everything sendable.
-        guard.core.accumulator.memory_waiters += 1;
+        guard.accumulator.memory_waiters += 1;
         self.wake_sender();
         let slice = millis(ms.min(WAIT_SLICE_MS));
         let waited = self.room.wait_timeout(guard, slice);
         let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        guard.core.accumulator.memory_waiters -= 1;
+        guard.accumulator.memory_waiters -= 1;
     }
     /// A user sleeps until every batch with a serial below `mark` is decided, at most one slice; if they already are, until something has
     /// happened since `seen`.
     pub(crate) fn wait_decided(&self, mark: u64, seen: u64, ms: i64) {
         let mut guard = self.lock();
-        if guard.core.accumulator.all_decided_below(mark) {
+        if guard.accumulator.all_decided_below(mark) {
             drop(guard);
             return self.wait_progress(seen, ms);
         }
@@ -230,12 +279,79 @@ impl Guarded {
     pub(crate) fn progress(&self) -> u64 {
         self.progress
     }
-}
 
-/// The sender can do nothing more: everything undecided, and every later call, fails with this.
-pub(crate) fn end(shared: &Shared, guard: &mut Guarded, error: &ClientError) {
-    guard.core.die(error);
-    shared.waiting.close(error.clone());
-    fail_waiting(shared, &mut guard.core, error);
-    shared.made_progress(guard);
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.closing, Closing::Open)
+    }
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.closing, Closing::Closed(_))
+    }
+    /// The error of a call after the producer was closed. Kafka: `KafkaProducer#throwIfProducerClosed`.
+    pub(crate) fn check_open(&self) -> Result<(), ClientError> {
+        match &self.closing {
+            Closing::Open => Ok(()),
+            Closing::Closed(Some(error)) => Err(error.clone()),
+            Closing::Begun | Closing::Closed(None) => Err(ClientError::Closed(
+                "the producer is closed; make a new one to send more".to_owned(),
+            )),
+        }
+    }
+    /// The sender has ended; `why`, if nobody asked it to.
+    pub(crate) fn close(&mut self, why: Option<ClientError>) {
+        if !matches!(self.closing, Closing::Closed(Some(_))) {
+            self.closing = Closing::Closed(why);
+        }
+    }
+
+    /// `None` for a producer without transactional.id.
+    pub(crate) fn transactions(&mut self) -> Option<&mut TransactionManager> {
+        self.idempotence.as_mut()?.transactions.as_mut()
+    }
+    /// A transactional producer sends inside a transaction only.
+    pub(crate) fn check_transaction(&self) -> Result<(), ClientError> {
+        let transactions = self.idempotence.as_ref().and_then(|i| i.transactions.as_ref());
+        transactions.map_or(Ok(()), TransactionManager::check_ready_for_send)
+    }
+    /// `None` until the broker has given one.
+    pub(crate) fn producer_id(&self) -> Option<ProducerIdAndEpoch> {
+        self.idempotence.as_ref().and_then(Idempotence::id)
+    }
+
+    pub(crate) fn sticky_partition(&mut self, topic: usize) -> i32 {
+        self.accumulator.sticky(topic, self.metadata.topic(topic))
+    }
+
+    /// The partition that a batch goes to.
+    pub(crate) fn tp_of(&self, batch: BatchId) -> &TopicPartition {
+        self.metadata.tp_of(&self.accumulator.batches[batch])
+    }
+
+    /// Acknowledges a batch.
+    pub(crate) fn complete(&mut self, id: BatchId, base_offset: i64, log_append_time: i64) {
+        let tp = self.metadata.tp_of(&self.accumulator.batches[id]);
+        self.accumulator.complete(id, tp, base_offset, log_append_time);
+    }
+
+    /// Records an event about a batch if tracing is on.
+    #[inline]
+    pub(crate) fn trace(
+        &mut self,
+        kind: TraceKind,
+        id: BatchId,
+        node: Option<NodeId>,
+        base_offset: i64,
+        error: Option<ErrorCode>,
+    ) {
+        if self.trace.is_on() {
+            let batch = &self.accumulator.batches[id];
+            let tp = self.metadata.tp_of(batch).clone();
+            self.trace.add(kind, batch, tp, node, base_offset, error);
+        }
+    }
+    /// Records that the epoch was raised.
+    pub(crate) fn trace_bump(&mut self) {
+        if let (true, Some(producer)) = (self.trace.is_on(), self.producer_id()) {
+            self.trace.bumped(producer);
+        }
+    }
 }

@@ -17,7 +17,7 @@ impl Producer {
 
     /// Runs turns until `ms` of the clock have passed.
     pub fn run_for(&self, ms: i64) {
-        let now = || self.shared.lock().core.now();
+        let now = || self.shared.now();
         let end = now().saturating_add(ms);
         while now() < end {
             self.run_once(end.saturating_sub(now()));
@@ -33,12 +33,12 @@ impl Producer {
 
     /// Whether records are queued or undecided.
     pub fn has_incomplete(&self) -> bool {
-        self.shared.lock().core.accumulator.has_incomplete()
+        self.shared.lock().accumulator.has_incomplete()
     }
 
     /// Asks for a topic's metadata without waiting for it.
     #[cfg(test)]
     pub(crate) fn request_topic(&self, topic: &str) {
-        self.shared.lock().core.metadata.request_topic(topic);
+        self.shared.lock().metadata.request_topic(topic);
     }
 }

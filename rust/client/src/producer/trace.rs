@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::NodeId;
+use fletchlog_api::{Clock, ErrorCode, NodeId};
 use fletchlog_records::TopicPartition;
+
+use super::producer_batch::{ProducerBatch, ProducerIdAndEpoch};
 
 /// What happened to a batch, in the order of a batch's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,26 +89,69 @@ pub struct TraceEvent {
 }
 
 /// The collected events.
-#[derive(Debug, Default)]
 pub(crate) struct Trace {
+    clock: Arc<dyn Clock>,
     events: Option<Vec<TraceEvent>>,
 }
 
 impl Trace {
-    pub(crate) fn new(on: bool) -> Self {
+    pub(crate) fn new(on: bool, clock: Arc<dyn Clock>) -> Self {
         Self {
+            clock,
             events: on.then(Vec::new),
-        }
-    }
-    /// Builds and keeps an event when tracing is on.
-    #[inline]
-    pub(crate) fn add(&mut self, event: impl FnOnce() -> TraceEvent) {
-        if let Some(events) = &mut self.events {
-            events.push(event());
         }
     }
     pub(crate) fn is_on(&self) -> bool {
         self.events.is_some()
+    }
+    /// Something happened to a batch.
+    pub(crate) fn add(
+        &mut self,
+        kind: TraceKind,
+        batch: &ProducerBatch,
+        tp: TopicPartition,
+        node: Option<NodeId>,
+        base_offset: i64,
+        error: Option<ErrorCode>,
+    ) {
+        let (id, epoch) = batch.id_and_epoch();
+        self.push(TraceEvent {
+            tp: Some(tp),
+            node,
+            batch: i64::try_from(batch.serial).unwrap_or(-1),
+            records: batch.count(),
+            producer: (id, epoch, batch.base_sequence()),
+            attempts: batch.attempts,
+            base_offset,
+            error: error.map(|e| Arc::from(e.name())),
+            ..self.event(kind)
+        });
+    }
+    /// The epoch was raised.
+    pub(crate) fn bumped(&mut self, (id, epoch): ProducerIdAndEpoch) {
+        self.push(TraceEvent {
+            producer: (id, epoch, -1),
+            ..self.event(TraceKind::EpochBump)
+        });
+    }
+    fn event(&self, kind: TraceKind) -> TraceEvent {
+        TraceEvent {
+            time_ms: self.clock.monotonic_ms(),
+            kind,
+            tp: None,
+            node: None,
+            batch: -1,
+            records: 0,
+            producer: (-1, -1, -1),
+            attempts: 0,
+            base_offset: -1,
+            error: None,
+        }
+    }
+    fn push(&mut self, event: TraceEvent) {
+        if let Some(events) = &mut self.events {
+            events.push(event);
+        }
     }
     pub(crate) fn events(&self) -> Vec<TraceEvent> {
         self.events.clone().unwrap_or_default()

@@ -4,9 +4,10 @@ use std::mem::take;
 use std::sync::Arc;
 
 use fletchlog_records::batch_builder::estimate_size_upper_bound;
-use fletchlog_records::{BatchBuilder, Compression};
+use fletchlog_records::{BatchBuilder, Compression, TopicPartition};
 
 use super::{RecordAccumulator, past_delivery};
+use crate::ClientError;
 use crate::backoff::ExponentialBackoff;
 use crate::producer::idempotence::Idempotence;
 use crate::producer::producer_batch::{BatchId, ProducerBatch, runs_of};
@@ -107,6 +108,30 @@ impl RecordAccumulator {
         ids
     }
 
+    /// Acknowledges a batch, unless it is decided.
+    pub(crate) fn complete(&mut self, id: BatchId, tp: &TopicPartition, base_offset: i64, log_append_time: i64) {
+        if let Some(result) = self.batches[id].result.take() {
+            result.written(tp, base_offset, log_append_time);
+        }
+        self.decided(id);
+    }
+
+    /// Fails a batch, unless it is decided.
+    pub(crate) fn fail(&mut self, id: BatchId, error: &ClientError) {
+        let batch = &mut self.batches[id];
+        if batch.done {
+            return;
+        }
+        if let Some(result) = batch.result.take() {
+            result.failed(error);
+        }
+        if !batch.runs.is_empty() {
+            self.run_failure.get_or_insert_with(|| error.clone());
+        }
+        self.failed_records += i64::from(batch.count());
+        self.decided(id);
+    }
+
     /// Bookkeeping when a batch is decided: memory, the set that flush waits for, its bytes.
     pub(crate) fn decided(&mut self, id: BatchId) {
         let batch = &mut self.batches[id];
@@ -157,8 +182,8 @@ impl RecordAccumulator {
             .unwrap_or(i64::MAX)
     }
 
-    /// Takes batches that were never on the wire out of the queues, in the order of creation.
-    pub(crate) fn abort_undrained(&mut self) -> Vec<BatchId> {
+    /// Fails queued batches that were never on the wire, in the order of creation. Kafka: `RecordAccumulator#abortUndrainedBatches`.
+    pub(crate) fn abort_undrained(&mut self, error: &ClientError) {
         let mut undrained = self.batches.undecided();
         undrained.retain(|&id| self.batches[id].queued && !self.batches[id].has_sequence());
         for &id in &undrained {
@@ -168,17 +193,25 @@ impl RecordAccumulator {
             let partition = batch.partition;
             self.queue(partition).batches.retain(|&queued| queued != id);
         }
-        undrained
+        self.abort(undrained, error);
     }
 
-    /// Takes every undecided batch out of the queues (fatal state, forced close), in the order of creation.
-    pub(crate) fn abort_all(&mut self) -> Vec<BatchId> {
+    /// Fails everything undecided (fatal state, forced close), in the order of creation. Kafka: `RecordAccumulator#abortBatches`.
+    pub(crate) fn abort_all(&mut self, error: &ClientError) {
         for queue in &mut self.queues {
             for id in queue.batches.drain(..) {
                 self.batches[id].queued = false;
             }
         }
-        self.batches.undecided()
+        self.abort(self.batches.undecided(), error);
+    }
+
+    fn abort(&mut self, batches: Vec<BatchId>, error: &ClientError) {
+        for id in batches {
+            self.fail(id, error);
+            self.batches.remove_if_unused(id);
+        }
+        self.signal.notify();
     }
 }
 

@@ -106,11 +106,17 @@ impl RecordAccumulator {
             }
         }
         check.nodes.sort_unstable();
+        if self.config.release.built_in_partitioner && self.config.adaptive {
+            for (topic, info) in metadata.topics().take(self.partitioners.count()) {
+                let (queues, complete) = self.load(metadata, &info.partitions);
+                self.partitioners.of(topic).0.update_load(&queues, complete);
+            }
+        }
         check
     }
 
     /// KIP-794: queue lengths of a topic's usable partitions, for the partitioner; true = no partition left out.
-    pub(crate) fn load(&self, metadata: &ProducerMetadata, partitions: &[PartitionId]) -> (Vec<(i32, usize)>, bool) {
+    fn load(&self, metadata: &ProducerMetadata, partitions: &[PartitionId]) -> (Vec<(i32, usize)>, bool) {
         let timeout = self.config.availability_timeout_ms;
         let mut queues = Vec::with_capacity(partitions.len());
         for &id in partitions {

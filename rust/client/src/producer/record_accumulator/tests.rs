@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Config, Scope};
 
 use super::*;
@@ -20,16 +21,29 @@ fn metadata(partitions: i32) -> ProducerMetadata {
 
 fn accumulator(config: &[(&str, &str)]) -> RecordAccumulator {
     let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
-    RecordAccumulator::new(Arc::new(ProducerConfig::new(&config).unwrap()), 1)
+    let clock = Arc::new(SystemClock::default());
+    let config = ProducerConfig::new(&config).unwrap();
+    RecordAccumulator::new(Arc::new(config), clock.clone(), Signal::new(clock), 1)
 }
 
 /// Appends a value, opening a batch when the last has no room.
 fn append(accumulator: &mut RecordAccumulator, partition: PartitionId, value: &[u8], now: i64) {
-    if accumulator.try_append(partition, 0, None, Some(value), &[]).is_none() {
-        let size = accumulator.buffer_size(None, Some(value), &[]);
+    let row = Row {
+        partition: None,
+        timestamp: 0,
+        key: None,
+        value: Some(value),
+        headers: &[],
+    };
+    if accumulator.try_append(partition, &row).is_none() {
+        let size = accumulator.buffer_size(&row);
         let id = accumulator.add_batch(partition, &Arc::from("t"), size, now);
         accumulator.batches[id].try_append(0, None, Some(value), &[]).unwrap();
     }
+}
+
+fn error() -> ClientError {
+    ClientError::Interrupted
 }
 
 fn ready(accumulator: &mut RecordAccumulator, metadata: &ProducerMetadata, now: i64) -> (bool, i64) {
@@ -361,10 +375,7 @@ fn a_batch_that_is_compressed_elsewhere_is_drained_afterwards_with_the_same_byte
 
     let (mut accumulator, _, ids) = filled();
     let late = accumulator.take_unpacked_heads().remove(0);
-    for id in accumulator.abort_all() {
-        accumulator.decided(id);
-        accumulator.batches.remove_if_unused(id);
-    }
+    accumulator.abort_all(&error());
     append(&mut accumulator, 0, &[1; 90], 0);
     accumulator.put_packed(late);
     let reused = accumulator.queues[0].batches[0];
@@ -402,9 +413,7 @@ fn a_batch_that_was_decided_while_a_user_appended_to_it_takes_nothing_back() {
     let id = accumulator.last_batch_id(0).unwrap();
     let mut lent = accumulator.batches[id].lend().unwrap();
     lent.push(0, None, Some(b"b")).unwrap();
-    for id in accumulator.abort_all() {
-        accumulator.decided(id);
-    }
+    accumulator.fail(id, &error());
     assert!(!accumulator.batches[id].take_back(lent));
     assert_eq!(accumulator.batches[id].count(), 1);
 }

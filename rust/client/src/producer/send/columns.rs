@@ -3,14 +3,15 @@
 use fletchlog_records::{Compression, Header};
 
 use super::waiting::after_waiting;
-use super::{MAX_OVERHEAD, append, check_partition, check_size, closed, topic};
+use super::{MAX_OVERHEAD, append, check_partition, headers_of, send_failed, send_when_room, topic};
 use crate::ClientError;
 use crate::producer::RecordColumns;
-use crate::producer::core::{Append, Core, Row};
+use crate::producer::config::ProducerConfig;
 use crate::producer::metadata::{PartitionId, TopicId};
 use crate::producer::partitioner::partition_for_key;
 use crate::producer::producer_batch::{BatchId, Fill, Lent};
-use crate::producer::shared::{Pause, Shared};
+use crate::producer::record_accumulator::{Row, Target};
+use crate::producer::shared::{Guarded, Pause, Shared};
 
 /// Rows between two wake-ups of the sender, and the most rows appended before the lock is released: 18 batches of ten-byte records, 0.3 ms
 /// of work, so that neither the sender nor other threads starve and the sender is woken once per chunk, not once per batch.
@@ -32,67 +33,46 @@ pub(crate) fn send_columns<C: RecordColumns>(
     if columns.is_empty() {
         return Ok(0);
     }
-    shared.lock().core.check_ready_for_send()?;
+    shared.lock().check_transaction()?;
     after_waiting(shared, pause, Some(name))?;
     let topic = topic(shared, pause, name)?;
     let rows = columns.len();
-    let (max_block_ms, chunk) = {
-        let config = &shared.lock().core.config;
-        let is_packed = config.compression != Compression::None;
-        (
-            config.max_block_ms,
-            if is_packed { PACKED_ROWS_PER_LOCK } else { ROWS_PER_LOCK },
-        )
+    let chunk = match shared.config.compression {
+        Compression::None => ROWS_PER_LOCK,
+        _ => PACKED_ROWS_PER_LOCK,
     };
     let mut row = 0;
     let mut rested_at = None;
     while row < rows {
         let end = rows.min(row.saturating_add(chunk));
-        let stopped = append_chunk(shared, topic, columns, &mut row, end);
-        let start = {
-            let mut guard = shared.lock();
-            // Even without a new row: the sender skips a batch that is lent.
-            shared.wake_sender();
-            match stopped {
-                Ok(()) => (row < end).then(|| guard.core.now()),
-                Err(Stopped::Closed(error)) => return Err(error),
-                Err(Stopped::NotReady(error)) => return Err(in_row(error, first + row)),
-                Err(Stopped::At(error)) => {
-                    guard.core.send_failed(&error);
-                    return Err(in_row(error, first + row));
-                }
-            }
-        };
+        let appended = append_chunk(shared, topic, columns, &mut row, end);
+        // Even without a new row: the sender skips a batch that is lent.
+        shared.wake_sender();
+        appended.map_err(|error| failed(shared, &error, first + row))?;
         pack(shared);
-        let Some(start) = start else {
+        if row == end {
             // The lock is not fair: without this the sender would wait until the memory is used up.
             std::thread::yield_now();
             continue;
-        };
+        }
         // No memory: let the sender free some.
         if rested_at != Some(row) {
             rested_at = Some(row);
-            pause.rest(shared, max_block_ms)?;
+            pause.rest(shared, shared.config.max_block_ms)?;
             continue;
         }
         // Still none: wait for it with this one row.
         let mut buffer = Vec::new();
         columns.headers(row, &mut buffer);
-        let headers: Vec<Header<'_>> = buffer.iter().map(|&(key, value)| Header { key, value }).collect();
-        let timestamp = columns
-            .timestamp(row)
-            .unwrap_or_else(|| shared.lock().core.clock.now_ms());
+        let headers = headers_of(&buffer);
         let one = Row {
-            partition: columns.partition(row),
-            timestamp,
-            key: columns.key(row),
-            value: columns.value(row),
             headers: &headers,
+            ..row_of(columns, row, shared.clock.now_ms())
         };
-        append(shared, pause, topic, &one, start, |batch, _| batch.add_run(1)).map_err(|error| {
-            shared.lock().core.send_failed(&error);
-            in_row(error, first + row)
-        })?;
+        let sent = send_when_room(shared, pause, topic, &one, shared.now(), |accumulator, id| {
+            accumulator.batches[id].add_run(1);
+        });
+        sent.map_err(|error| failed(shared, &error, first + row))?;
         row += 1;
     }
     Ok(rows)
@@ -100,40 +80,42 @@ pub(crate) fn send_columns<C: RecordColumns>(
 
 /// Compresses full batches while the sender compresses and sends those in front of them.
 fn pack(shared: &Shared) {
-    let (config, mut unpacked) = {
-        let core = &mut shared.lock().core;
-        if core.config.compression == Compression::None {
-            return;
-        }
-        (core.config.clone(), core.accumulator.take_unpacked_behind())
-    };
+    if shared.config.compression == Compression::None {
+        return;
+    }
+    let mut unpacked = shared.lock().accumulator.take_unpacked_behind();
     while let Some(mut batch) = unpacked {
-        batch.pack(&config);
-        let mut guard = shared.lock();
-        guard.core.accumulator.put_packed(batch);
+        batch.pack(&shared.config);
+        let accumulator = &mut shared.lock().accumulator;
+        accumulator.put_packed(batch);
         shared.wake_sender();
-        unpacked = guard.core.accumulator.take_unpacked_behind();
+        unpacked = accumulator.take_unpacked_behind();
     }
 }
 
-fn in_row(error: ClientError, row: usize) -> ClientError {
+/// A row without headers.
+#[inline]
+fn row_of<C: RecordColumns>(columns: &C, row: usize, wall: i64) -> Row<'_> {
+    Row {
+        partition: columns.partition(row),
+        timestamp: columns.timestamp(row).unwrap_or(wall),
+        key: columns.key(row),
+        value: columns.value(row),
+        headers: &[],
+    }
+}
+
+/// The error of the call if this row cannot be queued.
+fn failed(shared: &Shared, error: &ClientError, row: usize) -> ClientError {
+    send_failed(shared, &mut shared.lock(), error);
     let at = |text: String| format!("row {row}: {text}; the {row} rows before it are queued");
-    match error {
+    match error.clone() {
         ClientError::IllegalArgument(text) => ClientError::IllegalArgument(at(text)),
         ClientError::RecordTooLarge(text) => ClientError::RecordTooLarge(at(text)),
         ClientError::BufferExhausted(text) => ClientError::BufferExhausted(at(text)),
         ClientError::Timeout(text) => ClientError::Timeout(at(text)),
         other => other,
     }
-}
-
-/// Why no more rows can be appended.
-enum Stopped {
-    Closed(ClientError),
-    /// There is no transaction, or it has failed.
-    NotReady(ClientError),
-    /// This row cannot be appended.
-    At(ClientError),
 }
 
 /// Appends rows until `end` or until memory is short; `row` becomes the next one to append.
@@ -143,20 +125,17 @@ fn append_chunk<C: RecordColumns>(
     columns: &C,
     row: &mut usize,
     end: usize,
-) -> Result<(), Stopped> {
+) -> Result<(), ClientError> {
     let mut back: Option<Loan<'_>> = None;
     loop {
         let mut guard = shared.lock();
-        let core = &mut guard.core;
         let after_run = back.is_some();
         if let Some(loan) = back.take() {
-            loan.give_back(core, row);
+            loan.give_back(&mut guard, row);
         }
-        if let Some(error) = closed(core) {
-            return Err(Stopped::Closed(error));
-        }
-        core.check_ready_for_send().map_err(Stopped::NotReady)?;
-        let lent = append_rows(core, topic, columns, row, end, after_run).map_err(Stopped::At)?;
+        guard.check_open()?;
+        guard.check_transaction()?;
+        let lent = append_rows(shared, &mut guard, topic, columns, row, end, after_run)?;
         drop(guard);
         let Some((run, batch, serial, lent)) = lent else {
             return Ok(());
@@ -191,18 +170,18 @@ impl Loan<'_> {
     }
 
     /// Moves `row` behind the appended rows. If the batch was decided meanwhile, `row` stays, so they are appended again.
-    fn give_back(mut self, core: &mut Core, row: &mut usize) {
-        if let Some(added) = self.put(core) {
+    fn give_back(mut self, guarded: &mut Guarded, row: &mut usize) {
+        if let Some(added) = self.put(guarded) {
             *row += added;
         }
     }
 
-    fn put(&mut self, core: &mut Core) -> Option<usize> {
+    fn put(&mut self, guarded: &mut Guarded) -> Option<usize> {
         let lent = self.lent.take()?;
         let (added, grown) = (lent.added, lent.grown);
-        let batch = core.accumulator.batches.get_mut(self.batch);
+        let batch = guarded.accumulator.batches.get_mut(self.batch);
         let batch = batch.filter(|batch| batch.serial == self.serial)?;
-        batch.take_back(lent).then(|| self.run.note(core, added, grown))
+        batch.take_back(lent).then(|| self.run.note(guarded, added, grown))
     }
 }
 
@@ -212,7 +191,7 @@ impl Drop for Loan<'_> {
         if self.lent.is_some() {
             let shared = self.shared;
             let mut guard = shared.lock();
-            self.put(&mut guard.core);
+            self.put(&mut guard);
             shared.wake_sender();
         }
     }
@@ -221,14 +200,15 @@ impl Drop for Loan<'_> {
 /// Appends rows until `end`, until memory is short, or until a long run begins: the caller appends that to the batch that is lent for it.
 /// `after_run`: a run has just ended at this row, so perhaps no open batch has room for it.
 fn append_rows<C: RecordColumns>(
-    core: &mut Core,
+    shared: &Shared,
+    guarded: &mut Guarded,
     topic: TopicId,
     columns: &C,
     row: &mut usize,
     end: usize,
     mut after_run: bool,
 ) -> Result<Option<(Run, BatchId, u64, Lent)>, ClientError> {
-    let wall = core.clock.now_ms();
+    let wall = shared.clock.now_ms();
     let plain = columns.no_headers();
     let mut names: Vec<(&str, Option<&[u8]>)> = Vec::new();
     let mut headers: Vec<Header<'_>> = Vec::new();
@@ -239,30 +219,22 @@ fn append_rows<C: RecordColumns>(
             columns.headers(*row, &mut names);
             headers.extend(names.iter().map(|&(key, value)| Header { key, value }));
         } else if !std::mem::take(&mut after_run) {
-            if let Some(lent) = append_run(core, topic, columns, row, end, wall)? {
+            if let Some(lent) = append_run(shared, guarded, topic, columns, row, end, wall)? {
                 return Ok(Some(lent));
             }
             if *row == end {
                 break;
             }
         }
-        let given = columns.timestamp(*row);
         let one = Row {
-            partition: columns.partition(*row),
-            timestamp: given.unwrap_or(wall),
-            key: columns.key(*row),
-            value: columns.value(*row),
             headers: &headers,
+            ..row_of(columns, *row, wall)
         };
-        check_partition(core, topic, one.partition)?;
-        check_size(core, &one)?;
-        match core.append(topic, &one) {
-            Append::Done(id) => {
-                core.accumulator.batches[id].add_run(1);
-                *row += 1;
-            }
-            Append::NoMemory => return Ok(None),
-        }
+        let Some(id) = append(shared, guarded, topic, &one)? else {
+            return Ok(None);
+        };
+        guarded.accumulator.batches[id].add_run(1);
+        *row += 1;
     }
     Ok(None)
 }
@@ -324,9 +296,9 @@ impl Run {
     }
 
     /// Reports the appended bytes to the partitioner, unless it has left the partition since. Returns the number of rows.
-    fn note(&self, core: &mut Core, taken: i32, grown: usize) -> usize {
-        if self.counted && taken > 0 && core.sticky_partition(self.topic) == self.partition {
-            core.note_appended(self.topic, self.id, grown);
+    fn note(&self, guarded: &mut Guarded, taken: i32, grown: usize) -> usize {
+        if self.counted && taken > 0 && guarded.sticky_partition(self.topic) == self.partition {
+            guarded.accumulator.note_appended(self.topic, self.id, grown);
         }
         usize::try_from(taken).unwrap_or(0)
     }
@@ -335,7 +307,8 @@ impl Run {
 /// The fast path: appends consecutive rows without headers to the last batch of their partition until one does not fit (or needs a check);
 /// the caller handles that row. For a long run it lends the batch instead.
 fn append_run<C: RecordColumns>(
-    core: &mut Core,
+    shared: &Shared,
+    guarded: &mut Guarded,
     topic: TopicId,
     columns: &C,
     row: &mut usize,
@@ -343,48 +316,47 @@ fn append_run<C: RecordColumns>(
     wall: i64,
 ) -> Result<Option<(Run, BatchId, u64, Lent)>, ClientError> {
     let explicit = columns.partition(*row);
-    let free = core.is_free(explicit, columns.key(*row));
+    let free = guarded.accumulator.target(1, explicit, columns.key(*row)) == Target::Sticky;
     let by_key = !free && explicit.is_none();
     let scattered = explicit.is_some() && *row + 1 < end && columns.partition(*row + 1) != explicit;
     if by_key || scattered {
-        append_placed(core, topic, columns, row, end, wall);
+        append_placed(shared, guarded, topic, columns, row, end, wall);
         return Ok(None);
     }
-    check_partition(core, topic, explicit)?;
+    check_partition(guarded.metadata.topic(topic), explicit)?;
     let partition = match explicit {
         Some(partition) => partition,
-        None => core.sticky_partition(topic),
+        None => guarded.sticky_partition(topic),
     };
     let run = Run {
         topic,
-        id: core.partition_id(topic, partition),
+        id: guarded.metadata.topic(topic).id(partition),
         partition,
         explicit,
         free,
-        ignore_keys: core.config.ignore_keys,
-        most: most(core),
+        ignore_keys: shared.config.ignore_keys,
+        most: most(&shared.config),
         wall,
-        counted: free && core.config.release.built_in_partitioner,
-        batch_size: core.config.batch_size.max(1),
-        produced: core.produced(topic),
+        counted: free && shared.config.release.built_in_partitioner,
+        batch_size: shared.config.batch_size.max(1),
+        produced: guarded.accumulator.produced(topic),
     };
-    let Some(id) = core.accumulator.last_batch_id(run.id) else {
+    let Some(id) = guarded.accumulator.last_batch_id(run.id) else {
         return Ok(None);
     };
-    let batch = &mut core.accumulator.batches[id];
+    let batch = &mut guarded.accumulator.batches[id];
     if run.is_long(columns, *row, end) {
         let serial = batch.serial;
         return Ok(batch.lend().map(|lent| (run, id, serial, lent)));
     }
     let (taken, grown) = run.fill(batch, columns, *row, end);
     batch.add_run(taken);
-    *row += run.note(core, taken, grown);
+    *row += run.note(guarded, taken, grown);
     Ok(None)
 }
 
 /// Most bytes of a key and a value together that need no check.
-fn most(core: &Core) -> usize {
-    let config = &core.config;
+fn most(config: &ProducerConfig) -> usize {
     config
         .max_request_size
         .min(config.buffer_memory)
@@ -400,15 +372,16 @@ fn needs_check(key: Option<&[u8]>, value: Option<&[u8]>, most: usize) -> bool {
 
 /// The same for rows that name a partition or are placed by their key: each goes to the last batch of its partition.
 fn append_placed<C: RecordColumns>(
-    core: &mut Core,
+    shared: &Shared,
+    guarded: &mut Guarded,
     topic: TopicId,
     columns: &C,
     row: &mut usize,
     end: usize,
     wall: i64,
 ) {
-    let (count, most) = (core.metadata.topic(topic).count(), most(core));
-    let by_key = !core.config.round_robin && !core.config.ignore_keys;
+    let (count, most) = (guarded.metadata.topic(topic).count(), most(&shared.config));
+    let by_key = !shared.config.round_robin && !shared.config.ignore_keys;
     while *row < end {
         let key = columns.key(*row);
         let partition = match (columns.partition(*row), key) {
@@ -421,8 +394,8 @@ fn append_placed<C: RecordColumns>(
         if needs_check(key, value, most) {
             return;
         }
-        let id = core.partition_id(topic, partition);
-        let Some(batch) = core.accumulator.last_batch(id) else {
+        let id = guarded.metadata.topic(topic).id(partition);
+        let Some(batch) = guarded.accumulator.last_batch(id) else {
             return;
         };
         if batch.try_append(timestamp, key, value, &[]).is_none() {

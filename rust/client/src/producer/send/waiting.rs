@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use fletchlog_records::Header;
 
-use super::{Lookup, check_partition, check_size, check_timestamp, closed, exhausted, look_up, no_metadata, until};
+use super::{Lookup, Row, append, exhausted, is_on_the_future, look_up, no_metadata, row_of, send_failed, until};
 use crate::ClientError;
 use crate::producer::ProducerRecord;
-use crate::producer::core::{Append, Core, Row};
 use crate::producer::future::{BatchResult, OnDecided, Place, RecordFuture, lock};
 use crate::producer::metadata::TopicId;
-use crate::producer::shared::{Pause, Shared};
+use crate::producer::shared::{Guarded, Pause, Shared};
 
 /// Most records that are put into batches under one lock: a thread that adds a record waits for no more than these.
 const AT_ONCE: usize = 1024;
@@ -104,17 +103,14 @@ pub(crate) fn send_later(
     record: &ProducerRecord<'_>,
     on_decided: Option<OnDecided>,
 ) -> Result<RecordFuture, ClientError> {
-    if let Some(timestamp) = record.timestamp {
-        check_timestamp(timestamp)?;
-    }
-    let timestamp = record.timestamp.unwrap_or_else(|| shared.clock.now_ms());
+    let timestamp = row_of(shared, record)?.timestamp;
     let result = BatchResult::new(&shared.signal);
     let at = Place { index: 0, timestamp };
     let owned = |bytes: Option<&[u8]>| bytes.map(Box::from);
     let headers = record.headers.iter().map(|&(name, value)| (name.into(), owned(value)));
     let mut waiting = WaitingRecord {
         serial: 0,
-        since_ms: shared.clock.monotonic_ms(),
+        since_ms: shared.now(),
         partition: record.partition,
         timestamp,
         key: owned(record.key),
@@ -156,34 +152,32 @@ pub(crate) fn after_waiting(shared: &Shared, pause: &mut dyn Pause, topic: Optio
     until(
         shared,
         pause,
-        shared.clock.monotonic_ms(),
+        shared.now(),
         i64::MAX,
-        |guard| match closed_for_good(&guard.core) {
-            Some(error) => Err(error),
-            None => Ok(shared.waiting.none_below(mark, topic).then_some(())),
+        |guarded| {
+            if guarded.is_closed() {
+                guarded.check_open()?;
+            }
+            Ok(shared.waiting.none_below(mark, topic).then_some(()))
         },
         |_| ClientError::Interrupted,
     )
 }
 
-fn closed_for_good(core: &Core) -> Option<ClientError> {
-    core.closed.then(|| closed(core)).flatten()
-}
-
 /// The sender's part: puts records into batches as far as metadata and memory allow, and fails those that can never be sent or have waited
 /// too long. Returns whether any record was placed or failed, and the ms until the next call is needed.
-pub(crate) fn place(shared: &Shared, core: &mut Core) -> (bool, i64) {
+pub(crate) fn place(shared: &Shared, guarded: &mut Guarded) -> (bool, i64) {
     if shared.waiting.is_empty() {
         return (false, i64::MAX);
     }
     let mut queues = lock(&shared.waiting.queues);
     let before = queues.count();
-    let now = core.now();
+    let now = shared.now();
     for topic in &mut queues.topics {
-        find_topic(core, topic);
+        find_topic(shared, guarded, topic);
     }
-    let (wants_memory, more) = append_some(core, &mut queues.topics);
-    let max_ms = core.config.max_block_ms;
+    let (wants_memory, more) = append_some(shared, guarded, &mut queues.topics);
+    let max_ms = shared.config.max_block_ms;
     let mut next_ms = if more { 0 } else { i64::MAX };
     for topic in &mut queues.topics {
         // Records of a known topic that were not reached are tried again at once, so they do not fail here.
@@ -197,39 +191,39 @@ pub(crate) fn place(shared: &Shared, core: &mut Core) -> (bool, i64) {
                 break;
             }
             let error = match topic.id {
-                Some(_) => exhausted(core.config.buffer_memory, waited),
-                None => no_metadata(core, &topic.name, waited),
+                Some(_) => exhausted(&shared.config, waited),
+                None => no_metadata(&guarded.metadata, &topic.name, waited),
             };
-            fail_first(core, topic, &error);
+            fail_first(shared, guarded, topic, &error);
         }
     }
     queues.topics.retain(|topic| !topic.records.is_empty());
-    note_memory_waiter(core, &mut queues, wants_memory);
+    note_memory_waiter(guarded, &mut queues, wants_memory);
     let left = queues.count();
     shared.waiting.count.store(left, Ordering::Release);
     if left < before {
-        core.signal.notify();
+        shared.signal.notify();
     }
     (left < before, next_ms)
 }
 
 /// Fails every record that waits.
-pub(crate) fn fail_waiting(shared: &Shared, core: &mut Core, error: &ClientError) {
+pub(crate) fn fail_waiting(shared: &Shared, guarded: &mut Guarded, error: &ClientError) {
     if shared.waiting.is_empty() {
         return;
     }
     let mut queues = lock(&shared.waiting.queues);
     for mut topic in std::mem::take(&mut queues.topics) {
-        fail_topic(core, &mut topic, error);
+        fail_topic(shared, guarded, &mut topic, error);
     }
-    note_memory_waiter(core, &mut queues, false);
+    note_memory_waiter(guarded, &mut queues, false);
     shared.waiting.count.store(0, Ordering::Release);
-    core.signal.notify();
+    shared.signal.notify();
 }
 
 /// A waiter makes everything sendable.
-fn note_memory_waiter(core: &mut Core, queues: &mut Queues, wants_memory: bool) {
-    let waiters = &mut core.accumulator.memory_waiters;
+fn note_memory_waiter(guarded: &mut Guarded, queues: &mut Queues, wants_memory: bool) {
+    let waiters = &mut guarded.accumulator.memory_waiters;
     match (queues.wants_memory, wants_memory) {
         (false, true) => *waiters += 1,
         (true, false) => *waiters = waiters.saturating_sub(1),
@@ -239,20 +233,20 @@ fn note_memory_waiter(core: &mut Core, queues: &mut Queues, wants_memory: bool) 
 }
 
 /// Requests the topic's metadata if necessary. Its records fail if the topic is refused or if no transaction is open for them.
-fn find_topic(core: &mut Core, topic: &mut WaitingTopic) {
-    let failures = core.fatal_count_and_last.0;
-    let lookup = topic.lookup.get_or_insert(Lookup { asked: false, failures });
-    let found = core
-        .check_ready_for_send()
-        .and_then(|()| look_up(core, &topic.name, lookup));
+fn find_topic(shared: &Shared, guarded: &mut Guarded, topic: &mut WaitingTopic) {
+    let metadata = &guarded.metadata;
+    let lookup = topic.lookup.get_or_insert_with(|| Lookup::new(metadata));
+    let found = guarded
+        .check_transaction()
+        .and_then(|()| look_up(&mut guarded.metadata, &topic.name, lookup));
     match found {
         Ok(id) => topic.id = id,
-        Err(error) => fail_topic(core, topic, &error),
+        Err(error) => fail_topic(shared, guarded, topic, &error),
     }
 }
 
 /// Appends what can be appended, in the order of the sends. Returns whether memory is short, and whether there may be more to append.
-fn append_some(core: &mut Core, topics: &mut [WaitingTopic]) -> (bool, bool) {
+fn append_some(shared: &Shared, guarded: &mut Guarded, topics: &mut [WaitingTopic]) -> (bool, bool) {
     for _ in 0..AT_ONCE {
         let known = topics.iter_mut().filter_map(|topic| {
             let (first, id) = (topic.records.front()?, topic.id?);
@@ -261,18 +255,23 @@ fn append_some(core: &mut Core, topics: &mut [WaitingTopic]) -> (bool, bool) {
         let Some((_, id, topic)) = known.min_by_key(|(serial, ..)| *serial) else {
             return (false, false);
         };
-        match topic.records.front().map_or(Ok(false), |first| append(core, id, first)) {
+        let first = topic.records.front();
+        match first.map_or(Ok(false), |first| append_waiting(shared, guarded, id, first)) {
             Ok(true) => drop(topic.records.pop_front()),
             Ok(false) => return (true, false),
-            Err(error) => fail_first(core, topic, &error),
+            Err(error) => fail_first(shared, guarded, topic, &error),
         }
     }
     (false, true)
 }
 
 /// Returns false if there is no memory for it now.
-fn append(core: &mut Core, topic: TopicId, record: &WaitingRecord) -> Result<bool, ClientError> {
-    check_partition(core, topic, record.partition)?;
+fn append_waiting(
+    shared: &Shared,
+    guarded: &mut Guarded,
+    topic: TopicId,
+    record: &WaitingRecord,
+) -> Result<bool, ClientError> {
     let headers = record.headers.iter().map(|(key, value)| Header {
         key,
         value: value.as_deref(),
@@ -285,25 +284,29 @@ fn append(core: &mut Core, topic: TopicId, record: &WaitingRecord) -> Result<boo
         value: record.value.as_deref(),
         headers: &headers,
     };
-    check_size(core, &row)?;
-    let Append::Done(id) = core.append(topic, &row) else {
-        return Ok(false);
-    };
-    let batch = &mut core.accumulator.batches[id];
-    let placed = batch.future_of_last(&core.signal, record.timestamp, None);
-    record.result.continue_as(&placed);
-    Ok(true)
+    let appended = append(shared, guarded, topic, &row)?;
+    if let Some(id) = appended {
+        let placed = guarded.accumulator.future_of_last(id, record.timestamp, None);
+        record.result.continue_as(&placed);
+    }
+    Ok(appended.is_some())
 }
 
-fn fail_topic(core: &mut Core, topic: &mut WaitingTopic, error: &ClientError) {
+fn fail_topic(shared: &Shared, guarded: &mut Guarded, topic: &mut WaitingTopic, error: &ClientError) {
     while !topic.records.is_empty() {
-        fail_first(core, topic, error);
+        fail_first(shared, guarded, topic, error);
     }
 }
 
-fn fail_first(core: &mut Core, topic: &mut WaitingTopic, error: &ClientError) {
+/// Only its future has the error: its transaction must not be committed without it, whatever the failure.
+fn fail_first(shared: &Shared, guarded: &mut Guarded, topic: &mut WaitingTopic, error: &ClientError) {
     if let Some(record) = topic.records.pop_front() {
-        core.waiting_failed(error);
+        send_failed(shared, guarded, error);
+        if !is_on_the_future(error)
+            && let Some(transactions) = guarded.transactions()
+        {
+            transactions.batch_failed(error.clone());
+        }
         record.result.failed(error);
     }
 }

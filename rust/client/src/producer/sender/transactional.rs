@@ -7,38 +7,37 @@ use fletchlog_api::{
 };
 
 use super::{RequestKind, Sender};
-use crate::producer::core::Core;
-use crate::producer::idempotence::Idempotence;
-use crate::producer::transaction::{Kind, TxnRequest};
+use crate::producer::shared::Guarded;
+use crate::producer::transaction::{Kind, NO_PRODUCER, TxnRequest};
 
 impl Sender {
     /// `Some(wait)`: no records may be sent in this turn. `None`: they may, or the producer has no transactions.
-    pub(super) fn transactional_turn(&mut self, core: &mut Core, now: i64) -> Option<i64> {
-        let transactions = core.transactions()?;
+    pub(super) fn transactional_turn(&mut self, guarded: &mut Guarded, now: i64) -> Option<i64> {
+        let transactions = guarded.transactions()?;
         if transactions.has_in_flight_request() {
             return Some(i64::MAX);
         }
         if let Some(reason) = transactions.abort_reason()
-            && core.accumulator.has_incomplete()
+            && guarded.accumulator.has_incomplete()
         {
-            core.abort_undrained(&reason);
+            guarded.accumulator.abort_undrained(&reason);
         }
-        let has_incomplete = core.accumulator.has_incomplete();
-        let transactions = core.transactions()?;
+        let has_incomplete = guarded.accumulator.has_incomplete();
+        let transactions = guarded.transactions()?;
         let request = transactions.next_request(has_incomplete);
-        core.accumulator.completing = core.transactions()?.is_completing();
-        self.send_transactional(core, request?, now)
+        guarded.accumulator.completing = guarded.transactions()?.is_completing();
+        self.send_transactional(guarded, request?, now)
     }
 
-    fn send_transactional(&mut self, core: &mut Core, request: TxnRequest, now: i64) -> Option<i64> {
+    fn send_transactional(&mut self, guarded: &mut Guarded, request: TxnRequest, now: i64) -> Option<i64> {
         if request.not_before_ms > now {
             let wait = request.not_before_ms - now;
-            core.transactions()?.put_back(request);
+            guarded.transactions()?.put_back(request);
             return Some(wait);
         }
         let known = match request.coordinator_type() {
             None => self.client.least_loaded_ready_node(now),
-            Some(_) => core.transactions()?.coordinator(&request),
+            Some(_) => guarded.transactions()?.coordinator(&request),
         };
         let node = match known {
             Some(node) if self.client.ready(node, now) => node,
@@ -47,16 +46,16 @@ impl Sender {
             Some(node)
                 if request.coordinator_type().is_some() && self.client.connection_failure(node, now).is_some() =>
             {
-                core.transactions()?.disconnected(request, now);
+                guarded.transactions()?.disconnected(request, now);
                 return Some(0);
             }
             Some(node) => {
                 let wait = self.client.connection_delay(node, now);
-                core.transactions()?.put_back(request);
+                guarded.transactions()?.put_back(request);
                 return Some(wait);
             }
             None => {
-                let transactions = core.transactions()?;
+                let transactions = guarded.transactions()?;
                 let lookup = request.coordinator_type().is_some();
                 if lookup {
                     transactions.look_up_coordinator(&request);
@@ -65,8 +64,8 @@ impl Sender {
                 return Some(if lookup { 0 } else { self.client.nodes_delay(now) });
             }
         };
-        let message = message(core, &request.kind)?;
-        core.transactions()?.sent();
+        let message = message(guarded, &request.kind)?;
+        guarded.transactions()?.sent();
         self.send(node, RequestKind::Transactional(Box::new(request)), message);
         Some(i64::MAX)
     }
@@ -74,45 +73,41 @@ impl Sender {
     /// Handles a response, or `None` if the connection was lost before it arrived.
     pub(super) fn transactional_answer(
         &mut self,
-        core: &mut Core,
+        guarded: &mut Guarded,
         request: TxnRequest,
         response: Option<&Response>,
         now: i64,
     ) {
-        let producer = id_of(core);
-        let Some(transactions) = core.transactions() else {
+        let producer = guarded.producer_id().unwrap_or(NO_PRODUCER);
+        let Some(transactions) = guarded.transactions() else {
             return;
         };
         let Some(response) = response else {
             return transactions.disconnected(request, now);
         };
         let new_id = transactions.answered(request, response, producer, now);
-        if let (Some(new_id), Some(state)) = (new_id, &mut core.idempotence) {
+        if let (Some(new_id), Some(state)) = (new_id, &mut guarded.idempotence) {
             state.set_transactional_id(&new_id);
             if new_id.bumped {
-                core.trace_bump();
+                guarded.trace_bump();
             }
         }
-        self.take_fatal(core);
+        self.take_fatal(guarded);
     }
 
     /// What is fatal for the transaction is fatal for the producer.
-    fn take_fatal(&self, core: &mut Core) {
-        let fatal = core.transactions().and_then(|t| t.fatal());
-        if let (Some(error), Some(state)) = (fatal, &mut core.idempotence) {
+    fn take_fatal(&self, guarded: &mut Guarded) {
+        let fatal = guarded.transactions().and_then(|t| t.fatal());
+        if let (Some(error), Some(state)) = (fatal, &mut guarded.idempotence) {
             state.set_fatal(error);
         }
     }
 }
 
-fn id_of(core: &Core) -> (i64, i16) {
-    core.idempotence.as_ref().and_then(Idempotence::id).unwrap_or((-1, -1))
-}
-
 /// The message of a request.
-fn message(core: &mut Core, kind: &Kind) -> Option<Request> {
-    let (producer_id, producer_epoch) = id_of(core);
-    let (transactional_id, timeout_ms) = core.transactions()?.identity();
+fn message(guarded: &mut Guarded, kind: &Kind) -> Option<Request> {
+    let (producer_id, producer_epoch) = guarded.producer_id().unwrap_or(NO_PRODUCER);
+    let (transactional_id, timeout_ms) = guarded.transactions()?.identity();
     Some(match kind {
         Kind::FindCoordinator { key_type, key } => {
             Request::FindCoordinator(FindCoordinatorRequest::of(*key_type, key.clone()))
@@ -129,7 +124,7 @@ fn message(core: &mut Core, kind: &Kind) -> Option<Request> {
             v3_and_below_producer_id: producer_id,
             v3_and_below_producer_epoch: producer_epoch,
             v3_and_below_topics: AddPartitionsToTxnRequest::topics_of(
-                partitions.iter().map(|&p| core.metadata.partition(p).tp.clone()),
+                partitions.iter().map(|&p| guarded.metadata.partition(p).tp.clone()),
             ),
             ..Default::default()
         }),

@@ -7,24 +7,21 @@ use fletchlog_api::OffsetAndMetadata;
 use fletchlog_records::TopicPartition;
 
 use super::errors::aborted;
-use super::manager::TransactionManager;
+use super::manager::{NO_PRODUCER, TransactionManager};
 use super::request::RequestResult;
 use crate::ClientError;
 use crate::group::ConsumerGroupMetadata;
-use crate::producer::core::Core;
 use crate::producer::errors::with_cause;
+use crate::producer::send::until;
 use crate::producer::send::waiting::{after_waiting, fail_waiting, place};
-use crate::producer::send::{closed, until};
-use crate::producer::shared::{Pause, Shared};
+use crate::producer::shared::{Guarded, Pause, Shared};
 
 /// What to do when a call has timed out but its operation continues.
 const AGAIN: &str = "call it again to go on waiting";
 
-fn manager(core: &mut Core) -> Result<&mut TransactionManager, ClientError> {
-    if let Some(error) = closed(core) {
-        return Err(error);
-    }
-    core.transactions().ok_or_else(|| {
+fn manager(guarded: &mut Guarded) -> Result<&mut TransactionManager, ClientError> {
+    guarded.check_open()?;
+    guarded.transactions().ok_or_else(|| {
         ClientError::IllegalState("this producer has no transactions: set transactional.id to use them".to_owned())
     })
 }
@@ -37,25 +34,20 @@ fn wait(
     result: &Arc<RequestResult>,
     hint: &str,
 ) -> Result<(), ClientError> {
-    let (start, max_ms) = {
-        let guard = shared.lock();
-        shared.wake_sender();
-        (guard.core.now(), guard.core.config.max_block_ms)
-    };
+    shared.wake_sender();
     let outcome = until(
         shared,
         pause,
-        start,
-        max_ms,
-        |guard| match (result.outcome(), closed(&guard.core)) {
-            (Some(outcome), _) => Ok(Some(outcome)),
-            (None, Some(error)) => Err(error),
-            (None, None) => Ok(None),
+        shared.now(),
+        shared.config.max_block_ms,
+        |guarded| match result.outcome() {
+            Some(outcome) => Ok(Some(outcome)),
+            None => guarded.check_open().map(|()| None),
         },
         |waited| {
             let mut guard = shared.lock();
-            let unreachable = guard.core.unreachable.clone();
-            let refusal = guard.core.transactions().and_then(|t| t.last_refusal());
+            let unreachable = guard.metadata.unreachable.clone();
+            let refusal = guard.transactions().and_then(|t| t.last_refusal());
             ClientError::Timeout(with_cause(
                 format!("{operation} has no outcome after {waited} ms (max.block.ms); {hint}"),
                 refusal.or(unreachable.as_deref()),
@@ -67,15 +59,15 @@ fn wait(
 }
 
 pub(crate) fn init_transactions(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
-    let result = manager(&mut shared.lock().core)?.initialize()?;
+    let result = manager(&mut shared.lock())?.initialize()?;
     wait(shared, pause, "init_transactions", &result, AGAIN)
 }
 
 pub(crate) fn begin_transaction(shared: &Shared) -> Result<(), ClientError> {
     let mut guard = shared.lock();
     // Records that still wait were sent outside of a transaction: they fail.
-    place(shared, &mut guard.core);
-    manager(&mut guard.core)?.begin()
+    place(shared, &mut guard);
+    manager(&mut guard)?.begin()
 }
 
 pub(crate) fn send_offsets_to_transaction(
@@ -97,7 +89,7 @@ pub(crate) fn send_offsets_to_transaction(
     }
     let result = {
         let mut guard = shared.lock();
-        let manager = manager(&mut guard.core)?;
+        let manager = manager(&mut guard)?;
         if offsets.is_empty() {
             return Ok(());
         }
@@ -118,20 +110,20 @@ pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed:
     }
     let (operation, result) = {
         let mut guard = shared.lock();
-        let core = &mut guard.core;
+        let producer = guard.producer_id().unwrap_or(NO_PRODUCER);
+        let manager = manager(&mut guard)?;
         if committed {
-            ("commit_transaction", manager(core)?.begin_commit()?)
+            ("commit_transaction", manager.begin_commit()?)
         } else {
-            manager(core)?;
-            let result = core.begin_abort()?;
-            fail_waiting(shared, core, &aborted("this record was sent"));
+            let result = manager.begin_abort(producer)?;
+            fail_waiting(shared, &mut guard, &aborted("this record was sent"));
             ("abort_transaction", result)
         }
     };
     wait(shared, pause, operation, &result, AGAIN)?;
     if !committed {
         // The failed rows belonged to the aborted transaction.
-        shared.lock().core.run_failure = None;
+        shared.lock().accumulator.run_failure = None;
     }
     Ok(())
 }

@@ -11,9 +11,10 @@ use super::request::{Kind, Queue, RequestResult, TxnRequest};
 use super::state::State;
 use crate::ClientError;
 use crate::group::ConsumerGroupMetadata;
+use crate::producer::config::ProducerConfig;
 use crate::producer::metadata::PartitionId;
 
-const NO_PRODUCER: (i64, i16) = (-1, -1);
+pub(crate) const NO_PRODUCER: (i64, i16) = (-1, -1);
 /// The end of the error text of requests that an abort drops.
 const BEFORE_ADDED: &str = "this was added to it";
 
@@ -54,6 +55,12 @@ pub(crate) struct TransactionManager {
 }
 
 impl TransactionManager {
+    /// `None` without transactional.id.
+    pub(crate) fn of(config: &ProducerConfig) -> Option<Self> {
+        let id = config.transactional_id.clone()?;
+        Some(Self::new(id, config.transaction_timeout_ms, config.retry_backoff_ms))
+    }
+
     pub(crate) fn new(transactional_id: Arc<str>, timeout_ms: i32, retry_backoff_ms: i64) -> Self {
         Self {
             transactional_id,

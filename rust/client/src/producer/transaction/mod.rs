@@ -10,8 +10,8 @@ mod state;
 
 pub(crate) use answers::NewId;
 pub(crate) use calls::{begin_transaction, end_transaction, init_transactions, send_offsets_to_transaction};
-pub(crate) use manager::TransactionManager;
-pub(crate) use request::{Kind, RequestResult, TxnRequest};
+pub(crate) use manager::{NO_PRODUCER, TransactionManager};
+pub(crate) use request::{Kind, TxnRequest};
 
 #[cfg(test)]
 mod tests;
