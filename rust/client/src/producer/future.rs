@@ -218,7 +218,12 @@ pub struct RecordFuture {
 }
 
 impl RecordFuture {
-    pub(crate) fn new(result: Arc<BatchResult>, at: Place) -> Self {
+    /// `on_decided` is called with the outcome.
+    #[inline]
+    pub(crate) fn new(result: Arc<BatchResult>, at: Place, on_decided: Option<OnDecided>) -> Self {
+        if let Some(call) = on_decided {
+            result.call_when_decided(at, call);
+        }
         Self { result, at }
     }
     /// The batch that the record is in now, and its place there.
@@ -306,7 +311,7 @@ mod tests {
         );
         result.written(&TopicPartition::new("t", 0), 10, -1);
         assert_eq!(seen.load(Ordering::SeqCst), 11);
-        let future = RecordFuture::new(result.clone(), at(0));
+        let future = RecordFuture::new(result.clone(), at(0), None);
         assert_eq!(future.try_result().unwrap().unwrap().offset, 10);
         assert!(!future.on_decided(Box::new(|_| ())), "it is decided");
     }

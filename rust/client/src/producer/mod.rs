@@ -6,6 +6,7 @@ mod config;
 mod errors;
 mod future;
 mod idempotence;
+mod memory_records_builder;
 mod metadata;
 mod partitioner;
 #[allow(clippy::module_inception, reason = "one role per file: this one is the facade")]
@@ -19,6 +20,7 @@ mod shared;
 mod stepped;
 mod trace;
 mod transaction;
+mod waiter;
 
 pub use crate::group::ConsumerGroupMetadata;
 pub(crate) use future::lock;

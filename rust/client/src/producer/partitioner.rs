@@ -33,6 +33,44 @@ pub fn partition_for_key(key: &[u8], partitions: i32) -> i32 {
     (murmur2(key) & 0x7fff_ffff) % partitions.max(1)
 }
 
+/// Where a row goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To a partition that the row names, or that its key decides.
+    Partition(i32),
+    /// To the next partition.
+    RoundRobin,
+    /// To the partition that gets the null keys at the moment.
+    Sticky,
+}
+
+/// How the rows of a topic are spread over its partitions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placement {
+    pub partitions: i32,
+    pub round_robin: bool,
+    pub ignore_keys: bool,
+}
+
+impl Placement {
+    /// Where a row goes that names this partition and has this key.
+    #[inline]
+    pub(crate) fn target(self, partition: Option<i32>, key: Option<&[u8]>) -> Target {
+        match (partition, key) {
+            (Some(partition), _) => Target::Partition(partition),
+            _ if self.round_robin => Target::RoundRobin,
+            (None, Some(key)) if !self.ignore_keys => Target::Partition(partition_for_key(key, self.partitions)),
+            _ => Target::Sticky,
+        }
+    }
+}
+
+/// KIP-794: whether the sticky partition is left once so many bytes were appended to it.
+#[inline]
+pub(crate) fn is_left(produced: usize, batch_size: usize, all_full: impl FnOnce() -> bool) -> bool {
+    produced >= batch_size && (produced >= batch_size.saturating_mul(2) || all_full())
+}
+
 /// The partitioners of a producer's topics.
 #[derive(Debug)]
 pub(crate) struct Partitioners {
@@ -116,7 +154,7 @@ impl TopicPartitioner {
     #[inline]
     pub(crate) fn appended(&mut self, bytes: usize, batch_size: usize, all_full: bool) -> bool {
         self.produced = self.produced.saturating_add(bytes);
-        let leave = (self.produced >= batch_size && all_full) || self.produced >= batch_size.saturating_mul(2);
+        let leave = is_left(self.produced, batch_size, || all_full);
         if leave {
             self.current = None;
         }

@@ -10,9 +10,10 @@ use super::config::ProducerConfig;
 use super::future::{OnDecided, RecordFuture, lock};
 use super::send;
 use super::sender::Sender;
-use super::shared::{Pause, Shared};
+use super::shared::Shared;
 use super::trace::TraceEvent;
 use super::transaction;
+use super::waiter::Waiter;
 use super::{ProducerRecord, RecordColumns};
 use crate::ClientError;
 use crate::consumer::Interrupt;
@@ -29,51 +30,6 @@ pub struct Producer {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The sender runs within calls, never in a thread.
     stepped: bool,
-}
-
-/// How a user's thread waits: for the sender's thread or, in a stepped producer, by running a turn of the sender.
-struct Waiter<'a, 'b> {
-    producer: &'a Producer,
-    interrupt: Interrupt<'b>,
-}
-
-impl Pause for Waiter<'_, '_> {
-    fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError> {
-        if self.producer.stepped {
-            self.producer.run_once(ms);
-        } else {
-            self.producer.start()?;
-            shared.wait_progress(seen, ms);
-        }
-        self.check_interrupt()
-    }
-
-    fn settle(&mut self, shared: &Shared, mark: u64, seen: u64, ms: i64) -> Result<(), ClientError> {
-        if self.producer.stepped {
-            return self.pause(shared, seen, ms);
-        }
-        self.producer.start()?;
-        shared.wait_decided(mark, seen, ms);
-        self.check_interrupt()
-    }
-
-    fn rest(&mut self, shared: &Shared, ms: i64) -> Result<(), ClientError> {
-        if !self.producer.stepped {
-            self.producer.start()?;
-            shared.wait_room(ms);
-        }
-        self.check_interrupt()
-    }
-}
-
-impl Waiter<'_, '_> {
-    fn check_interrupt(&mut self) -> Result<(), ClientError> {
-        if (self.interrupt)() {
-            Err(ClientError::Interrupted)
-        } else {
-            Ok(())
-        }
-    }
 }
 
 impl Producer {
@@ -105,8 +61,12 @@ impl Producer {
         Ok(producer)
     }
 
+    pub(super) fn is_stepped(&self) -> bool {
+        self.stepped
+    }
+
     /// Starts the sender's thread if it does not run yet.
-    fn start(&self) -> Result<(), ClientError> {
+    pub(super) fn start(&self) -> Result<(), ClientError> {
         if self.stepped {
             return Ok(());
         }
@@ -141,7 +101,7 @@ impl Producer {
         interrupt: Interrupt<'_>,
     ) -> Result<RecordFuture, ClientError> {
         self.start()?;
-        send::send(&self.shared, &mut self.waiter(interrupt), record, on_decided)
+        send::send(&mut self.waiter(interrupt), record, on_decided)
     }
 
     /// Queues one record if that needs no waiting, which is the usual case. Otherwise, or if the record cannot be queued, returns `None`
@@ -193,7 +153,7 @@ impl Producer {
         interrupt: Interrupt<'_>,
     ) -> Result<usize, ClientError> {
         self.start()?;
-        send::send_columns(&self.shared, &mut self.waiter(interrupt), topic, columns, first)
+        send::send_columns(&mut self.waiter(interrupt), topic, columns, first)
     }
 
     /// Makes everything queued ready and waits until it is decided. Returns the first failure of a `send_columns` row since the last flush,
@@ -203,7 +163,7 @@ impl Producer {
     /// # Errors
     /// That failure; `Interrupted` (nothing is lost, flush again).
     pub fn flush(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        send::flush(&self.shared, &mut self.waiter(interrupt))
+        send::flush(&mut self.waiter(interrupt))
     }
 
     /// Flushes, ends an open transaction (at most `timeout_ms` in all) and stops the sender. Idempotent. Records that are undecided then
@@ -219,7 +179,7 @@ impl Producer {
             // The thread never ran: there is nothing to wait for.
             self.shared.lock().close(None);
         }
-        let mut pause = self.waiter(interrupt);
+        let mut waiter = self.waiter(interrupt);
         loop {
             let (seen, left) = {
                 let mut guard = self.shared.lock();
@@ -236,7 +196,7 @@ impl Producer {
                 }
                 (guard.progress(), left)
             };
-            pause.settle(&self.shared, u64::MAX, seen, left)?;
+            waiter.settle(u64::MAX, seen, left)?;
         }
         let mut guard = self.shared.lock();
         self.shared.fail_all(&mut guard, &forced());
@@ -260,7 +220,7 @@ impl Producer {
     /// PRODUCER_FENCED, INVALID_TRANSACTION_TIMEOUT and others of the coordinator; `Interrupted`.
     pub fn init_transactions(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         self.start()?;
-        transaction::init_transactions(&self.shared, &mut self.waiter(interrupt))
+        transaction::init_transactions(&mut self.waiter(interrupt))
     }
 
     /// Opens a transaction; nothing is sent yet.
@@ -282,7 +242,7 @@ impl Producer {
         group: &ConsumerGroupMetadata,
         interrupt: Interrupt<'_>,
     ) -> Result<(), ClientError> {
-        transaction::send_offsets_to_transaction(&self.shared, &mut self.waiter(interrupt), offsets, group)
+        transaction::send_offsets_to_transaction(&mut self.waiter(interrupt), offsets, group)
     }
 
     /// Sends everything queued, waits until it is acknowledged, and commits.
@@ -291,7 +251,7 @@ impl Producer {
     /// TRANSACTION_ABORTABLE when a record failed (abort); `Timeout` after max.block.ms (the outcome is open: call it
     /// again); PRODUCER_FENCED; `IllegalState`; `Interrupted` (call it again).
     pub fn commit_transaction(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        transaction::end_transaction(&self.shared, &mut self.waiter(interrupt), true)
+        transaction::end_transaction(&mut self.waiter(interrupt), true)
     }
 
     /// Drops what was not sent yet and aborts.
@@ -299,7 +259,7 @@ impl Producer {
     /// # Errors
     /// `Timeout` (call it again); PRODUCER_FENCED; `IllegalState`; `Interrupted`.
     pub fn abort_transaction(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        transaction::end_transaction(&self.shared, &mut self.waiter(interrupt), false)
+        transaction::end_transaction(&mut self.waiter(interrupt), false)
     }
 
     /// Whether a transaction is open, being ended, or failed and not aborted yet.
@@ -310,6 +270,7 @@ impl Producer {
 
     fn waiter<'a, 'b>(&'a self, interrupt: Interrupt<'b>) -> Waiter<'a, 'b> {
         Waiter {
+            shared: &self.shared,
             producer: self,
             interrupt,
         }
@@ -321,7 +282,7 @@ impl Producer {
     /// Unknown topic; no metadata within max.block.ms.
     pub fn partitions_for(&self, topic: &str) -> Result<i32, ClientError> {
         self.start()?;
-        let id = send::topic(&self.shared, &mut self.waiter(&mut || false), topic)?;
+        let id = send::topic(&mut self.waiter(&mut || false), topic)?;
         Ok(self.shared.lock().metadata.topic(id).count())
     }
 

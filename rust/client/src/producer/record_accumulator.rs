@@ -3,6 +3,7 @@
 mod after;
 mod append;
 mod drain;
+mod run;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use super::partitioner::Partitioners;
 use super::producer_batch::{BatchId, BatchTable, ProducerBatch};
 use crate::ClientError;
 use crate::random::Random;
-pub(crate) use append::{Row, Target};
+pub(crate) use append::Row;
+pub(crate) use run::{LentRun, Loan, Rows};
 
 /// Builders kept for reuse: enough for the batches between two turns of the sender at full speed (64 x 16 KiB = 1 MiB).
 const SPARE_BUILDERS: usize = 64;

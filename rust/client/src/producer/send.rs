@@ -13,40 +13,14 @@ use super::future::{BatchResult, OnDecided, Place, RecordFuture};
 use super::metadata::{ProducerMetadata, TopicId, TopicInfo};
 use super::producer_batch::BatchId;
 use super::record_accumulator::{RecordAccumulator, Row};
-use super::shared::{Guarded, Pause, Shared};
+use super::shared::{Guarded, Shared};
+use super::waiter::Waiter;
 use crate::ClientError;
 pub(crate) use columns::send_columns;
 
 /// Most bytes that the overhead of a record without headers can add to key and value: 61 + 21 and two lengths of 5 and a
 /// header count of 1.
 const MAX_OVERHEAD: usize = 61 + 21 + 5 + 5 + 1;
-
-/// Runs `attempt` under the lock until it yields a value, waiting for the sender in between, at most max.block.ms in all
-/// (counted from `start`); `late` is the error after that.
-pub(crate) fn until<T>(
-    shared: &Shared,
-    pause: &mut dyn Pause,
-    start: i64,
-    max_ms: i64,
-    mut attempt: impl FnMut(&mut Guarded) -> Result<Option<T>, ClientError>,
-    late: impl Fn(i64) -> ClientError,
-) -> Result<T, ClientError> {
-    loop {
-        let (seen, now) = {
-            let mut guard = shared.lock();
-            if let Some(value) = attempt(&mut guard)? {
-                return Ok(value);
-            }
-            shared.wake_sender();
-            (guard.progress(), shared.now())
-        };
-        let waited = now.saturating_sub(start);
-        if waited >= max_ms {
-            return Err(late(waited));
-        }
-        pause.pause(shared, seen, max_ms.saturating_sub(waited))?;
-    }
-}
 
 /// State of one wait for a topic's metadata.
 pub(crate) struct Lookup {
@@ -98,12 +72,10 @@ fn no_metadata(metadata: &ProducerMetadata, name: &str, waited: i64) -> ClientEr
 }
 
 /// The topic's number, waiting for its metadata if need be.
-pub(crate) fn topic(shared: &Shared, pause: &mut dyn Pause, name: &str) -> Result<TopicId, ClientError> {
+pub(crate) fn topic(waiter: &mut Waiter<'_, '_>, name: &str) -> Result<TopicId, ClientError> {
+    let shared = waiter.shared;
     let mut lookup = Lookup::new(&shared.lock().metadata);
-    until(
-        shared,
-        pause,
-        shared.now(),
+    waiter.until(
         shared.config.max_block_ms,
         |guarded| {
             guarded.check_open()?;
@@ -142,13 +114,12 @@ fn check_partition(info: &TopicInfo, partition: Option<i32>) -> Result<(), Clien
     Ok(())
 }
 
-fn check_timestamp(timestamp: Option<i64>) -> Result<(), ClientError> {
-    if let Some(timestamp @ ..0) = timestamp {
-        return Err(ClientError::IllegalArgument(format!(
-            "timestamp {timestamp} is negative; give milliseconds since 1970, or none for now"
-        )));
-    }
-    Ok(())
+/// Most bytes of the key and the value of a record without headers that need no further check of its size.
+fn unchecked_size(config: &ProducerConfig) -> usize {
+    config
+        .max_request_size
+        .min(config.buffer_memory)
+        .saturating_sub(MAX_OVERHEAD)
 }
 
 /// Kafka: `ensureValidRecordSize`.
@@ -229,20 +200,15 @@ fn do_send(
     Ok(appended)
 }
 
-/// As [`do_send`], waiting for memory from `start` on. `then` runs before the lock is released.
+/// As [`do_send`], waiting for memory. `then` runs before the lock is released.
 fn send_when_room<T>(
-    shared: &Shared,
-    pause: &mut dyn Pause,
+    waiter: &mut Waiter<'_, '_>,
     topic: TopicId,
     row: &Row<'_>,
-    start: i64,
     mut then: impl FnMut(&mut RecordAccumulator, BatchId) -> T,
 ) -> Result<T, ClientError> {
-    let mut waiting = false;
-    let result = until(
-        shared,
-        pause,
-        start,
+    let (shared, mut waiting) = (waiter.shared, false);
+    let result = waiter.until(
         shared.config.max_block_ms,
         |guarded| {
             let appended = do_send(shared, guarded, topic, row)?;
@@ -262,15 +228,19 @@ fn send_when_room<T>(
     result
 }
 
-/// The row of a record without headers; an error if its timestamp is invalid.
-fn row_of<'a>(shared: &Shared, record: &ProducerRecord<'a>) -> Result<Row<'a>, ClientError> {
-    check_timestamp(record.timestamp)?;
+/// The row of a record; an error if its timestamp is invalid.
+fn row_of<'a>(shared: &Shared, record: &ProducerRecord<'a>, headers: &'a [Header<'a>]) -> Result<Row<'a>, ClientError> {
+    if let Some(timestamp @ ..0) = record.timestamp {
+        return Err(ClientError::IllegalArgument(format!(
+            "timestamp {timestamp} is negative; give milliseconds since 1970, or none for now"
+        )));
+    }
     Ok(Row {
         partition: record.partition,
         timestamp: record.timestamp.unwrap_or_else(|| shared.clock.now_ms()),
         key: record.key,
         value: record.value,
-        headers: &[],
+        headers,
     })
 }
 
@@ -300,32 +270,26 @@ fn send_failed(shared: &Shared, guarded: &mut Guarded, error: &ClientError) {
 fn failed_future(shared: &Shared, timestamp: i64, on_decided: Option<OnDecided>, error: &ClientError) -> RecordFuture {
     send_failed(shared, &mut shared.lock(), error);
     let result = BatchResult::new(&shared.signal);
-    let at = Place { index: 0, timestamp };
-    if let Some(call) = on_decided {
-        result.call_when_decided(at, call);
-    }
+    let future = RecordFuture::new(result.clone(), Place { index: 0, timestamp }, on_decided);
     result.failed(error);
-    RecordFuture::new(result, at)
+    future
 }
 
 /// Kafka: `KafkaProducer#send`. Failures that Java puts on the future are on the future; wrong arguments, unknown topics
 /// and interruption are errors of the call.
 pub(crate) fn send(
-    shared: &Shared,
-    pause: &mut dyn Pause,
+    waiter: &mut Waiter<'_, '_>,
     record: &ProducerRecord<'_>,
     mut on_decided: Option<OnDecided>,
 ) -> Result<RecordFuture, ClientError> {
+    let shared = waiter.shared;
     shared.lock().check_transaction()?;
-    waiting::after_waiting(shared, pause, Some(record.topic))?;
-    let topic = topic(shared, pause, record.topic)?;
+    waiting::after_waiting(waiter, Some(record.topic))?;
+    let topic = topic(waiter, record.topic)?;
     let headers = headers_of(record.headers);
-    let row = Row {
-        headers: &headers,
-        ..row_of(shared, record)?
-    };
+    let row = row_of(shared, record, &headers)?;
     let timestamp = row.timestamp;
-    let sent = send_when_room(shared, pause, topic, &row, shared.now(), |accumulator, id| {
+    let sent = send_when_room(waiter, topic, &row, |accumulator, id| {
         accumulator.future_of_last(id, timestamp, on_decided.take())
     });
     sent.or_else(|error| match is_on_the_future(&error) {
@@ -350,20 +314,18 @@ pub(crate) fn try_queue<T>(
         return None;
     }
     let headers = headers_of(record.headers);
-    let row = Row {
-        headers: &headers,
-        ..row_of(shared, record).ok()?
-    };
+    let row = row_of(shared, record, &headers).ok()?;
     let id = do_send(shared, &mut guard, topic, &row).ok()??;
     Some(then(&mut guard.accumulator, id, row.timestamp))
 }
 
 /// Makes everything queued sendable and waits until it is decided. The first failure of a `send_columns` row since the last
 /// flush is the error.
-pub(crate) fn flush(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
+pub(crate) fn flush(waiter: &mut Waiter<'_, '_>) -> Result<(), ClientError> {
+    let shared = waiter.shared;
     shared.lock().accumulator.flushes += 1;
     shared.wake_sender();
-    let waited = waiting::after_waiting(shared, pause, None).and_then(|()| settle(shared, pause));
+    let waited = waiting::after_waiting(waiter, None).and_then(|()| settle(waiter));
     let accumulator = &mut shared.lock().accumulator;
     accumulator.flushes = accumulator.flushes.saturating_sub(1);
     waited?;
@@ -371,7 +333,8 @@ pub(crate) fn flush(shared: &Shared, pause: &mut dyn Pause) -> Result<(), Client
 }
 
 /// Waits until every batch that exists now is decided.
-fn settle(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
+fn settle(waiter: &mut Waiter<'_, '_>) -> Result<(), ClientError> {
+    let shared = waiter.shared;
     let mark = shared.lock().accumulator.serial_mark();
     loop {
         let seen = {
@@ -381,6 +344,6 @@ fn settle(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
             }
             guard.progress()
         };
-        pause.settle(shared, mark, seen, i64::MAX)?;
+        waiter.settle(mark, seen, i64::MAX)?;
     }
 }

@@ -181,7 +181,7 @@ impl Sender {
         }
         let accumulator = &mut self.shared.lock().accumulator;
         for batch in batches {
-            accumulator.put_packed(batch);
+            accumulator.give_back(batch);
         }
     }
 
@@ -306,7 +306,7 @@ impl Sender {
             guarded.trace(TraceKind::Drained, id, Some(node), -1, None);
             let batch = &mut guarded.accumulator.batches[id];
             batch.on_wire = true;
-            let (partition, bytes) = (batch.partition, batch.bytes());
+            let (partition, bytes) = (batch.partition, batch.records.bytes());
             records += i64::from(batch.count());
             guarded
                 .metrics

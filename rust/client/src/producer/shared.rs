@@ -74,25 +74,6 @@ pub(crate) struct Guarded {
     waiting: usize,
 }
 
-/// How a user's call waits for the sender.
-pub(crate) trait Pause {
-    /// Lets the sender work for at most `ms`; returns early when anything has happened since `seen`. An error ends the
-    /// call.
-    fn pause(&mut self, shared: &Shared, seen: u64, ms: i64) -> Result<(), ClientError>;
-    /// As [`Pause::pause`], but need not return before every batch with a serial below `mark` is decided: waking the user for each batch
-    /// costs as much as sending it.
-    fn settle(&mut self, shared: &Shared, mark: u64, seen: u64, ms: i64) -> Result<(), ClientError> {
-        let _ = mark;
-        self.pause(shared, seen, ms)
-    }
-    /// Lets a sender that runs by itself free the memory of many batches, for at most `ms`: waking the user for each
-    /// batch costs more than the batch itself.
-    fn rest(&mut self, shared: &Shared, ms: i64) -> Result<(), ClientError> {
-        let _ = (shared, ms);
-        Ok(())
-    }
-}
-
 impl Shared {
     /// `seed`: of everything random.
     pub(crate) fn new(config: Arc<ProducerConfig>, clock: Arc<dyn Clock>, seed: u64) -> Self {
@@ -315,10 +296,6 @@ impl Guarded {
     /// `None` until the broker has given one.
     pub(crate) fn producer_id(&self) -> Option<ProducerIdAndEpoch> {
         self.idempotence.as_ref().and_then(Idempotence::id)
-    }
-
-    pub(crate) fn sticky_partition(&mut self, topic: usize) -> i32 {
-        self.accumulator.sticky(topic, self.metadata.topic(topic))
     }
 
     /// The partition that a batch goes to.

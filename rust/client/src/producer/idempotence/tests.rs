@@ -1,15 +1,19 @@
 //! Kafka's own tests of the producer's sequences, restated (spec 11.6), and the rings.
 
+use fletchlog_api::{Config, Scope};
 use fletchlog_records::BatchBuilder;
 
 use super::*;
+use crate::producer::config::ProducerConfig;
+use crate::producer::memory_records_builder::MemoryRecordsBuilder;
 use crate::producer::producer_batch::ProducerBatch;
 
 const PARTITION: PartitionId = 0;
 
 /// A closed batch of `count` records.
 fn batch(batches: &mut BatchTable, count: usize) -> BatchId {
-    let mut batch = ProducerBatch::new(PARTITION, 0, 0, 1 << 20, None, BatchBuilder::with_capacity(0));
+    let records = MemoryRecordsBuilder::new(1 << 20, None, BatchBuilder::with_capacity(0));
+    let mut batch = ProducerBatch::new(PARTITION, 0, 0, records);
     for _ in 0..count {
         batch.try_append(0, None, Some(b"x"), &[]).unwrap();
     }
@@ -237,10 +241,11 @@ fn sequences_wrap_after_31_bits() {
 fn renumbering_a_built_batch_keeps_its_checksum_right() {
     let mut f = Fixture::new((2, 6));
     let id = f.drained(2);
-    f.batches[id].close(fletchlog_records::Compression::None, None);
+    let config = Config::parse(Scope::Producer, []).unwrap();
+    f.batches[id].close(&ProducerConfig::new(&config).unwrap());
     f.state.on_out_of_order(id, &f.batches);
     f.turn();
-    let bytes = f.batches[id].bytes();
+    let bytes = f.batches[id].records.bytes();
     let built = fletchlog_records::RecordBatch::parse(&bytes).unwrap().unwrap();
     built.ensure_valid().unwrap();
     let header = built.header();

@@ -10,6 +10,7 @@ use super::{RecordAccumulator, past_delivery};
 use crate::ClientError;
 use crate::backoff::ExponentialBackoff;
 use crate::producer::idempotence::Idempotence;
+use crate::producer::memory_records_builder::MemoryRecordsBuilder;
 use crate::producer::producer_batch::{BatchId, ProducerBatch, runs_of};
 
 impl RecordAccumulator {
@@ -57,12 +58,12 @@ impl RecordAccumulator {
     ) -> Vec<BatchId> {
         let parent = &self.batches[id];
         let target = if self.config.release.split_halves && parent.from_split {
-            parent.max_record_size.max(parent.estimated_size() / 2)
+            parent.records.max_record_size.max(parent.records.estimated_size() / 2)
         } else {
             self.config.batch_size
         };
         let (partition, serial, created) = (parent.partition, parent.serial, parent.created_ms);
-        let ratio = (self.config.compression != Compression::None).then(|| parent.actual_ratio().max(1.0));
+        let ratio = (self.config.compression != Compression::None).then(|| parent.records.actual_ratio.max(1.0));
         let mut pieces: Vec<ProducerBatch> = Vec::new();
         parent.for_each_record(|timestamp, key, value, headers| {
             if let Some(last) = pieces.last_mut()
@@ -75,8 +76,12 @@ impl RecordAccumulator {
                 value.map(<[u8]>::len),
                 headers,
             ));
-            let mut piece =
-                ProducerBatch::new(partition, serial, created, limit, ratio, BatchBuilder::with_capacity(0));
+            let mut piece = ProducerBatch::new(
+                partition,
+                serial,
+                created,
+                MemoryRecordsBuilder::new(limit, ratio, BatchBuilder::with_capacity(0)),
+            );
             piece.try_append(timestamp, key, value, headers);
             pieces.push(piece);
         });
@@ -87,7 +92,7 @@ impl RecordAccumulator {
         for (mut piece, first) in pieces.into_iter().zip(firsts) {
             piece.close_for_appends();
             piece.from_split = true;
-            piece.memory = piece.estimated_size();
+            piece.memory = piece.records.estimated_size();
             piece.runs = runs_of(&runs, first, piece.count());
             piece.result = results.as_mut().and_then(Iterator::next);
             self.memory_used = self.memory_used.saturating_add(piece.memory);
@@ -139,7 +144,7 @@ impl RecordAccumulator {
             return;
         }
         batch.done = true;
-        batch.release();
+        batch.records.release();
         self.memory_used = self.memory_used.saturating_sub(batch.memory);
         let serial = batch.serial;
         if let Some(open) = self.incomplete.get_mut(&serial) {

@@ -1,4 +1,4 @@
-//! The way of a row, or of a run of rows, into a batch (spec 9.2, 9.7). Kafka: `RecordAccumulator#append`.
+//! The way of a row into a batch (spec 9.2, 9.7). Kafka: `RecordAccumulator#append`.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use fletchlog_records::batch_builder::estimate_size_upper_bound;
 use fletchlog_records::{BatchBuilder, Compression, Header};
 
 use super::RecordAccumulator;
-use crate::producer::future::{OnDecided, RecordFuture};
+use crate::producer::future::{BatchResult, OnDecided, Place, RecordFuture};
+use crate::producer::memory_records_builder::MemoryRecordsBuilder;
 use crate::producer::metadata::{PartitionId, ProducerMetadata, TopicId, TopicInfo};
-use crate::producer::partitioner::partition_for_key;
+use crate::producer::partitioner::{Placement, Target};
 use crate::producer::producer_batch::{BatchId, ProducerBatch};
 
 /// A record on its way into a batch.
@@ -21,17 +22,6 @@ pub(crate) struct Row<'a> {
     pub headers: &'a [Header<'a>],
 }
 
-/// Where a row goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// To a partition that the row names, or that its key decides.
-    Partition(i32),
-    /// To the next partition.
-    RoundRobin,
-    /// To the partition that gets the null keys at the moment.
-    Sticky,
-}
-
 impl RecordAccumulator {
     /// Appends one row whose partition, if it names one, exists. Returns its batch, or `None` if buffer.memory is used up.
     ///
@@ -39,7 +29,7 @@ impl RecordAccumulator {
     /// the partition is left after batch.size bytes, when its batches are complete (KIP-794).
     pub(crate) fn append(&mut self, metadata: &ProducerMetadata, topic: TopicId, row: &Row<'_>) -> Option<BatchId> {
         let info = metadata.topic(topic);
-        let fixed = match self.target(info.count(), row.partition, row.key) {
+        let fixed = match self.placement(info).target(row.partition, row.key) {
             Target::Partition(partition) => Some(partition),
             Target::RoundRobin => {
                 let (partitioner, _) = self.partitioners.of(topic);
@@ -74,25 +64,11 @@ impl RecordAccumulator {
         }
     }
 
-    pub(crate) fn sticky(&mut self, topic: TopicId, info: &TopicInfo) -> i32 {
-        self.partitioners.sticky(topic, info)
-    }
-    pub(crate) fn produced(&mut self, topic: TopicId) -> usize {
-        self.partitioners.of(topic).0.produced()
-    }
-    pub(crate) fn last_batch(&mut self, partition: PartitionId) -> Option<&mut ProducerBatch> {
-        let id = self.last_batch_id(partition)?;
-        Some(&mut self.batches[id])
-    }
-
-    /// Where a row with this partition and key goes.
-    #[inline]
-    pub(crate) fn target(&self, count: i32, partition: Option<i32>, key: Option<&[u8]>) -> Target {
-        match (partition, key) {
-            (Some(partition), _) => Target::Partition(partition),
-            _ if self.config.round_robin => Target::RoundRobin,
-            (None, Some(key)) if !self.config.ignore_keys => Target::Partition(partition_for_key(key, count)),
-            _ => Target::Sticky,
+    pub(super) fn placement(&self, info: &TopicInfo) -> Placement {
+        Placement {
+            partitions: info.count(),
+            round_robin: self.config.round_robin,
+            ignore_keys: self.config.ignore_keys,
         }
     }
 
@@ -120,7 +96,7 @@ impl RecordAccumulator {
         let id = self.add_batch(partition, topic, size, now);
         let batch = &mut self.batches[id];
         batch.try_append(row.timestamp, row.key, row.value, row.headers)?;
-        Some((id, batch.estimated_size()))
+        Some((id, batch.records.estimated_size()))
     }
 
     /// Buffer size of a new batch for this row.
@@ -133,13 +109,10 @@ impl RecordAccumulator {
     pub(super) fn add_batch(&mut self, partition: PartitionId, topic: &Arc<str>, size: usize, now: i64) -> BatchId {
         let ratio =
             (self.config.compression != Compression::None).then(|| self.ratios.get(topic).copied().unwrap_or(1.0));
-        let builder = match self.spare.pop() {
-            Some(builder) => builder,
-            None => BatchBuilder::with_capacity(0),
-        };
+        let builder = self.spare.pop().unwrap_or_else(|| BatchBuilder::with_capacity(0));
         let serial = self.next_serial;
         self.next_serial += 1;
-        let mut batch = ProducerBatch::new(partition, serial, now, size, ratio, builder);
+        let mut batch = ProducerBatch::new(partition, serial, now, MemoryRecordsBuilder::new(size, ratio, builder));
         batch.memory = size;
         batch.queued = true;
         self.memory_used = self.memory_used.saturating_add(size);
@@ -156,13 +129,17 @@ impl RecordAccumulator {
     }
 
     /// The future of the last record of a batch; `on_decided` is called with its outcome.
+    #[inline]
     pub(crate) fn future_of_last(
         &mut self,
         id: BatchId,
         timestamp: i64,
         on_decided: Option<OnDecided>,
     ) -> RecordFuture {
-        self.batches[id].future_of_last(&self.signal, timestamp, on_decided)
+        let batch = &mut self.batches[id];
+        let index = batch.count() - 1;
+        let result = batch.result.get_or_insert_with(|| BatchResult::new(&self.signal));
+        RecordFuture::new(result.clone(), Place { index, timestamp }, on_decided)
     }
 
     /// Whether the sender should be woken for the record that was appended last. Kafka: `RecordAppendResult#batchIsFull`,

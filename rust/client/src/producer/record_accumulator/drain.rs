@@ -3,37 +3,12 @@
 use std::sync::Arc;
 
 use fletchlog_api::NodeId;
-use fletchlog_records::BatchBuilder;
+use fletchlog_records::{BatchBuilder, Compression};
 
-use super::{RATIO_DETERIORATION, RATIO_IMPROVEMENT, ReadyCheck, RecordAccumulator, SPARE_BUILDERS};
-use crate::producer::config::ProducerConfig;
+use super::{Loan, RATIO_DETERIORATION, RATIO_IMPROVEMENT, ReadyCheck, RecordAccumulator, SPARE_BUILDERS};
 use crate::producer::idempotence::Idempotence;
 use crate::producer::metadata::{PartitionId, ProducerMetadata};
 use crate::producer::producer_batch::{BatchId, ProducerBatch};
-
-/// The records of a full batch, lent to the thread that compresses them.
-pub(crate) struct Unpacked {
-    id: BatchId,
-    serial: u64,
-    builder: BatchBuilder,
-    /// The memory of the uncompressed records, for reuse.
-    spare: Option<BatchBuilder>,
-}
-
-impl Unpacked {
-    fn of(id: BatchId, batch: &mut ProducerBatch) -> Option<Self> {
-        Some(Self {
-            id,
-            serial: batch.serial,
-            builder: batch.take_unpacked()?,
-            spare: None,
-        })
-    }
-
-    pub(crate) fn pack(&mut self, config: &ProducerConfig) {
-        self.spare = Some(self.builder.pack(config.compression, config.compression_level));
-    }
-}
 
 impl RecordAccumulator {
     fn is_backing_off(&self, batch: &ProducerBatch, now: i64) -> bool {
@@ -86,7 +61,7 @@ impl RecordAccumulator {
                 batch.leader_epoch = info.leader_epoch;
             }
             // A lent batch wakes the sender when it is returned.
-            if queue.muted || self.batches[head].is_on_loan() || check.nodes.contains(&leader) {
+            if queue.muted || self.batches[head].records.is_lent() || check.nodes.contains(&leader) {
                 continue;
             }
             let batch = &self.batches[head];
@@ -179,7 +154,7 @@ impl RecordAccumulator {
                 self.drain_index = at;
             }
             if let Some(head) = self.drainable(partition, now) {
-                let estimate = self.batches[head].estimated_size();
+                let estimate = self.batches[head].records.estimated_size();
                 if size.saturating_add(estimate) > self.config.max_request_size && !taken.is_empty() {
                     break;
                 }
@@ -193,7 +168,7 @@ impl RecordAccumulator {
                 self.close(head, &metadata.partition(partition).tp.topic);
                 let batch = &mut self.batches[head];
                 batch.queued = false;
-                size = size.saturating_add(batch.estimated_size());
+                size = size.saturating_add(batch.records.estimated_size());
                 taken.push(head);
             }
             if at == start {
@@ -208,42 +183,33 @@ impl RecordAccumulator {
         let queue = self.queues.get(partition)?;
         let &head = queue.batches.front()?;
         let batch = &self.batches[head];
-        (!queue.muted && !batch.is_on_loan() && !self.is_backing_off(batch, now)).then_some(head)
+        (!queue.muted && !batch.records.is_lent() && !self.is_backing_off(batch, now)).then_some(head)
     }
 
     /// The full batches at the heads of queues, to be compressed without the lock.
-    pub(crate) fn take_unpacked_heads(&mut self) -> Vec<Unpacked> {
+    pub(crate) fn take_unpacked_heads(&mut self) -> Vec<Loan> {
         let heads = self.queues.iter().filter(|queue| !queue.muted);
         let heads = heads.filter_map(|queue| queue.batches.front().copied());
-        heads.filter_map(|id| Unpacked::of(id, &mut self.batches[id])).collect()
+        let heads: Vec<_> = heads.filter(|&id| self.batches[id].is_unpacked()).collect();
+        heads.into_iter().filter_map(|id| self.lend(id)).collect()
     }
 
     /// The oldest uncompressed full batch of some queue, except its head, which the sender compresses. In a queue, compressed batches are
     /// in front of uncompressed ones.
-    pub(crate) fn take_unpacked_behind(&mut self) -> Option<Unpacked> {
+    pub(crate) fn take_unpacked_behind(&mut self) -> Option<Loan> {
         for _ in 0..self.queues.len() {
             self.pack_index = (self.pack_index + 1) % self.queues.len();
             let newest_first = self.queues[self.pack_index].batches.iter().skip(1).rev().copied();
             let behind = newest_first.skip_while(|&id| !self.batches[id].is_full());
             if let Some(id) = behind.take_while(|&id| self.batches[id].is_unpacked()).last() {
-                return Unpacked::of(id, &mut self.batches[id]);
+                return self.lend(id);
             }
         }
         None
     }
 
-    /// Returns compressed records to their batch, unless that was removed meanwhile.
-    pub(crate) fn put_packed(&mut self, packed: Unpacked) {
-        let batch = self.batches.get_mut(packed.id);
-        if let Some(batch) = batch.filter(|batch| batch.serial == packed.serial) {
-            let write_limit = batch.write_limit();
-            batch.put_packed(packed.builder);
-            self.keep_spare(write_limit, packed.spare);
-        }
-    }
-
     /// Keeps the memory of a batch for later ones, unless a record larger than `batch.size` made it large.
-    fn keep_spare(&mut self, write_limit: usize, spare: Option<BatchBuilder>) {
+    pub(super) fn keep_spare(&mut self, write_limit: usize, spare: Option<BatchBuilder>) {
         if write_limit <= self.config.batch_size && self.spare.len() < SPARE_BUILDERS {
             self.spare.extend(spare);
         }
@@ -251,10 +217,10 @@ impl RecordAccumulator {
 
     fn close(&mut self, id: BatchId, topic: &Arc<str>) {
         let batch = &mut self.batches[id];
-        let (spare, ratio) = batch.close(self.config.compression, self.config.compression_level);
-        let write_limit = batch.write_limit();
+        let spare = batch.close(&self.config);
+        let (write_limit, observed) = (batch.records.write_limit, batch.records.actual_ratio);
         self.keep_spare(write_limit, spare);
-        if let Some(observed) = ratio {
+        if self.config.compression != Compression::None {
             let estimate = self.ratios.entry(topic.clone()).or_insert(1.0);
             *estimate = if observed > *estimate {
                 (*estimate + RATIO_DETERIORATION).max(observed)

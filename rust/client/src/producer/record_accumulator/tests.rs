@@ -8,7 +8,6 @@ use fletchlog_api::{Config, Scope};
 use super::*;
 use crate::net::fixtures::{cluster, topic};
 use crate::producer::metadata::ProducerMetadata;
-use crate::producer::producer_batch::Fill;
 
 const NODE: NodeId = 1;
 
@@ -201,7 +200,7 @@ fn a_record_larger_than_the_batch_gets_a_batch_of_its_own_size() {
     append(&mut accumulator, 0, &[0; 2000], 0);
     append(&mut accumulator, 0, b"x", 0);
     let id = accumulator.drain(&metadata, NODE, None, 0)[0];
-    assert!(accumulator.batches[id].count() <= 2 && accumulator.batches[id].bytes().len() > 2000);
+    assert!(accumulator.batches[id].count() <= 2 && accumulator.batches[id].records.bytes().len() > 2000);
 }
 
 #[test]
@@ -338,7 +337,7 @@ fn a_batch_that_is_compressed_elsewhere_is_drained_afterwards_with_the_same_byte
         .iter()
         .map(|&id| {
             assert_eq!(plain.drain(&metadata, NODE, None, 0), [id]);
-            plain.batches[id].bytes()
+            plain.batches[id].records.bytes()
         })
         .collect();
 
@@ -351,7 +350,7 @@ fn a_batch_that_is_compressed_elsewhere_is_drained_afterwards_with_the_same_byte
     assert!(accumulator.drain(&metadata, NODE, None, 0).is_empty());
     assert!(!ready(&mut accumulator, &metadata, 0).0, "the sender would spin");
     heads[0].pack(&config);
-    accumulator.put_packed(heads.remove(0));
+    accumulator.give_back(heads.remove(0));
     assert_eq!(accumulator.drain(&metadata, NODE, None, 0), [ids[0]]);
     assert!(
         accumulator.drain(&metadata, NODE, None, 0).is_empty(),
@@ -359,25 +358,25 @@ fn a_batch_that_is_compressed_elsewhere_is_drained_afterwards_with_the_same_byte
     );
     let kept = accumulator.spare.len();
     behind.pack(&config);
-    accumulator.put_packed(behind);
+    accumulator.give_back(behind);
     assert_eq!(accumulator.spare.len(), kept + 1, "the memory of its records");
     while let Some(mut batch) = accumulator.take_unpacked_behind() {
         batch.pack(&config);
-        accumulator.put_packed(batch);
+        accumulator.give_back(batch);
     }
     let full = &ids.iter().copied().collect::<Vec<_>>()[1..ids.len() - 1];
     assert!(full.iter().all(|&id| !accumulator.batches[id].is_unpacked()));
     for &id in ids.iter().skip(1) {
         assert_eq!(accumulator.drain(&metadata, NODE, None, 0), [id]);
     }
-    let found: Vec<_> = ids.iter().map(|&id| accumulator.batches[id].bytes()).collect();
+    let found: Vec<_> = ids.iter().map(|&id| accumulator.batches[id].records.bytes()).collect();
     assert_eq!(found, expected);
 
     let (mut accumulator, _, ids) = filled();
     let late = accumulator.take_unpacked_heads().remove(0);
     accumulator.abort_all(&error());
     append(&mut accumulator, 0, &[1; 90], 0);
-    accumulator.put_packed(late);
+    accumulator.give_back(late);
     let reused = accumulator.queues[0].batches[0];
     assert!(ids.contains(&reused), "the slot of another batch");
     assert_eq!(accumulator.batches[reused].count(), 1);
@@ -388,20 +387,20 @@ fn a_batch_that_a_user_appends_to_is_sent_when_it_is_back() {
     let (mut accumulator, metadata) = (accumulator(&[("linger.ms", "0")]), metadata(1));
     append(&mut accumulator, 0, b"a", 0);
     let id = accumulator.last_batch_id(0).unwrap();
-    let mut lent = accumulator.batches[id].lend().unwrap();
-    assert!(accumulator.batches[id].lend().is_none(), "to one at a time");
+    let mut lent = accumulator.lend(id).unwrap();
+    assert!(accumulator.lend(id).is_none(), "to one at a time");
     for _ in 0..10 {
-        lent.push(0, None, Some(b"b")).unwrap();
+        lent.records.append(0, None, Some(b"b"), &[]).unwrap();
     }
     assert!(!ready(&mut accumulator, &metadata, 9).0, "the sender would spin");
     assert!(accumulator.drain(&metadata, NODE, None, 9).is_empty());
     append(&mut accumulator, 0, b"c", 9);
-    assert!(accumulator.batches[id].take_back(lent));
+    assert!(accumulator.give_back(lent).is_some());
     assert_eq!(accumulator.batches[id].count(), 11);
     let sizes = [11, 1].map(|count| {
         let drained = accumulator.drain(&metadata, NODE, None, 9);
         assert_eq!(accumulator.batches[drained[0]].count(), count);
-        accumulator.batches[drained[0]].bytes().len()
+        accumulator.batches[drained[0]].records.bytes().len()
     });
     assert!(sizes[0] > sizes[1]);
 }
@@ -411,9 +410,9 @@ fn a_batch_that_was_decided_while_a_user_appended_to_it_takes_nothing_back() {
     let mut accumulator = accumulator(&[]);
     append(&mut accumulator, 0, b"a", 0);
     let id = accumulator.last_batch_id(0).unwrap();
-    let mut lent = accumulator.batches[id].lend().unwrap();
-    lent.push(0, None, Some(b"b")).unwrap();
+    let mut lent = accumulator.lend(id).unwrap();
+    lent.records.append(0, None, Some(b"b"), &[]).unwrap();
     accumulator.fail(id, &error());
-    assert!(!accumulator.batches[id].take_back(lent));
+    assert!(accumulator.give_back(lent).is_none());
     assert_eq!(accumulator.batches[id].count(), 1);
 }

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use fletchlog_records::Header;
 
-use super::{Lookup, Row, append, exhausted, is_on_the_future, look_up, no_metadata, row_of, send_failed, until};
+use super::{Lookup, Row, append, exhausted, is_on_the_future, look_up, no_metadata, row_of, send_failed};
 use crate::ClientError;
 use crate::producer::ProducerRecord;
 use crate::producer::future::{BatchResult, OnDecided, Place, RecordFuture, lock};
 use crate::producer::metadata::TopicId;
-use crate::producer::shared::{Guarded, Pause, Shared};
+use crate::producer::shared::{Guarded, Shared};
+use crate::producer::waiter::Waiter;
 
 /// Most records that are put into batches under one lock: a thread that adds a record waits for no more than these.
 const AT_ONCE: usize = 1024;
@@ -103,9 +104,8 @@ pub(crate) fn send_later(
     record: &ProducerRecord<'_>,
     on_decided: Option<OnDecided>,
 ) -> Result<RecordFuture, ClientError> {
-    let timestamp = row_of(shared, record)?.timestamp;
+    let timestamp = row_of(shared, record, &[])?.timestamp;
     let result = BatchResult::new(&shared.signal);
-    let at = Place { index: 0, timestamp };
     let owned = |bytes: Option<&[u8]>| bytes.map(Box::from);
     let headers = record.headers.iter().map(|&(name, value)| (name.into(), owned(value)));
     let mut waiting = WaitingRecord {
@@ -122,9 +122,7 @@ pub(crate) fn send_later(
     if let Some(error) = &queues.closed {
         return Err(error.clone());
     }
-    if let Some(call) = on_decided {
-        result.call_when_decided(at, call);
-    }
+    let future = RecordFuture::new(result, Place { index: 0, timestamp }, on_decided);
     waiting.serial = queues.next_serial;
     queues.next_serial += 1;
     match queues.topics.iter_mut().find(|topic| *topic.name == *record.topic) {
@@ -139,20 +137,18 @@ pub(crate) fn send_later(
     shared.waiting.count.fetch_add(1, Ordering::Release);
     drop(queues);
     shared.wake_sender();
-    Ok(RecordFuture::new(result, at))
+    Ok(future)
 }
 
 /// Waits until every record that waits now is in a batch or has failed; with a topic, only its records.
-pub(crate) fn after_waiting(shared: &Shared, pause: &mut dyn Pause, topic: Option<&str>) -> Result<(), ClientError> {
+pub(crate) fn after_waiting(waiter: &mut Waiter<'_, '_>, topic: Option<&str>) -> Result<(), ClientError> {
+    let shared = waiter.shared;
     if shared.waiting.is_empty() {
         return Ok(());
     }
     let mark = shared.waiting.mark();
     // Each of them fails after max.block.ms, so this ends.
-    until(
-        shared,
-        pause,
-        shared.now(),
+    waiter.until(
         i64::MAX,
         |guarded| {
             if guarded.is_closed() {

@@ -12,9 +12,9 @@ use super::request::RequestResult;
 use crate::ClientError;
 use crate::group::ConsumerGroupMetadata;
 use crate::producer::errors::with_cause;
-use crate::producer::send::until;
 use crate::producer::send::waiting::{after_waiting, fail_waiting, place};
-use crate::producer::shared::{Guarded, Pause, Shared};
+use crate::producer::shared::{Guarded, Shared};
+use crate::producer::waiter::Waiter;
 
 /// What to do when a call has timed out but its operation continues.
 const AGAIN: &str = "call it again to go on waiting";
@@ -28,17 +28,13 @@ fn manager(guarded: &mut Guarded) -> Result<&mut TransactionManager, ClientError
 
 /// Waits for the outcome, at most max.block.ms; `hint`: what to do after that.
 fn wait(
-    shared: &Shared,
-    pause: &mut dyn Pause,
+    waiter: &mut Waiter<'_, '_>,
     operation: &str,
     result: &Arc<RequestResult>,
     hint: &str,
 ) -> Result<(), ClientError> {
-    shared.wake_sender();
-    let outcome = until(
-        shared,
-        pause,
-        shared.now(),
+    let shared = waiter.shared;
+    let outcome = waiter.until(
         shared.config.max_block_ms,
         |guarded| match result.outcome() {
             Some(outcome) => Ok(Some(outcome)),
@@ -58,9 +54,9 @@ fn wait(
     outcome
 }
 
-pub(crate) fn init_transactions(shared: &Shared, pause: &mut dyn Pause) -> Result<(), ClientError> {
-    let result = manager(&mut shared.lock())?.initialize()?;
-    wait(shared, pause, "init_transactions", &result, AGAIN)
+pub(crate) fn init_transactions(waiter: &mut Waiter<'_, '_>) -> Result<(), ClientError> {
+    let result = manager(&mut waiter.shared.lock())?.initialize()?;
+    wait(waiter, "init_transactions", &result, AGAIN)
 }
 
 pub(crate) fn begin_transaction(shared: &Shared) -> Result<(), ClientError> {
@@ -71,8 +67,7 @@ pub(crate) fn begin_transaction(shared: &Shared) -> Result<(), ClientError> {
 }
 
 pub(crate) fn send_offsets_to_transaction(
-    shared: &Shared,
-    pause: &mut dyn Pause,
+    waiter: &mut Waiter<'_, '_>,
     offsets: &[(TopicPartition, OffsetAndMetadata)],
     group: &ConsumerGroupMetadata,
 ) -> Result<(), ClientError> {
@@ -88,25 +83,20 @@ pub(crate) fn send_offsets_to_transaction(
         )));
     }
     let result = {
-        let mut guard = shared.lock();
+        let mut guard = waiter.shared.lock();
         let manager = manager(&mut guard)?;
         if offsets.is_empty() {
             return Ok(());
         }
         manager.send_offsets(offsets.to_vec(), group.clone())?
     };
-    wait(
-        shared,
-        pause,
-        "send_offsets_to_transaction",
-        &result,
-        "abort the transaction",
-    )
+    wait(waiter, "send_offsets_to_transaction", &result, "abort the transaction")
 }
 
-pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed: bool) -> Result<(), ClientError> {
+pub(crate) fn end_transaction(waiter: &mut Waiter<'_, '_>, committed: bool) -> Result<(), ClientError> {
+    let shared = waiter.shared;
     if committed {
-        after_waiting(shared, pause, None)?;
+        after_waiting(waiter, None)?;
     }
     let (operation, result) = {
         let mut guard = shared.lock();
@@ -120,7 +110,7 @@ pub(crate) fn end_transaction(shared: &Shared, pause: &mut dyn Pause, committed:
             ("abort_transaction", result)
         }
     };
-    wait(shared, pause, operation, &result, AGAIN)?;
+    wait(waiter, operation, &result, AGAIN)?;
     if !committed {
         // The failed rows belonged to the aborted transaction.
         shared.lock().accumulator.run_failure = None;
