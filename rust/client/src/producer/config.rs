@@ -58,21 +58,12 @@ impl ProducerConfig {
             Some(id) => transactional(config, id)?,
             None => idempotent(config, release)?,
         };
-        let explicit_acks = match config.text("acks") {
+        let acks = match config.text("acks") {
+            _ if !config.is_explicit("acks") && (idempotent || release.idempotent_by_default) => -1,
+            _ if !config.is_explicit("acks") => 1,
             "0" => 0,
             "1" => 1,
             _ => -1,
-        };
-        let acks = match (config.is_explicit("acks"), idempotent) {
-            (true, _) => explicit_acks,
-            (false, true) => -1,
-            (false, false) => {
-                if release.idempotent_by_default {
-                    -1
-                } else {
-                    1
-                }
-            }
         };
         let linger_ms = if !config.is_explicit("linger.ms") && release.lingers_by_default {
             5

@@ -18,8 +18,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn millis(ms: i64) -> Duration {
-    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+/// Sleeps until `condition` is notified, at most `ms`.
+pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>, ms: i64) -> MutexGuard<'a, T> {
+    let waited = condition.wait_timeout(guard, Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
 /// Wakes all threads that wait for a record of one producer.
@@ -51,9 +53,7 @@ impl Signal {
             return;
         }
         *waiting += 1;
-        let waited = self.decided.wait_timeout(waiting, millis(ms));
-        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *waiting -= 1;
+        *wait(&self.decided, waiting, ms) -= 1;
     }
 }
 

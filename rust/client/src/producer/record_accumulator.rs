@@ -20,7 +20,7 @@ use super::producer_batch::{BatchId, BatchTable, ProducerBatch};
 use crate::ClientError;
 use crate::random::Random;
 pub(crate) use append::Row;
-pub(crate) use run::{LentRun, Loan, Rows};
+pub(crate) use run::{Loan, Rows};
 
 /// Builders kept for reuse: enough for the batches between two turns of the sender at full speed (64 x 16 KiB = 1 MiB).
 const SPARE_BUILDERS: usize = 64;
@@ -41,6 +41,8 @@ struct PartitionQueue {
 #[derive(Debug)]
 pub(crate) struct ReadyCheck {
     pub nodes: Vec<NodeId>,
+    /// For each of them, the first batch that was found to be sendable.
+    pub heads: Vec<BatchId>,
     /// ms until the next partition may become ready.
     pub next_check_ms: i64,
     pub unknown_leaders: bool,

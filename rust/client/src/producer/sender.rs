@@ -244,14 +244,8 @@ impl Sender {
 
     /// Kafka: `Sender#sendProducerData`.
     fn produce_turn(&mut self, guarded: &mut Guarded, now: i64) -> i64 {
-        let mut heads = Vec::new();
-        let tracing = guarded.trace.is_on();
-        let check = guarded.accumulator.ready(&guarded.metadata, now, |id, _| {
-            if tracing {
-                heads.push(id);
-            }
-        });
-        for id in heads {
+        let check = guarded.accumulator.ready(&guarded.metadata, now);
+        for &id in &check.heads {
             if !std::mem::replace(&mut guarded.accumulator.batches[id].ready_traced, true) {
                 guarded.trace(TraceKind::Ready, id, None, -1, None);
             }

@@ -8,7 +8,7 @@ use fletchlog_api::{Clock, ErrorCode, NodeId};
 use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
-use super::future::{Signal, WAIT_SLICE_MS, lock, millis};
+use super::future::{Signal, WAIT_SLICE_MS, lock, wait};
 use super::idempotence::Idempotence;
 use super::metadata::ProducerMetadata;
 use super::producer_batch::{BatchId, ProducerIdAndEpoch};
@@ -164,11 +164,10 @@ impl Shared {
             return;
         }
         *parked = true;
-        let mut parked = if ms == i64::MAX {
+        parked = if ms == i64::MAX {
             self.work.wait(parked).unwrap_or_else(PoisonError::into_inner)
         } else {
-            let waited = self.work.wait_timeout(parked, millis(ms));
-            waited.unwrap_or_else(PoisonError::into_inner).0
+            wait(&self.work, parked, ms)
         };
         *parked = false;
         self.take_wake();
@@ -227,9 +226,7 @@ impl Shared {
         // A waiter makes everything sendable.
         guard.accumulator.memory_waiters += 1;
         self.wake_sender();
-        let slice = millis(ms.min(WAIT_SLICE_MS));
-        let waited = self.room.wait_timeout(guard, slice);
-        let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut guard = wait(&self.room, guard, ms.min(WAIT_SLICE_MS));
         guard.accumulator.memory_waiters -= 1;
     }
     /// A user sleeps until every batch with a serial below `mark` is decided, at most one slice; if they already are, until something has
@@ -242,16 +239,14 @@ impl Shared {
         }
         let wanted = guard.decision_wanted.map_or(mark, |other| other.min(mark));
         guard.decision_wanted = Some(wanted);
-        drop(self.decided.wait_timeout(guard, millis(ms.min(WAIT_SLICE_MS))));
+        drop(wait(&self.decided, guard, ms.min(WAIT_SLICE_MS)));
     }
     /// A user sleeps until something has happened since `seen`, at most one slice.
     pub(crate) fn wait_progress(&self, seen: u64, ms: i64) {
         let mut guard = self.lock();
         if guard.progress == seen {
             guard.waiting += 1;
-            let waited = self.progress.wait_timeout(guard, millis(ms.min(WAIT_SLICE_MS)));
-            let (mut guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            guard.waiting -= 1;
+            wait(&self.progress, guard, ms.min(WAIT_SLICE_MS)).waiting -= 1;
         }
     }
 }

@@ -32,16 +32,11 @@ impl RecordAccumulator {
         left.min().unwrap_or(i64::MAX)
     }
 
-    /// Which nodes have something to send (spec 9.3). `on_ready` is called with the head batch of each sendable
-    /// partition.
-    pub(crate) fn ready(
-        &mut self,
-        metadata: &ProducerMetadata,
-        now: i64,
-        mut on_ready: impl FnMut(BatchId, &ProducerBatch),
-    ) -> ReadyCheck {
+    /// Which nodes have something to send (spec 9.3).
+    pub(crate) fn ready(&mut self, metadata: &ProducerMetadata, now: i64) -> ReadyCheck {
         let mut check = ReadyCheck {
             nodes: Vec::new(),
+            heads: Vec::new(),
             next_check_ms: i64::MAX,
             unknown_leaders: false,
         };
@@ -74,7 +69,7 @@ impl RecordAccumulator {
                 self.config.linger_ms
             };
             if (full || waited >= limit || everything) && !backing_off {
-                on_ready(head, batch);
+                check.heads.push(head);
                 check.nodes.push(leader);
             } else {
                 check.next_check_ms = check.next_check_ms.min(limit.saturating_sub(waited).max(0));

@@ -46,7 +46,7 @@ fn error() -> ClientError {
 }
 
 fn ready(accumulator: &mut RecordAccumulator, metadata: &ProducerMetadata, now: i64) -> (bool, i64) {
-    let check = accumulator.ready(metadata, now, |_, _| {});
+    let check = accumulator.ready(metadata, now);
     (!check.nodes.is_empty(), check.next_check_ms)
 }
 
@@ -245,7 +245,7 @@ fn a_partition_without_leader_asks_for_metadata() {
     let (mut accumulator, mut metadata) = (accumulator(&[]), metadata(1));
     metadata.update(&cluster([NODE], [topic("t", [(-1, 1)])]), 0);
     append(&mut accumulator, 0, b"x", 0);
-    let check = accumulator.ready(&metadata, 0, |_, _| {});
+    let check = accumulator.ready(&metadata, 0);
     assert!(check.unknown_leaders && check.nodes.is_empty());
 }
 

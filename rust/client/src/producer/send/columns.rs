@@ -1,13 +1,15 @@
 //! Many rows at once: partitions are found per run of rows, long runs are appended without the lock, and no row gets a future.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use fletchlog_records::{Compression, Header};
 
 use super::waiting::after_waiting;
 use super::{append, headers_of, send_failed, send_when_room, topic, unchecked_size};
 use crate::ClientError;
 use crate::producer::RecordColumns;
-use crate::producer::record_accumulator::{LentRun, Rows};
-use crate::producer::shared::{Guarded, Shared};
+use crate::producer::record_accumulator::Rows;
+use crate::producer::shared::Shared;
 use crate::producer::waiter::Waiter;
 
 /// Rows between two wake-ups of the sender, and the most rows appended before the lock is released: 18 batches of ten-byte records, 0.3 ms
@@ -104,71 +106,38 @@ fn failed(shared: &Shared, error: &ClientError, row: usize) -> ClientError {
     }
 }
 
-/// Appends rows until they end or memory is short; `row` becomes the next one to append.
+/// Appends rows until they end or memory is short; `row` becomes the next one to append. A long run is appended to a lent batch, without the
+/// lock.
 fn append_chunk<C: RecordColumns>(shared: &Shared, rows: &Rows<'_, C>, row: &mut usize) -> Result<(), ClientError> {
-    let mut back: Option<Lent<'_>> = None;
-    loop {
-        let mut guard = shared.lock();
-        let after_run = back.is_some();
-        if let Some(mut lent) = back.take() {
-            *row += lent.give_back(&mut guard);
-        }
-        guard.check_open()?;
-        guard.check_transaction()?;
-        let Some(run) = append_rows(shared, &mut guard, rows, row, after_run)? else {
-            return Ok(());
-        };
-        drop(guard);
-        let mut lent = Lent { shared, run: Some(run) };
-        if let Some(run) = &mut lent.run {
-            run.fill(rows, *row);
-        }
-        back = Some(lent);
-    }
-}
-
-/// A run that this thread appends to a lent batch, without the lock.
-struct Lent<'a> {
-    shared: &'a Shared,
-    /// `Some` until it is given back.
-    run: Option<LentRun>,
-}
-
-impl Lent<'_> {
-    /// Returns how many rows were appended.
-    fn give_back(&mut self, guarded: &mut Guarded) -> usize {
-        let run = self.run.take();
-        run.map_or(0, |run| guarded.accumulator.end_run(&guarded.metadata, run))
-    }
-}
-
-impl Drop for Lent<'_> {
-    /// A panic must not leave a batch that can never be sent. Its last rows are sent like the earlier ones, but not reported as queued.
-    fn drop(&mut self) {
-        if self.run.is_some() {
-            let shared = self.shared;
-            self.give_back(&mut shared.lock());
-            shared.wake_sender();
-        }
-    }
-}
-
-/// Appends rows until they end, memory is short, or a long run begins: the caller appends that to the batch that is lent for it.
-/// `after_run`: a run has just ended at this row, so perhaps no open batch has room for it.
-fn append_rows<C: RecordColumns>(
-    shared: &Shared,
-    guarded: &mut Guarded,
-    rows: &Rows<'_, C>,
-    row: &mut usize,
-    mut after_run: bool,
-) -> Result<Option<LentRun>, ClientError> {
     let plain = rows.columns.no_headers();
     let (mut buffer, mut headers) = (Vec::new(), Vec::new());
+    // A run has just ended at this row, so perhaps no open batch has room for it.
+    let mut after_run = false;
+    let mut guard = shared.lock();
+    guard.check_open()?;
+    guard.check_transaction()?;
     while *row < rows.end {
+        let guarded = &mut *guard;
         if plain && !std::mem::take(&mut after_run) {
-            let lent = guarded.accumulator.append_run(&guarded.metadata, rows, row);
-            if lent.is_some() || *row == rows.end {
-                return Ok(lent);
+            if let Some(mut run) = guarded.accumulator.append_run(&guarded.metadata, rows, row) {
+                drop(guard);
+                let filled = catch_unwind(AssertUnwindSafe(|| run.fill(rows, *row)));
+                guard = shared.lock();
+                let guarded = &mut *guard;
+                *row += guarded.accumulator.end_run(&guarded.metadata, run);
+                if let Err(panic) = filled {
+                    // The batch is not lost: the rows before the panic are sent, but not reported as queued.
+                    drop(guard);
+                    shared.wake_sender();
+                    resume_unwind(panic);
+                }
+                guard.check_open()?;
+                guard.check_transaction()?;
+                after_run = true;
+                continue;
+            }
+            if *row == rows.end {
+                break;
             }
         }
         headers.clear();
@@ -177,10 +146,10 @@ fn append_rows<C: RecordColumns>(
             headers.extend(buffer.drain(..).map(|(key, value)| Header { key, value }));
         }
         let Some(id) = append(shared, guarded, rows.topic, &rows.row(*row, &headers))? else {
-            return Ok(None);
+            break;
         };
         guarded.accumulator.batches[id].add_run(1);
         *row += 1;
     }
-    Ok(None)
+    Ok(())
 }
