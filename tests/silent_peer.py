@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import struct
 import threading
@@ -13,7 +14,7 @@ from typing import Literal, Self
 Mode = Literal["nothing", "half", "one_in_ten", "all", "black_hole"]
 
 _API_VERSIONS = 18
-_SWALLOWED = 10
+_REQUESTS_AN_ANSWER = 10
 # More than the queue of a listening socket with backlog 0 holds, so that the system ignores the next connection.
 _FILLERS = 4
 
@@ -25,7 +26,7 @@ class SilentPeer:
     |---|---|
     | `nothing` | none |
     | `half` | the first half of a frame to the first request of each connection, then none |
-    | `one_in_ten` | one of ten, of `upstream`; those of ApiVersions always. A connection with a request that is not answered stays silent |
+    | `one_in_ten` | about one of ten, of `upstream`; those of ApiVersions always. A connection with a request that is not answered stays silent |
     | `all` | every one, of `upstream`: a healthy node |
     | `black_hole` | none, and no connection is accepted any more: the handshake of TCP is not answered. Not to be changed back |
 
@@ -47,7 +48,8 @@ class SilentPeer:
         self.upstream = upstream
         self.requests: list[int] = []
         self.connections = 0
-        self._counted = 0
+        # By chance: clients that take turns between two requests could have every answer to the same one.
+        self._random = random.Random(0)
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -154,8 +156,7 @@ class SilentPeer:
         """Whether this request goes to the upstream."""
         if self._mode == "one_in_ten" and api_key != _API_VERSIONS:
             with self._lock:
-                self._counted += 1
-                return self._counted % _SWALLOWED == 1
+                return self._random.random() < 1 / _REQUESTS_AN_ANSWER
         return self._mode in ("all", "one_in_ten")
 
     def _connect(self, client: socket.socket) -> socket.socket:

@@ -78,6 +78,7 @@ class TaskCampaign(Campaign):
 
     name = NAME
     kinds = ("task", "written task", "worker", "commit")
+    planted_kind = "written task"
     # of the source: a stream that is repeated with others is cut into other tasks
     min_partitions = 1
 

@@ -82,7 +82,7 @@ def test_what_was_acknowledged_survives(name: str, size: int, least: int, tmp_pa
 @pytest.mark.parametrize(("name", "size"), SIZES.items())
 def test_a_disk_that_does_not_keep_what_it_says_is_found(name: str, size: str, tmp_path: Path) -> None:
     # Kills of Spark's processes hit the moment of a defect by chance. These suites end with the first violation.
-    number, seconds = (100, 6 * SECONDS) if name in {"spark_queries", "spark_tasks"} else (10, SECONDS)
+    number, seconds = (100, 4 * SECONDS) if name in {"spark_queries", "spark_tasks"} else (10, SECONDS)
     done = suite(name, PLANTED="yes", TIME_LIMIT=seconds, TMPDIR=tmp_path, **{size: number})
     found = re.search(r"(\d+) violations", (done.stdout.strip().splitlines() or [""])[-1])
     assert found, done.stdout + done.stderr
