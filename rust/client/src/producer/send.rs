@@ -191,8 +191,7 @@ fn do_send(
     topic: TopicId,
     row: &Row<'_>,
 ) -> Result<Option<BatchId>, ClientError> {
-    guarded.check_open()?;
-    guarded.check_transaction()?;
+    guarded.check_send()?;
     let appended = append(shared, guarded, topic, row)?;
     if appended.is_some_and(|id| guarded.accumulator.is_sendable_now(id)) {
         shared.wake_sender();

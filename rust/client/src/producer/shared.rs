@@ -288,6 +288,11 @@ impl Guarded {
         let transactions = self.idempotence.as_ref().and_then(|i| i.transactions.as_ref());
         transactions.map_or(Ok(()), TransactionManager::check_ready_for_send)
     }
+    /// The error of a record that is put into a batch now. Kafka: `KafkaProducer#doSend`.
+    pub(crate) fn check_send(&self) -> Result<(), ClientError> {
+        self.check_open()?;
+        self.check_transaction()
+    }
     /// `None` until the broker has given one.
     pub(crate) fn producer_id(&self) -> Option<ProducerIdAndEpoch> {
         self.idempotence.as_ref().and_then(Idempotence::id)

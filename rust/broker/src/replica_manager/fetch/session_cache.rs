@@ -156,8 +156,8 @@ impl FetchSessionCache {
         )
     }
 
-    /// Makes the response from the result of a reading that has the changes up to number `as_of`. `session`: the one that a full fetch opens; its partitions have to be
-    /// registered afterwards ([`Self::hold`]).
+    /// Makes the response from the result of a reading that has the changes up to number `as_of`. `session`: the one that a full fetch
+    /// opens; its partitions have to be registered afterwards ([`Self::hold`]).
     pub(crate) fn response(
         &mut self,
         context: &Context,

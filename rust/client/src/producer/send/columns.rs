@@ -114,8 +114,7 @@ fn append_chunk<C: RecordColumns>(shared: &Shared, rows: &Rows<'_, C>, row: &mut
     // A run has just ended at this row, so perhaps no open batch has room for it.
     let mut after_run = false;
     let mut guard = shared.lock();
-    guard.check_open()?;
-    guard.check_transaction()?;
+    guard.check_send()?;
     while *row < rows.end {
         let guarded = &mut *guard;
         if plain && !std::mem::take(&mut after_run) {
@@ -131,8 +130,7 @@ fn append_chunk<C: RecordColumns>(shared: &Shared, rows: &Rows<'_, C>, row: &mut
                     shared.wake_sender();
                     resume_unwind(panic);
                 }
-                guard.check_open()?;
-                guard.check_transaction()?;
+                guard.check_send()?;
                 after_run = true;
                 continue;
             }
