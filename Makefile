@@ -14,7 +14,7 @@ JAR := .build/jvm/fletchlog-spark.jar
 PROFILE ?= release
 CORE := $(STAMPS)/core-$(PROFILE)
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-PYTHON_SOURCES := python tests benches tools docs jvm
+PYTHON_SOURCES := python tests benches tools docs jvm examples
 
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/maturin
@@ -30,7 +30,7 @@ help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 demo: tools-java build ## Run the whole story on 336,776 real flights; writes demo-out/
-	$(BIN)/fletchlog demo
+	$(BIN)/python examples/demo
 
 test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
 

@@ -1,19 +1,21 @@
-"""`fletchlog demo`: the whole story, smaller, and that it does not believe wrong totals."""
+"""`examples/demo`: the whole story, smaller, and that it does not believe wrong totals."""
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from fletchlog.cli.demo.report import Report
-from fletchlog.cli.terminal import out
+from demo.report import Report
+
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo"
 
 
 def demo(*words):
     # a process of its own: it starts and stops a Spark session
-    code = "from fletchlog.cli import main; main()"
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", code, "demo", *map(str, words)], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-W", "ignore", str(DEMO), *map(str, words)], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.spark
@@ -63,7 +65,7 @@ def test_a_foreign_directory_is_not_replaced(tmp_path):
 
 
 def test_a_total_that_disagrees_is_a_failure():
-    report = Report(out())
+    report = Report(Console())
     report.check("flights in the log", 4, 4)
     report.check("flights in all windows", 3, 4)
     report.check_that("order holds", False)

@@ -61,7 +61,7 @@ def test_mistakes_are_one_sentence(cli, data, tmp_path):
 
 
 def test_every_command_teaches_with_examples(cli):
-    for words in (["topics", "create"], ["topics", "alter"], ["produce"], ["consume"], ["explain"], ["dump"], ["verify"], ["config"], ["demo"]):
+    for words in (["topics", "create"], ["topics", "alter"], ["produce"], ["consume"], ["explain"], ["dump"], ["verify"], ["config"]):
         text = cli(*words, "--help").out
         assert f"fletchlog {' '.join(words)}" in text.replace("\n", " ")
     assert "fletchlog" in cli("--version").out

@@ -14,7 +14,6 @@ from fletchlog.cli.brokers import brokers
 from fletchlog.cli.config import config
 from fletchlog.cli.consume import consume
 from fletchlog.cli.copy import copy
-from fletchlog.cli.demo import demo
 from fletchlog.cli.dump import dump
 from fletchlog.cli.explain import explain
 from fletchlog.cli.export import export
@@ -45,8 +44,6 @@ A first look:
   fletchlog consume data/ orders --max 20
 
   fletchlog explain data/ --topics orders --png order.png
-
-  fletchlog demo
 """,
 )
 app.add_typer(topics, name="topics")
@@ -55,7 +52,6 @@ app.add_typer(brokers, name="brokers")
 app.add_typer(transactions, name="transactions")
 app.add_typer(users, name="users")
 for command in (
-    demo,
     typer_command(serve, OPTIONS),
     produce,
     consume,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-
-from fletchlog.cli.terminal import styled
+from rich.text import Text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +26,7 @@ class Report:
     def heading(self, text: str) -> None:
         """A line that begins a part."""
         self.console.print()
-        self.console.print(styled(text, "bold"))
+        self.console.print(Text(text, "bold"))
 
     def say(self, text: str) -> None:
         """A sentence."""

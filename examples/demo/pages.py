@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fletchlog.cli.demo.report import Report
+    from demo.report import Report
 
 POLLS = 300
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from fletchlog.cli.demo.report import Report
+    from demo.report import Report
 
 ORDERS = (
     ("partition", "Kafka 2.6: poll() keeps to one partition until its fetched records are used up"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.cli.demo.flights import CHUNK, SEQUENCE
+from demo.flights import CHUNK, SEQUENCE
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from fletchlog.cli.demo.flights import Flights
-    from fletchlog.cli.demo.report import Report
+    from demo.flights import Flights
+    from demo.report import Report
 
 PARTITIONS = 6
 NODES = 3

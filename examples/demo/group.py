@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from fletchlog.cli.demo.report import Report
+    from demo.report import Report
 
 GROUP = "flights-group"
 MEMBERS = ("machine-1", "machine-2", "machine-3")

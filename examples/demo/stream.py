@@ -6,8 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.cli.common import CommandError
-from fletchlog.cli.demo.produce import COMMON, WAYS
+from demo.produce import COMMON, WAYS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.progress import Progress
 
-    from fletchlog.cli.demo.flights import Flights
-    from fletchlog.cli.demo.report import Report
+    from demo.flights import Flights
+    from demo.report import Report
 
 HEARTBEAT = "flights-heartbeat"
 WINDOW_MS = 3_600_000
@@ -35,7 +34,7 @@ def session(said: Path) -> SparkSession:
     """A local Spark session; what the JVM and its workers print goes to the file `said`.
 
     Raises:
-        CommandError: PySpark or Java is missing.
+        SystemExit: PySpark or Java is missing.
     """
     try:
         from pyspark import SparkConf, SparkContext
@@ -43,7 +42,7 @@ def session(said: Path) -> SparkSession:
         from pyspark.java_gateway import launch_gateway
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        raise CommandError(f"the demo needs {error.name}: pip install 'fletchlog[demo]'") from None
+        raise SystemExit(f"the demo needs {error.name}: `make demo` installs it") from None
     from fletchlog.spark.session import SETTINGS
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -67,7 +66,7 @@ def session(said: Path) -> SparkSession:
             gateway = launch_gateway(conf, popen_kwargs={"stderr": file})  # type: ignore[no-untyped-call]
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except PySparkException as error:
-        raise CommandError(f"Spark did not start ({error}); it needs Java 17 or newer on PATH, and has said more in {said}") from None
+        raise SystemExit(f"Spark did not start ({error}); it needs Java 17 or newer on PATH, and has said more in {said}") from None
 
 
 def delays(spark: SparkSession, broker: Any, log: Path, out: Path, flights: Flights, report: Report, progress: Progress) -> None:
@@ -231,7 +230,7 @@ def _plain_audit(broker: Any, topic: str) -> list[dict[str, Any]]:
     import numpy as np
     import pyarrow as pa
 
-    from fletchlog.cli.demo.produce import sequences
+    from demo.produce import sequences
 
     rows = []
     for partition, order in sequences(broker, topic).items():
