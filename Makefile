@@ -10,6 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMPS := .build/stamps
 JAR := .build/jvm/fletchlog-spark.jar
+ARCHIVE := .build/jvm/spark.jsa
 # release is soon built; dist is what is shipped and measured (Cargo.toml).
 PROFILE ?= release
 CORE := $(STAMPS)/core-$(PROFILE)
@@ -35,7 +36,7 @@ demo: tools-java build ## Run the whole story on 336,776 real flights; writes de
 test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
 
 # Three workers on two cores: the tests wait for disks, sockets and processes half of the time.
-test-slow: tools-java build jar ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
+test-slow: tools-java build jar $(ARCHIVE) ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m slow --durations=25
 
 build: $(CORE) ## Leave .venv with a release build of the package and every extra (PROFILE=dist: as it is shipped)
@@ -66,7 +67,7 @@ test-rust: tools-rust ## Rust tests only
 test-binding: build ## Rust tests of the binding (panics become exceptions)
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python PYTHONPATH=$(CURDIR)/python cargo test --locked -p fletchlog-python
 
-test-python: tools-java build jar ## Python tests only (a real Spark session included), without the slow ones
+test-python: tools-java build jar $(ARCHIVE) ## Python tests only (a real Spark session included), without the slow ones
 	$(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 0 -m "not slow" --durations=25
 
 # Fetches Kafka and Hadoop into .build/interop with Maven, and servers of object stores with npm and Go. SEED=n CASES=n choose and size what is generated; both are printed.
@@ -198,3 +199,7 @@ $(CORE): $(STAMPS)/venv pyproject.toml python/fletchlog/_core.pyi $(RUST_SOURCES
 # with the build directory of the extension: both are release builds of the same crates
 $(JAR): $(CORE) tools/jar.py $(shell find jvm -type f) | tools-rust
 	CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PROFILE=$(PROFILE) $(BIN)/python tools/jar.py
+
+# Spark's classes, for the JVMs of the tests. One of another Spark or JVM is not used: made anew with the venv.
+$(ARCHIVE): $(STAMPS)/venv | $(CORE) $(JAR)
+	$(SUITE) -m spark_archive $@

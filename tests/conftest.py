@@ -9,15 +9,33 @@ import hypothesis
 import pytest
 
 import fletchlog as fl
+import spark_session
 from spark_session import spark  # noqa: F401 - a fixture: one session for every folder
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=50, print_blob=True)
 hypothesis.settings.load_profile("default")
+spark_session.settle()
+
+
+# A file is one worker's, and at the end the others would wait for it: those that take half a minute or more, the longest first (`--durations`).
+LONGEST = [
+    "kills/test_kills.py",
+    "spark/test_connect.py",
+    "kills/test_spark_queries.py",
+    "cli/test_demo.py",
+    "cli/test_formats.py",
+    "spark/test_docs.py",
+    "cli/test_group.py",
+    "python/test_documentation.py",
+    "cli/test_arguments.py",
+    "attack/test_attack.py",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The file that takes longest begins first: a file is one worker's, and the others would wait for it at the end."""
-    items.sort(key=lambda item: item.path.name != "test_kills.py")
+    """The files that take longest begin first."""
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get("/".join(item.path.parts[-2:]), len(rank)))
 
 
 @pytest.fixture
