@@ -1,12 +1,15 @@
-"""Pictures, tables and the configuration reference, made by fletchlog itself while the site is built."""
+"""Pictures, tables and the configuration reference, made by fletchlog itself while the site is built.
+
+The picture of the README is a file of the repository: `python docs/hooks.py` draws it again.
+"""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import typer
-from mkdocs.structure.files import File
 
 import fletchlog as fl
 from fletchlog import errors
@@ -31,10 +34,14 @@ from fletchlog.spark import options, sink_options
 TOPICS = ("orders", "payments")
 # five batches of 100 records a partition; a fetch brings two of them, a poll takes half of one
 RECORDS, BATCH, MOST = 500, 100, 50
+POLL_ORDER = Path(__file__).parent / "img/poll-order.svg"
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Adds what is generated."""
+    # here, so that the picture of the README needs no mkdocs
+    from mkdocs.structure.files import File
+
     runs = example_runs(polls=60)
     owners = [
         ownership(name, {"orders": 6}, {m: ["orders"] for m in ("c1", "c2", "c3")})
@@ -50,7 +57,6 @@ def on_files(files: Any, config: Any) -> Any:
         for o in owners
     ]
     made = {
-        "img/order.svg": picture.svg([runs[0], runs[-1]]),
         "img/releases.svg": picture.svg(runs[:-1]),
         "img/assignment.svg": to_svg(
             draw([("before", owners), ("after c4 joined", later)])
@@ -188,6 +194,12 @@ def example_runs(polls: int) -> list[Any]:
                 ),
             ]
         )
+
+
+def poll_order() -> str:
+    """The picture of the README: the default order of a poll beside that of KIP-387."""
+    runs = example_runs(polls=60)
+    return picture.svg([runs[0], runs[-1]])
 
 
 def example_producer() -> Any:
@@ -370,3 +382,8 @@ def table(heads: list[str], rows: list[list[Any]]) -> str:
         for row in [heads, ["---"] * len(heads), *rows]
     ]
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    POLL_ORDER.parent.mkdir(exist_ok=True)
+    POLL_ORDER.write_text(poll_order(), encoding="utf-8")

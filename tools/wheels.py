@@ -15,9 +15,11 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from email.parser import BytesParser
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 WHEELS = ROOT / ".build/wheels"
@@ -56,6 +58,8 @@ def main() -> None:
     shutil.rmtree(WHEELS, ignore_errors=True)
     maturin("sdist")
     source = unpacked(next(WHEELS.glob("*.tar.gz")))
+    readme = source / "README.md"
+    readme.write_text(absolute(readme.read_text(encoding="utf-8"), tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))), encoding="utf-8")
     for target in targets():
         maturin("build", "--profile", "dist", "--locked", "--compression-level", "9", *target, folder=source)
     found = sorted(WHEELS.iterdir())
@@ -101,6 +105,15 @@ def unpacked(sdist: Path) -> Path:
         if path.is_file() and path.relative_to(UNPACKED).as_posix() not in names:
             path.unlink()
     return UNPACKED / sdist.name.removesuffix(".tar.gz")
+
+
+def absolute(readme: str, project: dict[str, Any]) -> str:
+    """The README as an index shows it: links to files of the repository become links to its pages, pictures to the files themselves."""
+    repository = project["project"].get("urls", {}).get("Repository")
+    if repository is None:
+        return readme
+    readme = re.sub(r"(!\[[^]]*\]\()(?!https://)", rf"\g<1>{repository}/raw/main/", readme)
+    return re.sub(r"(\]\()(?!https://)", rf"\g<1>{repository}/blob/main/", readme)
 
 
 def maturin(*words: str, folder: Path = ROOT) -> None:

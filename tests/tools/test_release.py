@@ -99,6 +99,15 @@ def test_what_an_unpacked_sdist_has_is_what_the_sdist_has(tmp_path: Path, monkey
     assert (source / "rust/other").stat().st_mtime > 1
 
 
+def test_the_links_of_the_readme_work_on_an_index() -> None:
+    project = {"project": {"urls": {"Repository": "https://example.org/fletchlog"}}}
+    readme = "![two orders](docs/img/order.svg) [limits](docs/limits.md) [KIP](https://example.org/kip)"
+    assert wheels.absolute(readme, project) == (
+        "![two orders](https://example.org/fletchlog/raw/main/docs/img/order.svg) "
+        "[limits](https://example.org/fletchlog/blob/main/docs/limits.md) [KIP](https://example.org/kip)"
+    )
+
+
 def test_a_wheel_with_debug_information_or_without_parts_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text("int main(void) { return 0; }\n")
     subprocess.run(["cc", "-g", "-shared", "-fPIC", "-o", "_core.abi3.so", "a.c"], cwd=tmp_path, check=True)
