@@ -19,11 +19,13 @@ from fletchlog.explain import (
     against,
     align,
     distinct,
-    explain,
     fairness,
     page,
     picture,
     title,
+)
+from fletchlog.explain import (
+    polls as explain,
 )
 from fletchlog.explain.compare import ROWS
 from fletchlog.explain.owners import ownership
@@ -184,7 +186,7 @@ def example_runs(polls: int) -> list[Any]:
                             producer.flush()
         config = {"max.poll.records": MOST, "max.partition.fetch.bytes": 4000}
         first = explain(
-            broker, TOPICS, config, polls=polls, source="the example of this page"
+            broker, TOPICS, config, polls=polls, title="the example of this page"
         )
         return align(
             [
@@ -206,7 +208,7 @@ def example_producer() -> Any:
     """A producer whose second request loses its acknowledgement."""
     with fl.Broker.in_memory() as broker:
         broker.create_topic("orders", partitions=1)
-        faults = fl.Faults(script={2: "lost-ack"})
+        faults = fl.testing.Faults(script={2: "lost-ack"})
         config = {
             "enable.idempotence": True,
             "batch.size": 1,
@@ -347,7 +349,7 @@ ADVICE = {
 
 def config_tables() -> str:
     """Every property, by scope."""
-    scopes = list(dict.fromkeys(key.scope for key in fl.config_table()))
+    scopes = list(dict.fromkeys(key.scope for key in fl.admin.config_table()))
     parts = []
     for scope in scopes:
         rows = [
@@ -357,7 +359,7 @@ def config_tables() -> str:
                 f"`{k.default}`{{.whole}}" if k.default else "",
                 _breakable(k.doc),
             ]
-            for k in fl.config_table()
+            for k in fl.admin.config_table()
             if k.scope == scope
         ]
         parts.append(

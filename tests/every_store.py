@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import fletchlog as fl
-from fletchlog.exporting import PLAN, export
+from fletchlog._exporting import PLAN, export
 from ports import free_port
 from store_server import StoreServer
 

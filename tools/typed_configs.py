@@ -16,9 +16,9 @@ CLASSES = {
 }
 HEAD = '''"""Properties as typed dicts: a type checker finds a key that is misspelt, and a value of a wrong type.
 
-    config: fl.ConsumerConfig = {"group.id": "g", "max.poll.records": 100}
+    config: fl.configs.ConsumerConfig = {"group.id": "g", "max.poll.records": 100}
 
-Made by tools/typed_configs.py from the property table; `fletchlog.config_table()` has defaults and descriptions. Values may be text always.
+Made by tools/typed_configs.py from the property table; `fletchlog.admin.config_table()` has defaults and descriptions. Values may be text always.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def text() -> str:
     """The module."""
     parts = []
     for scope, (name, doc) in CLASSES.items():
-        keys = [key for key in fl.config_table() if key.scope == scope]
+        keys = [key for key in fl.admin.config_table() if key.scope == scope]
         fields = ['        "oauth_cb": Callable[..., object],\n'] if any(key.name == "sasl.jaas.config" for key in keys) else []
         fields += [f'        "{key.name}": {type_of(key.type)},\n' for key in keys]
         parts.append(f'{name} = TypedDict(\n    "{name}",\n    {{\n{"".join(fields)}    }},\n    total=False,\n)\n{name}.__doc__ = "{doc}"\n')

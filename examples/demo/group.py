@@ -36,7 +36,7 @@ def share(broker: Any, topic: str, report: Report, progress: Progress) -> None:
     try:
         for member in MEMBERS:
             config = {"group.id": GROUP, "consumer.id": member, "auto.offset.reset": "smallest"}
-            consumers[member] = fl.LegacyConsumer(broker, config)
+            consumers[member] = fl.legacy.LegacyConsumer(broker, config)
         streams = {m: consumer.create_message_streams({topic: STREAMS})[topic] for m, consumer in consumers.items()}
         before = consumers[MEMBERS[0]].owners()[topic]
         idle_before = warnings.take()

@@ -17,13 +17,14 @@ POLLS = 300
 def write_pages(log: Path, topics: Sequence[str], output: Path, report: Report) -> dict[Path, str]:
     """Writes the pages; returns what each shows."""
     import fletchlog as fl
-    from fletchlog.audit import audit
-    from fletchlog.explain import against, explain, page
+    from fletchlog.audit import run as audit
+    from fletchlog.explain import against, page
+    from fletchlog.explain import polls as explain
     from fletchlog.explain.compare import every_order
 
     with fl.Broker(log, read_only=True) as broker:
-        first = explain(broker, topics, polls=POLLS, source=str(log))
-        runs = [first, *against(broker, topics, None, every_order(first), polls=POLLS, source=str(log))]
+        first = explain(broker, topics, polls=POLLS, title=str(log))
+        runs = [first, *against(broker, topics, None, every_order(first), polls=POLLS, title=str(log))]
     pages = {
         output / "explain.html": (page(runs), "which partition each poll reads and why, step by step, every client release and KIP-387 side by side"),
         output / "audit.html": (audit(log, topics).html({"gaps_unexplained": 0, "duplicate_sequences": 0}), "what was lost, came twice or came late"),

@@ -55,7 +55,7 @@ def produce(broker: Any, flights: Flights, report: Report, progress: Progress, s
     rows: list[dict[str, Any]] = []
     for way in WAYS:
         broker.create_topic(way.topic, partitions=PARTITIONS, config=TOPIC)
-        faults = fl.Faults(seed=seed, lost_ack=LOST_ACK, refused=REFUSED)
+        faults = fl.testing.Faults(seed=seed, lost_ack=LOST_ACK, refused=REFUSED)
         task = progress.add_task(f"producing: {way.label}", total=flights.count)
         with fl.Producer(broker, COMMON | way.config, faults=faults) as producer:
             for start in range(0, flights.count, CHUNK):

@@ -5,8 +5,26 @@
     ...     broker.create_topic("orders", partitions=3)
     ...     with fl.Producer(broker) as producer:
     ...         _ = producer.send("orders", value=b"v", key=b"k")
-    ...     broker.scan("orders").to_pyarrow().num_rows
+    ...     fl.scan(broker, "orders").to_pyarrow().num_rows
     1
+
+What a program needs every day is here. The rest is in modules, which are attributes of this one (`fl.audit`, `fl.explain`, ..):
+
+| module | what |
+|---|---|
+| `errors` | every exception |
+| `types` | the values and objects that calls take and return |
+| `admin` | descriptions of topics, groups, transactions, properties |
+| `configs` | properties as typed dicts |
+| `serde` | serializers and deserializers, also of whole columns |
+| `assign` | Kafka's assignors as functions |
+| `explain` | why a poll returned these records: traces, replays, pages |
+| `audit` | what was lost, repeated or late in a log |
+| `files` | check and read segments without a broker |
+| `transfer` | copy topics, export directories |
+| `spark`, `pipeline` | PySpark: its format, functions over its DataFrames |
+| `testing` | scripted and random faults |
+| `legacy` | the 0.8 high-level consumer |
 
 Importing this package starts no thread, takes no lock and imports neither pyarrow nor pandas, polars or pyspark. What is written in
 Python is imported when it is asked for first.
@@ -14,171 +32,81 @@ Python is imported when it is asked for first.
 
 from __future__ import annotations
 
-from fletchlog._core import (
-    Broker,
-    Cluster,
-    Consumer,
-    Faults,
-    LegacyConsumer,
-    LegacyStream,
-    Listener,
-    Producer,
-    RecordFuture,
-    Records,
-    Scan,
-    Table,
-    Transaction,
-    __version__,
-    config_table,
-    inspect_segment,
-    segment_records,
-    verify,
-)
+from fletchlog._core import Broker, Cluster, Consumer, Producer, Records, __version__
 
 # not from `typing`, which takes longer to import than all of this; type checkers know the name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from fletchlog import assign, audit, errors, explain
-    from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
+    from fletchlog import admin as admin
+    from fletchlog import assign as assign
+    from fletchlog import audit as audit
+    from fletchlog import configs as configs
+    from fletchlog import errors, serde
+    from fletchlog import explain as explain
+    from fletchlog import files as files
+    from fletchlog import legacy as legacy
+    from fletchlog import pipeline as pipeline
+    from fletchlog import spark as spark
+    from fletchlog import testing as testing
+    from fletchlog import transfer as transfer
+    from fletchlog import types as types
+    from fletchlog._scan import scan
     from fletchlog.errors import KafkaError
-    from fletchlog.explain import load_trace, replay, save_trace
-    from fletchlog.types import (
-        CleanedPartition,
-        ConfigEntry,
-        ConfigKey,
-        ConsumerGroupMetadata,
-        Cut,
-        GroupDescription,
-        GroupListing,
-        GroupMember,
-        Metrics,
-        OffsetAndMetadata,
-        OffsetAndTimestamp,
-        PartitionDescription,
-        PartitionLag,
-        PartitionReport,
-        Problem,
-        ProducerState,
-        Record,
-        RecordMetadata,
-        Run,
-        SegmentInspection,
-        SegmentReport,
-        TopicDescription,
-        TopicPartition,
-        TransactionDescription,
-    )
+    from fletchlog.types import Record, TopicPartition
 
 __all__ = [
     "Broker",
-    "BrokerConfig",
-    "CleanedPartition",
     "Cluster",
-    "ConfigEntry",
-    "ConfigKey",
     "Consumer",
-    "ConsumerConfig",
-    "ConsumerGroupMetadata",
-    "Cut",
-    "Faults",
-    "GroupDescription",
-    "GroupListing",
-    "GroupMember",
     "KafkaError",
-    "LegacyConsumer",
-    "LegacyStream",
-    "Listener",
-    "Metrics",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
-    "PartitionDescription",
-    "PartitionLag",
-    "PartitionReport",
-    "Problem",
     "Producer",
-    "ProducerConfig",
-    "ProducerState",
     "Record",
-    "RecordFuture",
-    "RecordMetadata",
     "Records",
-    "Run",
-    "Scan",
-    "SegmentInspection",
-    "SegmentReport",
-    "Table",
-    "TopicConfig",
-    "TopicDescription",
     "TopicPartition",
-    "Transaction",
-    "TransactionDescription",
     "__version__",
-    "assign",
-    "audit",
-    "config_table",
     "errors",
-    "explain",
-    "inspect_segment",
-    "load_trace",
-    "replay",
-    "save_trace",
-    "segment_records",
-    "verify",
+    "scan",
+    "serde",
 ]
 
-# module -> what of it is found here
-_LAZY = {
-    "assign": {"assign"},
-    "audit": {"audit"},
-    "configs": {"BrokerConfig", "ConsumerConfig", "ProducerConfig", "TopicConfig", "configs"},
-    "errors": {"KafkaError", "errors"},
-    "explain": {"explain", "load_trace", "replay", "save_trace"},
-    "interop": {"interop"},
-    "types": {
+# the modules of what is imported when it is asked for
+_HOMES = {"KafkaError": "errors", "Record": "types", "TopicPartition": "types", "scan": "_scan"}
+_MODULES = frozenset(
+    (
+        "admin",
+        "assign",
+        "audit",
+        "configs",
+        "errors",
+        "explain",
+        "files",
+        "legacy",
+        "pipeline",
+        "serde",
+        "spark",
+        "testing",
+        "transfer",
         "types",
-        "CleanedPartition",
-        "ConfigEntry",
-        "ConfigKey",
-        "ConsumerGroupMetadata",
-        "Cut",
-        "GroupDescription",
-        "GroupListing",
-        "GroupMember",
-        "Metrics",
-        "OffsetAndMetadata",
-        "OffsetAndTimestamp",
-        "PartitionDescription",
-        "PartitionLag",
-        "PartitionReport",
-        "Problem",
-        "ProducerState",
-        "Record",
-        "RecordMetadata",
-        "Run",
-        "SegmentInspection",
-        "SegmentReport",
-        "TopicDescription",
-        "TopicPartition",
-        "TransactionDescription",
-    },
-}
+    )
+)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})
 
 
-# a type checker that saw it would believe in every name
+# a type checker that saw it would take every name for one of this module
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Imports what is asked for."""
         from importlib import import_module
 
-        for home, names in _LAZY.items():
-            if name in names:
-                module = import_module(f"fletchlog.{home}")
-                value = module if name == home else getattr(module, name)
-                globals()[name] = value
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in _MODULES:
+            value: object = import_module(f"{__name__}.{name}")
+        elif name in _HOMES:
+            value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value

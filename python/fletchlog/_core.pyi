@@ -11,28 +11,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
+from fletchlog._place import Source
+from fletchlog.admin import CleanedPartition, ConfigEntry, ConfigKey, GroupDescription, GroupListing, PartitionLag, TopicDescription, TransactionDescription
 from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from fletchlog.explain import Explanation
-from fletchlog.types import (
-    CleanedPartition,
-    ConfigEntry,
-    ConfigKey,
-    ConsumerGroupMetadata,
-    GroupDescription,
-    GroupListing,
-    Metrics,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionLag,
-    PartitionReport,
-    Record,
-    RecordMetadata,
-    Run,
-    SegmentInspection,
-    TopicDescription,
-    TopicPartition,
-    TransactionDescription,
-)
+from fletchlog.files import PartitionReport, SegmentInspection
+from fletchlog.types import ConsumerGroupMetadata, Metrics, OffsetAndMetadata, OffsetAndTimestamp, Record, RecordMetadata, Run, TopicPartition
 
 __version__: str
 
@@ -151,7 +135,7 @@ class Broker:
         None: the directory is a broker's of before Kafka 0.10.1, which has none, and is only read.
         """
     def _place(self) -> str:
-        """For `fletchlog.copying`: the directory as it was given, or the URI of the store without secrets."""
+        """For `fletchlog.transfer`: the directory as it was given, or the URI of the store without secrets."""
     def create_topic(self, topic: str, partitions: int = 1, *, config: TopicConfig | _Properties | None = None) -> None:
         """Creates a topic. When it returns, the topic is on disk; after an error, of the disk too, nothing was made.
 
@@ -449,7 +433,7 @@ class Broker:
 
 @final
 class Cluster:
-    """A Kafka cluster: its topics and groups. `Consumer` and `Producer` take its address, not this.
+    """A Kafka cluster: its topics and groups. `Consumer` and `Producer` take it, or its address.
 
     One thread at a time: a second one gets `ConcurrentAccessError`. A call repeats what failed for the moment until
     `default.api.timeout.ms` is over, then it raises `KafkaTimeoutError`. Nothing is connected before the first call.
@@ -464,8 +448,6 @@ class Cluster:
     """
 
     def __new__(cls, servers: str | _Properties, config: _Properties | None = None) -> Self: ...
-    def _given(self) -> tuple[str | None, _Properties | None]:
-        """For `fletchlog.copying`: the servers, if they were given as a text, and the properties."""
     def cluster_id(self) -> str | None:
         """The cluster's id; None if it reports none. Kafka: `DescribeClusterResult#clusterId`."""
     def topics(self, *, include_internal: bool = False) -> list[str]:
@@ -656,7 +638,9 @@ class Producer:
     under the conditions Kafka has for it (`enable.idempotence`, or one request in flight).
 
     Args:
-        broker: Broker to produce to, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may be given instead.
+        source: Where to produce to: an open `Broker`, a `Cluster`, whose properties are then this producer's unless `config` has others,
+            `"kafka://HOST:PORT,..."`, or a directory, which is opened for writing and closed with the producer. A configuration with `bootstrap.servers`
+            may be given instead.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.producer.version` selects the release reproduced.
         faults: What is to go wrong between this producer and the broker.
         key_serializer: Called with each key that `send` is given, but None; returns its bytes. A function, or one of `fletchlog.serde`.
@@ -669,7 +653,7 @@ class Producer:
 
     def __new__(
         cls,
-        broker: Broker | str | ProducerConfig | _Properties | None = None,
+        source: Source | ProducerConfig | _Properties | None = None,
         config: ProducerConfig | _Properties | None = None,
         *,
         faults: Faults | None = None,
@@ -969,7 +953,9 @@ class Consumer:
     it then is `default.api.timeout.ms` (60,000 unless set); `KafkaTimeoutError` when it is over.
 
     Args:
-        broker: Broker to read from, or a cluster: `"kafka://HOST:PORT,..."`. A configuration with `bootstrap.servers` may be given instead.
+        source: Where to read from: an open `Broker`, a `Cluster`, whose properties are then this consumer's unless `config` has others,
+            `"kafka://HOST:PORT,..."`, a directory or an object store. A directory is opened for this consumer and closed with it: for writing with a
+            `group.id`, since the group commits offsets there, else for reading only. A configuration with `bootstrap.servers` may be given instead.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.consumer.version` selects the release reproduced.
 
     Raises:
@@ -977,7 +963,7 @@ class Consumer:
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
-    def __new__(cls, broker: Broker | str | ConsumerConfig | _Properties | None = None, config: ConsumerConfig | _Properties | None = None) -> Self: ...
+    def __new__(cls, source: Source | ConsumerConfig | _Properties | None = None, config: ConsumerConfig | _Properties | None = None) -> Self: ...
     def subscribe(
         self,
         topics: Iterable[str] | None = None,
@@ -1094,7 +1080,7 @@ class Consumer:
         fetch is a full one; `topic` string; `partition` int32; `offset`, `last_offset` int64; `epoch` int32, leader epoch of a committed
         offset; `records` int64; `text` string, why or more; `partitions`, a list of structs: `topic`, `partition`, `offset`, `records`,
         `bytes`, `batches`, `error`, `gone`. What does not apply is null or empty. The properties that were set are in the schema's metadata
-        as `fletchlog.config.<name>`, so that `fletchlog.replay` can make the run again.
+        as `fletchlog.config.<name>`, so that `fletchlog.explain.replay` can make the run again.
 
         Kinds: `poll`, a poll begins; `call`, the program calls the method `text` with `partitions`; `order`, the assignment in request order;
         `ask`, a fetch request, where `gone` are those it takes out of the session; `answer`, its answer; `skip`, left out of requests from
@@ -1106,7 +1092,7 @@ class Consumer:
             fletchlog.errors.IllegalStateError: It is off.
         """
     def _begin_from_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """For `fletchlog.replay`: the committed offsets that a recorded run began with."""
+        """For `fletchlog.explain.replay`: the committed offsets that a recorded run began with."""
     def explain(self) -> Explanation:
         """The story of the polls so far, when `fletchlog.trace` is on: `text()`, and a picture in a notebook.
 

@@ -1,14 +1,21 @@
-"""What a path or a URI names: a directory, a place on an object store, a cluster. One rule for Python and the command line; imports little."""
+"""Where records are: a directory, a place on an object store, a cluster, by name or open. One rule for Python and the command line; imports little."""
 
 from __future__ import annotations
 
 import os
 
+from fletchlog._core import Broker, Cluster
 from fletchlog.errors import InvalidArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Any, NoReturn, TypeAlias
+
+_EXPECTED = "expected a Broker, a Cluster, kafka://HOST:PORT, the path of a directory or the URI of an object store"
+# What every function takes that reads or writes records somewhere.
+Source: TypeAlias = str | os.PathLike[str] | Broker | Cluster
 
 DIRECTORY, STORE, CLUSTER = "directory", "store", "cluster"
 # S3's and Azure's other names are those of Hadoop's connectors
@@ -28,12 +35,14 @@ class Place(os.PathLike[str]):
         name: The path of the directory, the URI, the address.
 
     Raises:
-        fletchlog.errors.InvalidArgumentError: It begins as a URI and is none.
+        fletchlog.errors.InvalidArgumentError: No text and no path; it begins as a URI and is none.
     """
 
     __slots__ = ("kind", "name")
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
+        if not isinstance(source, str | os.PathLike):
+            raise InvalidArgumentError(f"{_EXPECTED}, got {source!r}")
         self.kind, self.name = _named(os.fspath(source))
 
     def __fspath__(self) -> str:
@@ -49,6 +58,73 @@ class Place(os.PathLike[str]):
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self}>"
+
+
+def opened(
+    source: Source,
+    *,
+    what: str = "source",
+    read_only: bool = True,
+    create: bool = False,
+    config: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Broker | Cluster:
+    """The broker or the cluster that a source names, or is. What is opened here belongs to the caller.
+
+    Args:
+        source: A path, `file:///PATH`, `s3://BUCKET/PREFIX` or another store, `kafka://HOST:PORT,..`, an open `Broker`, a `Cluster`.
+        what: What the source is for the caller, for messages.
+        read_only: Open a directory for reading.
+        create: Make a directory that does not exist.
+        config: Properties of the clients of a cluster that is given by its address.
+        storage_options: Keyword arguments of pyarrow's file system.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: No source; `config` or `storage_options` for a source that takes none.
+        fletchlog.errors.KafkaError: As `Broker` raises it.
+    """
+    if isinstance(source, Broker | Cluster):
+        if config or storage_options:
+            name = "storage_options" if storage_options else "config"
+            raise InvalidArgumentError(f"the {what} is open: give {name} where it is opened")
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidArgumentError(f"the {what} is {source!r}: {_EXPECTED}")
+    place = Place(source)
+    if storage_options and place.kind != STORE:
+        raise InvalidArgumentError(f"the {what} {place} is on no object store: storage_options are for one, e.g. s3://BUCKET/PREFIX")
+    if place.kind == CLUSTER:
+        return Cluster(place.name, config)
+    if config:
+        raise InvalidArgumentError(f"the {what} {place} is no cluster: config has properties of the clients of one")
+    if place.kind == DIRECTORY and not create and _is_address(place.name):
+        raise InvalidArgumentError(f"the {what} {place} is no directory; the address of a cluster is kafka://{place}")
+    return Broker(place.name, read_only=read_only, create=create, storage_options=storage_options)
+
+
+def _is_address(name: str) -> bool:
+    """Whether it looks like HOST:PORT, and no file has that name."""
+    host, colon, port = name.rpartition(",")[2].rpartition(":")
+    return bool(host and colon and port.isdigit()) and not os.path.lexists(name)
+
+
+class At:
+    """A context of the broker or cluster that a source names, which closes it at its end if it was opened here. Arguments as for `opened`."""
+
+    def __init__(self, source: Source, **options: Any) -> None:
+        self._place = opened(source, **options)
+        self._is_owned = self._place is not source
+
+    def __enter__(self) -> Broker | Cluster:
+        return self._place
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes what was opened here."""
+        if self._is_owned:
+            self._place.close()
 
 
 def _named(text: str) -> tuple[str, str]:

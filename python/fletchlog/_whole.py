@@ -8,7 +8,7 @@ from fletchlog.errors import StorageError
 
 if TYPE_CHECKING:
     from fletchlog import Broker, Cluster
-    from fletchlog.types import TopicDescription
+    from fletchlog.admin import TopicDescription
 
 
 def described_whole(admin: Broker | Cluster, topic: str) -> TopicDescription:

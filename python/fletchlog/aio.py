@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from fletchlog.errors import WakeupError
 
 if TYPE_CHECKING:
-    from fletchlog import Consumer, RecordFuture, Records
-    from fletchlog.types import RecordMetadata
+    from fletchlog import Consumer, Records
+    from fletchlog.types import RecordFuture, RecordMetadata
 
 _log = logging.getLogger("fletchlog")
 # after how long the thread of a poll without records looks whether its event loop is still there

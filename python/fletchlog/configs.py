@@ -1,8 +1,8 @@
 """Properties as typed dicts: a type checker finds a key that is misspelt, and a value of a wrong type.
 
-    config: fl.ConsumerConfig = {"group.id": "g", "max.poll.records": 100}
+    config: fl.configs.ConsumerConfig = {"group.id": "g", "max.poll.records": 100}
 
-Made by tools/typed_configs.py from the property table; `fletchlog.config_table()` has defaults and descriptions. Values may be text always.
+Made by tools/typed_configs.py from the property table; `fletchlog.admin.config_table()` has defaults and descriptions. Values may be text always.
 """
 
 from collections.abc import Callable

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from fletchlog._core import Producer
-    from fletchlog.types import PartitionDescription, TopicDescription
+    from fletchlog.admin import PartitionDescription, TopicDescription
 
 log = logging.getLogger("fletchlog.ledger")
 

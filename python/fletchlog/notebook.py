@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fletchlog._core import Broker, Records, Table
-    from fletchlog.types import TopicDescription
+    from fletchlog.admin import TopicDescription
 
 ROWS = 10
 # of a key or value, so that a row stays a line

@@ -55,7 +55,7 @@ class Kafka:
         """What is in a topic, as an Arrow table, partition by partition in offset order; options of `Broker.scan`."""
         return self.broker.scan(topic, **options).to_pyarrow()
 
-    def wait_for_group(self, group_id: str, members: int | None = None, state: str = "Stable", timeout_s: float = 10.0) -> fl.GroupDescription:
+    def wait_for_group(self, group_id: str, members: int | None = None, state: str = "Stable", timeout_s: float = 10.0) -> fl.admin.GroupDescription:
         """Waits until a group is in a state, with so many members, and returns it.
 
         Raises:

@@ -106,7 +106,7 @@ class Outcome(NamedTuple):
 
 def run(scenario: dict[str, Any], client: str) -> Outcome:
     """One script against a broker in memory."""
-    faults = fl.Faults(script={int(n): action for n, action in scenario["script"].items()})
+    faults = fl.testing.Faults(script={int(n): action for n, action in scenario["script"].items()})
     config = {**DEFAULTS, **scenario["config"], "fletchlog.producer.version": client}
     topic = scenario.get("topic", "t")
     with fl.Broker.in_memory() as broker:

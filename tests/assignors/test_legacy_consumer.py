@@ -23,9 +23,9 @@ def topic(broker: fl.Broker) -> fl.Broker:
     return broker
 
 
-def machine(broker: fl.Broker, name: str, **config: object) -> fl.LegacyConsumer:
+def machine(broker: fl.Broker, name: str, **config: object) -> fl.legacy.LegacyConsumer:
     settings = {"group.id": "g", "consumer.id": name, "auto.offset.reset": "smallest"}
-    return fl.LegacyConsumer(broker, {**settings, **{key.replace("_", "."): value for key, value in config.items()}})
+    return fl.legacy.LegacyConsumer(broker, {**settings, **{key.replace("_", "."): value for key, value in config.items()}})
 
 
 def test_one_machine_reads_all_and_the_others_name_twelve_idle_threads(topic: fl.Broker, caplog: pytest.LogCaptureFixture) -> None:
@@ -36,7 +36,7 @@ def test_one_machine_reads_all_and_the_others_name_twelve_idle_threads(topic: fl
 
     read: dict[str, list[int]] = {}
 
-    def run(stream: fl.LegacyStream) -> None:
+    def run(stream: fl.legacy.LegacyStream) -> None:
         records = stream.poll(timeout_ms=500)
         read[stream.thread_id] = [int(r.value or b"") for r in records]
 
@@ -93,7 +93,7 @@ def test_a_closed_stream_says_so(topic: fl.Broker) -> None:
 
 def test_streams_are_created_once_and_at_least_one(topic: fl.Broker) -> None:
     with pytest.raises(fl.errors.InvalidGroupIdError):
-        fl.LegacyConsumer(topic, {})
+        fl.legacy.LegacyConsumer(topic, {})
     with machine(topic, "a") as consumer:
         with pytest.raises(fl.errors.InvalidArgumentError):
             consumer.create_message_streams({TOPIC: 0})

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from fletchlog.audit import audit, log, spool
+from fletchlog.audit import log, spool
+from fletchlog.audit import run as audit
 from fletchlog.audit.order import Lateness
 from fletchlog.audit.report import THRESHOLDS
 
@@ -181,7 +182,7 @@ def test_a_partition_without_records_has_no_lateness(tmp_path):
 
 PEAK = """
 import resource, sys
-from fletchlog.audit import audit, log, spool
+from fletchlog.audit import run as audit, log, spool
 from fletchlog.audit.order import Lateness
 report = audit(sys.argv[1])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, report.partitions[0].records, report.partitions[0].duplicate_records)

@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 import fletchlog as fl
-from fletchlog.explain import against, explain, page
+from fletchlog.explain import against, page
+from fletchlog.explain import polls as explain
 from fletchlog.explain.compare import every_order
 
 collect_ignore_glob = [] if os.environ.get("FLETCHLOG_BROWSER") else ["test_*.py"]
@@ -59,7 +60,7 @@ def runs_of(topics, partitions, records, *, polls, most, every=True):
                     for _ in range(records):
                         producer.send(topic, value=b"0123456789", partition=partition)
         config = {"max.poll.records": most, "max.partition.fetch.bytes": 16384}
-        first = explain(broker, topics, config, polls=polls, source="example")
+        first = explain(broker, topics, config, polls=polls, title="example")
         orders = every_order(first) if every else ["kip-387"]
         return [first, *against(broker, topics, config, orders, polls=polls)]
 
@@ -74,7 +75,7 @@ def small_page(small_runs):
     with fl.Broker.in_memory() as broker:
         broker.create_topic("orders", partitions=2)
         config = {"fletchlog.trace": True, "enable.idempotence": True, "batch.size": 1, "retry.backoff.ms": 1}
-        faults = fl.Faults(script={2: "lost-ack", 4: "refused:NOT_ENOUGH_REPLICAS"})
+        faults = fl.testing.Faults(script={2: "lost-ack", 4: "refused:NOT_ENOUGH_REPLICAS"})
         with fl.Producer(broker, config, faults=faults) as producer:
             with faults.held():
                 for i in range(40):

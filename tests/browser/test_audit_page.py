@@ -4,7 +4,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 import fletchlog as fl
-from fletchlog.audit import audit
+from fletchlog.audit import run as audit
 from fletchlog.explain.owners import ownership
 from fletchlog.explain.owners_picture import draw
 from fletchlog.explain.shapes import to_svg

@@ -177,7 +177,7 @@ def test_an_offset_without_a_record_is_shown_with_its_reason(opened, tmp_path):
                 until(lambda: broker.transactions()[0].state == "CompleteCommit")
         broker.delete_records("t", 0, 1)
         broker.clean_topic("t", force=True)
-        explained = fl.explain.explain(broker, ["t"], {"max.poll.records": 2}, polls=4)
+        explained = fl.explain.polls(broker, ["t"], {"max.poll.records": 2}, polls=4)
     assert [run for runs in explained.polls for run in runs][:2] == [("t", 0, 4, 5, 2), ("t", 0, 6, 7, 2)]
     for source, expected in (
         (explained, {

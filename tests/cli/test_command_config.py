@@ -106,8 +106,8 @@ def test_an_audit_of_a_cluster_finds_what_records_show(cli, data):
                         late = 5000 if i % 10 == 9 else 0
                         producer.send("orders", key=b"k%d" % (i % 5), value=b"v%d" % (i % 40), timestamp_ms=1_700_000_000_000 + 10 * i - late)
         address = f"kafka://{kafka.bootstrap}"
-        of_cluster = fl.audit.audit(address)
-        of_files = fl.audit.audit(data)
+        of_cluster = fl.audit.run(address)
+        of_files = fl.audit.run(data)
         only_files = {"gaps_markers", "gaps_compaction", "gaps_unexplained", "duplicate_sequences"}
         for shown, whole in zip(map(vars, of_cluster.partitions), map(vars, of_files.partitions), strict=True):
             assert {name for name in shown if shown[name] is None} == only_files

@@ -113,7 +113,7 @@ def pending_offset(broker):
     producer = fl.Producer(broker, {"transactional.id": "x"})
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send_offsets_to_transaction({("t", 0): 9}, fl.ConsumerGroupMetadata("", -1, "pending"))
+    producer.send_offsets_to_transaction({("t", 0): 9}, fl.types.ConsumerGroupMetadata("", -1, "pending"))
     try:
         yield
     finally:

@@ -79,7 +79,7 @@ def test_mistakes_are_one_sentence(cli, orders, words, text):
 def test_config_prints_every_property_with_default_and_doc(cli):
     rows = cli("config", "--json").json
     assert {row["scope"] for row in rows} == {"broker", "topic", "producer", "consumer", "legacy-consumer"}
-    assert rows == [key._asdict() for key in fl.config_table()]
+    assert rows == [key._asdict() for key in fl.admin.config_table()]
     assert all(row["doc"] for row in rows)
     found = cli("config", "max", "poll", "--scope", "consumer").out
     assert "max.poll.records" in found

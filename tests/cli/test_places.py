@@ -6,7 +6,7 @@ import pytest
 
 import fletchlog as fl
 from fletchlog._place import CLUSTER, DIRECTORY, STORE, Place
-from fletchlog.exporting import export
+from fletchlog.transfer import export
 
 PLACES = {
     "data": (DIRECTORY, "data"),
@@ -96,7 +96,7 @@ def test_python_takes_a_uri_of_this_machine(filled, tmp_path):
     for uri in uris(filled):
         with fl.Broker(uri) as broker:
             assert broker.topics() == ["t"]
-        assert fl.audit.audit(uri).partitions[0].records == 2
+        assert fl.audit.run(uri).partitions[0].records == 2
     export(uris(filled)[1], "file:" + str(tmp_path / "export"))
     assert names_in(tmp_path) == before | {"export"}
 

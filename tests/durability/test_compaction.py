@@ -34,7 +34,7 @@ def test_the_newest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> Non
         broker.create_topic("t", config=COMPACT)
         fill(broker, [(b"k%d" % (i % 3), b"v%d" % i) for i in range(20)])
         (done,) = broker.clean_topic("t", force=True)
-        assert isinstance(done, fl.CleanedPartition)
+        assert isinstance(done, fl.admin.CleanedPartition)
         assert (done.partition, done.first_dirty_offset, done.end_offset) == (0, 0, 20)
         assert done.messages_read == 20
         assert done.messages_written == 3
@@ -44,7 +44,7 @@ def test_the_newest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> Non
         assert again.rounds == 0
     with fl.Broker(tmp_path) as broker:
         assert pairs(broker) == expected
-    assert all(report.ok for report in fl.verify(tmp_path))
+    assert all(report.ok for report in fl.files.verify(tmp_path))
 
 
 def test_a_consumer_in_the_middle_goes_on(tmp_path: Path) -> None:
@@ -141,4 +141,4 @@ def test_a_compacted_log_whose_leader_epochs_come_from_its_batches_is_sound(tmp_
     (tmp_path / "recovery-point-offset-checkpoint").unlink()
     with fl.Broker(tmp_path) as broker:
         assert pairs(broker) == [(29, b"k", b"v29")]
-    assert [report.index_problems for report in fl.verify(tmp_path)] == [[]]
+    assert [report.index_problems for report in fl.files.verify(tmp_path)] == [[]]

@@ -16,13 +16,14 @@ from typer.testing import CliRunner
 
 import fletchlog as fl
 import fletchlog.audit.partition
-from fletchlog import copying
-from fletchlog.audit import audit
+from fletchlog import _copying as copying
+from fletchlog.audit import run as audit
 from fletchlog.cli import places
 from fletchlog.cli.app import app
 from fletchlog.errors import IllegalStateError, KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from fletchlog.explain import explain, replay
-from fletchlog.exporting import export
+from fletchlog.explain import polls as explain
+from fletchlog.explain import replay
+from fletchlog.transfer import export
 
 COUNT, LEFT_OUT = 40_000, 20_000
 # Parts of a threaded scan have 4 MiB.

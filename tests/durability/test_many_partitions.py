@@ -112,7 +112,7 @@ with fl.Broker(PATH, create=True, config=CONFIG) as broker:
     works(broker)
 with fl.Broker(PATH, config=CONFIG) as broker:
     works(broker)
-assert all(partition.ok for partition in fl.verify(PATH))
+assert all(partition.ok for partition in fl.files.verify(PATH))
 """
 
 

@@ -53,5 +53,5 @@ def test_a_scan_shows_the_records_of_a_whole_batch(directory: Path) -> None:
 
 
 def test_verify_finds_it(directory: Path) -> None:
-    (report,) = fl.verify(directory)
+    (report,) = fl.files.verify(directory)
     assert [problem.reason for problem in report.damaged if "a record has offset 1, beyond the last one of its batch, 0" in problem.reason]

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 import fletchlog as fl
-from fletchlog.audit import audit
+from fletchlog.audit import run as audit
 from fletchlog.cli.app import app
-from fletchlog.copying import copy
-from fletchlog.explain import explain
+from fletchlog.explain import polls as explain
+from fletchlog.transfer import copy
 
 NAMES = [f"t{number}" for number in range(10)]
 # Neither the first nor the last by name.

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from fletchlog.explain import explain, story
+from fletchlog.explain import polls as explain
+from fletchlog.explain import story
 from fletchlog.explain.gaps import Gap
 
 COMMITTED = {"isolation.level": "read_committed"}

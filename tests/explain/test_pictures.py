@@ -12,13 +12,14 @@ import pytest
 from matplotlib.image import imread
 
 import fletchlog as fl
-from fletchlog.explain import Story, against, distinct, explain, fairness, page, picture, shapes, story, title
+from fletchlog.explain import Story, against, distinct, fairness, page, picture, shapes, story, title
+from fletchlog.explain import polls as explain
 from fletchlog.explain.shapes import to_png
 
 
 @pytest.fixture
 def runs(small_broker):
-    first = explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40, source="memory")
+    first = explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40, title="memory")
     return [first, *against(small_broker, ["orders", "payments"], {"max.poll.records": 7}, ["4.3", "kip-387"], polls=40)]
 
 
@@ -237,7 +238,7 @@ def test_runs_that_are_the_same_are_named_in_a_sentence_by_their_releases(small_
 
 
 def test_a_producers_trace_joins_the_page(runs, small_broker):
-    faults = fl.Faults(script={1: "lost-ack"})
+    faults = fl.testing.Faults(script={1: "lost-ack"})
     with fl.Producer(small_broker, {"fletchlog.trace": True, "enable.idempotence": True, "retry.backoff.ms": 1}, faults=faults) as producer:
         producer.send("orders", value=b"v", partition=0)
         producer.flush()

@@ -44,7 +44,7 @@ def moves(consumer):
 @pytest.mark.parametrize("act", [drain, moves])
 def test_the_same_log_gives_the_same_run(small_broker, config, act):
     trace = record(small_broker, config, act)
-    again = fl.replay(trace, small_broker)
+    again = fl.explain.replay(trace, small_broker)
     assert again.same, str(again)
     assert again.replayed.polls == again.recorded.polls
     assert sum(run.count for runs in again.recorded.polls for run in runs) >= 90
@@ -59,7 +59,7 @@ def test_a_subscription_is_replayed_from_the_offsets_it_began_with(small_broker)
         first.commit()
     trace = record(small_broker, config, drain, subscribe=True)
     begun = explanation(trace).polls[0][0]
-    again = fl.replay(trace, small_broker)
+    again = fl.explain.replay(trace, small_broker)
     assert again.same, str(again)
     assert sum(run.count for runs in again.replayed.polls for run in runs) == 180 - 42
     assert next(runs[0] for runs in again.replayed.polls if runs) == begun
@@ -72,7 +72,7 @@ def test_calls_of_a_rebalance_callback_are_made_in_a_callback(small_broker, rele
         consumer.subscribe(["orders"], on_assigned=lambda _: consumer.seek(("orders", 1), 20))
         drain(consumer)
         trace = consumer.trace().to_pyarrow()
-    again = fl.replay(trace, small_broker)
+    again = fl.explain.replay(trace, small_broker)
     assert again.same, str(again)
     assert sum(run.count for runs in again.replayed.polls for run in runs) == 70
 
@@ -82,7 +82,7 @@ def test_a_log_that_has_grown_is_refused(small_broker):
     with fl.Producer(small_broker) as producer:
         producer.send("orders", value=b"more", partition=1)
     with pytest.raises(fl.errors.ReplayRefusedError, match="the log is not what it was: the runs part at poll 1") as refused:
-        fl.replay(trace, small_broker)
+        fl.explain.replay(trace, small_broker)
     assert "orders-1 (30 records in 1 batch)" in str(refused.value)
     assert "orders-1 (31 records in 2 batches)" in str(refused.value)
 
@@ -97,20 +97,20 @@ def test_records_appended_while_the_run_was_recorded_are_refused(small_broker):
 
     trace = record(small_broker, {}, late)
     with pytest.raises(fl.errors.ReplayRefusedError, match="the log is not what it was"):
-        fl.replay(trace, small_broker)
+        fl.explain.replay(trace, small_broker)
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_a_log_that_has_lost_records_is_refused(small_broker, reset):
     trace = record(small_broker, {"auto.offset.reset": reset}, drain)
-    assert fl.replay(trace, small_broker).same
+    assert fl.explain.replay(trace, small_broker).same
     if reset == "earliest":
         small_broker.delete_records("payments", 2, 5)
     else:
         with fl.Producer(small_broker) as producer:
             producer.send("payments", value=b"more", partition=2)
     with pytest.raises(fl.errors.ReplayRefusedError, match="the log is not what it was"):
-        fl.replay(trace, small_broker)
+        fl.explain.replay(trace, small_broker)
 
 
 @pytest.mark.slow
@@ -129,9 +129,9 @@ def test_a_run_with_other_members_is_refused(small_broker, assignor):
             two.poll(timeout_ms=50)
         assert shared()
         with pytest.raises(fl.errors.ReplayRefusedError, match="the assignment changed in poll"):
-            fl.replay(one.trace(), small_broker)
+            fl.explain.replay(one.trace(), small_broker)
         with pytest.raises(fl.errors.ReplayRefusedError, match="did not have"):
-            fl.replay(two.trace(), small_broker)
+            fl.explain.replay(two.trace(), small_broker)
 
 
 def test_a_directory_is_replayed_without_being_written(tmp_path):
@@ -140,25 +140,25 @@ def test_a_directory_is_replayed_without_being_written(tmp_path):
         with fl.Producer(broker) as producer:
             for i in range(100):
                 producer.send("orders", value=b"x", partition=i % 2)
-        explained = fl.explain.explain(broker, ["orders"], {"max.poll.records": 9}, polls=30)
-    assert fl.replay(explained.trace, tmp_path / "data").same
+        explained = fl.explain.polls(broker, ["orders"], {"max.poll.records": 9}, polls=30)
+    assert fl.explain.replay(explained.trace, tmp_path / "data").same
 
 
 def test_a_trace_that_does_not_begin_with_the_consumer_is_refused(small_broker):
     trace = record(small_broker, {}, drain)
     with pytest.raises(fl.errors.InvalidArgumentError, match="does not begin"):
-        fl.replay(trace.slice(20), small_broker)
+        fl.explain.replay(trace.slice(20), small_broker)
 
 
 def test_two_runs_part_where_they_first_decide_otherwise(small_broker):
     def explained(release, **config):
-        return fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7, "fletchlog.consumer.version": release, **config}, polls=40)
+        return fl.explain.polls(small_broker, ["orders", "payments"], {"max.poll.records": 7, "fletchlog.consumer.version": release, **config}, polls=40)
 
     assert parting(explained("2.6").story, explained("3.0").story) is None
     found = parting(explained("2.6").story, explained("4.3").story)
     # the first partition is used up in poll 5: 2.6 asks for it at once, 4.3 waits for the others of its node
     assert found.poll == 5
     assert "node" in found.first or "buffered" in found.first
-    shorter = fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=3)
+    shorter = fl.explain.polls(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=3)
     found = parting(explained("2.6").story, shorter.story)
     assert (found.poll, found.second) == (4, None)

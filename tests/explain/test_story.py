@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 import fletchlog as fl
-from fletchlog.explain import Story, explain, java_hash, parting, title
+from fletchlog.explain import Story, java_hash, parting, title
+from fletchlog.explain import polls as explain
 from fletchlog.explain.compare import titles
 from fletchlog.explain.run import VERSION
 from fletchlog.explain.words import counted, decision
@@ -78,11 +79,11 @@ def test_the_order_by_timestamp_is_in_the_story_with_its_late_records():
         late = [step for steps in explained.story.polls for step in steps if step[0] == "late"]
         assert [explained.story.lanes[lane] for _, lane, _ in late] == [("t", 1)]
         assert "1 record of t-1 is late" in explained.text(full=True)
-        assert fl.replay(explained.trace, broker).same
+        assert fl.explain.replay(explained.trace, broker).same
 
 
 def test_the_short_story_tells_what_was_asked_what_came_and_why_this_one_is_next(broker):
-    lines = explain(broker, ["orders"], {"max.poll.records": 10}, polls=20, source="memory").text().splitlines()
+    lines = explain(broker, ["orders"], {"max.poll.records": 10}, polls=20, title="memory").text().splitlines()
     assert lines[0] == "Java client 2.6 (as 2.4 - 2.6) reads 3 partitions of orders (memory)"
     assert sum(" asked " in line for line in lines) >= 2
     assert any("to the end of the queue, in this order:" in line for line in lines)
@@ -204,7 +205,7 @@ def test_where_nothing_is_read_no_order_is_explained():
 
 
 def test_runs_with_the_same_title_are_distinguished_by_their_files(broker):
-    one = explain(broker, ["orders"], polls=1, source="days/monday.arrow")
+    one = explain(broker, ["orders"], polls=1, title="days/monday.arrow")
     assert titles([one, replace(one, source="days/tuesday.arrow")]) == [f"{title(one)}: monday.arrow", f"{title(one)}: tuesday.arrow"]
     assert titles([one]) == [title(one)]
 
@@ -215,10 +216,10 @@ def test_a_directory_is_explained_as_its_broker_is(tmp_path):
         with fl.Producer(broker) as producer:
             for number in range(10):
                 producer.send("t", value=b"v", partition=number % 2)
-        story = str(fl.explain.explain(broker, ["t"], source="here"))
+        story = str(fl.explain.polls(broker, ["t"], title="here"))
     for place in (tmp_path, str(tmp_path), f"file://{tmp_path}"):
-        assert str(fl.explain.explain(place, ["t"], source="here")) == story
+        assert str(fl.explain.polls(place, ["t"], title="here")) == story
     with pytest.raises(fl.errors.DirectoryError, match="does not exist"):
-        fl.explain.explain(tmp_path / "typo", ["t"])
+        fl.explain.polls(tmp_path / "typo", ["t"])
     with pytest.raises(TypeError):
-        fl.explain.explain(5, ["t"])  # type: ignore[arg-type]
+        fl.explain.polls(5, ["t"])  # type: ignore[arg-type]

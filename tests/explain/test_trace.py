@@ -33,13 +33,13 @@ def test_a_trace_has_the_programs_calls_in_their_order(small_broker):
 def test_a_seek_with_a_leader_epoch_is_replayed_with_it(small_broker):
     with fl.Consumer(small_broker, {"fletchlog.trace": True, "max.poll.records": 5}) as consumer:
         consumer.assign([("orders", 0)])
-        consumer.seek(("orders", 0), fl.OffsetAndMetadata(7, "", 0))
+        consumer.seek(("orders", 0), fl.types.OffsetAndMetadata(7, "", 0))
         assert consumer.poll().runs()[0].first_offset == 7
         trace = consumer.trace().to_pyarrow()
         with pytest.raises(TypeError, match="OffsetAndMetadata or int"):
             consumer.seek(("orders", 0), "7")
     assert ("call", "seek", [(0, 7)], 0) in tell(trace).polls[0]
-    assert fl.replay(trace, small_broker).same
+    assert fl.explain.replay(trace, small_broker).same
 
 
 def test_a_call_that_was_refused_is_not_in_the_trace(small_broker):
@@ -80,9 +80,9 @@ def test_properties_are_in_the_metadata(small_broker):
 
 
 def test_a_trace_survives_a_file(small_broker, tmp_path):
-    explained = fl.explain.explain(small_broker, ["orders"], {"max.poll.records": 7}, polls=20)
-    fl.save_trace(explained.trace, tmp_path / "t.arrow")
-    again = explanation(fl.load_trace(tmp_path / "t.arrow"), ends=explained.ends)
+    explained = fl.explain.polls(small_broker, ["orders"], {"max.poll.records": 7}, polls=20)
+    fl.explain.save_trace(explained.trace, tmp_path / "t.arrow")
+    again = explanation(fl.explain.load_trace(tmp_path / "t.arrow"), ends=explained.ends)
     assert again.story == explained.story
     assert again.config == explained.config
     assert again.text() == explained.text()
@@ -92,9 +92,9 @@ def test_a_trace_survives_a_file(small_broker, tmp_path):
 def test_what_is_no_trace_is_refused(tmp_path, small_broker):
     (tmp_path / "x").write_bytes(b"no arrow file at all")
     with pytest.raises(fl.errors.InvalidArgumentError, match="no saved trace"):
-        fl.load_trace(tmp_path / "x")
+        fl.explain.load_trace(tmp_path / "x")
     with pytest.raises(fl.errors.SchemaError, match="no trace"):
-        fl.save_trace(pa.table({"a": [1]}), tmp_path / "y")
+        fl.explain.save_trace(pa.table({"a": [1]}), tmp_path / "y")
     with pytest.raises(fl.errors.SchemaError, match="no column poll"):
         tell(pa.table({"a": [1]}))
     with fl.Consumer(small_broker) as consumer, pytest.raises(fl.errors.IllegalStateError, match=r"fletchlog\.trace"):
@@ -102,7 +102,7 @@ def test_what_is_no_trace_is_refused(tmp_path, small_broker):
 
 
 def test_exclusions_are_reported_as_changes_that_add_up(small_broker):
-    explained = fl.explain.explain(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
+    explained = fl.explain.polls(small_broker, ["orders", "payments"], {"max.poll.records": 7}, polls=40)
     left_out, seen = {}, []
     for steps in explained.story.polls:
         for step in steps:
@@ -123,7 +123,7 @@ def test_exclusions_are_reported_as_changes_that_add_up(small_broker):
 @pytest.mark.parametrize("order", ["partition", "kip-387"])
 def test_a_partition_is_either_asked_for_or_reported_as_left_out(small_broker, release, order):
     config = {"fletchlog.consumer.version": release, "fletchlog.fetch.order": order, "max.poll.records": 7, "max.partition.fetch.bytes": 100}
-    explained = fl.explain.explain(small_broker, ["orders", "payments"], config, polls=60)
+    explained = fl.explain.polls(small_broker, ["orders", "payments"], config, polls=60)
     buffered, left_out, seen = set(), {}, set()
     for step in (step for steps in explained.story.polls for step in steps):
         match step:

@@ -73,7 +73,7 @@ class Worker:
 
     def known(self, scope: str) -> dict[str, str]:
         """Those properties that this client has: a copy has two."""
-        names = {key.name for key in fl.config_table() if key.scope == scope}
+        names = {key.name for key in fl.admin.config_table() if key.scope == scope}
         return {name: value for name, value in self.config.items() if name in names}
 
     def producer(self) -> fl.Producer:
@@ -138,7 +138,7 @@ class Worker:
 
     def carry_out(self, producer: fl.Producer, op: Op, records: list[Any], *, commit: bool, offsets: Any = None) -> fl.Producer:
         """A transaction to its end; the producer to go on with."""
-        futures: list[fl.RecordFuture] = []
+        futures: list[fl.types.RecordFuture] = []
         error = None
         try:
             producer.begin_transaction()

@@ -191,7 +191,7 @@ def test_every_way_to_audit_sparks_source_gives_what_it_gives_of_ours(spark: Spa
     found = dicts(audit(both.kafka.union(both.kafka)))
     assert [row["duplicate_offsets"] for row in found] == [row["records"] // 2 for row in found]
     # what is in the files themselves, without Spark
-    files = {(p.topic, p.partition): p for p in fl.audit.audit(served.copy).partitions}
+    files = {(p.topic, p.partition): p for p in fl.audit.run(served.copy).partitions}
     alike = {"gaps", "duplicate_records", "timestamp_inversions", "lateness_p999_ms", "behind_ms"}
     reported = {(p.topic, p.partition): p for p in theirs.partitions}
     assert reported.keys() <= files.keys()

@@ -189,7 +189,7 @@ def test_a_member_stays_in_its_group_between_polls(cluster: Cluster) -> None:
 def test_clients_go_on_over_a_kill_and_a_restart(cluster: Cluster, count: Callable[..., None]) -> None:
     partitions = cluster.create("killed", 2)
     stop = threading.Event()
-    futures: list[fl.RecordFuture] = []
+    futures: list[fl.types.RecordFuture] = []
     config = {"enable.idempotence": True, "retry.backoff.ms": 50, "linger.ms": 2, "delivery.timeout.ms": 90_000, "request.timeout.ms": 5_000}
     # a node of 3.9.1 that was killed takes 14 s to come back, and counts the sessions of its groups from the first seconds on
     member = {"group.id": "killed", "auto.offset.reset": "earliest", "session.timeout.ms": 45_000}

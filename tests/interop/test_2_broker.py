@@ -41,7 +41,7 @@ def commit_some(directory: Path, rng: random.Random) -> Committed:
                 for _ in range(rng.randrange(1, 6)):
                     chosen = rng.sample(places, rng.randrange(1, 8))
                     at = {place: (rng.randrange(1000), rng.choice([-1, 0]), rng.choice(["", "note", "größe"])) for place in chosen}
-                    consumer.commit({place: fl.OffsetAndMetadata(offset, note, epoch) for place, (offset, epoch, note) in at.items()})
+                    consumer.commit({place: fl.types.OffsetAndMetadata(offset, note, epoch) for place, (offset, epoch, note) in at.items()})
                     committed.update({(group, *place): value for place, value in at.items()})
     return committed
 
@@ -78,7 +78,7 @@ def last_batches(directory: Path) -> dict[tuple[str, int], dict[int, dict[str, A
     last: dict[tuple[str, int], dict[int, dict[str, Any]]] = defaultdict(dict)
     for path in sorted(directory.glob("t*/*.log")):
         topic, partition = path.parent.name.rsplit("-", 1)
-        for row in fl.inspect_segment(path).batches.to_pyarrow().to_pylist():
+        for row in fl.files.inspect_segment(path).batches.to_pyarrow().to_pylist():
             if row["producer_id"] is not None and not row["control"]:
                 last[topic, int(partition)][row["producer_id"]] = row
     return last

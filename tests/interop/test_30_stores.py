@@ -13,7 +13,7 @@ import pytest
 import fletchlog as fl
 from every_store import *  # noqa: F403
 from every_store import environment, fails
-from fletchlog.exporting import export
+from fletchlog.transfer import export
 from store_server import StoreServer
 
 from . import store_servers

@@ -129,7 +129,7 @@ class Written(NamedTuple):
 def batches(directory: Path, topic: str) -> list[Written]:
     """Every batch of the topic."""
     path = directory / f"{topic}-0" / f"{0:020}.log"
-    return [Written(*(row[name] for name in Written._fields)) for row in fl.inspect_segment(path).batches.to_pyarrow().to_pylist()]
+    return [Written(*(row[name] for name in Written._fields)) for row in fl.files.inspect_segment(path).batches.to_pyarrow().to_pylist()]
 
 
 def rows(directory: Path, topic: str) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ def ours(client: str, partitions: int, runs: list[Run]) -> list[list[int]]:
         for topic in dict.fromkeys(of.topic for of in runs):
             own.create_topic(topic, partitions=partitions)
         for of in runs:
-            faults = fl.Faults(script={})
+            faults = fl.testing.Faults(script={})
             with fl.Producer(own, {**of.config, "fletchlog.producer.version": client}, faults=faults) as producer:
                 with faults.held():
                     futures = [producer.send(of.topic, value=value, key=key, timestamp_ms=stamp) for key, value, stamp in of.records]

@@ -191,7 +191,7 @@ def damage(directory: Path) -> list[str]:
         return []  # No topic was made before the process ended.
     return [
         f"verify: {report.name}: {problem.reason}"
-        for report in fl.verify(directory)
+        for report in fl.files.verify(directory)
         if not report.ok and not report.name.endswith("-stray")
         for problem in (*report.damaged, *report.index_problems)
     ]

@@ -92,7 +92,7 @@ def test_a_full_buffer_does_not_stop_the_loop(broker: fl.Broker) -> None:
     broker.create_topic("t")
 
     async def run() -> None:
-        faults = fl.Faults(script={})
+        faults = fl.testing.Faults(script={})
         with fl.Producer(broker, {"buffer.memory": 65_536, "max.block.ms": 60_000}, faults=faults) as producer:
             async with ticking() as ticks:
                 with faults.held():

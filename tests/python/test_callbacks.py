@@ -48,7 +48,7 @@ def test_close_and_a_transaction_wait_for_callbacks(broker: fl.Broker) -> None:
 
 def test_a_callback_gets_the_exception_that_the_future_has(broker: fl.Broker) -> None:
     called: list[Any] = []
-    faults = fl.Faults(script={1: "refused:INVALID_REQUIRED_ACKS"})
+    faults = fl.testing.Faults(script={1: "refused:INVALID_REQUIRED_ACKS"})
     with fl.Producer(broker, {"enable.idempotence": False}, faults=faults) as producer:
         futures = [producer.send("t", b"v", partition=0, callback=lambda *outcome: called.append(outcome))]
         producer.flush()
@@ -78,7 +78,7 @@ def test_a_callback_may_send_and_flush(broker: fl.Broker) -> None:
     threads = set()
     with fl.Producer(broker) as producer:
 
-        def again(metadata: fl.RecordMetadata | None, _error: Exception | None) -> None:
+        def again(metadata: fl.types.RecordMetadata | None, _error: Exception | None) -> None:
             threads.add(threading.current_thread())
             assert metadata is not None
             if metadata.offset < 5:

@@ -17,7 +17,7 @@ def broker():
 
 @pytest.mark.parametrize(
     "client",
-    [fl.Producer, fl.Consumer, lambda broker: fl.LegacyConsumer(broker, {"group.id": "g"})],
+    [fl.Producer, fl.Consumer, lambda broker: fl.legacy.LegacyConsumer(broker, {"group.id": "g"})],
     ids=["Producer", "Consumer", "LegacyConsumer"],
 )
 def test_no_client_is_made_for_a_closed_broker(broker, client):

@@ -14,24 +14,24 @@ import fletchlog as fl
 USE = """
 import fletchlog as fl
 
-consumer: fl.ConsumerConfig = {"group.id": "g", "max.poll.records": 5, "enable.auto.commit": False}
-producer: fl.ProducerConfig = {"acks": 1, "linger.ms": "5", "compression.type": "zstd"}
+consumer: fl.configs.ConsumerConfig = {"group.id": "g", "max.poll.records": 5, "enable.auto.commit": False}
+producer: fl.configs.ProducerConfig = {"acks": 1, "linger.ms": "5", "compression.type": "zstd"}
 text: dict[str, str] = {"group.id": "g"}
-with fl.Broker("data", config=fl.BrokerConfig({"num.partitions": 3})) as broker:
-    broker.create_topic("t", config=fl.TopicConfig({"cleanup.policy": ["compact", "delete"]}))
+with fl.Broker("data", config=fl.configs.BrokerConfig({"num.partitions": 3})) as broker:
+    broker.create_topic("t", config=fl.configs.TopicConfig({"cleanup.policy": ["compact", "delete"]}))
     fl.Consumer(broker, consumer), fl.Producer(broker, producer), fl.Consumer(broker, text), fl.Consumer(broker, {"group.id": "g"})
 """
 WRONG = {
-    'one: fl.ConsumerConfig = {"group_id": "g"}': "group_id",
-    'two: fl.ProducerConfig = {"linger.ms": 1.5}': "linger.ms",
-    'three = fl.TopicConfig({"retention": 1})': "retention",
-    'four = fl.BrokerConfig({"log.retention.ms": 1, "x": 2})': '"x"',
+    'one: fl.configs.ConsumerConfig = {"group_id": "g"}': "group_id",
+    'two: fl.configs.ProducerConfig = {"linger.ms": 1.5}': "linger.ms",
+    'three = fl.configs.TopicConfig({"retention": 1})': "retention",
+    'four = fl.configs.BrokerConfig({"log.retention.ms": 1, "x": 2})': '"x"',
 }
 
 
 def test_they_are_in_step_with_the_property_table() -> None:
     assert typed_configs.PLACE.read_text() == typed_configs.text()
-    assert set(fl.ConsumerConfig.__annotations__) - {"oauth_cb"} == {key.name for key in fl.config_table() if key.scope == "consumer"}
+    assert set(fl.configs.ConsumerConfig.__annotations__) - {"oauth_cb"} == {key.name for key in fl.admin.config_table() if key.scope == "consumer"}
 
 
 def test_a_type_checker_takes_what_is_right_and_finds_what_is_misspelt(tmp_path: pathlib.Path) -> None:

@@ -126,7 +126,7 @@ def test_what_is_generated_is_generated(monkeypatch: pytest.MonkeyPatch) -> None
     # the picture of the README; `python docs/hooks.py` draws it again
     assert hooks.POLL_ORDER.read_text(encoding="utf-8") == hooks.poll_order()
     rendered = hooks.on_page_markdown((DOCS / "reference/config.md").read_text(), None)
-    assert all(f"`{key.name}`" in rendered for key in fl.config_table())
+    assert all(f"`{key.name}`" in rendered for key in fl.admin.config_table())
     rendered = hooks.on_page_markdown("<!-- errors -->", None)
     for name in fl.errors.__all__:
         assert f"| `{name}`" in rendered

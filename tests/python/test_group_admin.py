@@ -36,7 +36,7 @@ def test_a_group_is_listed_and_described_with_what_each_member_reads(topic: fl.B
     with pytest.raises(fl.errors.GroupIdNotFoundError, match="no group `g`"):
         topic.describe_group("g")
     with member(topic, **{"client.id": "reader", "partition.assignment.strategy": "roundrobin"}):
-        assert topic.groups() == [fl.GroupListing("g", "consumer", "Stable", 1)]
+        assert topic.groups() == [fl.admin.GroupListing("g", "consumer", "Stable", 1)]
         group = topic.describe_group("g")
         assert (group.state, group.protocol_type, group.protocol) == ("Stable", "consumer", "roundrobin")
         (one,) = group.members
@@ -49,7 +49,7 @@ def test_a_group_is_listed_and_described_with_what_each_member_reads(topic: fl.B
 
 
 def test_offsets_are_altered_and_deleted_while_nobody_reads(topic: fl.Broker) -> None:
-    topic.alter_offsets("g", {T0: 5, T1: fl.OffsetAndMetadata(7, "seven")})
+    topic.alter_offsets("g", {T0: 5, T1: fl.types.OffsetAndMetadata(7, "seven")})
     assert committed(topic) == [5, 7]
     with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
         topic.alter_offsets("g", {T0: 6, fl.TopicPartition("t", 9): 6})

@@ -52,7 +52,7 @@ def test_a_commit_at_close_reaches_what_was_handed_out(place: fl.Broker | str) -
         first.subscribe(["t"])
         assert [next(first).offset for _ in range(3)] == [0, 1, 2]
     with consumer(place) as second:
-        assert (second.committed(T0) or fl.OffsetAndMetadata(-1, "")).offset == 3
+        assert (second.committed(T0) or fl.types.OffsetAndMetadata(-1, "")).offset == 3
 
 
 def test_a_seek_in_the_body_decides_the_next_record(place: fl.Broker | str) -> None:

@@ -18,70 +18,26 @@ import fletchlog as fl
 import fletchlog.types
 from fletchlog import _core, errors
 
-NAMES = {
-    "Broker",
-    "BrokerConfig",
-    "Cluster",
-    "CleanedPartition",
-    "ConfigEntry",
-    "ConfigKey",
-    "Consumer",
-    "ConsumerConfig",
-    "ConsumerGroupMetadata",
-    "Cut",
-    "Faults",
-    "GroupDescription",
-    "GroupListing",
-    "GroupMember",
-    "KafkaError",
-    "LegacyConsumer",
-    "LegacyStream",
-    "Listener",
-    "Metrics",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
-    "PartitionDescription",
-    "PartitionLag",
-    "PartitionReport",
-    "Problem",
-    "Producer",
-    "ProducerConfig",
-    "ProducerState",
-    "Record",
-    "RecordFuture",
-    "RecordMetadata",
-    "Records",
-    "Run",
-    "Scan",
-    "SegmentInspection",
-    "SegmentReport",
-    "Table",
-    "TopicConfig",
-    "TopicDescription",
-    "TopicPartition",
-    "Transaction",
-    "TransactionDescription",
-    "__version__",
-    "assign",
-    "audit",
-    "config_table",
-    "errors",
-    "explain",
-    "inspect_segment",
-    "load_trace",
-    "replay",
-    "save_trace",
-    "segment_records",
-    "verify",
-}
-
 
 def test_every_exported_name_exists_and_is_documented() -> None:
-    assert set(fl.__all__) == NAMES
-    assert len(fl.__all__) == len(NAMES)
+    assert len(fl.__all__) == len(set(fl.__all__))
     for name in fl.__all__:
         value = getattr(fl, name)
         assert name.startswith("__") or value.__doc__, name
+
+
+def test_the_front_is_small_and_checkers_see_what_python_sees() -> None:
+    assert len(fl.__all__) <= 16, "what is not used every day belongs in a module"
+    source = ast.parse(Path(fl.__file__).read_text())
+    checked = next(node for node in source.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
+    seen = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert {name for name, home in seen.items() if home == "fletchlog"} == fl._MODULES
+    assert {name: home.rpartition(".")[2] for name, home in seen.items() if home != "fletchlog"} == fl._HOMES
+    for name in fl._MODULES:
+        module = getattr(fl, name)
+        assert module.__name__ == f"fletchlog.{name}"
+        assert module.__doc__, name
+        assert {*module.__all__} <= {*dir(module)}, name
 
 
 def test_help_shows_what_the_stub_says() -> None:
@@ -97,7 +53,8 @@ def test_help_shows_what_the_stub_says() -> None:
             assert inspect.getdoc(value) == text, node.name
     for name in classes:
         owner = getattr(_core, name)
-        assert owner.__module__ == "fletchlog"
+        home = importlib.import_module(owner.__module__)
+        assert getattr(home, name) is owner, f"{name} is not in {owner.__module__}"
         assert all(inspect.getdoc(getattr(owner, method)) for method in vars(owner) if not method.startswith("_")), name
 
 
@@ -116,7 +73,7 @@ def test_what_is_written_in_python_is_imported_when_it_is_asked_for() -> None:
 import sys
 import fletchlog as fl
 print(sorted(m for m in sys.modules if m.startswith("fletchlog")), [m for m in ("logging", "typing", "inspect", "json") if m in sys.modules])
-print(set(fl.__all__) <= set(dir(fl)), fl.TopicPartition("t", 1), fl.replay.__module__, fl.types.Record is fl.Record)
+print(set(fl.__all__) <= set(dir(fl)), fl.TopicPartition("t", 1), fl.explain.replay.__module__, fl.types.Record is fl.Record)
 from fletchlog import *
 print(set(fl.__all__) <= set(globals()))
 try:
@@ -138,7 +95,7 @@ def test_the_engines_error_table_and_the_exception_classes_agree() -> None:
     classes = {name: getattr(errors, name) for name in errors.__all__}
     raised = {name for *_, name in table}
     assert raised <= set(classes)
-    # a parent of others, and what fletchlog.serde and fletchlog.replay raise
+    # a parent of others, and what fletchlog.serde and fletchlog.explain.replay raise
     assert set(classes) - raised <= {"KafkaError", "AuthenticationError", "GroupError", "RecordDeserializationError", "ReplayRefusedError"}, (
         "classes that nothing raises"
     )
@@ -179,27 +136,31 @@ def test_exceptions_can_be_pickled_with_their_code() -> None:
     assert (str(again), again.code, again.name, again.retriable) == (str(caught.value), 3, "UNKNOWN_TOPIC_OR_PARTITION", True)
 
 
+def value_classes() -> list[type]:
+    """Every named tuple of the package."""
+    found = [value for module in (fl.types, fl.admin, fl.files) for value in (getattr(module, name) for name in module.__all__)]
+    return [value for value in found if isinstance(value, type) and issubclass(value, tuple)]
+
+
 def test_values_are_tuples_that_compare_and_pickle() -> None:
     tp = fl.TopicPartition("t", 1)
     assert tp == ("t", 1)
     assert str(tp) == "t-1"
     assert {tp: 1}[fl.TopicPartition("t", 1)] == 1
-    for name in fl.types.__all__:
-        value_class = getattr(fl.types, name)
-        if value_class is fl.types.Metrics:
-            continue
+    for value_class in value_classes():
         value = value_class(*range(len(value_class._fields)))
         assert value == tuple(range(len(value_class._fields)))
         assert pickle.loads(pickle.dumps(value)) == value
 
 
 def test_every_public_type_is_named() -> None:
-    public = {name for name, value in vars(fl.types).items() if isinstance(value, type) and value.__module__ == "fletchlog.types"}
-    assert public == set(fl.types.__all__)
+    for module in (fl.types, fl.admin, fl.files):
+        public = {name for name, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__}
+        assert public <= set(module.__all__)
 
 
 def test_the_property_table_is_complete_and_documented() -> None:
-    table = fl.config_table()
+    table = fl.admin.config_table()
     assert {row.scope for row in table} == {"broker", "topic", "producer", "consumer", "legacy-consumer"}
     known = {(row.scope, row.name): row for row in table}
     assert known["consumer", "max.poll.records"].default == "500"

@@ -86,7 +86,7 @@ def test_a_log_handler_calls_the_consumer_that_logs() -> None:
         logging.getLogger("fletchlog").addHandler(Owners())
         broker = fl.Broker.in_memory()
         broker.create_topic("t")
-        consumer = fl.LegacyConsumer(broker, {"group.id": "g", "consumer.id": "a"})
+        consumer = fl.legacy.LegacyConsumer(broker, {"group.id": "g", "consumer.id": "a"})
         consumer.create_message_streams({"t": 2})
         consumer.shutdown()
     """
@@ -134,7 +134,7 @@ def test_a_signal_handler_ends_the_consumer_whose_stream_is_polled() -> None:
 
         broker = fl.Broker.in_memory()
         broker.create_topic("t")
-        consumer = fl.LegacyConsumer(broker, {"group.id": "g"})
+        consumer = fl.legacy.LegacyConsumer(broker, {"group.id": "g"})
         (stream,) = consumer.create_message_streams({"t": 1})["t"]
         signal.signal(signal.SIGALRM, lambda number, frame: consumer.shutdown())
         signal.setitimer(signal.ITIMER_REAL, 0.2)

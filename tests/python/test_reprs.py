@@ -42,26 +42,26 @@ def test_clients_name_who_they_are_and_what_they_read() -> None:
         assert repr(consumer) == "<fletchlog.Consumer client.id=c group.id=g: closed>"
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
             assert repr(producer) == "<fletchlog.Producer transactional.id=x: open>"
-            assert repr(producer.transaction()) == "<fletchlog.Transaction of <fletchlog.Producer transactional.id=x: open>>"
+            assert repr(producer.transaction()) == "<fletchlog.types.Transaction of <fletchlog.Producer transactional.id=x: open>>"
         assert repr(producer) == "<fletchlog.Producer transactional.id=x: closed>"
-        with fl.LegacyConsumer(broker, {"group.id": "g", "consumer.id": "me"}) as legacy:
-            assert repr(legacy) == "<fletchlog.LegacyConsumer: g_me>"
+        with fl.legacy.LegacyConsumer(broker, {"group.id": "g", "consumer.id": "me"}) as legacy:
+            assert repr(legacy) == "<fletchlog.legacy.LegacyConsumer: g_me>"
 
 
 def test_a_future_says_its_outcome() -> None:
     with fl.Broker.in_memory() as broker, fl.Producer(broker, {"linger.ms": 60_000}) as producer:
         broker.create_topic("t")
         future = producer.send("t", b"v", partition=0)
-        assert repr(future) == "<fletchlog.RecordFuture: undecided>"
+        assert repr(future) == "<fletchlog.types.RecordFuture: undecided>"
         producer.flush()
-        assert repr(future) == "<fletchlog.RecordFuture: t-0 at offset 0>"
-        assert repr(producer.send("t", bytes(2_000_000))).startswith("<fletchlog.RecordFuture: failed: ")
+        assert repr(future) == "<fletchlog.types.RecordFuture: t-0 at offset 0>"
+        assert repr(producer.send("t", bytes(2_000_000))).startswith("<fletchlog.types.RecordFuture: failed: ")
 
 
 def test_faults_say_what_goes_wrong() -> None:
-    faults = fl.Faults(script={1: "lost-ack"})
-    assert repr(faults) == "<fletchlog.Faults: a script of 1 request>"
-    assert repr(fl.Faults(seed=7, refused=0.5)) == "<fletchlog.Faults: seed=7 lost_ack=0 refused=0.5 disconnect=0>"
+    faults = fl.testing.Faults(script={1: "lost-ack"})
+    assert repr(faults) == "<fletchlog.testing.Faults: a script of 1 request>"
+    assert repr(fl.testing.Faults(seed=7, refused=0.5)) == "<fletchlog.testing.Faults: seed=7 lost_ack=0 refused=0.5 disconnect=0>"
     held = faults.held()
     assert repr(held) == "<fletchlog.Held: not held>"
     with held:
@@ -76,16 +76,16 @@ def test_what_was_read_is_shown_in_a_line(tmp_path: pathlib.Path) -> None:
         with fl.Consumer(broker, {"auto.offset.reset": "earliest", "fletchlog.trace": True}) as consumer:
             consumer.assign([("t", 0), ("t", 1)])
             rows = iter(consumer.poll())
-            assert repr(rows) == "<fletchlog.RecordIterator: 3 records left>"
+            assert repr(rows) == "<fletchlog.types.RecordIterator: 3 records left>"
             next(rows)
             next(rows)
-            assert repr(rows) == "<fletchlog.RecordIterator: 1 record left>"
+            assert repr(rows) == "<fletchlog.types.RecordIterator: 1 record left>"
             assert list(rows)
-            assert repr(rows) == "<fletchlog.RecordIterator: 0 records left>"
+            assert repr(rows) == "<fletchlog.types.RecordIterator: 0 records left>"
             assert repr(consumer.explain()) == "<fletchlog.explain.Explanation: Java client 2.6 (as 2.4 - 2.6), 2 partitions, 1 poll>"
             same = "the same: 1 poll, every request, answer and record range"
-            assert repr(fl.replay(consumer.trace(), broker)) == f"<fletchlog.explain.Replay: {same}>"
-        audited = fl.audit.audit(broker)
+            assert repr(fl.explain.replay(consumer.trace(), broker)) == f"<fletchlog.explain.Replay: {same}>"
+        audited = fl.audit.run(broker)
         assert repr(audited) == f"<fletchlog.audit.AuditReport of {audited.source}: 2 partitions, 3 records>"
         assert "1 topic on 1 node" in broker._repr_html_()
     assert broker._repr_html_() == f"<pre>&lt;fletchlog.Broker &#x27;{tmp_path / 'data'}&#x27;: closed&gt;</pre>"

@@ -10,7 +10,7 @@ import pytest
 import fletchlog as fl
 
 
-def _entry(broker: fl.Broker, name: str, topic: str | None = "t") -> fl.ConfigEntry:
+def _entry(broker: fl.Broker, name: str, topic: str | None = "t") -> fl.admin.ConfigEntry:
     return next(entry for entry in broker.describe_config(topic) if entry.name == name)
 
 
@@ -120,11 +120,11 @@ def test_every_property_says_where_it_comes_from() -> None:
             ("cleanup.policy", "compact,delete", "DYNAMIC_TOPIC_CONFIG"),
             ("log.cleanup.policy", "delete", "DEFAULT_CONFIG"),
         ]
-        assert policy.doc == next(key.doc for key in fl.config_table() if key.scope == "topic" and key.name == "cleanup.policy")
+        assert policy.doc == next(key.doc for key in fl.admin.config_table() if key.scope == "topic" and key.name == "cleanup.policy")
         assert _entry(broker, "segment.bytes")[1:3] == ("100000", "STATIC_BROKER_CONFIG")
         assert _entry(broker, "retention.ms")[1:3] == ("604800000", "DEFAULT_CONFIG")
         assert _entry(broker, "log.segment.bytes", None)[1:3] == ("100000", "STATIC_BROKER_CONFIG")
         assert _entry(broker, "log.retention.ms", None).value is None
-        assert [entry.name for entry in broker.describe_config("t")] == [key.name for key in fl.config_table() if key.scope == "topic"]
+        assert [entry.name for entry in broker.describe_config("t")] == [key.name for key in fl.admin.config_table() if key.scope == "topic"]
         with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
             broker.describe_config("nothing")

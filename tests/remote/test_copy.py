@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import pytest
 
 import fletchlog as fl
-from fletchlog.copying import copy
 from fletchlog.errors import InvalidArgumentError, UnknownTopicOrPartitionError
+from fletchlog.transfer import copy
 
 COLUMNS = ["partition", "timestamp", "key", "value", "headers"]
 

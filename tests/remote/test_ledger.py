@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import admin
 
 import fletchlog as fl
-from fletchlog.copying import copy
 from fletchlog.errors import IllegalStateError, InvalidArgumentError, KafkaError, ReadOnlyError
 from fletchlog.ledger import TOPIC, Ledger
+from fletchlog.transfer import copy
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "directories" / "kafka-4.3.1-clean.tar.gz"
 

@@ -147,7 +147,7 @@ def test_with_one_answer_in_ten_sends_and_iterations_end_and_the_loop_turns(brok
     times = {"request.timeout.ms": 100, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 20, "retry.backoff.ms": 10}
     with SilentPeer("one_in_ten", f"127.0.0.1:{inside}") as peer, broker.listen(port=inside, advertised=peer.address):
 
-        async def send() -> fl.RecordMetadata:
+        async def send() -> fl.types.RecordMetadata:
             config = {"enable.idempotence": False, "linger.ms": 0, "delivery.timeout.ms": 20_000, "max.block.ms": 20_000}
             producer = fl.Producer(f"kafka://{peer.address}", times | config)
             outcome = await producer.send("t", value=b"v")

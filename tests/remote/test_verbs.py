@@ -166,7 +166,7 @@ def test_offsets_of_groups_are_altered_and_deleted(cluster):
     broker, address, cluster = cluster
     filled(broker).close(0)
     one, two = fl.TopicPartition("t", 1), fl.TopicPartition("t", 2)
-    cluster.alter_offsets("g", {one: 7, two: fl.OffsetAndMetadata(9, "why")})
+    cluster.alter_offsets("g", {one: 7, two: fl.types.OffsetAndMetadata(9, "why")})
     with fl.Consumer(broker, {"group.id": "g"}) as consumer:
         committed = consumer.committed([one, two])
         assert (committed[one].offset, committed[two].offset, committed[two].metadata) == (7, 9, "why")

@@ -92,7 +92,7 @@ def test_bytes_and_properties_of_the_producer_are_taken(spark, target):
     frame = spark.range(100, numPartitions=1).selectExpr("cast(cast(id as string) as binary) as value", "'no' as topic")
     save(frame, target, topic="t", kafka__compression__type="zstd")
     assert numbers(target) == list(range(100))
-    segment = fl.inspect_segment(target / "t-0" / "00000000000000000000.log").batches.to_pyarrow()
+    segment = fl.files.inspect_segment(target / "t-0" / "00000000000000000000.log").batches.to_pyarrow()
     assert set(zip(segment["codec"].to_pylist(), segment["control"].to_pylist(), strict=True)) == {("zstd", False), ("none", True)}
 
 

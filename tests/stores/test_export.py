@@ -16,8 +16,8 @@ from pyarrow.fs import FileSelector, FileType
 from typer.testing import CliRunner
 
 import fletchlog as fl
+from fletchlog._exporting import PLAN, export
 from fletchlog.cli.app import app
-from fletchlog.exporting import PLAN, export
 from s3_server import S3Server
 
 COUNT = 6_000
@@ -101,7 +101,7 @@ def stopped(directory: Path, place: str, options: object, files: int) -> bool:
     """Exports in a process that kills itself once so many files are written."""
     code = f"""
 import os, signal
-from fletchlog import exporting
+from fletchlog import _exporting as exporting
 left = {files}
 def count(done, total):
     global left
@@ -114,7 +114,7 @@ exporting.export({str(directory)!r}, {place!r}, storage_options={options!r}, on_
 
 
 def test_a_copy_that_was_stopped_before_its_last_file_is_finished_as_it_is(s3: S3Server, bucket: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fletchlog import exporting
+    from fletchlog import _exporting as exporting
 
     write = exporting._Objects.write
 
@@ -251,7 +251,7 @@ def test_the_command_exports_into_a_directory(shell, s3: S3Server, directory: Pa
 
 
 def test_what_makes_it_a_directory_is_written_after_everything_else(s3: S3Server, bucket: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fletchlog import exporting
+    from fletchlog import _exporting as exporting
 
     events: list[tuple[str, str]] = []
     write = exporting._Objects.write

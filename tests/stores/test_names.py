@@ -4,7 +4,7 @@ import pytest
 from pyarrow import fs
 
 import fletchlog as fl
-from fletchlog.exporting import export
+from fletchlog.transfer import export
 
 NAMES = ["hash#x", "what?", "what?x", "a b", "\xfc/\u20ac", "per%cent", "100%25", "with%20space", "a+b&c=d;e,f@g:h", "#", "q?a b=c", "~'()!*$"]
 

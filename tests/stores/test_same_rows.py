@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from fletchlog.exporting import export
+from fletchlog.transfer import export
 from s3_server import S3Server
 
 TOPICS = {"plain": {"segment.bytes": 4_000}, "compacted": {"segment.bytes": 4_000, "cleanup.policy": "compact"}, "whole": {}}
@@ -135,6 +135,6 @@ def check(s3: S3Server, log: tuple) -> None:
         with fl.Broker(Path(folder) / "copy", read_only=True) as broker:
             assert read(broker) == expected
         # sound for a writer too
-        assert all(report.ok for report in fl.verify(Path(folder) / "copy"))
+        assert all(report.ok for report in fl.files.verify(Path(folder) / "copy"))
         with fl.Broker(Path(folder) / "copy", create=True) as broker:
             broker.create_topic("more")

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from fletchlog.exporting import export
 from fletchlog.spark import range_calculator
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.range_calculator import OffsetRange, at_segments
 from fletchlog.spark.sink_options import SinkOptions
+from fletchlog.transfer import export
 from s3_server import S3Server
 
 SECRET = "hunter2-of-the-reader"

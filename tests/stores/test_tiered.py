@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import fletchlog as fl
 import tiered_storage as tiered
-from fletchlog.audit import audit
+from fletchlog.audit import run as audit
 from fletchlog.cli.app import app
 from s3_server import S3Server
 

@@ -140,13 +140,13 @@ def test_committed_offsets_survive_a_restart(tmp_path: object) -> None:
             consumer.assign([TP])
             assert offsets(consumer) == [0, 1, 2, 3]
             consumer.commit()
-            assert consumer.committed(TP) == fl.OffsetAndMetadata(4, leader_epoch=0)
-            assert consumer.committed([TP, fl.TopicPartition("t", 0)]) == {TP: fl.OffsetAndMetadata(4, leader_epoch=0)}
+            assert consumer.committed(TP) == fl.types.OffsetAndMetadata(4, leader_epoch=0)
+            assert consumer.committed([TP, fl.TopicPartition("t", 0)]) == {TP: fl.types.OffsetAndMetadata(4, leader_epoch=0)}
     with fl.Broker(f"{tmp_path}/log") as broker, fl.Consumer(broker, {"group.id": "g"}) as consumer:
         consumer.assign([TP])
         assert consumer.position(TP) == 4
-        consumer.commit({TP: fl.OffsetAndMetadata(2, "note")})
-        assert consumer.committed(TP) == fl.OffsetAndMetadata(2, "note")
+        consumer.commit({TP: fl.types.OffsetAndMetadata(2, "note")})
+        assert consumer.committed(TP) == fl.types.OffsetAndMetadata(2, "note")
 
 
 def test_commit_without_a_group_is_refused(topic: fl.Broker) -> None:

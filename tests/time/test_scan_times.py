@@ -171,6 +171,6 @@ def test_what_is_no_time_is_refused(places: Places, arguments: dict[str, object]
 def test_a_late_start_reads_little(places: Places) -> None:
     """The first offset at or after the time is looked up, and what is before it is not read: damage there is not seen."""
     fill(places.broker, "long", [list(range(1000))])
-    assert repr(places.broker.scan("long", start_time=990)) == "<fletchlog.Scan: long-0[990..1000]>"
-    assert repr(places.cluster.scan("long", start_time=990)) == "<fletchlog.Scan: long-0[990..1000]>"
-    assert repr(places.cluster.scan("long", start_time=1000)) == "<fletchlog.Scan: >"
+    assert repr(places.broker.scan("long", start_time=990)) == "<fletchlog.types.Scan: long-0[990..1000]>"
+    assert repr(places.cluster.scan("long", start_time=990)) == "<fletchlog.types.Scan: long-0[990..1000]>"
+    assert repr(places.cluster.scan("long", start_time=1000)) == "<fletchlog.types.Scan: >"

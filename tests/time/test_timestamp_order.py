@@ -156,7 +156,7 @@ def test_another_order_or_a_negative_time_is_refused(broker: fl.Broker) -> None:
             fl.Consumer(broker, {name: value})
 
 
-def scanned(scan: fl.Scan) -> list[Row]:
+def scanned(scan: fl.types.Scan) -> list[Row]:
     table = scan.to_pyarrow()
     milliseconds = table["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     return list(zip(milliseconds.to_pylist(), table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))

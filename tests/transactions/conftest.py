@@ -24,7 +24,7 @@ def producers(broker: fl.Broker) -> Iterator[Producers]:
     """Makes producers that may begin; closes them."""
     made: list[fl.Producer] = []
 
-    def make(transactional_id: str = "id", init: bool = True, faults: fl.Faults | None = None, **config: Any) -> fl.Producer:
+    def make(transactional_id: str = "id", init: bool = True, faults: fl.testing.Faults | None = None, **config: Any) -> fl.Producer:
         properties = {name.replace("_", "."): value for name, value in config.items()}
         producer = fl.Producer(broker, {"transactional.id": transactional_id, "retry.backoff.ms": 5, **properties}, faults=faults)
         made.append(producer)

@@ -84,14 +84,14 @@ def test_offsets_of_a_transaction_are_the_groups_when_it_commits(broker: fl.Brok
         producer.init_transactions()
         group = consumer.group_metadata()
         assert group is not None
-        assert group == fl.ConsumerGroupMetadata("", -1, "g", None)
+        assert group == fl.types.ConsumerGroupMetadata("", -1, "g", None)
         with producer.transaction():
             producer.send_offsets_to_transaction({tp: 7}, group)
-        assert consumer.committed(tp) == fl.OffsetAndMetadata(7)
+        assert consumer.committed(tp) == fl.types.OffsetAndMetadata(7)
         with pytest.raises(RuntimeError), producer.transaction():
-            producer.send_offsets_to_transaction({tp: fl.OffsetAndMetadata(9, "m")}, group)
+            producer.send_offsets_to_transaction({tp: fl.types.OffsetAndMetadata(9, "m")}, group)
             raise RuntimeError
-        assert consumer.committed(tp) == fl.OffsetAndMetadata(7)
+        assert consumer.committed(tp) == fl.types.OffsetAndMetadata(7)
         with producer.transaction():
             with pytest.raises(TypeError, match="group_metadata"):
                 producer.send_offsets_to_transaction({tp: 1}, None)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def test_a_member_that_was_replaced_cannot_commit_its_offsets(broker: fl.Broker)
             producer.send_offsets_to_transaction({fl.TopicPartition("t", 0): 1}, zombie)
         with producer.transaction():
             producer.send_offsets_to_transaction({fl.TopicPartition("t", 0): 1}, group)
-        assert consumer.committed(("t", 0)) == fl.OffsetAndMetadata(1)
+        assert consumer.committed(("t", 0)) == fl.types.OffsetAndMetadata(1)
 
 
 STEPS = st.lists(

@@ -148,7 +148,7 @@ def test_the_broker_lists_its_transactional_ids(broker: fl.Broker, producers: Pr
 
 @pytest.mark.parametrize("release", ["2.6", "3.9", "4.3"])
 def test_faults_lose_and_double_nothing(broker: fl.Broker, producers: Producers, release: str) -> None:
-    faults = fl.Faults(seed=11, lost_ack=0.15, disconnect=0.1)
+    faults = fl.testing.Faults(seed=11, lost_ack=0.15, disconnect=0.1)
     producer = producers(faults=faults, fletchlog_producer_version=release, batch_size=200)
     expected: list[bytes] = []
     for round_ in range(12):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fletchlog._core import Broker, Cluster, clean_offsets, partition_directories
-from fletchlog._place import CLUSTER, STORE, Place
+from fletchlog._place import CLUSTER, STORE, At, Place
 from fletchlog._whole import described_whole
 from fletchlog.audit.report import AuditReport, compared
 from fletchlog.errors import IllegalStateError, UnknownTopicOrPartitionError
@@ -16,11 +16,11 @@ from fletchlog.interop import readable_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from os import PathLike
     from typing import Any
 
+    from fletchlog._place import Source
+    from fletchlog.admin import PartitionDescription, TopicDescription
     from fletchlog.audit.report import KeyAudit
-    from fletchlog.types import PartitionDescription, TopicDescription
 
 WORST_KEYS = 20
 READ_BYTES = 8 << 20
@@ -29,7 +29,7 @@ _HEADER = 27
 _MAGIC_2 = 2
 
 
-def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, keys: int = WORST_KEYS, config: Mapping[str, Any] | None = None) -> AuditReport:
+def run(source: Source, topics: Sequence[str] = (), *, keys: int = WORST_KEYS, config: Mapping[str, Any] | None = None) -> AuditReport:
     """Reads every record of some topics of a directory, ours or a real broker's, of an open broker, or of a cluster; changes nothing.
 
     Of a cluster the causes of gaps and repeated sequences stay None: only files show them.
@@ -40,7 +40,7 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
 
     Args:
         source: The broker's directory, to which another process may be writing; a `Broker`, in memory too, whose batches are copied to a
-            temporary directory, a partition at a time; a place on an object store, `"s3://bucket/prefix"`, likewise; or `"kafka://HOST:PORT,..."`.
+            temporary directory, a partition at a time; a place on an object store, `"s3://bucket/prefix"`, likewise; `"kafka://HOST:PORT,..."`, or a `Cluster`.
         topics: Topics; none: all but Kafka's internal ones.
         keys: How many keys to list.
         config: Properties of the clients of a cluster.
@@ -54,24 +54,26 @@ def audit(source: str | PathLike[str] | Broker, topics: Sequence[str] = (), *, k
     if isinstance(source, Broker):
         with tempfile.TemporaryDirectory(prefix="fletchlog-audit-") as copies:
             return _audit(source, "a broker in this process", lambda topic, described: _copy(source, topic, described, Path(copies)), topics, keys)
+    if isinstance(source, Cluster):
+        return _audit(source, repr(source), None, topics, keys)
     place = Place(source)
     if place.kind == STORE:
         with Broker(place.name, read_only=True) as broker:
-            return audit(broker, topics, keys=keys)
+            return run(broker, topics, keys=keys)
     if place.kind == CLUSTER:
         with Cluster(place.name, config) as cluster:
             return _audit(cluster, place.name, None, topics, keys)
     root = Path(place)
-    with Broker(root, read_only=True) as broker:
+    with At(place) as log:
         if not any((root / name).exists() for name in ("fletchlog.metadata", "meta.properties")):
-            return audit(broker, topics, keys=keys)  # segments of tiered storage
-        folders = {folder.name: folder for folder, _ in partition_directories(root)} if broker.topics(include_internal=True) else {}
+            return run(log, topics, keys=keys)  # segments of tiered storage
+        folders = {folder.name: folder for folder, _ in partition_directories(root)} if log.topics(include_internal=True) else {}
 
         def folder_of(topic: str, described: PartitionDescription) -> Path:
             name = f"{topic}-{described.partition}"
             return folders.get(name, root / name)
 
-        return _audit(broker, readable_path(root), folder_of, topics, keys)
+        return _audit(log, readable_path(root), folder_of, topics, keys)
 
 
 def _audit(broker: Broker | Cluster, name: str, folder_of: Callable[[str, PartitionDescription], Path] | None, topics: Sequence[str], keys: int) -> AuditReport:

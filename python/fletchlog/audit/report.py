@@ -144,7 +144,7 @@ class AuditReport:
             raise InvalidArgumentError(f"there is no column {', '.join(unknown)} to hold to; there are {', '.join(THRESHOLDS)}")
         absent = sorted(name for name in set(most) & FILES_ONLY if any(getattr(p, name) is None for p in self.partitions))
         if absent:
-            raise InvalidArgumentError(f"rows alone do not tell {', '.join(absent)}; hold the files to it: fletchlog.audit.audit(directory)")
+            raise InvalidArgumentError(f"rows alone do not tell {', '.join(absent)}; hold the files to it: fletchlog.audit.run(directory)")
         return [
             f"{p.topic}-{p.partition}: {name} is {_exact(name, getattr(p, name))}, at most {_exact(name, limit)} are allowed"
             for p in self.partitions

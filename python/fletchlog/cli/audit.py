@@ -65,9 +65,9 @@ def audit(
     names = topics_of(directory, topics, client)
     if store_of(directory):
         with opened(directory, read_only=True) as broker:
-            report = auditing.audit(peer(broker, directory), names, keys=keys)
+            report = auditing.run(peer(broker, directory), names, keys=keys)
     else:
-        report = auditing.audit(address or directory, names, keys=keys, config=client)
+        report = auditing.run(address or directory, names, keys=keys, config=client)
     # a mistake in a threshold is said before anything is written
     breaches = report.breaches(limits)
     if as_json:

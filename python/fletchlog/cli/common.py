@@ -91,7 +91,7 @@ def in_words_of_the_shell(error: Exception) -> str:
     return text if command is None else f"{text.partition('; ')[0]}; {command}"
 
 
-def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) -> fl.TopicDescription:
+def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) -> fl.admin.TopicDescription:
     """A topic that the user has named; `advice` is what to do if there is none.
 
     Raises:
@@ -124,7 +124,7 @@ def topics_of(place: os.PathLike[str], text: str, client: Mapping[str, str] | No
     return names
 
 
-def group(broker: fl.Broker | fl.Cluster, name: str) -> fl.GroupListing:
+def group(broker: fl.Broker | fl.Cluster, name: str) -> fl.admin.GroupListing:
     """A group that the user has named, of any protocol.
 
     Raises:

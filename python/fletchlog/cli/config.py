@@ -34,7 +34,7 @@ def config(
 
     if scope is not None and scope not in SCOPES:
         raise CommandError(f"--scope is one of {', '.join(SCOPES)}, not {scope}")
-    rows = [key for key in fl.config_table() if scope in {None, key.scope}]
+    rows = [key for key in fl.admin.config_table() if scope in {None, key.scope}]
     for word in words or ():
         rows = [key for key in rows if word.lower() in f"{key.name} {key.doc}".lower()]
     if as_json:

@@ -47,7 +47,7 @@ def copy(
 
     fletchlog copy data/ kafka://h1:9092
     """
-    from fletchlog.copying import copy as copy_topics
+    from fletchlog.transfer import copy as copy_topics
 
     starts = _offsets(start_offset or [])
     if shown(source) == shown(destination):

@@ -46,7 +46,7 @@ def dump(
 def _batches(file: Path, most: int | None, *, as_json: bool) -> None:
     import fletchlog as fl
 
-    inspection = fl.inspect_segment(file)
+    inspection = fl.files.inspect_segment(file)
     rows = inspection.batches.to_pyarrow().slice(0, most).to_pylist()
     damaged = [row for row in rows if row["error"] is not None]
     if as_json:

@@ -121,9 +121,9 @@ def _first(source: Place, topics: str, given: dict[str, str], orders: Sequence[s
             stack.callback(directory.close)
             broker = peer(directory, source)
         place = shown(source) if store_of(source) else address or readable_path(source)
-        first = fl.explain.explain(broker, names, given, polls=polls, subscribe=subscribe, source=place)
+        first = fl.explain.polls(broker, names, given, polls=polls, subscribe=subscribe, title=place)
         rest = list(dict.fromkeys([*(compare.every_order(first) if every else []), *(order for order in orders if order != EVERY)]))
-        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, source=place)]
+        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, title=place)]
 
 
 def _from_trace(path: Path) -> Explanation:

@@ -32,7 +32,7 @@ def export(
 
       fletchlog export data/ /mnt/backup/logs --topics orders,payments --json
     """
-    from fletchlog.exporting import export as export_directory
+    from fletchlog.transfer import export as export_directory
 
     refuse([directory])
     with progress(unit="bytes") as bar:

@@ -74,7 +74,7 @@ def describe(directory: Directory, group: Group, as_json: Json = False, command_
     show(rows, as_json=False, empty=f"{group} has committed no offsets")
 
 
-def _member(member: fl.GroupMember) -> dict[str, Any]:
+def _member(member: fl.admin.GroupMember) -> dict[str, Any]:
     return {"member": member.member_id, "client": member.client_id, "host": member.client_host, "partitions": len(member.partitions)}
 
 
@@ -141,7 +141,7 @@ def reset(
             targets = {tp: (begin[tp] if (offset := before[tp]) is None else offset) + shift_by for tp in found}
         else:
             targets = begin if to_earliest else ends
-        offsets: dict[tuple[str, int], fl.OffsetAndMetadata | int] = {tp: min(max(targets[tp], begin[tp]), ends[tp]) for tp in found}
+        offsets: dict[tuple[str, int], fl.types.OffsetAndMetadata | int] = {tp: min(max(targets[tp], begin[tp]), ends[tp]) for tp in found}
         if execute:
             broker.alter_offsets(group, offsets)
     rows = [{"topic": tp.topic, "partition": tp.partition, "before": before[tp], "after": offsets[tp]} for tp in found]
@@ -172,7 +172,7 @@ def delete(
     done(f"deleted {group}", as_json=as_json, group=group)
 
 
-def _row(broker: fl.Broker | fl.Cluster, group: fl.GroupListing) -> dict[str, Any]:
+def _row(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> dict[str, Any]:
     """A line of the list. A group that cannot be read does not hide the others."""
     from fletchlog.errors import KafkaError
 
@@ -188,7 +188,7 @@ def _row(broker: fl.Broker | fl.Cluster, group: fl.GroupListing) -> dict[str, An
     return row
 
 
-def _described(broker: fl.Broker | fl.Cluster, group: fl.GroupListing) -> fl.GroupDescription:
+def _described(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> fl.admin.GroupDescription:
     """A listed group with its members, which are not known of groups of other protocols, nor of one that has ended since it was listed."""
     import fletchlog as fl
     from fletchlog.errors import GroupIdNotFoundError
@@ -198,7 +198,7 @@ def _described(broker: fl.Broker | fl.Cluster, group: fl.GroupListing) -> fl.Gro
             return broker.describe_group(group.group_id)
         except GroupIdNotFoundError:
             pass
-    return fl.GroupDescription(group.group_id, group.state, group.protocol_type, "", [], group.coordinator)
+    return fl.admin.GroupDescription(group.group_id, group.state, group.protocol_type, "", [], group.coordinator)
 
 
 def _lags(broker: fl.Broker | fl.Cluster, group: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ _CHECK_S = 1.0
 _POLL_MS = 200
 
 
-def partitions(described: Sequence[fl.TopicDescription], numbers: Sequence[int] | None) -> list[fl.TopicPartition]:
+def partitions(described: Sequence[fl.admin.TopicDescription], numbers: Sequence[int] | None) -> list[fl.TopicPartition]:
     """The partitions of these topics, or those with these numbers.
 
     Raises:
@@ -47,7 +47,7 @@ class Existing:
         gone: Names of those that were found to be deleted, or made anew.
     """
 
-    def __init__(self, broker: fl.Broker | fl.Cluster, described: Sequence[fl.TopicDescription]) -> None:
+    def __init__(self, broker: fl.Broker | fl.Cluster, described: Sequence[fl.admin.TopicDescription]) -> None:
         self._broker = broker
         self._described = described
         self._next = 0.0

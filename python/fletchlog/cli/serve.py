@@ -114,7 +114,7 @@ def _known(given: dict[str, str]) -> dict[str, str]:
     """The properties that a broker has. It says which others there are."""
     import fletchlog as fl
 
-    known = {key.name for key in fl.config_table() if key.scope == "broker"}
+    known = {key.name for key in fl.admin.config_table() if key.scope == "broker"}
     unknown = [name for name in given if (name.split(".", 3)[-1] if name.startswith("listener.name.") else name) not in known]
     for name in unknown:
         note(f"warning: {name} is no property of this broker; it changes nothing")

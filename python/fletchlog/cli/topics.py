@@ -112,12 +112,12 @@ def describe(
         show(partitions, as_json=False, empty="", title=f"{found.name}  (id {found.topic_id}; {settings or 'defaults'})")
 
 
-def _known(partition: fl.PartitionDescription) -> dict[str, Any]:
+def _known(partition: fl.admin.PartitionDescription) -> dict[str, Any]:
     """A partition; -1 stands for what is not known of it."""
     return {name: None if value < 0 else value for name, value in partition._asdict().items()}
 
 
-def _row(partition: fl.PartitionDescription, directory: str | None, *, sized: bool) -> dict[str, Any]:
+def _row(partition: fl.admin.PartitionDescription, directory: str | None, *, sized: bool) -> dict[str, Any]:
     known = _known(partition)
     row: dict[str, Any] = {"partition": known["partition"], "leader": known["leader"], "start": known["log_start_offset"]}
     row |= {"end": known["high_watermark"], "last stable": known["last_stable_offset"]}

@@ -14,7 +14,7 @@ from fletchlog.cli.terminal import progress, styled
 from fletchlog.cli.text import counted, say, visible
 
 if TYPE_CHECKING:
-    from fletchlog.types import PartitionReport
+    from fletchlog.files import PartitionReport
 
 
 @command
@@ -40,7 +40,7 @@ def verify(
         task = bar.add_task("", total=sum(size for _, size in partitions))
         for path, size in partitions:
             bar.update(task, description=visible(path.name))
-            reports += fl.verify(path)
+            reports += fl.files.verify(path)
             bar.advance(task, size)
     wrong = [report for report in reports if not report.ok]
     if as_json:

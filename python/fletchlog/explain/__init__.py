@@ -1,6 +1,6 @@
 """Why records come in this order, from the consumer's own trace: in words, pictures and a page.
 
-    explanation = fl.explain.explain(broker, ["orders", "payments"], polls=20)
+    explanation = fl.explain.polls(broker, ["orders", "payments"], polls=20)
     print(explanation.text())
     Path("order.html").write_text(fl.explain.page([explanation]))
 
@@ -14,7 +14,7 @@ from fletchlog.explain._story import Story, tell
 from fletchlog.explain.compare import Parting, against, align, distinct, parting, title
 from fletchlog.explain.order import Place
 from fletchlog.explain.pages import page, story
-from fletchlog.explain.run import Explanation, explain, explanation
+from fletchlog.explain.run import Explanation, explanation, polls
 from fletchlog.explain.saved import load_trace, save_trace
 
 __all__ = [
@@ -28,13 +28,13 @@ __all__ = [
     "against",
     "align",
     "distinct",
-    "explain",
     "explanation",
     "fairness",
     "java_hash",
     "load_trace",
     "page",
     "parting",
+    "polls",
     "replay",
     "save_trace",
     "story",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fletchlog._core import Broker, Consumer
+from fletchlog._core import Cluster, Consumer
+from fletchlog._place import At
 from fletchlog.errors import InvalidArgumentError, KafkaError
 from fletchlog.explain.compare import Parting, parting
 from fletchlog.explain.refusals import refuse_change, refuse_others
@@ -15,8 +16,9 @@ from fletchlog.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from os import PathLike
 
+    from fletchlog._core import Broker
+    from fletchlog._place import Source
     from fletchlog.explain._story import Step, Story
     from fletchlog.types import TopicPartition
 
@@ -54,7 +56,7 @@ class Replay:
         return f"not the same; the runs part {self.parting}"
 
 
-def replay(trace: Any, broker: Broker | str | PathLike[str]) -> Replay:
+def replay(trace: Any, source: Source) -> Replay:
     """Repeats the calls of a recorded run on the same log and compares every decision.
 
     The consumer has the recorded properties and makes the recorded calls (assign, subscribe, seek, pause, resume, poll, ..) in
@@ -66,21 +68,21 @@ def replay(trace: Any, broker: Broker | str | PathLike[str]) -> Replay:
 
     Args:
         trace: `Consumer.trace()` of a consumer with `fletchlog.trace`, or what `load_trace` read.
-        broker: The broker, or its directory, which is then opened for reading only.
+        source: The log: an open `Broker`, or a directory or an object store, which is opened for reading only.
 
     Raises:
         fletchlog.errors.SchemaError: Not a consumer's trace.
-        fletchlog.errors.InvalidArgumentError: The trace does not begin with the consumer.
+        fletchlog.errors.InvalidArgumentError: The trace does not begin with the consumer; the source is a cluster.
         fletchlog.errors.ReplayRefusedError: The assignment was not the whole of what was subscribed to, or changed without a call of the
             program; or an answer to the same request brings other records now.
         fletchlog.errors.KafkaError: As the consumer raises it.
     """
     recorded = explanation(trace)
-    if not isinstance(broker, Broker):
-        with Broker(broker, read_only=True) as opened:
-            return replay(recorded.trace, opened)
-    refuse_others(recorded.story, broker)
-    replayed = _run(recorded, broker)
+    with At(source) as broker:
+        if isinstance(broker, Cluster):
+            raise InvalidArgumentError("a cluster's log changes while it is read: replay the trace on a Broker or a directory")
+        refuse_others(recorded.story, broker)
+        replayed = _run(recorded, broker)
     found = parting(recorded.story, replayed.story)
     if found is not None:
         refuse_change(recorded.story, replayed.story, found)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import decision_rows, parse_release
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.explain import run
 from fletchlog.explain._story import tell
-from fletchlog.explain.run import ORDER, VERSION, default, explain
+from fletchlog.explain.run import ORDER, VERSION, default
 from fletchlog.explain.words import decision, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fletchlog._core import Broker
+    from fletchlog._place import Source
     from fletchlog.explain._story import Step, Story
     from fletchlog.explain.run import Explanation
 
@@ -88,21 +89,21 @@ def parting(one: Story, other: Story) -> Parting | None:
 
 
 def against(
-    broker: Broker | str,
+    source: Source,
     topics: Sequence[str],
     config: Mapping[str, Any] | None,
     orders: Sequence[str],
     *,
     polls: int,
     subscribe: bool = False,
-    source: str = "",
+    title: str = "",
 ) -> list[Explanation]:
     """The same topics under each of `orders`: a release (`3.9`), `kip-387` or `timestamp`, the rest of the properties unchanged.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: None of these.
     """
-    return [explain(broker, topics, dict(config or {}) | order_config(order), polls=polls, subscribe=subscribe, source=source) for order in orders]
+    return [run.polls(source, topics, dict(config or {}) | order_config(order), polls=polls, subscribe=subscribe, title=title) for order in orders]
 
 
 def order_config(order: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fletchlog import _place
@@ -18,11 +19,11 @@ from fletchlog.types import Run, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from os import PathLike
 
     import pyarrow as pa
 
-    from fletchlog.types import TopicDescription
+    from fletchlog._place import Source
+    from fletchlog.admin import TopicDescription
 
 VERSION = "fletchlog.consumer.version"
 ORDER = "fletchlog.fetch.order"
@@ -134,29 +135,29 @@ class Explanation:
             return None  # without matplotlib a notebook has the HTML
 
 
-def explain(
-    broker: Broker | str | PathLike[str],
+def polls(
+    source: Source,
     topics: Sequence[str],
     config: Mapping[str, Any] | None = None,
     *,
     polls: int = 20,
     subscribe: bool = False,
     timeout_ms: int = 1000,
-    source: str = "",
+    title: str = "",
 ) -> Explanation:
     """Runs a consumer over all partitions of `topics` from their beginning and explains what happened.
 
     Nothing is committed, so the broker may be open for reading only.
 
     Args:
-        broker: Where the topics are: `Broker`, a directory, which is opened for reading only, or `"kafka://HOST:PORT,..."`. The gaps between offsets of a
-            cluster are not explained: it does not say what was there.
+        source: Where the topics are: an open `Broker` or `Cluster`, `"kafka://HOST:PORT,..."`, or a directory or an object store, which is opened for
+            reading only. The gaps between offsets of a cluster are not explained: it does not say what was there.
         topics: Topics in the order in which a program would give them.
         config: Consumer properties, e.g. `{"fletchlog.consumer.version": "3.9"}`.
         polls: At most so many polls; fewer if nothing is left to read.
         subscribe: Use subscribe() with a group of one member instead of assign().
         timeout_ms: Of each poll.
-        source: Where the records are, for headlines.
+        title: Where the records are, for headlines; "": the name of the source, if it is not open.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Fewer polls than one.
@@ -165,13 +166,20 @@ def explain(
     """
     if polls < 1:
         raise InvalidArgumentError(f"polls is {polls}; give 1 or more")
-    if not isinstance(broker, Broker):
-        place = _place.Place(broker)
-        if place.kind != _place.CLUSTER:
-            with Broker(place, read_only=True) as opened:
-                return explain(opened, topics, config, polls=polls, subscribe=subscribe, timeout_ms=timeout_ms, source=source or str(place))
-        broker = place.name
-    described = _described(broker, topics, config)
+    if not isinstance(source, Broker | Cluster):
+        # of a consumer's properties those that connect it
+        config_of_cluster = {name: value for name, value in (config or {}).items() if not name.startswith(("fletchlog.", "group."))}
+        place = _place.Place(source)
+        with _place.At(place, config=config_of_cluster if place.kind == _place.CLUSTER else None) as opened:
+            shown = "" if place.kind == _place.CLUSTER else str(place)
+            return _explained(opened, topics, config, polls=polls, subscribe=subscribe, timeout_ms=timeout_ms, title=title or shown)
+    return _explained(source, topics, config, polls=polls, subscribe=subscribe, timeout_ms=timeout_ms, title=title)
+
+
+def _explained(
+    source: Broker | Cluster, topics: Sequence[str], config: Mapping[str, Any] | None, *, polls: int, subscribe: bool, timeout_ms: int, title: str
+) -> Explanation:
+    described = _described(source, topics)
     ends = {(t, p.partition): (p.log_start_offset, p.high_watermark) for t, d in described.items() for p in d.partitions}
     defaults: dict[str, Any] = {"auto.offset.reset": "earliest"}
     given = defaults | dict(config or {}) | {"enable.auto.commit": "false", "fletchlog.trace": "true"}
@@ -179,13 +187,13 @@ def explain(
         given.setdefault("group.id", "fletchlog-explain")
     # all that is left when this many records have come; a further poll would only wait
     left = sum(end - start for start, end in ends.values())
-    with Consumer(broker, given) as consumer:
+    with Consumer(source, given) as consumer:
         if subscribe:
             consumer.subscribe(list(described))
         else:
             consumer.assign([TopicPartition(*tp) for tp in ends])
         # the first polls of a cluster connect and join
-        empty = _CONNECTING_POLLS if isinstance(broker, str) else 0
+        empty = _CONNECTING_POLLS if isinstance(source, Cluster) else 0
         for _ in range(polls):
             records = consumer.poll(timeout_ms=timeout_ms)
             while not len(records) and empty > 0 and left > 0:
@@ -194,23 +202,20 @@ def explain(
             if not len(records) or left <= 0:
                 break
             empty = 0
-        found = explanation(consumer.trace(), ends=ends, source=source)
-    for topic, now in _described(broker, topics, config).items():
+        found = explanation(consumer.trace(), ends=ends, source=title)
+    for topic, now in _described(source, topics).items():
         if now.topic_id != described[topic].topic_id:
             raise IllegalStateError(f"topic {topic} was deleted and made again while it was read: what came is of two topics; explain it again")
-    if isinstance(broker, str):
+    if isinstance(source, Cluster):
         return found
     committed = found.config.get("isolation.level") == "read_committed"
     stable = {(t, p.partition): p.last_stable_offset for t, d in described.items() for p in d.partitions} if committed else None
-    return replace(found, gaps=gaps(broker, found.story, ends, stable))
+    return replace(found, gaps=gaps(source, found.story, ends, stable))
 
 
-def _described(broker: Broker | str, topics: Sequence[str], config: Mapping[str, Any] | None) -> dict[str, TopicDescription]:
-    names = dict.fromkeys(topics)
-    if not isinstance(broker, str):
-        return {topic: described_whole(broker, topic) for topic in names}
-    with Cluster(broker, {name: value for name, value in (config or {}).items() if not name.startswith(("fletchlog.", "group."))}) as cluster:
-        return {topic: cluster.describe_topic(topic) for topic in names}
+def _described(source: Broker | Cluster, topics: Sequence[str]) -> dict[str, TopicDescription]:
+    describe = source.describe_topic if isinstance(source, Cluster) else partial(described_whole, source)
+    return {topic: describe(topic) for topic in dict.fromkeys(topics)}
 
 
 def explanation(

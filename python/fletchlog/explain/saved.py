@@ -48,7 +48,7 @@ def load_trace(path: str | PathLike[str]) -> pa.Table:
         with Path(path).open("rb") as source:
             table = pa.ipc.open_file(source).read_all()
     except pa.ArrowInvalid as error:
-        raise InvalidArgumentError(f"{path} is no saved trace ({error}); write one with fletchlog.save_trace(consumer.trace(), path)") from None
+        raise InvalidArgumentError(f"{path} is no saved trace ({error}); write one with fletchlog.explain.save_trace(consumer.trace(), path)") from None
     whose(table)
     return table
 

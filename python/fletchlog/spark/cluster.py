@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from fletchlog.admin import TopicDescription
     from fletchlog.spark.offsets import Partition
     from fletchlog.spark.options import SourceOptions
-    from fletchlog.types import TopicDescription
 
 
 class ClusterLog(Topics):

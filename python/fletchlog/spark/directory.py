@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from fletchlog.admin import TopicDescription
     from fletchlog.spark.offsets import Partition
-    from fletchlog.types import TopicDescription
 
 # Measured with 10-byte values: flat from 8k rows up; Rust also cuts at about 2 MiB.
 BATCH_ROWS = 65_536

@@ -173,7 +173,7 @@ def _properties(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
     """Those of the producer; and those of the clients that ask a cluster beside it. Connections, TLS and SASL are in both."""
     import fletchlog as fl
 
-    names = {scope: {key.name for key in fl.config_table() if key.scope == scope} for scope in ("producer", "consumer")}
+    names = {scope: {key.name for key in fl.admin.config_table() if key.scope == scope} for scope in ("producer", "consumer")}
     producer, client = dict(DEFAULTS), {}
     known = {name.lower() for name in KNOWN}
     for name, value in given.items():

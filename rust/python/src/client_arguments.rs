@@ -1,21 +1,115 @@
-//! The arguments of a client: a broker of this process or a cluster, and a configuration.
+//! The arguments of a client: a place of records and a configuration.
 
-use fletchlog_api::Config;
-use pyo3::exceptions::PyTypeError;
+use std::path::PathBuf;
+
+use fletchlog_api::config_table::keys;
+use fletchlog_api::{Config, Scope};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 
 use crate::broker::Broker;
-use crate::convert::{as_dict, describe};
+use crate::cluster::Cluster;
+use crate::convert::{as_dict, config_from_py, describe};
 use crate::errors::Failure;
-use crate::oauth::token_source;
+use crate::oauth::{CALLBACK, split_callback, token_source};
 use crate::peer::Peer;
+use crate::store::place;
 
 /// The prefix of a list of servers given in place of a broker.
 const SCHEME: &str = "kafka://";
 
 /// The arguments of a client: a configuration with bootstrap.servers may be given in place of a broker.
 pub type Arguments<'a, 'py> = (Option<&'a Bound<'py, PyAny>>, Option<&'a Bound<'py, PyAny>>);
+
+/// What a producer or a consumer is made of.
+pub struct Client {
+    pub peer: Peer,
+    pub config: Config,
+    /// The broker of a directory or of an object store that was opened for this client, and is closed with it.
+    pub owned: Option<Py<PyAny>>,
+}
+
+impl Client {
+    /// Reads the arguments. A consumer without `group.id` commits nothing, so it opens a directory for reading; every other client for writing.
+    pub fn from_py(
+        py: Python<'_>,
+        scope: Scope,
+        source: Option<&Bound<'_, PyAny>>,
+        config: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let (source, config) = arguments(source, config)?;
+        let (mut source, mut config) = (source.cloned(), config.cloned());
+        if let Some(Ok(cluster)) = source.as_ref().map(|source| source.cast::<Cluster>()) {
+            let (servers, properties) = cluster.get().given(py);
+            config = with_properties_of_cluster(scope, properties.as_ref(), config)?;
+            source = servers;
+        }
+        let (properties, callback) = split_callback(config.as_ref())?;
+        let config = config_from_py(scope, properties.as_ref())?;
+        let reads = scope == Scope::Consumer && config.get("group.id").is_none_or(str::is_empty);
+        let owned = match &source {
+            Some(source) => opened(py, source, reads)?,
+            None => None,
+        };
+        let peer = peer_of(py, owned.as_ref().or(source.as_ref()), &config, callback)?;
+        Ok(Self {
+            peer,
+            config,
+            owned: owned.map(Bound::unbind),
+        })
+    }
+}
+
+/// The properties of a client of a cluster: those of the `Cluster` that such a client has, replaced by its own.
+fn with_properties_of_cluster<'py>(
+    scope: Scope,
+    given: Option<&Bound<'py, PyAny>>,
+    own: Option<Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(given) = given.map(as_dict).transpose()?.flatten() else {
+        return Ok(own);
+    };
+    let properties = PyDict::new(given.py());
+    for (name, value) in given.iter() {
+        let text = name.extract::<String>()?;
+        if text == CALLBACK || keys(scope).iter().any(|key| key.name == text) {
+            properties.set_item(name, value)?;
+        }
+    }
+    let Some(own) = own else {
+        return Ok(Some(properties.into_any()));
+    };
+    let Some(dict) = as_dict(&own)? else {
+        return Ok(Some(own));
+    };
+    if dict.contains("bootstrap.servers")? {
+        return Err(both("a Cluster").into());
+    }
+    properties.update(dict.as_mapping())?;
+    Ok(Some(properties.into_any()))
+}
+
+/// The broker of a directory or of an object store, if `source` is the name of one.
+fn opened<'py>(py: Python<'py>, source: &Bound<'py, PyAny>, reads: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Ok(path) = source.extract::<PathBuf>() else {
+        return Ok(None);
+    };
+    if place(py, path)?.0 == "cluster" {
+        return Ok(None);
+    }
+    let options = PyDict::new(py);
+    options.set_item("read_only", reads)?;
+    let module = py.import("fletchlog._place")?;
+    module.call_method("opened", (source,), Some(&options)).map(Some)
+}
+
+/// Closes the broker that was opened for a client.
+pub fn close_owned(py: Python<'_>, owned: Option<&Py<PyAny>>) -> PyResult<()> {
+    match owned {
+        Some(broker) => broker.call_method0(py, "close").map(drop),
+        None => Ok(()),
+    }
+}
 
 /// Distinguishes `(broker, config)` from `(config,)`.
 pub fn arguments<'a, 'py>(
@@ -40,7 +134,7 @@ pub fn peer_of(
     let Some(broker) = broker.filter(|broker| !broker.is_none()) else {
         let servers = servers.ok_or_else(|| {
             Failure::argument(
-                "a client needs a broker: fletchlog.Broker(PATH), \"kafka://HOST:PORT\", or bootstrap.servers in its configuration",
+                "a client needs a place: a Broker, a Cluster, a directory, \"kafka://HOST:PORT\", or bootstrap.servers in its configuration",
             )
         })?;
         return Peer::cluster(servers, tokens);
@@ -52,18 +146,13 @@ pub fn peer_of(
         return Ok(Peer::Broker(local.get().engine()?));
     }
     let Ok(text) = broker.cast::<PyString>() else {
-        return Err(PyTypeError::new_err(format!(
-            "expected a Broker or \"{SCHEME}HOST:PORT\", got {}",
-            describe(broker)
-        )));
-    };
-    let text = text.to_cow()?;
-    if !text.starts_with(SCHEME) {
         return Err(Failure::argument(format!(
-            "`{text}` is no cluster: expected \"{SCHEME}HOST:PORT\". A directory is opened with fletchlog.Broker(PATH)"
+            "expected a Broker, a Cluster, {SCHEME}HOST:PORT, the path of a directory or the URI of an object store, got {}",
+            describe(broker)
         ))
         .into());
-    }
+    };
+    let text = text.to_cow()?;
     if servers.is_some() {
         return Err(both(&text).into());
     }

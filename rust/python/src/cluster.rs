@@ -46,6 +46,14 @@ pub struct Cluster {
 /// The arguments: servers and properties.
 type Given = (Option<Py<PyAny>>, Option<Py<PyAny>>);
 
+impl Cluster {
+    /// The servers and the properties that it was made with, for its clients.
+    pub fn given<'py>(&self, py: Python<'py>) -> (Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>) {
+        let bound = |given: &Option<Py<PyAny>>| given.as_ref().map(|given| given.bind(py).clone());
+        (bound(&self.given.0), bound(&self.given.1))
+    }
+}
+
 #[pymethods]
 impl Cluster {
     #[new]
@@ -71,15 +79,6 @@ impl Cluster {
             config,
             given,
         })
-    }
-
-    #[doc = stub!(Cluster._given)]
-    fn _given(&self, py: Python<'_>) -> Given {
-        let (servers, config) = &self.given;
-        (
-            servers.as_ref().map(|s| s.clone_ref(py)),
-            config.as_ref().map(|c| c.clone_ref(py)),
-        )
     }
 
     #[doc = stub!(Cluster.cluster_id)]

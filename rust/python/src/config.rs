@@ -1,4 +1,4 @@
-//! The table of every property, for `fletchlog.config_table()` and `fletchlog config`.
+//! The table of every property, for `fletchlog.admin.config_table()` and `fletchlog config`.
 
 use fletchlog_api::Scope;
 use fletchlog_api::config_table::{ConfigKey, Kind, keys};

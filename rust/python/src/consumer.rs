@@ -12,15 +12,14 @@ use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::client_arguments::{arguments, peer_of};
+use crate::client_arguments::{Client, close_owned};
 use crate::convert::{
-    config_from_py, group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
+    group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
     offset_and_timestamp_to_py, offset_from_py, offsets_from_py, partition_from_py, partition_to_py,
     partitions_from_py, partitions_to_py, some, topics_from_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
-use crate::oauth::split_callback;
 use crate::records::{Builder, RecordIterator, Records};
 use crate::table::Table;
 use crate::time::{TimeBound, Wait};
@@ -71,6 +70,8 @@ pub struct Consumer {
     config: Config,
     /// The broker is read-only: its refusals then have their own error class.
     read_only: bool,
+    /// The broker that was opened for this consumer.
+    owned: Option<Py<PyAny>>,
 }
 
 type Offsets<'py> = PyResult<Bound<'py, PyDict>>;
@@ -146,14 +147,11 @@ impl Consumer {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (broker=None, config=None))]
-    fn new(py: Python<'_>, broker: Option<&Bound<'_, PyAny>>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (source=None, config=None))]
+    fn new(py: Python<'_>, source: Option<&Bound<'_, PyAny>>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         import_classes(py)?;
-        let (broker, config) = arguments(broker, config)?;
-        let (config, callback) = split_callback(config)?;
-        let config = config_from_py(Scope::Consumer, config.as_ref())?;
+        let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config)?;
         let traced = config.boolean("fletchlog.trace");
-        let peer = peer_of(py, broker, &config, callback)?;
         let read_only = peer.is_read_only();
         let given = config.clone();
         let engine = crate::gate::gate(py, |_| {
@@ -173,6 +171,7 @@ impl Consumer {
             traced,
             config,
             read_only,
+            owned,
         })
     }
 
@@ -546,7 +545,8 @@ impl Consumer {
         let closed = self
             .inner
             .close(py, |mut consumer, stop| consumer.close(timeout_ms, stop));
-        called_back.and(closed)
+        let released = close_owned(py, self.owned.as_ref());
+        called_back.and(closed).and(released)
     }
 
     fn __repr__(&self) -> String {

@@ -19,12 +19,14 @@ use crate::errors::{Failure, errors_module};
 use crate::named_tuple;
 use crate::once::once;
 
-/// A class of `fletchlog.types`, looked up once.
-pub fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    once(py, cell, || {
-        py.import("fletchlog.types")?.getattr(name).map(Bound::unbind)
-    })
-    .map(|c| c.bind(py).clone())
+/// A class of a module of the package, looked up once.
+fn class<'py>(
+    py: Python<'py>,
+    cell: &'static PyOnceLock<Py<PyAny>>,
+    module: &str,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    once(py, cell, || py.import(module)?.getattr(name).map(Bound::unbind)).map(|c| c.bind(py).clone())
 }
 
 /// Imports the modules whose classes clients need later. If a child is forked while a thread of its parent imports one for the first time,
@@ -35,39 +37,43 @@ pub fn import_classes(py: Python<'_>) -> PyResult<()> {
 }
 
 macro_rules! type_class {
-    ($function:ident, $name:literal) => {
-        #[doc = concat!("`fletchlog.types.", $name, "`.")]
+    ($function:ident, $module:literal, $name:literal) => {
+        #[doc = concat!("`", $module, ".", $name, "`.")]
         pub fn $function(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
             static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-            class(py, &CLASS, $name)
+            class(py, &CLASS, $module, $name)
         }
     };
 }
 
-type_class!(topic_partition_class, "TopicPartition");
-type_class!(offset_and_metadata_class, "OffsetAndMetadata");
-type_class!(offset_and_timestamp_class, "OffsetAndTimestamp");
-type_class!(record_metadata_class, "RecordMetadata");
-type_class!(group_metadata_class, "ConsumerGroupMetadata");
-type_class!(transaction_description_class, "TransactionDescription");
-type_class!(record_class, "Record");
-type_class!(run_class, "Run");
-type_class!(topic_description_class, "TopicDescription");
-type_class!(partition_description_class, "PartitionDescription");
-type_class!(cleaned_partition_class, "CleanedPartition");
-type_class!(group_listing_class, "GroupListing");
-type_class!(group_description_class, "GroupDescription");
-type_class!(group_member_class, "GroupMember");
-type_class!(partition_lag_class, "PartitionLag");
-type_class!(cut_class, "Cut");
-type_class!(segment_report_class, "SegmentReport");
-type_class!(producer_state_class, "ProducerState");
-type_class!(config_entry_class, "ConfigEntry");
-type_class!(config_key_class, "ConfigKey");
-type_class!(metrics_class, "Metrics");
-type_class!(problem_class, "Problem");
-type_class!(partition_report_class, "PartitionReport");
-type_class!(segment_inspection_class, "SegmentInspection");
+type_class!(topic_partition_class, "fletchlog.types", "TopicPartition");
+type_class!(offset_and_metadata_class, "fletchlog.types", "OffsetAndMetadata");
+type_class!(offset_and_timestamp_class, "fletchlog.types", "OffsetAndTimestamp");
+type_class!(record_metadata_class, "fletchlog.types", "RecordMetadata");
+type_class!(group_metadata_class, "fletchlog.types", "ConsumerGroupMetadata");
+type_class!(
+    transaction_description_class,
+    "fletchlog.admin",
+    "TransactionDescription"
+);
+type_class!(record_class, "fletchlog.types", "Record");
+type_class!(run_class, "fletchlog.types", "Run");
+type_class!(topic_description_class, "fletchlog.admin", "TopicDescription");
+type_class!(partition_description_class, "fletchlog.admin", "PartitionDescription");
+type_class!(cleaned_partition_class, "fletchlog.admin", "CleanedPartition");
+type_class!(group_listing_class, "fletchlog.admin", "GroupListing");
+type_class!(group_description_class, "fletchlog.admin", "GroupDescription");
+type_class!(group_member_class, "fletchlog.admin", "GroupMember");
+type_class!(partition_lag_class, "fletchlog.admin", "PartitionLag");
+type_class!(cut_class, "fletchlog.files", "Cut");
+type_class!(segment_report_class, "fletchlog.files", "SegmentReport");
+type_class!(producer_state_class, "fletchlog.files", "ProducerState");
+type_class!(config_entry_class, "fletchlog.admin", "ConfigEntry");
+type_class!(config_key_class, "fletchlog.admin", "ConfigKey");
+type_class!(metrics_class, "fletchlog.types", "Metrics");
+type_class!(problem_class, "fletchlog.files", "Problem");
+type_class!(partition_report_class, "fletchlog.files", "PartitionReport");
+type_class!(segment_inspection_class, "fletchlog.files", "SegmentInspection");
 
 /// A topic-partition as its Python tuple.
 pub fn partition_to_py<'py>(py: Python<'py>, tp: &TopicPartition) -> PyResult<Bound<'py, PyAny>> {

@@ -1,4 +1,4 @@
-//! `fletchlog.Faults`.
+//! `fletchlog.testing.Faults`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::table::Table;
 use crate::trace::{columns, table};
 
 #[doc = stub!(Faults)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.testing")]
 pub struct Faults {
     inner: Arc<Engine>,
     /// For its repr.
@@ -107,7 +107,7 @@ impl Faults {
     }
 
     fn __repr__(&self) -> String {
-        format!("<fletchlog.Faults: {}>", self.plan)
+        format!("<fletchlog.testing.Faults: {}>", self.plan)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -116,7 +116,7 @@ impl Faults {
 }
 
 #[doc = stub!(Held)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.testing")]
 pub struct Held {
     faults: Arc<Engine>,
     guards: Mutex<Vec<Guard>>,

@@ -1,4 +1,4 @@
-//! Inspection of files without a broker: `fletchlog.inspect_segment` and `fletchlog.verify`.
+//! Inspection of files without a broker: `fletchlog.files.inspect_segment` and `fletchlog.files.verify`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `fletchlog.LegacyConsumer`: the 0.8 high-level consumer and its streams.
+//! `fletchlog.legacy.LegacyConsumer`: the 0.8 high-level consumer and its streams.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::records::{Builder, Records};
 use crate::time::Wait;
 
 #[doc = stub!(LegacyConsumer)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.legacy")]
 pub struct LegacyConsumer {
     inner: Shared<Engine>,
 }
@@ -105,8 +105,8 @@ impl LegacyConsumer {
 
     fn __repr__(&self) -> String {
         match self.inner.get() {
-            Ok(consumer) => format!("<fletchlog.LegacyConsumer: {}>", consumer.consumer_id()),
-            Err(_) => "<fletchlog.LegacyConsumer of another process>".to_owned(),
+            Ok(consumer) => format!("<fletchlog.legacy.LegacyConsumer: {}>", consumer.consumer_id()),
+            Err(_) => "<fletchlog.legacy.LegacyConsumer of another process>".to_owned(),
         }
     }
 
@@ -128,7 +128,7 @@ impl LegacyConsumer {
 }
 
 #[doc = stub!(LegacyStream)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.legacy")]
 pub struct LegacyStream {
     inner: Exclusive<Stream>,
     thread_id: String,
@@ -162,7 +162,7 @@ impl LegacyStream {
     }
 
     fn __repr__(&self) -> String {
-        format!("<fletchlog.LegacyStream: {} of {}>", self.thread_id, self.topic)
+        format!("<fletchlog.legacy.LegacyStream: {} of {}>", self.thread_id, self.topic)
     }
 
     #[doc = stub!(LegacyStream.assignment)]

@@ -1,4 +1,4 @@
-//! `fletchlog.Listener`.
+//! `fletchlog.types.Listener`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::table::Table;
 use crate::trace::{columns, table};
 
 #[doc = stub!(Listener)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.types")]
 pub struct Listener {
     server: Shared<Arc<SocketServer>>,
     bootstrap: String,
@@ -142,7 +142,7 @@ impl Listener {
     }
 
     fn __repr__(&self) -> String {
-        format!("<fletchlog.Listener: {}>", self.bootstrap)
+        format!("<fletchlog.types.Listener: {}>", self.bootstrap)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

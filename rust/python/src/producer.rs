@@ -18,16 +18,15 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
 
 use crate::callbacks::{Callbacks, ensure_callable};
 use crate::capsule::arrow_from_py;
-use crate::client_arguments::{arguments, peer_of};
+use crate::client_arguments::{Client, close_owned};
 use crate::convert::{
-    config_from_py, describe, group_metadata_from_py, headers_from_py, import_classes, metrics_to_py, offsets_from_py,
+    describe, group_metadata_from_py, headers_from_py, import_classes, metrics_to_py, offsets_from_py,
     optional_bytes_from_py, record_metadata_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::faults::Faults;
 use crate::fork::{Shared, Stop};
 use crate::gate::gate;
-use crate::oauth::split_callback;
 use crate::table::Table;
 use crate::time::{Moment, Seconds, Wait};
 use crate::transaction::Transaction;
@@ -47,6 +46,8 @@ pub struct Producer {
     closed: AtomicBool,
     key_serializer: Option<Py<PyAny>>,
     value_serializer: Option<Py<PyAny>>,
+    /// The broker that was opened for this producer.
+    owned: Option<Py<PyAny>>,
 }
 
 impl Producer {
@@ -125,10 +126,10 @@ impl Producer {
 #[pymethods]
 impl Producer {
     #[new]
-    #[pyo3(signature = (broker=None, config=None, *, faults=None, key_serializer=None, value_serializer=None))]
+    #[pyo3(signature = (source=None, config=None, *, faults=None, key_serializer=None, value_serializer=None))]
     fn new(
         py: Python<'_>,
-        broker: Option<&Bound<'_, PyAny>>,
+        source: Option<&Bound<'_, PyAny>>,
         config: Option<&Bound<'_, PyAny>>,
         faults: Option<&Bound<'_, Faults>>,
         key_serializer: Option<&Bound<'_, PyAny>>,
@@ -137,11 +138,8 @@ impl Producer {
         import_classes(py)?;
         let key_serializer = serializer_from_py("key_serializer", key_serializer)?;
         let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
-        let (broker, config) = arguments(broker, config)?;
-        let (config, callback) = split_callback(config)?;
-        let config = config_from_py(Scope::Producer, config.as_ref())?;
+        let Client { peer, config, owned } = Client::from_py(py, Scope::Producer, source, config)?;
         let traced = config.boolean("fletchlog.trace");
-        let peer = peer_of(py, broker, &config, callback)?;
         let faults = faults.map(|faults| faults.get().engine());
         let given = config.clone();
         let engine = gate(py, |_| {
@@ -161,6 +159,7 @@ impl Producer {
             closed: AtomicBool::new(false),
             key_serializer,
             value_serializer,
+            owned,
         })
     }
 
@@ -328,7 +327,8 @@ impl Producer {
             closed.map_err(Failure::from)
         })?;
         self.closed.store(true, Ordering::Relaxed);
-        self.callbacks.forget(py)
+        self.callbacks.forget(py)?;
+        close_owned(py, self.owned.as_ref())
     }
 
     fn __repr__(&self) -> String {
@@ -411,7 +411,7 @@ impl RecordColumns for OneRow<'_> {
 }
 
 #[doc = stub!(RecordFuture)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.types")]
 pub struct RecordFuture {
     inner: Shared<Future>,
     /// The producer's callbacks. Every record is done before its producer is dropped.
@@ -503,7 +503,7 @@ impl RecordFuture {
             Ok(Some(Ok(at))) => format!("{}-{} at offset {}", at.topic, at.partition, at.offset),
             Ok(Some(Err(error))) => format!("failed: {error}"),
         };
-        format!("<fletchlog.RecordFuture: {state}>")
+        format!("<fletchlog.types.RecordFuture: {state}>")
     }
 
     fn __reduce__(&self) -> PyResult<()> {

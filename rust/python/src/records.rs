@@ -318,7 +318,7 @@ impl InSpan {
 }
 
 #[doc = stub!(RecordIterator)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.types")]
 pub struct RecordIterator {
     polled: Arc<PolledRecords>,
     order: Arc<[usize]>,
@@ -338,10 +338,10 @@ impl RecordIterator {
     fn __repr__(&self) -> String {
         match self.place.try_lock() {
             Ok(place) => format!(
-                "<fletchlog.RecordIterator: {} left>",
+                "<fletchlog.types.RecordIterator: {} left>",
                 counted(self.left(&place), "record")
             ),
-            Err(_) => "<fletchlog.RecordIterator: in use>".to_owned(),
+            Err(_) => "<fletchlog.types.RecordIterator: in use>".to_owned(),
         }
     }
 }

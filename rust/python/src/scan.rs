@@ -60,7 +60,7 @@ struct Plan {
 }
 
 #[doc = stub!(Scan)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.types")]
 pub struct Scan {
     plan: Plan,
     /// The last failure of a stream of this scan: Arrow's C interface passes on only its text.
@@ -141,7 +141,7 @@ impl Scan {
     fn __repr__(&self) -> String {
         let ranges = self.plan.source.ranges().into_iter();
         let ranges: Vec<_> = ranges.map(|(tp, start, end)| format!("{tp}[{start}..{end}]")).collect();
-        format!("<fletchlog.Scan: {}>", ranges.join(", "))
+        format!("<fletchlog.types.Scan: {}>", ranges.join(", "))
     }
 
     #[pyo3(signature = (requested_schema=None))]

@@ -11,7 +11,7 @@ use crate::convert::counted;
 use crate::interop;
 
 #[doc = stub!(Table)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.types")]
 pub struct Table {
     batch: RecordBatch,
 }
@@ -39,7 +39,7 @@ impl Table {
         let schema = self.batch.schema();
         let columns: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         format!(
-            "<fletchlog.Table: {} of {}>",
+            "<fletchlog.types.Table: {} of {}>",
             counted(self.batch.num_rows(), "row"),
             columns.join(", ")
         )

@@ -1,4 +1,4 @@
-//! `fletchlog.Transaction`: the context manager over a producer's begin, commit and abort.
+//! `fletchlog.types.Transaction`: the context manager over a producer's begin, commit and abort.
 
 use fletchlog_api::ErrorCode;
 use fletchlog_client::ClientError;
@@ -8,7 +8,7 @@ use crate::convert::unpicklable;
 use crate::producer::Producer;
 
 #[doc = stub!(Transaction)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, module = "fletchlog.types")]
 pub struct Transaction {
     producer: Py<Producer>,
 }
@@ -24,7 +24,7 @@ impl Transaction {
 impl Transaction {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let producer = self.producer.bind(py).repr()?;
-        Ok(format!("<fletchlog.Transaction of {producer}>"))
+        Ok(format!("<fletchlog.types.Transaction of {producer}>"))
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Producer>> {

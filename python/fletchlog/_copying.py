@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog import ledger
 from fletchlog._core import Broker, Cluster, Producer
-from fletchlog._place import CLUSTER, STORE, Place
+from fletchlog._place import STORE, At, Place
 from fletchlog._whole import described_whole
 from fletchlog.errors import IllegalStateError, InvalidArgumentError, OffsetOutOfRangeError, ReadOnlyError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from fletchlog.types import PartitionDescription, TopicDescription, TopicPartition
+    from fletchlog._place import Source
+    from fletchlog.admin import PartitionDescription, TopicDescription
+    from fletchlog.types import TopicPartition
 
 log = logging.getLogger("fletchlog.copying")
 
@@ -59,26 +61,14 @@ class CopiedTopic(NamedTuple):
     skipped: dict[int, tuple[int, int]]
 
 
-class _Side:
-    """A directory or a cluster: what administers it, and what its clients connect to."""
+class _Side(At):
+    """The source or the destination, and the properties of its clients."""
 
-    def __init__(self, side: str, at: object, config: Mapping[str, Any] | None, *, opens: Callable[[Place], Broker]) -> None:
+    def __init__(self, side: str, at: Source, config: Mapping[str, Any] | None, **options: Any) -> None:
+        is_open = isinstance(at, Broker | Cluster)
+        super().__init__(at, what=side, config=None if is_open else config, **options)
         self.config = dict(config or {})
-        self.admin: Broker | Cluster
-        self.peer: Any = at
-        self._owned = not isinstance(at, Broker | Cluster)
-        if isinstance(at, Broker):
-            self.admin = at
-        elif isinstance(at, Cluster):
-            self.admin = at
-            self.peer, given = at._given()  # noqa: SLF001 - of this package
-            self.config = {**(given or {}), **self.config}
-        elif not isinstance(at, str | os.PathLike):
-            raise InvalidArgumentError(f"the {side} is {at!r}: expected a Broker, a Cluster, kafka://HOST:PORT, or the path of a directory")
-        elif (place := Place(at)).kind == CLUSTER:
-            self.peer, self.admin = place.name, Cluster(place.name, self.config)
-        else:
-            self.admin = self.peer = opens(place)
+        self.admin = self._place
 
     def names_of(self, topic: TopicDescription) -> list[str]:
         """What tells a topic from all others, the most lasting name first."""
@@ -90,14 +80,10 @@ class _Side:
             return None
         return place if Place(place).kind == STORE else os.path.realpath(place)
 
-    def close(self) -> None:
-        if self._owned:
-            self.admin.close()
-
 
 def copy(
-    source: Broker | Cluster | str | os.PathLike[str],
-    destination: Broker | Cluster | str | os.PathLike[str],
+    source: Source,
+    destination: Source,
     topics: Iterable[str] = (),
     *,
     source_config: Mapping[str, Any] | None = None,
@@ -138,8 +124,9 @@ def copy(
     """
     starts = {(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()}
     with contextlib.ExitStack() as stack:
-        read = stack.enter_context(contextlib.closing(_Side("source", source, source_config, opens=_opened_for_reading)))
-        write = stack.enter_context(contextlib.closing(_Side("destination", destination, destination_config, opens=_opened_for_writing(create=create))))
+        _refuse_store(destination)
+        read = stack.enter_context(contextlib.closing(_Side("source", source, source_config)))
+        write = stack.enter_context(contextlib.closing(_Side("destination", destination, destination_config, read_only=False, create=create)))
         if isinstance(write.admin, Broker) and write.admin.read_only:
             raise ReadOnlyError("the destination is open for reading only; open it with fletchlog.Broker(PATH)")
         known = [name for name in read.admin.topics() if name != ledger.TOPIC]
@@ -154,17 +141,9 @@ def copy(
         return [_Copy(read, write, topic, on_progress or (lambda *_: None)).run(starts, append=append) for topic in described]
 
 
-def _opened_for_reading(place: Place) -> Broker:
-    return Broker(place, read_only=True)
-
-
-def _opened_for_writing(*, create: bool) -> Callable[[Place], Broker]:
-    def opened(place: Place) -> Broker:
-        if place.kind == STORE:
-            raise InvalidArgumentError(f"the destination {place} is an object store, which is only read; fletchlog.exporting.export brings a directory there")
-        return Broker(place, create=create)
-
-    return opened
+def _refuse_store(destination: Source) -> None:
+    if isinstance(destination, str | os.PathLike) and (place := Place(destination)).kind == STORE:
+        raise InvalidArgumentError(f"the destination {place} is an object store, which is only read; fletchlog.transfer.export brings a directory there")
 
 
 def _check_starts(starts: Mapping[tuple[str, int], int], topics: Iterable[TopicDescription]) -> None:
@@ -200,7 +179,7 @@ class _Copy:
         self.replaced: tuple[str, ...] = ()
         digest = hashlib.blake2b(repr(self.keys[0]).encode(), digest_size=8).hexdigest()
         self.transactional_id = f"{PREFIX}{self.name}-{digest}"
-        self.ledger = ledger.Ledger(write.admin, write.peer, write.config)
+        self.ledger = ledger.Ledger(write.admin, write.admin, write.config)
         self.positions: dict[str, int] = {}
         self.written: dict[str, int] | None = None
         self.records = 0
@@ -209,7 +188,7 @@ class _Copy:
     def run(self, starts: Mapping[tuple[str, int], int], *, append: bool) -> CopiedTopic:
         """Up to the ends that the source was described with."""
         self.ledger.create()
-        with Producer(self.write.peer, {**self.write.config, "transactional.id": self.transactional_id, "linger.ms": "5"}) as producer:
+        with Producer(self.write.admin, {**self.write.config, "transactional.id": self.transactional_id, "linger.ms": "5"}) as producer:
             with self.ledger.rights():
                 producer.init_transactions()  # ends what a killed copy left, and fences one that runs
             self.find_positions(starts, append=append)
