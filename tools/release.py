@@ -66,7 +66,7 @@ def main() -> None:
         elif sys.argv[1:] == ["tag"]:
             version = tag(ROOT)
             print(
-                f"release: v{version} is tagged, its notes are in .build/release-notes.md. To publish: git push origin v{version}; twine upload .build/wheels/*"
+                f"release: v{version} is tagged, its notes are in .build/release-notes.md. To publish: git push origin v{version}, which starts .github/workflows/release.yml"
             )
         else:
             sys.exit("usage: release.py check|tag")

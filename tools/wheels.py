@@ -153,7 +153,11 @@ def metadata_breaches(text: bytes) -> list[str]:
     """What a reader of the index would miss."""
     metadata = BytesParser().parsebytes(text)
     minors = {f"Programming Language :: Python :: {version}" for version in SUPPORTED}
-    found = [f"{name} is missing in METADATA" for name in ("Author", "License-Expression", "Requires-Python", "Summary", "Keywords") if not metadata[name]]
+    found = [
+        f"{name} is missing in METADATA"
+        for name in ("Author", "License-Expression", "Requires-Python", "Summary", "Keywords", "Project-URL")
+        if not metadata[name]
+    ]
     found += [f"{name} is missing in METADATA" for name in sorted(minors - set(metadata.get_all("Classifier", [])))]
     links = re.findall(r"\]\((?!https://)[^)]*\)", str(metadata.get_payload()))
     return found + [f"README has a link that does not work outside the repository: {link}" for link in links]

@@ -119,6 +119,7 @@ def test_a_wheel_with_debug_information_or_without_parts_is_refused(tmp_path: Pa
     assert "it has debug information: [tool.maturin] strip" in found
     assert "there is no sboms/ in fletchlog-1.dist-info/" in found
     assert "Author is missing in METADATA" in found
+    assert "Project-URL is missing in METADATA" in found
     assert "Programming Language :: Python :: 3.14 is missing in METADATA" in found
     assert "README has a link that does not work outside the repository: ](docs/this.md)" in found
     assert "there is no licenses/LICENSE in fletchlog-1.dist-info/" in found
