@@ -2,7 +2,7 @@
 
 TOOLS_OF_INTEROP := javac mvn go npm cc
 
-.PHONY: jar test-rust test-python test-binding test-interop test-browser oldest-rust deny memcheck miri \
+.PHONY: jar test-rust test-python test-binding test-interop test-browser oldest-rust macos-check deny memcheck miri \
 	coverage coverage-rust coverage-python crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim tools-browser
 
 jar: $(JAR) ## Build the jar of the Spark format fletchlog-columnar, and its wheel, into .build/jvm (needs a JDK)
@@ -32,6 +32,13 @@ test-browser: tools-browser build ## The pages in a headless Chromium: clicks, k
 oldest-rust: ## The sources compile with the oldest Rust that Cargo.toml promises (rustup)
 	rustup toolchain install $(OLDEST) --profile minimal
 	cargo +$(OLDEST) check --locked --workspace --all-targets
+
+# Those that do not need fletchlog-log, whose files use system calls of Linux (CONTRIBUTING.md). Nothing is linked, so C needs no compiler for macOS.
+MACOS := $(addprefix -p fletchlog-,records protocol sasl api arrow tls client net testing)
+
+macos-check: tools-rust ## The crates that compile for macOS still do (rustup fetches its standard library)
+	rustup target add aarch64-apple-darwin
+	CC_aarch64_apple_darwin=true AR_aarch64_apple_darwin=true cargo check --locked --target aarch64-apple-darwin $(MACOS)
 
 deny: tools-rust ## Licences, sources and known vulnerabilities of the crates (cargo-deny; its database comes over the network)
 	@command -v cargo-deny >/dev/null || { echo "make: cargo-deny is missing. Run cargo install --locked cargo-deny, then make again." >&2; exit 1; }
