@@ -5,12 +5,30 @@ All are tuples: comparable, picklable, hashable unless a field is a list or a di
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog._core import config_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fletchlog.types import TopicPartition
+
+
+class NewTopic(NamedTuple):
+    """A topic to create, for `create_topics` of `Broker` and `Cluster`.
+
+    Attributes:
+        name: Name.
+        partitions: Number of partitions.
+        config: Its properties.
+        replication_factor: Number of replicas of each partition, None the default of the broker or cluster.
+    """
+
+    name: str
+    partitions: int = 1
+    config: Mapping[str, Any] | None = None
+    replication_factor: int | None = None
 
 
 class TransactionDescription(NamedTuple):
@@ -233,6 +251,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "NewTopic",
     "PartitionDescription",
     "PartitionLag",
     "TopicDescription",

@@ -47,6 +47,18 @@ function from one value to its bytes, for `Producer(key_serializer=, value_seria
     >>> serde.Long()(1), serde.Json()({"amount": 3})
     (b'\x00\x00\x00\x00\x00\x00\x00\x01', b'{"amount":3}')
 
+and the way back, for `Consumer(key_deserializer=, value_deserializer=)`, where the objects themselves are given:
+
+    >>> with fl.Broker.in_memory() as broker:
+    ...     broker.create_topic("orders")
+    ...     with fl.Producer(broker, value_serializer=serde.Json()) as producer:
+    ...         _ = producer.send("orders", {"amount": 3})
+    ...     earliest = {"auto.offset.reset": "earliest"}
+    ...     with fl.Consumer(broker, earliest, value_deserializer=serde.Json()) as consumer:
+    ...         consumer.assign(("orders", 0))
+    ...         next(consumer).value
+    {'amount': 3}
+
 All of them can be pickled and used from several threads. Needs pyarrow, `Avro` and `Confluent` also fastavro, `Protobuf` protobuf, `JsonSchema`
 fastjsonschema: the extra `serde`.
 """

@@ -15,7 +15,7 @@ from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde import json_types
 from fletchlog.serde.columns import cast, converted, plain_type
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each, framed
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, encode_each, framed, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -123,6 +123,19 @@ class Json(OneByOne):
             return _text(value)
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidArgumentError(f"Json cannot encode {value!r:.60}: {error}") from None
+
+    def of_bytes(self, data: bytes) -> Any:
+        """One value from its bytes; without a schema of any kind that JSON has, also arrays of different things.
+
+        Raises:
+            ValueError: It is not exactly one JSON value, or does not fit the schema.
+        """
+        if self.schema is not None:
+            return value_of(self, data)
+        _, malformed = _lines(arrow().array([data], arrow().binary()))
+        if malformed:
+            raise ValueError(malformed[0][1] + framed(data))
+        return json.loads(data)
 
 
 def _text(value: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fletchlog import interop
@@ -40,6 +41,20 @@ class Serializer(Protocol):
         Raises:
             pyarrow.ArrowException: The column has a type that can never be encoded so.
         """
+
+
+def of_bytes(deserializer: Deserializer) -> Callable[[bytes], Any]:
+    """For `Consumer(key_deserializer=, value_deserializer=)`: a function from the bytes of one value to the value."""
+    own = getattr(deserializer, "of_bytes", None)
+    return own or partial(value_of, deserializer)
+
+
+def value_of(deserializer: Deserializer, data: bytes) -> Any:
+    """The value with these bytes; ValueError with the reason if there is none."""
+    column, reasons = deserializer.decode(arrow().array([data], arrow().binary()))
+    if reasons:
+        raise ValueError(reasons[0])
+    return column[0].as_py(maps_as_pydicts="strict")
 
 
 class OneByOne:

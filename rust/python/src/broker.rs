@@ -30,6 +30,7 @@ use crate::fork::Shared;
 use crate::gate::{beside, gate};
 use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
 use crate::listener::{Listener, close_in_forked_children};
+use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from_py};
 use crate::scan_builders::Builders;
@@ -181,6 +182,27 @@ impl Broker {
 }
 
 impl Broker {
+    /// Creates topics; the error is that of the first one that was refused.
+    fn create(&self, py: Python<'_>, topics: &[NewTopic], exist_ok: bool) -> PyResult<()> {
+        self.inner.call(py, |broker, _| {
+            let new: Vec<_> = topics.iter().map(NewTopic::engine).collect();
+            let named: Vec<_> = topics.iter().map(|topic| &*topic.name).zip(&new).collect();
+            let outcomes = broker.create_topics(&named)?;
+            topics.iter().zip(outcomes).try_for_each(|(topic, outcome)| {
+                let Err(error) = outcome else { return Ok(()) };
+                let exists = exist_ok && error.code() == ErrorCode::TOPIC_ALREADY_EXISTS;
+                match if exists {
+                    broker.topic_page(&topic.name.as_str().into(), 0, 0)?.1
+                } else {
+                    0
+                } {
+                    0 => Err(Failure::from(error)),
+                    count => topic.check_existing(count),
+                }
+            })
+        })
+    }
+
     /// Changes properties; `None` removes one.
     fn alter_config(
         &self,
@@ -313,17 +335,22 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.create_topic)]
-    #[pyo3(signature = (topic, partitions=1, *, config=None))]
+    #[pyo3(signature = (topic, partitions=1, *, config=None, exist_ok=false))]
     fn create_topic(
         &self,
         py: Python<'_>,
         topic: &str,
         partitions: i32,
         config: Option<&Bound<'_, PyAny>>,
+        exist_ok: bool,
     ) -> PyResult<()> {
-        let config = properties_from_py(config)?;
-        self.inner
-            .call(py, |broker, _| broker.create_topic(topic, partitions, &config))
+        self.create(py, &[NewTopic::new(topic, partitions, config, None)?], exist_ok)
+    }
+
+    #[doc = stub!(Broker.create_topics)]
+    #[pyo3(signature = (topics, *, exist_ok=false))]
+    fn create_topics(&self, py: Python<'_>, topics: &Bound<'_, PyAny>, exist_ok: bool) -> PyResult<()> {
+        self.create(py, &new_topics_from_py(topics)?, exist_ok)
     }
 
     #[doc = stub!(Broker.delete_topic)]

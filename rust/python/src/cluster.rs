@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, ConfigResource, NodeId};
+use fletchlog_api::{Clock, Config, ConfigResource, ErrorCode, NodeId};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, TransactionDescription};
 use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
@@ -19,13 +19,14 @@ use crate::broker::{LEDGER, TO_THE_END};
 use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
     broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, number_from_py,
-    offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some,
-    topic_description_class, transaction_to_py, unpicklable,
+    offsets_from_py, partition_description_class, partitions_from_py, some, topic_description_class, transaction_to_py,
+    unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
 use crate::gate::gate;
 use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
+use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::oauth::split_callback;
 use crate::peer::Peer;
 use crate::scan::Scan;
@@ -41,6 +42,29 @@ pub struct Cluster {
     peer: Arc<Peer>,
     config: Config,
     given: Given,
+}
+
+impl Cluster {
+    /// Creates topics; the error is that of the first one that was refused.
+    fn create(&self, py: Python<'_>, topics: &[NewTopic], exist_ok: bool) -> PyResult<()> {
+        if topics.is_empty() {
+            return Ok(());
+        }
+        let new: Vec<_> = topics.iter().map(NewTopic::creatable).collect();
+        self.inner.call(py, |client, stop| {
+            let outcomes = client.create_topics(&new, &mut *stop)?;
+            topics
+                .iter()
+                .zip(outcomes)
+                .try_for_each(|(topic, outcome)| match outcome {
+                    Err(AdminError::Refused(ErrorCode::TOPIC_ALREADY_EXISTS, _)) if exist_ok => {
+                        let found = client.topics(Some(&[topic.name.as_str().into()]), &mut *stop)?;
+                        topic.check_existing(found.iter().map(|topic| topic.partitions.len()).sum())
+                    }
+                    outcome => outcome.map_err(Failure::from),
+                })
+        })
+    }
 }
 
 /// The arguments: servers and properties.
@@ -107,7 +131,7 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.create_topic)]
-    #[pyo3(signature = (topic, partitions=1, *, config=None, replication_factor=None))]
+    #[pyo3(signature = (topic, partitions=1, *, config=None, replication_factor=None, exist_ok=false))]
     fn create_topic(
         &self,
         py: Python<'_>,
@@ -115,11 +139,16 @@ impl Cluster {
         partitions: i32,
         config: Option<&Bound<'_, PyAny>>,
         replication_factor: Option<i16>,
+        exist_ok: bool,
     ) -> PyResult<()> {
-        let config = properties_from_py(config)?;
-        self.inner.call(py, |client, stop| {
-            client.create_topic(topic, partitions, replication_factor.unwrap_or(-1), &config, stop)
-        })
+        let new = NewTopic::new(topic, partitions, config, replication_factor)?;
+        self.create(py, &[new], exist_ok)
+    }
+
+    #[doc = stub!(Cluster.create_topics)]
+    #[pyo3(signature = (topics, *, exist_ok=false))]
+    fn create_topics(&self, py: Python<'_>, topics: &Bound<'_, PyAny>, exist_ok: bool) -> PyResult<()> {
+        self.create(py, &new_topics_from_py(topics)?, exist_ok)
     }
 
     #[doc = stub!(Cluster.delete_topic)]

@@ -18,6 +18,7 @@ use crate::convert::{
     offset_and_timestamp_to_py, offset_from_py, offsets_from_py, partition_from_py, partition_to_py,
     partitions_from_py, partitions_to_py, some, topics_from_py, unpicklable,
 };
+use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
 use crate::records::{Builder, RecordIterator, Records};
@@ -63,6 +64,7 @@ pub struct Consumer {
     /// Records of a stashed poll of which an iteration has returned some.
     left: Mutex<Option<RecordIterator>>,
     builder: Builder,
+    deserializers: Option<Arc<Deserializers>>,
     /// `default.api.timeout.ms`
     default_timeout_ms: i64,
     /// `fletchlog.trace` is on.
@@ -89,6 +91,11 @@ impl Consumer {
             }
         }
         Ok(())
+    }
+
+    /// What a poll returned, for Python.
+    fn records(&self, polled: PolledRecords) -> Records {
+        Records::new(polled, Arc::clone(&self.builder), self.deserializers.clone())
     }
 
     /// How long a call may take. Kafka: `KafkaConsumer`, whose methods without a timeout use `default.api.timeout.ms`.
@@ -147,9 +154,16 @@ impl Consumer {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (source=None, config=None))]
-    fn new(py: Python<'_>, source: Option<&Bound<'_, PyAny>>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (source=None, config=None, *, key_deserializer=None, value_deserializer=None))]
+    fn new(
+        py: Python<'_>,
+        source: Option<&Bound<'_, PyAny>>,
+        config: Option<&Bound<'_, PyAny>>,
+        key_deserializer: Option<&Bound<'_, PyAny>>,
+        value_deserializer: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         import_classes(py)?;
+        let deserializers = Deserializers::from_py(key_deserializer, value_deserializer)?;
         let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config)?;
         let traced = config.boolean("fletchlog.trace");
         let read_only = peer.is_read_only();
@@ -167,6 +181,7 @@ impl Consumer {
             stashed: Mutex::default(),
             left: Mutex::default(),
             builder: Builder::default(),
+            deserializers,
             default_timeout_ms: i64::from(config.int("default.api.timeout.ms")),
             traced,
             config,
@@ -246,7 +261,7 @@ impl Consumer {
     #[pyo3(signature = (timeout_ms=Wait(1000)), text_signature = "($self, timeout_ms=1000)")]
     fn poll(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<Records> {
         let polled = self.poll_at_most(py, None, timeout_ms.0)?;
-        Ok(Records::new(polled, Arc::clone(&self.builder)))
+        Ok(self.records(polled))
     }
 
     #[doc = stub!(Consumer.__iter__)]
@@ -261,21 +276,16 @@ impl Consumer {
             let left = self.left.lock().ok().and_then(|mut left| left.take());
             let rows = match left {
                 Some(rows) => rows,
-                None => {
-                    let polled = self.poll_at_most(py, Some(1), ITERATION_MS)?;
-                    let single = polled.count() == 1;
-                    let rows = Records::new(polled, Arc::clone(&self.builder)).rows();
-                    if single && let Some(record) = rows.next(py)? {
-                        return Ok(record);
-                    }
-                    rows
-                }
+                None => self.records(self.poll_at_most(py, Some(1), ITERATION_MS)?).rows(),
             };
-            if let Some(record) = rows.next(py)? {
-                if let Ok(mut left) = self.left.lock() {
-                    *left = Some(rows);
-                }
-                return Ok(record);
+            let record = rows.next(py).transpose();
+            if !rows.is_at_end()
+                && let Ok(mut left) = self.left.lock()
+            {
+                *left = Some(rows);
+            }
+            if let Some(record) = record {
+                return record;
             }
         }
     }

@@ -175,7 +175,7 @@ impl LegacyStream {
     #[pyo3(signature = (timeout_ms=Wait(1000)), text_signature = "($self, timeout_ms=1000)")]
     fn poll(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<Records> {
         let polled = self.inner.call(py, |stream, stop| stream.poll(timeout_ms.0, stop))?;
-        Ok(Records::new(polled, Arc::clone(&self.builder)))
+        Ok(Records::new(polled, Arc::clone(&self.builder), None))
     }
 
     #[doc = stub!(LegacyStream.__iter__)]
@@ -187,7 +187,7 @@ impl LegacyStream {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let taken = self.inner.call(py, |stream, stop| stream.next(stop))?;
         match taken {
-            Some(polled) => Records::new(polled, Arc::clone(&self.builder)).rows().next(py),
+            Some(polled) => Records::new(polled, Arc::clone(&self.builder), None).rows().next(py),
             None => Ok(None),
         }
     }

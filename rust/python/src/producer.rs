@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use fletchlog_api::transport::SystemClock;
@@ -244,8 +245,29 @@ impl Producer {
     }
 
     #[doc = stub!(Producer.flush)]
-    fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.settled(py, |producer, stop| producer.flush(stop))
+    #[pyo3(signature = (timeout_ms=None))]
+    fn flush(&self, py: Python<'_>, timeout_ms: Option<Wait>) -> PyResult<()> {
+        let Some(Wait(ms)) = timeout_ms else {
+            return self.settled(py, |producer, stop| producer.flush(stop));
+        };
+        let until = Instant::now() + Duration::from_millis(ms.unsigned_abs());
+        self.inner.call(py, |producer, stop| {
+            let flushed = producer.flush_within(Some(ms), &mut *stop);
+            if matches!(flushed, Err(ClientError::Timeout(_))) {
+                return flushed.map_err(Failure::from);
+            }
+            let mut is_late = false;
+            let settled = self.callbacks.settle(&mut || {
+                is_late = Instant::now() >= until;
+                is_late || stop()
+            });
+            if is_late {
+                let text = format!("everything is decided, and callbacks have not returned after {ms} ms");
+                return Err(Failure::timeout(text));
+            }
+            settled?;
+            flushed.map_err(Failure::from)
+        })
     }
 
     #[doc = stub!(Producer.init_transactions)]

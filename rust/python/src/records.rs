@@ -1,19 +1,21 @@
 //! The records of one poll: `fletchlog.Records`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchIterator};
 use arrow_schema::ArrowError;
 use fletchlog_arrow::{Column, RowsBuilder, schema_of};
-use fletchlog_client::consumer::PolledRecords;
+use fletchlog_client::consumer::{PartitionRun, PolledRecords};
 use fletchlog_records::{RecordCursor, RecordSpan, TimeRange, TopicPartition};
+use pyo3::exceptions::{PyException, PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyInt, PyList, PySlice, PyString, PyTuple};
 
 use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
-use crate::convert::{counted, partition_to_py, record_class, run_class, unpicklable};
+use crate::convert::{counted, describe, partition_to_py, record_class, run_class, unpicklable};
+use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::scan_arguments::in_unit;
@@ -35,18 +37,21 @@ pub struct Records {
     /// Columns of the Arrow batches.
     columns: Arc<[Column]>,
     builder: Builder,
+    /// Of the consumer, for records that are handed out one by one.
+    deserializers: Option<Arc<Deserializers>>,
     batches: Mutex<Option<Vec<RecordBatch>>>,
 }
 
 impl Records {
-    /// Wraps the result of a poll, with its consumer's builder.
-    pub fn new(polled: PolledRecords, builder: Builder) -> Self {
+    /// Wraps the result of a poll, with its consumer's builder and deserializers.
+    pub fn new(polled: PolledRecords, builder: Builder, deserializers: Option<Arc<Deserializers>>) -> Self {
         let order = polled.row_order().into();
         Self {
             polled: Arc::new(polled),
             order,
             columns: Column::of_kafka(false).into(),
             builder,
+            deserializers,
             batches: Mutex::default(),
         }
     }
@@ -58,8 +63,48 @@ impl Records {
             order: Arc::clone(&self.order),
             columns: columns.into(),
             builder: Arc::clone(&self.builder),
+            deserializers: self.deserializers.clone(),
             batches: Mutex::default(),
         }
+    }
+
+    /// These runs of the records, in row order, with the same columns.
+    fn of_runs(&self, runs: Vec<PartitionRun>) -> Self {
+        Self {
+            order: (0..runs.len()).collect(),
+            polled: Arc::new(PolledRecords {
+                runs,
+                by_timestamp: self.polled.by_timestamp,
+            }),
+            columns: Arc::clone(&self.columns),
+            builder: Arc::clone(&self.builder),
+            deserializers: self.deserializers.clone(),
+            batches: Mutex::default(),
+        }
+    }
+
+    /// The runs in row order.
+    fn runs_by_row(&self) -> impl Iterator<Item = &PartitionRun> {
+        self.order.iter().filter_map(|&index| self.polled.runs.get(index))
+    }
+
+    /// `count` rows from row `start` on.
+    fn rows_from(&self, start: usize, count: usize) -> Result<Vec<PartitionRun>, Failure> {
+        let (mut skip, mut left) = (start, count);
+        let mut runs = Vec::new();
+        for run in self.runs_by_row() {
+            if left == 0 {
+                break;
+            }
+            if skip >= run.count {
+                skip -= run.count;
+                continue;
+            }
+            let taken = left.min(run.count - skip);
+            runs.push(cut_run(run, skip, taken)?);
+            (skip, left) = (0, left - taken);
+        }
+        Ok(runs)
     }
 
     /// The records, for another poll to return; `None` without records.
@@ -87,7 +132,7 @@ impl Records {
             .flatten()
             .unwrap_or_else(|| RowsBuilder::of(&self.columns, TimeRange::ALL));
         let mut batches = Vec::new();
-        for run in self.order.iter().filter_map(|&index| self.polled.runs.get(index)) {
+        for run in self.runs_by_row() {
             for span in &run.spans {
                 if builder.rows() > 0 && builder.payload_bytes() + (span.end - span.start) > BATCH_PAYLOAD_MAX {
                     batches.push(builder.finish());
@@ -162,7 +207,7 @@ impl Records {
     fn partitions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         let mut seen = HashSet::new();
-        for run in self.order.iter().filter_map(|&index| self.polled.runs.get(index)) {
+        for run in self.runs_by_row() {
             if seen.insert(&run.tp) {
                 list.append(partition_to_py(py, &run.tp)?)?;
             }
@@ -237,6 +282,58 @@ impl Records {
         self.rows()
     }
 
+    #[doc = stub!(Records.by_partition)]
+    fn by_partition<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let mut runs: Vec<(&TopicPartition, Vec<PartitionRun>)> = Vec::new();
+        let mut places = HashMap::new();
+        for run in self.runs_by_row() {
+            let place = *places.entry(&run.tp).or_insert(runs.len());
+            match runs.get_mut(place) {
+                Some((_, of_partition)) => of_partition.push(run.clone()),
+                None => runs.push((&run.tp, vec![run.clone()])),
+            }
+        }
+        let dict = PyDict::new(py);
+        for (tp, runs) in runs {
+            dict.set_item(partition_to_py(py, tp)?, self.of_runs(runs))?;
+        }
+        Ok(dict)
+    }
+
+    #[doc = stub!(Records.__getitem__)]
+    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let count = self.polled.count();
+        let length = isize::try_from(count).unwrap_or(isize::MAX);
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let indices = slice.indices(length)?;
+            if indices.step != 1 {
+                let reason = format!(
+                    "a slice of Records has the step 1, not {}: take rows of to_pyarrow()",
+                    indices.step
+                );
+                return Err(Failure::argument(reason).into());
+            }
+            let start = indices.start.unsigned_abs();
+            let runs = gate(py, |_| self.rows_from(start, indices.slicelength))?;
+            return Ok(Bound::new(py, self.of_runs(runs))?.into_any());
+        }
+        let index = index.extract::<isize>().map_err(|_| {
+            PyTypeError::new_err(format!(
+                "Records take an int or a slice as index, got {}",
+                describe(index)
+            ))
+        })?;
+        let place = if index < 0 { index + length } else { index };
+        if !(0..length).contains(&place) {
+            return Err(PyIndexError::new_err(format!(
+                "there is no record {index}: there are {count}"
+            )));
+        }
+        let runs = gate(py, |_| self.rows_from(place.unsigned_abs(), 1))?;
+        let record = self.of_runs(runs).rows().next(py)?;
+        record.ok_or_else(|| Failure::internal("a record is missing").into())
+    }
+
     fn __reduce__(&self) -> PyResult<()> {
         Err(unpicklable("Records", "to_pyarrow()"))
     }
@@ -248,11 +345,8 @@ impl Records {
         RecordIterator {
             polled: Arc::clone(&self.polled),
             order: Arc::clone(&self.order),
-            place: Mutex::new(Place {
-                run: 0,
-                span: 0,
-                in_span: None,
-            }),
+            deserializers: self.deserializers.clone(),
+            place: Mutex::default(),
         }
     }
 
@@ -275,10 +369,60 @@ fn view<'py>(slf: &Bound<'py, Records>, include_headers: bool, timestamp_unit: &
     Ok(Bound::new(slf.py(), records.of_columns(&columns))?.into_any())
 }
 
+/// A run without its first `skip` records, at most `take` of the rest.
+fn cut_run(run: &PartitionRun, mut skip: usize, take: usize) -> Result<PartitionRun, Failure> {
+    let mut left = take;
+    let mut spans = Vec::new();
+    for span in &run.spans {
+        if skip >= span.count {
+            skip -= span.count;
+            continue;
+        }
+        let taken = left.min(span.count - skip);
+        if taken == 0 {
+            break;
+        }
+        spans.push(cut_span(span, skip, taken)?);
+        (skip, left) = (0, left - taken);
+    }
+    Ok(PartitionRun {
+        tp: run.tp.clone(),
+        first_offset: spans.first().map_or(run.first_offset, |span| span.first_offset),
+        last_offset: spans.last().map_or(run.last_offset, |span| span.last_offset),
+        count: spans.iter().map(|span| span.count).sum(),
+        spans,
+    })
+}
+
+/// `take` records of a span, without its first `skip`.
+fn cut_span(span: &RecordSpan, skip: usize, take: usize) -> Result<RecordSpan, Failure> {
+    if take == span.count {
+        return Ok(span.clone());
+    }
+    let mut cursor = span.cursor();
+    if skip > 0 {
+        cursor.walk(&span.slice, skip)?;
+    }
+    let start = cursor.position();
+    let walked = cursor.walk(&span.slice, take)?;
+    let (count, first_offset, last_offset) = walked.ok_or_else(|| Failure::internal("a span ends too early"))?;
+    Ok(RecordSpan {
+        slice: span.slice.clone(),
+        start,
+        end: cursor.position(),
+        count,
+        first_offset,
+        last_offset,
+    })
+}
+
+#[derive(Default)]
 struct Place {
     run: usize,
     span: usize,
     in_span: Option<InSpan>,
+    /// A record whose deserializer was interrupted: it is handed out next.
+    again: Option<Py<PyTuple>>,
 }
 
 /// The position of an iteration in a span.
@@ -322,6 +466,7 @@ impl InSpan {
 pub struct RecordIterator {
     polled: Arc<PolledRecords>,
     order: Arc<[usize]>,
+    deserializers: Option<Arc<Deserializers>>,
     place: Mutex<Place>,
 }
 
@@ -351,7 +496,7 @@ impl RecordIterator {
         let runs = self.order[place.run..].iter().map(|&index| &self.polled.runs[index]);
         let all: usize = runs.flat_map(|run| &run.spans).map(|span| span.count).sum();
         let Some(&index) = self.order.get(place.run) else {
-            return all;
+            return usize::from(place.again.is_some());
         };
         let spans = &self.polled.runs[index].spans;
         let before: usize = spans.iter().take(place.span).map(|span| span.count).sum();
@@ -359,14 +504,48 @@ impl RecordIterator {
             (Some(here), Some(span)) => span.count - here.left,
             _ => 0,
         };
-        all - before - of_this
+        all - before - of_this + usize::from(place.again.is_some())
     }
 
-    /// The next record as a Python object; `None` after the last.
+    /// Whether all records were handed out; false if that takes a search.
+    pub fn is_at_end(&self) -> bool {
+        let Ok(place) = self.place.try_lock() else { return false };
+        let run = self.order.get(place.run).and_then(|&index| self.polled.runs.get(index));
+        let is_used_up = match (run, &place.in_span) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(run), Some(here)) => {
+                here.left == 0 && place.run + 1 == self.order.len() && place.span + 1 == run.spans.len()
+            }
+        };
+        is_used_up && place.again.is_none()
+    }
+
+    /// The next record as a Python object; `None` after the last. An error of a deserializer uses its record up, an interrupt does not.
     pub fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(mut fields) = self.next_fields(py)? else {
+            return Ok(None);
+        };
+        if let Some(deserializers) = &self.deserializers {
+            fields = deserializers.apply(fields.clone()).inspect_err(|error| {
+                if !error.is_instance_of::<PyException>(py)
+                    && let Ok(mut place) = self.place.try_lock()
+                {
+                    place.again = Some(fields.clone().unbind());
+                }
+            })?;
+        }
+        named_tuple::new(record_class(py)?.cast()?, fields).map(Some)
+    }
+
+    /// The fields of the next record; `None` after the last.
+    fn next_fields<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let Ok(mut place) = self.place.try_lock() else {
             return Err(Failure::concurrent("iterator").into());
         };
+        if let Some(fields) = place.again.take() {
+            return Ok(Some(fields.into_bound(py)));
+        }
         loop {
             let Some(run) = self.order.get(place.run).and_then(|&index| self.polled.runs.get(index)) else {
                 return Ok(None);
@@ -387,17 +566,17 @@ impl RecordIterator {
                 continue;
             };
             here.left -= 1;
-            return record_to_py(py, here, &record).map(Some);
+            return fields_to_py(py, here, &record).map(Some);
         }
     }
 }
 
-/// Makes a `Record`.
-fn record_to_py<'py>(
+/// Makes the fields of a `Record`.
+fn fields_to_py<'py>(
     py: Python<'py>,
     here: &mut InSpan,
     record: &fletchlog_records::Record<'_>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let headers = PyList::empty(py);
     for header in record.headers() {
         headers.append((header.key, header.value.map(|value| PyBytes::new(py, value))))?;
@@ -406,7 +585,7 @@ fn record_to_py<'py>(
     if here.timestamp.0 != record.timestamp {
         here.timestamp = (record.timestamp, int_to_py(py, record.timestamp));
     }
-    let fields = (
+    (
         &here.topic,
         &here.partition,
         record.offset,
@@ -415,8 +594,8 @@ fn record_to_py<'py>(
         bytes(record.key),
         bytes(record.value),
         headers,
-    );
-    named_tuple::new(record_class(py)?.cast()?, fields.into_pyobject(py)?)
+    )
+        .into_pyobject(py)
 }
 
 fn next_record<'a>(

@@ -163,7 +163,15 @@ impl Producer {
     /// # Errors
     /// That failure; `Interrupted` (nothing is lost, flush again).
     pub fn flush(&self, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        send::flush(&mut self.waiter(interrupt))
+        self.flush_within(None, interrupt)
+    }
+
+    /// As [`Producer::flush`], in at most `timeout_ms`.
+    ///
+    /// # Errors
+    /// Those of [`Producer::flush`]; `Timeout` (nothing is lost, the sender goes on).
+    pub fn flush_within(&self, timeout_ms: Option<i64>, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
+        send::flush(&mut self.waiter(interrupt), timeout_ms)
     }
 
     /// Flushes, ends an open transaction (at most `timeout_ms` in all) and stops the sender. Idempotent. Records that are undecided then

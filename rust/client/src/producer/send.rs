@@ -283,7 +283,7 @@ pub(crate) fn send(
 ) -> Result<RecordFuture, ClientError> {
     let shared = waiter.shared;
     shared.lock().check_transaction()?;
-    waiting::after_waiting(waiter, Some(record.topic))?;
+    waiting::after_waiting(waiter, Some(record.topic), i64::MAX)?;
     let topic = topic(waiter, record.topic)?;
     let headers = headers_of(record.headers);
     let row = row_of(shared, record, &headers)?;
@@ -318,21 +318,26 @@ pub(crate) fn try_queue<T>(
     Some(then(&mut guard.accumulator, id, row.timestamp))
 }
 
-/// Makes everything queued sendable and waits until it is decided. The first failure of a `send_columns` row since the last
-/// flush is the error.
-pub(crate) fn flush(waiter: &mut Waiter<'_, '_>) -> Result<(), ClientError> {
+/// Makes everything queued sendable and waits until it is decided, at most `timeout_ms`. The first failure of a `send_columns` row since the
+/// last flush is the error.
+pub(crate) fn flush(waiter: &mut Waiter<'_, '_>, timeout_ms: Option<i64>) -> Result<(), ClientError> {
     let shared = waiter.shared;
+    let until = timeout_ms.map_or(i64::MAX, |ms| shared.now().saturating_add(ms));
     shared.lock().accumulator.flushes += 1;
     shared.wake_sender();
-    let waited = waiting::after_waiting(waiter, None).and_then(|()| settle(waiter));
+    let waited = waiting::after_waiting(waiter, None, until).and_then(|()| settle(waiter, until));
     let accumulator = &mut shared.lock().accumulator;
     accumulator.flushes = accumulator.flushes.saturating_sub(1);
-    waited?;
-    accumulator.run_failure.take().map_or(Ok(()), Err)
+    match (waited, timeout_ms) {
+        (Err(ClientError::Timeout(_)), Some(ms)) => Err(ClientError::Timeout(format!(
+            "not everything is decided after {ms} ms: the records stay queued, and the producer goes on sending them"
+        ))),
+        (waited, _) => waited.and_then(|()| accumulator.run_failure.take().map_or(Ok(()), Err)),
+    }
 }
 
-/// Waits until every batch that exists now is decided.
-fn settle(waiter: &mut Waiter<'_, '_>) -> Result<(), ClientError> {
+/// Waits until every batch that exists now is decided; `Timeout` at the time `until`.
+fn settle(waiter: &mut Waiter<'_, '_>, until: i64) -> Result<(), ClientError> {
     let shared = waiter.shared;
     let mark = shared.lock().accumulator.serial_mark();
     loop {
@@ -343,6 +348,10 @@ fn settle(waiter: &mut Waiter<'_, '_>) -> Result<(), ClientError> {
             }
             guard.progress()
         };
-        waiter.settle(mark, seen, i64::MAX)?;
+        let left = until.saturating_sub(shared.now());
+        if left <= 0 {
+            return Err(ClientError::Timeout(String::new()));
+        }
+        waiter.settle(mark, seen, left)?;
     }
 }

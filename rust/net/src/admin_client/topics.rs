@@ -6,14 +6,15 @@ use std::sync::Arc;
 use fletchlog_api::{
     ConfigResource, ErrorCode, Failure, IsolationLevel, ListOffsetsRequest, ListOffsetsResponse, NodeId,
 };
+use fletchlog_protocol::messages::create_topics_request::CreatableTopic;
 use fletchlog_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use fletchlog_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use fletchlog_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
 use fletchlog_protocol::messages::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
 use fletchlog_protocol::messages::{
     CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
-    IncrementalAlterConfigsRequest, create_partitions_request, create_topics_request, delete_records_request,
-    delete_topics_request, describe_configs_request, incremental_alter_configs_request,
+    IncrementalAlterConfigsRequest, create_partitions_request, delete_records_request, delete_topics_request,
+    describe_configs_request, incremental_alter_configs_request,
 };
 use fletchlog_records::TopicPartition;
 
@@ -152,56 +153,64 @@ impl AdminClient {
         })
     }
 
-    /// Creates a topic and waits until each partition has a leader. A replication factor of -1 is the cluster's default.
+    /// Creates topics, in one request, and waits until each of their partitions has a leader. Returns the outcome of each, in order. A
+    /// replication factor of -1 is the cluster's default.
     ///
     /// # Errors
-    /// See [`AdminError`]; TOPIC_ALREADY_EXISTS and other errors of a broker.
-    pub fn create_topic(
+    /// See [`AdminError`]. Per topic: TOPIC_ALREADY_EXISTS and other errors of a broker.
+    pub fn create_topics(
         &mut self,
-        name: &str,
-        partitions: i32,
-        replication_factor: i16,
-        config: &[(String, String)],
+        topics: &[CreatableTopic],
         stop: Interrupt<'_>,
-    ) -> Result<(), AdminError> {
-        let names = [Arc::from(name)];
-        let configs = config
-            .iter()
-            .map(|(name, value)| create_topics_request::CreatableTopicConfig {
-                name: name.as_str().into(),
-                value: Some(value.as_str().into()),
-            });
-        let topic = create_topics_request::CreatableTopic {
-            name: name.into(),
-            num_partitions: partitions,
-            replication_factor,
-            configs: configs.collect(),
-            ..Default::default()
-        };
-        let limit_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
+    ) -> Result<Vec<Result<(), AdminError>>, AdminError> {
+        let timeout_ms = i32::try_from(self.limit_ms).unwrap_or(i32::MAX);
+        let mut outcomes: BTreeMap<Arc<str>, Result<(), AdminError>> = BTreeMap::new();
         self.call(&mut *stop, |call| {
-            let topic = topic.clone();
+            // Another attempt is for those that were not decided.
+            let open = topics.iter().filter(|topic| !outcomes.contains_key(&topic.name));
+            let request = CreateTopicsRequest {
+                topics: open.cloned().collect(),
+                timeout_ms,
+                validate_only: false,
+            };
             let node = call.any_node()?;
-            let response = call.ask(
-                node,
-                CreateTopicsRequest {
-                    topics: vec![topic],
-                    timeout_ms: limit_ms,
-                    validate_only: false,
-                },
-            )?;
-            let refused = response
-                .topics
-                .iter()
-                .map(|t| (t.error_code, t.error_message.as_deref()));
-            checked(&format!("topic {name} was not created"), refused)
+            let mut again = Ok(());
+            for topic in call.ask(node, request)?.topics {
+                let refused = [(topic.error_code, topic.error_message.as_deref())].into_iter();
+                let outcome = match checked(&format!("topic {} was not created", topic.name), refused) {
+                    Err(Stop::Again(why)) => {
+                        again = Err(Stop::Again(why));
+                        continue;
+                    }
+                    Err(Stop::Final(error)) => Err(error),
+                    Ok(()) => Ok(()),
+                };
+                outcomes.insert(topic.name, outcome);
+            }
+            again
         })?;
+        let made = outcomes.iter().filter(|(_, outcome)| outcome.is_ok());
+        let made: Vec<Arc<str>> = made.map(|(name, _)| Arc::clone(name)).collect();
+        self.wait_for_leaders(&made, stop)?;
+        let no_answer = || AdminError::Failed(Failure::Malformed("a topic without an answer".into()));
+        let outcome = |topic: &CreatableTopic| outcomes.remove(&topic.name).unwrap_or_else(|| Err(no_answer()));
+        Ok(topics.iter().map(outcome).collect())
+    }
+
+    fn wait_for_leaders(&mut self, names: &[Arc<str>], stop: Interrupt<'_>) -> Result<(), AdminError> {
+        if names.is_empty() {
+            return Ok(());
+        }
         self.call(stop, |call| {
-            let metadata = call.metadata(None)?;
-            let made = metadata.topics.iter().find(|t| t.name.as_ref() == Some(&names[0]));
-            match made {
-                Some(t) if !t.partitions.is_empty() && t.partitions.iter().all(|p| p.leader().is_some()) => Ok(()),
-                _ => Err(Stop::Again(format!("topic {name} was created and has no leaders yet"))),
+            let metadata = call.metadata_of_any(Some(names))?;
+            let has_leaders = |t: &&MetadataResponseTopic| {
+                !t.partitions.is_empty() && t.partitions.iter().all(|p| p.leader().is_some())
+            };
+            let led = metadata.topics.iter().filter(has_leaders);
+            let led: Vec<_> = led.filter_map(|topic| topic.name.as_ref()).collect();
+            match names.iter().find(|name| !led.contains(name)) {
+                None => Ok(()),
+                Some(name) => Err(Stop::Again(format!("topic {name} was created and has no leaders yet"))),
             }
         })
     }

@@ -31,7 +31,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
     }
     let shared = waiter.shared;
     shared.lock().check_transaction()?;
-    after_waiting(waiter, Some(name))?;
+    after_waiting(waiter, Some(name), i64::MAX)?;
     let topic = topic(waiter, name)?;
     let most = unchecked_size(&shared.config);
     let chunk = match shared.config.compression {

@@ -140,8 +140,8 @@ pub(crate) fn send_later(
     Ok(future)
 }
 
-/// Waits until every record that waits now is in a batch or has failed; with a topic, only its records.
-pub(crate) fn after_waiting(waiter: &mut Waiter<'_, '_>, topic: Option<&str>) -> Result<(), ClientError> {
+/// Waits until every record that waits now is in a batch or has failed; with a topic, only its records. `Timeout` at the time `until`.
+pub(crate) fn after_waiting(waiter: &mut Waiter<'_, '_>, topic: Option<&str>, until: i64) -> Result<(), ClientError> {
     let shared = waiter.shared;
     if shared.waiting.is_empty() {
         return Ok(());
@@ -149,14 +149,14 @@ pub(crate) fn after_waiting(waiter: &mut Waiter<'_, '_>, topic: Option<&str>) ->
     let mark = shared.waiting.mark();
     // Each of them fails after max.block.ms, so this ends.
     waiter.until(
-        i64::MAX,
+        until.saturating_sub(shared.now()),
         |guarded| {
             if guarded.is_closed() {
                 guarded.check_open()?;
             }
             Ok(shared.waiting.none_below(mark, topic).then_some(()))
         },
-        |_| ClientError::Interrupted,
+        |_| ClientError::Timeout(String::new()),
     )
 }
 

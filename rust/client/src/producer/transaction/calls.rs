@@ -96,7 +96,7 @@ pub(crate) fn send_offsets_to_transaction(
 pub(crate) fn end_transaction(waiter: &mut Waiter<'_, '_>, committed: bool) -> Result<(), ClientError> {
     let shared = waiter.shared;
     if committed {
-        after_waiting(waiter, None)?;
+        after_waiting(waiter, None, i64::MAX)?;
     }
     let (operation, result) = {
         let mut guard = shared.lock();
