@@ -43,7 +43,7 @@ test: tools-java build lint test-rust test-python ## Set up everything, run the 
 test-slow: tools-java build jar $(ARCHIVE) ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m slow --durations=25
 
-lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations, properties and callers, ruff, mypy --strict, stubtest
+lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations, properties, callers and words, ruff, mypy --strict, stubtest
 
 lint-rust: tools-rust $(STAMPS)/venv
 	cargo fmt --all --check
@@ -55,6 +55,7 @@ lint-rust: tools-rust $(STAMPS)/venv
 
 lint-python: build
 	$(BIN)/python tools/typed_configs.py --check
+	$(BIN)/python tools/check_words.py
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/mypy

@@ -93,7 +93,7 @@ class Broker:
     Thread-safe. A handle belongs to the process that opened it. Closing (or leaving the `with` block) flushes and writes the
     clean-shutdown marker; a broker that is dropped without it is recovered at the next opening.
 
-    On an object store (`s3://bucket/prefix`, or what else pyarrow has a file system for) a broker is only read: it sees the objects that were there
+    On an object store (`s3://bucket/prefix`, or another store that pyarrow has a file system for) a broker is only read: it sees the objects that were there
     when it was opened. Reading one that has changed or was deleted since raises `StorageError`; open a new broker then.
 
     Objects `*.rsm-manifest` and no `meta.properties` mean segments that Aiven's plug-in for Kafka's tiered storage has uploaded, on a store or in a directory:
@@ -262,7 +262,7 @@ class Broker:
         """Every transactional id that the broker knows, sorted, with its state.
 
         Open ones hold read_committed readers back; the broker aborts them after their `transaction.timeout.ms`. A
-        read-only broker reads `__transaction_state` anew each time.
+        read-only broker reads `__transaction_state` again each time.
         """
     def groups(self) -> list[GroupListing]:
         """Every group, sorted by id, also those that only hold committed offsets. Kafka: ListGroups."""
@@ -299,7 +299,7 @@ class Broker:
     def upsert_user_scram_credential(self, user: str, password: str, mechanism: str = "SCRAM-SHA-256", iterations: int = 4096) -> None:
         """Sets or replaces the password of a user of SCRAM. Kafka: AlterUserScramCredentials.
 
-        On disk when it returns, and in effect for clients that authenticate later; open sessions go on.
+        On disk when it returns, and in effect for clients that authenticate later; open sessions continue.
 
         Args:
             user: Name; the principal is `User:NAME`.
@@ -329,7 +329,7 @@ class Broker:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
         """
     def alter_offsets(self, group_id: str, offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int]) -> None:
-        """Commits offsets for a group without members, which is made if there is none: where its consumers go on.
+        """Commits offsets for a group without members, which is made if it does not exist: its consumers continue there.
 
         All of them or, after an error, none. Kafka: `Admin.alterConsumerGroupOffsets`.
 
@@ -428,8 +428,8 @@ class Broker:
 
         Cleans the partitions that Kafka's cleaner would clean now (`min.cleanable.dirty.ratio`, `max.compaction.lag.ms`); with `force`
         every partition up to its end, for which the active segment is closed. Open transactions and `min.compaction.lag.ms` hold both
-        back; a null value (tombstone) stays for `delete.retention.ms` after the first cleaning that met it. Reads and appends go on
-        meanwhile; a crash leaves the old or the new segments. Kafka: `LogCleaner`.
+        back; a null value (tombstone) stays for `delete.retention.ms` after the first cleaning that met it. Reads and appends continue
+        meanwhile. After a crash there are either the old segments or the new ones, never a mix. Kafka: `LogCleaner`.
 
         Returns one `CleanedPartition` per partition that has a log. Raises PolicyViolationError when `cleanup.policy`
         lacks `compact`, and leaves a partition with a damaged batch as it is.
@@ -439,7 +439,7 @@ class Broker:
     def listen(self, host: str = "127.0.0.1", port: int = 0, *, advertised: str | None = None, config: _Properties | None = None) -> Listener:
         """Lets Kafka's clients, of any language, connect over TCP as if this were a Kafka cluster.
 
-        Embedded clients go on beside them. A broker can have several listeners; closing it closes them first.
+        Embedded clients continue beside them. A broker can have several listeners; closing it closes them first.
 
             with broker.listen() as kafka:
                 confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
@@ -677,7 +677,7 @@ class Cluster:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
         """
     def alter_offsets(self, group_id: str, offsets: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int]) -> None:
-        """Commits offsets for a group without members, which is made if there is none. Kafka: `Admin.alterConsumerGroupOffsets`.
+        """Commits offsets for a group without members, which is made if it does not exist. Kafka: `Admin.alterConsumerGroupOffsets`.
 
         An error names the first partition that was refused; the offsets of others may be committed.
 
@@ -797,8 +797,8 @@ class Producer:
                 `delivery.timeout.ms` bounds.
 
         Raises:
-            fletchlog.errors.KafkaTimeoutError: Not decided within `timeout_ms`. Nothing is lost: the records stay queued, and the producer goes
-                on sending them; their futures tell what became of them, or another `flush`.
+            fletchlog.errors.KafkaTimeoutError: Not decided within `timeout_ms`. Nothing is lost: the records stay queued, and the producer
+                continues to send them; their futures tell what became of them, or another `flush`.
         """
     def init_transactions(self) -> None:
         """Registers the `transactional.id`. Once, before the first transaction (Kafka: KafkaProducer#initTransactions).
@@ -809,7 +809,7 @@ class Producer:
         Raises:
             fletchlog.errors.IllegalStateError: No `transactional.id`, or called twice.
             fletchlog.errors.InvalidTxnTimeoutError: `transaction.timeout.ms` above the broker's limit.
-            fletchlog.errors.KafkaTimeoutError: No answer yet; call it again to go on waiting.
+            fletchlog.errors.KafkaTimeoutError: No answer yet; call it again to continue waiting.
         """
     def begin_transaction(self) -> None:
         """Opens a transaction; nothing is sent yet. Every record until commit or abort belongs to it.
@@ -843,7 +843,7 @@ class Producer:
         The outcome is final once this returns, and readers with `isolation.level=read_committed` see the records.
 
         Raises:
-            fletchlog.errors.TransactionAbortableError: A record failed: abort, then go on.
+            fletchlog.errors.TransactionAbortableError: A record failed: abort, then continue.
             fletchlog.errors.KafkaTimeoutError: Undecided after `max.block.ms`: call it again, and nothing else before.
             fletchlog.errors.ProducerFencedError: A newer producer has the `transactional.id`, or the transaction was open for
                 longer than `transaction.timeout.ms`. It is aborted; close this producer.
@@ -954,8 +954,8 @@ class RecordFuture:
         """Waits for the outcome.
 
         Args:
-            timeout: At most so many seconds, as in `concurrent.futures`, or a timedelta; None: for ever.
-            timeout_ms: Instead: at most so many milliseconds.
+            timeout: Seconds to wait at most, as in `concurrent.futures`, or a timedelta; None: no limit.
+            timeout_ms: Instead: milliseconds to wait at most.
 
         Raises:
             fletchlog.errors.KafkaTimeoutError: Not decided within that time; also a `TimeoutError`.
@@ -980,7 +980,7 @@ class RecordFuture:
         if the outcome is decided. What it raises in the producer's thread goes to `sys.unraisablehook`.
         """
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Under asyncio: the outcome, as `result()` has it. The event loop goes on meanwhile; a cancelled wait changes nothing for the record."""
+        """Under asyncio: the outcome, as `result()` returns it. The event loop continues meanwhile; a cancelled wait changes nothing for the record."""
 
 @final
 class Listener:
@@ -1068,7 +1068,7 @@ class Consumer:
     def unsubscribe(self) -> None:
         """Leaves the subscription or assignment."""
     def poll(self, timeout_ms: _Wait = 1000) -> Records:
-        """Returns up to `max.poll.records` records; waits at most `timeout_ms` when there are none.
+        """Returns up to `max.poll.records` records; waits at most `timeout_ms` for the first one.
 
         Under `fletchlog.fetch.order=timestamp` rows are merged by (timestamp, topic, partition); offset order within a partition always
         holds, so a record is never before an earlier one of its partition. A record waits for every assigned partition that is not
@@ -1091,7 +1091,7 @@ class Consumer:
     def seek(self, partition: _Partition, offset: int | OffsetAndMetadata | datetime) -> None:
         """The next poll of this partition starts at `offset`.
 
-        A datetime is looked up: at the first record of that time or later, at the end if there is none. An `OffsetAndMetadata` with a leader epoch is checked for truncation first. Kafka: `KafkaConsumer#seek(TopicPartition,
+        A datetime is looked up: at the first record of that time or later, at the end if no such record exists. An `OffsetAndMetadata` with a leader epoch is checked for truncation first. Kafka: `KafkaConsumer#seek(TopicPartition,
         OffsetAndMetadata)`.
         """
     def seek_to_beginning(self, partitions: Iterable[_Partition] | None = None) -> None:
@@ -1108,7 +1108,7 @@ class Consumer:
     def offsets_for_times(
         self, times: Mapping[_Partition, int | datetime] | Mapping[TopicPartition, int | datetime], timeout_ms: _Wait | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Per partition the lowest offset whose timestamp is at or after the time, None if there is none."""
+        """Per partition the lowest offset whose timestamp is at or after the time, None if no record has one."""
     def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: _Wait | None = None) -> dict[TopicPartition, int]:
         """Log start offsets. `CorruptRecordError` for a log that is too damaged to be opened."""
     def end_offsets(self, partitions: Iterable[_Partition] | _Partition, timeout_ms: _Wait | None = None) -> dict[TopicPartition, int]:
@@ -1140,7 +1140,7 @@ class Consumer:
     def late_records(self) -> int:
         """Records returned so far that were older than one returned before them, under `fletchlog.fetch.order=timestamp`; else 0.
 
-        "Before" begins anew with a seek or another assignment. The trace has them by poll and partition (`late`).
+        "Before" begins again with a seek or another assignment. The trace has them by poll and partition (`late`).
         """
     def group_metadata(self) -> ConsumerGroupMetadata | None:
         """What `Producer.send_offsets_to_transaction` needs to know of this consumer; None without `group.id`."""
@@ -1180,7 +1180,7 @@ class Consumer:
             fletchlog.errors.IllegalStateError: It is off.
         """
     def __iter__(self) -> Self:
-        """`for record in consumer`: record by record, for ever; convenient, and slow beside `poll`.
+        """`for record in consumer`: record by record, without an end; convenient, and slow beside `poll`.
 
         Positions move, and commits reach, only over what was handed out. Ctrl-C ends the wait for the next record.
 
@@ -1191,11 +1191,11 @@ class Consumer:
             fletchlog.errors.KafkaError: As for `poll`.
         """
     def __next__(self) -> Record:
-        """The next record; waits for it without end."""
+        """The next record; waits for it indefinitely."""
     def __aiter__(self) -> AsyncIterator[Records]:
-        """Under asyncio: `async for records in consumer` gives every poll that has records, for ever.
+        """Under asyncio: `async for records in consumer` gives every poll that has records, without an end.
 
-        Each poll runs in a thread of its own, with its rebalance callbacks; the loop's executor is not used. In the body of the loop, and after the
+        Each poll runs in its own thread, with its rebalance callbacks; the loop's executor is not used. In the body of the loop, and after the
         loop was left or cancelled, no thread uses the consumer. What a cancelled poll had read is returned by the next poll.
 
         Raises:
@@ -1213,7 +1213,7 @@ class Consumer:
 
 @final
 class LegacyConsumer:
-    """Kafka's 0.8 high-level consumer: a number of streams per topic, each read by a thread of its own.
+    """Kafka's 0.8 high-level consumer: a number of streams per topic, each read by its own thread.
 
     The partitions of a topic are dealt to the streams (threads) of all consumers of the group; a thread that gets none is
     idle, and a warning of the logger `fletchlog.client.group` names it, in Kafka's own words.
@@ -1232,7 +1232,7 @@ class LegacyConsumer:
     def consumer_id(self) -> str:
         """`<group>_<consumer.id>`, or `<group>_<host>-<ms>-<8 hex digits>`."""
     def create_message_streams(self, topic_count: dict[str, int]) -> dict[str, list[LegacyStream]]:
-        """Joins the group with so many streams per topic, once: `{topic: [streams]}`, thread 0 first."""
+        """Joins the group with this number of streams for each topic, once: `{topic: [streams]}`, thread 0 first."""
     def owners(self) -> dict[str, dict[int, str]]:
         """The owner of each partition of the group now: `{topic: {partition: thread id}}`."""
     def commit_offsets(self) -> None:
@@ -1257,7 +1257,7 @@ class LegacyStream:
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this stream reads now; empty while it is idle or the group rebalances."""
     def poll(self, timeout_ms: _Wait = 1000) -> Records:
-        """Records of this stream's partitions; waits at most `timeout_ms` when there are none."""
+        """Records of this stream's partitions; waits at most `timeout_ms` for the first one."""
     def __iter__(self) -> Self:
         """Record by record, as Kafka's `ConsumerIterator`: only what was handed out is committed. Ends after `shutdown`."""
     def __next__(self) -> Record:
@@ -1295,7 +1295,7 @@ class Records:
         """
     @property
     def schema(self) -> pa.Schema:
-        """The schema, as pyarrow has it."""
+        """The schema, as a pyarrow object."""
     def runs(self) -> list[Run]:
         """(topic, partition, first_offset, last_offset, count) in drain order."""
     def partitions(self) -> list[TopicPartition]:
@@ -1322,7 +1322,7 @@ class RecordIterator:
     """Records one by one.
 
     A record whose key or value cannot be deserialized is a `RecordDeserializationError`, with `topic_partition`, `offset`, `column` and `data`. The same
-    iterator goes on with the record behind it: call `next(iterator)` in a `try` to skip what cannot be read.
+    iterator continues with the record behind it: call `next(iterator)` in a `try` to skip what cannot be read.
     """
 
     def __iter__(self) -> Self: ...
@@ -1337,7 +1337,7 @@ class Scan:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema, as pyarrow has it."""
+        """The schema, as a pyarrow object."""
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
     def to_reader(self) -> pa.RecordBatchReader:
         """As a `pyarrow.RecordBatchReader`."""
@@ -1359,7 +1359,7 @@ class Table:
     def __len__(self) -> int: ...
     @property
     def schema(self) -> pa.Schema:
-        """The schema, as pyarrow has it."""
+        """The schema, as a pyarrow object."""
     def to_pyarrow(self) -> pa.Table:
         """As a `pyarrow.Table`."""
     def to_pandas(self, **options: Any) -> pd.DataFrame:
@@ -1401,7 +1401,7 @@ def served_apis() -> list[tuple[str, int, int, int]]:
     """Name, key, lowest and highest version of every API of Kafka's protocol that a listener serves, by key."""
 
 def segment_records(path: str | PathLike[str], topic: str, partition: int, position: int) -> tuple[Table, int | None]:
-    """Records of a `.log` file from the batch at `position` on, some megabytes of them, and the position to go on at.
+    """Records of a `.log` file from the batch at `position` on, some megabytes of them, and the position at which the next call continues.
 
     Rows have Spark's kafka schema with headers; control batches are left out. None as the position: the file, or what can
     be read of it, ends.

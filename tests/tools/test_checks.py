@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import check_callers  # noqa: E402
 import check_config  # noqa: E402
 import check_edges  # noqa: E402
+import check_words  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +105,39 @@ def test_no_module_uses_one_in_front_of_it(file: str, line: str, breach: str, mo
     text = f"{line}\n" + planted.read_text()
     monkeypatch.setattr(Path, "read_text", lambda self, *a, read=Path.read_text, **k: text if self == planted else read(self, *a, **k))
     assert check_edges.breaches_of_layers() == [f"rust/{file}:1: {breach}, which is in front of it"]
+
+
+def test_the_texts_of_users_have_no_banned_phrase() -> None:
+    assert [breach for path in check_words.files() for breach in check_words.of_file(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("served but for KIP-848", "but for"),
+        ("a poll goes\non with the next", "goes on"),
+        ("10 records a second", "records a second"),
+        ("one a node", "one a node"),
+        ("a `Consumer` a thread", "a Consumer a thread"),
+        ("the outcome, as `result()` has it", "as result() has it"),
+        ("where there is none", "there is none"),
+        ("a thread of its own", "of its own"),
+    ],
+)
+def test_a_banned_phrase_is_found(text: str, found: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# Title\n\n{text}, and more.\n")
+    (breach,) = check_words.of_file(page)
+    assert breach.startswith(f"{page}:3: '{found}': ")
+
+
+def test_code_headings_and_longer_words_are_no_phrases(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Time\n\nA record, once, on and butter for ages, `goes on`.\n\n```text\nbut for\n```\n")
+    assert check_words.of_file(page) == []
+
+
+def test_docstrings_of_a_stub_are_texts(tmp_path: Path) -> None:
+    stub = tmp_path / "a.pyi"
+    stub.write_text('# goes on\ndef f() -> None:\n    """Takes\n    so many."""\n')
+    assert check_words.of_file(stub) == [f"{stub}:4: 'so many': N, this many"]
