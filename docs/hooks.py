@@ -5,16 +5,15 @@ The picture of the README is a file of the repository: `python docs/hooks.py` dr
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import fletchlog as fl
 from fletchlog import errors
 from fletchlog._core import served_apis
-from fletchlog.cli.app import app
+from fletchlog.cli import app, arguments
 from fletchlog.explain import (
     against,
     align,
@@ -91,18 +90,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def commands() -> str:
     """Every command of the shell, with its examples, arguments and options."""
-    return "\n\n".join(_commands("fletchlog", typer.main.get_command(app)))
+    return "\n\n".join(
+        part for name, found in app.commands() for part in _command(name, found)
+    )
 
 
-def _commands(name: str, command: Any) -> list[str]:
-    if isinstance(command, typer.core.TyperGroup):
-        return [
-            text
-            for each, found in command.commands.items()
-            for text in _commands(f"{name} {each}", found)
-        ]
-    parts = [f"## {name.removeprefix('fletchlog ')}"]
-    for paragraph in re.split(r"\n\s*\n", command.help or ""):
+def _command(name: str, command: Any) -> list[str]:
+    parts = [f"## {name}"]
+    for paragraph in re.split(r"\n\s*\n", inspect.getdoc(command) or ""):
         example = paragraph.startswith(("  ", "fletchlog "))
         if example and parts[-1].startswith("```"):
             parts[-1] = parts[-1].removesuffix("\n```") + f"\n{paragraph.strip()}\n```"
@@ -110,7 +105,7 @@ def _commands(name: str, command: Any) -> list[str]:
             parts.append(
                 f"```sh\n{paragraph.strip()}\n```" if example else _escaped(paragraph)
             )
-    rows = [_parameter(one) for one in command.params]
+    rows = [_parameter(one) for one, _, _ in arguments.parameters(command).values()]
     return (
         [*parts, table(["argument or option", "default", "meaning"], rows)]
         if rows
@@ -118,17 +113,15 @@ def _commands(name: str, command: Any) -> list[str]:
     )
 
 
-def _parameter(one: Any) -> list[str]:
-    if one.param_type_name == "argument":
-        return [
-            f"`{one.metavar or one.name.upper()}`",
-            "" if one.required else "may be left out",
-            _escaped(one.help or ""),
-        ]
-    names = " ".join(f"`{name}`" for name in [*one.opts, *one.secondary_opts])
+def _parameter(one: arguments.Parameter) -> list[str]:
+    if not one.flags:
+        left_out = "" if one.default is ... else "may be left out"
+        return [f"`{one.metavar}`", left_out, _escaped(one.text)]
+    names = " ".join(f"`{name}`" for name in one.flags)
     value = f" `{one.metavar}`" if one.metavar else ""
-    default = "" if one.default in (None, False, (), "") else f"`{one.default}`{{.whole}}"
-    return [names + value, default, _escaped(one.help or "")]
+    empty = one.default in (None, False, "", ...)
+    default = "" if empty else f"`{one.default}`{{.whole}}"
+    return [names + value, default, _escaped(one.text)]
 
 
 def _escaped(text: str) -> str:

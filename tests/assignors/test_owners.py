@@ -5,17 +5,16 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import fletchlog as fl
-from fletchlog.cli.app import app
+from command_line import invoke
 from fletchlog.explain import owners_picture
 from fletchlog.explain.owners import ASSIGNORS, ownership
 from fletchlog.explain.shapes import Bar, Text, to_svg
 
 
 def run(*words, code=0):
-    result = CliRunner().invoke(app, ["assign", *words])
+    result = invoke(["assign", *words])
     assert result.exit_code == code, result.output
     return result.stdout if code == 0 else result.stderr
 

@@ -297,11 +297,10 @@ def test_the_page_gives_a_verdict_and_marks_what_exceeds_a_threshold(late):
 
 
 def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(late):
-    from typer.testing import CliRunner
 
-    from fletchlog.cli.app import app
+    from command_line import invoke
 
-    done = CliRunner().invoke(app, ["audit", str(late), "--max", "lateness_max_ms=60000", "--max", "records=1"])
+    done = invoke(["audit", str(late), "--max", "lateness_max_ms=60000", "--max", "records=1"])
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("orders-")]
     assert [row[0] for row in rows] == ["orders-0", "orders-1"]
     assert "2 h" in done.stdout
@@ -312,7 +311,7 @@ def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(l
     ]
     with fl.Broker(late, create=True) as broker:
         broker.create_topic("a-topic-with-a-name-that-needs-room", partitions=12)
-    printed = CliRunner().invoke(app, ["audit", str(late)], env={"COLUMNS": "60"}).stdout
+    printed = invoke(["audit", str(late)], env={"COLUMNS": "60"}).stdout
     assert all(f"a-topic-with-a-name-that-needs-room-{p}" in printed for p in range(12))
 
 

@@ -10,9 +10,8 @@ import sys
 import termios
 
 import pytest
-from typer.testing import CliRunner
 
-from fletchlog.cli.app import app
+from command_line import invoke
 
 
 class Result:
@@ -36,7 +35,7 @@ def cli():
     """Runs `fletchlog` with these words and expects this code, or one of a set; a traceback is a failure of the test."""
 
     def run(*words, stdin=None, code=0):
-        result = Result(CliRunner().invoke(app, [str(word) for word in words], input=stdin))
+        result = Result(invoke([str(word) for word in words], input=stdin))
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.code in (code if isinstance(code, set) else {code}), (words, result.code, result.out, result.err)
@@ -53,7 +52,7 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
-FLETCHLOG = "import sys; from fletchlog_shell import main; sys.exit(main())"
+FLETCHLOG = "import sys; from fletchlog.cli import main; sys.exit(main())"
 
 
 class Shell:

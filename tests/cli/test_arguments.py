@@ -8,10 +8,9 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import fletchlog as fl
-from fletchlog.cli.app import app
+from command_line import invoke
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,7 +45,7 @@ def here(tmp_path, monkeypatch):
 
 
 def run(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words], input="x\n")
+    result = invoke([str(word) for word in words], input="x\n")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code in {0, 1, 2}, (words, result.exit_code, result.stderr)

@@ -58,7 +58,7 @@ CTRL_C_IN_THE_FIRST_ROW_GROUP = """
 import signal, sys
 import pyarrow.parquet as pq
 from fletchlog.cli import outputs
-from fletchlog_shell import main
+from fletchlog.cli import main
 
 outputs.GROUP_ROWS = 1100
 write = pq.ParquetWriter.write_batch

@@ -5,10 +5,9 @@ import json
 import time
 
 import pytest
-from typer.testing import CliRunner
 
 import fletchlog as fl
-from fletchlog.cli.app import app
+from command_line import invoke
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.consume import _polls
 from fletchlog.cli.places import Existing
@@ -124,7 +123,7 @@ def test_templates_are_kcats(data):
             producer.send("t", None, None, timestamp_ms=6)
 
     def printed(form):
-        return CliRunner().invoke(app, ["consume", str(data), "t", "-f", form]).stdout_bytes
+        return invoke(["consume", str(data), "t", "-f", form]).stdout_bytes
 
     assert printed(r"%t [%p] at %o: %k(%K)=%s(%S) %T %h %%\x41\n") == b"t [0] at 0: k(1)=\xff\x00(2) 5 a=1,b=NULL,c= %A\nt [0] at 1: (-1)=(-1) 6  %A\n"
     assert printed("%R") == b"\x00\x00\x00\x02\xff\xff\xff\xff"

@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import fletchlog as fl
-from fletchlog.cli.app import app
+from command_line import invoke
 
 pytestmark = pytest.mark.timeout(300)  # hypothesis would shrink a time-out
 
@@ -20,7 +19,7 @@ FORMATS = ("jsonl", "json", "csv", "parquet", "arrow")
 
 
 def run(*words, stdin=b""):
-    result = CliRunner().invoke(app, [str(word) for word in words], input=stdin)
+    result = invoke([str(word) for word in words], input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0, result.stderr

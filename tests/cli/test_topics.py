@@ -6,10 +6,9 @@ import subprocess
 import sys
 
 import pytest
-import typer
 
 import fletchlog as fl
-from fletchlog.cli.app import app
+from fletchlog.cli.app import commands
 
 
 def test_a_topic_is_created_listed_described_and_deleted(cli, data):
@@ -68,17 +67,12 @@ def test_every_command_teaches_with_examples(cli):
 
 
 def test_examples_and_paragraphs_fit_a_terminal_of_80_columns(cli):
-    def walk(words, command):
-        for name, found in getattr(command, "commands", {}).items():
-            walk([*words, name], found)
-        shown = [line.strip() for line in cli(*words, "--help").out.splitlines()]
-        # the terminal breaks the lines of a paragraph
-        assert not re.search(r"\S\n\S", command.help or ""), words
-        for line in (command.help or "").splitlines():
-            if line.startswith(("  ", "fletchlog ")):
-                assert line.strip() in shown
-
-    walk([], typer.main.get_command(app))
+    for words, command in commands():
+        shown = cli(*words.split(), "--help").out.splitlines()
+        examples = [line.strip() for line in command.__doc__.splitlines() if re.match("    (  )?fletchlog ", line)]
+        assert examples, words
+        assert set(examples) <= {line.strip() for line in shown}, words
+        assert max(len(line) for line in shown if "fletchlog " not in line) < 80, words
 
 
 def test_the_package_runs_as_a_module(data):

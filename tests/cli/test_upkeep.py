@@ -1,10 +1,5 @@
 """`fletchlog delete-records`, `clean`, `retention`, `transactions` and `topics add-partitions`."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import fletchlog as fl
@@ -140,12 +135,6 @@ def test_partitions_are_added(cli, data):
     assert "t has 5 partitions" in cli("topics", "add-partitions", data, "t", 3).out
     assert len(cli("topics", "describe", data, "t", "--json").json[0]["partitions"]) == 5
     assert "at least 1" in cli("topics", "add-partitions", data, "t", 0, code=1).err
-
-
-def test_names_are_completed(data):
-    words = {"_FLETCHLOG_COMPLETE": "complete_bash", "COMP_WORDS": f"fletchlog consume {data} ", "COMP_CWORD": "3"}
-    done = subprocess.run([Path(sys.executable).with_name("fletchlog")], env=os.environ | words, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["t"]
 
 
 def test_narrow_terminals_get_a_line_a_field(shell, data):

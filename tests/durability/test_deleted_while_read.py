@@ -12,14 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 import fletchlog as fl
 import fletchlog.audit.partition
+from command_line import invoke
 from fletchlog import _copying as copying
 from fletchlog.audit import run as audit
 from fletchlog.cli import places
-from fletchlog.cli.app import app
 from fletchlog.errors import IllegalStateError, KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from fletchlog.explain import polls as explain
 from fletchlog.explain import replay
@@ -351,7 +350,7 @@ def test_a_parquet_file_has_all_but_what_is_named_or_there_is_an_error(
     in_consume(Once(log, lose))
     written = tmp_path / "all.parquet"
     words = ["consume", str(tmp_path), "t", "-f", "parquet", "-o", str(written), "-c", "max.partition.fetch.bytes=100000"]
-    result = CliRunner().invoke(app, words)
+    result = invoke(words)
     if lose in ALL_LOSSES[3:]:
         assert (result.exit_code, "topic t was deleted while it was read" in result.stderr) == (1, True), result.stderr
         return
@@ -367,7 +366,7 @@ def test_the_last_records_are_those_that_are_left(
 ) -> None:
     in_consume(Once(log, lose))
     words = ["consume", str(tmp_path), "t", "-p", "0", "--tail", "30000", "-f", "%o\\n", "-c", "max.partition.fetch.bytes=100000"]
-    result = CliRunner().invoke(app, words)
+    result = invoke(words)
     assert result.exit_code == 0, result.stderr
     assert [int(line) for line in result.stdout.split()] == (list(range(LEFT_OUT, COUNT)) if lose is Log.delete_records else [])
 
@@ -379,7 +378,7 @@ def test_a_group_is_reset_by_kafkas_rule_and_commits_nothing_for_another_topic(
     in_consume(Once(log, lose))
     with log.broker.listen() as listener:
         words = ["consume", f"kafka://{listener.bootstrap}", "t", "--group", "g", "-f", "%p %o\\n", "-c", "max.partition.fetch.bytes=100000"]
-        result = CliRunner().invoke(app, words)
+        result = invoke(words)
     committed = {tp.partition: at.offset for tp, at in log.broker.group_offsets("g").items()}
     if lose is Log.make_it_as_long:
         assert (result.exit_code, committed) == (1, {})

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import fletchlog as fl
+from command_line import invoke
 from fletchlog.audit import run as audit
-from fletchlog.cli.app import app
 from fletchlog.explain import polls as explain
 from fletchlog.transfer import copy
 
@@ -98,7 +97,7 @@ def test_the_other_partitions_of_a_topic_are_described(bad_partition: Path, capl
 
 def test_the_shell_shows_the_other_topics_and_partitions(bad_partition: Path) -> None:
     def shown(*arguments: str) -> list[dict[str, Any]]:
-        result = CliRunner().invoke(app, ["topics", *arguments, "--json"])
+        result = invoke(["topics", *arguments, "--json"])
         assert result.exit_code == 0, result.output
         rows: list[dict[str, Any]] = json.loads(result.stdout)
         return rows
@@ -108,7 +107,7 @@ def test_the_shell_shows_the_other_topics_and_partitions(bad_partition: Path) ->
     assert all(row["bytes"] > 0 for row in listed[:1])
     [topic] = shown("describe", str(bad_partition), "t")
     assert [(p["high_watermark"], p["segments"]) for p in topic["partitions"]] == [(1, 1), (None, None), (1, 1)]
-    result = CliRunner().invoke(app, ["topics", "describe", str(bad_partition), "t"])
+    result = invoke(["topics", "describe", str(bad_partition), "t"])
     assert "-1" not in result.stdout.replace("t-1", "")
 
 

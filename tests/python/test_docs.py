@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.core import TyperGroup
-from typer.testing import CliRunner
 
 import fletchlog as fl
-from fletchlog.cli.app import app
+from command_line import invoke
+from fletchlog.cli.app import commands, found
+from fletchlog.cli.arguments import ordered, parser
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
@@ -52,7 +51,7 @@ def run_blocks(found: list[tuple[str, str]], page: str, namespace: dict[str, Any
         for line in text.splitlines():
             command, *words = shlex.split(line)
             assert command == "fletchlog", line
-            result = CliRunner().invoke(app, words)
+            result = invoke(words)
             assert result.exit_code == 0, (line, result.output, result.exception)
 
 
@@ -60,11 +59,8 @@ def is_accepted(line: str) -> None:
     """Fails if `line` calls fletchlog with arguments that it does not take. The command does not run."""
     name, *words = shlex.split(line, comments=True)
     if name == "fletchlog":
-        group = typer.main.get_command(app)
-        assert isinstance(group, TyperGroup)
-        name, command, words = group.resolve_command(group.make_context(name, list(words)), words)
-        assert command is not None
-        command.make_context(name, words)
+        prog, command, rest = found(name, words)
+        parser(prog, command).parse_args(ordered(command, rest))
 
 
 # They need Spark and a server that speaks S3: tests/spark and tests/stores run them.
@@ -139,6 +135,10 @@ def test_what_is_generated_is_generated(monkeypatch: pytest.MonkeyPatch) -> None
         "| KIP-387",
     ]  # fmt: skip
     assert "KIP-387" in fair
+    listed = hooks.on_page_markdown("<!-- commands -->", None)
+    assert set(re.findall("^## (.*)$", listed, re.MULTILINE)) == {name for name, _ in commands()}
+    for row in ("| `DIR` |  |", "| `FILE` | may be left out |", "| `--partitions` `-p` | `1`{.whole} |", "fletchlog consume data/ orders -n 20"):
+        assert row in listed
     retried = hooks.on_page_markdown("<!-- retries -->", None)
     assert retried.index("retried") < retried.index("acknowledged")
 

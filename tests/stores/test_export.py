@@ -13,11 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyarrow.fs import FileSelector, FileType
-from typer.testing import CliRunner
 
 import fletchlog as fl
+from command_line import invoke
 from fletchlog._exporting import PLAN, export
-from fletchlog.cli.app import app
 from s3_server import S3Server
 
 COUNT = 6_000
@@ -208,7 +207,7 @@ def shell(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> obje
     monkeypatch.setenv("FLETCHLOG_STORAGE_CONFIG", str(config))
 
     def run(*words: object) -> tuple[int, str, str]:
-        result = CliRunner().invoke(app, [str(word) for word in words])
+        result = invoke([str(word) for word in words])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result.exit_code, result.stdout, result.stderr

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import fletchlog as fl
 import tiered_storage as tiered
+from command_line import invoke
 from fletchlog.audit import run as audit
-from fletchlog.cli.app import app
 from s3_server import S3Server
 
 CONFIG = {"segment.bytes": 4_000, "retention.ms": "-1"}
@@ -123,14 +122,13 @@ def last(source: Path, topic: str, partition: int, ends: dict[tuple[str, int], i
 
 def test_the_commands_read_it(source: Path, tmp_path: Path) -> None:
     tiered.write(tmp_path / "objects", uploaded(source, compression=True))
-    run = CliRunner().invoke
-    listed = run(app, ["topics", "list", str(tmp_path / "objects"), "--json"])
+    listed = invoke(["topics", "list", str(tmp_path / "objects"), "--json"])
     assert [topic["topic"] for topic in json.loads(listed.stdout)] == ["orders", "payments"]
-    assert run(app, ["consume", str(tmp_path / "objects"), "orders", "--max", "5"]).stdout.count(" h=1 ") == 5
+    assert invoke(["consume", str(tmp_path / "objects"), "orders", "--max", "5"]).stdout.count(" h=1 ") == 5
     ends = ends_of(source)
     report = audit(tmp_path / "objects", ["orders"])
     assert [part.last_offset for part in report.partitions] == [last(source, "orders", partition, ends) for partition in (0, 1)]
-    refused = run(app, ["export", str(tmp_path / "objects"), str(tmp_path / "copy")])
+    refused = invoke(["export", str(tmp_path / "objects"), str(tmp_path / "copy")])
     assert refused.exit_code == 1
     assert "object stores are read-only; to export" in refused.stderr
 

@@ -1,39 +1,22 @@
-"""All sub-commands put together."""
+"""All commands: `run` finds one by its words, and loads only that."""
 
 from __future__ import annotations
 
-import inspect
-import re
-from typing import Annotated
+from argparse import ArgumentParser
 
-import typer
+from fletchlog.cli.arguments import Parser, read
+from fletchlog.cli.common import CommandError, UsageError, fail, in_words_of_the_shell, missing
+from fletchlog.cli.interrupts import INTERRUPTED
+from fletchlog.cli.streams import PipeClosedError
+from fletchlog.cli.text import note
 
-from fletchlog.cli.assign import assign
-from fletchlog.cli.audit import audit
-from fletchlog.cli.brokers import brokers
-from fletchlog.cli.config import config
-from fletchlog.cli.consume import consume
-from fletchlog.cli.copy import copy
-from fletchlog.cli.dump import dump
-from fletchlog.cli.explain import explain
-from fletchlog.cli.export import export
-from fletchlog.cli.groups import groups
-from fletchlog.cli.options import typer_command
-from fletchlog.cli.produce import produce
-from fletchlog.cli.serve import OPTIONS, serve
-from fletchlog.cli.topics import topics
-from fletchlog.cli.transactions import transactions
-from fletchlog.cli.upkeep import clean, delete_records, retention, take_over
-from fletchlog.cli.users import users
-from fletchlog.cli.verify import verify
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
-app = typer.Typer(
-    name="fletchlog",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Kafka's log and Kafka's exact ordering rules in a directory.
+    from fletchlog.cli.arguments import Command
+
+TEXT = """Kafka's log and Kafka's exact ordering rules in a directory.
 
 A first look:
 
@@ -44,44 +27,113 @@ A first look:
   fletchlog consume data/ orders --max 20
 
   fletchlog explain data/ --topics orders --png order.png
-""",
-)
-app.add_typer(topics, name="topics")
-app.add_typer(groups, name="groups")
-app.add_typer(brokers, name="brokers")
-app.add_typer(transactions, name="transactions")
-app.add_typer(users, name="users")
-for command in (
-    typer_command(serve, OPTIONS),
-    produce,
-    consume,
-    copy,
-    export,
-    explain,
-    delete_records,
-    clean,
-    retention,
-    take_over,
-    assign,
-    audit,
-    dump,
-    verify,
-    config,
-):
-    app.command()(command)
-for of in (app, topics, groups, brokers, transactions, users):
-    for registered in of.registered_commands:
-        # the terminal's width breaks the lines of a paragraph, not the source's
-        registered.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.getdoc(registered.callback) or "")
+"""
+# each with the first line of its docstring, so that the help loads none of them
+COMMANDS = {
+    "serve": "Serve Kafka's protocol over TCP, for clients in any language.",
+    "produce": "Write records into a topic, from standard input or a file.",
+    "consume": "Print or save records, in the order in which poll() returns them.",
+    "copy": "Copy topics up to their ends as of now; the same command again copies what is new.",
+    "export": "Copy a directory to an object store, or to another directory, as it is at one moment.",
+    "explain": "Tell which partition each poll() reads and why, in words, pictures or a page.",
+    "delete-records": "Delete the oldest records of a topic.",
+    "clean": "Compact a topic now: of each key the newest record stays.",
+    "retention": "Delete now what retention.ms and retention.bytes of the topics do not keep.",
+    "take-over": "Let fletchlog write to a directory that a Kafka broker has written. The broker must be stopped.",
+    "assign": "Show who owns which partition under each assignor, who idles and why, before and after a member joins or leaves.",
+    "audit": "Look for gaps, repeats, steps back in time, late and idle partitions; exit code 1 if a threshold is exceeded.",
+    "dump": "Show what is in a segment file: every batch with offsets, producer, checksum; or its records.",
+    "verify": "Check every batch, index, snapshot and checkpoint of a directory.",
+    "config": "Print every configuration property with its default and what it does.",
+    "topics": "List, create, describe, alter and delete topics of a directory.",
+    "groups": "List, describe, reset and delete the consumer groups of a directory.",
+    "brokers": "Describe and alter the properties of a broker's nodes.",
+    "transactions": "List the transactional ids of a directory or cluster, and abort an open transaction.",
+    "users": "Add, list and remove the users of SCRAM that clients of a listener can be.",
+}
+_MODULES = dict.fromkeys(("delete-records", "clean", "retention", "take-over"), "upkeep")
 
 
-@app.callback(invoke_without_command=True)
-def version(context: typer.Context, show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
-    """Options of the command itself."""
-    if show:
+def loaded(name: str) -> Command | Mapping[str, Command]:
+    """A command, or the commands of a group."""
+    module = __import__(f"fletchlog.cli.{_MODULES.get(name, name)}", fromlist=[name])
+    found: Command | Mapping[str, Command] = getattr(module, "COMMANDS", None) or getattr(module, name.replace("-", "_"))
+    return found
+
+
+def commands() -> Iterator[tuple[str, Command]]:
+    """Every command with its words."""
+    for name in COMMANDS:
+        found = loaded(name)
+        yield from [(name, found)] if callable(found) else [(f"{name} {each}", command) for each, command in found.items()]
+
+
+def found(prog: str, words: Sequence[str]) -> tuple[str, Command, Sequence[str]]:
+    """A command with its name and the words behind that. Help, and what is no command, ends the process."""
+    name = _chosen(prog, TEXT, words, COMMANDS)
+    command = loaded(name)
+    if callable(command):
+        return f"{prog} {name}", command, words[1:]
+    each = _chosen(f"{prog} {name}", COMMANDS[name], words[1:], {each: (one.__doc__ or "").partition("\n")[0] for each, one in command.items()})
+    return f"{prog} {name} {each}", command[each], words[2:]
+
+
+def _chosen(prog: str, text: str, words: Sequence[str], names: Mapping[str, str]) -> str:
+    if words and words[0] in names:
+        return words[0]
+    parser = Parser(prog, text, "COMMAND ...")
+    if text is TEXT:
+        parser.add_argument("--version", action="store_true", help="Print the version and stop.")
+        parser.add_argument("--install-completion", action="store_true", help="Let the shell complete commands, options, and names of topics and groups.")
+        parser.add_argument("--show-completion", action="store_true", help="Print what --install-completion adds to the files of the shell.")
+    if words and not words[0].startswith("-"):
+        parser.error(missing("command", words[0], names, "").rstrip("; "))
+    shown = parser.add_subparsers(title="commands", metavar="", parser_class=ArgumentParser)
+    for name, summary in names.items():
+        shown.add_parser(name, help=summary, add_help=False)
+    given = vars(parser.parse_args(words[:1]))
+    if given.get("version"):
         import fletchlog
 
-        typer.echo(f"fletchlog {fletchlog.__version__}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        print(f"fletchlog {fletchlog.__version__}")
+    elif given.get("install_completion") or given.get("show_completion"):
+        from fletchlog.cli import completion
+
+        completion.show(install=given["install_completion"])
+    else:
+        parser.print_help()
+        raise SystemExit(2)
+    raise SystemExit(0)
+
+
+def run(words: Sequence[str], prog: str = "fletchlog") -> None:
+    """Runs a command. An expected error becomes one sentence and exit code 1; everything else is a defect and keeps its traceback."""
+    from fletchlog.errors import KafkaError
+
+    if words[:1] == ["--complete"]:
+        from fletchlog.cli import completion
+
+        completion.complete(words[1:])
+        return
+    try:
+        name, command, rest = found(prog, words)
+        command(**read(name, command, rest))
+    except UsageError as error:
+        fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        fail(f"the command line needs {package}; install it with: pip install 'fletchlog[cli]'" if package in {"rich", "pyarrow", "numpy"} else str(error))
+    # ImportError: an extra is missing, and its text says which
+    except (CommandError, KafkaError, ImportError) as error:
+        fail(in_words_of_the_shell(error))
+    except OverflowError as error:
+        fail(f"a number is out of range: {error}")
+    except BrokenPipeError:
+        # the reader of --output has seen enough
+        raise PipeClosedError from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        fail(f"{where}{error.strerror or error}")
+    except KeyboardInterrupt:
+        note("interrupted")
+        raise SystemExit(INTERRUPTED) from None

@@ -4,41 +4,39 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.common import CommandError, Given, command
+from fletchlog.cli.arguments import option
+from fletchlog.cli.common import CommandError
 from fletchlog.cli.delivery import write_file
+from fletchlog.cli.options import JSON
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out
 from fletchlog.cli.text import counted, note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from fletchlog._place import Place
     from fletchlog.explain.owners import Ownership
+
 
 MODERN = "range,roundrobin,sticky,cooperative-sticky"
 
 
-@command
 def assign(
-    topics: Annotated[str, typer.Option("--topics", "-t", help="Topics with their partitions, orders=6,payments=3; with --dir names are enough.")],
-    members: Annotated[str, typer.Option("--members", "-m", help="Members, separated by commas; a number means that many members: 3 is c1,c2,c3.")],
-    subscriptions: Annotated[
-        list[str] | None, typer.Option("--subscribe", help="c1=orders,payments: what a member subscribes to; default: all topics.", metavar="MEMBER=TOPICS")
-    ] = None,
-    join: Annotated[list[str] | None, typer.Option(help="A member that joins afterwards; may be repeated.", metavar="MEMBER")] = None,
-    leave: Annotated[list[str] | None, typer.Option(help="A member that leaves afterwards; may be repeated.", metavar="MEMBER")] = None,
-    assignors: Annotated[str, typer.Option("--assignors", "-a", help="Which: those of the Java client, legacy-range, legacy-roundrobin, or all.")] = MODERN,
-    streams: Annotated[int, typer.Option(help="Threads per topic of each legacy consumer.")] = 1,
-    directory: Annotated[Place | None, typer.Option("--dir", parser=Given, help="A broker's directory that knows the partitions.", metavar="DIR")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw it as SVG.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw it as PNG.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    topics: str = option("--topics -t", "Topics with their partitions, orders=6,payments=3; with --dir names are enough.", ...),
+    members: str = option("--members -m", "Members, separated by commas; a number means that many members: 3 is c1,c2,c3.", ...),
+    subscriptions: list[str] | None = option("--subscribe", "c1=orders,payments: what a member subscribes to; default: all topics.", metavar="MEMBER=TOPICS"),
+    join: list[str] | None = option("--join", "A member that joins afterwards; may be repeated.", metavar="MEMBER"),
+    leave: list[str] | None = option("--leave", "A member that leaves afterwards; may be repeated.", metavar="MEMBER"),
+    assignors: str = option("--assignors -a", "Which: those of the Java client, legacy-range, legacy-roundrobin, or all.", MODERN),
+    streams: int = option("--streams", "Threads per topic of each legacy consumer.", 1),
+    directory: Place | None = option("--dir", "A broker's directory that knows the partitions.", metavar="DIR"),
+    svg: Path | None = option("--svg", "Draw it as SVG."),
+    png: Path | None = option("--png", "Draw it as PNG."),
+    as_json: bool = JSON,
 ) -> None:
     """Show who owns which partition under each assignor, who idles and why, before and after a member joins or leaves.
 

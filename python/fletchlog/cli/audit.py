@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.common import CommandError, Given, cluster_of, command, configured, opened, peer, store_of, takes_clusters, topics_of
+from fletchlog._place import CLUSTER, STORE
+from fletchlog.cli.arguments import option
+from fletchlog.cli.common import CommandError, configured, opened, peer, topics_of
 from fletchlog.cli.delivery import write_file
-from fletchlog.cli.options import CommandConfig, Config, lists_of_topics
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, JSON, PLACE, TOPICS
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out, styled
 from fletchlog.cli.text import counted, note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from fletchlog._place import Place
     from fletchlog.audit import AuditReport
+
 
 SHOWN = {
     "records": "records", "gaps_unexplained": "missing", "gaps_compaction": "compacted", "gaps_markers": "markers", "duplicate_records": "repeated",
@@ -28,19 +29,15 @@ SHOWN = {
 }  # fmt: skip
 
 
-@command
-@takes_clusters
 def audit(
-    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
-    topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
-    most: Annotated[
-        list[str] | None, typer.Option("--max", help="Fail if a partition exceeds this, e.g. gaps_unexplained=0; may be repeated.", metavar="COLUMN=N")
-    ] = None,
-    keys: Annotated[int, typer.Option(help="How many keys to list.")] = 20,
-    html: Annotated[Path | None, typer.Option(help="Write one page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
-    config: Config = None,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    topics: str = TOPICS,
+    most: list[str] | None = option("--max", "Fail if a partition exceeds this, e.g. gaps_unexplained=0; may be repeated.", metavar="COLUMN=N"),
+    keys: int = option("--keys", "How many keys to list.", 20),
+    html: Path | None = option("--html", "Write one page."),
+    as_json: bool = JSON,
+    config: list[str] | None = CONFIG,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Look for gaps, repeats, steps back in time, late and idle partitions; exit code 1 if a threshold is exceeded.
 
@@ -59,15 +56,15 @@ def audit(
     limits = _limits(most or [])
     if keys < 0:
         raise CommandError(f"--keys is {keys}; give 0 or more")
-    address, client = cluster_of(directory), configured(command_config, config)
-    if address is None and client:
+    client = configured(command_config, config)
+    if directory.kind != CLUSTER and client:
         raise CommandError(f"{directory} is a directory, and --config and --command-config are for clients of a cluster")
     names = topics_of(directory, topics, client)
-    if store_of(directory):
+    if directory.kind == STORE:
         with opened(directory, read_only=True) as broker:
             report = auditing.run(peer(broker, directory), names, keys=keys)
     else:
-        report = auditing.run(address or directory, names, keys=keys, config=client)
+        report = auditing.run(directory.name if directory.kind == CLUSTER else directory, names, keys=keys, config=client)
     # a mistake in a threshold is said before anything is written
     breaches = report.breaches(limits)
     if as_json:

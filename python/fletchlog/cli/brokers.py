@@ -1,31 +1,26 @@
-"""`fletchlog brokers`: describe the properties of nodes, and alter them."""
+"""Describe and alter the properties of a broker's nodes."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from fletchlog._place import Place
-from fletchlog.cli.common import Given, changed_properties, command, configured, opened, shown, takes_clusters
-from fletchlog.cli.options import CommandConfig, Config  # noqa: TC001 - typer reads it
+from fletchlog.cli.arguments import option
+from fletchlog.cli.common import changed_properties, configured, opened
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, DELETE_CONFIG, JSON, PLACE
 from fletchlog.cli.tables import done, show
 
-brokers = typer.Typer(no_args_is_help=True, help="Describe and alter the properties of a broker's nodes.")
+if TYPE_CHECKING:
+    from pathlib import Path
 
-Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+    from fletchlog._place import Place
 
 
-@brokers.command()
-@command
-@takes_clusters
 def describe(
-    directory: Directory,
-    node: Annotated[int | None, typer.Option("--node", help="Number of the node; default: the first one.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Properties that nobody has set as well.")] = False,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    node: int | None = option("--node", "Number of the node; default: the first one."),
+    everything: bool = option("--all", "Properties that nobody has set as well.", False),
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Show the properties of a node, and where each value comes from.
 
@@ -43,16 +38,13 @@ def describe(
     show(rows, as_json=as_json, empty="every property has its default; --all shows them")
 
 
-@brokers.command()
-@command
-@takes_clusters
 def alter(
-    directory: Directory,
-    node: Annotated[int | None, typer.Option("--node", help="Only this node; default: all nodes.")] = None,
-    config: Config = None,
-    delete_config: Annotated[list[str] | None, typer.Option("--delete-config", "-d", metavar="NAME", help="A property to reset; may be repeated.")] = None,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    node: int | None = option("--node", "Only this node; default: all nodes."),
+    config: list[str] | None = CONFIG,
+    delete_config: list[str] | None = DELETE_CONFIG,
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Change properties of all nodes, or of one. The change is kept in the directory and wins over what a broker is opened with.
 
@@ -64,4 +56,7 @@ def alter(
     with opened(directory, client=configured(command_config)) as broker:
         broker.alter_broker_config(changes, node=node)
     whose = "all nodes" if node is None else f"node {node}"
-    done(f"altered {whose} of {shown(directory)}", as_json=as_json, node=node, changes=changes)
+    done(f"altered {whose} of {directory}", as_json=as_json, node=node, changes=changes)
+
+
+COMMANDS = {"describe": describe, "alter": alter}

@@ -1,25 +1,18 @@
-"""What the sub-commands share: errors in one sentence, `--config`, `--command-config`, a directory or a cluster."""
+"""What the sub-commands share: errors in one sentence, `--config`, `--command-config`, and how a place is opened."""
 
 from __future__ import annotations
 
-import functools
 import os
 
-from fletchlog._place import CLUSTER, DIRECTORY, STORE, STORES, Place
-from fletchlog.cli.streams import PipeClosedError
-from fletchlog.cli.text import note
-from fletchlog_shell.interrupts import INTERRUPTED
+from fletchlog._place import CLUSTER, STORE, Place
+from fletchlog.cli.text import note, visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any, NoReturn, ParamSpec, TypeVar
+    from collections.abc import Iterable, Mapping
+    from typing import NoReturn
 
     import fletchlog as fl
-
-    P = ParamSpec("P")
-    R = TypeVar("R")
-
 
 # how long a call to a cluster may take: a person waits for it
 CLUSTER_MS = 15_000
@@ -31,46 +24,6 @@ class CommandError(Exception):
 
 class UsageError(Exception):
     """An argument is no text; exit code 2, as for an option that there is not."""
-
-
-class Given(os.PathLike[str]):
-    """A place as it is typed; the command gets the `Place`."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __fspath__(self) -> str:
-        return self.text
-
-
-def command(function: Callable[P, R]) -> Callable[P, R]:
-    """Turns expected errors into one sentence and exit code 1; everything else is a defect and keeps its traceback."""
-
-    @functools.wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            taken: dict[str, Any] = {name: _taken(value, name, function) for name, value in kwargs.items()}
-            if not getattr(function, "takes_clusters", False):
-                refuse(taken.values())
-            return function(*args, **taken)
-        except UsageError as error:
-            fail(str(error), 2)
-        # ImportError: an extra is missing, and its text says which
-        except (CommandError, _kafka_error(), ImportError) as error:
-            fail(in_words_of_the_shell(error))
-        except OverflowError as error:
-            fail(f"a number is out of range: {error}")
-        except BrokenPipeError:
-            # the reader of --output has seen enough
-            raise PipeClosedError from None
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            fail(f"{where}{error.strerror or error}")
-        except KeyboardInterrupt:
-            note("interrupted")
-            raise SystemExit(INTERRUPTED) from None
-
-    return wrapped
 
 
 def in_words_of_the_shell(error: Exception) -> str:
@@ -102,7 +55,7 @@ def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) 
     try:
         return broker.describe_topic(name)
     except UnknownTopicOrPartitionError:
-        raise CommandError(_missing("topic", name, broker.topics(include_internal=True), advice or f"`fletchlog topics create DIR {name}` makes it")) from None
+        raise CommandError(missing("topic", name, broker.topics(include_internal=True), advice or f"`fletchlog topics create DIR {name}` makes it")) from None
 
 
 def names_in(text: str) -> list[str]:
@@ -110,7 +63,7 @@ def names_in(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def topics_of(place: os.PathLike[str], text: str, client: Mapping[str, str] | None = None) -> list[str]:
+def topics_of(place: Place, text: str, client: Mapping[str, str] | None = None) -> list[str]:
     """The topics of a list with commas, each of which the place has; `client`: properties of the clients of a cluster.
 
     Raises:
@@ -120,7 +73,7 @@ def topics_of(place: os.PathLike[str], text: str, client: Mapping[str, str] | No
     if names:
         with opened(place, read_only=True, client=client) as broker:
             for name in names:
-                topic(broker, name, f"`fletchlog topics list {shown(place)}` lists what there is")
+                topic(broker, name, f"`fletchlog topics list {place}` lists what there is")
     return names
 
 
@@ -132,117 +85,17 @@ def group(broker: fl.Broker | fl.Cluster, name: str) -> fl.admin.GroupListing:
     """
     groups = {listed.group_id: listed for listed in broker.groups()}
     if name not in groups:
-        raise CommandError(_missing("group", name, groups, "`fletchlog groups list DIR` lists what there is"))
+        raise CommandError(missing("group", name, groups, "`fletchlog groups list DIR` lists what there is"))
     return groups[name]
 
 
-def _missing(kind: str, name: str, names: Iterable[str], advice: str) -> str:
+def missing(kind: str, name: str, names: Iterable[str], advice: str) -> str:
+    """Says that there is no such thing, and which was meant."""
     import difflib
 
     near = difflib.get_close_matches(name, names, n=3)
     meant = f" did you mean {' or '.join(near)}?" if near else ""
     return f"there is no {kind} {name};{meant} {advice}"
-
-
-def takes_clusters(function: Callable[P, R]) -> Callable[P, R]:
-    """A command whose directory may be a cluster, or on an object store: it uses `opened`."""
-    function.takes_clusters = True  # type: ignore[attr-defined]
-    return function
-
-
-def _kafka_error() -> type[Exception]:
-    from fletchlog.errors import KafkaError
-
-    return KafkaError
-
-
-# arguments that may be paths, whose bytes are anything, and have another type than that
-_MAY_BE_PATHS = {"sources", "compare", "destination", "directory", "config_file"}
-
-
-def _taken(value: object, name: str, function: Callable[..., object]) -> object:
-    """An argument as its command takes it: a `Place`, a path of this machine, a text in UTF-8."""
-    if isinstance(value, (list, tuple)):
-        return [_taken(item, name, function) for item in value]
-    if not isinstance(value, (str, os.PathLike)):
-        return value
-    text = os.fspath(value)
-    if "\0" in text:
-        raise UsageError(f"{_flag(name, function)} has a byte that is 0")
-    if isinstance(value, Given):
-        return _named(text, name, function)
-    try:
-        data = os.fsencode(text)
-        if isinstance(value, os.PathLike):
-            place = _named(text, name, function)
-            if place.kind != DIRECTORY:
-                raise CommandError(f"{place}: {_flag(name, function)} is a file of this machine")
-            if place.name == text:
-                return value
-            from pathlib import Path
-
-            return Path(place.name)
-        return text if name in _MAY_BE_PATHS else data.decode()
-    except UnicodeError:
-        pass
-    # not what the operating system has handed over
-    try:
-        text.encode()
-    except UnicodeError:
-        raise UsageError(f"{_flag(name, function)} is no text in UTF-8: {text}") from None
-    return value
-
-
-def _named(text: str, name: str, function: Callable[..., object]) -> Place:
-    from fletchlog.errors import InvalidArgumentError
-
-    try:
-        return place_of(text)
-    except InvalidArgumentError:
-        if any(0xD800 <= ord(c) <= 0xDFFF for c in text):  # noqa: PLR2004 - halves of surrogate pairs stand for bytes that are no UTF-8
-            raise UsageError(f"{_flag(name, function)} is no text in UTF-8: {text}") from None
-        raise
-
-
-def _flag(name: str, function: Callable[..., object]) -> str:
-    """How the user knows an argument: its flag, or what the help calls it."""
-    import inspect
-    from typing import get_args
-
-    annotation = inspect.signature(function, eval_str=True).parameters[name].annotation
-    for info in get_args(annotation)[1:]:
-        if declared := getattr(info, "param_decls", None):
-            return str(max(declared, key=len))
-        if type(info).__name__ == "ArgumentInfo":
-            return str(info.metavar or name.upper())
-    return f"--{name.replace('_', '-')}"
-
-
-def refuse(arguments: Iterable[object]) -> None:
-    """Refuses what is no directory of this machine.
-
-    Raises:
-        CommandError: An argument is a cluster, or a place on an object store.
-    """
-    for argument in arguments:
-        if not isinstance(argument, os.PathLike):
-            continue
-        place = place_of(argument)
-        if place.kind == CLUSTER:
-            raise CommandError(f"{place} is a cluster; this command works on a directory")
-        if place.kind == STORE:
-            raise CommandError(f"{place}: object stores are read-only; this command works on a directory of this machine; `fletchlog copy` makes one")
-
-
-def place_of(source: os.PathLike[str] | str) -> Place:
-    """What a path or URI names. `Path` turns the slashes of a URI into one, or none at the end."""
-    import re
-
-    if isinstance(source, Place):
-        return source
-    text = os.fspath(source)
-    collapsed = re.fullmatch(rf"({'|'.join(STORES)}|kafka):(?:/([^/].*)?)?", text, re.DOTALL | re.IGNORECASE)
-    return Place(f"{collapsed[1]}://{collapsed[2] or ''}" if collapsed else text)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
@@ -280,7 +133,7 @@ def changed_properties(config: list[str] | None, reset: list[str] | None, if_not
     return changes
 
 
-def properties_of_file(path: str) -> dict[str, str]:
+def properties_of_file(path: os.PathLike[str] | str) -> dict[str, str]:
     r"""A file of Java's properties, read by its rules (java.util.Properties): escapes, `=`, `:` or a blank as separator, lines that `\` continues.
 
     UTF-8, or Latin-1 as in Java where it is no UTF-8.
@@ -328,20 +181,8 @@ def configured(file: os.PathLike[str] | str | None, pairs: Iterable[str] | None 
     Raises:
         CommandError: As `properties` and `properties_of_file` raise it.
     """
-    of_file = properties_of_file(os.fspath(file)) if file is not None else {}
+    of_file = properties_of_file(file) if file is not None else {}
     return {name: value for name, value in of_file.items() if name != "bootstrap.servers"} | properties(pairs)
-
-
-def cluster_of(source: os.PathLike[str] | str) -> str | None:
-    """The address, if a cluster is given in place of a directory."""
-    place = place_of(source)
-    return place.name if place.kind == CLUSTER else None
-
-
-def store_of(source: os.PathLike[str] | str) -> str | None:
-    """The URI, if a place on an object store is given."""
-    place = place_of(source)
-    return place.name if place.kind == STORE else None
 
 
 def storage_options() -> dict[str, str]:
@@ -351,13 +192,34 @@ def storage_options() -> dict[str, str]:
     return {name: value.strip() for name, value in properties_of_file(path).items()} if path else {}
 
 
-def shown(source: os.PathLike[str]) -> str:
-    """The directory, the address of the cluster, or the URI of the store without secrets, for a message."""
-    return str(place_of(source))
+def refuse(place: Place) -> None:
+    """Refuses what is no directory of this machine.
+
+    Raises:
+        CommandError: It is a cluster, or a place on an object store.
+    """
+    if place.kind == CLUSTER:
+        raise CommandError(f"{place} is a cluster; this command works on a directory")
+    if place.kind == STORE:
+        raise CommandError(f"{place}: object stores are read-only; this command works on a directory of this machine; `fletchlog copy` makes one")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Asks before something is deleted, unless `yes`.
+
+    Raises:
+        CommandError: The answer is no.
+    """
+    import sys
+
+    if not yes:
+        print(visible(f"{question}? [y/N]: "), end="", file=sys.stderr, flush=True)
+        if sys.stdin is None or sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            raise CommandError("nothing was deleted")
 
 
 def opened(
-    source: os.PathLike[str], *, read_only: bool = False, create: bool = False, nodes: int | None = None, client: Mapping[str, str] | None = None
+    place: Place, *, read_only: bool = False, create: bool = False, nodes: int | None = None, client: Mapping[str, str] | None = None
 ) -> fl.Broker | fl.Cluster:
     """The broker of a directory or of a place on an object store, or a cluster; `client`: properties of the clients of a cluster.
 
@@ -366,41 +228,39 @@ def opened(
     """
     import fletchlog as fl
 
-    address = cluster_of(source)
-    if address is not None:
-        return fl.Cluster(address, {"default.api.timeout.ms": CLUSTER_MS} | dict(client or {}))
-    if uri := store_of(source):
-        if not read_only:
-            refuse([source])
-        return fl.Broker(uri, read_only=True, nodes=nodes, storage_options=storage_options())
-    return opened_directory(source, read_only=read_only, create=create, nodes=nodes)
+    if place.kind == CLUSTER:
+        return fl.Cluster(place.name, {"default.api.timeout.ms": CLUSTER_MS} | dict(client or {}))
+    return opened_directory(place, read_only=read_only, create=create, nodes=nodes)
 
 
-def opened_directory(source: os.PathLike[str], *, read_only: bool = False, create: bool = False, nodes: int | None = None) -> fl.Broker:
-    """As `opened`, for a command that works on directories of this machine only."""
+def opened_directory(place: Place, *, read_only: bool = False, create: bool = False, nodes: int | None = None) -> fl.Broker:
+    """As `opened`, for a command that does not work on clusters."""
     import fletchlog as fl
 
-    source = place_of(source)
-    if not create and not os.path.lexists(source):
-        raise CommandError(f"{shown(source)}: does not exist; `fletchlog topics create {shown(source)} TOPIC` makes it")
+    if place.kind == STORE:
+        if not read_only:
+            refuse(place)
+        return fl.Broker(place.name, read_only=True, nodes=nodes, storage_options=storage_options())
+    if not create and not os.path.lexists(place):
+        raise CommandError(f"{place}: does not exist; `fletchlog topics create {place} TOPIC` makes it")
     if not read_only:
-        refuse_kafkas(source)
-    return fl.Broker(source, read_only=read_only, create=create, nodes=nodes)
+        refuse_kafkas(place)
+    return fl.Broker(place, read_only=read_only, create=create, nodes=nodes)
 
 
-def refuse_kafkas(directory: os.PathLike[str] | str) -> None:
+def refuse_kafkas(place: Place) -> None:
     """Before a command writes to a directory.
 
     Raises:
         CommandError: A Kafka broker has written it, and fletchlog has not taken it over.
     """
-    where = os.fspath(directory)
+    where = place.name
     if os.path.lexists(f"{where}/meta.properties") and not os.path.lexists(f"{where}/fletchlog.metadata"):
         raise CommandError(f"{where} was written by a Kafka broker and can be read; `fletchlog take-over {where}` lets fletchlog write to it")
 
 
-def peer(broker: fl.Broker | fl.Cluster, source: os.PathLike[str]) -> fl.Broker | str:
-    """What a client connects to, given what `opened` gave for this source."""
+def peer(broker: fl.Broker | fl.Cluster, place: Place) -> fl.Broker | str:
+    """What a client connects to, given what `opened` gave for this place."""
     import fletchlog as fl
 
-    return broker if isinstance(broker, fl.Broker) else cluster_of(source) or ""
+    return broker if isinstance(broker, fl.Broker) else place.name

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
-import typer
-
-from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.arguments import argument, option
+from fletchlog.cli.common import CommandError
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import styled
 
 SCOPES = ("broker", "topic", "producer", "consumer", "legacy-consumer")
 
 
-@command
 def config(
-    words: Annotated[list[str] | None, typer.Argument(help="Show only properties whose name or text contains all of these.")] = None,
-    scope: Annotated[str | None, typer.Option(help=f"Only one of: {', '.join(SCOPES)}.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array instead of a table.")] = False,
+    words: list[str] | None = argument("WORDS", "Show only properties whose name or text contains all of these.", None),
+    scope: str | None = option("--scope", f"Only one of: {', '.join(SCOPES)}."),
+    as_json: bool = option("--json", "One JSON array instead of a table.", False),
 ) -> None:
     """Print every configuration property with its default and what it does.
 

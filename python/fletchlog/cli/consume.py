@@ -3,49 +3,47 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
-from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, takes_clusters, topic
+from fletchlog.cli.arguments import argument, option
+from fletchlog.cli.common import CommandError, configured, opened, peer, topic
 from fletchlog.cli.delivery import advance_by
-from fletchlog.cli.options import CommandConfig, Config, names_of_topics
+from fletchlog.cli.interrupts import held
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PARTITIONS, PLACE, names_of_topics
 from fletchlog.cli.outputs import FORMATS, writer
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
-from fletchlog_shell.interrupts import held
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
     import fletchlog as fl
+    from fletchlog._place import Place
     from fletchlog.cli.delivery import Offsets
+
 
 TABLE_ROWS = 50
 
 
-@command
-@takes_clusters
 def consume(
-    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
-    topics: Annotated[list[str], typer.Argument(help="Topics to read.", metavar="TOPIC", autocompletion=names_of_topics)],
-    form: Annotated[str, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}, or a template as kcat has it.")] = "table",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
-    most: Annotated[int | None, typer.Option("--max", "-n", help=f"Stop after this many records (table: {TABLE_ROWS}).")] = None,
-    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="A partition; may be repeated. Default: all.")] = None,
-    start: Annotated[str, typer.Option("--from", metavar="earliest|latest|TIME", help=f"Where to start. TIME: {times.HELP}.")] = "earliest",
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Stop in each partition at its first record of this time or later.")] = None,
-    offset: Annotated[int | None, typer.Option(help="Start at this offset of each partition.")] = None,
-    tail: Annotated[int | None, typer.Option(metavar="N", help="The last N records of each partition.")] = None,
-    group: Annotated[str | None, typer.Option(help="Consumer group: commits what was shown, goes on behind it. Opens the directory for writing.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for more records at the end; Ctrl-C ends it.")] = False,
-    config: Config = None,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    topics: list[str] = argument("TOPIC", "Topics to read.", complete=names_of_topics),
+    form: str = option("--format -f", f"{', '.join(FORMATS)}, or a template as kcat has it.", "table"),
+    output: Path | None = option("--output -o", "File to write."),
+    most: int | None = option("--max -n", f"Stop after this many records (table: {TABLE_ROWS})."),
+    partition: list[int] | None = PARTITIONS,
+    start: str = option("--from", f"Where to start. TIME: {times.HELP}.", "earliest", metavar="earliest|latest|TIME"),
+    until: str | None = option("--until", "Stop in each partition at its first record of this time or later.", metavar="TIME"),
+    offset: int | None = option("--offset", "Start at this offset of each partition."),
+    tail: int | None = option("--tail", "The last N records of each partition.", metavar="N"),
+    group: str | None = option("--group", "Consumer group: commits what was shown, goes on behind it. Opens the directory for writing."),
+    follow: bool = option("--follow", "Wait for more records at the end; Ctrl-C ends it.", False),
+    config: list[str] | None = CONFIG,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     r"""Print or save records, in the order in which poll() returns them.
 
@@ -117,21 +115,21 @@ def consume(
 
 def _check(
     form: str, most: int | None, start: str, offset: int | None, tail: int | None, partition: list[int] | None, until: str | None,
-    *, group: str | None, follow: bool,
+    *, group: str | None, follow: bool
 ) -> None:  # fmt: skip
     """Whether the options fit each other."""
     if follow and form in {"table", "parquet", "json"}:
         raise CommandError(f"--follow never ends, and {form} is complete only at the end: use --format jsonl")
     if follow and until is not None:
         raise CommandError("--follow never ends, and --until says where to end: give one of them")
-    for option, number, least in (("--max", most, 1), ("--tail", tail, 1), ("--offset", offset, 0)):
+    for name, number, least in (("--max", most, 1), ("--tail", tail, 1), ("--offset", offset, 0)):
         if number is not None and number < least:
-            raise CommandError(f"{option} is at least {least}, not {number}")
+            raise CommandError(f"{name} is at least {least}, not {number}")
     if start not in places.RESETS:
         times.when("--from", start)
     chosen = {"--partition": bool(partition), "--offset": offset is not None, "--tail": tail is not None, "--from TIME": start not in places.RESETS}
     if group is not None and any(chosen.values()):
-        first = next(option for option, given in chosen.items() if given)
+        first = next(name for name, given in chosen.items() if given)
         raise CommandError(f"{first} and --group do not go together: a group goes on where it was; `fletchlog groups reset` sets where that is")
     if sum([chosen["--offset"], chosen["--tail"], start != "earliest"]) > 1:
         raise CommandError("--offset, --tail and --from each say where to start: give one of them")

@@ -5,38 +5,38 @@ from __future__ import annotations
 import json
 import re
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.common import CommandError, Given, cluster_of, command, configured, opened, shown, takes_clusters, topics_of
-from fletchlog.cli.options import lists_of_topics
+from fletchlog._place import CLUSTER
+from fletchlog.cli.arguments import ANYWHERE, argument, option
+from fletchlog.cli.common import CommandError, configured, opened, topics_of
+from fletchlog.cli.options import JSON, TOPICS
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, say
 
-_Properties = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A property of this side's clients, if it is a cluster; may be repeated.")]
+if TYPE_CHECKING:
+    from pathlib import Path
 
-_File = Annotated[Path | None, typer.Option(metavar="FILE", help="A file of such properties, a line NAME=VALUE each.")]
+    from fletchlog._place import Place
 
 
-@command
-@takes_clusters
+OF_A_SIDE = "A property of this side's clients, if it is a cluster; may be repeated."
+OF_A_FILE = "A file of such properties, a line NAME=VALUE each."
+
+
 def copy(
-    source: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, kafka://HOST:PORT, or s3://BUCKET/PREFIX.", metavar="FROM")],
-    destination: Annotated[Place, typer.Argument(parser=Given, help="A directory, which is made if it is missing, or kafka://HOST:PORT.", metavar="TO")],
-    topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
-    source_config: _Properties = None,
-    destination_config: _Properties = None,
-    source_command_config: _File = None,
-    destination_command_config: _File = None,
-    append: Annotated[bool, typer.Option("--append", help="Copy from the beginning into topics that have records and no entry in the ledger.")] = False,
-    start_offset: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOPIC:PARTITION=OFFSET", help="For such a topic: continue at this offset of the source; once for each partition."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of sentences.")] = False,
+    source: Place = argument("FROM", "The broker's directory, kafka://HOST:PORT, or s3://BUCKET/PREFIX.", places=ANYWHERE),
+    destination: Place = argument("TO", "A directory, which is made if it is missing, or kafka://HOST:PORT.", places=ANYWHERE),
+    topics: str = TOPICS,
+    source_config: list[str] | None = option("--source-config", OF_A_SIDE, metavar="NAME=VALUE"),
+    destination_config: list[str] | None = option("--destination-config", OF_A_SIDE, metavar="NAME=VALUE"),
+    source_command_config: Path | None = option("--source-command-config", OF_A_FILE, metavar="FILE"),
+    destination_command_config: Path | None = option("--destination-command-config", OF_A_FILE, metavar="FILE"),
+    append: bool = option("--append", "Copy from the beginning into topics that have records and no entry in the ledger.", False),
+    start_offset: list[str] | None = option(
+        "--start-offset", "For such a topic: continue at this offset of the source; once for each partition.", metavar="TOPIC:PARTITION=OFFSET"
+    ),
+    as_json: bool = JSON,
 ) -> None:
     """Copy topics up to their ends as of now; the same command again copies what is new.
 
@@ -50,14 +50,14 @@ def copy(
     from fletchlog.transfer import copy as copy_topics
 
     starts = _offsets(start_offset or [])
-    if shown(source) == shown(destination):
+    if str(source) == str(destination):
         raise CommandError("source and destination are the same")
     of_source = configured(source_command_config, source_config)
     names = topics_of(source, topics, of_source)
     with ExitStack() as stack:
 
         def at(place: Place, *, read_only: bool) -> Any:
-            return cluster_of(place) or stack.enter_context(opened(place, read_only=read_only, create=not read_only))
+            return place.name if place.kind == CLUSTER else stack.enter_context(opened(place, read_only=read_only, create=not read_only))
 
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task("copying", total=None)

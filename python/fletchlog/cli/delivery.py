@@ -14,8 +14,8 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.cli.interrupts import held
 from fletchlog.types import TopicPartition
-from fletchlog_shell.interrupts import held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

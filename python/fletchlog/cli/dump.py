@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from fletchlog.cli.common import CommandError, command
+from fletchlog.cli.arguments import argument, option
+from fletchlog.cli.common import CommandError
+from fletchlog.cli.options import JSON
 from fletchlog.cli.rows import cell, header_text, json_line, plain
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out, styled
@@ -16,14 +15,14 @@ from fletchlog.cli.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
-@command
 def dump(
-    file: Annotated[Path, typer.Argument(help="A .log file of a partition.", metavar="FILE.log")],
-    records: Annotated[bool, typer.Option("--records", "-r", help="Records instead of batches.")] = False,
-    most: Annotated[int, typer.Option("--max", "-n", help="Stop after this many lines; 0: no limit.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")] = False,
+    file: Path = argument("FILE.log", "A .log file of a partition."),
+    records: bool = option("--records -r", "Records instead of batches.", False),
+    most: int = option("--max -n", "Stop after this many lines; 0: no limit.", 50),
+    as_json: bool = JSON,
 ) -> None:
     """Show what is in a segment file: every batch with offsets, producer, checksum; or its records.
 

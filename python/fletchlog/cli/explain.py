@@ -6,13 +6,13 @@ import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from fletchlog.cli.common import CommandError, cluster_of, command, configured, opened, peer, place_of, shown, store_of, topics_of
+from fletchlog._place import CLUSTER, DIRECTORY, Place
+from fletchlog.cli.arguments import ANYWHERE, argument, option
+from fletchlog.cli.common import CommandError, configured, opened, peer, topics_of
 from fletchlog.cli.delivery import write_file
-from fletchlog.cli.options import CommandConfig, Config, lists_of_topics
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, names_of_topics
 from fletchlog.cli.tables import draw
 from fletchlog.cli.text import note, say
 from fletchlog.interop import readable_path
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from fletchlog._place import Place
     from fletchlog.explain import Explanation
 
 
@@ -30,38 +29,32 @@ EVERY = "all"
 KIP_387 = "kip-387"
 
 
-@command
 def explain(
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="A broker's directory (ours or a real Kafka's), kafka://HOST:PORT, or a saved trace; further names are compared with it.", metavar="DIR|TRACE"
-        ),
-    ] = None,
-    topics: Annotated[
-        str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="In the order in which a program would give them.", autocompletion=lists_of_topics)
-    ] = "",
-    config: Config = None,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--compare",
-            help="Hold it against another order (kip-387), release or saved trace, or `all` releases and KIP-387; may be repeated.",
-            metavar="ORDER|RELEASE|TRACE|all",
-        ),
-    ] = None,
-    polls: Annotated[int, typer.Option(help="How many polls to explain.")] = 20,
-    subscribe: Annotated[bool, typer.Option(help="Use subscribe() in a group of one instead of assign().")] = False,
-    text: Annotated[bool, typer.Option("--text", help="Tell the story in short (what happens also without any output option).")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Tell every decision of every poll.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page to step through it: every release and KIP-387 side by side.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw it as PNG.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw it as SVG.")] = None,
-    card: Annotated[Path | None, typer.Option(help="Draw one sentence and two orders, 1200 x 630, to be shared (.png or .svg).")] = None,
-    as_json: Annotated[Path | None, typer.Option("--json", help="Write every step as JSON.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Save the trace, to explain or replay it later.", metavar="TRACE")] = None,
-    producer: Annotated[Path | None, typer.Option(help="Add the producer's view to the page, from its saved trace.", metavar="TRACE")] = None,
-    command_config: CommandConfig = None,
+    sources: list[Place] | None = argument(
+        "DIR|TRACE",
+        "A broker's directory (fletchlog's or Kafka's), kafka://HOST:PORT, or a saved trace; further names are compared with it.",
+        None,
+        places=ANYWHERE,
+    ),
+    topics: str = option("--topics -t", "In the order in which a program would give them.", "", metavar="TOPIC,..", complete=names_of_topics),
+    config: list[str] | None = CONFIG,
+    compare: list[str] | None = option(
+        "--compare",
+        "Hold it against another order (kip-387), release or saved trace, or `all` releases and KIP-387; may be repeated.",
+        metavar="ORDER|RELEASE|TRACE|all",
+    ),
+    polls: int = option("--polls", "How many polls to explain.", 20),
+    subscribe: bool = option("--subscribe --no-subscribe", "Use subscribe() in a group of one instead of assign().", False),
+    text: bool = option("--text", "Tell the story in short (what happens also without any output option).", False),
+    full: bool = option("--full", "Tell every decision of every poll.", False),
+    html: Path | None = option("--html", "Write a page to step through it: every release and KIP-387 side by side."),
+    png: Path | None = option("--png", "Draw it as PNG."),
+    svg: Path | None = option("--svg", "Draw it as SVG."),
+    card: Path | None = option("--card", "Draw one sentence and two orders, 1200 x 630, to be shared (.png or .svg)."),
+    as_json: Path | None = option("--json", "Write every step as JSON."),
+    save: Path | None = option("--save", "Save the trace, to explain or replay it later.", metavar="TRACE"),
+    producer: Path | None = option("--producer", "Add the producer's view to the page, from its saved trace.", metavar="TRACE"),
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Tell which partition each poll() reads and why, in words, pictures or a page.
 
@@ -75,10 +68,11 @@ def explain(
 
       fletchlog explain --compare monday.arrow tuesday.arrow
     """
-    given = [*(compare or []), *(sources or [])] if all(Path(item).is_file() for item in sources or []) else [*(sources or []), *(compare or [])]
+    traces, named = list(compare or []), [item.name for item in sources or []]
+    # `--compare a b` has one trace as the option's value and the other as the source
+    given = [*traces, *named] if all(Path(item).is_file() for item in named) else [*named, *traces]
     if not given and producer is None:
         raise CommandError("name a broker's directory, a cluster or a saved trace")
-    # `--compare a b` has one trace as the option's value and the other as the source
     source, against = next(iter(given), None), given[1:]
     orders = [item for item in against if not Path(item).exists()]
     if card is not None and not against and not Path(source or "").is_file():
@@ -86,7 +80,7 @@ def explain(
     explanations: list[Explanation] = []
     if source is not None:
         client = configured(command_config, config)
-        explanations = _first(place_of(source), topics, client, orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
+        explanations = _first(Place(source), topics, client, orders, polls, subscribe=subscribe, every=EVERY in orders or (html is not None and not against))
         explanations += [_from_trace(Path(item)) for item in against if item not in orders]
     view = _producer_view(producer)
     if view is not None and html is None and as_json is None:
@@ -114,13 +108,12 @@ def _first(source: Place, topics: str, given: dict[str, str], orders: Sequence[s
         if order != EVERY:
             compare.order_config(order)
     with contextlib.ExitStack() as stack:
-        address = cluster_of(source)
-        broker: fl.Broker | str = address or ""
-        if not address:
+        broker: fl.Broker | str = source.name
+        if source.kind != CLUSTER:
             directory = opened(source, read_only=True)
             stack.callback(directory.close)
             broker = peer(directory, source)
-        place = shown(source) if store_of(source) else address or readable_path(source)
+        place = readable_path(source) if source.kind == DIRECTORY else str(source)
         first = fl.explain.polls(broker, names, given, polls=polls, subscribe=subscribe, title=place)
         rest = list(dict.fromkeys([*(compare.every_order(first) if every else []), *(order for order in orders if order != EVERY)]))
         return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, title=place)]

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from fletchlog._place import STORE, Place
-from fletchlog.cli.common import Given, command, names_in, refuse, storage_options, takes_clusters
-from fletchlog.cli.options import lists_of_topics
+from fletchlog._place import STORE
+from fletchlog.cli.arguments import ANYWHERE, argument
+from fletchlog.cli.common import names_in, storage_options
+from fletchlog.cli.options import JSON, TOPICS
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note, say
 
+if TYPE_CHECKING:
+    from fletchlog._place import Place
 
-@command
-@takes_clusters
+
 def export(
-    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, fletchlog's or Kafka's.", metavar="DIR")],
-    destination: Annotated[Place, typer.Argument(parser=Given, help="s3://BUCKET/PREFIX, gs://, .., or a directory; empty or missing.", metavar="TO")],
-    topics: Annotated[str, typer.Option("--topics", "-t", metavar="TOPIC,..", help="Default: all.", autocompletion=lists_of_topics)] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON report instead of a sentence.")] = False,
+    directory: Place = argument("DIR", "The broker's directory, fletchlog's or Kafka's."),
+    destination: Place = argument("TO", "s3://BUCKET/PREFIX, gs://, .., or a directory; empty or missing.", places=ANYWHERE),
+    topics: str = TOPICS,
+    as_json: bool = JSON,
 ) -> None:
     """Copy a directory to an object store, or to another directory, as it is at one moment.
 
@@ -34,7 +34,6 @@ def export(
     """
     from fletchlog.transfer import export as export_directory
 
-    refuse([directory])
     with progress(unit="bytes") as bar:
         task = bar.add_task("exporting", total=None)
         made = export_directory(

@@ -1,37 +1,31 @@
-"""`fletchlog groups`: list, describe, lag, reset, delete."""
+"""List, describe, reset and delete the consumer groups of a directory."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from fletchlog._place import Place
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, shown, takes_clusters
+from fletchlog.cli.arguments import option
+from fletchlog.cli.common import CommandError, configured, confirm, opened, peer
 from fletchlog.cli.common import group as listed_group
 from fletchlog.cli.common import topic as topic_of
-from fletchlog.cli.options import CommandConfig, names_of_groups, names_of_topics
+from fletchlog.cli.options import COMMAND_CONFIG, GROUP, JSON, PARTITIONS, PLACE, YES, names_of_topics
 from fletchlog.cli.tables import done, show
-from fletchlog.cli.text import counted, note, say, visible
+from fletchlog.cli.text import counted, note, say
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import fletchlog as fl
+    from fletchlog._place import Place
 
-groups = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete the consumer groups of a directory.")
 
-Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
-Group = Annotated[str, typer.Argument(help="group.id.", metavar="GROUP", autocompletion=names_of_groups)]
 # Types of groups whose members DescribeGroups shows; "" is one that an older broker does not report.
 _DESCRIBED = ("classic", "")
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
-@groups.command("list")
-@command
-@takes_clusters
-def list_groups(directory: Directory, as_json: Json = False, command_config: CommandConfig = None) -> None:
+def list_groups(directory: Place = PLACE, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """List the groups: their state, coordinator, members, and how many records they have not read.
 
     What cannot be read of a group is left empty, and a note says why.
@@ -40,13 +34,10 @@ def list_groups(directory: Directory, as_json: Json = False, command_config: Com
     """
     with opened(directory, read_only=True, client=configured(command_config)) as broker:
         rows = [_row(broker, group) for group in broker.groups()]
-    show(rows, as_json=as_json, empty=f"{shown(directory)} holds no group")
+    show(rows, as_json=as_json, empty=f"{directory} holds no group")
 
 
-@groups.command()
-@command
-@takes_clusters
-def describe(directory: Directory, group: Group, as_json: Json = False, command_config: CommandConfig = None) -> None:
+def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """Show a group's state and members, where it goes on in each partition, its lag, and which member has the partition.
 
     fletchlog groups describe data/ g
@@ -78,10 +69,7 @@ def _member(member: fl.admin.GroupMember) -> dict[str, Any]:
     return {"member": member.member_id, "client": member.client_id, "host": member.client_host, "partitions": len(member.partitions)}
 
 
-@groups.command()
-@command
-@takes_clusters
-def lag(directory: Directory, group: Group, as_json: Json = False, command_config: CommandConfig = None) -> None:
+def lag(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """Show how many records of each topic a group has not read.
 
     fletchlog groups lag data/ g
@@ -95,22 +83,19 @@ def lag(directory: Directory, group: Group, as_json: Json = False, command_confi
     show([{"topic": topic, "lag": sum_} for topic, sum_ in topics.items()], as_json=as_json, empty=f"{group} has committed no offsets")
 
 
-@groups.command()
-@command
-@takes_clusters
 def reset(
-    directory: Directory,
-    group: Group,
-    topic: Annotated[list[str], typer.Option("--topic", "-t", help="Topic whose offsets are set; may be repeated.", autocompletion=names_of_topics)],
-    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="A partition; may be repeated. Default: all.")] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
-    to_offset: Annotated[int | None, typer.Option(help="To this offset.")] = None,
-    to_time: Annotated[str | None, typer.Option(metavar="TIME", help=f"To the first record of this time or later: {times.HELP}.")] = None,
-    shift_by: Annotated[int | None, typer.Option(metavar="N", help="N records further, or back if N is negative.")] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without it, only show what would be done.")] = False,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    group: str = GROUP,
+    topic: list[str] = option("--topic -t", "Topic whose offsets are set; may be repeated.", ..., complete=names_of_topics),
+    partition: list[int] | None = PARTITIONS,
+    to_earliest: bool = option("--to-earliest", "To the first record.", False),
+    to_latest: bool = option("--to-latest", "Behind the last record.", False),
+    to_offset: int | None = option("--to-offset", "To this offset."),
+    to_time: str | None = option("--to-time", f"To the first record of this time or later: {times.HELP}.", metavar="TIME"),
+    shift_by: int | None = option("--shift-by", "N records further, or back if N is negative.", metavar="N"),
+    execute: bool = option("--execute", "Do it; without it, only show what would be done.", False),
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Set where a group goes on. Nobody may be a member of it. Without --execute nothing is changed, as in Kafka's tool.
 
@@ -150,22 +135,12 @@ def reset(
         note("nothing was changed; --execute does it")
 
 
-@groups.command()
-@command
-@takes_clusters
-def delete(
-    directory: Directory,
-    group: Group,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
-) -> None:
+def delete(directory: Place = PLACE, group: str = GROUP, yes: bool = YES, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """Delete a group and its offsets.
 
     fletchlog groups delete data/ g --yes
     """
-    if not yes and not typer.confirm(visible(f"delete {group} with all its offsets from {shown(directory)}?"), err=True):
-        raise CommandError("nothing was deleted")
+    confirm(f"delete {group} with all its offsets from {directory}", yes=yes)
     with opened(directory, client=configured(command_config)) as broker:
         listed_group(broker, group)
         broker.delete_group(group)
@@ -207,3 +182,6 @@ def _lags(broker: fl.Broker | fl.Cluster, group: str) -> list[dict[str, Any]]:
         {"topic": tp.topic, "partition": tp.partition, "committed": behind.committed, "end": behind.end, "lag": behind.lag}
         for tp, behind in broker.lag(group).items()
     ]
+
+
+COMMANDS = {"list": list_groups, "describe": describe, "lag": lag, "reset": reset, "delete": delete}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.delivery import Offsets, Output, advance, advance_by
+from fletchlog.cli.interrupts import held
 from fletchlog.cli.records import CSV
 from fletchlog.cli.rows import cell, csv_line, header_text, json_line, plain
 from fletchlog.cli.tables import NARROW, vertical
 from fletchlog.cli.template import Template
 from fletchlog.cli.terminal import in_file, out
 from fletchlog.cli.text import visible
-from fletchlog_shell.interrupts import held
 
 if TYPE_CHECKING:
     from pathlib import Path

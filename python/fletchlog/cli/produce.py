@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import typer
-
-from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.common import CommandError, Given, command, configured, in_words_of_the_shell, opened, peer, shown, takes_clusters
+from fletchlog.cli.arguments import argument, option
+from fletchlog.cli.common import CommandError, configured, in_words_of_the_shell, opened, peer
 from fletchlog.cli.common import topic as described
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
 from fletchlog.cli.inputs.files import waiting
-from fletchlog.cli.options import CommandConfig, Config, names_of_topics
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PLACE, names_of_topics
 from fletchlog.cli.sending import Sender
 from fletchlog.cli.template import unescaped
 from fletchlog.cli.terminal import progress
@@ -23,34 +20,31 @@ from fletchlog.cli.text import counted, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     import fletchlog as fl
+    from fletchlog._place import Place
+
 
 # a full disk ends the command: it stays full while the command runs; idempotence needs one attempt more
 RETRIES = 1
 
 
-@command
-@takes_clusters
 def produce(
-    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT of a cluster.", metavar="DIR")],
-    topic: Annotated[str, typer.Argument(help="Topic to write to.", autocompletion=names_of_topics)],
-    source: Annotated[Path | None, typer.Argument(help="File to read; default or -: standard input.", metavar="FILE")] = None,
-    form: Annotated[
-        str | None, typer.Option("--format", "-f", help=f"{', '.join(FORMATS)}; default: by the file's name, or the first line of standard input.")
-    ] = None,
-    key: Annotated[str | None, typer.Option(help="Field (lines: separator before the value, \\t is a tab) that gives the key.")] = None,
-    value: Annotated[str | None, typer.Option(help="Field that gives the value; default: the whole row as JSON.")] = None,
-    timestamp: Annotated[str | None, typer.Option(help="Field with the timestamp: ms since 1970, or ISO 8601.")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Character between the fields of csv and tsv.", metavar="CHARACTER")] = None,
-    encoding: Annotated[str | None, typer.Option(help="Encoding of a text file; default: UTF-8.")] = None,
-    as_records: Annotated[
-        bool | None, typer.Option("--as-records/--as-rows", help="Whether rows are records that `consume` wrote; default: if they look so.")
-    ] = None,
-    keep_partitions: Annotated[bool, typer.Option("--keep-partitions", help="Such records go to the partitions that they name.")] = False,
-    partitions: Annotated[int | None, typer.Option(help="Create the topic with so many partitions if it is missing.")] = None,
-    config: Config = None,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    topic: str = argument("TOPIC", "Topic to write to.", complete=names_of_topics),
+    source: Path | None = argument("FILE", "File to read; default or -: standard input.", None),
+    form: str | None = option("--format -f", f"{', '.join(FORMATS)}; default: by the file's name, or the first line of standard input."),
+    key: str | None = option("--key", "Field (lines: separator before the value, \\t is a tab) that gives the key."),
+    value: str | None = option("--value", "Field that gives the value; default: the whole row as JSON."),
+    timestamp: str | None = option("--timestamp", "Field with the timestamp: ms since 1970, or ISO 8601."),
+    delimiter: str | None = option("--delimiter", "Character between the fields of csv and tsv.", metavar="CHARACTER"),
+    encoding: str | None = option("--encoding", "Encoding of a text file; default: UTF-8."),
+    as_records: bool | None = option("--as-records --as-rows", "Whether rows are records that `consume` wrote; default: if they look so."),
+    keep_partitions: bool = option("--keep-partitions", "Such records go to the partitions that they name.", False),
+    partitions: int | None = option("--partitions", "Create the topic with so many partitions if it is missing."),
+    config: list[str] | None = CONFIG,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     r"""Write records into a topic, from standard input or a file.
 
@@ -116,7 +110,7 @@ def produce(
                 raise error from None
             raise CommandError(f"{taken:,} of the {counted(sender.read, 'record')} read so far are in {topic}: {in_words_of_the_shell(error)}") from None
     how = " as `fletchlog consume` wrote them" if read.as_records else ""
-    note(f"produced {counted(sender.count, 'record')}{how} to {topic} in {shown(directory)}")
+    note(f"produced {counted(sender.count, 'record')}{how} to {topic} in {directory}")
 
 
 def _written(count: int, topic: str) -> str:

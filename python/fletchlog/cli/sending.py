@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fletchlog._rows import refused
 from fletchlog.cli.common import CommandError
+from fletchlog.cli.interrupts import held
 from fletchlog.cli.records import Record, headers_type
-from fletchlog_shell.interrupts import held
 
 if TYPE_CHECKING:
     from collections.abc import Callable

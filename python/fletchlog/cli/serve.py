@@ -7,15 +7,19 @@ import os
 import signal
 
 from fletchlog._core import log_to
-from fletchlog.cli.common import CommandError, cluster_of, command, place_of, properties, properties_of_file, refuse_kafkas, storage_options, store_of
-from fletchlog.cli.plain import CONFIG, Option
+from fletchlog._place import STORE
+from fletchlog.cli.arguments import READABLE, argument, option
+from fletchlog.cli.common import CommandError, properties, properties_of_file, refuse_kafkas, storage_options
+from fletchlog.cli.options import CONFIG
 from fletchlog.cli.text import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import FrameType
 
     import fletchlog as fl
+    from fletchlog._place import Place
 
 
 LAST_PORT = 65_535
@@ -23,36 +27,20 @@ LAST_PORT = 65_535
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_AT_MOST = 1 << 20
 
-OPTIONS = (
-    Option("directory", str, "The broker's directory; a new one is created.", flags=(), metavar="DIR"),
-    Option("memory", bool, "Keep everything in memory.", default=False),
-    Option("listen", str, "Where to listen. Port 0: a free one.", default="127.0.0.1:9092", metavar="HOST:PORT"),
-    Option("advertised", str, "Where clients reach it, if that is another address.", metavar="HOST[:PORT]"),
-    Option("nodes", int, "Number of nodes: as many ports, from that of --listen on."),
-    Option("read_only", bool, "Serve a directory that another process writes, a Kafka broker too.", default=False),
-    Option("auto_create", int, "Create topics that clients ask for.", metavar="PARTITIONS"),
-    CONFIG,
-    Option("config_file", str, "Properties as in server.properties: for passwords.", metavar="FILE"),
-    Option("lenient", bool, "Only warn of properties that a Kafka broker may have and this one has not.", default=False),
-    Option("print_address", bool, "Print one line of JSON: the bootstrap servers, the process id.", default=False),
-    Option("with_parent", bool, "End when the process that started it ends.", default=False),
-)
 
-
-@command
 def serve(
-    directory: str | None,
-    memory: bool,
-    listen: str,
-    advertised: str | None,
-    nodes: int | None,
-    read_only: bool,
-    auto_create: int | None,
-    config: list[str] | None,
-    config_file: str | None,
-    lenient: bool,
-    print_address: bool,
-    with_parent: bool,
+    directory: Place | None = argument("DIR", "The broker's directory; a new one is created.", None, places=READABLE),
+    memory: bool = option("--memory", "Keep everything in memory.", False),
+    listen: str = option("--listen", "Where to listen. Port 0: a free one.", "127.0.0.1:9092", "HOST:PORT"),
+    advertised: str | None = option("--advertised", "Where clients reach it, if that is another address.", metavar="HOST[:PORT]"),
+    nodes: int | None = option("--nodes", "Number of nodes: as many ports, from that of --listen on."),
+    read_only: bool = option("--read-only", "Serve a directory that another process writes, a Kafka broker too.", False),
+    auto_create: int | None = option("--auto-create", "Create topics that clients ask for.", metavar="PARTITIONS"),
+    config: list[str] | None = CONFIG,
+    config_file: Path | None = option("--config-file", "Properties as in server.properties: for passwords.", metavar="FILE"),
+    lenient: bool = option("--lenient", "Only warn of properties that a Kafka broker may have and this one has not.", False),
+    print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),
+    with_parent: bool = option("--with-parent", "End when the process that started it ends.", False),
 ) -> None:
     """Serve Kafka's protocol over TCP, for clients in any language.
 
@@ -81,26 +69,24 @@ def serve(
             _wait(stopped)
 
 
-def _broker(directory: str | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, str]) -> fl.Broker:
+def _broker(directory: Place | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, str]) -> fl.Broker:
     """The broker that is served."""
     import fletchlog as fl
 
     if memory == (directory is not None):
         raise CommandError("serve wants either a directory or --memory")
-    if directory is not None and (cluster := cluster_of(directory)):
-        raise CommandError(f"{cluster} is a cluster; this command works on a directory")
     if directory is None:
         if read_only:
             raise CommandError("--read-only is for a directory: memory is empty at the start")
         return fl.Broker.in_memory(nodes=nodes or 1, config=config)
-    store = store_of(directory)
+    store = directory.kind == STORE
     if not read_only and not store:
-        refuse_kafkas(place_of(directory))
+        refuse_kafkas(directory)
     options = storage_options() if store else None
-    return fl.Broker(store or directory, create=not read_only and not store, nodes=nodes, read_only=read_only, config=config, storage_options=options)
+    return fl.Broker(directory.name, create=not read_only and not store, nodes=nodes, read_only=read_only, config=config, storage_options=options)
 
 
-def _properties(config: list[str] | None, config_file: str | None, auto_create: int | None) -> dict[str, str]:
+def _properties(config: list[str] | None, config_file: Path | None, auto_create: int | None) -> dict[str, str]:
     """The broker's properties: those of the command line before those of the file."""
     given = (properties_of_file(config_file) if config_file else {}) | properties(config)
     if auto_create is not None:

@@ -1,29 +1,33 @@
-"""Tables, colours and progress bars of the command line; `text` has what needs no library."""
+"""Tables, colours and progress bars of the command line; `text` has what needs no library, and nothing is imported before it is used."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.text import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.text import Text
 
 
 def styled(text: str, style: str) -> Text:
     """Text in a style, for a cell or a line."""
+    from rich.text import Text
+
     return Text(visible(text), style)
 
 
-class _Screen(Console):
-    def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(visible(text), **options)
-
-
 def _screen(**options: Any) -> Console:
-    return _Screen(highlight=False, markup=False, emoji=False, **options)
+    from rich.console import Console
+
+    class Screen(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(visible(text), **options)
+
+    return Screen(highlight=False, markup=False, emoji=False, **options)
 
 
 def out() -> Console:
@@ -48,6 +52,8 @@ def progress(*, unit: str = "records", console: Console | None = None) -> Progre
         unit: What is counted.
         console: Another console; other output to the same terminal must also go through it.
     """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
     console = console or err()
     return Progress(
         TextColumn("{task.description}", markup=False),

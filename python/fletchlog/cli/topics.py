@@ -1,45 +1,25 @@
-"""`fletchlog topics`: list, create, describe, alter, add partitions, delete."""
+"""List, create, describe, alter and delete topics of a directory."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from fletchlog._place import Place
-from fletchlog.cli.common import (
-    CommandError,
-    Given,
-    changed_properties,
-    cluster_of,
-    command,
-    configured,
-    opened,
-    properties,
-    shown,
-    store_of,
-    takes_clusters,
-    topic,
-)
-from fletchlog.cli.options import CommandConfig, Config, names_of_topics
+from fletchlog._place import CLUSTER, DIRECTORY
+from fletchlog.cli.arguments import argument, option
+from fletchlog.cli.common import CommandError, changed_properties, configured, confirm, opened, properties, topic
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, DELETE_CONFIG, JSON, PLACE, TOPIC, YES, names_of_topics
 from fletchlog.cli.tables import done, show
-from fletchlog.cli.text import counted, visible
+from fletchlog.cli.text import counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import fletchlog as fl
-
-topics = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics of a directory.")
-
-Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
-Name = Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC", autocompletion=names_of_topics)]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+    from fletchlog._place import Place
 
 
-@topics.command("list")
-@command
-@takes_clusters
-def list_topics(directory: Directory, as_json: Json = False, command_config: CommandConfig = None) -> None:
+def list_topics(directory: Place = PLACE, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """List the topics of a directory, also while another process writes to it.
 
     fletchlog topics list data/
@@ -51,24 +31,21 @@ def list_topics(directory: Directory, as_json: Json = False, command_config: Com
             "topic": found.name,
             "partitions": len(found.partitions),
             "records": sum(p.high_watermark - p.log_start_offset for p in found.partitions),
-            "bytes": sum(max(p.size_bytes, 0) for p in found.partitions) if cluster_of(directory) is None else None,
+            "bytes": sum(max(p.size_bytes, 0) for p in found.partitions) if directory.kind != CLUSTER else None,
         }
         for found in described
     ]
-    show(rows, as_json=as_json, empty=f"{shown(directory)} holds no topic")
+    show(rows, as_json=as_json, empty=f"{directory} holds no topic")
 
 
-@topics.command()
-@command
-@takes_clusters
 def create(
-    directory: Directory,
-    name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions.")] = 1,
-    config: Config = None,
-    nodes: Annotated[int | None, typer.Option(help="Number of nodes when the directory is new.")] = None,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    name: str = argument("TOPIC", "Name of the topic."),
+    partitions: int = option("--partitions -p", "Number of partitions.", 1),
+    config: list[str] | None = CONFIG,
+    nodes: int | None = option("--nodes", "Number of nodes when the directory is new."),
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Create a topic; a new directory is created with it.
 
@@ -78,17 +55,14 @@ def create(
     """
     with opened(directory, create=True, nodes=nodes, client=configured(command_config)) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
-    done(f"created {name} with {counted(partitions, 'partition')} in {shown(directory)}", as_json=as_json, topic=name, partitions=partitions)
+    done(f"created {name} with {counted(partitions, 'partition')} in {directory}", as_json=as_json, topic=name, partitions=partitions)
 
 
-@topics.command()
-@command
-@takes_clusters
 def describe(
-    directory: Directory,
-    names: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.", metavar="TOPIC", autocompletion=names_of_topics)] = None,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    names: list[str] | None = argument("TOPIC", "Topics; default: all.", None, complete=names_of_topics),
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Show partitions, leaders, offsets, sizes and configuration of topics.
 
@@ -108,7 +82,7 @@ def describe(
         return
     for found in described:
         settings = "properties may not be read" if found.config is None else ", ".join(f"{key}={value}" for key, value in sorted(found.config.items()))
-        partitions = [_row(p, paths.get(f"{found.name}-{p.partition}"), sized=cluster_of(directory) is None) for p in found.partitions]
+        partitions = [_row(p, paths.get(f"{found.name}-{p.partition}"), sized=directory.kind != CLUSTER) for p in found.partitions]
         show(partitions, as_json=False, empty="", title=f"{found.name}  (id {found.topic_id}; {settings or 'defaults'})")
 
 
@@ -128,20 +102,17 @@ def _directories(directory: Place) -> dict[str, str]:
     """Where the partitions of a directory are."""
     from fletchlog._core import partition_directories
 
-    return {} if cluster_of(directory) or store_of(directory) else {path.name: str(path) for path, _ in partition_directories(directory)}
+    return {} if directory.kind != DIRECTORY else {path.name: str(path) for path, _ in partition_directories(directory)}
 
 
-@topics.command()
-@command
-@takes_clusters
 def alter(
-    directory: Directory,
-    name: Name,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Number of partitions in all; more than now.")] = None,
-    config: Config = None,
-    delete_config: Annotated[list[str] | None, typer.Option("--delete-config", "-d", metavar="NAME", help="A property to reset; may be repeated.")] = None,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    name: str = TOPIC,
+    partitions: int | None = option("--partitions -p", "Number of partitions in all; more than now."),
+    config: list[str] | None = CONFIG,
+    delete_config: list[str] | None = DELETE_CONFIG,
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Give a topic more partitions or other properties.
 
@@ -160,18 +131,15 @@ def alter(
         if changes:
             broker.alter_topic_config(name, changes)
         now = broker.describe_topic(name)
-    done(f"altered {name} in {shown(directory)}", as_json=as_json, topic=name, partitions=len(now.partitions), config=now.config)
+    done(f"altered {name} in {directory}", as_json=as_json, topic=name, partitions=len(now.partitions), config=now.config)
 
 
-@topics.command("add-partitions")
-@command
-@takes_clusters
 def add_partitions(
-    directory: Directory,
-    name: Name,
-    number: Annotated[int, typer.Argument(help="How many more.", metavar="NUMBER")],
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    name: str = TOPIC,
+    number: int = argument("NUMBER", "How many more."),
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Give a topic so many more partitions. Keys go to other partitions from then on.
 
@@ -185,23 +153,16 @@ def add_partitions(
     done(f"{name} has {counted(count, 'partition')} now", as_json=as_json, topic=name, partitions=count)
 
 
-@topics.command()
-@command
-@takes_clusters
-def delete(
-    directory: Directory,
-    name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
-) -> None:
+def delete(directory: Place = PLACE, name: str = TOPIC, yes: bool = YES, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """Delete a topic and its records.
 
     fletchlog topics delete data/ orders --yes
     """
-    if not yes and not typer.confirm(visible(f"delete {name} with all its records from {shown(directory)}?"), err=True):
-        raise CommandError("nothing was deleted")
+    confirm(f"delete {name} with all its records from {directory}", yes=yes)
     with opened(directory, client=configured(command_config)) as broker:
         topic(broker, name)
         broker.delete_topic(name)
     done(f"deleted {name}", as_json=as_json, topic=name)
+
+
+COMMANDS = {"list": list_topics, "create": create, "describe": describe, "alter": alter, "add-partitions": add_partitions, "delete": delete}

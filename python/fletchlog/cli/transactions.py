@@ -1,27 +1,22 @@
-"""`fletchlog transactions`: list, abort."""
+"""List the transactional ids of a directory or cluster, and abort an open transaction."""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from fletchlog._place import Place
-from fletchlog.cli.common import CommandError, Given, command, configured, opened, peer, shown, takes_clusters
-from fletchlog.cli.options import CommandConfig  # noqa: TC001 - typer reads it
+from fletchlog.cli.arguments import argument
+from fletchlog.cli.common import CommandError, configured, opened, peer
+from fletchlog.cli.options import COMMAND_CONFIG, JSON, PLACE
 from fletchlog.cli.tables import done, show
 
-transactions = typer.Typer(no_args_is_help=True, help="List the transactional ids of a directory or cluster, and abort an open transaction.")
+if TYPE_CHECKING:
+    from pathlib import Path
 
-Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+    from fletchlog._place import Place
 
 
-@transactions.command("list")
-@command
-@takes_clusters
-def list_transactions(directory: Directory, as_json: Json = False, command_config: CommandConfig = None) -> None:
+def list_transactions(directory: Place = PLACE, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """List the transactional ids with the state of their transactions, also while another process writes.
 
     fletchlog transactions list data/
@@ -38,17 +33,11 @@ def list_transactions(directory: Directory, as_json: Json = False, command_confi
             }
             for found in broker.transactions()
         ]
-    show(rows, as_json=as_json, empty=f"{shown(directory)} knows no transactional id")
+    show(rows, as_json=as_json, empty=f"{directory} knows no transactional id")
 
 
-@transactions.command()
-@command
-@takes_clusters
 def abort(
-    directory: Directory,
-    transactional_id: Annotated[str, typer.Argument(help="transactional.id.", metavar="ID")],
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE, transactional_id: str = argument("ID", "transactional.id."), as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG
 ) -> None:
     """Abort the open transaction of a transactional id, whose producer is fenced off. One that was decided to commit is completed.
 
@@ -60,9 +49,12 @@ def abort(
     with opened(directory, client=asked) as broker:
         state = next((found.state for found in broker.transactions() if found.transactional_id == transactional_id), None)
         if state is None:
-            raise CommandError(f"there is no transactional id {transactional_id}; `fletchlog transactions list {shown(directory)}` lists what there is")
+            raise CommandError(f"there is no transactional id {transactional_id}; `fletchlog transactions list {directory}` lists what there is")
         if state != "Ongoing":
             raise CommandError(f"{transactional_id} has no open transaction: its state is {state}")
         with fl.Producer(peer(broker, directory), {**asked, "transactional.id": transactional_id}) as producer:
             producer.init_transactions()
     done(f"aborted the transaction of {transactional_id}", as_json=as_json, transactional_id=transactional_id)
+
+
+COMMANDS = {"list": list_transactions, "abort": abort}

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from fletchlog._place import Place
 from fletchlog.cli import places, times
-from fletchlog.cli.common import CommandError, Given, command, configured, opened, opened_directory, peer, shown, takes_clusters, topic
-from fletchlog.cli.options import CommandConfig, names_of_topics
+from fletchlog.cli.arguments import option
+from fletchlog.cli.common import CommandError, configured, confirm, opened, opened_directory, peer, topic
+from fletchlog.cli.options import COMMAND_CONFIG, DIR, JSON, PARTITIONS, PLACE, TOPIC, YES
 from fletchlog.cli.tables import done, show
-from fletchlog.cli.text import counted, visible
+from fletchlog.cli.text import counted
 
-Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory.", metavar="DIR")]
-Topic = Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC", autocompletion=names_of_topics)]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fletchlog._place import Place
 
 
-@command
-@takes_clusters
 def delete_records(
-    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or kafka://HOST:PORT.", metavar="DIR")],
-    name: Topic,
-    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="A partition; may be repeated. Default: all.")] = None,
-    before_offset: Annotated[int | None, typer.Option(help="Delete the records before this offset; -1: all. Needs --partition, but for -1.")] = None,
-    before: Annotated[str | None, typer.Option(metavar="TIME", help=f"Delete what is before the first record of this time or later: {times.HELP}.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Json = False,
-    command_config: CommandConfig = None,
+    directory: Place = PLACE,
+    name: str = TOPIC,
+    partition: list[int] | None = PARTITIONS,
+    before_offset: int | None = option("--before-offset", "Delete the records before this offset; -1: all. Needs --partition, but for -1."),
+    before: str | None = option("--before", f"Delete what is before the first record of this time or later: {times.HELP}.", metavar="TIME"),
+    yes: bool = YES,
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Delete the oldest records of a topic.
 
@@ -58,14 +55,12 @@ def delete_records(
                 raise CommandError(f"{tp} ends at {ends[tp]}, before {limit}; nothing was deleted")
         limits = {tp: max(limit, begin[tp]) for tp, limit in limits.items()}
         count = sum(limits[tp] - begin[tp] for tp in found)
-        if count and not yes and not typer.confirm(visible(f"delete {counted(count, 'offset')} of {name} in {shown(directory)}?"), err=True):
-            raise CommandError("nothing was deleted")
+        confirm(f"delete {counted(count, 'offset')} of {name} in {directory}", yes=yes or not count)
         rows = [{"topic": name, "partition": tp.partition, "before": begin[tp], "after": broker.delete_records(name, tp.partition, limits[tp])} for tp in found]
     show(rows, as_json=as_json, empty="no partition")
 
 
-@command
-def take_over(directory: Directory, as_json: Json = False) -> None:
+def take_over(directory: Place = DIR, as_json: bool = JSON) -> None:
     """Let fletchlog write to a directory that a Kafka broker has written. The broker must be stopped.
 
     The logs stay as they are; fletchlog.metadata and .lock are added. A Kafka broker can use the directory again.
@@ -76,15 +71,14 @@ def take_over(directory: Directory, as_json: Json = False) -> None:
 
     with fl.Broker(directory, take_over=True) as broker:
         names = broker.topics()
-    done(f"{shown(directory)} can be written now; it has {counted(len(names), 'topic')}", as_json=as_json, topics=names)
+    done(f"{directory} can be written now; it has {counted(len(names), 'topic')}", as_json=as_json, topics=names)
 
 
-@command
 def clean(
-    directory: Directory,
-    name: Topic,
-    force: Annotated[bool, typer.Option("--force", help="Every partition up to its end, also where it is not due.")] = False,
-    as_json: Json = False,
+    directory: Place = DIR,
+    name: str = TOPIC,
+    force: bool = option("--force", "Every partition up to its end, also where it is not due.", False),
+    as_json: bool = JSON,
 ) -> None:
     """Compact a topic now: of each key the newest record stays.
 
@@ -93,7 +87,7 @@ def clean(
     with opened_directory(directory) as broker:
         policy = (topic(broker, name).config or {}).get("cleanup.policy", "")
         if "compact" not in policy:
-            raise CommandError(f"{name} is not compacted; `fletchlog topics alter {shown(directory)} {name} -c cleanup.policy=compact` makes it so")
+            raise CommandError(f"{name} is not compacted; `fletchlog topics alter {directory} {name} -c cleanup.policy=compact` makes it so")
         rows = [partition._asdict() for partition in broker.clean_topic(name, force=force)]
     if as_json:
         show(rows, as_json=True, empty="")
@@ -106,8 +100,7 @@ def clean(
     show(table, as_json=False, empty=f"{name} has no log yet")
 
 
-@command
-def retention(directory: Directory, as_json: Json = False) -> None:
+def retention(directory: Place = DIR, as_json: bool = JSON) -> None:
     """Delete now what retention.ms and retention.bytes of the topics do not keep.
 
     fletchlog retention data/

@@ -1,38 +1,33 @@
-"""`fletchlog users`: add, list, remove the users of SCRAM of a directory."""
+"""Add, list and remove the users of SCRAM that clients of a listener can be."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from fletchlog._place import Place
-from fletchlog.cli.common import CommandError, Given, command, opened_directory
+from fletchlog.cli.arguments import argument, option
+from fletchlog.cli.common import CommandError, opened_directory
+from fletchlog.cli.options import DIR, JSON
 from fletchlog.cli.tables import done, draw
 from fletchlog.cli.text import say, visible
 
-users = typer.Typer(no_args_is_help=True, help="Add, list and remove the users of SCRAM that clients of a listener can be.")
+if TYPE_CHECKING:
+    from fletchlog._place import Place
 
-Directory = Annotated[Place, typer.Argument(parser=Given, help="The broker's directory.", metavar="DIR")]
-User = Annotated[str, typer.Argument(help="Name of the user.", metavar="USER")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table or a sentence.")]
+
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
-Mechanisms = Annotated[
-    list[str] | None, typer.Option("--mechanism", metavar="NAME", help="SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. Both unless given.")
-]
+USER = argument("USER", "Name of the user.")
+MECHANISM = option("--mechanism", "SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. Both unless given.", metavar="NAME")
 
 
-@users.command()
-@command
 def add(
-    directory: Directory,
-    user: User,
-    mechanism: Mechanisms = None,
-    iterations: Annotated[int, typer.Option(help="Iterations of PBKDF2.")] = 4096,
-    as_json: Json = False,
+    directory: Place = DIR,
+    user: str = USER,
+    mechanism: list[str] | None = MECHANISM,
+    iterations: int = option("--iterations", "Iterations of PBKDF2.", 4096),
+    as_json: bool = JSON,
 ) -> None:
     """Give a user a password, which is asked for; without a terminal it is the first line of standard input.
 
@@ -46,9 +41,7 @@ def add(
     done(f"{user} has a password for {' and '.join(wanted)}", as_json=as_json, user=user, mechanisms=wanted)
 
 
-@users.command("list")
-@command
-def list_users(directory: Directory, as_json: Json = False) -> None:
+def list_users(directory: Place = DIR, as_json: bool = JSON) -> None:
     """List the users of a directory, also while another process writes to it.
 
     fletchlog users list data/
@@ -71,9 +64,7 @@ def list_users(directory: Directory, as_json: Json = False) -> None:
         say(f"{directory} has no user of SCRAM")
 
 
-@users.command()
-@command
-def remove(directory: Directory, user: User, mechanism: Mechanisms = None, as_json: Json = False) -> None:
+def remove(directory: Place = DIR, user: str = USER, mechanism: list[str] | None = MECHANISM, as_json: bool = JSON) -> None:
     """Take a user's passwords away.
 
     fletchlog users remove data/ alice
@@ -99,3 +90,6 @@ def _password(user: str) -> str:
     if not password:
         raise CommandError("the password is empty")
     return password
+
+
+COMMANDS = {"add": add, "list": list_users, "remove": remove}

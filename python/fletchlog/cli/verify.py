@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from fletchlog._place import Place  # noqa: TC001 - typer reads the annotations
-from fletchlog.cli.common import CommandError, Given, command
+from fletchlog.cli.arguments import argument
+from fletchlog.cli.common import CommandError
+from fletchlog.cli.options import JSON
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import progress, styled
 from fletchlog.cli.text import counted, say, visible
 
 if TYPE_CHECKING:
+    from fletchlog._place import Place
     from fletchlog.files import PartitionReport
 
 
-@command
-def verify(
-    directory: Annotated[Place, typer.Argument(parser=Given, help="The broker's directory, or one partition's.", metavar="DIR")],
-    as_json: Annotated[bool, typer.Option("--json", help="JSON report instead of a table.")] = False,
-) -> None:
+def verify(directory: Place = argument("DIR", "The broker's directory, or one partition's."), as_json: bool = JSON) -> None:
     """Check every batch, index, snapshot and checkpoint of a directory.
 
     Never writes and needs no broker. Data that a writer is appending may look like a damaged tail: check a directory without a writer. Exit code 0:

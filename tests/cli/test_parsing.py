@@ -1,0 +1,157 @@
+"""What the words of a command line are to a command: options anywhere, values of any look, and a sentence for what cannot be read."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fletchlog._place import Place
+from fletchlog.cli.app import COMMANDS, found, loaded
+from fletchlog.cli.arguments import read
+
+
+def values(text, *more):
+    prog, command, words = found("fletchlog", [*text.split(), *more])
+    return {name: value for name, value in read(prog, command, words).items() if value not in (None, False)}
+
+
+def test_options_may_be_anywhere_and_take_the_next_word_whatever_it_is():
+    for words in (
+        "consume d t u -n 3 -p 0 --partition 1 --from 2h",
+        "consume -n3 --partition=0 d -p1 t --from=2h u",
+        "consume --max=3 -p 0 -p 1 --from 2h -- d t u",
+    ):
+        given = values(words)
+        assert (str(given.pop("directory")), given) == ("d", {"topics": ["t", "u"], "form": "table", "most": 3, "partition": [0, 1], "start": "2h"})
+    assert values("produce d t --key -- --delimiter - -f=csv file.csv", "--value=-x=y")["key"] == "--"
+    assert {name: values("produce d t --key -x --value= -c a=-b")[name] for name in ("key", "value", "config")} == {
+        "key": "-x",
+        "value": "",
+        "config": ["a=-b"],
+    }
+    assert str(values("consume", "--", "-d", "-t")["directory"]) == "-d"
+    assert values("groups reset d g -t a --shift-by -10")["shift_by"] == -10
+
+
+def test_a_flag_may_have_an_opposite():
+    assert values("produce d t --as-records")["as_records"] is True
+    prog, command, words = found("fletchlog", ["produce", "d", "t", "--as-rows"])
+    assert read(prog, command, words)["as_records"] is False
+    assert read(prog, command, words[:-1])["as_records"] is None
+
+
+def test_places_keep_their_slashes_and_files_are_paths():
+    given = values("copy kafka://h:1 file:///tmp/d --source-command-config file:///tmp/f")
+    assert (repr(given["source"]), repr(given["destination"])) == (repr(Place("kafka://h:1")), repr(Place("/tmp/d")))
+    assert given["source_command_config"] == Path("/tmp/f")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("nope", "there is no command nope"),
+        ("cosume d t", "did you mean consume?"),
+        ("topics lst", "did you mean list?"),
+        ("topics create d", "the following arguments are required: TOPIC"),
+        ("topics create d t u", "unrecognized arguments: u"),
+        ("consume d t -n x", "invalid int value: 'x'"),
+        ("consume d t -n", "expected one argument"),
+        ("consume d t --bogus", "unrecognized arguments: --bogus"),
+        ("consume d t --follo", "unrecognized arguments: --follo"),
+        ("consume d t --follow=yes", "ignored explicit argument 'yes'"),
+        ("assign -m 3", "the following arguments are required: --topics/-t"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence_and_code_2(cli, words, said):
+    result = cli(*words.split(), code=2)
+    assert said in result.err
+    assert result.err.count("\n") == 1
+    assert "--help` says what there is" in result.err
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("retention kafka://h:1", "is a cluster"), ("clean s3://b t", "object stores are read-only"), ("dump kafka://h:1", "is a file of this machine")],
+)
+def test_a_place_of_another_kind_is_refused(cli, words, said):
+    assert said in cli(*words.split(), code=1).err
+
+
+def test_help_names_every_command_and_every_option(cli):
+    listed = cli("--help").out
+    for name in ("serve", "delete-records", "topics", "users"):
+        assert f"\n    {name}" in listed
+    assert "add-partitions" in cli("topics", "--help").out
+    shown = " ".join(cli("consume", "-h").out.split())
+    for part in ("fletchlog consume [OPTIONS] DIR TOPIC...", "--from earliest|latest|TIME", "[default: table]", "--follow", "%t topic"):
+        assert part in shown
+    assert cli(code=2).out == listed
+
+
+def test_the_help_says_of_each_command_what_its_own_help_begins_with():
+    for name, text in COMMANDS.items():
+        command = loaded(name)
+        documented = command if callable(command) else sys.modules[f"fletchlog.cli.{name}"]
+        assert documented.__doc__.splitlines()[0] == text
+
+
+def test_the_help_and_serve_load_no_other_command_and_no_other_package():
+    for words in (["--help"], ["--version"], ["serve", "--help"]):
+        done = subprocess.run([sys.executable, "-X", "importtime", "-m", "fletchlog", *words], capture_output=True, text=True, check=True)
+        loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert not loaded & {"rich", "pyarrow", "numpy", "typing", "inspect", "pathlib", "fletchlog.cli.consume", "fletchlog.cli.completion"}, words
+
+
+def test_words_are_completed(shell):
+    def completed(*words):
+        return shell.run("--complete", *words).stdout.decode().split()
+
+    shell.bash("fletchlog topics create data orders; fletchlog topics create data other; echo 1 | fletchlog produce data orders")
+    shell.run("consume", "data", "orders", "--group", "g")
+    assert completed("to") == ["topics"]
+    assert completed("topics", "add") == ["add-partitions"]
+    assert completed("consume", "data", "--fo") == ["--format", "--follow"]
+    assert (
+        completed("consume", "data", "o") == completed("consume", "data", "orders", "o") == completed("consume", "-n", "3", "data", "o") == ["orders", "other"]
+    )
+    assert completed("groups", "reset", "data", "g", "--topic", "ot") == ["other"]
+    assert completed("groups", "lag", "data", "") == ["g"]
+    for words in (
+        ["consume", ""],
+        ["consume", "nowhere", ""],
+        ["consume", "data", "-n", ""],
+        ["topics", "list", "data", ""],
+        ["nope", ""],
+        ["consume", "kafka://", ""],
+    ):
+        assert completed(*words) == []
+
+
+@pytest.mark.parametrize(("name", "file"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish/completions/fletchlog.fish")])
+def test_completion_is_installed_once(shell, name, file):
+    environment = os.environ | {"SHELL": f"/bin/{name}", "HOME": str(shell.folder)}
+    for _ in range(2):
+        assert shell.run("--install-completion", env=environment).returncode == 0
+    script = shell.run("--show-completion", env=environment).stdout
+    assert (shell.folder / file).read_bytes() == script
+    assert shell.run("--show-completion", env=environment | {"SHELL": "/bin/odd"}).returncode == 1
+
+
+def test_bash_completes_with_what_is_installed(shell):
+    shell.bash("fletchlog topics create data orders; fletchlog topics create data other")
+    script = shell.run("--show-completion", env=os.environ | {"SHELL": "/bin/bash"}).stdout.decode()
+    ask = f'{script}\nCOMP_WORDS=(fletchlog consume data o); COMP_CWORD=3; _fletchlog; printf "%s " "${{COMPREPLY[@]}}"'
+    assert shell.bash(ask).stdout == b"orders other "
+
+
+def test_without_the_extra_only_serve_works_and_others_say_what_to_install(shell):
+    shell.run("topics", "create", "d", "t")
+    words = [sys.executable, "-c", "import sys; sys.modules['rich'] = sys.modules['pyarrow'] = None; from fletchlog.cli import main; sys.exit(main())"]
+    for rest in (["topics", "list", "d"], ["consume", "d", "t", "-f", "jsonl"]):
+        assert b"pip install 'fletchlog[" in shell.check(subprocess.run([*words, *rest], cwd=shell.folder, capture_output=True, check=False)).stderr
+    ready = [*words, "serve", "--memory", "--listen", "127.0.0.1:0", "--print-address", "--with-parent"]
+    assert "bootstrap" in json.loads(subprocess.run(ready, stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout)
