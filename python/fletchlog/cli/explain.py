@@ -42,6 +42,7 @@ def explain(
         "--compare",
         "Hold it against another order (kip-387), release or saved trace, or `all` releases and KIP-387; may be repeated.",
         metavar="ORDER|RELEASE|TRACE|all",
+        raw=True,
     ),
     polls: int = option("--polls", "How many polls to explain.", 20),
     subscribe: bool = option("--subscribe --no-subscribe", "Use subscribe() in a group of one instead of assign().", False),
