@@ -89,9 +89,9 @@ def test_code_in_the_docstrings_of_the_reference_fits_the_page() -> None:
         assert [line for line in code.splitlines() if len(line) > 90] == [], module
 
 
-def test_most_pages_have_something_to_run() -> None:
-    assert sum(bool(blocks(page)) for page in PAGES) >= 12
-    assert {language for page in PAGES for language, _ in blocks(page)} == {"python", "sh", "text", "console", "java"}
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("howto/", "promises/"))])
+def test_every_guide_and_every_promise_has_something_to_run(page: str) -> None:
+    assert {"python", "sh"} & {language for language, _ in blocks(page)}
 
 
 def test_every_page_is_in_the_navigation_and_every_link_leads_somewhere() -> None:

@@ -6,6 +6,7 @@ import concurrent.futures
 import datetime as dt
 import re
 from collections.abc import Callable, Iterator
+from time import monotonic
 
 import pytest
 
@@ -49,8 +50,21 @@ def waits(consumer: fl.Consumer, given: object) -> list[Callable[[], object]]:
 
 @pytest.mark.parametrize("given", [30_000, dt.timedelta(seconds=30), dt.timedelta(microseconds=29_999_999)])
 def test_how_long_is_milliseconds_or_a_timedelta(consumer: fl.Consumer, given: object) -> None:
-    for call in waits(consumer, given):
-        call()
+    polled, position, ends, beginnings, times, committing, committed, closed = (call() for call in waits(consumer, given))
+    assert isinstance(polled, fl.Records)
+    assert [record.value for record in polled] == [b"0", b"1", b"2", b"3", b"4"]
+    assert (position, ends, beginnings, committing, closed) == (5, {T0: 5}, {T0: 0}, None, None)
+    assert (times[T0].offset, committed.offset) == (0, 1)  # type: ignore[index, attr-defined]
+
+
+@pytest.mark.parametrize("given", [200, dt.timedelta(milliseconds=200), dt.timedelta(microseconds=199_001)])
+def test_a_poll_without_records_takes_as_long_as_it_was_given(consumer: fl.Consumer, given: object) -> None:
+    consumer.seek_to_end([T0])
+    assert consumer.position(T0) == 5
+    begin = monotonic()
+    assert len(consumer.poll(given)) == 0  # type: ignore[arg-type]
+    # in another unit it would be over at once, or not before the test
+    assert monotonic() - begin >= 0.19  # its clock has whole milliseconds
 
 
 @pytest.mark.parametrize(
