@@ -21,8 +21,8 @@ STUB = "python/fletchlog/_core.pyi"
 
 # what is counted or measured, and what it is counted for: "records a second" is "records/s" or "records per second"
 MEASURES = (
-    "records?|rows?|bytes|ns|µs|ms|seconds|times|polls?|requests?|lines?|keys|ids|threads?|files?|modules?|tests?|segments?|batch(?:es)?|objects?|ports?"
-    "|tasks?|transactions?|manifests?|columns?|partitions?|B|KiB|MiB|GB|GiB|GET|HEAD|CPU|time|snapshot|memory"
+    "records|rows|bytes|ns|µs|ms|seconds|times|polls|requests|lines|keys|ids|threads|files|modules|tests|segments|batches|objects|ports|tasks|transactions"
+    "|columns|partitions|B|KiB|MiB|GB|GiB|CPU|time|snapshot|memory"
 )
 EACH = (
     "second|minute|day|record|row|poll|partition|node|batch|segment|task|transaction|id|test|key|object|column|connection|client|topic|line|member|consumer"
