@@ -35,7 +35,8 @@ from fletchlog.spark import options, sink_options
 TOPICS = ("orders", "payments")
 # five batches of 100 records a partition; a fetch brings two of them, a poll takes half of one
 RECORDS, BATCH, MOST = 500, 100, 50
-POLL_ORDER = Path(__file__).parent / "img/poll-order.svg"
+ROOT = Path(__file__).resolve().parents[1]
+POLL_ORDER = ROOT / "docs/img/poll-order.svg"
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -63,6 +64,7 @@ def on_files(files: Any, config: Any) -> Any:
             draw([("before", owners), ("after c4 joined", later)])
         ),
         "order.html": page(runs, example_producer()),
+        "contributing.md": contributing(config["repo_url"]),
     }
     for name, content in made.items():
         files.append(File.generated(config, name, content=content))
@@ -189,6 +191,12 @@ def example_runs(polls: int) -> list[Any]:
                 ),
             ]
         )
+
+
+def contributing(repository: str) -> str:
+    """CONTRIBUTING.md as a page of the site: links to files lead to the repository."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return re.sub(r"(\]\()(?!https?:)", rf"\g<1>{repository}/blob/main/", text)
 
 
 def poll_order() -> str:

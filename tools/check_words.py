@@ -34,7 +34,7 @@ SPACE = r"(?:[ \t]+|[ \t]*\n[ \t]*)"
 
 WORDS = {
     r"of ours|of yours|of theirs|of our own": "name whose it is, or leave it out",
-    r"ours": "fletchlog's",
+    r"our|ours": "fletchlog's, or the",
     r"but for": "except",
     r"g(?:o|oes|oing|one) on|went on": "continue",
     r"so many": "N, this many",

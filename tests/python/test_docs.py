@@ -112,7 +112,9 @@ def test_what_is_generated_is_generated(monkeypatch: pytest.MonkeyPatch) -> None
     assert spec.loader is not None
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
-    made = dict(hooks.on_files([], None))
+    repository = "https://example.org/fletchlog"
+    made = dict(hooks.on_files([], {"repo_url": repository}))
+    assert f"]({repository}/blob/main/ARCHITECTURE.md)" in made.pop("contributing.md")
     linked = {
         (Path(page).parent / target).as_posix().replace("howto/../", "").replace("promises/../", "")
         for page in PAGES
