@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fletchlog._place import CLUSTER, STORE
 from fletchlog.cli.arguments import option
-from fletchlog.cli.common import CommandError, configured, opened, peer, topics_of
+from fletchlog.cli.common import CommandError, configured, opened, topics_of
 from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, JSON, PLACE, TOPICS
 from fletchlog.cli.tables import draw
@@ -62,7 +62,7 @@ def audit(
     names = topics_of(directory, topics, client)
     if directory.kind == STORE:
         with opened(directory, read_only=True) as broker:
-            report = auditing.run(peer(broker, directory), names, keys=keys)
+            report = auditing.run(broker, names, keys=keys)
     else:
         report = auditing.run(directory.name if directory.kind == CLUSTER else directory, names, keys=keys, config=client)
     # a mistake in a threshold is said before anything is written

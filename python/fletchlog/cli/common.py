@@ -257,10 +257,3 @@ def refuse_kafkas(place: Place) -> None:
     where = place.name
     if os.path.lexists(f"{where}/meta.properties") and not os.path.lexists(f"{where}/fletchlog.metadata"):
         raise CommandError(f"{where} was written by a Kafka broker and can be read; `fletchlog take-over {where}` lets fletchlog write to it")
-
-
-def peer(broker: fl.Broker | fl.Cluster, place: Place) -> fl.Broker | str:
-    """What a client connects to, given what `opened` gave for this place."""
-    import fletchlog as fl
-
-    return broker if isinstance(broker, fl.Broker) else place.name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog.cli import places, times
 from fletchlog.cli.arguments import argument, option
-from fletchlog.cli.common import CommandError, configured, opened, peer, topic
+from fletchlog.cli.common import CommandError, configured, opened, topic
 from fletchlog.cli.delivery import advance_by
 from fletchlog.cli.interrupts import held
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PARTITIONS, PLACE, names_of_topics
@@ -32,7 +32,7 @@ TABLE_ROWS = 50
 def consume(
     directory: Place = PLACE,
     topics: list[str] = argument("TOPIC", "Topics to read.", complete=names_of_topics),
-    form: str = option("--format -f", f"{', '.join(FORMATS)}, or a template as kcat has it.", "table"),
+    form: str = option("--format -f", f"{', '.join(FORMATS)}, or a template of kcat.", "table"),
     output: Path | None = option("--output -o", "File to write."),
     most: int | None = option("--max -n", f"Stop after this many records (table: {TABLE_ROWS})."),
     partition: list[int] | None = PARTITIONS,
@@ -40,7 +40,7 @@ def consume(
     until: str | None = option("--until", "Stop in each partition at its first record of this time or later.", metavar="TIME"),
     offset: int | None = option("--offset", "Start at this offset of each partition."),
     tail: int | None = option("--tail", "The last N records of each partition.", metavar="N"),
-    group: str | None = option("--group", "Consumer group: commits what was shown, goes on behind it. Opens the directory for writing."),
+    group: str | None = option("--group", "Consumer group: commits what was shown, and continues behind it next time. Opens the directory for writing."),
     follow: bool = option("--follow", "Wait for more records at the end; Ctrl-C ends it.", False),
     config: list[str] | None = CONFIG,
     command_config: Path | None = COMMAND_CONFIG,
@@ -87,7 +87,7 @@ def consume(
     with opened(directory, read_only=group is None, client=asked) as broker:
         described = [topic(broker, name) for name in topics]
         found, existing = places.partitions(described, partition), places.Existing(broker, described)
-        with fl.Consumer(peer(broker, directory), given) as consumer:
+        with fl.Consumer(broker, given) as consumer:
             ends = consumer.end_offsets(found)
             stops = {} if until is None else places.at(consumer, found, times.when("--until", until), ends)
             if group is not None:
@@ -130,7 +130,7 @@ def _check(
     chosen = {"--partition": bool(partition), "--offset": offset is not None, "--tail": tail is not None, "--from TIME": start not in places.RESETS}
     if group is not None and any(chosen.values()):
         first = next(name for name, given in chosen.items() if given)
-        raise CommandError(f"{first} and --group do not go together: a group goes on where it was; `fletchlog groups reset` sets where that is")
+        raise CommandError(f"{first} and --group do not go together: a group continues where it was; `fletchlog groups reset` sets where that is")
     if sum([chosen["--offset"], chosen["--tail"], start != "earliest"]) > 1:
         raise CommandError("--offset, --tail and --from each say where to start: give one of them")
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fletchlog._place import CLUSTER, DIRECTORY, Place
+from fletchlog._place import DIRECTORY, Place
 from fletchlog.cli.arguments import ANYWHERE, argument, option
-from fletchlog.cli.common import CommandError, configured, opened, peer, topics_of
+from fletchlog.cli.common import CommandError, configured, opened, topics_of
 from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, names_of_topics
 from fletchlog.cli.tables import draw
@@ -108,16 +107,11 @@ def _first(source: Place, topics: str, given: dict[str, str], orders: Sequence[s
     for order in orders:
         if order != EVERY:
             compare.order_config(order)
-    with contextlib.ExitStack() as stack:
-        broker: fl.Broker | str = source.name
-        if source.kind != CLUSTER:
-            directory = opened(source, read_only=True)
-            stack.callback(directory.close)
-            broker = peer(directory, source)
-        place = readable_path(source) if source.kind == DIRECTORY else str(source)
-        first = fl.explain.polls(broker, names, given, polls=polls, subscribe=subscribe, title=place)
+    with opened(source, read_only=True, client=given) as place:
+        title = readable_path(source) if source.kind == DIRECTORY else str(source)
+        first = fl.explain.polls(place, names, given, polls=polls, subscribe=subscribe, title=title)
         rest = list(dict.fromkeys([*(compare.every_order(first) if every else []), *(order for order in orders if order != EVERY)]))
-        return [first, *compare.against(broker, names, given, rest, polls=polls, subscribe=subscribe, title=place)]
+        return [first, *compare.against(place, names, given, rest, polls=polls, subscribe=subscribe, title=title)]
 
 
 def _from_trace(path: Path) -> Explanation:

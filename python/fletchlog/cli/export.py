@@ -25,7 +25,7 @@ def export(
     """Copy a directory to an object store, or to another directory, as it is at one moment.
 
     Works beside a writer. The copy can be opened when the command has ended, and not before: Broker(TO, read_only=True), Spark, and the commands that
-    read. The same command again goes on after it was stopped. Credentials and endpoint come from where the SDK of the store looks, e.g.
+    read. The same command again continues after it was stopped. Credentials and endpoint come from where the SDK of the store looks, e.g.
     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL, or from the file of properties that FLETCHLOG_STORAGE_CONFIG names.
 
       fletchlog export data/ s3://bucket/logs

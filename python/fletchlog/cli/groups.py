@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli import places, times
 from fletchlog.cli.arguments import option
-from fletchlog.cli.common import CommandError, configured, confirm, opened, peer
+from fletchlog.cli.common import CommandError, configured, confirm, opened
 from fletchlog.cli.common import group as listed_group
 from fletchlog.cli.common import topic as topic_of
 from fletchlog.cli.options import COMMAND_CONFIG, GROUP, JSON, PARTITIONS, PLACE, YES, names_of_topics
@@ -38,7 +38,7 @@ def list_groups(directory: Place = PLACE, as_json: bool = JSON, command_config: 
 
 
 def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
-    """Show a group's state and members, where it goes on in each partition, its lag, and which member has the partition.
+    """Show a group's state and members, where it continues in each partition, its lag, and which member has the partition.
 
     fletchlog groups describe data/ g
     """
@@ -97,7 +97,7 @@ def reset(
     as_json: bool = JSON,
     command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
-    """Set where a group goes on. Nobody may be a member of it. Without --execute nothing is changed, as in Kafka's tool.
+    """Set where a group continues. The group must have no members. Without --execute nothing is changed, as in Kafka's tool.
 
     An offset that a partition does not have becomes its first or its end.
 
@@ -110,11 +110,11 @@ def reset(
     chosen = {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-offset": to_offset is not None,
               "--to-time": to_time is not None, "--shift-by": shift_by is not None}  # fmt: skip
     if sum(chosen.values()) != 1:
-        raise CommandError(f"say where the group goes on: one of {', '.join(chosen)}")
+        raise CommandError(f"say where the group continues: one of {', '.join(chosen)}")
     import fletchlog as fl
 
     asked = configured(command_config)
-    with opened(directory, read_only=not execute, client=asked) as broker, fl.Consumer(peer(broker, directory), asked) as consumer:
+    with opened(directory, read_only=not execute, client=asked) as broker, fl.Consumer(broker, asked) as consumer:
         found = places.partitions([topic_of(broker, name) for name in topic], partition)
         begin, ends, now = consumer.beginning_offsets(found), consumer.end_offsets(found), broker.group_offsets(group)
         before = {tp: now[tp].offset if tp in now else None for tp in found}

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, BinaryIO
 
 from fletchlog.cli.arguments import argument, option
-from fletchlog.cli.common import CommandError, configured, in_words_of_the_shell, opened, peer
+from fletchlog.cli.common import CommandError, configured, in_words_of_the_shell, opened
 from fletchlog.cli.common import topic as described
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
 from fletchlog.cli.inputs.files import waiting
@@ -42,7 +42,7 @@ def produce(
     encoding: str | None = option("--encoding", "Encoding of a text file; default: UTF-8."),
     as_records: bool | None = option("--as-records --as-rows", "Whether rows are records that `consume` wrote; default: if they look so."),
     keep_partitions: bool = option("--keep-partitions", "Such records go to the partitions that they name.", False),
-    partitions: int | None = option("--partitions", "Create the topic with so many partitions if it is missing."),
+    partitions: int | None = option("--partitions", "Create the topic with this many partitions if it is missing."),
     config: list[str] | None = CONFIG,
     command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
@@ -93,7 +93,7 @@ def produce(
         if partitions is not None and topic not in broker.topics():
             broker.create_topic(topic, partitions=partitions)
         start = _end(broker, topic)
-        producer = stack.enter_context(_producer(broker, directory, asked))
+        producer = stack.enter_context(_producer(broker, asked))
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task(f"producing to {topic}", total=None)
         sender = Sender(producer, topic, read.place, lambda count: bar.advance(task, count))
@@ -156,11 +156,11 @@ def _opened(directory: Place, asked: Mapping[str, str], *, create: bool) -> Iter
         broker.close()
 
 
-def _producer(broker: fl.Broker | fl.Cluster, directory: Place, asked: Mapping[str, str]) -> fl.Producer:
+def _producer(broker: fl.Broker | fl.Cluster, asked: Mapping[str, str]) -> fl.Producer:
     import fletchlog as fl
 
     own = {"retries": str(RETRIES)} if isinstance(broker, fl.Broker) else {}
-    return fl.Producer(peer(broker, directory), {**own, **asked})
+    return fl.Producer(broker, {**own, **asked})
 
 
 def _end(broker: fl.Broker | fl.Cluster, topic: str) -> int:

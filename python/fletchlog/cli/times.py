@@ -23,7 +23,7 @@ _PART = re.compile(r"(\d+) ?(ms|[wdhms])", re.ASCII)
 
 
 def moment(text: str, *, bound: bool = False) -> int:
-    """Milliseconds since 1970 of a time in a file, or of a `bound` as `milliseconds` has it.
+    """Milliseconds since 1970 of a time in a file, or of a `bound` as for `milliseconds`.
 
     Raises:
         ValueError: It is none.

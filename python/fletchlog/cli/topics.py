@@ -141,7 +141,7 @@ def add_partitions(
     as_json: bool = JSON,
     command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
-    """Give a topic so many more partitions. Keys go to other partitions from then on.
+    """Add partitions to a topic. Keys go to other partitions from then on.
 
     fletchlog topics add-partitions data/ orders 2
     """

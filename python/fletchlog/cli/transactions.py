@@ -6,7 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from fletchlog.cli.arguments import argument
-from fletchlog.cli.common import CommandError, configured, opened, peer
+from fletchlog.cli.common import CommandError, configured, opened
 from fletchlog.cli.options import COMMAND_CONFIG, JSON, PLACE
 from fletchlog.cli.tables import done, show
 
@@ -52,7 +52,7 @@ def abort(
             raise CommandError(f"there is no transactional id {transactional_id}; `fletchlog transactions list {directory}` lists what there is")
         if state != "Ongoing":
             raise CommandError(f"{transactional_id} has no open transaction: its state is {state}")
-        with fl.Producer(peer(broker, directory), {**asked, "transactional.id": transactional_id}) as producer:
+        with fl.Producer(broker, {**asked, "transactional.id": transactional_id}) as producer:
             producer.init_transactions()
     done(f"aborted the transaction of {transactional_id}", as_json=as_json, transactional_id=transactional_id)
 

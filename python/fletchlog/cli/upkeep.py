@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fletchlog.cli import places, times
 from fletchlog.cli.arguments import option
-from fletchlog.cli.common import CommandError, configured, confirm, opened, opened_directory, peer, topic
+from fletchlog.cli.common import CommandError, configured, confirm, opened, opened_directory, topic
 from fletchlog.cli.options import COMMAND_CONFIG, DIR, JSON, PARTITIONS, PLACE, TOPIC, YES
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted
@@ -21,7 +21,7 @@ def delete_records(
     directory: Place = PLACE,
     name: str = TOPIC,
     partition: list[int] | None = PARTITIONS,
-    before_offset: int | None = option("--before-offset", "Delete the records before this offset; -1: all. Needs --partition, but for -1."),
+    before_offset: int | None = option("--before-offset", "Delete the records before this offset; -1: all. Needs --partition, except for -1."),
     before: str | None = option("--before", f"Delete what is before the first record of this time or later: {times.HELP}.", metavar="TIME"),
     yes: bool = YES,
     as_json: bool = JSON,
@@ -43,7 +43,7 @@ def delete_records(
         raise CommandError("--before-offset is for one partition: give --partition as well")
     time = None if before is None else times.when("--before", before)
     asked = configured(command_config)
-    with opened(directory, client=asked) as broker, fl.Consumer(peer(broker, directory), asked) as consumer:
+    with opened(directory, client=asked) as broker, fl.Consumer(broker, asked) as consumer:
         found = places.partitions([topic(broker, name)], partition)
         begin, ends = consumer.beginning_offsets(found), {(name, p.partition): p.high_watermark for p in broker.describe_topic(name).partitions}
         if time is not None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, opened_directory
 from fletchlog.cli.options import DIR, JSON
-from fletchlog.cli.tables import done, draw
-from fletchlog.cli.text import say, visible
+from fletchlog.cli.tables import done, show
+from fletchlog.cli.text import visible
 
 if TYPE_CHECKING:
     from fletchlog._place import Place
@@ -52,16 +52,9 @@ def list_users(directory: Place = DIR, as_json: bool = JSON) -> None:
         known = broker.describe_user_scram_credentials()
     if as_json:
         print(json.dumps(known, indent=2))
-    elif known:
-        from rich.table import Table
-
-        table = Table("user", "mechanism", "iterations")
-        for user, mechanisms in known.items():
-            for mechanism, iterations in mechanisms.items():
-                table.add_row(visible(user), mechanism, str(iterations))
-        draw(table)
-    else:
-        say(f"{directory} has no user of SCRAM")
+        return
+    rows = [{"user": user, "mechanism": name, "iterations": count} for user, mechanisms in known.items() for name, count in mechanisms.items()]
+    show(rows, as_json=False, empty=f"{directory} has no user of SCRAM")
 
 
 def remove(directory: Place = DIR, user: str = USER, mechanism: list[str] | None = MECHANISM, as_json: bool = JSON) -> None:
