@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import fletchlog as fl
+from command_line import invoke
 from fletchlog import serde
 from python import test_docs
 
@@ -36,6 +37,15 @@ def test_the_readme_runs_as_typed_twice_in_a_row(tmp_path: Path, monkeypatch: py
             assert broker.scan("orders").to_pyarrow().num_rows == 1000 * times
             # each run reads on where the one before has committed
             assert sum(committed.offset for committed in broker.group_offsets("billing").values()) == 500 * times
+
+
+def test_explain_says_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program, shown = (next(text for language, text in BLOCKS if language == wanted) for wanted in ("python", "text"))
+    test_docs.run_blocks([("python", program)], "README.md", {})
+    printed = " ".join(invoke(["explain", "data/", "--topics", "orders"]).output.split())
+    for line in re.split(r"\n(?=poll)", shown):
+        assert " ".join(line.split()) in printed
 
 
 def test_the_tests_of_the_readme_pass(tmp_path: Path) -> None:
