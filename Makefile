@@ -15,7 +15,7 @@ ARCHIVE := .build/jvm/spark.jsa
 PROFILE ?= release
 CORE := $(STAMPS)/core-$(PROFILE)
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-PYTHON_SOURCES := python tests benches tools docs jvm examples
+PYTHON_SOURCES := python tests judges benches tools docs jvm examples
 QUIET := --quiet --disable-pip-version-check
 
 # maturin gets its own target directory: its release build and `cargo test` would otherwise rebuild each other's work
@@ -25,7 +25,7 @@ MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CU
 HOST = $(shell rustc -vV | sed -n 's/host: //p' | tr 'a-z-' 'A-Z_')
 OLDEST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-SUITE := PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tools $(BIN)/python
+SUITE := PYTHONPATH=$(CURDIR):$(CURDIR)/tools $(BIN)/python
 LISTED = grep -hE '^[a-z-]+:.*\#\# ' $(1) | sed -E 's/^([a-z-]+):.*\#\# (.*)/  make \1\t\2/' | expand -t 24
 
 .PHONY: help demo test test-slow build lint lint-rust lint-python docs bench wheel release clean tools-rust tools-java
@@ -120,4 +120,4 @@ $(JAR): $(CORE) tools/jar.py $(shell find jvm -type f) | tools-rust
 
 # Spark's classes, for the JVMs of the tests. One of another Spark or JVM is not used: made anew with the venv.
 $(ARCHIVE): $(STAMPS)/venv | $(CORE) $(JAR)
-	$(SUITE) -m spark_archive $@
+	$(SUITE) -m tests.support.spark_archive $@

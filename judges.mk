@@ -22,7 +22,7 @@ test-binding: build ## Rust tests of the binding (panics become exceptions)
 test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools, brokers, clients (needs a JDK, Maven, Go, Node.js, cc)
 	@for tool in $(TOOLS_OF_INTEROP); do command -v $$tool >/dev/null || { \
 	  echo "make: $$tool is missing. test-interop needs a JDK 17, Maven 3.8, Go 1.25, Node.js 20 or newer and a C compiler on PATH." >&2; exit 1; }; done
-	$(BIN)/python -m pytest tests/interop --timeout=900 -p no:cacheprovider
+	$(BIN)/python -m pytest judges/interop --timeout=900 -p no:cacheprovider
 
 # It needs a browser. Selenium stays outside .venv, which holds exactly constraints.txt.
 test-browser: tools-browser build ## The pages in a headless Chromium: clicks, keys, speed
@@ -80,21 +80,21 @@ bit-flips: tools-rust ## Every bit of a 64 KiB segment and its side files, one a
 # threads, SPARK_KILLS of the sink's commit, QUERY_KILLS of real Spark queries, TASK_KILLS of tasks that commit by themselves,
 # LISTENER_KILLS of a serving process.
 kills: build ## kill -9 of a Python process at random system calls (KILLS and others: see judges.mk; TIME_LIMIT seconds, SEED)
-	$(SUITE) -m kills.one_thread
-	$(SUITE) -m kills.many_threads
-	$(SUITE) -m kills.spark_sink
-	$(SUITE) -m kills.spark_queries
-	$(SUITE) -m kills.spark_tasks
-	$(SUITE) -m kills.listener
+	$(SUITE) -m judges.kills.one_thread
+	$(SUITE) -m judges.kills.many_threads
+	$(SUITE) -m judges.kills.spark_sink
+	$(SUITE) -m judges.kills.spark_queries
+	$(SUITE) -m judges.kills.spark_tasks
+	$(SUITE) -m judges.kills.listener
 
 attack: build ## Hostile clients of a serving process while one works (CONNECTIONS, SECONDS an attack, P99_MS)
-	$(SUITE) -m attack.listener
+	$(SUITE) -m judges.attack.listener
 
 call-faults: build ## EIO, ENOSPC, EMFILE, EACCES from the n-th system call of a Python process (RUNS, TIME_LIMIT seconds, SEED)
-	$(SUITE) -m kills.call_faults
+	$(SUITE) -m judges.kills.call_faults
 
 power-loss: build ## Power loss from the recorded system calls of a process with threads (IMAGES, TIME_LIMIT seconds, SEED)
-	$(SUITE) -m kills.power_loss
+	$(SUITE) -m judges.kills.power_loss
 
 # Builds with --cfg planted into .build/mutants; the package never contains a planted bug.
 mutants: build ## Plant bugs one by one and let the crash and fault suites find each (TIME_LIMIT seconds, MUTANTS)

@@ -9,8 +9,8 @@ import hypothesis
 import pytest
 
 import fletchlog as fl
-import spark_session
-from spark_session import spark  # noqa: F401 - a fixture: one session for every folder
+from tests.support import spark_session
+from tests.support.spark_session import spark  # noqa: F401 - a fixture: one session for every folder
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=50, print_blob=True)
 hypothesis.settings.load_profile("default")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = "docs/kafka"
 TABLES = "docs/reliability.md"
-FOLDERS = ("rust", "python", "tests", "benches", "docs", "tools", "fuzz")
+FOLDERS = ("rust", "python", "tests", "judges", "benches", "docs", "tools", "fuzz")
 SUFFIXES = {".rs", ".py", ".pyi", ".md", ".toml", ".json", ".js", ".java"}
 
 # a heading or a step of a rule ends with its section number: {#7.4}, {#6.4.1}

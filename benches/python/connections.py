@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 import fletchlog as fl  # noqa: E402
-from attack import listener as attack  # noqa: E402
+from judges.attack import listener as attack  # noqa: E402
 
 CONNECTIONS = 10_000
 ROUNDS, APPENDS = 5, 2_000

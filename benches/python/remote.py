@@ -34,10 +34,10 @@ import fletchlog as fl
 import other_client
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests"))
-from certificates import Authority  # noqa: E402 - of the tests, as are the two below
-from interop import kafka  # noqa: E402 - the interop tests know how to fetch and start Kafka
-from interop.kraft import Kraft, format_directory  # noqa: E402
+sys.path.append(str(ROOT))
+from judges.interop import kafka  # noqa: E402 - the interop tests know how to fetch and start Kafka
+from judges.interop.kraft import Kraft, format_directory  # noqa: E402
+from tests.support.certificates import Authority  # noqa: E402 - of the tests, as are the two below
 
 RELEASE = "4.3.1"
 PARTITIONS = other_client.PARTITIONS

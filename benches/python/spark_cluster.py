@@ -6,7 +6,7 @@ The same topic of 4 partitions over TCP, values of ten and of 100 bytes, page ca
 `fletchlog.spark.configure`. `count` counts the rows, `sum` adds the lengths of the values and takes the largest offset, `group` counts
 by partition. The two take turns and the best of the rounds counts; both must find every record. Target: 3.
 
-Needs Maven the first time: the broker and Spark's kafka package are kept in `.build/interop`, see tests/interop/kafka.py.
+Needs Maven the first time: the broker and Spark's kafka package are kept in `.build/interop`, see judges/interop/kafka.py.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import fletchlog as fl
 from remote import JVM, PARTITIONS, RELEASE, table
 from spark_session import parse, session
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
-from interop import kafka
-from interop.kraft import Kraft, format_directory
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from judges.interop import kafka
+from judges.interop.kraft import Kraft, format_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

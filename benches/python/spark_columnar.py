@@ -8,7 +8,7 @@ Targets: `count` 50 times the kafka source and 5 times `fletchlog`; `sum`, `byte
 to rows, of Spark's noop sink) 1.5 times; 1,000 partitions in 8 s. The processor time of all processes says what the same work takes beside other work; that of
 the kafka source includes the listener.
 
-Needs `make jar`, and Maven the first time: Spark's kafka source is kept in `.build/interop`, see tests/interop/kafka.py.
+Needs `make jar`, and Maven the first time: Spark's kafka source is kept in `.build/interop`, see judges/interop/kafka.py.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from spark_session import parse, session
 from spark_tasks import RECORDS
 from spark_tasks import fill as fill_small
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
-from interop import kafka
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from judges.interop import kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable

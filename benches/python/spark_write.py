@@ -8,7 +8,7 @@ their stock settings. Logs are in memory (/dev/shm). All take turns, the best of
 counted. Every row has the same value, so that making the rows costs little: `generate` is the frame alone, into Spark's `noop`; `kafka tuned` has batches of 1 MiB that linger 50 ms. The ratio is the time of
 Spark's stock kafka sink over that of ours. Target: 3.
 
-Needs Maven the first time: the broker and Spark's kafka package are kept in `.build/interop`, see tests/interop/kafka.py.
+Needs Maven the first time: the broker and Spark's kafka package are kept in `.build/interop`, see judges/interop/kafka.py.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 
 import fletchlog as fl
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
-from interop import kafka
-from interop.kraft import Kraft, format_directory
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from judges.interop import kafka
+from judges.interop.kraft import Kraft, format_directory
 from remote import JVM
 from spark_session import session
 

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import fletchlog as fl
-
-from .batches import batch_of
+from tests.support.batches import batch_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "poll-traces"
 # No multiple of the number of clients, so that each has its turn.

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import fletchlog as fl
-
-from .batches import batch, record
+from tests.support.batches import batch, record
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 PRODUCE = json.loads((GOLDEN / "produce-vectors.json").read_text())

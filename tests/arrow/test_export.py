@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import fletchlog as fl
-from acceptance.batches import batch_of
+from tests.support.batches import batch_of
 
 SPARK = pa.schema(
     [
@@ -174,7 +174,7 @@ def test_memory_while_scanning_is_bounded_by_the_batch(broker: fl.Broker) -> Non
 LOGS_WHILE_PULLED = """
 import logging, pathlib, sys
 import fletchlog as fl
-from acceptance.batches import batch_of
+from tests.support.batches import batch_of
 logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
 with fl.Broker(sys.argv[1], create=True) as broker:
     broker.create_topic("t", config={"internal.segment.bytes": 200})
@@ -189,9 +189,9 @@ with fl.Broker(sys.argv[1], read_only=True) as broker:
 
 def test_a_stream_that_logs_takes_the_gil_first(tmp_path: Path) -> None:
     """pyarrow pulls without the GIL; a missing index is rebuilt and logged in the middle of it."""
-    tests = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-c", LOGS_WHILE_PULLED, str(tmp_path / "log")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(tests)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(root)])}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (0, "70\n"), done.stderr
     assert "index rebuilt in memory" in done.stderr

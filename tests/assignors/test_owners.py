@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from command_line import invoke
 from fletchlog.explain import owners_picture
 from fletchlog.explain.owners import ASSIGNORS, ownership
 from fletchlog.explain.shapes import Bar, Text, to_svg
+from tests.support.command_line import invoke
 
 
 def run(*words, code=0):

@@ -1,1 +1,1 @@
-from cli.conftest import cli  # noqa: F401 - the fixture
+from tests.cli.conftest import cli  # noqa: F401 - the fixture

@@ -298,7 +298,7 @@ def test_the_page_gives_a_verdict_and_marks_what_exceeds_a_threshold(late):
 
 def test_the_command_shows_a_row_for_each_partition_and_a_line_for_each_breach(late):
 
-    from command_line import invoke
+    from tests.support.command_line import invoke
 
     done = invoke(["audit", str(late), "--max", "lateness_max_ms=60000", "--max", "records=1"])
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("orders-")]

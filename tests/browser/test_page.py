@@ -4,13 +4,13 @@ import io
 import time
 
 import pytest
+from browser.conftest import runs_of
 from matplotlib.image import imread
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import fletchlog as fl
-from browser.conftest import runs_of
 from fletchlog.explain import distinct, page, picture
 
 pytestmark = pytest.mark.timeout(120)

@@ -11,7 +11,7 @@ import termios
 
 import pytest
 
-from command_line import invoke
+from tests.support.command_line import invoke
 
 
 class Result:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from command_line import invoke
+from tests.support.command_line import invoke
 
 pytestmark = pytest.mark.timeout(300)
 

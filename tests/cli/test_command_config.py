@@ -5,7 +5,7 @@ import json
 import pytest
 
 import fletchlog as fl
-from certificates import Authority
+from tests.support.certificates import Authority
 
 PASSWORD = "s3cret of alice"
 

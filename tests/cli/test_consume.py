@@ -7,10 +7,10 @@ import time
 import pytest
 
 import fletchlog as fl
-from command_line import invoke
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.consume import _polls
 from fletchlog.cli.places import Existing
+from tests.support.command_line import invoke
 
 HOUR = 3_600_000
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from command_line import invoke
+from tests.support.command_line import invoke
 
 pytestmark = pytest.mark.timeout(300)  # hypothesis would shrink a time-out
 

@@ -15,7 +15,6 @@ import pytest
 
 import fletchlog as fl
 import fletchlog.audit.partition
-from command_line import invoke
 from fletchlog import _copying as copying
 from fletchlog.audit import run as audit
 from fletchlog.cli import places
@@ -23,6 +22,7 @@ from fletchlog.errors import IllegalStateError, KafkaTimeoutError, OffsetOutOfRa
 from fletchlog.explain import polls as explain
 from fletchlog.explain import replay
 from fletchlog.transfer import export
+from tests.support.command_line import invoke
 
 COUNT, LEFT_OUT = 40_000, 20_000
 # Parts of a threaded scan have 4 MiB.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fletchlog as fl
-from acceptance.batches import batch_of
+from tests.support.batches import batch_of
 
 CHILD = """
 import sys
@@ -65,7 +65,7 @@ for i in range(100):
     producer.send("t", value=b"%d" % i).result(10)
 os._exit(1)
 """
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "log"), str(Path(__file__).parent.parent)], check=False)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "log"), str(Path(__file__).parents[2])], check=False)
     with fl.Broker(tmp_path / "log", create=True) as broker:
         assert [int(v) for v in broker.scan("t").to_pyarrow().column("value").to_pylist()] == list(range(100))
 

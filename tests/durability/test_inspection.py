@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fletchlog as fl
-from acceptance.batches import batch, batch_of, record
+from tests.support.batches import batch, batch_of, record
 
 
 @pytest.fixture

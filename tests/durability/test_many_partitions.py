@@ -46,7 +46,7 @@ import os, resource, sys
 sys.path.insert(0, sys.argv[3])
 import fletchlog as fl
 import pyarrow
-from acceptance.batches import batch_of
+from tests.support.batches import batch_of
 
 PATH, LIMIT, COUNT = sys.argv[1], 64, 150
 CONFIG = {"fletchlog.durability": sys.argv[2]}
@@ -119,9 +119,9 @@ assert all(partition.ok for partition in fl.files.verify(PATH))
 @pytest.mark.slow
 @pytest.mark.parametrize("durability", ["page-cache", "fsync"])
 def test_deleting_and_cleaning_more_segments_than_descriptors_leaves_enough_of_them(tmp_path: Path, durability: str) -> None:
-    tests = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", SEGMENTS, str(tmp_path / "log"), durability, str(tests)],
+        [sys.executable, "-c", SEGMENTS, str(tmp_path / "log"), durability, str(root)],
         check=False,
         timeout=300,
         stderr=subprocess.PIPE,

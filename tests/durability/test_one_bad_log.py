@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import fletchlog as fl
-from command_line import invoke
 from fletchlog.audit import run as audit
 from fletchlog.explain import polls as explain
 from fletchlog.transfer import copy
+from tests.support.command_line import invoke
 
 NAMES = [f"t{number}" for number in range(10)]
 # Neither the first nor the last by name.

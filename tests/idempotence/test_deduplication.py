@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fletchlog as fl
-from acceptance.batches import batch, record
+from tests.support.batches import batch, record
 
 PRODUCER = 1
 

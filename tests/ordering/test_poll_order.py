@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fletchlog as fl
-from acceptance.batches import batch_of
+from tests.support.batches import batch_of
 
 
 def fill(broker: fl.Broker, topics: list[str], batches: int = 4, count: int = 7, size: int = 180) -> None:

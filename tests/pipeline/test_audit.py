@@ -228,11 +228,11 @@ def test_workers_print_nothing(tmp_path):
         with fl.Producer(broker) as producer:
             producer.send_arrow("t", pa.table({"value": pa.array([b"v"] * 200_000, pa.binary())}))
     script = (
-        "import sys, spark_session; from fletchlog.pipeline import audit\n"
+        "import sys; from tests.support import spark_session; from fletchlog.pipeline import audit\n"
         "df = spark_session.start().read.format('fletchlog').option('path', sys.argv[1]).option('subscribe', 't').load()\n"
         "print(audit(df).collect()[0].records)"
     )
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
     # A worker with which Spark plans may find its socket closed when it has given its answer, now and then. Rows left unread are reported each time.
     for last in (False, False, True):
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "log")], capture_output=True, text=True, check=False, env=env)

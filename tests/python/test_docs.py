@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import fletchlog as fl
-from command_line import invoke
 from fletchlog.cli.app import commands, found
 from fletchlog.cli.arguments import ordered, parser
+from tests.support.command_line import invoke
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))

@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 
 import fletchlog as fl
-from command_line import invoke
 from fletchlog import serde
-from python import test_docs
+from tests.python import test_docs
+from tests.support.command_line import invoke
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 TEXT = README.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fletchlog as fl
-from acceptance.test_poll_traces import fill, recording, replay, scenarios
+from tests.acceptance.test_poll_traces import fill, recording, replay, scenarios
 
 # seconds after each poll: an answer that comes later, on a busy machine, is read by another poll
 SETTLE = [0.03, 0.1, 0.4]

@@ -10,10 +10,10 @@ import time
 import pytest
 
 import fletchlog as fl
-from certificates import Authority
 from fletchlog.errors import ConfigException, InvalidArgumentError, SaslAuthenticationError, SslAuthenticationError
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.sink_options import SinkOptions
+from tests.support.certificates import Authority
 
 TOPIC = fl.TopicPartition("t", 0)
 PASSWORD = "s3cret of alice"

@@ -9,7 +9,7 @@ import pytest
 
 import fletchlog as fl
 from fletchlog.errors import KafkaError, KafkaTimeoutError
-from silent_peer import SilentPeer
+from tests.support.silent_peer import SilentPeer
 
 SILENT = ["nothing", "half", "black_hole"]
 # Far below what a call may take that only fails by the properties' defaults of 30 s and more.

@@ -13,7 +13,7 @@ import pytest
 
 import fletchlog as fl
 from fletchlog import errors
-from silent_peer import Mode, SilentPeer
+from tests.support.silent_peer import Mode, SilentPeer
 
 QUIET = ["nothing", "half", "black_hole"]
 # Between two turns of the loop: half of max.block.ms, which a turn that waits for the engine would take.

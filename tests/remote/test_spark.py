@@ -6,13 +6,13 @@ import pytest
 from pyspark.errors import PySparkException
 
 import fletchlog as fl
-from certificates import Authority
 from fletchlog.ledger import TOPIC
 from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.range_calculator import OffsetRange
 from fletchlog.spark.scan import read_ranges
 from fletchlog.spark.schema import kafka_schema
+from tests.support.certificates import Authority
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

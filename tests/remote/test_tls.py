@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import fletchlog as fl
-from certificates import Authority
 from fletchlog.errors import AuthenticationError, ConfigException, SslAuthenticationError
+from tests.support.certificates import Authority
 
 HOSTS = ("localhost", "127.0.0.1")
 TOPIC = fl.TopicPartition("t", 0)

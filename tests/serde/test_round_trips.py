@@ -16,8 +16,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import arrow_types
 from fletchlog import serde
+from tests.support import arrow_types
 
 # a busy machine takes long for many cases
 pytestmark = pytest.mark.timeout(180)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import fletchlog as fl
 from fletchlog.spark import configure
-from spark_session import JAR
+from tests.support.spark_session import JAR
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 import fletchlog as fl
-from python.test_docs import blocks
+from tests.python.test_docs import blocks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 

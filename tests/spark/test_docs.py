@@ -5,7 +5,7 @@ import re
 import pytest
 
 import fletchlog as fl
-from python import test_docs
+from tests.python import test_docs
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import fletchlog as fl
-from acceptance.batches import batch, record
+from tests.support.batches import batch, record
 
 pytestmark = pytest.mark.spark
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from s3_server import S3Server, running
+from tests.support.s3_server import S3Server, running
 
-pytest.register_assert_rewrite("every_store")
+pytest.register_assert_rewrite("tests.support.every_store")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import fletchlog as fl
-from s3_server import S3Server, running
+from tests.support.s3_server import S3Server, running
 
 SECRET = "hunter2-of-the-reader"
 

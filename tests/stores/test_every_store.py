@@ -1,3 +1,3 @@
-"""What holds for every store, on S3, whose server is a Python package; `interop/test_30_stores.py` has the others."""
+"""What holds for every store, on S3, whose server is a Python package; `judges/interop/test_30_stores.py` has the others."""
 
-from every_store import *  # noqa: F403
+from tests.support.every_store import *  # noqa: F403

@@ -15,9 +15,9 @@ import pytest
 from pyarrow.fs import FileSelector, FileType
 
 import fletchlog as fl
-from command_line import invoke
 from fletchlog._exporting import PLAN, export
-from s3_server import S3Server
+from tests.support.command_line import invoke
+from tests.support.s3_server import S3Server
 
 COUNT = 6_000
 

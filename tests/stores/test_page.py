@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from python import test_docs
-from s3_server import S3Server
+from tests.python import test_docs
+from tests.support.s3_server import S3Server
 
 
 def test_every_block_of_the_page_runs(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

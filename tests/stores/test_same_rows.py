@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fletchlog as fl
 from fletchlog.transfer import export
-from s3_server import S3Server
+from tests.support.s3_server import S3Server
 
 TOPICS = {"plain": {"segment.bytes": 4_000}, "compacted": {"segment.bytes": 4_000, "cleanup.policy": "compact"}, "whole": {}}
 # (codec, records of each batch: key, value size, headers; how its transaction ends)

@@ -17,7 +17,7 @@ from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.range_calculator import OffsetRange, at_segments
 from fletchlog.spark.sink_options import SinkOptions
 from fletchlog.transfer import export
-from s3_server import S3Server
+from tests.support.s3_server import S3Server
 
 SECRET = "hunter2-of-the-reader"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import fletchlog as fl
-from s3_server import S3Server
+from tests.support.s3_server import S3Server
 
 ROWS = 24_000
 

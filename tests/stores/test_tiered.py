@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-import tiered_storage as tiered
-from command_line import invoke
 from fletchlog.audit import run as audit
-from s3_server import S3Server
+from tests.support import tiered_storage as tiered
+from tests.support.command_line import invoke
+from tests.support.s3_server import S3Server
 
 CONFIG = {"segment.bytes": 4_000, "retention.ms": "-1"}
 NOW = 1_700_000_000_000

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from acceptance.batches import batch, record
+from tests.support.batches import batch, record
 
 SMALL = {"retention.ms": "-1", "internal.segment.bytes": 400, "index.interval.bytes": 1, "min.cleanable.dirty.ratio": 0}
 

@@ -10,7 +10,7 @@ import pytest
 from pyarrow.lib import ArrowInvalid
 
 import fletchlog as fl
-from acceptance.batches import batch, record
+from tests.support.batches import batch, record
 
 NONE = -1
 NANOSECONDS = 1_700_000_000_000_000_000

@@ -6,7 +6,7 @@ import ssl
 import pytest
 
 import fletchlog as fl
-from certificates import Authority
+from tests.support.certificates import Authority
 
 
 @pytest.fixture

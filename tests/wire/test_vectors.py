@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from acceptance.batches import batch, batch_of, crc32c, record
+from tests.support.batches import batch, batch_of, crc32c, record
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 sys.path.insert(0, str(GOLDEN / "wire" / "vectors"))

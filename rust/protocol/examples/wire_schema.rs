@@ -1,4 +1,4 @@
-//! Prints all tables of messages as JSON, for `tests/interop/test_11_wire_schema.py`.
+//! Prints all tables of messages as JSON, for `judges/interop/test_11_wire_schema.py`.
 #![allow(clippy::print_stdout, reason = "it is what it is for")]
 
 fn main() {

@@ -1,6 +1,6 @@
-//! Judges what clients of a real cluster noted: `tests/interop/test_20_cluster.py`.
+//! Judges what clients of a real cluster noted: `judges/interop/test_20_cluster.py`.
 //!
-//! Standard input has one JSON object a line, as `tests/interop/load.py` prints operations and moves, and those of the test itself:
+//! Standard input has one JSON object a line, as `judges/interop/load.py` prints operations and moves, and those of the test itself:
 //! `{process, begin, end, isolation, reached: [[partition, offset]..]}` and `{process, begin, end, group, committed: [[partition,
 //! offset]..]}`. Other lines are passed over. The arguments are the classes of anomalies that Kafka allows in this history. Prints every
 //! other one, then one line with the numbers; exit code 1 on an anomaly.

@@ -1,0 +1,1 @@
+"""Suites that judge the whole: real Kafka releases, kills, attacks."""

@@ -1,0 +1,1 @@
+"""One package: folders of tests, and what they share in `support`."""
