@@ -29,6 +29,8 @@ from typing import Any
 from confluent_kafka import Producer
 from settings import count
 
+from tests.support.batches import crc32c
+
 NAME = "attack"
 MIB = 1 << 20
 BUDGET = 64 * MIB
@@ -221,16 +223,6 @@ def joins(address: Address, seconds: float, _: int) -> str:
             connection.recv(size, socket.MSG_WAITALL)
             done += 1
     return f"{done} first joins without a second"
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 Attack = Callable[[Address, float, int], str]

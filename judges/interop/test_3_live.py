@@ -17,17 +17,13 @@ from .conftest import CASES
 from .generate import CODECS, blob, headers
 from .kraft import Kraft, format_directory
 from .rows import Row, ours, theirs
+from .test_5_producer import plain
 
 PART = "3 their directory, our reader, live"
 RUNS = range(max(1, CASES // 200))
 ISOLATIONS = ["read_uncommitted", "read_committed"]
 Rows = dict[tuple[str, int], list[Row]]
 Committed = dict[tuple[str, str, int], int]
-
-
-def plain(data: bytes | None) -> str:
-    """As `Text.parse` in Java reads it."""
-    return "-" if data is None else f"x{data.hex()}"
 
 
 class Script:

@@ -6,12 +6,13 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 import fletchlog as fl
 from tests.support.batches import record
+from tests.support.reading import rows_of
 
 from . import kafka
 from .conftest import CASES, SEED
@@ -132,12 +133,6 @@ def batches(directory: Path, topic: str) -> list[Written]:
     return [Written(*(row[name] for name in Written._fields)) for row in fl.files.inspect_segment(path).batches.to_pyarrow().to_pylist()]
 
 
-def rows(directory: Path, topic: str) -> list[dict[str, Any]]:
-    """Every record of the topic."""
-    with fl.Broker(directory, read_only=True) as broker:
-        return broker.scan(topic, include_headers=True).to_pyarrow().to_pylist()
-
-
 def ratios(of: list[Written], records: list[Record]) -> list[float]:
     """The estimate of the compression ratio before each batch, and after the last. Kafka: CompressionRatioEstimator#updateEstimation."""
     estimates, at = [1.0], 0
@@ -165,7 +160,7 @@ def test_batches_are_javas(client: str, codec: str, broker: Kraft, scratch: Path
     write_ours(client, scratch / "ours", runs)
     for of in runs:
         ours, theirs = batches(scratch / "ours", of.topic), batches(broker.directory, of.topic)
-        assert rows(scratch / "ours", of.topic) == rows(broker.directory, of.topic), of
+        assert rows_of(scratch / "ours", of.topic, include_headers=True) == rows_of(broker.directory, of.topic, include_headers=True), of
         if codec == "none":
             assert ours == theirs, of
             count(PART, uncompressed_batches=len(ours))

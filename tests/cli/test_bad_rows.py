@@ -18,16 +18,13 @@ from fletchlog.cli.common import CommandError
 from fletchlog.cli.inputs import Input
 from fletchlog.cli.inputs.columns import parts
 from fletchlog.cli.records import Record
+from tests.support.packing import zstd
+from tests.support.reading import values_of
 
 fastavro = pytest.importorskip("fastavro")
 pytestmark = pytest.mark.timeout(240)
 
 GOOD = 3
-
-
-def values(path, topic="t"):
-    with fl.Broker(path, read_only=True) as broker:
-        return [row["value"] for row in broker.scan(topic).to_pyarrow().to_pylist()]
 
 
 def record(number, **other):
@@ -44,13 +41,6 @@ def columns(write, kind, items):
 def arrow(table, file):
     with pa.ipc.new_stream(file, table.schema) as stream:
         stream.write_table(table)
-
-
-def zstd(data):
-    out = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(out, "zstd") as file:
-        file.write(data)
-    return out.getvalue().to_pybytes()
 
 
 def avro():
@@ -99,13 +89,13 @@ def test_rows_before_a_bad_one_are_written(cli, data, tmp_path, name):
     said = cli("produce", data, "t", tmp_path / file, *words, code=1).err
     assert text in said
     assert said.endswith(f"; {GOOD} records before it are in t\n")
-    assert len(values(data)) == GOOD
+    assert len(values_of(data)) == GOOD
 
 
 def test_it_says_so_when_nothing_is_written(cli, data):
     said = cli("produce", data, "t", "-f", "jsonl", "--partitions", 1, stdin="oops\n", code=1).err
     assert said.endswith("; nothing was written to t\n")
-    assert values(data) == []
+    assert values_of(data) == []
 
 
 @pytest.mark.slow
@@ -113,7 +103,7 @@ def test_a_bad_row_is_named_also_behind_many(cli, data):
     lines = "".join(f"k{number}:v\n" for number in range(45_000))
     said = cli("produce", data, "t", "--key", ":", "--partitions", 1, stdin=lines + "bad\n", code=1).err
     assert said == "fletchlog: standard input, line 45001: there is no key separator ':' in it; 45,000 records before it are in t\n"
-    assert len(values(data)) == 45_000
+    assert len(values_of(data)) == 45_000
 
 
 @pytest.mark.slow
@@ -132,14 +122,14 @@ def test_what_has_come_through_a_pipe_waits_for_nothing(shell, form):
     process = shell.start("produce", "d", "t", "-f", form, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdin.write(first)
     process.stdin.flush()
-    while len(values(path)) < 2:
+    while len(values_of(path)) < 2:
         assert not select.select([process.stderr], [], [], 0.05)[0], process.stderr.read()
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert process.stderr.read() == b"interrupted\n"
     process.stdin.close()
     process.stderr.close()
-    assert len(values(path)) == 2
+    assert len(values_of(path)) == 2
 
 
 @pytest.mark.parametrize(("escape", "separator"), [("\\t", "\t"), ("\\x01", "\x01"), ("\\\\", "\\"), ("\\", "\\"), ("\\q", "\\q"), ("ü", "ü")])
@@ -199,4 +189,4 @@ def test_ctrl_c_while_records_become_columns_loses_none(data, monkeypatch):
         with pytest.raises(KeyboardInterrupt), sending.Sender(producer, "t", str, lambda count: None) as sender:
             sender.add(Record(None, b"v", None, None, None, 1))
             sender.send()
-    assert values(data) == [b"v"]
+    assert values_of(data) == [b"v"]

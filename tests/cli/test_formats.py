@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fletchlog as fl
+from tests.support.packing import zstd
 
 fastavro = pytest.importorskip("fastavro")
 pytestmark = pytest.mark.timeout(240)
@@ -55,13 +56,6 @@ FILES = {
     "a.avro": sink(lambda file: fastavro.writer(file, AVRO, ROWS)),
     "deflated.avro": sink(lambda file: fastavro.writer(file, AVRO, ROWS, codec="deflate")),
 }
-
-
-def zstd(data):
-    out = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(out, "zstd") as file:
-        file.write(data)
-    return out.getvalue().to_pybytes()
 
 
 def records(path, topic="t"):

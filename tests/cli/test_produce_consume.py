@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fletchlog as fl
+from tests.support.reading import rows_of
 
 
 @pytest.fixture
@@ -18,23 +19,18 @@ def orders(cli, data):
     return data
 
 
-def rows(data, topic="orders"):
-    with fl.Broker(data, read_only=True) as broker:
-        return broker.scan(topic).to_pyarrow().to_pylist()
-
-
 def values(data):
-    return sorted(row["value"] for row in rows(data))
+    return sorted(row["value"] for row in rows_of(data, "orders"))
 
 
 def test_lines_from_standard_input(cli, data):
     assert "produced 3 records" in cli("produce", data, "numbers", "--partitions", 1, stdin="1\n\nüber\r\n").err
-    assert [row["value"] for row in rows(data, "numbers")] == [b"1", b"", "über".encode()]
+    assert [row["value"] for row in rows_of(data, "numbers")] == [b"1", b"", "über".encode()]
 
 
 def test_lines_with_a_key_separator(cli, orders):
     cli("produce", orders, "orders", "--key", ":", stdin="a:1\nb:2:3\n")
-    assert {row["key"]: row["value"] for row in rows(orders)} == {b"a": b"1", b"b": b"2:3"}
+    assert {row["key"]: row["value"] for row in rows_of(orders, "orders")} == {b"a": b"1", b"b": b"2:3"}
     assert "line 2" in cli("produce", orders, "orders", "--key", ":", stdin="a:1\nb\n", code=1).err
 
 
@@ -42,7 +38,7 @@ def test_json_lines_keep_the_line_or_take_a_field(cli, orders, tmp_path):
     file = tmp_path / "orders.jsonl"
     file.write_text('{"id": 7, "who": "x", "at": "2024-05-01T00:00:00Z"}\n\n{"id": 8, "who": null, "at": 1700000000000}\n')
     cli("produce", orders, "orders", file, "--key", "who", "--timestamp", "at")
-    found = {row["key"]: row for row in rows(orders)}
+    found = {row["key"]: row for row in rows_of(orders, "orders")}
     assert json.loads(found[b"x"]["value"])["id"] == 7
     assert found[b"x"]["timestamp"] == dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
     assert found[None]["timestamp"] == dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
@@ -54,7 +50,7 @@ def test_csv_rows_become_json_objects(cli, orders, tmp_path):
     file = tmp_path / "f.csv"
     file.write_text('carrier,note\nUA,"a, b"\nAA,\n')
     cli("produce", orders, "orders", file, "--key", "carrier", "-c", "enable.idempotence=true")
-    assert [json.loads(row["value"]) for row in sorted(rows(orders), key=lambda r: r["key"])] == [
+    assert [json.loads(row["value"]) for row in sorted(rows_of(orders, "orders"), key=lambda r: r["key"])] == [
         {"carrier": "AA", "note": ""},
         {"carrier": "UA", "note": "a, b"},
     ]
@@ -66,15 +62,15 @@ def test_parquet_out_is_parquet_in(cli, orders, tmp_path):
     assert "wrote 2 records" in cli("consume", orders, "orders", "-f", "parquet", "-o", out).err
     cli("produce", orders, "copy", out, "--partitions", 2)
     without_place = lambda found: sorted((r["key"], r["value"], r["timestamp"]) for r in found)  # noqa: E731
-    assert without_place(rows(orders, "copy")) == without_place(rows(orders))
+    assert without_place(rows_of(orders, "copy")) == without_place(rows_of(orders, "orders"))
 
 
 def test_parquet_rows_without_a_value_column_become_json(cli, orders, tmp_path):
     file = tmp_path / "t.parquet"
     pq.write_table(pa.table({"id": [1], "at": pa.array([0], pa.timestamp("us", "UTC"))}), file)
     cli("produce", orders, "orders", file, "--timestamp", "at")
-    assert json.loads(rows(orders)[0]["value"])["id"] == 1
-    assert rows(orders)[0]["timestamp"] == dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    assert json.loads(rows_of(orders, "orders")[0]["value"])["id"] == 1
+    assert rows_of(orders, "orders")[0]["timestamp"] == dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def test_consume_prints_json_lines_in_poll_order_and_stops_at_the_end(cli, orders):
@@ -139,7 +135,7 @@ def test_mistakes_are_one_sentence(cli, orders, words, text):
 def test_what_was_sent_before_a_bad_line_is_kept(cli, orders):
     stdin = "".join(f'{{"n": {i}}}\n' for i in range(20_000)) + "oops\n"
     assert "line 20001" in cli("produce", orders, "orders", "-f", "jsonl", stdin=stdin, code=1).err
-    assert len(rows(orders)) == 20_000
+    assert len(rows_of(orders, "orders")) == 20_000
 
 
 @pytest.mark.parametrize("config", [[], ["-c", "enable.idempotence=true"]])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import fletchlog as fl
 from tests.support.command_line import invoke
+from tests.support.reading import rows_of
 
 pytestmark = pytest.mark.timeout(300)  # hypothesis would shrink a time-out
 
@@ -109,7 +110,7 @@ def test_through_a_file_and_through_a_pipe(cli, shell, one):
         cli("consume", one, "t", "-f", form, "-o", file)
         assert "2 records as `fletchlog consume` wrote them" in cli("produce", one, f"file-{form}", file, "--partitions", 1).err
         shell.bash(f"fletchlog consume data t -f {form} | fletchlog produce copy {form} -f {form} --partitions 1")
-        assert [row["value"] for row in values(shell.folder / "copy", form)] == [row["value"] for row in values(one, f"file-{form}")] == [b"x", b"\xff"]
+        assert [row["value"] for row in rows_of(shell.folder / "copy", form)] == [row["value"] for row in rows_of(one, f"file-{form}")] == [b"x", b"\xff"]
 
 
 @pytest.mark.slow
@@ -128,7 +129,7 @@ def test_a_pipe_of_records_is_known_without_a_format(cli, shell, data, form):
 
 
 def scan_one(path):
-    return [(row["key"], row["value"], row["headers"]) for row in values(path, "t", include_headers=True)]
+    return [(row["key"], row["value"], row["headers"]) for row in rows_of(path, "t", include_headers=True)]
 
 
 LINES = [b'{"id": 1, "value": "v"}', b"[", b"[1, 2", b"", b"{", b"[[", b"topic,partition", b"[" * 100_000]
@@ -138,22 +139,17 @@ LINES = [b'{"id": 1, "value": "v"}', b"[", b"[1, 2", b"", b"{", b"[[", b"topic,p
 def test_other_lines_stay_lines(cli, data, first):
     done = cli("produce", data, "t", "--partitions", 1, stdin=first + b"\nnext\n")
     assert "wrote them" not in done.err
-    assert [row["value"] for row in values(data, "t")] == [first, b"next"]
+    assert [row["value"] for row in rows_of(data, "t")] == [first, b"next"]
 
 
 def test_lines_of_records_are_lines_on_request(cli, data):
     line = json.dumps(ALMOST)
     for words in (["--as-rows"], ["-f", "lines"]):
         assert "wrote them" not in cli("produce", data, "t", "--partitions", 1, *words, stdin=line + "\n").err
-    assert [row["value"].decode() for row in values(data, "t")] == [line, line]
+    assert [row["value"].decode() for row in rows_of(data, "t")] == [line, line]
     refused = cli("produce", data, "t", "--key", ":", stdin=line + "\n", code=1).err
     assert "standard input begins as `fletchlog consume -f jsonl` writes records; give -f jsonl" in refused
     assert "--as-records is for what `consume` wrote" in cli("produce", data, "t", "--as-records", stdin="a\n", code=1).err
-
-
-def values(path, topic, **options):
-    with fl.Broker(path, read_only=True) as broker:
-        return broker.scan(topic, **options).to_pyarrow().to_pylist()
 
 
 ALMOST = {"topic": "t", "partition": 0, "offset": 1, "timestamp": 5, "key": "k", "value": "v"}
@@ -172,14 +168,14 @@ ALMOST = {"topic": "t", "partition": 0, "offset": 1, "timestamp": 5, "key": "k",
 def test_an_object_of_ones_own_stays_whole(cli, data, row):
     done = cli("produce", data, "t", "-f", "jsonl", "--partitions", 1, stdin=json.dumps(row) + "\n")
     assert "wrote them" not in done.err
-    assert json.loads(values(data, "t")[0]["value"]) == row
+    assert json.loads(rows_of(data, "t")[0]["value"]) == row
 
 
 def test_a_record_is_a_row_on_request(cli, data):
     line = json.dumps(ALMOST) + "\n"
     cli("produce", data, "t", "-f", "jsonl", "--partitions", 1, "--as-rows", stdin=line)
     cli("produce", data, "t", "-f", "jsonl", "--key", "offset", stdin=line)
-    assert [(row["key"], json.loads(row["value"])) for row in values(data, "t")] == [(None, ALMOST), (b"1", ALMOST)]
+    assert [(row["key"], json.loads(row["value"])) for row in rows_of(data, "t")] == [(None, ALMOST), (b"1", ALMOST)]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +201,7 @@ def test_columns_of_ones_own_are_not_cut_down_to_the_value(cli, data, tmp_path):
     pq.write_table(pa.table({"key": ["k"], "value": ["v"]}), tmp_path / "c.parquet")
     for name in "abc":
         cli("produce", data, "t", tmp_path / f"{name}.parquet", "--partitions", 1)
-    assert [(row["key"], row["value"]) for row in values(data, "t")] == [
+    assert [(row["key"], row["value"]) for row in rows_of(data, "t")] == [
         (None, b'{"sensor": "a", "value": "v"}'), (None, b'{"value": 1.5, "timestamp": 7}'), (b"k", b"v"),
     ]  # fmt: skip
     assert "no records" in cli("produce", data, "t", tmp_path / "a.parquet", "--as-records", code=1).err

@@ -6,16 +6,7 @@ import pytest
 
 import fletchlog as fl
 from fletchlog.errors import ConfigException, InvalidArgumentError
-
-LIMIT_S = 10
-
-
-def until(condition):
-    end = time.monotonic() + LIMIT_S
-    while time.monotonic() < end:
-        if condition():
-            return True
-    return False
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 import fletchlog as fl
 from fletchlog.errors import KafkaTimeoutError
+from tests.support.waiting import until
 
 # Far below the 30 s and more that a call would take that repeats what cannot succeed.
 SOON_S = 10
@@ -24,14 +25,6 @@ def _numbers(metrics):
 
 def warnings(caplog):
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-def until(condition, limit=SOON_S):
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        if condition():
-            return True
-    return False
 
 
 @pytest.mark.parametrize("version", ["2.6", "3.9", "4.3"])

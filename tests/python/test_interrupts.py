@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import fletchlog as fl
+from tests.support.reading import values_of
 
 TP = fl.TopicPartition("t", 0)
 # Interrupts per kind of call. Their moments are random; the seed of a failing run is its number.
@@ -76,11 +77,6 @@ def log(tmp_path: Path) -> Iterator[fl.Broker]:
         yield broker
 
 
-def values(broker: fl.Broker) -> list[bytes]:
-    """Every value of the topic in order."""
-    return broker.scan("t").to_pyarrow().column("value").to_pylist()
-
-
 def test_poll(log: fl.Broker) -> None:
     with fl.Consumer(log, {"auto.offset.reset": "earliest", "max.poll.records": 50}) as consumer:
         consumer.assign([TP])
@@ -140,7 +136,7 @@ def test_producing(log: fl.Broker, what: str) -> None:
         producer.flush()
     offsets = [future.result(0).offset for future in acknowledged]
     assert len(set(offsets)) == len(offsets)
-    found = values(log)
+    found = values_of(log)
     assert all(found[offset] == b"sent" for offset in offsets)
     assert found.count(b"after") == ROUNDS
 
@@ -154,14 +150,14 @@ def test_a_flush_that_waits_for_answers_that_never_come(log: fl.Broker) -> None:
     # Closing waits for the same answers: it can be interrupted, and a limit ends it
     assert interrupted(producer.close, 0.05) < PROMPT_S
     producer.close(timeout_ms=0)
-    assert len(values(log)) == 5000
+    assert len(values_of(log)) == 5000
 
 
 def test_scan(log: fl.Broker) -> None:
     def scan() -> None:
         assert log.scan("t", batch_rows=100).to_pyarrow().num_rows == 5000
 
-    interrupt_often(scan, lambda: values(log))
+    interrupt_often(scan, lambda: values_of(log))
 
 
 def test_commit(log: fl.Broker) -> None:

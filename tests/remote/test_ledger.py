@@ -16,6 +16,8 @@ import fletchlog as fl
 from fletchlog.errors import IllegalStateError, InvalidArgumentError, KafkaError, ReadOnlyError
 from fletchlog.ledger import TOPIC, Ledger
 from fletchlog.transfer import copy
+from tests.support.batches import crc32c
+from tests.support.reading import numbers_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "directories" / "kafka-4.3.1-clean.tar.gz"
 
@@ -26,11 +28,6 @@ def fill(broker, first, count, topic="t", partitions=1):
     with fl.Producer(broker) as producer:
         for number in range(first, first + count):
             producer.send(topic, value=b"%d" % number, partition=number % partitions)
-
-
-def numbers(place, topic="t"):
-    """What readers of committed records see."""
-    return [int(value) for value in place.scan(topic, isolation_level="read_committed").to_pyarrow()["value"].to_pylist()]
 
 
 def copied(source, destination, **options):
@@ -60,7 +57,7 @@ def test_a_copy_goes_on_when_the_offsets_of_groups_have_expired(source, destinat
     assert copied(source, destination) == [0]
     fill(source, 20, 5)
     assert copied(source, destination) == [5]
-    assert numbers(destination) == list(range(25))
+    assert numbers_of(destination) == list(range(25))
 
 
 def test_a_copy_goes_on_from_a_moved_directory_another_address_and_any_way_to_open_it(tmp_path, destination):
@@ -79,7 +76,7 @@ def test_a_copy_goes_on_from_a_moved_directory_another_address_and_any_way_to_op
     with fl.Broker(tmp_path / "moved", create=True) as broker:
         fill(broker, 0, 3, topic="beside")
         assert copied(broker, destination, topics="t") == [0]
-    assert numbers(destination) == list(range(21))
+    assert numbers_of(destination) == list(range(21))
 
 
 @pytest.mark.parametrize("properties", ["version=0\nbroker.id=0\ncluster.id=abcdefghijklmnopqrstuv\n", "version=0\nbroker.id=0\n"], ids=["2.7", "0.10.0"])
@@ -131,12 +128,12 @@ def test_records_without_an_entry_are_an_error_until_the_caller_decides(source, 
     fill(source, 20, 5)
     with pytest.raises(IllegalStateError, match=r"topic t: the destination has records, and no entry of this source .*append=True .*start_offsets="):
         copy(source, destination)
-    assert numbers(destination) == list(range(20))
+    assert numbers_of(destination) == list(range(20))
     assert copied(source, destination, start_offsets={("t", 0): 20}) == [5]
     assert copied(source, destination, start_offsets={("t", 0): 0}, append=True) == [0]  # there is an entry
     destination.delete_topic(TOPIC)
     assert copied(source, destination, append=True) == [25]
-    assert numbers(destination) == [*range(25), *range(25)]
+    assert numbers_of(destination) == [*range(25), *range(25)]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +162,7 @@ def test_a_topic_that_others_fill_needs_the_word_once(source, destination):
         fill(other, 110, 1)
         fill(source, 20, 1)
         assert (copied(other, destination), copied(source, destination)) == ([1], [1])
-        assert numbers(destination) == [*range(20), *range(100, 111), 20]
+        assert numbers_of(destination) == [*range(20), *range(100, 111), 20]
 
 
 def test_a_topic_that_was_made_again_is_another_one(source, destination):
@@ -178,7 +175,7 @@ def test_a_topic_that_was_made_again_is_another_one(source, destination):
     assert copied(source, destination) == [30]
     destination.delete_topic("t")
     assert copied(source, destination) == [30]
-    assert numbers(destination) == list(range(50, 80))
+    assert numbers_of(destination) == list(range(50, 80))
 
 
 def test_a_source_that_has_lost_records_is_an_error(tmp_path, destination):
@@ -214,7 +211,7 @@ def test_partitions_of_several_brokers_go_into_one_topic(destination, tmp_path):
     destination.create_topic("t", partitions=4)
     assert [copied(part, destination) for part in parts] == [[4], [4]]
     assert [copied(part, destination) for part in parts] == [[0], [0]]
-    assert sorted(numbers(destination)) == list(range(8))
+    assert sorted(numbers_of(destination)) == list(range(8))
 
 
 def test_the_ledger_itself_is_not_copied(source, destination):
@@ -253,7 +250,7 @@ def test_another_writer_that_died_in_its_transaction_hides_nothing(source, desti
         assert copied(source, destination) == [3, 0]
         other.abort_transaction()
     assert copied(source, destination) == [0, 0]
-    assert numbers(destination) == list(range(25))
+    assert numbers_of(destination) == list(range(25))
 
 
 def test_keys_of_one_writer_are_told_apart_behind_an_open_transaction(destination):
@@ -373,7 +370,7 @@ def test_a_topic_is_not_copied_into_itself(source):
         for one, other in ((source, source), (source, f"kafka://{kafka.bootstrap}"), (f"kafka://{kafka.bootstrap}", f"kafka://{kafka.bootstrap}")):
             with pytest.raises(InvalidArgumentError, match="source and destination are the same"):
                 copy(one, other)
-    assert numbers(source) == list(range(20))
+    assert numbers_of(source) == list(range(20))
 
 
 # times
@@ -389,16 +386,6 @@ def with_timestamp(broker, value, timestamp):
     batch[27:43] = struct.pack(">qq", timestamp, timestamp)
     batch[17:21] = struct.pack(">I", crc32c(batch[21:]))
     broker.append_batches("t", 0, bytes(batch))
-
-
-def crc32c(data):
-    """Castagnoli's checksum, bit by bit."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 def times(broker):
@@ -439,5 +426,5 @@ def test_a_log_of_the_first_format_is_copied(destination, tmp_path):
     before = time.time_ns() // 1_000_000
     assert copied(tmp_path / "old", destination) == [5]
     assert copied(tmp_path / "old", destination) == [0]
-    assert numbers(destination) == list(range(5))
+    assert numbers_of(destination) == list(range(5))
     assert min(times(destination)) >= before

@@ -14,6 +14,7 @@ from fletchlog.errors import ConfigException, InvalidArgumentError, SaslAuthenti
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.sink_options import SinkOptions
 from tests.support.certificates import Authority
+from tests.support.reading import consumed
 
 TOPIC = fl.TopicPartition("t", 0)
 PASSWORD = "s3cret of alice"
@@ -49,17 +50,6 @@ def user(address, name="alice", password=PASSWORD, **more):
     """The properties of a client with a user."""
     who = {"sasl.mechanism": "PLAIN", "sasl.username": name, "sasl.password": password}
     return {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT"} | who | {n.replace("_", "."): v for n, v in more.items()}
-
-
-def read_all(config, count=1):
-    """Values from the start of topic t."""
-    values = []
-    with fl.Consumer({"auto.offset.reset": "earliest"} | config) as consumer:
-        consumer.assign([TOPIC])
-        end = time.monotonic() + 20
-        while len(values) < count and time.monotonic() < end:
-            values += [record.value for record in consumer.poll(timeout_ms=200)]
-    return values
 
 
 def fails(config, wanted=SaslAuthenticationError):
@@ -119,7 +109,7 @@ def test_the_properties_of_java_and_the_names_of_librdkafka_will_do(listening):
     address = listening(LISTENER)
     base = {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    assert read_all(base | {"sasl.jaas.config": f'{module} required username="alice" password="{PASSWORD}";'}) == [b"v"]
+    assert consumed(base | {"sasl.jaas.config": f'{module} required username="alice" password="{PASSWORD}";'}) == [b"v"]
     with pytest.raises(ConfigException, match="the login module of PLAIN is PlainLoginModule"):
         fl.Consumer(base | {"sasl.jaas.config": 'ScramLoginModule required username="alice" password="s3cret";'})
     with pytest.raises(ConfigException, match=r"give sasl.username and sasl.password"):
@@ -176,7 +166,7 @@ def test_a_function_gives_tokens(listening):
         asked.append((config, threading.current_thread() is threading.main_thread()))
         return token()
 
-    assert read_all(with_tokens(address, callback)) == [b"v"]
+    assert consumed(with_tokens(address, callback)) == [b"v"]
     assert asked == [("", False)], "one token for all connections, and nobody waits for it"
     with fl.Producer(with_tokens(address, callback)) as producer:
         assert producer.send("t", value=b"w").result().offset == 1
@@ -202,7 +192,7 @@ def test_a_function_without_a_token_ends_the_call(listening, callback, reason):
 def test_a_client_makes_tokens_that_nobody_signs(listening):
     module = 'OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="alice";'
     config = {"bootstrap.servers": listening(LISTENER), "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
-    assert read_all(config | {"sasl.jaas.config": module}) == [b"v"]
+    assert consumed(config | {"sasl.jaas.config": module}) == [b"v"]
     with pytest.raises(ConfigException, match="give oauth_cb"):
         fl.Consumer(config)
     with pytest.raises(InvalidArgumentError, match="oauth_cb is a function"):
@@ -236,9 +226,9 @@ def test_tokens_come_from_an_endpoint(listening):
         names = [("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.credentials.client.secret")]
         names += [("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret")]
         for of_id, of_secret in names:
-            assert read_all(base | {of_id: "me", of_secret: "s3cret"}) == [b"v"]
+            assert consumed(base | {of_id: "me", of_secret: "s3cret"}) == [b"v"]
         module = 'OAuthBearerLoginModule required clientId="me" clientSecret="s3cret" scope="kafka";'
-        assert read_all(base | {"sasl.jaas.config": module}) == [b"v"]
+        assert consumed(base | {"sasl.jaas.config": module}) == [b"v"]
         text = fails(base | {"sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "other s3cret"})
         assert "refuses a token: HTTP 401" in text
         server.shutdown()
@@ -291,7 +281,7 @@ def test_sasl_goes_over_tls(listening, tmp_path):
     keystore = authority.issue("broker", ("127.0.0.1",))[0]
     address = listening(LISTENER | {"security.protocol": "SASL_SSL", "ssl.keystore.location": keystore})
     config = user(address, security_protocol="SASL_SSL", ssl_truststore_location=authority.file)
-    assert read_all(config) == [b"v"]
+    assert consumed(config) == [b"v"]
     assert "user `alice`" in fails(config | {"sasl.password": "s3cret?"})
     assert "security.protocol" in fails(user(address), SslAuthenticationError)
 

@@ -10,6 +10,7 @@ import pytest
 import fletchlog as fl
 from fletchlog.errors import KafkaError, KafkaTimeoutError
 from tests.support.silent_peer import SilentPeer
+from tests.support.waiting import until
 
 SILENT = ["nothing", "half", "black_hole"]
 # Far below what a call may take that only fails by the properties' defaults of 30 s and more.
@@ -163,15 +164,6 @@ class Nodes:
 def nodes():
     with contextlib.ExitStack() as stack:
         yield lambda count, config=None: Nodes(stack, count, config)
-
-
-def until(read, limit=LIMIT_S):
-    """Calls until it returns something true."""
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        if read():
-            return True
-    return False
 
 
 # It makes hundreds of attempts, each of 0.1 s or more on a busy machine.

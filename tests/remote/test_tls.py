@@ -11,6 +11,7 @@ import pytest
 import fletchlog as fl
 from fletchlog.errors import AuthenticationError, ConfigException, SslAuthenticationError
 from tests.support.certificates import Authority
+from tests.support.reading import consumed
 
 HOSTS = ("localhost", "127.0.0.1")
 TOPIC = fl.TopicPartition("t", 0)
@@ -58,17 +59,6 @@ def client(address, authority, **more):
     return trust | {name.replace("_", "."): value for name, value in more.items()}
 
 
-def read_all(config, count=1):
-    """Values from the start of topic t."""
-    values = []
-    with fl.Consumer({"auto.offset.reset": "earliest"} | config) as consumer:
-        consumer.assign([TOPIC])
-        end = time.monotonic() + 20
-        while len(values) < count and time.monotonic() < end:
-            values += [record.value for record in consumer.poll(timeout_ms=200)]
-    return values
-
-
 def fails(config, wanted=SslAuthenticationError):
     """What the first poll of a consumer, a producer's send and a cluster's question fail with, each within a second; the texts."""
     texts = []
@@ -103,7 +93,7 @@ def test_records_go_through_tls_both_ways(listening, authority):
     with fl.Producer(config) as producer:
         futures = [producer.send("t", value=b"%d " % i + large) for i in range(20)]
         assert futures[-1].result().offset == 20
-    values = read_all(config, 21)
+    values = consumed(config, 21)
     assert values[0] == b"v"
     assert values[1:] == [b"%d " % i + large for i in range(20)]
     with fl.Cluster(config) as cluster:
@@ -114,7 +104,7 @@ def test_records_go_through_tls_both_ways(listening, authority):
 def test_the_names_of_librdkafka_and_one_version_of_tls_will_do(listening, authority, version):
     address = listening(ssl_listener(authority.issue("broker", HOSTS)[0], ssl_enabled_protocols=version))
     config = {"bootstrap.servers": address, "security.protocol": "SSL", "ssl.ca.location": authority.file}
-    assert read_all(config) == [b"v"]
+    assert consumed(config) == [b"v"]
 
 
 def test_pem_text_may_be_in_the_properties_even_in_one_line(listening, authority):
@@ -122,15 +112,15 @@ def test_pem_text_may_be_in_the_properties_even_in_one_line(listening, authority
     text = {"ssl.keystore.certificate.chain": Path(chain).read_text().replace("\n", " "), "ssl.keystore.key": Path(key).read_text()}
     address = listening({"security.protocol": "SSL"} | text)
     trusted = Path(authority.file).read_text()
-    assert read_all({"bootstrap.servers": address, "security.protocol": "SSL", "ssl.truststore.certificates": trusted}) == [b"v"]
+    assert consumed({"bootstrap.servers": address, "security.protocol": "SSL", "ssl.truststore.certificates": trusted}) == [b"v"]
 
 
 def test_a_client_shows_its_certificate_from_an_encrypted_key(listening, authority):
     auth = {"ssl_client_auth": "required", "ssl_truststore_location": authority.file}
     address = listening(ssl_listener(authority.issue("broker", HOSTS)[0], **auth))
     both, chain, key = authority.issue("alice", password="s3cret")
-    assert read_all(client(address, authority, ssl_keystore_location=both, ssl_key_password="s3cret")) == [b"v"]
-    assert read_all(client(address, authority, ssl_certificate_location=chain, ssl_key_location=key, ssl_key_password="s3cret")) == [b"v"]
+    assert consumed(client(address, authority, ssl_keystore_location=both, ssl_key_password="s3cret")) == [b"v"]
+    assert consumed(client(address, authority, ssl_certificate_location=chain, ssl_key_location=key, ssl_key_password="s3cret")) == [b"v"]
     with pytest.raises(ConfigException, match=r"ssl.key.password") as caught:
         fl.Consumer(client(address, authority, ssl_keystore_location=both, ssl_key_password="other s3cret"))
     assert "s3cret" not in str(caught.value)
@@ -146,7 +136,7 @@ def test_the_error_of_a_client_without_a_certificate_says_that_it_needs_one(list
     stranger = foreign.issue("mallory")[0]
     assert "does not accept the certificate of this client" in fails(client(address, authority, ssl_keystore_location=stranger))
     address = listening(ssl_listener(authority.issue("broker", HOSTS)[0], **(auth | {"ssl_client_auth": "requested"})))
-    assert read_all(client(address, authority)) == [b"v"]
+    assert consumed(client(address, authority)) == [b"v"]
 
 
 def test_an_expired_certificate_is_named(listening, authority):
@@ -168,7 +158,7 @@ def test_a_wrong_host_name_is_named_and_the_check_can_be_turned_off(listening, a
     assert "10.1.2.3" in text
     assert "not for `127.0.0.1`" in text
     for off in ("", "none"):
-        assert read_all(client(address, authority, ssl_endpoint_identification_algorithm=off)) == [b"v"]
+        assert consumed(client(address, authority, ssl_endpoint_identification_algorithm=off)) == [b"v"]
 
 
 def test_without_the_host_name_check_the_authority_still_counts(listening, authority, foreign):
