@@ -77,7 +77,7 @@ LAYERS = {
         # other ways to use the clients
         *("faults", "producer", "group/legacy"),
         # the consumer's calls
-        *("consumer/range_scan", "consumer/poll", "consumer/positions", "consumer/offsets_for_times", "consumer/consumer"),
+        *("consumer/range_scan", "consumer/until", "consumer/poll", "consumer/positions", "consumer/offsets_for_times", "consumer/consumer"),
         # what a poll does
         *("consumer/abstract_fetch", "consumer/timestamp_collector", "consumer/fair_collector", "consumer/fetch_collector"),
         *("consumer/offset_reset", "consumer/offset_validation", "consumer/offset_lookup", "consumer/leader_questions", "consumer/missing"),

@@ -32,7 +32,7 @@ def compare(broker: Any, topic: str, report: Report, progress: Progress, path: P
     rows: list[dict[str, Any]] = []
     for order, _ in ORDERS:
         # a node answers at once, also when all it was asked for is at its end: nothing here depends on time
-        config = {"auto.offset.reset": "earliest", "fetch.max.wait.ms": 0, "fletchlog.consumer.version": "2.6", "fletchlog.fetch.order": order}
+        config: dict[str, Any] = {"auto.offset.reset": "earliest", "fetch.max.wait.ms": 0, "fletchlog.consumer.version": "2.6", "fletchlog.fetch.order": order}
         polls, count = [], 0
         task = progress.add_task(f"polling: {order}", total=total)
         with fl.Consumer(broker, config | {"fletchlog.trace": True}) as consumer:

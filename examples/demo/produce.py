@@ -44,7 +44,7 @@ TOPIC = {
     "fletchlog.strict.first.sequence": "true",
 }
 # Both back-offs only cost time here: nothing recovers meanwhile.
-COMMON = {"acks": "all", "linger.ms": 5, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 1}
+COMMON: dict[str, Any] = {"acks": "all", "linger.ms": 5, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 1}
 
 
 def produce(broker: Any, flights: Flights, report: Report, progress: Progress, seed: int) -> None:

@@ -313,7 +313,7 @@ def _is_same(read: _Side, write: _Side, source: TopicDescription, there: TopicDe
         return True
     if isinstance(read.admin, Broker) and isinstance(write.admin, Broker):
         return read.path() is not None and read.path() == write.path()
-    return source.topic_id == there.topic_id and read.admin.cluster_id() == write.admin.cluster_id()
+    return source.topic_id == there.topic_id and read.admin.cluster_id == write.admin.cluster_id
 
 
 def _ensure_topic(write: _Side, described: TopicDescription) -> None:
@@ -323,8 +323,10 @@ def _ensure_topic(write: _Side, described: TopicDescription) -> None:
         ours = isinstance(write.admin, Broker)
         if described.config is None:
             log.warning("the source does not let this client read the properties of topic %s: it is made with those of the destination", name)
-        config = {key: value for key, value in (described.config or {}).items() if key not in _OF_THE_PLACE and (ours or not key.startswith("fletchlog."))}
-        write.admin.create_topic(name, partitions=count, config={**config, **_OWN})
+        config: dict[str, Any] = {
+            key: value for key, value in (described.config or {}).items() if key not in _OF_THE_PLACE and (ours or not key.startswith("fletchlog."))
+        }
+        write.admin.create_topic(name, partitions=count, config=config | _OWN)
         return
     there = len(write.admin.describe_topic(name).partitions)
     if there < count:

@@ -5,11 +5,13 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeAlias, final, overload
+from types import GenericAlias
+from typing import Any, Generic, Protocol, Self, TypeAlias, final, overload, type_check_only
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+from typing_extensions import TypeVar
 
 from fletchlog._place import Source
 from fletchlog.admin import (
@@ -26,8 +28,21 @@ from fletchlog.admin import (
 from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from fletchlog.explain import Explanation
 from fletchlog.files import PartitionReport, SegmentInspection
-from fletchlog.serde import Deserializer
-from fletchlog.types import ConsumerGroupMetadata, Metrics, OffsetAndMetadata, OffsetAndTimestamp, Record, RecordMetadata, Run, TopicPartition
+from fletchlog.types import (
+    Column,
+    ConsumerGroupMetadata,
+    IsolationLevel,
+    Metrics,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    Record,
+    RecordMetadata,
+    Run,
+    ScanOrder,
+    ScramMechanism,
+    TimestampUnit,
+    TopicPartition,
+)
 
 __version__: str
 
@@ -44,7 +59,9 @@ __all__ = [
     "RecordFuture",
     "RecordIterator",
     "Records",
+    "RecordsToEnd",
     "Scan",
+    "ScanRecords",
     "Table",
     "Transaction",
     "__version__",
@@ -70,13 +87,36 @@ __all__ = [
 # milliseconds
 _Wait: TypeAlias = int | timedelta
 _Partition: TypeAlias = TopicPartition | tuple[str, int]
-# str, bool, int, float, or a list of str
+# str, bool, int, float, or a list of str; None where it takes a value away
 _Properties: TypeAlias = Mapping[str, Any]
+
+@type_check_only
+class _Computed:
+    """The values of a configuration that a program computes. Nothing is one but what is `Any`, so a dict that is written down is checked key by key."""
+
+# a variable that is declared as dict[str, Any]
+_AnyProperties: TypeAlias = Mapping[str, _Computed]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 _Headers: TypeAlias = Sequence[tuple[str, _Bytes | None]] | Mapping[str, _Bytes | None]
 _Listener: TypeAlias = Callable[[list[TopicPartition]], object]
 _Callback: TypeAlias = Callable[[RecordMetadata | None, Exception | None], object]
 _Assignment: TypeAlias = dict[str, dict[str, list[int]]]
+
+# what a key and a value are to a program
+_K = TypeVar("_K", default=bytes)
+_V = TypeVar("_V", default=bytes)
+_T = TypeVar("_T", default=bytes)
+# what a producer is given
+_GK = TypeVar("_GK", default=_Bytes)
+_GV = TypeVar("_GV", default=_Bytes)
+_T_co = TypeVar("_T_co", covariant=True)
+
+@type_check_only
+class _OfBytes(Protocol[_T_co]):
+    def of_bytes(self, data: bytes, /) -> _T_co: ...
+
+_Serializer: TypeAlias = Callable[[_T], _Bytes | None]
+_Deserializer: TypeAlias = _OfBytes[_T] | Callable[[bytes], _T]
 
 class _ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
@@ -128,11 +168,11 @@ class Broker:
         nodes: int | None = None,
         read_only: bool = False,
         take_over: bool = False,
-        config: BrokerConfig | _Properties | None = None,
+        config: BrokerConfig | _AnyProperties | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Self: ...
     @staticmethod
-    def in_memory(*, nodes: int = 1, config: BrokerConfig | _Properties | None = None) -> Broker:
+    def in_memory(*, nodes: int = 1, config: BrokerConfig | _AnyProperties | None = None) -> Broker:
         """A broker in memory, gone when it is closed."""
     @property
     def nodes(self) -> list[int]:
@@ -140,6 +180,10 @@ class Broker:
     @property
     def read_only(self) -> bool:
         """Whether it was opened for reading only."""
+    @property
+    def controller(self) -> int:
+        """The node that changes topics and properties: the first one."""
+    @property
     def cluster_id(self) -> str | None:
         """The cluster's id, as in `meta.properties`; it stays when the directory is moved.
 
@@ -147,7 +191,7 @@ class Broker:
         """
     def _place(self) -> str:
         """For `fletchlog.transfer`: the directory as it was given, or the URI of the store without secrets."""
-    def create_topic(self, topic: str, partitions: int = 1, *, config: TopicConfig | _Properties | None = None, exist_ok: bool = False) -> None:
+    def create_topic(self, topic: str, partitions: int = 1, *, config: TopicConfig | _AnyProperties | None = None, exist_ok: bool = False) -> None:
         """Creates a topic. When it returns, the topic is on disk; after an error, of the disk too, nothing was made.
 
         Args:
@@ -235,7 +279,12 @@ class Broker:
         Raises:
             fletchlog.errors.KafkaError: INVALID_CONFIG (40): an unknown property, an invalid value.
         """
-    def describe_config(self, topic: str | None = None, *, node: int | None = None, group: str | None = None) -> list[ConfigEntry]:
+    @overload
+    def describe_config(self, topic: str) -> list[ConfigEntry]: ...
+    @overload
+    def describe_config(self, topic: None = None, *, node: int | None = None) -> list[ConfigEntry]: ...
+    @overload
+    def describe_config(self, topic: None = None, *, group: str | None = None) -> list[ConfigEntry]:
         """Every property of a topic, of a node or of a group, by name: its value and where it comes from. Kafka: DescribeConfigs.
 
         Args:
@@ -246,7 +295,7 @@ class Broker:
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): no such node.
-            ValueError: More than one of topic, node and group.
+            fletchlog.errors.InvalidArgumentError: More than one of topic, node and group.
         """
     def metrics(self) -> Metrics:
         """What the broker has counted since it was opened and what it holds, under the names of Kafka's metrics. Opens no log.
@@ -296,7 +345,7 @@ class Broker:
 
         No call returns a password: the directory keeps only keys that are made from it.
         """
-    def upsert_user_scram_credential(self, user: str, password: str, mechanism: str = "SCRAM-SHA-256", iterations: int = 4096) -> None:
+    def upsert_user_scram_credential(self, user: str, password: str, mechanism: ScramMechanism = "SCRAM-SHA-256", iterations: int = 4096) -> None:
         """Sets or replaces the password of a user of SCRAM. Kafka: AlterUserScramCredentials.
 
         On disk when it returns, and in effect for clients that authenticate later; open sessions continue.
@@ -311,7 +360,7 @@ class Broker:
             fletchlog.errors.InvalidArgumentError: Another mechanism, or an empty password.
             fletchlog.errors.KafkaError: UNACCEPTABLE_CREDENTIAL (93): no name, or too few or too many iterations.
         """
-    def delete_user_scram_credential(self, user: str, mechanism: str = "SCRAM-SHA-256") -> None:
+    def delete_user_scram_credential(self, user: str, mechanism: ScramMechanism = "SCRAM-SHA-256") -> None:
         """Takes a user's password away. Kafka: AlterUserScramCredentials.
 
         Raises:
@@ -351,13 +400,14 @@ class Broker:
         *,
         batch_rows: int = 131072,
         include_headers: bool = False,
-        isolation_level: str = "read_uncommitted",
-        order: str = "offset",
-        columns: Iterable[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        order: ScanOrder = "offset",
+        columns: Iterable[Column] | None = None,
         start_time: datetime | int | None = None,
         end_time: datetime | int | None = None,
         threads: int | None = None,
-        timestamp_unit: str = "us",
+        timestamp_unit: TimestampUnit = "us",
+        tail: int | None = None,
     ) -> Scan:
         """The records of the log as a stream of Arrow batches, without a consumer.
 
@@ -385,6 +435,8 @@ class Broker:
                 reads the stream, as always with `order="timestamp"` and for less than some 4 MiB of the log.
             timestamp_unit: `us`: the column `timestamp` is `timestamp[us]`, as in Spark. `ms`: `timestamp[ms]`, which holds every timestamp of
                 Kafka. In both, a record without a timestamp (-1) has null.
+            tail: Only the last records of each partition, as many as this: records, not offsets, whatever compaction, markers and aborted
+                transactions have left between them. `end_offset` may say before which; `start_offset` and times do not go with it.
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start. While it is read: records of the range were deleted
@@ -397,6 +449,34 @@ class Broker:
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition. While it is read: the topic was deleted, or deleted and made again.
             fletchlog.errors.DamagedFileError: A log that cannot be opened. While it is read, a damaged batch, or one whose offset does
                 not follow those before it, is a `CorruptRecordError` with its place.
+        """
+    def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition) -> dict[TopicPartition, int]:
+        """Log start offsets, without a consumer; one request per leader.
+
+        Raises:
+            fletchlog.errors.KafkaError: As for the method of `Consumer` with this name.
+        """
+    def end_offsets(self, partitions: Iterable[_Partition] | _Partition, *, isolation_level: IsolationLevel = "read_uncommitted") -> dict[TopicPartition, int]:
+        """End offsets, without a consumer; one request per leader.
+
+        Args:
+            partitions: Partitions.
+            isolation_level: read_uncommitted; read_committed: the last stable offset, where a reader of committed records stops.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: Another isolation level.
+            fletchlog.errors.KafkaError: As for the method of `Consumer` with this name.
+        """
+    def offsets_for_times(
+        self, times: Mapping[_Partition, int | datetime] | Mapping[TopicPartition, int | datetime]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Per partition the lowest offset whose timestamp is at or after the time, None if there is none; one request per leader.
+
+        Args:
+            times: By partition, a datetime with a time zone, or ms since 1970.
+
+        Raises:
+            fletchlog.errors.KafkaError: As for the method of `Consumer` with this name.
         """
     def append_batches(self, topic: str, partition: int, data: _Bytes) -> tuple[int, int, int]:
         """Appends what a Produce request carries for one partition: a record batch in Kafka's v2 format.
@@ -479,8 +559,15 @@ class Cluster:
     """
 
     def __new__(cls, servers: str | _Properties, config: _Properties | None = None) -> Self: ...
+    @property
+    def nodes(self) -> list[int]:
+        """Ids of the nodes that are up, ascending. Asks the cluster."""
+    @property
+    def controller(self) -> int | None:
+        """Id of the node that is the controller, or, with KRaft, that takes its requests; None: none is known. Asks the cluster."""
+    @property
     def cluster_id(self) -> str | None:
-        """The cluster's id; None if it reports none. Kafka: `DescribeClusterResult#clusterId`."""
+        """The cluster's id; asks the cluster. None if it reports none. Kafka: `DescribeClusterResult#clusterId`."""
     def topics(self, *, include_internal: bool = False) -> list[str]:
         """Topic names, sorted; internal ones only when asked for: Kafka's, and `__fletchlog_ledger`, the memory of copies and of Spark's sinks."""
 
@@ -498,7 +585,7 @@ class Cluster:
         topic: str,
         partitions: int = 1,
         *,
-        config: TopicConfig | _Properties | None = None,
+        config: TopicConfig | _AnyProperties | None = None,
         replication_factor: int | None = None,
         exist_ok: bool = False,
     ) -> None:
@@ -601,7 +688,12 @@ class Cluster:
         Raises:
             fletchlog.errors.KafkaError: INVALID_CONFIG (40): an unknown property, an invalid value.
         """
-    def describe_config(self, topic: str | None = None, *, node: int | None = None, group: str | None = None) -> list[ConfigEntry]:
+    @overload
+    def describe_config(self, topic: str) -> list[ConfigEntry]: ...
+    @overload
+    def describe_config(self, topic: None = None, *, node: int | None = None) -> list[ConfigEntry]: ...
+    @overload
+    def describe_config(self, topic: None = None, *, group: str | None = None) -> list[ConfigEntry]:
         """Every property of a topic, of a node or of a group, by name: its value and where it comes from. Kafka: DescribeConfigs.
 
         Args:
@@ -612,7 +704,7 @@ class Cluster:
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): no such node.
-            ValueError: More than one of topic, node and group.
+            fletchlog.errors.InvalidArgumentError: More than one of topic, node and group.
         """
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Deletes the records of a partition before an offset (-1, as in Kafka: all there are now); returns the new log start.
@@ -630,12 +722,13 @@ class Cluster:
         *,
         batch_rows: int = 131072,
         include_headers: bool = False,
-        isolation_level: str = "read_uncommitted",
-        order: str = "offset",
-        columns: Iterable[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        order: ScanOrder = "offset",
+        columns: Iterable[Column] | None = None,
         start_time: datetime | int | None = None,
         end_time: datetime | int | None = None,
-        timestamp_unit: str = "us",
+        timestamp_unit: TimestampUnit = "us",
+        tail: int | None = None,
     ) -> Scan:
         """The records of a topic as a stream of Arrow batches, without a consumer. As `Broker.scan`; all leaders are read at once.
 
@@ -647,6 +740,34 @@ class Cluster:
             fletchlog.errors.InvalidArgumentError: As for `Broker.scan`.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition; or the topic was deleted and made again since this call. No row
                 is of the new topic; only brokers before Kafka 3.1 may return some before this error. Before 2.8 topics have no ids, and it is not noticed.
+        """
+    def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition) -> dict[TopicPartition, int]:
+        """Log start offsets, without a consumer; one request per leader.
+
+        Raises:
+            fletchlog.errors.KafkaError: As for the method of `Consumer` with this name.
+        """
+    def end_offsets(self, partitions: Iterable[_Partition] | _Partition, *, isolation_level: IsolationLevel = "read_uncommitted") -> dict[TopicPartition, int]:
+        """End offsets, without a consumer; one request per leader.
+
+        Args:
+            partitions: Partitions.
+            isolation_level: read_uncommitted; read_committed: the last stable offset, where a reader of committed records stops.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: Another isolation level.
+            fletchlog.errors.KafkaError: As for the method of `Consumer` with this name.
+        """
+    def offsets_for_times(
+        self, times: Mapping[_Partition, int | datetime] | Mapping[TopicPartition, int | datetime]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Per partition the lowest offset whose timestamp is at or after the time, None if there is none; one request per leader.
+
+        Args:
+            times: By partition, a datetime with a time zone, or ms since 1970.
+
+        Raises:
+            fletchlog.errors.KafkaError: As for the method of `Consumer` with this name.
         """
     def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets of a group, of all its topics, in one request; empty for a group that does not exist. Kafka: `Admin#listConsumerGroupOffsets`.
@@ -692,7 +813,7 @@ class Cluster:
     def __exit__(self, *_exception: object) -> None: ...
 
 @final
-class Producer:
+class Producer(Generic[_GK, _GV]):
     """Kafka's producer: batches, partitioner, idempotence, retries. Thread-safe.
 
     A background thread sends; it starts with the first record. Records of one partition arrive in the order of the sends,
@@ -712,20 +833,31 @@ class Producer:
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
+    @overload
     def __new__(
         cls,
-        source: Source | ProducerConfig | _Properties | None = None,
-        config: ProducerConfig | _Properties | None = None,
+        source: Source,
+        config: ProducerConfig | _AnyProperties | None = None,
         *,
         faults: Faults | None = None,
-        key_serializer: Callable[[Any], _Bytes | None] | None = None,
-        value_serializer: Callable[[Any], _Bytes | None] | None = None,
-    ) -> Self: ...
+        key_serializer: _Serializer[_GK] | None = None,
+        value_serializer: _Serializer[_GV] | None = None,
+    ) -> Producer[_GK, _GV]: ...
+    @overload
+    def __new__(
+        cls,
+        source: ProducerConfig | _AnyProperties,
+        *,
+        faults: Faults | None = None,
+        key_serializer: _Serializer[_GK] | None = None,
+        value_serializer: _Serializer[_GV] | None = None,
+    ) -> Producer[_GK, _GV]: ...
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: _GV | None = None,
+        key: _GK | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | datetime | None = None,
@@ -755,7 +887,7 @@ class Producer:
             refusal) is on the future here too; in a thread with a running event loop everything but a wrong type, a negative
             timestamp and a closed producer is.
         """
-    def send_many(self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None = None, *, partition: int | None = None) -> int:
+    def send_many(self, topic: str, values: Iterable[_GV | None], keys: Iterable[_GK | None] | None = None, *, partition: int | None = None) -> int:
         """Queues one record for each value, in order; returns how many. Faster than `send` for each, as no futures are made.
 
         It waits in the calling thread, also in a coroutine: use `await asyncio.to_thread(producer.send_many, ..)` there.
@@ -857,7 +989,7 @@ class Producer:
             fletchlog.errors.ProducerFencedError: A newer producer has the `transactional.id`.
             fletchlog.errors.IllegalStateError: No transaction is open.
         """
-    def transaction(self) -> Transaction:
+    def transaction(self) -> Transaction[_GK, _GV]:
         """A context that begins a transaction, commits it at its end and aborts it when an exception leaves it.
 
         `with producer.transaction(): producer.send(...)`. If the commit fails because of a record, the transaction is aborted and its
@@ -899,10 +1031,11 @@ class Producer:
     def __exit__(self, *_exception: object) -> None: ...
 
 @final
-class Transaction:
+class Transaction(Generic[_GK, _GV]):
     """The context of `Producer.transaction`."""
 
-    def __enter__(self) -> Producer: ...
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
+    def __enter__(self) -> Producer[_GK, _GV]: ...
     def __exit__(self, _class: object, exception: object, _traceback: object, /) -> None: ...
 
 @final
@@ -1011,7 +1144,7 @@ class Listener:
     def __exit__(self, *exception: object) -> None: ...
 
 @final
-class Consumer:
+class Consumer(Generic[_K, _V]):
     """Kafka's consumer: what `poll` returns, in the order in which the Java client returns it.
 
     One thread at a time: a second one gets `ConcurrentAccessError` at once, and nothing has changed. Only `wakeup` may be
@@ -1036,14 +1169,24 @@ class Consumer:
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
+    @overload
     def __new__(
         cls,
-        source: Source | ConsumerConfig | _Properties | None = None,
-        config: ConsumerConfig | _Properties | None = None,
+        source: Source,
+        config: ConsumerConfig | _AnyProperties | None = None,
         *,
-        key_deserializer: Callable[[bytes], Any] | Deserializer | None = None,
-        value_deserializer: Callable[[bytes], Any] | Deserializer | None = None,
-    ) -> Self: ...
+        key_deserializer: _Deserializer[_K] | None = None,
+        value_deserializer: _Deserializer[_V] | None = None,
+    ) -> Consumer[_K, _V]: ...
+    @overload
+    def __new__(
+        cls,
+        source: ConsumerConfig | _AnyProperties,
+        *,
+        key_deserializer: _Deserializer[_K] | None = None,
+        value_deserializer: _Deserializer[_V] | None = None,
+    ) -> Consumer[_K, _V]: ...
     def subscribe(
         self,
         topics: Iterable[str] | None = None,
@@ -1063,12 +1206,22 @@ class Consumer:
         consumer. `on_assigned` runs before anything of the new partitions is read, so it may seek. `on_revoked` and `on_lost` run while the
         partitions are still assigned, so they may ask for positions, and `on_revoked` may commit. `on_lost` defaults to `on_revoked`.
         """
-    def assign(self, partitions: Iterable[_Partition]) -> None:
+    def assign(self, partitions: Iterable[_Partition] | _Partition) -> None:
         """Takes exactly these partitions, without a group's help."""
     def unsubscribe(self) -> None:
         """Leaves the subscription or assignment."""
-    def poll(self, timeout_ms: _Wait = 1000) -> Records:
+    def poll(
+        self,
+        timeout_ms: _Wait = 1000,
+        *,
+        until: Mapping[_Partition, OffsetAndMetadata | int] | Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+    ) -> Records[_K, _V]:
         """Returns up to `max.poll.records` records; waits at most `timeout_ms` for the first one.
+
+        Args:
+            timeout_ms: The longest wait for records.
+            until: The end of each partition, exclusive, such as what `end_offsets` returned: no record at or beyond it is returned, no position
+                passes it, and other partitions are not read. For work up to a point that was decided before. `read_to_end` is the loop over it.
 
         Under `fletchlog.fetch.order=timestamp` rows are merged by (timestamp, topic, partition); offset order within a partition always
         holds, so a record is never before an earlier one of its partition. A record waits for every assigned partition that is not
@@ -1084,6 +1237,21 @@ class Consumer:
             fletchlog.errors.StorageError: The log of an assigned partition cannot be read, and no other partition has records. No
                 position has moved: the next poll tries again; `pause` leaves the partition out.
         """
+    def read_to_end(self, timeout_ms: _Wait | None = None) -> RecordsToEnd[_K, _V]:
+        """Every record up to the ends that the logs have at this call, then stops: `for records in consumer.read_to_end()`.
+
+        For a job that reads what is there, and for tests. The partitions are those assigned now; with a subscription it first waits for the group
+        to assign some. Reading begins at the positions. The ends are those of the isolation level: under `read_committed`, the last stable offset.
+        Paused partitions are left out, and so are partitions that a rebalance takes away. Records that are appended later are not returned, and
+        the positions stop before them, so a later call goes on there.
+
+        Args:
+            timeout_ms: The longest wait for the next records; None: `default.api.timeout.ms`.
+
+        Raises:
+            fletchlog.errors.IllegalStateError: Neither a subscription nor an assignment.
+            fletchlog.errors.KafkaTimeoutError: The group assigns no partition in time, or the ends are not known in time.
+        """
     def assignment(self) -> list[TopicPartition]:
         """Assigned partitions, in the order that decides requests."""
     def subscription(self) -> list[str]:
@@ -1094,9 +1262,9 @@ class Consumer:
         A datetime is looked up: at the first record of that time or later, at the end if no such record exists. An `OffsetAndMetadata` with a leader epoch is checked for truncation first. Kafka: `KafkaConsumer#seek(TopicPartition,
         OffsetAndMetadata)`.
         """
-    def seek_to_beginning(self, partitions: Iterable[_Partition] | None = None) -> None:
+    def seek_to_beginning(self, partitions: Iterable[_Partition] | _Partition | None = None) -> None:
         """To the log start, when next polled; None: all assigned partitions."""
-    def seek_to_end(self, partitions: Iterable[_Partition] | None = None) -> None:
+    def seek_to_end(self, partitions: Iterable[_Partition] | _Partition | None = None) -> None:
         """To the log end, when next polled; None: all assigned partitions."""
     def position(self, partition: _Partition, timeout_ms: _Wait | None = None) -> int:
         """Offset of the next record to be returned.
@@ -1190,9 +1358,9 @@ class Consumer:
             fletchlog.errors.WakeupError: Another thread called `wakeup`.
             fletchlog.errors.KafkaError: As for `poll`.
         """
-    def __next__(self) -> Record:
+    def __next__(self) -> Record[_K, _V]:
         """The next record; waits for it indefinitely."""
-    def __aiter__(self) -> AsyncIterator[Records]:
+    def __aiter__(self) -> AsyncIterator[Records[_K, _V]]:
         """Under asyncio: `async for records in consumer` gives every poll that has records, without an end.
 
         Each poll runs in its own thread, with its rebalance callbacks; the loop's executor is not used. In the body of the loop, and after the
@@ -1202,7 +1370,7 @@ class Consumer:
             fletchlog.errors.WakeupError: Another thread called `wakeup`.
             fletchlog.errors.KafkaError: As for `poll`.
         """
-    def _hand_back(self, records: Records | None) -> None:
+    def _hand_back(self, records: Records[_K, _V] | None) -> None:
         """For `fletchlog.aio`: a poll was given up after a wake-up. The next one returns what it had read, and is not woken."""
     def wakeup(self) -> None:
         """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
@@ -1264,7 +1432,7 @@ class LegacyStream:
         """The next record; `KafkaTimeoutError` when none comes within `consumer.timeout.ms` (the stream can be read on)."""
 
 @final
-class Records:
+class Records(Generic[_K, _V]):
     """What one poll returned: Arrow data with the columns of Spark's kafka source.
 
     Rows come in the order of a Java for-each over `ConsumerRecords`; `runs()` has the order in which poll took them. Under
@@ -1272,13 +1440,14 @@ class Records:
     Iterating gives one `Record` after the other: convenient, and slow.
     """
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
-    def __iter__(self) -> RecordIterator: ...
+    def __iter__(self) -> RecordIterator[_K, _V]: ...
     @overload
-    def __getitem__(self, key: int, /) -> Record: ...
+    def __getitem__(self, key: int, /) -> Record[_K, _V]: ...
     @overload
-    def __getitem__(self, key: slice, /) -> Records:
+    def __getitem__(self, key: slice, /) -> Records[_K, _V]:
         """The record of a row, or the `Records` of a range of rows, which copies no record. Rows before the first are counted from the end.
 
         `for record in records` is faster than an index for each.
@@ -1288,7 +1457,7 @@ class Records:
             fletchlog.errors.InvalidArgumentError: A range with a step.
             fletchlog.errors.RecordDeserializationError: A key or value cannot be deserialized.
         """
-    def by_partition(self) -> dict[TopicPartition, Records]:
+    def by_partition(self) -> dict[TopicPartition, Records[_K, _V]]:
         """The same records by partition, in the order of `partitions()`; copies no record. Java: `ConsumerRecords#records`.
 
         For work that is done, and committed, partition by partition.
@@ -1300,17 +1469,17 @@ class Records:
         """(topic, partition, first_offset, last_offset, count) in drain order."""
     def partitions(self) -> list[TopicPartition]:
         """Partitions in the order of their first rows."""
-    def with_headers(self) -> Records:
+    def with_headers(self) -> Records[_K, _V]:
         """The same records with the column `headers`."""
-    def to_pyarrow(self, *, include_headers: bool = False, timestamp_unit: str = "us") -> pa.Table:
+    def to_pyarrow(self, *, include_headers: bool = False, timestamp_unit: TimestampUnit = "us") -> pa.Table:
         """As a `pyarrow.Table`. A record without a timestamp (-1) has null.
 
         Raises:
             fletchlog.errors.InvalidTimestampError: A timestamp that microseconds in 64 bits cannot hold; `timestamp_unit="ms"` reads it.
         """
-    def to_pandas(self, *, include_headers: bool = False, timestamp_unit: str = "us", **options: Any) -> pd.DataFrame:
+    def to_pandas(self, *, include_headers: bool = False, timestamp_unit: TimestampUnit = "us", **options: Any) -> pd.DataFrame:
         """As a `pandas.DataFrame`; `options` go to `pyarrow.Table.to_pandas` (`types_mapper=pd.ArrowDtype` is quickest)."""
-    def to_polars(self, *, include_headers: bool = False, timestamp_unit: str = "us") -> pl.DataFrame:
+    def to_polars(self, *, include_headers: bool = False, timestamp_unit: TimestampUnit = "us") -> pl.DataFrame:
         """As a `polars.DataFrame`."""
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
@@ -1318,15 +1487,38 @@ class Records:
     def _repr_html_(self) -> str: ...
 
 @final
-class RecordIterator:
+class RecordIterator(Generic[_K, _V]):
     """Records one by one.
 
     A record whose key or value cannot be deserialized is a `RecordDeserializationError`, with `topic_partition`, `offset`, `column` and `data`. The same
     iterator continues with the record behind it: call `next(iterator)` in a `try` to skip what cannot be read.
     """
 
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
-    def __next__(self) -> Record: ...
+    def __next__(self) -> Record[_K, _V]: ...
+
+@final
+class RecordsToEnd(Generic[_K, _V]):
+    """The polls of `Consumer.read_to_end`, each with records."""
+
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Records[_K, _V]:
+        """The next records.
+
+        Raises:
+            fletchlog.errors.KafkaTimeoutError: None came in time, though the end is not reached. The next step goes on waiting.
+            fletchlog.errors.KafkaError: As for `poll`.
+        """
+
+@final
+class ScanRecords:
+    """The records of `Scan.records`."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Record:
+        """The next record; fails as the stream of the scan does."""
 
 @final
 class Scan:
@@ -1339,6 +1531,11 @@ class Scan:
     def schema(self) -> pa.Schema:
         """The schema, as a pyarrow object."""
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+    def records(self) -> ScanRecords:
+        """The rows one by one, each as a `Record` with all its fields, whatever `columns` says. Needs no other package, and no more memory than a batch.
+
+        Convenient, and slow beside the columns. Each call reads the scan from the first row.
+        """
     def to_reader(self) -> pa.RecordBatchReader:
         """As a `pyarrow.RecordBatchReader`."""
     def to_pyarrow(self) -> pa.Table:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fletchlog._place import Source
-    from fletchlog.types import Scan
+    from fletchlog.types import Column, IsolationLevel, Scan, ScanOrder, TimestampUnit
 
 
 def scan(
@@ -24,12 +24,12 @@ def scan(
     *,
     batch_rows: int = 131072,
     include_headers: bool = False,
-    isolation_level: str = "read_uncommitted",
-    order: str = "offset",
-    columns: Iterable[str] | None = None,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    order: ScanOrder = "offset",
+    columns: Iterable[Column] | None = None,
     start_time: datetime | int | None = None,
     end_time: datetime | int | None = None,
-    timestamp_unit: str = "us",
+    timestamp_unit: TimestampUnit = "us",
     config: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Scan:

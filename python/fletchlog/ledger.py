@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 
     from fletchlog._core import Producer
     from fletchlog.admin import PartitionDescription, TopicDescription
+    from fletchlog.configs import TopicConfig
+    from fletchlog.types import Column, IsolationLevel
 
 log = logging.getLogger("fletchlog.ledger")
 
 TOPIC = "__fletchlog_ledger"
 _PARTITION = 0
 # Small segments: the cleaner leaves only the last one as it is. Markers of transactions go after an hour.
-_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "3600000"}
+_CONFIG: TopicConfig = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "3600000"}
 # Of an embedded broker's ledger, before it is compacted here: its own cleaner is off unless `log.cleaner.enable` is on.
 _MOST_SEGMENTS = 4
 # Offsets that are read at first; then four times as many, and so on.
@@ -131,11 +133,11 @@ class Ledger:
             end, step = begin, 4 * step
         return None
 
-    def _entries(self, begin: int, end: int, isolation_level: str, wanted: Callable[[bytes], bool]) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    def _entries(self, begin: int, end: int, isolation_level: IsolationLevel, wanted: Callable[[bytes], bool]) -> Iterator[tuple[int, dict[str, Any] | None]]:
         """Entries of a key in a range of offsets: (offset, value). None: the key has ended there."""
         if begin >= end:
             return
-        columns = ["key", "value", "offset"]
+        columns: list[Column] = ["key", "value", "offset"]
         for batch in self._admin.scan(TOPIC, _PARTITION, start_offset=begin, end_offset=end, isolation_level=isolation_level, columns=columns):
             keys, values, offsets = (batch[name] for name in columns)
             for row, key in enumerate(keys.to_pylist()):
@@ -145,7 +147,7 @@ class Ledger:
 
     def _committed(self, group: str) -> int | None:
         """The offset of the entry that was committed last; None: not known."""
-        with Consumer(self._peer, {**self._client, "group.id": group, "enable.auto.commit": "false"}) as consumer:
+        with Consumer(self._peer, dict(self._client) | {"group.id": group, "enable.auto.commit": "false"}) as consumer:
             found = consumer.committed((TOPIC, _PARTITION))
         return None if found is None else found.offset
 
@@ -184,7 +186,7 @@ def names_of(admin: Broker | Cluster, topic: TopicDescription) -> list[str]:
     """What tells a topic from all others, the most lasting name first; none if it has no id, nor its cluster."""
     found = [topic.topic_id] if topic.topic_id.strip("A") else []
     # before 2.8 Kafka's topics have no ids; a log that had none may have been given one since
-    cluster = admin.cluster_id()
+    cluster = admin.cluster_id
     return [*found, f"{cluster}/{topic.name}"] if cluster else found
 
 

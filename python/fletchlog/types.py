@@ -5,13 +5,28 @@ All values but `Metrics`, a dict, are tuples: comparable, picklable, hashable un
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias
 
-from fletchlog._core import Listener, RecordFuture, RecordIterator, Scan, Table, Transaction
+from fletchlog._core import Listener, RecordFuture, RecordIterator, RecordsToEnd, Scan, ScanRecords, Table, Transaction
 from fletchlog._place import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
+ScanOrder: TypeAlias = Literal["offset", "timestamp"]
+Column: TypeAlias = Literal["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+TimestampUnit: TypeAlias = Literal["us", "ms"]
+ScramMechanism: TypeAlias = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 class TopicPartition(NamedTuple):
@@ -99,7 +114,7 @@ class Metrics(dict[str, float]):
         return arrow.table({"name": arrow.array(self, arrow.string()), "value": arrow.array(self.values(), arrow.float64())})
 
 
-class Record(NamedTuple):
+class Record(NamedTuple, Generic[K, V]):
     """One record, as the slow path `for record in records` gives it.
 
     Attributes:
@@ -108,8 +123,8 @@ class Record(NamedTuple):
         offset: Offset.
         timestamp: Milliseconds since the epoch, -1 none.
         timestamp_type: 0 CreateTime, 1 LogAppendTime, -1 none: Spark's `timestampType`.
-        key: Key or None.
-        value: Value or None (a tombstone).
+        key: Key or None: bytes, or what the `key_deserializer` made of them.
+        value: Value or None (a tombstone), likewise.
         headers: (key, value or None) in order; keys may repeat.
     """
 
@@ -118,8 +133,8 @@ class Record(NamedTuple):
     offset: int
     timestamp: int
     timestamp_type: int
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: list[tuple[str, bytes | None]]
 
     def header(self, key: str, default: bytes | None = None) -> bytes | None:
@@ -142,7 +157,9 @@ class Run(NamedTuple):
 
 
 __all__ = [
+    "Column",
     "ConsumerGroupMetadata",
+    "IsolationLevel",
     "Listener",
     "Metrics",
     "OffsetAndMetadata",
@@ -151,10 +168,15 @@ __all__ = [
     "RecordFuture",
     "RecordIterator",
     "RecordMetadata",
+    "RecordsToEnd",
     "Run",
     "Scan",
+    "ScanOrder",
+    "ScanRecords",
+    "ScramMechanism",
     "Source",
     "Table",
+    "TimestampUnit",
     "TopicPartition",
     "Transaction",
 ]

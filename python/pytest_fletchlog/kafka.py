@@ -30,14 +30,14 @@ class Kafka:
         broker: The broker itself, with everything that `fletchlog.Broker` can do.
     """
 
-    def __init__(self, nodes: int = 1, config: Mapping[str, str] | None = None) -> None:
+    def __init__(self, nodes: int = 1, config: Mapping[str, Any] | None = None) -> None:
         """Opens both; `config` are broker properties."""
         self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | dict(config or {}))
         self.listener = self.broker.listen()
         self.bootstrap = self.listener.bootstrap
         self._names = itertools.count(1)
 
-    def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, str] | None = None) -> str:
+    def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, Any] | None = None) -> str:
         """Creates a topic and returns its name; without a name, one that is not taken."""
         name = name or f"topic-{next(self._names)}"
         self.broker.create_topic(name, partitions=partitions, config=dict(config or {}))

@@ -130,7 +130,7 @@ def test_an_interrupt_in_a_deserializer_does_not_use_up_the_record(broker: fl.Br
         rows = iter(polled(consumer))
         with pytest.raises(KeyboardInterrupt):
             next(rows)
-        assert repr(rows) == "<fletchlog.RecordIterator: 2 records left>"
+        assert repr(rows) == "<fletchlog.types.RecordIterator: 2 records left>"
         assert [record.value for record in rows] == [1, 2]
         consumer.seek(T0, 0)
         with pytest.raises(KeyboardInterrupt):

@@ -227,11 +227,11 @@ def test_the_ledger_itself_is_not_copied(source, destination):
 
 def test_the_id_of_a_cluster_is_that_of_its_directory(source, tmp_path):
     (written,) = [line for line in (tmp_path / "source" / "meta.properties").read_text().splitlines() if line.startswith("cluster.id=")]
-    assert written == f"cluster.id={source.cluster_id()}"
+    assert written == f"cluster.id={source.cluster_id}"
     with source.listen() as kafka, fl.Cluster(f"kafka://{kafka.bootstrap}") as cluster:
-        assert cluster.cluster_id() == source.cluster_id()
+        assert cluster.cluster_id == source.cluster_id
     with fl.Broker(tmp_path / "source", read_only=True) as reader:
-        assert reader.cluster_id() == source.cluster_id()
+        assert reader.cluster_id == source.cluster_id
 
 
 # what else writes into the ledger

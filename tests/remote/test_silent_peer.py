@@ -50,7 +50,7 @@ def peer(request):
 
 CLUSTER_CALLS = {
     "topics": lambda c: c.topics(),
-    "cluster_id": lambda c: c.cluster_id(),
+    "cluster_id": lambda c: c.cluster_id,
     "describe_topic": lambda c: c.describe_topic("t"),
     "create_topic": lambda c: c.create_topic("t"),
     "delete_topic": lambda c: c.delete_topic("t"),

@@ -10,7 +10,7 @@ from fletchlog.cli.text import note, visible
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     import fletchlog as fl
 
@@ -63,7 +63,7 @@ def names_in(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def topics_of(place: Place, text: str, client: Mapping[str, str] | None = None) -> list[str]:
+def topics_of(place: Place, text: str, client: Mapping[str, Any] | None = None) -> list[str]:
     """The topics of a list with commas, each of which the place has; `client`: properties of the clients of a cluster.
 
     Raises:
@@ -104,7 +104,7 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise SystemExit(code) from None
 
 
-def properties(pairs: Iterable[str] | None) -> dict[str, str]:
+def properties(pairs: Iterable[str] | None) -> dict[str, Any]:
     """`name=value` texts as a mapping.
 
     Raises:
@@ -133,7 +133,7 @@ def changed_properties(config: list[str] | None, reset: list[str] | None, if_not
     return changes
 
 
-def properties_of_file(path: os.PathLike[str] | str) -> dict[str, str]:
+def properties_of_file(path: os.PathLike[str] | str) -> dict[str, Any]:
     r"""A file of Java's properties, read by its rules (java.util.Properties): escapes, `=`, `:` or a blank as separator, lines that `\` continues.
 
     UTF-8, or Latin-1 as in Java where it is no UTF-8.
@@ -175,7 +175,7 @@ def properties_of_file(path: os.PathLike[str] | str) -> dict[str, str]:
     return result
 
 
-def configured(file: os.PathLike[str] | str | None, pairs: Iterable[str] | None = None) -> dict[str, str]:
+def configured(file: os.PathLike[str] | str | None, pairs: Iterable[str] | None = None) -> dict[str, Any]:
     """Properties of clients: those of the command line before those of a file. The address that the user has typed goes before that of the file.
 
     Raises:
@@ -219,7 +219,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def opened(
-    place: Place, *, read_only: bool = False, create: bool = False, nodes: int | None = None, client: Mapping[str, str] | None = None
+    place: Place, *, read_only: bool = False, create: bool = False, nodes: int | None = None, client: Mapping[str, Any] | None = None
 ) -> fl.Broker | fl.Cluster:
     """The broker of a directory or of a place on an object store, or a cluster; `client`: properties of the clients of a cluster.
 

@@ -93,7 +93,7 @@ def explain(
         note(f"wrote {path}")
 
 
-def _first(source: Place, topics: str, given: dict[str, str], orders: Sequence[str], polls: int, *, subscribe: bool, every: bool) -> list[Explanation]:
+def _first(source: Place, topics: str, given: dict[str, Any], orders: Sequence[str], polls: int, *, subscribe: bool, every: bool) -> list[Explanation]:
     import fletchlog as fl
     from fletchlog.explain import compare
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, configured, in_words_of_the_shell, opened
@@ -141,7 +141,7 @@ def _standard_input() -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _opened(directory: Place, asked: Mapping[str, str], *, create: bool) -> Iterator[fl.Broker | fl.Cluster]:
+def _opened(directory: Place, asked: Mapping[str, Any], *, create: bool) -> Iterator[fl.Broker | fl.Cluster]:
     """A broker whose close and log lines do not hide why the command ends."""
     import fletchlog as fl
 
@@ -156,7 +156,7 @@ def _opened(directory: Place, asked: Mapping[str, str], *, create: bool) -> Iter
         broker.close()
 
 
-def _producer(broker: fl.Broker | fl.Cluster, asked: Mapping[str, str]) -> fl.Producer:
+def _producer(broker: fl.Broker | fl.Cluster, asked: Mapping[str, Any]) -> fl.Producer:
     import fletchlog as fl
 
     own = {"retries": str(RETRIES)} if isinstance(broker, fl.Broker) else {}

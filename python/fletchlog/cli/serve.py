@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
+    from typing import Any
 
     import fletchlog as fl
     from fletchlog._place import Place
@@ -69,7 +70,7 @@ def serve(
             _wait(stopped)
 
 
-def _broker(directory: Place | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, str]) -> fl.Broker:
+def _broker(directory: Place | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, Any]) -> fl.Broker:
     """The broker that is served."""
     import fletchlog as fl
 
@@ -86,7 +87,7 @@ def _broker(directory: Place | None, memory: bool, nodes: int | None, read_only:
     return fl.Broker(directory.name, create=not read_only and not store, nodes=nodes, read_only=read_only, config=config, storage_options=options)
 
 
-def _properties(config: list[str] | None, config_file: Path | None, auto_create: int | None) -> dict[str, str]:
+def _properties(config: list[str] | None, config_file: Path | None, auto_create: int | None) -> dict[str, Any]:
     """The broker's properties: those of the command line before those of the file."""
     given = (properties_of_file(config_file) if config_file else {}) | properties(config)
     if auto_create is not None:
@@ -96,7 +97,7 @@ def _properties(config: list[str] | None, config_file: Path | None, auto_create:
     return given
 
 
-def _known(given: dict[str, str]) -> dict[str, str]:
+def _known(given: dict[str, Any]) -> dict[str, Any]:
     """The properties that a broker has. It says which others there are."""
     import fletchlog as fl
 

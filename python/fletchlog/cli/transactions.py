@@ -52,7 +52,7 @@ def abort(
             raise CommandError(f"there is no transactional id {transactional_id}; `fletchlog transactions list {directory}` lists what there is")
         if state != "Ongoing":
             raise CommandError(f"{transactional_id} has no open transaction: its state is {state}")
-        with fl.Producer(broker, {**asked, "transactional.id": transactional_id}) as producer:
+        with fl.Producer(broker, asked | {"transactional.id": transactional_id}) as producer:
             producer.init_transactions()
     done(f"aborted the transaction of {transactional_id}", as_json=as_json, transactional_id=transactional_id)
 

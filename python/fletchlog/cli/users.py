@@ -14,6 +14,8 @@ from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import visible
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from fletchlog._place import Place
 
 
@@ -34,7 +36,7 @@ def add(
     fletchlog users add data/ alice
     """
     password = _password(user)
-    wanted = mechanism or MECHANISMS
+    wanted: list[Any] = list(mechanism or MECHANISMS)
     with opened_directory(directory, create=True) as broker:
         for name in wanted:
             broker.upsert_user_scram_credential(user, password, name, iterations)
@@ -64,7 +66,7 @@ def remove(directory: Place = DIR, user: str = USER, mechanism: list[str] | None
     """
     with opened_directory(directory) as broker:
         known = broker.describe_user_scram_credentials().get(user, {})
-        wanted = mechanism or list(known)
+        wanted: list[Any] = mechanism or list(known)
         if not wanted or not set(wanted) <= set(known):
             raise CommandError(f"{visible(user)} has no password for {' or '.join(mechanism or MECHANISMS)}")
         for name in wanted:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from fletchlog._core import Broker
     from fletchlog.explain._story import Story
+    from fletchlog.types import IsolationLevel
 
 Range = tuple[int, int]
 Lane = tuple[str, int]
@@ -52,7 +53,7 @@ def gaps(broker: Broker, story: Story, ends: Mapping[Lane, Range], stable: Mappi
         taken[lane] += run.count
         reached[lane] = run.last_offset + 1
     found = {}
-    isolation_level = "read_uncommitted" if stable is None else "read_committed"
+    isolation_level: IsolationLevel = "read_uncommitted" if stable is None else "read_committed"
     for lane, (start, end) in ends.items():
         readable = end if stable is None else stable[lane]
         behind = _next_record(broker, lane, reached[lane], readable, isolation_level)
@@ -63,14 +64,14 @@ def gaps(broker: Broker, story: Story, ends: Mapping[Lane, Range], stable: Mappi
     return found
 
 
-def _next_record(broker: Broker, lane: Lane, offset: int, end: int, isolation_level: str) -> int:
+def _next_record(broker: Broker, lane: Lane, offset: int, end: int, isolation_level: IsolationLevel) -> int:
     """Offset of the first record from `offset` on that the consumer may see; the end if there is none."""
     for batch in broker.scan(*lane, offset, end, batch_rows=1, isolation_level=isolation_level):
         return int(batch["offset"][0].as_py())
     return end
 
 
-def _gaps(broker: Broker, lane: Lane, start: int, end: int, isolation_level: str) -> list[Gap]:
+def _gaps(broker: Broker, lane: Lane, start: int, end: int, isolation_level: IsolationLevel) -> list[Gap]:
     missing = list(_between(_offsets(broker, lane, start, end, isolation_level), start, end))
     if not missing:
         return []
@@ -93,7 +94,7 @@ def _by_reason(first: int, last: int, hidden: Sequence[int], control: Sequence[R
         yield Gap(first, last, "compacted")
 
 
-def _offsets(broker: Broker, lane: Lane, start: int, end: int, isolation_level: str) -> list[int]:
+def _offsets(broker: Broker, lane: Lane, start: int, end: int, isolation_level: IsolationLevel) -> list[int]:
     found: list[int] = []
     for batch in broker.scan(*lane, start, end, isolation_level=isolation_level, columns=["offset"]):
         found += batch["offset"].to_pylist()

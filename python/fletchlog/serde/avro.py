@@ -33,7 +33,7 @@ class UnresolvableError(InvalidArgumentError):
 
 
 @dataclass(frozen=True)
-class Avro(OneByOne):
+class Avro(OneByOne[Any]):
     """One value in Avro's binary encoding per record, without a header (for Confluent's wire format see `Confluent`).
 
     Args:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.serde.avro import Avro, UnresolvableError
-from fletchlog.serde.outcome import Deserializer, Reasons, arrow
+from fletchlog.serde.outcome import Deserializer, Reasons, arrow, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +103,14 @@ class Confluent:
         made, reasons = inner.encode(column)
         compute = require("pyarrow.compute", "serde")
         return compute.binary_join_element_wise(prefix, made, b""), reasons
+
+    def of_bytes(self, data: bytes) -> Any:
+        """One value from its bytes.
+
+        Raises:
+            ValueError: It cannot be decoded.
+        """
+        return value_of(self, data)
 
     def __call__(self, value: Any) -> bytes:
         """The bytes of one value, as `encode` makes them.

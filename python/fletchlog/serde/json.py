@@ -30,7 +30,7 @@ _ROW = re.compile(r" in row \d+$")
 
 
 @dataclass(frozen=True)
-class Json(OneByOne):
+class Json(OneByOne[Any]):
     """One JSON value per record, of any kind: object, array, number, string, true, false, null.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fletchlog import interop
 from fletchlog.errors import InvalidArgumentError
@@ -45,7 +45,7 @@ class Serializer(Protocol):
 
 def of_bytes(deserializer: Deserializer) -> Callable[[bytes], Any]:
     """For `Consumer(key_deserializer=, value_deserializer=)`: a function from the bytes of one value to the value."""
-    own = getattr(deserializer, "of_bytes", None)
+    own: Callable[[bytes], Any] | None = getattr(deserializer, "of_bytes", None)
     return own or partial(value_of, deserializer)
 
 
@@ -57,10 +57,22 @@ def value_of(deserializer: Deserializer, data: bytes) -> Any:
     return column[0].as_py(maps_as_pydicts="strict")
 
 
-class OneByOne:
-    """Serializers as `Producer(key_serializer=, value_serializer=)` calls them: one value, its bytes."""
+T = TypeVar("T")
 
-    def __call__(self: Any, value: Any) -> bytes:
+
+class OneByOne(Generic[T]):
+    """One value and its bytes: serializers of a `Producer`, which it calls, and deserializers of a `Consumer`."""
+
+    def of_bytes(self: Any, data: bytes) -> T:
+        """One value from its bytes.
+
+        Raises:
+            ValueError: It cannot be decoded.
+        """
+        made: T = value_of(self, data)
+        return made
+
+    def __call__(self: Any, value: T) -> bytes:
         """The bytes of one value.
 
         Raises:

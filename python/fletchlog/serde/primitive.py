@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fletchlog.interop import require
 from fletchlog.serde.columns import cast, cast_whole
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves
+from fletchlog.serde.outcome import OneByOne, Reasons, T, arrow, by_halves
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 @dataclass(frozen=True)
-class String(OneByOne):
+class String(OneByOne[str]):
     """UTF-8 text <-> string. Bytes that are not UTF-8 become U+FFFD, exactly where Java puts it, so no value is malformed.
 
     Kafka: StringDeserializer#deserialize, StringSerializer#serialize.
@@ -59,7 +59,7 @@ def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_JAVA, _replace_as_java)
 
 
-class _Number(OneByOne):
+class _Number(OneByOne[T]):
     """A number of fixed size in network byte order. Kafka: a value of another size is a SerializationException."""
 
     _size: ClassVar[int]
@@ -106,35 +106,35 @@ class _Number(OneByOne):
 
 
 @dataclass(frozen=True)
-class Short(_Number):
+class Short(_Number[int]):
     """2 bytes, big-endian <-> int16. Kafka: ShortDeserializer, ShortSerializer."""
 
     _size, _code, _arrow = 2, "h", "int16"
 
 
 @dataclass(frozen=True)
-class Integer(_Number):
+class Integer(_Number[int]):
     """4 bytes, big-endian <-> int32. Kafka: IntegerDeserializer, IntegerSerializer."""
 
     _size, _code, _arrow = 4, "i", "int32"
 
 
 @dataclass(frozen=True)
-class Long(_Number):
+class Long(_Number[int]):
     """8 bytes, big-endian <-> int64. Kafka: LongDeserializer, LongSerializer."""
 
     _size, _code, _arrow = 8, "q", "int64"
 
 
 @dataclass(frozen=True)
-class Float(_Number):
+class Float(_Number[float]):
     """4 bytes of IEEE 754, big-endian <-> float. Kafka: FloatDeserializer, FloatSerializer."""
 
     _size, _code, _arrow = 4, "f", "float"
 
 
 @dataclass(frozen=True)
-class Double(_Number):
+class Double(_Number[float]):
     """8 bytes of IEEE 754, big-endian <-> double. Kafka: DoubleDeserializer, DoubleSerializer."""
 
     _size, _code, _arrow = 8, "d", "double"

@@ -25,7 +25,7 @@ _ARROW = {
 
 
 @dataclass(frozen=True)
-class Protobuf(OneByOne):
+class Protobuf(OneByOne[Any]):
     """One Protobuf message per record.
 
     Args:
@@ -94,7 +94,7 @@ class Protobuf(OneByOne):
 
 
 @dataclass(frozen=True)
-class _Indexed(OneByOne):
+class _Indexed(OneByOne[Any]):
     """A message behind its indexes: their number and each of them as zigzag varints, or one byte 0 for the first message of a file."""
 
     inner: Protobuf

@@ -26,7 +26,7 @@ class ClusterLog(Topics):
         import fletchlog as fl
 
         super().__init__(fl.Cluster(options.source, options.client), options.isolation_level)
-        self._consumer = fl.Consumer(options.source, {**options.client, "auto.offset.reset": "none", "enable.auto.commit": "false"})
+        self._consumer = fl.Consumer(options.source, dict(options.client) | {"auto.offset.reset": "none", "enable.auto.commit": "false"})
         # of its own: how long a task waits for records has another option
         self._records = fl.Cluster(options.source, {**options.client, "default.api.timeout.ms": str(options.poll_timeout_ms)})
 

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fletchlog._place import CLUSTER, STORE, Place
 from fletchlog.errors import InvalidArgumentError
@@ -133,7 +133,7 @@ class SourceOptions:
     path: str | None = field(repr=False)  # a URI may have a password; `source` shows it without
     source: str
     store: Mapping[str, str] | None = field(repr=False)  # None: not on an object store
-    client: Mapping[str, str] = field(repr=False)  # may have passwords, and `given` too
+    client: Mapping[str, Any] = field(repr=False)  # may have passwords, and `given` too
     poll_timeout_ms: int
     fetch_attempts: int
     fetch_interval_ms: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fletchlog._place import STORE
 from fletchlog.spark.errors import OptionError
@@ -76,8 +76,8 @@ class SinkOptions:
     task_transactions: bool
     missing_ledger: str
     app: tuple[str, int] | None
-    producer: Mapping[str, str] = field(repr=False)  # may have passwords
-    client: Mapping[str, str] = field(repr=False)
+    producer: Mapping[str, Any] = field(repr=False)  # may have passwords
+    client: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -169,7 +169,7 @@ def _whole(given: Mapping[str, str], name: str, default: int) -> int:
     return int(value)
 
 
-def _properties(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def _properties(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Those of the producer; and those of the clients that ask a cluster beside it. Connections, TLS and SASL are in both."""
     import fletchlog as fl
 

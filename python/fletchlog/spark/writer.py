@@ -140,7 +140,7 @@ def append(options: SinkOptions, staged: list[Staged], ledger: tuple[str, int] |
     transactional_id = TRANSACTIONAL_ID if options.path is not None else name
     with _closed(_opened(options)) as broker:
         peer = broker if options.path is not None else options.source
-        with _closed(fl.Producer(peer, {**options.producer, "transactional.id": transactional_id}), _CLOSE_MS) as producer:
+        with _closed(fl.Producer(peer, dict(options.producer) | {"transactional.id": transactional_id}), _CLOSE_MS) as producer:
             if ledger is not None:
                 return _append_once(producer, Written(broker, peer, options, ledger[0]), staged if has_rows else [], options, ledger)
             producer.init_transactions()
@@ -179,7 +179,7 @@ def write_task(options: SinkOptions, rows: Iterable[pa.RecordBatch], ledger: tup
     transactional_id = f"{TASK_PREFIX}{task}-{name}"
     with (
         _closed(_opened(options)) as cluster,
-        _closed(fl.Producer(options.source, {**options.producer, "transactional.id": transactional_id}), _CLOSE_MS) as producer,
+        _closed(fl.Producer(options.source, dict(options.producer) | {"transactional.id": transactional_id}), _CLOSE_MS) as producer,
     ):
         written = Written(cluster, options.source, options, name, task)
         return write_once(producer, written, number, rows, lambda batch, look: _send(producer, [batch], options, look))

@@ -130,6 +130,27 @@ impl AdminClient {
         })
     }
 
+    /// The ids of its nodes, ascending.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub fn nodes(&mut self, stop: Interrupt<'_>) -> Result<Vec<NodeId>, AdminError> {
+        let mut nodes: Vec<NodeId> = self.call(stop, |call| Ok(call.metadata(Some(&[]))?.nodes().collect()))?;
+        nodes.sort_unstable();
+        Ok(nodes)
+    }
+
+    /// The node that is the controller, or that takes its requests; `None`: none is known.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub fn controller(&mut self, stop: Interrupt<'_>) -> Result<Option<NodeId>, AdminError> {
+        self.call(stop, |call| {
+            let controller = call.metadata(Some(&[]))?.controller_id;
+            Ok((controller >= 0).then_some(controller))
+        })
+    }
+
     /// Repeats attempts until one succeeds, fails for good, or the time is over.
     fn call<T>(
         &mut self,

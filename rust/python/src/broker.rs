@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{ConfigResource, Scope, Transport};
+use fletchlog_api::{Config, ConfigResource, Scope, Transport};
 use fletchlog_broker::{
     AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, DirectoryKind,
     LocalTransport, OpenOptions, ScramDeletion, ScramUpsertion, TopicDescription, directory_kind,
@@ -31,8 +31,10 @@ use crate::gate::{beside, gate};
 use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
 use crate::listener::{Listener, close_in_forked_children};
 use crate::new_topics::{NewTopic, new_topics_from_py};
+use crate::offsets;
+use crate::peer::Peer;
 use crate::scan::Scan;
-use crate::scan_arguments::{Wanted, columns_from_py, threads_from_py, times_from_py};
+use crate::scan_arguments::{Wanted, bound_of, columns_from_py, threads_from_py, times_from_py};
 use crate::scan_builders::Builders;
 use crate::store;
 
@@ -322,7 +324,15 @@ impl Broker {
         self.inner.call(py, |broker, _| Ok::<_, Failure>(broker.is_read_only()))
     }
 
+    #[doc = stub!(Broker.controller)]
+    #[getter]
+    fn controller(&self, py: Python<'_>) -> PyResult<i32> {
+        let nodes = self.nodes(py)?;
+        Ok(nodes.first().copied().unwrap_or(1))
+    }
+
     #[doc = stub!(Broker.cluster_id)]
+    #[getter]
     fn cluster_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let id = self.inner.call(py, |broker, _| broker.cluster_id())?;
         Ok(id.map(|id| id.to_string()))
@@ -562,7 +572,7 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.scan)]
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None, timestamp_unit="us"))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None, timestamp_unit="us", tail=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -580,6 +590,7 @@ impl Broker {
         end_time: Option<&Bound<'_, PyAny>>,
         threads: Option<i64>,
         timestamp_unit: &str,
+        tail: Option<i64>,
     ) -> PyResult<Scan> {
         let batch_rows = number_from_py("batch_rows", batch_rows, 1)?;
         let wanted = Wanted {
@@ -592,9 +603,47 @@ impl Broker {
             order,
             times: times_from_py(start_time, end_time)?,
             threads: threads_from_py(threads)?,
+            tail: tail.map(|tail| number_from_py("tail", tail, 0)).transpose()?,
         };
         self.inner
             .call(py, |broker, _| Scan::open(broker, &self.builders, topic, &wanted))
+    }
+
+    #[doc = stub!(Broker.beginning_offsets)]
+    fn beginning_offsets<'py>(&self, py: Python<'py>, partitions: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let partitions = partitions_from_py(partitions)?;
+        let found = self.inner.call(py, |broker, stop| {
+            let (peer, config) = (Peer::Broker(Arc::clone(broker)), Config::parse(Scope::Consumer, [])?);
+            offsets::beginnings(&peer, &config, &partitions, stop)
+        })?;
+        offsets::offsets_to_py(py, found)
+    }
+
+    #[doc = stub!(Broker.end_offsets)]
+    #[pyo3(signature = (partitions, *, isolation_level="read_uncommitted"))]
+    fn end_offsets<'py>(
+        &self,
+        py: Python<'py>,
+        partitions: &Bound<'py, PyAny>,
+        isolation_level: &str,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let partitions = partitions_from_py(partitions)?;
+        bound_of(isolation_level)?;
+        let found = self.inner.call(py, |broker, stop| {
+            let (peer, config) = (Peer::Broker(Arc::clone(broker)), Config::parse(Scope::Consumer, [])?);
+            offsets::ends(&peer, &config, &partitions, isolation_level, stop)
+        })?;
+        offsets::offsets_to_py(py, found)
+    }
+
+    #[doc = stub!(Broker.offsets_for_times)]
+    fn offsets_for_times<'py>(&self, py: Python<'py>, times: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let times = offsets::times_from_py(times)?;
+        let found = self.inner.call(py, |broker, stop| {
+            let (peer, config) = (Peer::Broker(Arc::clone(broker)), Config::parse(Scope::Consumer, [])?);
+            offsets::of_times(&peer, &config, &times, stop)
+        })?;
+        offsets::found_to_py(py, found)
     }
 
     #[doc = stub!(Broker.append_batches)]

@@ -28,9 +28,10 @@ use crate::gate::gate;
 use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
 use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::oauth::split_callback;
+use crate::offsets;
 use crate::peer::Peer;
 use crate::scan::Scan;
-use crate::scan_arguments::{Wanted, columns_from_py, times_from_py};
+use crate::scan_arguments::{Wanted, bound_of, columns_from_py, times_from_py};
 
 /// Stands for a number that a cluster does not report.
 const UNKNOWN: i64 = -1;
@@ -105,7 +106,20 @@ impl Cluster {
         })
     }
 
+    #[doc = stub!(Cluster.nodes)]
+    #[getter]
+    fn nodes(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
+        self.inner.call(py, |client, stop| client.nodes(stop))
+    }
+
+    #[doc = stub!(Cluster.controller)]
+    #[getter]
+    fn controller(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        self.inner.call(py, |client, stop| client.controller(stop))
+    }
+
     #[doc = stub!(Cluster.cluster_id)]
+    #[getter]
     fn cluster_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let id = self.inner.call(py, |client, stop| client.cluster_id(stop))?;
         Ok((!id.is_empty()).then(|| id.to_string()))
@@ -254,7 +268,7 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.scan)]
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, timestamp_unit="us"))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, timestamp_unit="us", tail=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         &self,
@@ -271,6 +285,7 @@ impl Cluster {
         start_time: Option<&Bound<'_, PyAny>>,
         end_time: Option<&Bound<'_, PyAny>>,
         timestamp_unit: &str,
+        tail: Option<i64>,
     ) -> PyResult<Scan> {
         let wanted = Wanted {
             partition,
@@ -282,6 +297,7 @@ impl Cluster {
             order,
             times: times_from_py(start_time, end_time)?,
             threads: 1, // One thread reads from all leaders at once.
+            tail: tail.map(|tail| number_from_py("tail", tail, 0)).transpose()?,
         };
         self.inner.call(py, |client, stop| {
             let described = client.topic_offsets(topic, stop)?;
@@ -289,8 +305,45 @@ impl Cluster {
                 Some(time) => client.first_offsets_of_times(topic, time, stop)?,
                 None => BTreeMap::new(),
             };
-            Scan::of_cluster(&self.peer, &self.config, &described, &firsts, &wanted)
+            Scan::of_cluster(&self.peer, &self.config, &described, &firsts, &wanted, stop)
         })
+    }
+
+    #[doc = stub!(Cluster.beginning_offsets)]
+    fn beginning_offsets<'py>(&self, py: Python<'py>, partitions: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let partitions = partitions_from_py(partitions)?;
+        let found = self.inner.call(py, |_, stop| {
+            let (peer, config) = (&self.peer, &self.config);
+            offsets::beginnings(peer, config, &partitions, stop)
+        })?;
+        offsets::offsets_to_py(py, found)
+    }
+
+    #[doc = stub!(Cluster.end_offsets)]
+    #[pyo3(signature = (partitions, *, isolation_level="read_uncommitted"))]
+    fn end_offsets<'py>(
+        &self,
+        py: Python<'py>,
+        partitions: &Bound<'py, PyAny>,
+        isolation_level: &str,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let partitions = partitions_from_py(partitions)?;
+        bound_of(isolation_level)?;
+        let found = self.inner.call(py, |_, stop| {
+            let (peer, config) = (&self.peer, &self.config);
+            offsets::ends(peer, config, &partitions, isolation_level, stop)
+        })?;
+        offsets::offsets_to_py(py, found)
+    }
+
+    #[doc = stub!(Cluster.offsets_for_times)]
+    fn offsets_for_times<'py>(&self, py: Python<'py>, times: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let times = offsets::times_from_py(times)?;
+        let found = self.inner.call(py, |_, stop| {
+            let (peer, config) = (&self.peer, &self.config);
+            offsets::of_times(peer, config, &times, stop)
+        })?;
+        offsets::found_to_py(py, found)
     }
 
     #[doc = stub!(Cluster.delete_group)]

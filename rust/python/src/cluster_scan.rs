@@ -87,9 +87,17 @@ impl Plan {
     /// # Errors
     /// The system refuses a selector.
     pub fn open(&self) -> Result<RangeScan, Failure> {
+        self.open_ranges(&self.ranges)
+    }
+
+    /// As [`Plan::open`], for other ranges.
+    ///
+    /// # Errors
+    /// As [`Plan::open`].
+    pub fn open_ranges(&self, ranges: &[OffsetRange]) -> Result<RangeScan, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let transport = self.peer.connect(&self.config, &clock)?;
-        Ok(RangeScan::new(self.config.clone(), &self.ranges, transport, clock)?)
+        Ok(RangeScan::new(self.config.clone(), ranges, transport, clock)?)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
-use fletchlog_client::consumer::{PolledRecords, RebalanceEvent, WakeupHandle};
+use fletchlog_client::consumer::{PolledRecords, RebalanceEvent, Until, WakeupHandle};
 use fletchlog_client::{ClientError, Consumer as Engine};
 use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
@@ -14,19 +14,23 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::client_arguments::{Client, close_owned};
 use crate::convert::{
-    group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
-    offset_and_timestamp_to_py, offset_from_py, offsets_from_py, partition_from_py, partition_to_py,
-    partitions_from_py, partitions_to_py, some, topics_from_py, unpicklable,
+    group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py, offset_from_py,
+    offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, some, topics_from_py,
+    unpicklable,
 };
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
+use crate::offsets::{found_to_py, offsets_to_py, times_from_py};
+use crate::read_to_end::RecordsToEnd;
 use crate::records::{Builder, RecordIterator, Records};
 use crate::table::Table;
 use crate::time::{TimeBound, Wait};
 
 /// How long a close waits. Kafka: `Consumer.DEFAULT_CLOSE_TIMEOUT_MS`.
 const CLOSE: Wait = Wait(30_000);
+/// How long one poll of a consumer that joins its group waits.
+const JOIN_MS: i64 = 100;
 /// How long one poll of an iteration waits.
 const ITERATION_MS: i64 = 1000;
 
@@ -54,7 +58,7 @@ impl Listener {
 }
 
 #[doc = stub!(Consumer)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, generic, module = "fletchlog")]
 pub struct Consumer {
     inner: Exclusive<Engine>,
     wakeup: WakeupHandle,
@@ -94,7 +98,7 @@ impl Consumer {
     }
 
     /// What a poll returned, for Python.
-    fn records(&self, polled: PolledRecords) -> Records {
+    pub fn records(&self, polled: PolledRecords) -> Records {
         Records::new(polled, Arc::clone(&self.builder), self.deserializers.clone())
     }
 
@@ -103,17 +107,68 @@ impl Consumer {
         given.map_or(self.default_timeout_ms, |wait| wait.0)
     }
 
+    /// Polls, without records at or beyond these ends.
+    pub fn poll_to(&self, py: Python<'_>, until: &Until, timeout_ms: i64) -> PyResult<PolledRecords> {
+        self.poll_within(py, None, Some(until), timeout_ms)
+    }
+
+    /// The partitions that are not read to these ends.
+    pub fn behind(&self, py: Python<'_>, until: &Until) -> PyResult<Vec<TopicPartition>> {
+        self.inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.behind(until)))
+    }
+
+    /// The ends of the assigned partitions. For a subscription it waits until the group assigns some; what a poll returns meanwhile is
+    /// returned by the next one.
+    fn ends_of_assigned(&self, py: Python<'_>) -> PyResult<Until> {
+        let limit_ms = self.default_timeout_ms;
+        let deadline = Instant::now() + Duration::from_millis(limit_ms.unsigned_abs());
+        let assigned = || {
+            self.inner
+                .call(py, |consumer, _| Ok::<_, Failure>(consumer.assignment()))
+        };
+        while assigned()?.is_empty() {
+            let polled = self.poll_at_most(py, None, JOIN_MS)?;
+            if polled.count() > 0
+                && let Ok(mut stashed) = self.stashed.lock()
+            {
+                *stashed = Some(polled);
+            }
+            if Instant::now() >= deadline && assigned()?.is_empty() {
+                let text = format!("the group has assigned no partition within {limit_ms} ms (default.api.timeout.ms)");
+                return Err(Failure::timeout(text).into());
+            }
+        }
+        self.inner.call(py, |consumer, stop| {
+            let partitions = consumer.assignment();
+            let ends = consumer.end_offsets(&partitions, limit_ms, stop)?;
+            Ok::<_, Failure>(ends.into_iter().collect())
+        })
+    }
+
     /// Polls and runs the rebalance callbacks. `most` replaces max.poll.records.
     fn poll_at_most(&self, py: Python<'_>, most: Option<usize>, timeout_ms: i64) -> PyResult<PolledRecords> {
+        self.poll_within(py, most, None, timeout_ms)
+    }
+
+    fn poll_within(
+        &self,
+        py: Python<'_>,
+        most: Option<usize>,
+        until: Option<&Until>,
+        timeout_ms: i64,
+    ) -> PyResult<PolledRecords> {
         let deadline = Instant::now() + Duration::from_millis(timeout_ms.unsigned_abs());
         loop {
             let left =
                 i64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(i64::MAX);
             let (polled, events) = self.inner.call(py, |consumer, stop| {
                 let stashed = self.stashed.lock().ok().and_then(|mut stashed| stashed.take());
-                let polled = match stashed {
-                    Some(records) => records,
-                    None => consumer.poll_at_most(most, left, stop)?,
+                let polled = match (stashed, until) {
+                    (Some(records), Some(until)) => consumer.cut(until, records)?,
+                    (Some(records), None) => records,
+                    (None, Some(until)) => consumer.poll_until(until, most, left, stop)?,
+                    (None, None) => consumer.poll_at_most(most, left, stop)?,
                 };
                 Ok::<_, Failure>((polled, consumer.take_rebalance_events()))
             })?;
@@ -143,18 +198,20 @@ impl Consumer {
         let found = self
             .inner
             .call(py, |consumer, stop| f(consumer, &partitions, timeout_ms, stop))?;
-        let dict = PyDict::new(py);
-        for (tp, offset) in found {
-            dict.set_item(partition_to_py(py, &tp)?, offset)?;
-        }
-        Ok(dict)
+        offsets_to_py(py, found)
     }
+}
+
+/// Takes `{tp: offset}`.
+fn until_from_py(until: &Bound<'_, PyAny>) -> PyResult<Until> {
+    let offsets = offsets_from_py(until)?;
+    Ok(offsets.into_iter().map(|(tp, end)| (tp, end.offset)).collect())
 }
 
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (source=None, config=None, *, key_deserializer=None, value_deserializer=None))]
+    #[pyo3(signature = (source, config=None, *, key_deserializer=None, value_deserializer=None))]
     fn new(
         py: Python<'_>,
         source: Option<&Bound<'_, PyAny>>,
@@ -258,10 +315,19 @@ impl Consumer {
     }
 
     #[doc = stub!(Consumer.poll)]
-    #[pyo3(signature = (timeout_ms=Wait(1000)), text_signature = "($self, timeout_ms=1000)")]
-    fn poll(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<Records> {
-        let polled = self.poll_at_most(py, None, timeout_ms.0)?;
+    #[pyo3(signature = (timeout_ms=Wait(1000), *, until=None), text_signature = "($self, timeout_ms=1000, *, until=None)")]
+    fn poll(&self, py: Python<'_>, timeout_ms: Wait, until: Option<&Bound<'_, PyAny>>) -> PyResult<Records> {
+        let until = until.map(until_from_py).transpose()?;
+        let polled = self.poll_within(py, None, until.as_ref(), timeout_ms.0)?;
         Ok(self.records(polled))
+    }
+
+    #[doc = stub!(Consumer.read_to_end)]
+    #[pyo3(signature = (timeout_ms=None))]
+    fn read_to_end(slf: &Bound<'_, Self>, timeout_ms: Option<Wait>) -> PyResult<RecordsToEnd> {
+        let this = slf.get();
+        let ends = this.ends_of_assigned(slf.py())?;
+        Ok(RecordsToEnd::new(slf.clone().unbind(), ends, this.timeout(timeout_ms)))
     }
 
     #[doc = stub!(Consumer.__iter__)]
@@ -356,23 +422,15 @@ impl Consumer {
     fn offsets_for_times<'py>(
         &self,
         py: Python<'py>,
-        times: &Bound<'py, PyDict>,
+        times: &Bound<'py, PyAny>,
         timeout_ms: Option<Wait>,
     ) -> Offsets<'py> {
         let timeout_ms = self.timeout(timeout_ms);
-        let times = times
-            .iter()
-            .map(|(tp, time)| Ok((partition_from_py(&tp)?, time.extract::<TimeBound>()?.0)))
-            .collect::<PyResult<Vec<(TopicPartition, i64)>>>()?;
+        let times = times_from_py(times)?;
         let found = self.inner.call(py, |consumer, stop| {
             consumer.offsets_for_times(&times, timeout_ms, stop)
         })?;
-        let dict = PyDict::new(py);
-        for (tp, offset) in found {
-            let offset = offset.map(|found| offset_and_timestamp_to_py(py, found)).transpose()?;
-            dict.set_item(partition_to_py(py, &tp)?, offset)?;
-        }
-        Ok(dict)
+        found_to_py(py, found)
     }
 
     #[doc = stub!(Consumer.beginning_offsets)]

@@ -9,7 +9,7 @@ use fletchlog_client::Metric;
 use fletchlog_client::consumer::OffsetAndTimestamp;
 use fletchlog_client::producer::{ConsumerGroupMetadata, RecordMetadata};
 use fletchlog_records::TopicPartition;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
@@ -196,9 +196,7 @@ pub fn described_resource(
         (Some(topic), None, None) => Ok(Some(ConfigResource::Topic(topic))),
         (None, Some(node), None) => Ok(Some(ConfigResource::Broker(node))),
         (None, None, Some(group)) => Ok(Some(ConfigResource::Group(group))),
-        _ => Err(PyValueError::new_err(
-            "describe_config takes a topic, or node=, or group=: one of them",
-        )),
+        _ => Err(Failure::argument("describe_config takes a topic, or node=, or group=: one of them").into()),
     }
 }
 

@@ -37,7 +37,7 @@ use crate::transaction::Transaction;
 const BREATH: usize = 65_536;
 
 #[doc = stub!(Producer)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, generic, module = "fletchlog")]
 pub struct Producer {
     inner: Shared<Engine>,
     callbacks: Arc<Callbacks>,
@@ -127,7 +127,7 @@ impl Producer {
 #[pymethods]
 impl Producer {
     #[new]
-    #[pyo3(signature = (source=None, config=None, *, faults=None, key_serializer=None, value_serializer=None))]
+    #[pyo3(signature = (source, config=None, *, faults=None, key_serializer=None, value_serializer=None))]
     fn new(
         py: Python<'_>,
         source: Option<&Bound<'_, PyAny>>,

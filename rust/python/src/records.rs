@@ -29,7 +29,7 @@ const BATCH_PAYLOAD_MAX: usize = 1 << 30;
 pub type Builder = Arc<Mutex<Option<RowsBuilder>>>;
 
 #[doc = stub!(Records)]
-#[pyclass(frozen, module = "fletchlog")]
+#[pyclass(frozen, generic, module = "fletchlog")]
 pub struct Records {
     polled: Arc<PolledRecords>,
     /// Indices into the runs, in row order.
@@ -462,7 +462,7 @@ impl InSpan {
 }
 
 #[doc = stub!(RecordIterator)]
-#[pyclass(frozen, module = "fletchlog.types")]
+#[pyclass(frozen, generic, module = "fletchlog.types")]
 pub struct RecordIterator {
     polled: Arc<PolledRecords>,
     order: Arc<[usize]>,

@@ -20,11 +20,14 @@ use crate::capsule::{schema_to_py, stream_to_py, without_gil};
 use crate::cluster_scan;
 use crate::convert::unpicklable;
 use crate::errors::Failure;
+use crate::fork::Stop;
 use crate::interop;
 use crate::logging;
 use crate::peer::Peer;
-use crate::scan_arguments::Wanted;
+use crate::scan_arguments::{Wanted, in_unit};
 use crate::scan_builders::{Builders, Lent};
+use crate::scan_records::ScanRecords;
+use crate::scan_tail;
 use crate::scan_threads::{PART_BYTES, ScanThreads, Work, fill_from_logs};
 
 /// The source of the records.
@@ -89,7 +92,7 @@ impl Scan {
             };
             range.map_err(Failure::from)
         };
-        let ranges = partitions
+        let mut ranges = partitions
             .into_iter()
             .map(resolve)
             // A partition without a directory yet is empty.
@@ -97,8 +100,15 @@ impl Scan {
                 Err(failure) => wanted.partition.is_some() || !failure.is(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                 Ok(_) => true,
             })
-            .collect::<Result<_, Failure>>()?;
-        let source = Source::Logs { ranges, bound, order };
+            .collect::<Result<Vec<_>, Failure>>()?;
+        if let Some(tail) = wanted.tail {
+            scan_tail::of_logs(&mut ranges, tail, bound)?;
+        }
+        let source = Source::Logs {
+            ranges: ranges.into(),
+            bound,
+            order,
+        };
         Ok(Self::of(source, wanted, Arc::clone(builders)))
     }
 
@@ -109,9 +119,15 @@ impl Scan {
         topic: &TopicOffsets,
         firsts: &BTreeMap<i32, i64>,
         wanted: &Wanted<'_>,
+        stop: Stop<'_>,
     ) -> Result<Self, Failure> {
         wanted.checked()?;
-        let plan = cluster_scan::Plan::new(Arc::clone(peer), config, topic, firsts, wanted)?;
+        let mut plan = cluster_scan::Plan::new(Arc::clone(peer), config, topic, firsts, wanted)?;
+        if let Some(tail) = wanted.tail {
+            let mut ranges = std::mem::take(&mut plan.ranges);
+            scan_tail::of_cluster(&mut ranges, tail, |ranges| plan.open_ranges(ranges), stop)?;
+            plan.ranges = ranges;
+        }
         Ok(Self::of(Source::Cluster(Arc::new(plan)), wanted, Arc::default()))
     }
 
@@ -160,6 +176,17 @@ impl Scan {
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         interop::call(slf.as_any(), "batches", None)
+    }
+
+    #[doc = stub!(Scan.records)]
+    fn records(&self) -> ScanRecords {
+        let all = in_unit(Column::of_kafka(true), "ms").unwrap_or_default();
+        let plan = Plan {
+            columns: all.into(),
+            ..self.plan.clone()
+        };
+        let failure = Arc::default();
+        ScanRecords::new(Reader::new(&plan, Arc::clone(&failure)), failure)
     }
 
     #[doc = stub!(Scan.to_reader)]
@@ -274,7 +301,7 @@ impl ClusterRows {
 }
 
 /// Reads a plan without the GIL, whether or not the consumer of the stream holds it. Log lines are delivered between two batches.
-struct Reader {
+pub struct Reader {
     rows: Rows,
     batch_rows: usize,
     schema: SchemaRef,

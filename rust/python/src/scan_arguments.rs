@@ -31,6 +31,8 @@ pub struct Wanted<'a> {
     pub times: TimeRange,
     /// Number of threads that decode.
     pub threads: usize,
+    /// Only the last records of each partition.
+    pub tail: Option<u64>,
 }
 
 /// The given number, else the number of cores.
@@ -41,18 +43,21 @@ pub fn threads_from_py(threads: Option<i64>) -> Result<usize, Failure> {
     }
 }
 
+/// Up to where a reader of this isolation level sees a log.
+pub fn bound_of(isolation_level: &str) -> Result<FetchBound, Failure> {
+    match isolation_level {
+        "read_uncommitted" => Ok(FetchBound::HighWatermark),
+        "read_committed" => Ok(FetchBound::LastStableOffset),
+        other => Err(Failure::argument(format!(
+            "isolation_level is `{other}`; expected read_uncommitted or read_committed"
+        ))),
+    }
+}
+
 impl Wanted<'_> {
     /// Validates the arguments. Returns the bound and the order.
     pub fn checked(&self) -> Result<(FetchBound, ScanOrder), Failure> {
-        let bound = match self.isolation_level {
-            "read_uncommitted" => FetchBound::HighWatermark,
-            "read_committed" => FetchBound::LastStableOffset,
-            other => {
-                return Err(Failure::argument(format!(
-                    "isolation_level is `{other}`; expected read_uncommitted or read_committed"
-                )));
-            }
-        };
+        let bound = bound_of(self.isolation_level)?;
         let order = match self.order {
             "offset" => ScanOrder::Offset,
             "timestamp" => ScanOrder::Timestamp,
@@ -66,6 +71,10 @@ impl Wanted<'_> {
             if let Some(offset) = offset.filter(|offset| *offset < 0) {
                 return Err(Failure::argument(format!("{name} is {offset}; offsets start at 0")));
             }
+        }
+        if self.tail.is_some() && (self.start_offset.is_some() || self.times != TimeRange::ALL) {
+            let text = "tail is the last records before end_offset; it goes with neither start_offset nor start_time and end_time";
+            return Err(Failure::argument(text));
         }
         if let (Some(start), Some(end)) = (self.start_offset, self.end_offset)
             && start > end

@@ -8,7 +8,7 @@ use crate::convert::unpicklable;
 use crate::producer::Producer;
 
 #[doc = stub!(Transaction)]
-#[pyclass(frozen, module = "fletchlog.types")]
+#[pyclass(frozen, generic, module = "fletchlog.types")]
 pub struct Transaction {
     producer: Py<Producer>,
 }

@@ -26,12 +26,14 @@ pub mod subscription_state;
 mod timestamp_collector;
 mod topic_pattern;
 mod trace;
+mod until;
 mod wakeup;
 
 pub use consumer::Consumer;
 pub use decision_table::{NetworkRead, ROWS, RequestOrder, Row, SubscribeOrder, row_of};
 pub use range_scan::{OffsetRange, RangeScan, ScannedSpan};
 pub use trace::{TraceEvent, TraceKind, TracePartition};
+pub use until::Until;
 pub use wakeup::WakeupHandle;
 
 use fletchlog_api::java_hash;

@@ -1,0 +1,61 @@
+"""What type checkers say of sixty right and sixty wrong programs: nothing of those, and something of each line of these."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parents[1] / "python"
+NUMBER = re.compile(r"  # (\d+)$")
+# of these two alone: their modules may need stubs that are not installed
+ERROR = re.compile(r"(right|wrong)\.py:(\d+)(?::\d+)?(?:: error| - error)")
+
+
+def lines(name: str) -> dict[int, int]:
+    """The lines with a number, and their numbers."""
+    source = (HERE / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    return {place: int(found[1]) for place, text in enumerate(source, 1) if (found := NUMBER.search(text))}
+
+
+def errors(checker: str) -> dict[str, dict[int, str]]:
+    """By file and line, what a checker finds."""
+    command = {
+        "mypy": ["mypy", "--strict", "--python-version", "3.11", "--ignore-missing-imports", "--config-file", os.devnull, "--cache-dir", os.devnull],
+        "pyright": ["pyright", "--pythonpath", sys.executable],
+    }[checker]
+    files = [str(HERE / f"{name}.py") for name in ("right", "wrong")]
+    done = subprocess.run(
+        [sys.executable, "-m", *command, *files], capture_output=True, text=True, check=False, env={**os.environ, "MYPYPATH": str(PACKAGE), "NO_COLOR": "1"}
+    )
+    assert done.returncode == 1, f"{done.stdout}\n{done.stderr}"
+    found: dict[str, dict[int, str]] = {"right": {}, "wrong": {}}
+    for line in done.stdout.splitlines():
+        if place := ERROR.search(line):
+            found[place[1]].setdefault(int(place[2]), line)
+    return found
+
+
+@pytest.mark.parametrize("name", ["right", "wrong"])
+def test_there_are_sixty(name: str) -> None:
+    assert sorted(lines(name).values()) == list(range(1, 61))
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_checker_finds_every_wrong_line_and_nothing_else(checker: str) -> None:
+    if importlib.util.find_spec(checker) is None:
+        pytest.skip(f"{checker} is not installed (dependency group lint)")
+    # pyright's package fetches the checker itself when it runs first
+    if subprocess.run([sys.executable, "-m", checker, "--version"], capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"{checker} is not complete here, and cannot be fetched")
+    found = errors(checker)
+    assert list(found["right"].values()) == []
+    wrong = lines("wrong")
+    assert [number for place, number in wrong.items() if place not in found["wrong"]] == []
+    assert [text for place, text in found["wrong"].items() if place not in wrong] == []
