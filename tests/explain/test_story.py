@@ -221,5 +221,5 @@ def test_a_directory_is_explained_as_its_broker_is(tmp_path):
         assert str(fl.explain.polls(place, ["t"], title="here")) == story
     with pytest.raises(fl.errors.DirectoryError, match="does not exist"):
         fl.explain.polls(tmp_path / "typo", ["t"])
-    with pytest.raises(TypeError):
+    with pytest.raises(fl.errors.InvalidArgumentError, match="expected a Broker"):
         fl.explain.polls(5, ["t"])  # type: ignore[arg-type]
