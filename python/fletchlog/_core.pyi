@@ -470,7 +470,7 @@ class Broker:
     def offsets_for_times(
         self, times: Mapping[_Partition, int | datetime] | Mapping[TopicPartition, int | datetime]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Per partition the lowest offset whose timestamp is at or after the time, None if there is none; one request per leader.
+        """Per partition the lowest offset whose timestamp is at or after the time, None if no record has one; one request per leader.
 
         Args:
             times: By partition, a datetime with a time zone, or ms since 1970.
@@ -761,7 +761,7 @@ class Cluster:
     def offsets_for_times(
         self, times: Mapping[_Partition, int | datetime] | Mapping[TopicPartition, int | datetime]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Per partition the lowest offset whose timestamp is at or after the time, None if there is none; one request per leader.
+        """Per partition the lowest offset whose timestamp is at or after the time, None if no record has one; one request per leader.
 
         Args:
             times: By partition, a datetime with a time zone, or ms since 1970.
@@ -1243,7 +1243,7 @@ class Consumer(Generic[_K, _V]):
         For a job that reads what is there, and for tests. The partitions are those assigned now; with a subscription it first waits for the group
         to assign some. Reading begins at the positions. The ends are those of the isolation level: under `read_committed`, the last stable offset.
         Paused partitions are left out, and so are partitions that a rebalance takes away. Records that are appended later are not returned, and
-        the positions stop before them, so a later call goes on there.
+        the positions stop before them, so a later call continues there.
 
         Args:
             timeout_ms: The longest wait for the next records; None: `default.api.timeout.ms`.
@@ -1508,7 +1508,7 @@ class RecordsToEnd(Generic[_K, _V]):
         """The next records.
 
         Raises:
-            fletchlog.errors.KafkaTimeoutError: None came in time, though the end is not reached. The next step goes on waiting.
+            fletchlog.errors.KafkaTimeoutError: None came in time, though the end is not reached. The next step continues to wait.
             fletchlog.errors.KafkaError: As for `poll`.
         """
 

@@ -29,6 +29,7 @@ def scan(
     columns: Iterable[Column] | None = None,
     start_time: datetime | int | None = None,
     end_time: datetime | int | None = None,
+    tail: int | None = None,
     timestamp_unit: TimestampUnit = "us",
     config: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -54,6 +55,7 @@ def scan(
         columns: Only these columns.
         start_time: Only records of this time or later.
         end_time: Only records before this time.
+        tail: Only this many of the last records of each partition.
         timestamp_unit: `us`, or `ms`, which holds every timestamp of Kafka.
         config: Properties of a client, if the source is the address of a cluster: `security.protocol`, `ssl.*`, `sasl.*`, ..
         storage_options: Keyword arguments of pyarrow's file system, if the source is on an object store.
@@ -77,5 +79,6 @@ def scan(
         columns=columns,
         start_time=start_time,
         end_time=end_time,
+        tail=tail,
         timestamp_unit=timestamp_unit,
     )
