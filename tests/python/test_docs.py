@@ -16,7 +16,7 @@ import pytest
 
 import fletchlog as fl
 from fletchlog.cli.app import commands, found
-from fletchlog.cli.arguments import ordered, parser
+from fletchlog.cli.arguments import read
 from tests.support.command_line import invoke
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -60,7 +60,7 @@ def is_accepted(line: str) -> None:
     name, *words = shlex.split(line, comments=True)
     if name == "fletchlog":
         prog, command, rest = found(name, words)
-        parser(prog, command).parse_args(ordered(command, rest))
+        read(prog, command, rest)
 
 
 # They need Spark and a server that speaks S3: tests/spark and tests/stores run them.

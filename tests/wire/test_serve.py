@@ -167,7 +167,7 @@ def test_it_starts_without_what_takes_long_to_import():
     of_ours = {name for name in imported if name.split(".")[0] == "fletchlog"}
     cli = {f"fletchlog.cli.{name}" for name in ("app", "arguments", "common", "interrupts", "options", "serve", "streams", "text")}
     assert of_ours == {"fletchlog", "fletchlog._core", "fletchlog._place", "fletchlog.cli", "fletchlog.errors"} | cli
-    slow = {"typer", "click", "rich", "pyarrow", "numpy", "pandas", "logging", "inspect", "pathlib", "typing", "json"}
+    slow = {"typer", "click", "rich", "pyarrow", "numpy", "pandas", "logging", "inspect", "argparse", "pathlib", "typing", "re", "json"}
     assert not slow & imported
 
 

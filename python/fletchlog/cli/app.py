@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
-
-from fletchlog.cli.arguments import Parser, read
+from fletchlog.cli.arguments import HELP, read, wrong
 from fletchlog.cli.common import CommandError, UsageError, fail, in_words_of_the_shell, missing
 from fletchlog.cli.interrupts import INTERRUPTED
 from fletchlog.cli.streams import PipeClosedError
@@ -28,6 +26,11 @@ A first look:
 
   fletchlog explain data/ --topics orders --png order.png
 """
+OPTIONS = (
+    ("--version", "Print the version and stop."),
+    ("--install-completion", "Let the shell complete commands, options, and names of topics and groups."),
+    ("--show-completion", "Print what --install-completion adds to the files of the shell."),
+)
 # each with the first line of its docstring, so that the help loads none of them
 COMMANDS = {
     "serve": "Serve Kafka's protocol over TCP, for clients in any language.",
@@ -81,29 +84,25 @@ def found(prog: str, words: Sequence[str]) -> tuple[str, Command, Sequence[str]]
 def _chosen(prog: str, text: str, words: Sequence[str], names: Mapping[str, str]) -> str:
     if words and words[0] in names:
         return words[0]
-    parser = Parser(prog, text, "COMMAND ...")
-    if text is TEXT:
-        parser.add_argument("--version", action="store_true", help="Print the version and stop.")
-        parser.add_argument("--install-completion", action="store_true", help="Let the shell complete commands, options, and names of topics and groups.")
-        parser.add_argument("--show-completion", action="store_true", help="Print what --install-completion adds to the files of the shell.")
-    if words and not words[0].startswith("-"):
-        parser.error(missing("command", words[0], names, "").rstrip("; "))
-    shown = parser.add_subparsers(title="commands", metavar="", parser_class=ArgumentParser)
-    for name, summary in names.items():
-        shown.add_parser(name, help=summary, add_help=False)
-    given = vars(parser.parse_args(words[:1]))
-    if given.get("version"):
+    word = words[0] if words else ""
+    options = OPTIONS if text is TEXT else ()
+    if word and not word.startswith("-"):
+        wrong(prog, missing("command", word, names, "").rstrip("; "))
+    if word == "--version" and options:
         import fletchlog
 
         print(f"fletchlog {fletchlog.__version__}")
-    elif given.get("install_completion") or given.get("show_completion"):
+    elif word in {"--install-completion", "--show-completion"} and options:
         from fletchlog.cli import completion
 
-        completion.show(install=given["install_completion"])
+        completion.show(install=word == "--install-completion")
+    elif word and word not in HELP:
+        wrong(prog, f"there is no option {word}")
     else:
-        parser.print_help()
-        raise SystemExit(2)
-    raise SystemExit(0)
+        from fletchlog.cli import help_
+
+        help_.of_group(prog, text, names, [*options, ("--help, -h", "Show this text.")])
+    raise SystemExit(0 if word else 2)
 
 
 def run(words: Sequence[str], prog: str = "fletchlog") -> None:

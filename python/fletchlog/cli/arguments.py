@@ -11,10 +11,7 @@ r"""What commands take. A command is a function; each of its parameters has what
 
 from __future__ import annotations
 
-import argparse
 import os
-import re
-import textwrap
 
 from fletchlog._place import CLUSTER, DIRECTORY, STORE, Place
 from fletchlog.cli.common import CommandError, UsageError, fail, refuse
@@ -22,10 +19,11 @@ from fletchlog.cli.common import CommandError, UsageError, fail, refuse
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
     Command = Callable[..., None]
 
+HELP = ("--help", "-h")
 LOCAL, READABLE, ANYWHERE = (DIRECTORY,), (DIRECTORY, STORE), (DIRECTORY, STORE, CLUSTER)
 
 
@@ -40,10 +38,12 @@ class Parameter:
         complete: Gives the words that a shell completes it with, by the place that is given and the properties of clients.
         places: What a `Place` may be.
         raw: A text may have any bytes, as paths have.
+        name: What the user knows it as.
     """
 
     def __init__(self, flags: list[str], text: str, default: Any, metavar: str | None, complete: Any, places: Sequence[str], *, raw: bool) -> None:
         self.flags, self.text, self.default, self.metavar, self.complete, self.places, self.raw = flags, text, default, metavar, complete, places, raw
+        self.name = max(flags, key=len) if flags else metavar or ""
 
 
 def argument(metavar: str, text: str, default: Any = ..., *, complete: Any = None, places: Sequence[str] = LOCAL, raw: bool = False) -> Any:
@@ -69,110 +69,93 @@ def parameters(function: Command) -> dict[str, tuple[Parameter, str, bool]]:
     return found
 
 
-class _Help(argparse.HelpFormatter):
-    """Keeps the lines of examples."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        first, _, rest = text.partition("\n")
-        paragraphs = re.split(r"\n\s*\n", f"{first}\n{textwrap.dedent(rest)}".strip())
-        return "\n\n".join(part if part.startswith((" ", "fletchlog ")) else super(_Help, self)._fill_text(part, width, indent) for part in paragraphs)
+def flags_of(function: Command) -> dict[str, tuple[str, bool]]:
+    """Each flag with the name of its parameter, and whether a value follows it."""
+    return {flag: (name, kind != "bool") for name, (parameter, kind, _) in parameters(function).items() for flag in parameter.flags}
 
 
-class Parser(argparse.ArgumentParser):
-    """Ends with one sentence and code 2 for what it cannot read."""
-
-    def __init__(self, prog: str, text: str | None, usage: str) -> None:
-        super().__init__(prog, f"{prog} {usage}", text, formatter_class=_Help, allow_abbrev=False)
-
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        # Python before 3.13 drops this value of an option
-        return "--" if action.option_strings and arg_strings == ["--"] else super()._get_values(action, arg_strings)
-
-    def error(self, message: str) -> Any:
-        """As argparse calls it."""
-        fail(f"{message}; `{self.prog} --help` says what there is", 2)
-
-
-def parser(prog: str, function: Command) -> Parser:
-    """What reads the arguments of a command."""
-    found = parameters(function)
-    words = [_usage(parameter, several=several) for parameter, _, several in found.values() if not parameter.flags]
-    made = Parser(prog, function.__doc__, " ".join(["[OPTIONS]", *words]))
-    for name, (parameter, kind, several) in found.items():
-        default = None if parameter.default is ... else parameter.default
-        shown = "" if default is None or default is False or default == "" else f" [default: {default}]"
-        keywords: dict[str, Any] = {"help": f"{parameter.text}{shown}".replace("%", "%%")}
-        if kind == "bool":
-            for flag, action in (
-                zip(parameter.flags, ("store_true", "store_false"), strict=False) if _opposite(parameter) else ((parameter.flags, "store_true"),)
-            ):
-                made.add_argument(*([flag] if isinstance(flag, str) else flag), dest=name, action=action, default=default, **keywords)
-            continue
-        keywords |= {"metavar": parameter.metavar or {"int": "N", "str": "TEXT"}.get(kind, "FILE"), "type": int if kind == "int" else str, "default": default}
-        if parameter.flags:
-            made.add_argument(*parameter.flags, dest=name, action="append" if several else "store", required=parameter.default is ..., **keywords)
+def split(function: Command, words: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[str]]:
+    """Options, each with its value or None, and arguments, which may be between options. A flag with a value takes the next word whatever it is."""
+    flags = flags_of(function)
+    options: list[tuple[str, str | None]] = []
+    arguments: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            arguments += rest
+        elif not word.startswith("-") or word == "-":
+            arguments.append(word)
+        elif word in flags:
+            options.append((word, next(rest, None) if flags[word][1] else None))
+        elif word[:2] in flags and flags[word[:2]][1]:
+            options.append((word[:2], word[2:]))
         else:
-            optional = parameter.default is not ...
-            made.add_argument(name, nargs=("*" if optional else "+") if several else "?" if optional else None, **keywords)
-    return made
+            flag, equals, value = word.partition("=")
+            options.append((flag, value if equals else None))
+    return options, arguments
 
 
-def _opposite(parameter: Parameter) -> bool:
+def read(prog: str, function: Command, words: Sequence[str]) -> dict[str, Any]:
+    """The values for a command. Help, and what cannot be read, ends the process.
+
+    Raises:
+        UsageError: A text is not UTF-8.
+        CommandError: A place is of a kind that the command does not work on.
+        fletchlog.errors.InvalidArgumentError: A text begins as a URI and is not one.
+    """
+    known, flags = parameters(function), flags_of(function)
+    options, arguments = split(function, words)
+    if any(flag in HELP for flag, _ in options):
+        from fletchlog.cli import help_
+
+        help_.of_command(prog, function)
+        raise SystemExit(0)
+    texts: dict[str, Any] = {}
+    for flag, value in options:
+        if flag not in flags:
+            wrong(prog, f"there is no option {flag}")
+        name, valued = flags[flag]
+        if valued == (value is None):
+            wrong(prog, f"{flag} wants a value" if valued else f"{flag} takes no value")
+        texts[name] = [*texts.get(name, []), value] if known[name][2] else value if valued else flag
+    for name, (parameter, _, several) in known.items():
+        if not parameter.flags and arguments:
+            texts[name], arguments = (arguments, []) if several else (arguments[0], arguments[1:])
+    if arguments:
+        wrong(prog, f"there is no use for {arguments[0]}")
+    return {name: _value(prog, texts.get(name), *known[name]) for name in known}
+
+
+def wrong(prog: str, message: str) -> NoReturn:
+    """Ends the process with a sentence and code 2."""
+    fail(f"{message}; `{prog} --help` says what there is", 2)
+
+
+def _value(prog: str, text: Any, parameter: Parameter, kind: str, several: bool) -> Any:
+    if text is None:
+        if parameter.default is ...:
+            wrong(prog, f"{parameter.name} is missing")
+        return parameter.default
+    if several:
+        return [_value(prog, item, parameter, kind, several=False) for item in text]
+    if kind == "bool":
+        return not (is_opposite(parameter) and text == parameter.flags[1])
+    if kind != "int":
+        return _taken(text, kind, parameter)
+    try:
+        return int(text)
+    except ValueError:
+        wrong(prog, f"{parameter.name} wants a whole number, got {text}")
+
+
+def is_opposite(parameter: Parameter) -> bool:
     """Whether the second flag is the opposite of the first."""
     return len(parameter.flags) > 1 and all(flag.startswith("--") for flag in parameter.flags)
 
 
-def _usage(parameter: Parameter, *, several: bool) -> str:
-    name = f"{parameter.metavar}{'...' if several else ''}"
-    return name if parameter.default is ... else f"[{name}]"
-
-
-def split(function: Command, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options, each with its value, and arguments. An option takes the next word whatever it is, and arguments may be between options."""
-    valued = {flag: max(parameter.flags, key=len) for parameter, kind, _ in parameters(function).values() if kind != "bool" for flag in parameter.flags}
-    options: list[str] = []
-    arguments: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word in valued:
-            value = next(rest, None)
-            options.append(word if value is None else f"{valued[word]}={value}")
-        elif word == "--":
-            arguments += rest
-        elif word.startswith("-") and len(word) > 1:
-            options.append(word)
-        else:
-            arguments.append(word)
-    return options, arguments
-
-
-def ordered(function: Command, words: Sequence[str]) -> list[str]:
-    """The words as argparse reads them."""
-    options, arguments = split(function, words)
-    return [*options, "--", *arguments] if any(word.startswith("-") and len(word) > 1 for word in arguments) else [*arguments, *options]
-
-
-def read(prog: str, function: Command, words: Sequence[str]) -> dict[str, Any]:
-    """The values for a command.
-
-    Raises:
-        UsageError: A text is none.
-        CommandError: A place is of a kind that the command does not work on.
-        fletchlog.errors.InvalidArgumentError: A URI is none.
-    """
-    given = vars(parser(prog, function).parse_args(ordered(function, words)))
-    for name, (parameter, kind, several) in parameters(function).items():
-        value = given[name]
-        if kind in {"str", "Path", "Place"} and value is not None:
-            given[name] = [_taken(item, kind, parameter) for item in value] if several else _taken(value, kind, parameter)
-        elif several and value == []:
-            given[name] = None
-    return given
-
-
 def _taken(text: str, kind: str, parameter: Parameter) -> Any:
     """A text as a command takes it."""
-    name = max(parameter.flags, key=len) if parameter.flags else parameter.metavar
+    name = parameter.name
     if "\0" in text:
         raise UsageError(f"{name} has a byte that is 0")
     if kind == "str":
@@ -195,7 +178,7 @@ def _taken(text: str, kind: str, parameter: Parameter) -> Any:
     return place
 
 
-def _decoded(text: str, name: str | None) -> str:
+def _decoded(text: str, name: str) -> str:
     try:
         return os.fsencode(text).decode()
     except UnicodeError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fletchlog._place import Place
 from fletchlog.cli.app import COMMANDS, loaded
-from fletchlog.cli.arguments import parameters, split
+from fletchlog.cli.arguments import flags_of, parameters, split
 from fletchlog.cli.common import CommandError, configured
 from fletchlog.cli.text import note
 
@@ -75,9 +75,10 @@ def _of_command(command: Command, before: Sequence[str], last: str) -> Iterable[
     """Flags, or the names that the parameter takes which is in line."""
     known = parameters(command)
     options, arguments = split(command, before)
-    flags = {flag: parameter for parameter, kind, _ in known.values() if kind != "bool" for flag in parameter.flags}
-    if before and before[-1] in flags and options[-1:] == [before[-1]]:
-        parameter = flags[before[-1]]
+    waiting = options[-1][0] if options and options[-1][1] is None and before[-1] == options[-1][0] else ""
+    name, valued = flags_of(command).get(waiting, ("", False))
+    if valued:
+        parameter = known[name][0]
     elif last.startswith("-"):
         return [*(flag for parameter, _, _ in known.values() for flag in parameter.flags if flag.startswith("--")), "--help"]
     else:
@@ -88,7 +89,7 @@ def _of_command(command: Command, before: Sequence[str], last: str) -> Iterable[
         parameter = places[len(arguments)][0]
     if parameter.complete is None or not arguments:
         return []
-    file = next((option.partition("=")[2] for option in options if option.startswith("--command-config=")), None)
+    file = dict(options).get("--command-config")
     names = parameter.complete(Place(arguments[0]), configured(file))
     # the last one of a list with commas
     listed = last.rpartition(",")[0] if "," in (parameter.metavar or "") else ""
