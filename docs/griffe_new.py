@@ -12,6 +12,14 @@ class NewIsInit(griffe.Extension):
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Once the members of a class are known."""
-        if "__new__" in cls.members and "__init__" not in cls.members:
-            made = cls.members["__init__"] = cls.members["__new__"]
-            made.returns = None
+        if "__init__" in cls.members:
+            return
+        forms = cls.overloads.get("__new__", [])
+        found = cls.members.get("__new__") or max(
+            forms, key=lambda form: len(form.parameters), default=None
+        )
+        if found is not None:
+            made = cls.members["__init__"] = found
+            made.overloads = [form for form in forms if form is not made] or None
+            for form in (made, *forms):
+                form.returns = None
