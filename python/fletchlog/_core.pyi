@@ -15,6 +15,8 @@ from typing_extensions import TypeVar
 
 from fletchlog._place import Source
 from fletchlog.admin import (
+    AclBinding,
+    AclFilter,
     CleanedPartition,
     ConfigEntry,
     ConfigKey,
@@ -339,6 +341,27 @@ class Broker:
         Raises:
             fletchlog.errors.GroupIdNotFoundError: There is no such group.
             fletchlog.errors.NonEmptyGroupError: It has members.
+        """
+    def create_acls(self, acls: Iterable[AclBinding] | AclBinding) -> None:
+        """Adds ACLs; those that exist already stay. Kafka: CreateAcls.
+
+        On disk when it returns, and in effect for every request that begins later, if the broker has an authorizer (`authorizer.class.name`).
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: A name that Kafka does not have, or an ACL that it refuses, such as one of type ANY; nothing was added.
+            fletchlog.errors.KafkaError: The directory is open for reading only, or cannot be written.
+        """
+    def describe_acls(self, acl_filter: AclFilter | None = None) -> list[AclBinding]:
+        """The ACLs that a filter matches, sorted; None: all. Kafka: DescribeAcls.
+
+        Raises:
+            fletchlog.errors.KafkaError: The directory is open for reading only, or cannot be written.
+        """
+    def delete_acls(self, filters: Iterable[AclFilter] | AclFilter) -> list[AclBinding]:
+        """Deletes the ACLs that filters match, and returns them, sorted. `AclFilter()` matches all. Kafka: DeleteAcls.
+
+        Raises:
+            fletchlog.errors.KafkaError: The directory is open for reading only, or cannot be written.
         """
     def describe_user_scram_credentials(self) -> dict[str, dict[str, int]]:
         """Users of SCRAM: by name, each mechanism with its iterations. Kafka: DescribeUserScramCredentials.
@@ -740,6 +763,53 @@ class Cluster:
             fletchlog.errors.InvalidArgumentError: As for `Broker.scan`.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition; or the topic was deleted and made again since this call. No row
                 is of the new topic; only brokers before Kafka 3.1 may return some before this error. Before 2.8 topics have no ids, and it is not noticed.
+        """
+    def create_acls(self, acls: Iterable[AclBinding] | AclBinding) -> None:
+        """Adds ACLs; those that exist already stay. Kafka: CreateAcls.
+
+        Brokers follow them a moment later.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: A name that Kafka does not have, or an ACL that it refuses, such as one of type ANY; nothing was added.
+            fletchlog.errors.KafkaError: SECURITY_DISABLED (54): the brokers have no authorizer. CLUSTER_AUTHORIZATION_FAILED (31).
+        """
+    def describe_acls(self, acl_filter: AclFilter | None = None) -> list[AclBinding]:
+        """The ACLs that a filter matches, sorted; None: all. Kafka: DescribeAcls.
+
+        Raises:
+            fletchlog.errors.KafkaError: SECURITY_DISABLED (54): the brokers have no authorizer. CLUSTER_AUTHORIZATION_FAILED (31).
+        """
+    def delete_acls(self, filters: Iterable[AclFilter] | AclFilter) -> list[AclBinding]:
+        """Deletes the ACLs that filters match, and returns them, sorted. `AclFilter()` matches all. Kafka: DeleteAcls.
+
+        Raises:
+            fletchlog.errors.KafkaError: SECURITY_DISABLED (54): the brokers have no authorizer. CLUSTER_AUTHORIZATION_FAILED (31).
+        """
+    def describe_user_scram_credentials(self) -> dict[str, dict[str, int]]:
+        """Users of SCRAM: by name, each mechanism with its iterations. Kafka: DescribeUserScramCredentials.
+
+        No call returns a password: the directory keeps only keys that are made from it.
+        """
+    def upsert_user_scram_credential(self, user: str, password: str, mechanism: ScramMechanism = "SCRAM-SHA-256", iterations: int = 4096) -> None:
+        """Sets or replaces the password of a user of SCRAM. Kafka: AlterUserScramCredentials.
+
+        On disk when it returns, and in effect for clients that authenticate later; open sessions continue.
+
+        Args:
+            user: Name; the principal is `User:NAME`.
+            password: Password. Not kept: its salted keys are.
+            mechanism: SCRAM-SHA-256 or SCRAM-SHA-512. A user may have a password for each.
+            iterations: Of PBKDF2, from 4096 to 16384.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: Another mechanism, or an empty password.
+            fletchlog.errors.KafkaError: UNACCEPTABLE_CREDENTIAL (93): no name, or too few or too many iterations.
+        """
+    def delete_user_scram_credential(self, user: str, mechanism: ScramMechanism = "SCRAM-SHA-256") -> None:
+        """Takes a user's password away. Kafka: AlterUserScramCredentials.
+
+        Raises:
+            fletchlog.errors.KafkaError: RESOURCE_NOT_FOUND (91): the user has none for this mechanism.
         """
     def beginning_offsets(self, partitions: Iterable[_Partition] | _Partition) -> dict[TopicPartition, int]:
         """Log start offsets, without a consumer; one request per leader.

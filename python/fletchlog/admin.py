@@ -5,7 +5,7 @@ All are tuples: comparable, picklable, hashable unless a field is a list or a di
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from fletchlog._core import config_table
 
@@ -13,6 +13,70 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fletchlog.types import TopicPartition
+
+
+ResourceType: TypeAlias = Literal["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"]
+Operation: TypeAlias = Literal[
+    "ALL",
+    "READ",
+    "WRITE",
+    "CREATE",
+    "DELETE",
+    "ALTER",
+    "DESCRIBE",
+    "CLUSTER_ACTION",
+    "DESCRIBE_CONFIGS",
+    "ALTER_CONFIGS",
+    "IDEMPOTENT_WRITE",
+    "CREATE_TOKENS",
+    "DESCRIBE_TOKENS",
+    "TWO_PHASE_COMMIT",
+]
+Permission: TypeAlias = Literal["ALLOW", "DENY"]
+
+
+class AclBinding(NamedTuple):
+    """An ACL: who may, or may not, do what with which resource. Names are Kafka's.
+
+    Attributes:
+        resource_type: Kind of resource.
+        resource_name: Its name; "*" is every name, "kafka-cluster" the one name of CLUSTER.
+        principal: Who: `User:NAME`; `User:*` is everybody.
+        operation: What.
+        permission: ALLOW or DENY, which wins.
+        host: The client's address; "*" is every one.
+        pattern_type: LITERAL: this name. PREFIXED: every name that begins so.
+    """
+
+    resource_type: ResourceType
+    resource_name: str
+    principal: str
+    operation: Operation
+    permission: Permission = "ALLOW"
+    host: str = "*"
+    pattern_type: Literal["LITERAL", "PREFIXED"] = "LITERAL"
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs to describe or to delete; what is not given matches everything. Kafka: `AclBindingFilter`.
+
+    Attributes:
+        resource_type: Kind of resource.
+        resource_name: Its name.
+        principal: Who.
+        operation: What.
+        permission: ALLOW or DENY.
+        host: The client's address, as the ACL has it.
+        pattern_type: LITERAL, PREFIXED or ANY, as the ACL has it. MATCH: every ACL that holds for a resource of this name.
+    """
+
+    resource_type: ResourceType | Literal["ANY"] = "ANY"
+    resource_name: str | None = None
+    principal: str | None = None
+    operation: Operation | Literal["ANY"] = "ANY"
+    permission: Permission | Literal["ANY"] = "ANY"
+    host: str | None = None
+    pattern_type: Literal["LITERAL", "PREFIXED", "MATCH", "ANY"] = "ANY"
 
 
 class NewTopic(NamedTuple):
@@ -245,6 +309,8 @@ class ConfigKey(NamedTuple):
 
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
     "CleanedPartition",
     "ConfigEntry",
     "ConfigKey",
@@ -252,8 +318,11 @@ __all__ = [
     "GroupListing",
     "GroupMember",
     "NewTopic",
+    "Operation",
     "PartitionDescription",
     "PartitionLag",
+    "Permission",
+    "ResourceType",
     "TopicDescription",
     "TransactionDescription",
     "config_table",

@@ -16,6 +16,7 @@ use fletchlog_protocol::ApiRequest;
 use crate::tcp_transport::{ConnectionSettings, TcpTransport};
 
 mod groups;
+mod security;
 mod topics;
 mod transactions;
 

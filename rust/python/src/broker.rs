@@ -13,13 +13,14 @@ use fletchlog_broker::{
 use fletchlog_log::FetchBound;
 use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_records::{BatchIter, ErrorCode, TopicPartition};
-use fletchlog_sasl::{Mechanism, ScramMechanism, Secret};
+use fletchlog_sasl::Secret;
 use fletchlog_server::SocketServer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
+use crate::acls::{acls_from_py, acls_to_py, filter_or_all, filters_from_py, scram_mechanism};
 use crate::convert::{
     broker_resource, bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py,
     counted, describe, described_resource, metrics_to_py, number_from_py, offsets_from_py, partition_description_class,
@@ -62,16 +63,6 @@ type Sealed<'py> = (
 
 /// Kafka: `DeleteRecordsRequest.HIGH_WATERMARK`.
 pub const TO_THE_END: i64 = -1;
-
-/// Parses SCRAM-SHA-256 or SCRAM-SHA-512.
-fn scram_mechanism(name: &str) -> Result<ScramMechanism, Failure> {
-    match Mechanism::from_name(name) {
-        Some(Mechanism::Scram(mechanism)) => Ok(mechanism),
-        _ => Err(Failure::argument(format!(
-            "mechanism must be SCRAM-SHA-256 or SCRAM-SHA-512, not `{name}`"
-        ))),
-    }
-}
 
 /// Fails with the first error of a user, if any.
 fn altered(users: AlteredUsers) -> Result<(), Failure> {
@@ -493,6 +484,36 @@ impl Broker {
     #[doc = stub!(Broker.delete_group)]
     fn delete_group(&self, py: Python<'_>, group_id: &str) -> PyResult<()> {
         self.inner.call(py, |broker, _| broker.delete_group(group_id))
+    }
+
+    #[doc = stub!(Broker.create_acls)]
+    fn create_acls(&self, py: Python<'_>, acls: &Bound<'_, PyAny>) -> PyResult<()> {
+        let acls = acls_from_py(acls)?;
+        self.inner.call(py, |broker, _| broker.create_acls(&acls))
+    }
+
+    #[doc = stub!(Broker.describe_acls)]
+    #[pyo3(signature = (acl_filter=None))]
+    fn describe_acls<'py>(
+        &self,
+        py: Python<'py>,
+        acl_filter: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let filter = filter_or_all(py, acl_filter)?;
+        let acls = self.inner.call(py, |broker, _| broker.describe_acls(&filter))?;
+        acls_to_py(py, &acls)
+    }
+
+    #[doc = stub!(Broker.delete_acls)]
+    fn delete_acls<'py>(&self, py: Python<'py>, filters: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let filters = filters_from_py(filters)?;
+        let deleted = self
+            .inner
+            .call(py, |broker, _| broker.delete_acls(&filters, usize::MAX))?;
+        let mut acls: Vec<_> = deleted.into_iter().flatten().flatten().collect();
+        acls.sort();
+        acls.dedup();
+        acls_to_py(py, &acls)
     }
 
     #[doc = stub!(Broker.describe_user_scram_credentials)]

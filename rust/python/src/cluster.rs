@@ -5,16 +5,21 @@ use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ConfigResource, ErrorCode, NodeId};
-use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, TransactionDescription};
+use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, ScramUpsertion, TransactionDescription};
 use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
+use fletchlog_protocol::messages::alter_user_scram_credentials_request::{
+    ScramCredentialDeletion, ScramCredentialUpsertion,
+};
 use fletchlog_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use fletchlog_protocol::messages::describe_groups_response::DescribedGroup;
 use fletchlog_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
 use fletchlog_records::TopicPartition;
+use fletchlog_sasl::Secret;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::acls;
 use crate::broker::{LEDGER, TO_THE_END};
 use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
@@ -344,6 +349,83 @@ impl Cluster {
             offsets::of_times(peer, config, &times, stop)
         })?;
         offsets::found_to_py(py, found)
+    }
+
+    #[doc = stub!(Cluster.create_acls)]
+    fn create_acls(&self, py: Python<'_>, acls: &Bound<'_, PyAny>) -> PyResult<()> {
+        let acls: Vec<_> = acls::acls_from_py(acls)?.iter().map(acls::creation_of).collect();
+        self.inner.call(py, |client, stop| client.create_acls(&acls, stop))
+    }
+
+    #[doc = stub!(Cluster.describe_acls)]
+    #[pyo3(signature = (acl_filter=None))]
+    fn describe_acls<'py>(
+        &self,
+        py: Python<'py>,
+        acl_filter: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let filter = acls::request_of(&acls::filter_or_all(py, acl_filter)?);
+        let described = self
+            .inner
+            .call(py, |client, stop| client.describe_acls(&filter, stop))?;
+        acls::described_to_py(py, described)
+    }
+
+    #[doc = stub!(Cluster.delete_acls)]
+    fn delete_acls<'py>(&self, py: Python<'py>, filters: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let filters: Vec<_> = acls::filters_from_py(filters)?.iter().map(acls::deletion_of).collect();
+        let deleted = self.inner.call(py, |client, stop| client.delete_acls(&filters, stop))?;
+        acls::deleted_to_py(py, deleted)
+    }
+
+    #[doc = stub!(Cluster.describe_user_scram_credentials)]
+    fn describe_user_scram_credentials<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let users = self
+            .inner
+            .call(py, |client, stop| client.describe_user_scram_credentials(stop))?;
+        acls::users_to_py(py, users)
+    }
+
+    #[doc = stub!(Cluster.upsert_user_scram_credential)]
+    #[pyo3(signature = (user, password, mechanism="SCRAM-SHA-256", iterations=4096))]
+    fn upsert_user_scram_credential(
+        &self,
+        py: Python<'_>,
+        user: &str,
+        password: &str,
+        mechanism: &str,
+        iterations: u32,
+    ) -> PyResult<()> {
+        let mechanism = acls::scram_mechanism(mechanism)?;
+        if password.is_empty() {
+            return Err(Failure::argument("the password is empty").into());
+        }
+        let password = Secret::new(password);
+        self.inner.call(py, |client, stop| {
+            let upsertion = ScramUpsertion::new(user, mechanism, &password, iterations);
+            let upsertion = upsertion.map_err(|error| Failure::state(error.to_string()))?;
+            let upsertion = ScramCredentialUpsertion {
+                name: upsertion.name.into(),
+                mechanism: upsertion.mechanism,
+                iterations: upsertion.iterations,
+                salt: upsertion.salt.into(),
+                salted_password: upsertion.salted_password.into(),
+            };
+            let altered = client.alter_user_scram_credentials(&[], &[upsertion], stop);
+            altered.map_err(Failure::from)
+        })
+    }
+
+    #[doc = stub!(Cluster.delete_user_scram_credential)]
+    #[pyo3(signature = (user, mechanism="SCRAM-SHA-256"))]
+    fn delete_user_scram_credential(&self, py: Python<'_>, user: &str, mechanism: &str) -> PyResult<()> {
+        let deletion = ScramCredentialDeletion {
+            name: user.into(),
+            mechanism: acls::scram_mechanism(mechanism)?.code(),
+        };
+        self.inner.call(py, |client, stop| {
+            client.alter_user_scram_credentials(&[deletion], &[], stop)
+        })
     }
 
     #[doc = stub!(Cluster.delete_group)]

@@ -58,6 +58,7 @@ type_class!(
 );
 type_class!(record_class, "fletchlog.types", "Record");
 type_class!(run_class, "fletchlog.types", "Run");
+type_class!(acl_binding_class, "fletchlog.admin", "AclBinding");
 type_class!(topic_description_class, "fletchlog.admin", "TopicDescription");
 type_class!(partition_description_class, "fletchlog.admin", "PartitionDescription");
 type_class!(cleaned_partition_class, "fletchlog.admin", "CleanedPartition");

@@ -15,6 +15,7 @@
 // `stub!`, the docstrings.
 include!(concat!(env!("OUT_DIR"), "/stub.rs"));
 
+mod acls;
 pub mod assignors;
 pub mod broker;
 pub mod callbacks;
