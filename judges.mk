@@ -2,7 +2,7 @@
 
 TOOLS_OF_INTEROP := javac mvn go npm cc
 
-.PHONY: jar test-rust test-python test-binding test-interop test-browser oldest-rust macos-check deny memcheck miri \
+.PHONY: jar test-rust test-python test-binding test-interop spark-releases test-browser oldest-rust macos-check deny memcheck miri \
 	coverage coverage-rust coverage-python crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim tools-browser
 
 jar: $(JAR) ## Build the jar of the Spark format fletchlog-columnar, and its wheel, into .build/jvm (needs a JDK)
@@ -23,6 +23,12 @@ test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools,
 	@for tool in $(TOOLS_OF_INTEROP); do command -v $$tool >/dev/null || { \
 	  echo "make: $$tool is missing. test-interop needs a JDK 17, Maven 3.8, Go 1.25, Node.js 20 or newer and a C compiler on PATH." >&2; exit 1; }; done
 	$(BIN)/python -m pytest judges/interop --timeout=900 -p no:cacheprovider
+
+# The oldest release that is supported; the one in .venv is the newest.
+SPARK ?= 4.2.1
+spark-releases: tools-java build ## What the package uses of Spark beyond its API, with an older release of it (SPARK=4.2.1)
+	[ -d .build/pyspark-$(SPARK) ] || $(BIN)/pip install --no-deps --target .build/pyspark-$(SPARK) pyspark==$(SPARK)
+	PYTHONPATH=$(CURDIR)/.build/pyspark-$(SPARK) $(BIN)/python -m pytest tests/spark/test_compat.py
 
 # It needs a browser. Selenium stays outside .venv, which holds exactly constraints.txt.
 test-browser: tools-browser build ## The pages in a headless Chromium: clicks, keys, speed

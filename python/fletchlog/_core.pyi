@@ -1719,6 +1719,13 @@ def hash_buckets(order: Sequence[tuple[str, int]], release: tuple[int, int], sub
     None where no table decides, or where it would lead to another order.
     """
 
+def find_topics(pattern: str, topics: Sequence[str]) -> list[str]:
+    """The names in which a pattern in Java's syntax is found, as by `Matcher.find`; see `Consumer.subscribe` for the syntax.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It is no pattern, has syntax that is not supported, or takes too many steps on a name.
+    """
+
 def verify(directory: str | PathLike[str]) -> list[PartitionReport]:
     """Checks every partition of a broker's directory (or one partition's): batches, indexes, side files. Changes nothing.
 

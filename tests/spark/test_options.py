@@ -1,12 +1,14 @@
 """Options of the data source: refused early, with the nearest name and what to write."""
 
+import re
+
 import pytest
 
 from fletchlog.spark.errors import CheckpointError, OptionError
 from fletchlog.spark.limits import Earliest, GlobalTimestamp, Latest, SpecificOffsets, SpecificTimestamps
 from fletchlog.spark.offsets import from_json
 from fletchlog.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
-from fletchlog.spark.sink_options import SinkOptions
+from fletchlog.spark.sink_options import NewTopic, SinkOptions
 from fletchlog.spark.source import LogSource
 
 BASE = {"path": "data", "subscribe": "t"}
@@ -71,7 +73,7 @@ def parse(**options):
         ({"path": "d", "assign": "{}"}, "names no partition"),
         ({"path": "d", "assign": '{"t":[-1]}'}, "expected e.g."),
         ({"path": "d", "subscribe": " , "}, "names no topic"),
-        ({"path": "d", "subscribePattern": "("}, "not a regular expression"),
+        ({"path": "d", "subscribePattern": "("}, r"subscribePattern: the topic pattern \"\(\" cannot be used: a parenthesis is not closed, at character 1"),
         ({"path": "d", "subscribePattern": " "}, "is empty"),
     ],
 )
@@ -186,6 +188,36 @@ def test_a_topic_to_write_into_is_trimmed_and_properties_are_those_of_a_producer
         SinkOptions.parse({"path": "d", "kafka.batch.sise": "5"})
     with pytest.raises(OptionError, match="hands the options of a table"):
         SinkOptions.parse({})
+
+
+def test_a_topic_is_made_with_what_the_options_say():
+    place = {"path": "d", "topic": "t"}
+    assert SinkOptions.parse(place).new_topic is None
+    assert SinkOptions.parse({**place, "partitions": "3", "topic.Retention.ms": "5"}).new_topic == NewTopic(3, {"retention.ms": "5"})
+    assert SinkOptions.parse({**place, "topic.cleanup.policy": "compact"}).new_topic == NewTopic(1, {"cleanup.policy": "compact"})
+
+
+@pytest.mark.parametrize("place", [{"path": "d"}, {"kafka.bootstrap.servers": "h:1"}])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"topic": "t", "topic.cleanup.polcy": "compact"}, "a topic has no property cleanup.polcy; did you mean cleanup.policy?"),
+        ({"topic": "t", "partition": "3"}, "unknown option partition for writing with format fletchlog; did you mean partitions?"),
+        ({"topic": "t", "partitions": "0"}, "option partitions: a topic has at least 1"),
+        ({"topic": "t", "partitions": "three"}, "option partitions: expected a whole number"),
+        ({"partitions": "3"}, "the topic of the option topic is made, which is missing"),
+    ],
+)
+def test_a_topic_that_cannot_be_made_as_asked_is_an_error(place, options, words):
+    with pytest.raises(OptionError, match=re.escape(words)):
+        SinkOptions.parse({**place, **options})
+
+
+@pytest.mark.parametrize("place", [{"path": "d"}, {"kafka.bootstrap.servers": "h:1"}])
+def test_a_misspelt_property_of_a_client_is_an_error_in_both_kinds_of_place(place):
+    for parsed, name, meant in ((SourceOptions, "fetch.max.byte", "fetch.max.bytes"), (SinkOptions, "comression.type", "compression.type")):
+        with pytest.raises(OptionError, match=rf"unknown configuration `{name}`.*did you mean `{meant}`"):
+            parsed.parse({**place, **({"subscribe": "t"} if parsed is SourceOptions else {}), f"kafka.{name}": "5"})
 
 
 def test_a_batch_goes_from_earliest_to_latest_and_a_stream_starts_at_latest():

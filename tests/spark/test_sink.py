@@ -132,6 +132,43 @@ def test_a_missing_directory_is_not_made(spark, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["a directory", "a cluster"])
+def test_a_write_makes_its_topic_and_leaves_one_that_exists_as_it_is(spark, tmp_path, kind):
+    frame = spark.range(3, numPartitions=1).selectExpr("cast(id as string) as key", "cast(id as string) as value")
+
+    def write(place):
+        def into(topic, **options):
+            frame.write.format("fletchlog").options(**place, topic=topic, **options).mode("append").save()
+
+        policy = {"topic.cleanup.policy": "compact,delete"}
+        into("new", partitions=3, **policy)
+        into("new", partitions=3, **policy)
+        into("new", partitions=2, **{"topic.cleanup.policy": "delete"})
+        into("new")
+        with pytest.raises(PySparkException, match=r"topic new of .* exists, with 3 partitions instead of 4"):
+            into("new", partitions=4)
+        into("other", **{"topic.retention.ms": "-1"})
+        with pytest.raises(PySparkException, match=r"retention.ms"):
+            into("third", **{"topic.retention.ms": "long"})
+
+    def check(admin):
+        assert sorted(admin.topics()) == ["new", "other"]
+        found = {name: admin.describe_topic(name) for name in ("new", "other")}
+        assert [len(topic.partitions) for topic in found.values()] == [3, 1]
+        assert (found["new"].config["cleanup.policy"], found["other"].config["retention.ms"]) == ("compact,delete", "-1")
+        values = [sorted(admin.scan(name).to_pyarrow()["value"].to_pylist()) for name in ("new", "other")]
+        assert values == [sorted([b"0", b"1", b"2"] * 4), [b"0", b"1", b"2"]]
+
+    if kind == "a cluster":
+        with fl.Broker.in_memory() as broker, broker.listen() as listener:
+            write({"kafka.bootstrap.servers": listener.bootstrap})
+            check(broker)
+    else:
+        write({"path": str(tmp_path / "deep" / "out")})
+        with fl.Broker(tmp_path / "deep" / "out", read_only=True) as broker:
+            check(broker)
+
+
 def test_a_staging_path_inside_of_the_directory_is_refused(spark, target):
     with pytest.raises(PySparkException, match="is inside of the directory"):
         save(spark.range(1).selectExpr("'v' as value"), target, topic="t", stagingPath=target / "staging")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fletchlog.admin import TopicDescription
-    from fletchlog.spark.offsets import Partition
     from fletchlog.spark.options import SourceOptions
+    from fletchlog.types import TopicPartition
 
 
 class ClusterLog(Topics):
@@ -37,7 +37,7 @@ class ClusterLog(Topics):
         described: TopicDescription = self._admin.describe_topic(topic)
         return described
 
-    def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def scan(self, tp: TopicPartition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Records of a range as batches of these columns.
 
         Raises:

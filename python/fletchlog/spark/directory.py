@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fletchlog.admin import TopicDescription
-    from fletchlog.spark.offsets import Partition
+    from fletchlog.types import TopicPartition
 
 # Measured with 10-byte values: flat from 8k rows up; Rust also cuts at about 2 MiB.
 BATCH_ROWS = 65_536
@@ -52,10 +52,10 @@ class Topics:
         return [topic for topic in self._admin.topics() if topic != LEDGER_TOPIC]
 
     def partitions(self, topic: str) -> list[int]:
-        """Partition numbers; none if there is no such topic."""
+        """TopicPartition numbers; none if there is no such topic."""
         return sorted(self._describe(topic))
 
-    def spans(self, partitions: Iterable[Partition]) -> dict[Partition, Span]:
+    def spans(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Span]:
         """What each partition holds for the isolation level; partitions that do not exist are left out. Others of the topic are not looked at."""
         import fletchlog as fl
 
@@ -67,17 +67,15 @@ class Topics:
             known = {topic: self._describe(topic) for topic in {topic for topic, _ in wanted}}
             # a cluster may know a partition and not its offsets, which are -1 then
             return {tp: known[tp[0]][tp[1]] for tp in wanted if tp[1] in known[tp[0]] and min(known[tp[0]][tp[1]].start, known[tp[0]][tp[1]].end) >= 0}
-        return {(tp.topic, tp.partition): Span(start, ends[tp]) for tp, start in starts.items()}
+        return {tp: Span(start, ends[tp]) for tp, start in starts.items()}
 
-    def offsets_for_times(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int | None]:
+    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """First offset at or after a time (ms), `None` if there is none."""
-        import fletchlog as fl
-
         with self._asking() as consumer:
-            answers = consumer.offsets_for_times({fl.TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()})
-        return {(tp.topic, tp.partition): None if found is None else found.offset for tp, found in answers.items()}
+            answers = consumer.offsets_for_times(timestamps)
+        return {tp: None if found is None else found.offset for tp, found in answers.items()}
 
-    def _scan(self, source: Any, tp: Partition, start: int, end: int, **more: Any) -> Iterator[pa.RecordBatch]:
+    def _scan(self, source: Any, tp: TopicPartition, start: int, end: int, **more: Any) -> Iterator[pa.RecordBatch]:
         return iter(
             source.scan(tp[0], partition=tp[1], start_offset=start, end_offset=end, batch_rows=BATCH_ROWS, isolation_level=self._isolation_level, **more)
         )
@@ -112,11 +110,11 @@ class Directory(Topics):
     def _described(self, topic: str) -> TopicDescription:
         return described_whole(self._admin, topic)
 
-    def segments(self, tp: Partition) -> list[tuple[int, int]]:
+    def segments(self, tp: TopicPartition) -> list[tuple[int, int]]:
         """Base offset and bytes of each segment."""
         return list(self._admin._segments(*tp))  # noqa: SLF001 - of this package
 
-    def scan(self, tp: Partition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def scan(self, tp: TopicPartition, start: int, end: int, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Records of a range as batches of these columns."""
         return self._scan(self._admin, tp, start, end, columns=columns, threads=1)  # Spark runs a task a core
 

@@ -114,13 +114,9 @@ class Bounds:
         kept = [item for item in kept if item.size > 0]
         if self.since_ms <= 0:  # records of old releases have no time: it is -1 then
             return kept
-        first = reader.first_at({(item.topic, item.partition): self.since_ms for item in kept})
+        first = reader.first_at({item.tp: self.since_ms for item in kept})
         starts = {tp: offset for tp, offset in first.items() if offset is not None}
-        return [
-            OffsetRange(item.topic, item.partition, max(item.start, starts[item.topic, item.partition]), item.end)
-            for item in kept
-            if (item.topic, item.partition) in starts
-        ]
+        return [OffsetRange(item.topic, item.partition, max(item.start, starts[item.tp]), item.end) for item in kept if item.tp in starts]
 
 
 class FilteringReader(BatchReader):

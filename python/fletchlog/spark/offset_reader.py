@@ -9,12 +9,13 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from fletchlog._core import find_topics
 from fletchlog.spark.errors import DATA_LOSS_ADVICE, DataLossError, OptionError
 from fletchlog.spark.limits import Earliest, GlobalTimestamp, Latest, Limit, SpecificOffsets, SpecificTimestamps
-from fletchlog.spark.offsets import EARLIEST, LATEST, WHOLE_TOPIC, Offsets, Partition, text
+from fletchlog.spark.offsets import EARLIEST, LATEST, WHOLE_TOPIC, Offsets, text
 from fletchlog.spark.options import Assign, SourceOptions, Subscribe, nearest
-from fletchlog.spark.patterns import compile_java
 from fletchlog.spark.range_calculator import OffsetRange
+from fletchlog.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,7 +33,7 @@ class OffsetReader:
         self._directory = directory
         self._options = options
 
-    def assigned(self, known: Collection[Partition] = ()) -> list[Partition]:
+    def assigned(self, known: Collection[TopicPartition] = ()) -> list[TopicPartition]:
         """Partitions of the query that are seen now, sorted.
 
         A cluster that has just started may not show yet what it has, so it is asked again (`fetchOffset.numRetries`).
@@ -54,17 +55,16 @@ class OffsetReader:
             raise OptionError(missing)
         return seen
 
-    def _seen(self) -> list[Partition]:
+    def _seen(self) -> list[TopicPartition]:
         strategy = self._options.strategy
         if isinstance(strategy, Assign):
             wanted = {topic for topic, _ in strategy.partitions}
             return [tp for tp in self._all_of(wanted) if tp in strategy.partitions]
         if isinstance(strategy, Subscribe):
             return self._all_of(strategy.topics)
-        pattern = compile_java(strategy.pattern)
-        return self._all_of(topic for topic in self._directory.topics() if pattern.search(topic))
+        return self._all_of(find_topics(strategy.pattern, self._directory.topics()))
 
-    def _missing(self, found: set[Partition]) -> str | None:
+    def _missing(self, found: set[TopicPartition]) -> str | None:
         """What the query names and is not among these."""
         strategy = self._options.strategy
         if isinstance(strategy, Assign):
@@ -77,15 +77,15 @@ class OffsetReader:
                     return f"{self._options.source} has no topic {topic}{nearest(topic, self._directory.topics())}"
         return None
 
-    def earliest(self, partitions: Iterable[Partition]) -> Offsets:
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Log start offsets; partitions that are gone are left out."""
         return {tp: span.start for tp, span in self._directory.spans(partitions).items()}
 
-    def latest(self, partitions: Iterable[Partition]) -> Offsets:
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """End offsets for the isolation level of the query; partitions that are gone are left out."""
         return {tp: span.end for tp, span in self._directory.spans(partitions).items()}
 
-    def first_at(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int | None]:
+    def first_at(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """First offset at or after a time (ms) of each partition; None: there is none."""
         return self._directory.offsets_for_times(timestamps)
 
@@ -138,10 +138,10 @@ class OffsetReader:
         losses += [f"the end of {item.topic}-{item.partition} went back from {item.start} to {item.end}" for item in ranges if item.size < 0]
         return ranges, losses
 
-    def _all_of(self, topics: Iterable[str]) -> list[Partition]:
-        return sorted((topic, partition) for topic in topics for partition in self._directory.partitions(topic))
+    def _all_of(self, topics: Iterable[str]) -> list[TopicPartition]:
+        return sorted(TopicPartition(topic, partition) for topic in topics for partition in self._directory.partitions(topic))
 
-    def _at_times(self, timestamps: Mapping[Partition, int], spans: Mapping[Partition, Span], *, latest_if_none: bool) -> Offsets:
+    def _at_times(self, timestamps: Mapping[TopicPartition, int], spans: Mapping[TopicPartition, Span], *, latest_if_none: bool) -> Offsets:
         found = self.first_at(timestamps)
         result = {}
         for tp, timestamp in timestamps.items():
@@ -165,6 +165,6 @@ def loss_reporter(options: SourceOptions) -> Callable[[str], None]:
     return report
 
 
-def _check_same(option: str, given: Mapping[Partition, int], assigned: list[Partition], hint: str) -> None:
+def _check_same(option: str, given: Mapping[TopicPartition, int], assigned: list[TopicPartition], hint: str) -> None:
     if given.keys() != set(assigned):
         raise OptionError(f"option {option} must name exactly the partitions of the query: it names {text(given)}, the query reads {text(assigned)}{hint}")

@@ -9,13 +9,12 @@ import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fletchlog.spark.errors import CheckpointError, OptionError
+from fletchlog.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Partition: TypeAlias = tuple[str, int]
-"""Topic and partition."""
-Offsets: TypeAlias = dict[Partition, int]
+Offsets: TypeAlias = dict[TopicPartition, int]
 """Next offset to read (one after the last one read) of every partition."""
 JsonOffsets: TypeAlias = dict[str, dict[str, int]]
 """The same as Spark keeps it."""
@@ -31,11 +30,11 @@ _PARTITION_DIGITS = 10
 _SHOWN = 200
 
 
-def to_json(offsets: Mapping[Partition, int]) -> JsonOffsets:
+def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
     """Sorted nested form that Spark stores."""
     result: JsonOffsets = {}
-    for topic, partition in sorted(offsets):
-        result.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
+    for (topic, partition), offset in sorted(offsets.items()):
+        result.setdefault(topic, {})[str(partition)] = offset
     return result
 
 
@@ -66,11 +65,11 @@ def numbers(parsed: Any) -> Offsets | None:
             whole = isinstance(number, int | float) and not isinstance(number, bool) and number % 1 == 0  # 5.0 is 5, as for Spark
             if not whole or not partition.isdecimal() or len(partition) > _PARTITION_DIGITS:
                 return None
-            result[topic, int(partition)] = int(number)
+            result[TopicPartition(topic, int(partition))] = int(number)
     return result
 
 
-def text(partitions: Iterable[Partition]) -> str:
+def text(partitions: Iterable[TopicPartition]) -> str:
     """Partitions for a message: `orders-0, orders-1`."""
     return ", ".join(topic if partition == WHOLE_TOPIC else f"{topic}-{partition}" for topic, partition in sorted(partitions)) or "none"
 
@@ -86,7 +85,7 @@ def parse_numbers(option: str, value: str, example: str, lowest: int, words: Map
     result = numbers({topic: parts for topic, parts in given.items() if topic not in of_topics})
     if result is None:
         raise _malformed(option, value, example)
-    result |= {(topic, WHOLE_TOPIC): (words or {})[word] for topic, word in of_topics.items()}
+    result |= {TopicPartition(topic, WHOLE_TOPIC): (words or {})[word] for topic, word in of_topics.items()}
     for tp, number in result.items():
         if not lowest <= number <= HIGHEST:
             bound = f"below {lowest}" if number < lowest else f"above {HIGHEST}"
@@ -94,7 +93,7 @@ def parse_numbers(option: str, value: str, example: str, lowest: int, words: Map
     return result
 
 
-def parse_partitions(option: str, value: str) -> frozenset[Partition]:
+def parse_partitions(option: str, value: str) -> frozenset[TopicPartition]:
     """Reads `{"topicA":[0,1]}` from an option.
 
     Raises:
@@ -108,7 +107,7 @@ def parse_partitions(option: str, value: str) -> frozenset[Partition]:
         for partition in parts:
             if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
                 raise _malformed(option, value, example)
-            result.add((topic, partition))
+            result.add(TopicPartition(topic, partition))
     if not result:
         message = f"option {option} names no partition: {value}"
         raise OptionError(message)

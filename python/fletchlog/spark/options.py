@@ -9,15 +9,17 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from fletchlog._core import find_topics
 from fletchlog._place import CLUSTER, STORE, Place
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
-from fletchlog.spark.offsets import HIGHEST, Partition, parse_partitions
-from fletchlog.spark.patterns import PatternError, compile_java
+from fletchlog.spark.offsets import HIGHEST, parse_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from fletchlog.types import TopicPartition
 
 log = logging.getLogger("fletchlog.spark")
 
@@ -41,7 +43,7 @@ KNOWN = {
         "",
         (
             "Regular expression in Java's syntax that is found in the name of a topic: `orders` also reads `orders-dlq` and `pre-orders`, `^orders$` does not. "
-            "What cannot be translated is an error."
+            "What is not supported is an error."
         ),
     ),
     "startingOffsets": (
@@ -64,12 +66,12 @@ KNOWN = {
             "sees stays at its offset in the checkpoint, and is read from there when it is back."
         ),
     ),
-    "maxOffsetsPerTrigger": ("", "At most so many offsets a micro-batch, shared out by what each partition has."),
-    "minOffsetsPerTrigger": ("", "Wait until there are so many, at most for `maxTriggerDelay`."),
+    "maxOffsetsPerTrigger": ("", "Maximum number of offsets in a micro-batch, split in proportion to the backlog of each partition."),
+    "minOffsetsPerTrigger": ("", "Wait until this many offsets are there, at most for `maxTriggerDelay`."),
     "maxTriggerDelay": ("`15m`", "How long `minOffsetsPerTrigger` may wait."),
-    "minPartitions": ("", "Split partitions of the log until there are at least so many tasks."),
-    "maxPartitions": ("", "Pack small neighbours into one task until there are at most so many. Not of Spark's kafka source."),
-    "maxRecordsPerPartition": ("", "Split partitions of the log into tasks of at most so many offsets."),
+    "minPartitions": ("", "Split partitions of the log until there are at least this many tasks."),
+    "maxPartitions": ("", "Pack small neighbours into one task until there are at most this many tasks. Spark's kafka source does not have it."),
+    "maxRecordsPerPartition": ("", "Split partitions of the log into tasks of at most this many offsets."),
     "includeHeaders": ("`false`", "Adds the column `headers`."),
     "kafka.isolation.level": ("`read_uncommitted`", "`read_committed` leaves out the records of open and aborted transactions."),
     "kafkaConsumer.pollTimeoutMs": ("`120000`", "How long a task waits for records of a cluster."),
@@ -106,7 +108,7 @@ _MS = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_
 class Assign:
     """Exactly these partitions."""
 
-    partitions: frozenset[Partition]
+    partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True)
@@ -248,12 +250,11 @@ def _check_names(given: Mapping[str, str]) -> None:
                 log.warning("option %s configures a Kafka client; it has no effect on a directory", name)
             continue
         raise OptionError(f"unknown option {name} for format fletchlog{suggestion}")
-    if "kafka.bootstrap.servers" not in given:
-        check_properties("Consumer", {name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name not in known})
+    check_properties("Consumer", {name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name not in known})
 
 
 def check_properties(client: Literal["Consumer", "Producer"], properties: Mapping[str, str]) -> None:
-    """Of a directory: refuses what a client of a cluster would refuse.
+    """Refuses what a client would refuse, before one is made.
 
     Raises:
         OptionError: A property that no client knows, or a value that it does not take.
@@ -288,9 +289,9 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
         message = "option subscribePattern is empty; write a regular expression for names of topics"
         raise OptionError(message)
     try:
-        compile_java(value)
-    except PatternError as error:
-        raise OptionError(f"option subscribePattern: {value} is not a regular expression of Java's, or one that cannot be used here: {error}") from None
+        find_topics(value, [])
+    except InvalidArgumentError as error:
+        raise OptionError(f"option subscribePattern: {error}") from None
     return SubscribePattern(value)
 
 

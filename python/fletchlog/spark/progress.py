@@ -6,10 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.spark.offsets import LATEST, Offsets, Partition, numbers
+from fletchlog.spark.offsets import LATEST, Offsets, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from fletchlog.types import TopicPartition
 
 
 @dataclass(frozen=True)
@@ -20,10 +22,10 @@ class Lag:
     report metrics.
 
     Attributes:
-        partitions: Offsets behind the latest one, per (topic, partition).
+        partitions: Offsets behind the latest one, of each partition.
     """
 
-    partitions: dict[Partition, int]
+    partitions: dict[TopicPartition, int]
 
     @property
     def total(self) -> int:
@@ -57,7 +59,7 @@ def lag(progress: Mapping[str, Any] | None) -> Lag:
         The lag per partition. A partition that two sources of the query read counts once, with the greater lag. Sources of other formats
         do not count, nor does a progress without the latest offsets (Spark reports them after the first batch was planned).
     """
-    partitions: dict[Partition, int] = {}
+    partitions: dict[TopicPartition, int] = {}
     for source in (progress or {}).get("sources", ()):
         end, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
         for place, offset in latest.items():

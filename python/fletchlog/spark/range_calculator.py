@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fletchlog.types import TopicPartition
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -22,6 +24,11 @@ class OffsetRange:
     partition: int
     start: int
     end: int
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Of which partition."""
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
@@ -46,14 +53,14 @@ def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records
     return [part for item in kept for part in _cut(item, 1 if item in whole else _parts(item.size, rest, wanted)) if part.size > 0]
 
 
-def at_segments(ranges: Iterable[OffsetRange], segments_of: Callable[[tuple[str, int]], list[tuple[int, int]]]) -> list[OffsetRange]:
+def at_segments(ranges: Iterable[OffsetRange], segments_of: Callable[[TopicPartition], list[tuple[int, int]]]) -> list[OffsetRange]:
     """Cuts ranges where segments begin, which their names say, into tasks of some 128 MiB: each reads objects of its own.
 
     `segments_of`: base offset and bytes of each segment of a partition.
     """
     parts = []
     for item in ranges:
-        segments = segments_of((item.topic, item.partition))
+        segments = segments_of(item.tp)
         ends = [base for base, _ in segments[1:]] + [item.end]
         start, gathered = item.start, 0
         for (base, size), end in zip(segments, ends, strict=True):

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fletchlog.spark.offsets import Offsets, Partition
+    from fletchlog.spark.offsets import Offsets
+    from fletchlog.types import TopicPartition
 
 
-def proportional(limit: int, start: Mapping[Partition, int], latest: Mapping[Partition, int]) -> Offsets:
+def proportional(limit: int, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:
     """End offsets so that about `limit` offsets are read, shared in proportion to the backlog of each partition.
 
     A share below one becomes one, so that a small partition does not starve; other shares are rounded down. `start` must
@@ -36,7 +37,7 @@ class Delay:
         self._clock_ms = clock_ms
         self._last: float | None = None
 
-    def holds_back(self, start: Mapping[Partition, int], latest: Mapping[Partition, int]) -> bool:
+    def holds_back(self, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> bool:
         """Whether this trigger is to be skipped."""
         now = self._clock_ms()
         waiting = sum(end - start.get(tp, 0) for tp, end in latest.items())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import time
 from typing import TYPE_CHECKING
 
 from fletchlog.errors import OffsetOutOfRangeError, StorageError, UnknownTopicOrPartitionError
 from fletchlog.spark.cluster import open_log
+from fletchlog.spark.compat import freeze_imports
 from fletchlog.spark.directory import Span
 from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.offset_reader import loss_reporter
@@ -22,13 +21,9 @@ if TYPE_CHECKING:
 
     from fletchlog.spark.cluster import ClusterLog
     from fletchlog.spark.directory import Directory
-    from fletchlog.spark.offsets import Partition
     from fletchlog.spark.options import SourceOptions
     from fletchlog.spark.range_calculator import OffsetRange
-
-
-# Processes of workers whose imported objects the collector does not look at any more.
-_frozen: set[int] = set()
+    from fletchlog.types import TopicPartition
 
 
 def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -46,17 +41,17 @@ def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema:
     for attempt in range(options.fetch_attempts):
         if attempt:
             time.sleep(options.fetch_interval_ms / 1000)
-        spans = source.spans((item.topic, item.partition) for item in wanted)
-        if all((item.topic, item.partition) in spans for item in wanted):
+        spans = source.spans(item.tp for item in wanted)
+        if all(item.tp in spans for item in wanted):
             break
     if options.store is not None and not _covered(wanted, spans):
         # this process has opened the store before the query was planned
         source = open_log(options, anew=True)
-        spans = source.spans((item.topic, item.partition) for item in wanted)
-    _freeze()
+        spans = source.spans(item.tp for item in wanted)
+    freeze_imports()
     try:
         for item in wanted:
-            yield from _read_range(item, spans.get((item.topic, item.partition)), source, columns, target, options)
+            yield from _read_range(item, spans.get(item.tp), source, columns, target, options)
     except StorageError:
         # an object has changed: Spark tries the task again, and then what is there now is read
         if options.store is not None:
@@ -64,19 +59,12 @@ def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema:
         raise
 
 
-def _covered(wanted: Iterable[OffsetRange], spans: Mapping[Partition, Span]) -> bool:
+def _covered(wanted: Iterable[OffsetRange], spans: Mapping[TopicPartition, Span]) -> bool:
     def has(item: OffsetRange) -> bool:
-        span = spans.get((item.topic, item.partition))
+        span = spans.get(item.tp)
         return span is not None and item.end <= span.end
 
     return all(map(has, wanted))
-
-
-def _freeze() -> None:
-    """Spark's worker collects garbage after each task, which costs 30 to 130 ms with pyarrow's objects in sight of the collector."""
-    if os.getpid() not in _frozen:
-        _frozen.add(os.getpid())
-        gc.freeze()
 
 
 def _read_range(
@@ -85,8 +73,8 @@ def _read_range(
     import pyarrow as pa
 
     report_loss = loss_reporter(options)
-    tp = (wanted.topic, wanted.partition)
-    name = f"{wanted.topic}-{wanted.partition}"
+    tp = wanted.tp
+    name = str(tp)
     if span is None:
         what = f"offsets {wanted.start} to {wanted.end - 1} were to be read"
         if options.path is None:

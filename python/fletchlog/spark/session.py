@@ -7,6 +7,8 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from fletchlog.spark.compat import given
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -34,7 +36,7 @@ def configure(builder: SparkSession.Builder, *, hide_tracebacks: bool = False) -
     Returns:
         The builder.
     """
-    remote = builder._options.get("spark.remote", os.environ.get("SPARK_REMOTE", ""))  # noqa: SLF001 - Spark has no other way to ask
+    remote = given(builder, "spark.remote") or os.environ.get("SPARK_REMOTE", "")
     is_running = remote.startswith("sc://")
     for name, value in SETTINGS.items():
         if name != _UNIX_SOCKETS or not is_running:
@@ -42,6 +44,6 @@ def configure(builder: SparkSession.Builder, *, hide_tracebacks: bool = False) -
     if not is_running and importlib.util.find_spec("fletchlog_spark_jar") is not None:
         from fletchlog_spark_jar import path
 
-        before = builder._options.get("spark.jars")  # noqa: SLF001 - as above
+        before = given(builder, "spark.jars")
         builder = builder.config("spark.jars", f"{before},{path()}" if before else path())
     return builder.config(_HIDE_TRACEBACKS, "true") if hide_tracebacks else builder

@@ -19,6 +19,20 @@ KNOWN = {
     "path": ("", "Directory of the log, where the driver can write it. This or `kafka.bootstrap.servers`."),
     "kafka.bootstrap.servers": ("", "A cluster, `h1:9092,h2:9092`. Other `kafka.*` options are properties of the clients, first of the producer."),
     "topic": ("", "Topic of every row. Goes before the column `topic`."),
+    "partitions": (
+        "",
+        (
+            "Makes the topic of the option `topic` with this many partitions, if it does not exist, and its directory. A topic that exists stays as it is; one "
+            "with fewer partitions is an error."
+        ),
+    ),
+    "topic.*": (
+        "",
+        (
+            "Properties of the topic that is made, `topic.cleanup.policy` for example. Without `partitions` it has one partition. A topic that exists keeps "
+            "its own."
+        ),
+    ),
     "stagingPath": ("the path with `.staging`", "Where tasks put rows for the driver, if there are many; every executor must see it."),
     "maxInlineBytes": ("`4194304`", "Bytes of a task that travel in the message that ends it; more goes to a file under `stagingPath`."),
     "stagingRetention": ("`1d`", "Staged rows that nothing was added to for so long are of a driver that is gone: the next write removes them."),
@@ -41,6 +55,7 @@ KNOWN = {
 _OF_SPARK = {"checkpointlocation", "queryname"}
 # Bytes of a task that travel in its commit message; more goes to a file.
 MAX_INLINE_BYTES = 4 << 20
+_OF_TOPIC = "topic."
 # Name -> types, in the order in which Spark's kafka sink looks at them.
 COLUMNS = {
     "topic": ("string",),
@@ -62,12 +77,21 @@ REFUSED = {
 
 
 @dataclass(frozen=True)
+class NewTopic:
+    """What a topic is made with, if there is none."""
+
+    partitions: int
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class SinkOptions:
     """Checked options of a write."""
 
     path: str | None
     source: str
     topic: str | None
+    new_topic: NewTopic | None
     staging_path: str | None
     staging_retention_ms: float
     checkpoint: str | None
@@ -102,10 +126,12 @@ class SinkOptions:
         staging = _staging(given["stagingpath"]) if "stagingpath" in given else beside
         if path is not None and staging is not None and (staging == path or staging.startswith(path + "/")):
             raise OptionError(f"option stagingPath: {staging} is inside of the directory {path}; Kafka allows only partitions there")
+        topic = given["topic"].strip() if "topic" in given else None
         return cls(
             path=path,
             source=source,
-            topic=given["topic"].strip() if "topic" in given else None,
+            topic=topic,
+            new_topic=_new_topic(given, topic),
             staging_path=staging,
             staging_retention_ms=duration_ms(given, "stagingRetention", "1d"),
             checkpoint=given.get("checkpointlocation"),
@@ -136,6 +162,24 @@ class SinkOptions:
                 raise OptionError("Required attribute 'value' not found")
         for name in found.keys() - COLUMNS.keys():
             raise OptionError(f"column {name}: a record has only {', '.join(COLUMNS)}")
+
+
+def _new_topic(given: Mapping[str, str], topic: str | None) -> NewTopic | None:
+    import fletchlog as fl
+
+    config = {name.removeprefix(_OF_TOPIC): value for name, value in given.items() if name.startswith(_OF_TOPIC)}
+    if "partitions" not in given and not config:
+        return None
+    if topic is None:
+        raise OptionError("options partitions and topic.* say how the topic of the option topic is made, which is missing")
+    known = [key.name for key in fl.admin.config_table() if key.scope == "topic"]
+    for name in config:
+        if name not in known:
+            raise OptionError(f"option {_OF_TOPIC}{name}: a topic has no property {name}{nearest(name, known)}")
+    partitions = _whole(given, "partitions", 1)
+    if partitions == 0:
+        raise OptionError("option partitions: a topic has at least 1")
+    return NewTopic(partitions, config)
 
 
 def _staging(text: str) -> str:
@@ -190,8 +234,7 @@ def _properties(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
                 producer[name_of_kafka] = value
             if name_of_kafka not in names["producer"] - names["consumer"]:
                 client[name_of_kafka] = value
-        elif name not in known | _OF_SPARK:
+        elif name not in known | _OF_SPARK and not name.startswith(_OF_TOPIC):
             raise OptionError(f"unknown option {name} for writing with format fletchlog{nearest(name, KNOWN)}")
-    if "kafka.bootstrap.servers" not in given:
-        check_properties("Producer", {name[6:]: value for name, value in given.items() if name.startswith("kafka.")})
+    check_properties("Producer", {name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name != "kafka.bootstrap.servers"})
     return producer, client

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from typing import TYPE_CHECKING
 
-import pyspark
 from pyspark.sql.datasource import DataSource
 
 from fletchlog.spark.batch import BatchReader
+from fletchlog.spark.compat import check_release, has_filters
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.filters import FilteringReader
 from fletchlog.spark.options import SourceOptions
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# Before, Spark asks a stream for its end without saying where the batch begins, and hands over no limit.
-OLDEST = (4, 2)
 # An option of the columnar format alone. Spark keeps the plan of a data source of Python for all queries of a frame: one that a filter has narrowed
 # would be read by those without the filter, too.
 PLANS_EACH_SCAN = "fletchlog.plans.each.scan"
@@ -41,9 +37,7 @@ class LogSource(DataSource):
             OptionError: This PySpark is too old.
         """
         super().__init__(options)
-        found = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
-        if found is not None and (int(found[1]), int(found[2])) < OLDEST:
-            raise OptionError(f"format fletchlog needs PySpark {OLDEST[0]}.{OLDEST[1]} or newer; this is {pyspark.__version__}")
+        check_release()
         self._given = dict(options)
         self._plans_each_scan = self._given.pop(PLANS_EACH_SCAN, None) is not None
 
@@ -60,8 +54,7 @@ class LogSource(DataSource):
         """Batch reading of the columns of `schema`."""
         options = SourceOptions.parse(self._given)
         check_projection(schema)
-        # The planner imports this module only for a query with filters while push-down is on.
-        pushes_filters = self._plans_each_scan and "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
+        pushes_filters = self._plans_each_scan and has_filters()
         return (FilteringReader if pushes_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802

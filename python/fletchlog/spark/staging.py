@@ -8,7 +8,6 @@ batch of the same query, if its checkpoint can be read here, or after `stagingRe
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
 import uuid
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from fletchlog.spark.compat import query_of_checkpoint
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import log
 
@@ -59,7 +59,8 @@ class Staged(WriterCommitMessage):
 
 def new_run(options: SinkOptions) -> str:
     """In the driver: a name for a batch, and the directory where its tasks put files."""
-    run = f"fletchlog-{_query(options) or 'write'}-{uuid.uuid4().hex}"
+    query = _query(options)
+    run = f"fletchlog-{query.hex if query else 'write'}-{uuid.uuid4().hex}"
     if options.staging_path is None:
         return run
     directory = Path(options.staging_path) / run
@@ -141,7 +142,7 @@ def clear(options: SinkOptions, runs: Iterable[str]) -> None:
     oldest, query, ended = time.time() - options.staging_retention_ms / 1000, _query(options), set(runs)
     for directory in root.glob("fletchlog-*"):
         found = _RUN.fullmatch(directory.name)
-        if found and (directory.name in ended or found[1] == query or _last_change(directory) < oldest):
+        if found and (directory.name in ended or (query is not None and found[1] == query.hex) or _last_change(directory) < oldest):
             _remove(directory)
     with contextlib.suppress(OSError):  # other runs have files there
         root.rmdir()
@@ -150,19 +151,11 @@ def clear(options: SinkOptions, runs: Iterable[str]) -> None:
 def query_id(options: SinkOptions) -> str | None:
     """The id of the streaming query, if its checkpoint is named and can be read here."""
     found = _query(options)
-    return None if found is None else str(uuid.UUID(found))
+    return None if found is None else str(found)
 
 
-def _query(options: SinkOptions) -> str | None:
-    """The id that Spark has put into the checkpoint of a streaming query. None: there is none, or it is on no path of this machine."""
-    if options.checkpoint is None:
-        return None
-    # Spark has opened it by Hadoop's rule, which decodes nothing
-    checkpoint = Path(options.checkpoint.removeprefix("file://").removeprefix("file:"))
-    try:
-        return uuid.UUID(json.loads((checkpoint / "metadata").read_text())["id"]).hex
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
+def _query(options: SinkOptions) -> uuid.UUID | None:
+    return None if options.checkpoint is None else query_of_checkpoint(options.checkpoint)
 
 
 def _last_change(directory: Path) -> float:

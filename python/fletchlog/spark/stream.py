@@ -7,8 +7,6 @@ share nothing.
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fletchlog.spark.batch import RangePartition
 from fletchlog.spark.cluster import open_log
+from fletchlog.spark.compat import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow, end_stopped_planner
 from fletchlog.spark.errors import CheckpointError, DataLossError
 from fletchlog.spark.limits import Earliest, SpecificOffsets
 from fletchlog.spark.offset_reader import OffsetReader, loss_reporter
@@ -33,14 +32,7 @@ if TYPE_CHECKING:
 
     from fletchlog.spark.options import SourceOptions
 
-try:  # Spark 4.2
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # before, where `LogSource` says that it is too old
-    ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
-
 NO_LIMIT = 2**63 - 1
-# The program of the process that plans the batches of one query.
-_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 _REPAIR = (
     "To continue where the query was, edit the newest file in the folder `offsets` of the checkpoint, delete the hidden file .NUMBER.crc beside it, and "
     "start the query again: in place of that line, write"
@@ -137,15 +129,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: the checkpoint of the query keeps the offsets."""
 
     def stop(self) -> None:
-        """Ends the process when Spark has closed the connection to it, as `query.stop()` does.
-
-        Spark's runner would go on to tell Spark of the closed connection, and print the tracebacks of that.
-        """
-        runner = getattr(sys.modules["__main__"].__spec__, "name", "")
-        if runner == _RUNNER and isinstance(sys.exc_info()[1], EOFError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+        """Spark calls this in the process that plans, when the query was stopped."""
+        end_stopped_planner()
 
     def _reader(self) -> OffsetReader:
         # looked up for every call: the cache notices a directory that was deleted and created again

@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
-
 from fletchlog._rows import refused
 from fletchlog.ledger import TOPIC as LEDGER_TOPIC
 from fletchlog.ledger import Ledger
+from fletchlog.spark.compat import BATCH_ID, QUERY_ID, DataSourceArrowWriter, DataSourceStreamArrowWriter
 from fletchlog.spark.directory import open_directory
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import log
@@ -61,7 +60,7 @@ class _Writer:
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("a writer's task runs in a worker of Spark")
-        query, rows, task = context.getLocalProperty("sql.streaming.queryId"), _checked(iterator, self._options), context.partitionId()
+        query, rows, task = context.getLocalProperty(QUERY_ID), _checked(iterator, self._options), context.partitionId()
         if self._options.task_transactions:
             write_task(self._options, rows, self._ledger(context), task)
             return Staged(task, self._run, query, None, None)
@@ -93,7 +92,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """`df.writeStream`: each micro-batch once, even if tasks are killed and repeated."""
 
     def _ledger(self, context: Any) -> tuple[str, int]:
-        return context.getLocalProperty("sql.streaming.queryId"), int(context.getLocalProperty("streaming.sql.batchId"))
+        return context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's signature
         """Appends one micro-batch in one transaction, with its number; skips one that is there."""
@@ -204,11 +203,11 @@ def _append_once(producer: Any, written: Written, staged: list[Staged], options:
 
 
 def check_topic(options: SinkOptions) -> None:
-    """Finds before the first task what would fail the commit; tasks that write themselves find the ledger's topic then.
+    """Finds before the first task what would fail the commit, and makes the topic, if the options say how; tasks that write themselves find the ledger's then.
 
     Raises:
-        OptionError: The directory or the topic does not exist.
-        fletchlog.errors.ConfigException: A property that a producer of the cluster does not take.
+        OptionError: The directory or the topic does not exist, or the topic has too few partitions.
+        fletchlog.errors.ConfigException: A property that a producer of the cluster does not take, or a value that the topic does not.
     """
     import fletchlog as fl
 
@@ -217,18 +216,51 @@ def check_topic(options: SinkOptions) -> None:
     if options.path is None:
         fl.Producer(options.source, options.producer).close(_CLOSE_MS)  # connects with its first record
         with _opened(options) as cluster:
-            topics = cluster.topics()
+            if _is_missing(options, _partitions_in(cluster, options.topic)):
+                _create_topic(cluster, options)
             if options.task_transactions:
                 Ledger(cluster, options.source, options.client).create()
-    elif not Path(options.path).is_dir():
-        raise OptionError(f"option path: there is no directory {options.path}; create the topic first, which makes it: fletchlog topics create")
-    else:
-        topics = open_directory(options.path, "read_uncommitted").topics()
-    if options.topic is not None and options.topic not in topics:
-        raise OptionError(f"topic {options.topic} does not exist in {options.source}; create it first: fletchlog topics create, or Broker.create_topic")
+        return
+    path = Path(options.path)
+    is_new = options.new_topic is not None and not (path.is_dir() and any(path.iterdir()))
+    if not is_new and not path.is_dir():
+        raise OptionError(
+            f"option path: there is no directory {path}. To make it with its topic, set the options topic and partitions; or: fletchlog topics create"
+        )
+    existing = None if is_new else open_directory(options.path, "read_uncommitted")
+    if _is_missing(options, len(existing.partitions(options.topic)) if existing and options.topic is not None else 0):
+        with _opened(options, create=True) as broker:
+            _create_topic(broker, options)
 
 
-def _opened(options: SinkOptions) -> Any:
+def _partitions_in(cluster: Any, topic: str | None) -> int:
+    return len(cluster.describe_topic(topic).partitions) if topic in cluster.topics() else 0
+
+
+def _is_missing(options: SinkOptions, partitions: int) -> bool:
+    """Whether the topic is to be made. `partitions`: how many it has; 0: there is none."""
+    topic, new, source = options.topic, options.new_topic, options.source
+    if topic is None:
+        return False
+    if new is None and partitions == 0:
+        raise OptionError(f"topic {topic} does not exist in {source}. To make it, set the option partitions; or: fletchlog topics create, Broker.create_topic")
+    if new is not None and 0 < partitions < new.partitions:
+        raise OptionError(
+            f"option partitions: topic {topic} of {source} exists, with {partitions} partitions instead of {new.partitions}. Leave the option out, or give the "
+            "topic more: fletchlog topics alter, Broker.create_partitions"
+        )
+    return partitions == 0
+
+
+def _create_topic(admin: Any, options: SinkOptions) -> None:
+    import fletchlog as fl
+
+    if options.new_topic is not None:
+        with contextlib.suppress(fl.errors.TopicAlreadyExistsError):  # another query has made it meanwhile
+            admin.create_topic(options.topic, options.new_topic.partitions, config=options.new_topic.config)
+
+
+def _opened(options: SinkOptions, *, create: bool = False) -> Any:
     """The directory, open for writing; waits while another process has it. Or the cluster."""
     import fletchlog as fl
 
@@ -238,7 +270,7 @@ def _opened(options: SinkOptions) -> Any:
     reported = False
     while True:
         try:
-            return fl.Broker(options.path)
+            return fl.Broker(options.path, create=create)
         except fl.errors.DirectoryLockedError as error:
             if time.monotonic() >= end:
                 raise

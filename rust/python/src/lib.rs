@@ -58,6 +58,7 @@ pub mod segment_records;
 mod store;
 pub mod table;
 mod time;
+pub mod topic_pattern;
 pub mod trace;
 pub mod transaction;
 
@@ -110,5 +111,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(request_order::parse_release, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::java_hash, module)?)?;
     module.add_function(wrap_pyfunction!(listener::served_apis, module)?)?;
-    module.add_function(wrap_pyfunction!(segment_records::segment_records, module)?)
+    module.add_function(wrap_pyfunction!(segment_records::segment_records, module)?)?;
+    module.add_function(wrap_pyfunction!(topic_pattern::find_topics, module)?)
 }

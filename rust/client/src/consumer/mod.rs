@@ -32,6 +32,7 @@ mod wakeup;
 pub use consumer::Consumer;
 pub use decision_table::{NetworkRead, ROWS, RequestOrder, Row, SubscribeOrder, row_of};
 pub use range_scan::{OffsetRange, RangeScan, ScannedSpan};
+pub use topic_pattern::TopicPattern;
 pub use trace::{TraceEvent, TraceKind, TracePartition};
 pub use until::Until;
 pub use wakeup::WakeupHandle;

@@ -1,16 +1,18 @@
-//! The pattern of subscribe(pattern), in Java's syntax. Where the syntax of the regex library differs, the pattern is
-//! rewritten. Topic names are ASCII without line breaks, so Java's predefined classes become their ASCII characters.
-//! Java: `java.util.regex.Pattern`, `Matcher#matches`.
+//! Patterns for the names of topics, in Java's syntax: of `subscribe(pattern)`, and of Spark's `subscribePattern`. A pattern is
+//! read as Java reads it, and written in the syntax of the regex library. Topic names are ASCII without line breaks, so Java's
+//! predefined classes become their ASCII characters. Java: `java.util.regex.Pattern`, `Matcher#matches` and `#find`.
 //!
 //! | Java | here |
 //! |---|---|
 //! | `\p{Lower}`, `\p{Alnum}`, .. (POSIX), `\p{javaLowerCase}`, .., `\h`, `\v` | classes of characters |
 //! | `\p{IsAlphabetic}`, `\p{IsLatin}` | `\p{Alphabetic}`, `\p{Latin}` |
-//! | `\Q..\E`, `\0n`, `\cX` | the characters |
+//! | `\Q..\E`, `\0n`, `\xhh`, `\uhhhh`, `\cX` | the characters |
 //! | `\Z`, `\G` | `\z`, `\A` |
+//! | possessive quantifiers | `(?>..)` |
+//! | the flag `x` | white space and comments are left out |
 //! | the flags `d`, `u`, `U` | left out: they make no difference for ASCII |
 //!
-//! `\X`, `\N{..}` and blocks (`\p{InGreek}`) are refused.
+//! `\X`, `\N{..}`, `\b{g}`, blocks (`\p{InGreek}`), a quantifier behind an anchor or another quantifier are refused.
 
 use fancy_regex::{Regex, RegexBuilder, escape};
 
@@ -28,14 +30,33 @@ pub struct TopicPattern {
 }
 
 impl TopicPattern {
+    /// A pattern that matches whole names.
+    ///
     /// # Errors
     /// `IllegalArgument`: it is not a pattern, or has Java syntax that is not supported.
     pub fn new(pattern: &str) -> Result<Self, ClientError> {
+        Self::compiled(pattern, |translated| format!(r"\A(?:{translated})\z"))
+    }
+
+    /// A pattern that matches names in which it is found.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn found_anywhere(pattern: &str) -> Result<Self, ClientError> {
+        Self::compiled(pattern, |translated| translated)
+    }
+
+    fn compiled(pattern: &str, around: impl Fn(String) -> String) -> Result<Self, ClientError> {
         let refused = |why: &dyn std::fmt::Display| {
             ClientError::IllegalArgument(format!("the topic pattern {pattern:?} cannot be used: {why}"))
         };
-        let translated = Translation::new(pattern).whole().map_err(|why| refused(&why))?;
-        let regex = RegexBuilder::new(&format!(r"\A(?:{translated})\z"))
+        let mut translation = Translation::new(pattern);
+        if let Err(why) = translation.whole() {
+            let at = pattern.len() - translation.rest.len();
+            let at = pattern.get(..at).unwrap_or(pattern).chars().count();
+            return Err(refused(&format!("{why}, at character {}", at.max(1))));
+        }
+        let regex = RegexBuilder::new(&around(translation.out))
             .backtrack_limit(BACKTRACK_LIMIT)
             .build();
         Ok(Self {
@@ -44,7 +65,7 @@ impl TopicPattern {
         })
     }
 
-    /// Whether the whole name matches.
+    /// Whether the name matches.
     ///
     /// # Errors
     /// `IllegalArgument`: the match takes too many steps.
@@ -58,15 +79,36 @@ impl TopicPattern {
     }
 }
 
+/// What is known of an open group, or of the whole pattern.
+#[derive(Debug, Clone, Copy, Default)]
+struct Group {
+    /// Where its text begins in `out`.
+    start: usize,
+    /// The flag x (comments), as it is set here.
+    has_comments: bool,
+    /// It is, or is in, a look-behind, whose length must have a limit.
+    is_look_behind: bool,
+}
+
+/// An element of a class of characters.
+enum Item {
+    Character(char),
+    /// A class, in the library's syntax.
+    Class(String),
+}
+
 /// One pass that rewrites a pattern from Java's syntax to the library's.
 struct Translation<'a> {
     rest: &'a str,
     out: String,
-    /// The flag x (comments) at the beginning of each open group.
-    groups: Vec<bool>,
-    has_comments: bool,
-    /// Number of open `[`.
-    classes: usize,
+    /// The groups around the one that is open.
+    outside: Vec<Group>,
+    open: Group,
+    /// Where the element begins in `out` that a quantifier would repeat. None: there is none.
+    element: Option<usize>,
+    /// Number of groups that capture, up to here.
+    captures: usize,
+    names: Vec<&'a str>,
 }
 
 impl<'a> Translation<'a> {
@@ -74,9 +116,11 @@ impl<'a> Translation<'a> {
         Self {
             rest: pattern,
             out: String::with_capacity(pattern.len()),
-            groups: Vec::new(),
-            has_comments: false,
-            classes: 0,
+            outside: Vec::new(),
+            open: Group::default(),
+            element: None,
+            captures: 0,
+            names: Vec::new(),
         }
     }
 
@@ -87,77 +131,138 @@ impl<'a> Translation<'a> {
         next
     }
 
-    /// Takes and returns the text before `end`, and skips `end`; takes all of the rest if it has no `end`.
-    fn take_until(&mut self, end: &str) -> &'a str {
-        let (taken, rest) = self.rest.split_once(end).unwrap_or((self.rest, ""));
-        self.rest = rest;
-        taken
+    /// Skips this text, if it is next.
+    fn skips(&mut self, text: &str) -> bool {
+        let rest = self.rest.strip_prefix(text);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
     }
 
-    fn whole(mut self) -> Result<String, String> {
+    /// Takes and returns the text before `end`, and skips `end`; None, and nothing taken: there is no `end`.
+    fn take_until(&mut self, end: &str) -> Option<&'a str> {
+        let (taken, rest) = self.rest.split_once(end)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    /// Takes `count` characters if there are so many and all of them are digits of this radix.
+    fn take_digits(&mut self, count: usize, radix: u32) -> Option<&'a str> {
+        let (digits, rest) = self.rest.split_at_checked(count)?;
+        if !digits.chars().all(|c| c.is_digit(radix)) {
+            return None;
+        }
+        self.rest = rest;
+        Some(digits)
+    }
+
+    /// Adds an element that a quantifier may repeat.
+    fn add(&mut self, element: &str) {
+        self.element = Some(self.out.len());
+        self.out.push_str(element);
+    }
+
+    /// Adds what cannot be repeated.
+    fn add_between(&mut self, text: &str) {
+        self.element = None;
+        self.out.push_str(text);
+    }
+
+    fn whole(&mut self) -> Result<(), String> {
         while let Some(next) = self.take() {
             match next {
                 '\\' => self.escape()?,
-                _ if self.classes > 0 => self.in_class(next),
-                '[' => self.open_class(),
+                '[' => {
+                    let class = self.class()?;
+                    self.add(&class);
+                }
                 '(' => self.group()?,
                 ')' => {
-                    let outside = self.groups.pop();
-                    self.has_comments = outside.ok_or("a parenthesis is closed that was not opened")?;
+                    let outside = self.outside.pop();
                     self.out.push(')');
+                    self.element = Some(self.open.start);
+                    self.open = outside.ok_or("a parenthesis is closed that was not opened")?;
                 }
-                '#' if self.has_comments => {
-                    self.take_until("\n");
+                '*' | '+' | '?' | '{' => self.quantifier(next)?,
+                '|' => self.add_between("|"),
+                '^' => self.add_between(r"\A"),
+                '$' => self.add_between(r"\z"),
+                '.' => self.add("."),
+                '#' if self.open.has_comments => {
+                    self.rest = self.rest.split_once('\n').map_or("", |(_, rest)| rest);
                 }
-                other => self.out.push(other),
+                _ if self.open.has_comments && is_blank(next) => (),
+                other => self.add(&literal(other)),
             }
         }
-        Ok(self.out)
+        if !self.outside.is_empty() {
+            return Err("a parenthesis is not closed".to_owned());
+        }
+        Ok(())
     }
 
-    fn open_class(&mut self) {
-        self.classes += 1;
-        self.out.push('[');
-        for first in ["^", "]"] {
-            if let Some(rest) = self.rest.strip_prefix(first) {
-                self.rest = rest;
-                self.out.push_str(if first == "]" { r"\]" } else { first });
+    fn quantifier(&mut self, first: char) -> Result<(), String> {
+        let element = self
+            .element
+            .take()
+            .ok_or_else(|| format!("there is nothing to repeat before {first}"))?;
+        let times = match first {
+            '{' => {
+                let refused = r"{ begins no number of repetitions; write \{ for the character";
+                let times = self.take_until("}").ok_or(refused)?;
+                let (least, most) = times.split_once(',').unwrap_or((times, "0"));
+                let is_number = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+                if least.is_empty() || !is_number(least) || !is_number(most) {
+                    return Err(refused.to_owned());
+                }
+                format!("{{{times}}}")
             }
+            _ => first.to_string(),
+        };
+        if self.open.is_look_behind && (matches!(first, '*' | '+') || times.ends_with(",}")) {
+            return Err("the length of a look-behind has no obvious maximum".to_owned());
         }
-        // The library reads `[:alpha:]` as a POSIX class, Java as these characters.
-        if self.rest.starts_with(':') && !self.rest.starts_with(":-") {
-            self.out.push_str(":-");
+        self.out.push_str(&times);
+        if self.skips("?") {
+            self.out.push('?');
+        } else if self.skips("+") {
+            self.out.insert_str(element, "(?>");
+            self.out.push(')');
         }
-    }
-
-    /// Escapes what has another meaning in the library's classes: the operators `--` and `~~`.
-    fn in_class(&mut self, next: char) {
-        match next {
-            '[' => self.open_class(),
-            ']' => {
-                self.classes -= 1;
-                self.out.push(']');
-            }
-            '-' if self.rest.starts_with('-') => {
-                self.take();
-                self.out.push_str(r"-\-");
-            }
-            '~' => self.out.push_str(r"\~"),
-            other => self.out.push(other),
-        }
+        Ok(())
     }
 
     /// Translates what follows `(`.
     fn group(&mut self) -> Result<(), String> {
-        self.groups.push(self.has_comments);
-        self.out.push('(');
-        let Some(kind) = self.rest.strip_prefix('?') else {
-            return match self.rest.starts_with('*') {
-                true => Err("there is nothing to repeat before *".to_owned()),
-                false => Ok(()),
-            };
+        let inner = Group {
+            start: self.out.len(),
+            ..self.open
         };
-        if kind.starts_with(['=', '!', '>', ':', '<']) {
+        let Some(kind) = self.rest.strip_prefix('?') else {
+            self.captures += 1;
+            self.begin(inner, "(");
+            return Ok(());
+        };
+        for opening in ["?=", "?!", "?>", "?:", "?<=", "?<!"] {
+            if self.skips(opening) {
+                let is_look_behind = inner.is_look_behind || opening.starts_with("?<");
+                self.begin(
+                    Group {
+                        is_look_behind,
+                        ..inner
+                    },
+                    &format!("({opening}"),
+                );
+                return Ok(());
+            }
+        }
+        if self.skips("?<") {
+            let name = self.name("a group's name has letters and digits, begins with a letter and ends with >")?;
+            if self.names.contains(&name) {
+                return Err(format!("there is a group {name} already"));
+            }
+            self.names.push(name);
+            self.captures += 1;
+            self.begin(inner, &format!("(?<{name}>"));
             return Ok(());
         }
         let flags = kind.split([':', ')']).next().unwrap_or(kind);
@@ -171,88 +276,275 @@ impl<'a> Translation<'a> {
         }
         self.rest = &kind[flags.len() + 1..];
         let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
-        self.has_comments = (self.has_comments || on.contains('x')) && !off.contains('x');
-        let kept = |flags: &str| flags.replace(['d', 'u', 'U'], "");
-        let (on, off) = (kept(on), kept(off));
-        let off = if off.is_empty() { off } else { format!("-{off}") };
+        let has_comments = (self.open.has_comments || on.contains('x')) && !off.contains('x');
+        // The others make no difference in a name, or are translated.
+        let (on, off) = (on.contains('i'), off.contains('i'));
+        let kept = if off {
+            "-i"
+        } else if on {
+            "i"
+        } else {
+            ""
+        };
         if end == ":" {
-            self.out.push_str(&format!("?{on}{off}:"));
+            self.begin(Group { has_comments, ..inner }, &format!("(?{kept}:"));
             return Ok(());
         }
-        self.groups.pop(); // The flags apply to the end of the enclosing group.
-        self.out.pop();
-        if !(on.is_empty() && off.is_empty()) {
-            self.out.push_str(&format!("(?{on}{off})"));
+        self.open.has_comments = has_comments; // The flags apply to the end of the enclosing group.
+        self.add_between(&if kept.is_empty() {
+            String::new()
+        } else {
+            format!("(?{kept})")
+        });
+        Ok(())
+    }
+
+    fn begin(&mut self, inner: Group, opening: &str) {
+        self.outside.push(self.open);
+        self.open = inner;
+        self.add_between(opening);
+    }
+
+    /// Takes the name of a group and the `>` behind it.
+    fn name(&mut self, otherwise: &str) -> Result<&'a str, String> {
+        let name = self.take_until(">").unwrap_or_default();
+        let is_name =
+            name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric());
+        if is_name { Ok(name) } else { Err(otherwise.to_owned()) }
+    }
+
+    /// Translates what follows `\`, outside of a class.
+    fn escape(&mut self) -> Result<(), String> {
+        match self.rest.chars().next() {
+            Some('Q') => {
+                self.take();
+                for character in self.quotation().chars() {
+                    self.add(&literal(character));
+                }
+            }
+            Some('b') if self.rest.starts_with("b{") => return Err(r"\b{g} is not supported".to_owned()),
+            Some(anchor @ ('b' | 'B' | 'A' | 'z' | 'Z' | 'G')) => {
+                self.take();
+                self.add_between(match anchor {
+                    'b' => r"\b",
+                    'B' => r"\B",
+                    'A' | 'G' => r"\A",
+                    _ => r"\z",
+                });
+            }
+            Some('R') => {
+                self.take();
+                self.add(r"(?>\r\n|[\n-\r])");
+            }
+            Some('k') => {
+                self.take();
+                let known = self.skips("<").then(|| self.name("")).and_then(Result::ok);
+                let known = known.filter(|name| self.names.contains(name));
+                let name = known.ok_or(r"\k names no group before it")?;
+                self.reference(&format!(r"\k<{name}>"))?;
+            }
+            Some('1'..='9') => {
+                let number = self.number_of_group()?;
+                self.reference(&format!(r"\{number}"))?;
+            }
+            _ => {
+                let item = self.escaped_item()?;
+                self.add(&match item {
+                    Item::Character(character) => literal(character),
+                    Item::Class(class) => class,
+                });
+            }
         }
         Ok(())
     }
 
-    /// Translates what follows `\`.
-    fn escape(&mut self) -> Result<(), String> {
-        let next = self.take().ok_or(r"the pattern ends with a single \")?;
-        match next {
-            'Q' => {
-                let quoted = self.take_until(r"\E");
-                for character in quoted.chars() {
-                    self.out.push_str(&literal(character));
-                }
+    /// A text that is taken as it is, up to its end mark or the end of the pattern.
+    fn quotation(&mut self) -> &'a str {
+        let all = self.rest;
+        self.take_until(r"\E").unwrap_or_else(|| {
+            self.rest = "";
+            all
+        })
+    }
+
+    fn reference(&mut self, reference: &str) -> Result<(), String> {
+        if self.open.is_look_behind {
+            return Err("the length of a look-behind has no obvious maximum".to_owned());
+        }
+        self.add(&format!("(?:{reference})"));
+        Ok(())
+    }
+
+    /// As many digits as there are groups for; one at least.
+    fn number_of_group(&mut self) -> Result<usize, String> {
+        let mut number = 0;
+        while let Some(digit) = self.rest.chars().next().and_then(|c| c.to_digit(10)) {
+            let longer = number * 10 + digit as usize;
+            if number > 0 && longer > self.captures {
+                break;
             }
-            'p' | 'P' => self.property(next == 'P')?,
-            'h' | 'H' => self.class(r"\x20\t", next == 'H'),
-            'v' | 'V' => self.class(r"\n\x0b\x0c\r", next == 'V'),
-            'Z' => self.out.push_str(r"\z"),
-            'G' => self.out.push_str(r"\A"),
+            number = longer;
+            self.take();
+        }
+        if number > self.captures {
+            return Err(format!(r"there is no group {number} before \{number}"));
+        }
+        Ok(number)
+    }
+
+    /// Takes what follows `\`, in a class or outside: one character, or a class of them.
+    fn escaped_item(&mut self) -> Result<Item, String> {
+        let next = self.take().ok_or(r"the pattern ends with a single \")?;
+        let class = |characters: &str, is_negated: bool| {
+            let not = if is_negated { "^" } else { "" };
+            Ok(Item::Class(format!("[{not}{characters}]")))
+        };
+        Ok(Item::Character(match next {
+            'p' | 'P' => return self.property(next == 'P').map(Item::Class),
+            'd' | 'D' => return class("0-9", next == 'D'),
+            'w' | 'W' => return class("a-zA-Z0-9_", next == 'W'),
+            's' | 'S' => return class(SPACE, next == 'S'),
+            'h' | 'H' => return class(r"\x20\t", next == 'H'),
+            'v' | 'V' => return class(r"\n\x0b\x0c\r", next == 'V'),
+            't' => '\t',
+            'n' => '\n',
+            'r' => '\r',
+            'f' => '\x0c',
+            'a' => '\x07',
+            'e' => '\x1b',
             '0' => {
-                let digits = self.rest.len() - self.rest.trim_start_matches(|c: char| c.is_digit(8)).len();
                 let most = if self.rest.starts_with(['0', '1', '2', '3']) {
                     3
                 } else {
                     2
                 };
-                let (octal, rest) = self.rest.split_at(digits.min(most));
-                let code = u32::from_str_radix(octal, 8).map_err(|_| r"\0 needs octal digits")?;
-                self.rest = rest;
-                self.out.push_str(&format!(r"\x{{{code:x}}}"));
+                let digits = (1..=most).rev().find_map(|count| self.take_digits(count, 8));
+                of_number(digits.ok_or(r"\0 needs octal digits")?, 8)?
             }
+            'x' if self.skips("{") => of_number(self.take_until("}").unwrap_or_default(), 16)?,
+            'x' => of_number(self.take_digits(2, 16).unwrap_or_default(), 16)?,
+            'u' => of_number(self.take_digits(4, 16).unwrap_or_default(), 16)?,
             'c' => {
                 let control = self.take().filter(char::is_ascii).ok_or(r"\c needs a character")?;
-                self.out.push_str(&format!(r"\x{{{:x}}}", u32::from(control) ^ 64));
+                char::from(control as u8 ^ 64)
             }
-            '1'..='9' => self.out.extend(['\\', next]),
-            _ if "dDsSwWbBAzkRnrtfaexu".contains(next) => self.out.extend(['\\', next]),
-            _ if next.is_ascii_alphabetic() => return Err(format!(r"\{next} is not supported")),
-            other => self.out.push_str(&literal(other)),
-        }
-        Ok(())
+            _ if next.is_ascii_alphanumeric() => return Err(format!(r"\{next} is not supported")),
+            other => other,
+        }))
     }
 
     /// Translates what follows `\p` or `\P`.
-    fn property(&mut self, is_negated: bool) -> Result<(), String> {
-        let name = match self.rest.strip_prefix('{') {
-            Some(rest) => {
-                let (name, rest) = rest.split_once('}').ok_or(r"\p{ is not closed")?;
-                self.rest = rest;
-                name.to_owned()
-            }
-            None => self.take().map(String::from).unwrap_or_default(),
+    fn property(&mut self, is_negated: bool) -> Result<String, String> {
+        let name = if self.skips("{") {
+            self.take_until("}").ok_or(r"\p{ is not closed")?.to_owned()
+        } else {
+            self.take().map(String::from).unwrap_or_default()
         };
         if let Some(characters) = ascii_class(&name) {
-            self.class(characters, is_negated);
-            return Ok(());
+            let not = if is_negated { "^" } else { "" };
+            return Ok(format!("[{not}{characters}]"));
         }
         if name.starts_with("In") || name.starts_with("block=") || name.starts_with("blk=") {
             return Err(format!(r"\p{{{name}}}: blocks of Unicode are not supported"));
         }
-        let name = name.strip_prefix("Is").unwrap_or(&name);
-        self.out
-            .push_str(&format!(r"\{}{{{name}}}", if is_negated { 'P' } else { 'p' }));
-        Ok(())
+        let of_unicode = name.strip_prefix("Is");
+        let is_category = name.len() <= 2 && name.starts_with(|c: char| c.is_ascii_uppercase());
+        let has_kind = ["gc=", "general_category=", "sc=", "script="];
+        if of_unicode.is_none() && !is_category && !has_kind.iter().any(|kind| name.starts_with(kind)) {
+            return Err(format!(
+                "the property {name} is not known; there are Lower, Alpha, Alnum, .. (POSIX), javaLowerCase, .., Unicode's \
+                 categories (L, Lu, Nd, ..) and IsLatin, IsAlphabetic, .."
+            ));
+        }
+        let name = of_unicode.unwrap_or(&name);
+        Ok(format!(r"\{}{{{name}}}", if is_negated { 'P' } else { 'p' }))
     }
 
-    fn class(&mut self, characters: &str, is_negated: bool) {
-        let not = if is_negated { "^" } else { "" };
-        self.out.push_str(&format!("[{not}{characters}]"));
+    /// Translates what follows `[`, with its `]`. `&&` binds less than the union of what stands between, and `^` is for all.
+    fn class(&mut self) -> Result<String, String> {
+        let mut out = String::from(if self.skips("^") { "[^" } else { "[" });
+        // Of the operand since the last `&&`.
+        let (mut is_empty, mut begins_with_class, mut has_more) = (true, false, false);
+        let mut operands = 1;
+        loop {
+            let empty = "&& needs characters on both sides";
+            if self.skips("&&") {
+                if is_empty || self.rest.starts_with([']', '&']) {
+                    return Err(empty.to_owned());
+                }
+                if operands > 1 && begins_with_class && has_more {
+                    // Java unites the class with the intersection of the rest.
+                    return Err("put brackets around all that stands between two &&".to_owned());
+                }
+                (is_empty, begins_with_class, has_more) = (true, false, false);
+                operands += 1;
+                out.push_str("&&");
+            } else if self.rest.starts_with(']') && (!is_empty || operands > 1) {
+                self.take();
+                if is_empty {
+                    return Err(empty.to_owned());
+                }
+                out.push(']');
+                return Ok(out);
+            } else if self.open.has_comments && self.rest.starts_with(is_blank) {
+                self.take();
+            } else {
+                let is_class = self.rest.starts_with('[');
+                has_more |= !is_empty && !is_class;
+                begins_with_class |= is_empty && is_class;
+                let item = self.class_item()?;
+                is_empty &= item.is_empty();
+                out.push_str(&item);
+            }
+        }
     }
+
+    /// A character, a range, a quotation or a class, in the library's syntax.
+    fn class_item(&mut self) -> Result<String, String> {
+        if self.skips("[") {
+            return self.class();
+        }
+        if self.skips(r"\Q") {
+            return Ok(self.quotation().chars().map(literal).collect());
+        }
+        let first = match self.class_character()? {
+            Item::Class(class) => return Ok(class),
+            Item::Character(character) => character,
+        };
+        let mut behind = self.rest.chars();
+        if behind.next() != Some('-') || matches!(behind.next(), None | Some(']' | '[')) {
+            // The library would read `[:alpha:]` as a POSIX class, Java reads these characters.
+            return Ok(if first == ':' { ":-:".to_owned() } else { literal(first) });
+        }
+        self.take();
+        match self.class_character()? {
+            Item::Character(last) if first <= last => Ok(format!("{}-{}", literal(first), literal(last))),
+            _ => Err("a range ends with a class, or before its beginning".to_owned()),
+        }
+    }
+
+    fn class_character(&mut self) -> Result<Item, String> {
+        match self.take().ok_or("a class is not closed: [ without ]")? {
+            '\\' if self.rest.starts_with('Q') => Err(r"a range ends with \Q; write the character with \".to_owned()),
+            '\\' => self.escaped_item(),
+            '#' if self.open.has_comments => Err(r"in a class under the flag x, write \# for the character".to_owned()),
+            '&' if self.rest.starts_with('&') => Err("&& needs characters on both sides".to_owned()),
+            other => Ok(Item::Character(other)),
+        }
+    }
+}
+
+const SPACE: &str = r"\x20\t\n\x0b\x0c\r";
+
+/// What the flag x leaves out.
+fn is_blank(character: char) -> bool {
+    matches!(character, ' ' | '\t'..='\r')
+}
+
+fn of_number(digits: &str, radix: u32) -> Result<char, String> {
+    let code = u32::from_str_radix(digits, radix).ok();
+    code.and_then(char::from_u32)
+        .ok_or_else(|| "a character's number is malformed or too large".to_owned())
 }
 
 /// A literal character, valid also within a class and under the flag x.
@@ -279,7 +571,7 @@ fn ascii_class(name: &str) -> Option<&'static str> {
         "Blank" => r"\x20\t",
         "Cntrl" | "javaISOControl" => r"\x00-\x1f\x7f",
         "XDigit" => "0-9a-fA-F",
-        "Space" | "javaWhitespace" => r"\x20\t\n\x0b\x0c\r",
+        "Space" | "javaWhitespace" => SPACE,
         _ => return None,
     })
 }
