@@ -41,6 +41,7 @@ RESERVED = {
     "mio": {"server", "net"},
     "socket2": {"server", "net"},
     "pyo3": {"python"},
+    "corosensei": {"python"},
     "arrow-": {"arrow", "jni", "python", "sim"},
     "rustix": {"log", "python", "server"},
 }

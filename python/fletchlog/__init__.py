@@ -16,6 +16,7 @@ What a program needs every day is here. The rest is in modules, which are attrib
 | `types` | the values and objects that calls take and return |
 | `admin` | descriptions of topics, groups, transactions, properties |
 | `configs` | properties as typed dicts |
+| `aio` | what the clients for asyncio share |
 | `serde` | serializers and deserializers, also of whole columns |
 | `assign` | Kafka's assignors as functions |
 | `explain` | why a poll returned these records: traces, replays, pages |
@@ -38,6 +39,7 @@ from fletchlog._core import Broker, Cluster, Consumer, Producer, Records, __vers
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from fletchlog import admin as admin
+    from fletchlog import aio as aio
     from fletchlog import assign as assign
     from fletchlog import audit as audit
     from fletchlog import configs as configs
@@ -51,10 +53,14 @@ if TYPE_CHECKING:
     from fletchlog import transfer as transfer
     from fletchlog import types as types
     from fletchlog._scan import scan
+    from fletchlog.aio import AsyncCluster, AsyncConsumer, AsyncProducer
     from fletchlog.errors import KafkaError
     from fletchlog.types import Record, TopicPartition
 
 __all__ = [
+    "AsyncCluster",
+    "AsyncConsumer",
+    "AsyncProducer",
     "Broker",
     "Cluster",
     "Consumer",
@@ -70,10 +76,19 @@ __all__ = [
 ]
 
 # the modules of what is imported when it is asked for
-_HOMES = {"KafkaError": "errors", "Record": "types", "TopicPartition": "types", "scan": "_scan"}
+_HOMES = {
+    "AsyncCluster": "aio",
+    "AsyncConsumer": "aio",
+    "AsyncProducer": "aio",
+    "KafkaError": "errors",
+    "Record": "types",
+    "TopicPartition": "types",
+    "scan": "_scan",
+}
 _MODULES = frozenset(
     (
         "admin",
+        "aio",
         "assign",
         "audit",
         "configs",

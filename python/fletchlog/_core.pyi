@@ -1,6 +1,6 @@
 """The compiled part of fletchlog. Use it through the package `fletchlog`."""
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
 from os import PathLike
@@ -66,6 +66,11 @@ __all__ = [
     "ScanRecords",
     "Table",
     "Transaction",
+    "_ArrowRows",
+    "_Operation",
+    "_TimedWork",
+    "_Unsent",
+    "_Wakeups",
     "__version__",
     "assign",
     "assign_legacy",
@@ -876,6 +881,8 @@ class Cluster:
             fletchlog.errors.NonEmptyGroupError: It has members.
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
         """
+    def _watch(self, wakeups: _Wakeups, token: int) -> int | None:
+        """For `fletchlog.aio`: this file descriptor is readable when a wait would end."""
     def close(self) -> None:
         """Closes the connections. Closing twice does nothing."""
 
@@ -960,7 +967,7 @@ class Producer(Generic[_GK, _GV]):
     def send_many(self, topic: str, values: Iterable[_GV | None], keys: Iterable[_GK | None] | None = None, *, partition: int | None = None) -> int:
         """Queues one record for each value, in order; returns how many. Faster than `send` for each, as no futures are made.
 
-        It waits in the calling thread, also in a coroutine: use `await asyncio.to_thread(producer.send_many, ..)` there.
+        It waits in the calling thread, also in a coroutine: `AsyncProducer` has one to await.
 
         The rules are those of `send`, record by record: each is queued before the next value is asked for, and is sent as
         `linger.ms` says. Failures of queued records are raised by `flush` and `close`. For columns there is `send_arrow`.
@@ -980,7 +987,7 @@ class Producer(Generic[_GK, _GV]):
     def send_arrow(self, topic: str, data: _ArrowStream | _ArrowArray) -> int:
         """Queues the rows of Arrow data in order; returns how many.
 
-        It waits in the calling thread, also in a coroutine: use `await asyncio.to_thread(producer.send_arrow, ..)` there.
+        It waits in the calling thread, also in a coroutine: `AsyncProducer` has one to await.
 
         Columns: `value` (required), `key`, `partition`, `timestamp`, `headers`. The rules are those of `send`, row by row; but a timestamp of null or -1
         (Kafka's "no timestamp") means now, and every other one is sent as it is.
@@ -989,10 +996,36 @@ class Producer(Generic[_GK, _GV]):
         Raises:
             fletchlog.errors.SchemaError: A missing, unknown or wrongly typed column; nothing was queued.
         """
+    def _send_now(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | datetime | None,
+        headers: _Headers | None,
+    ) -> RecordFuture | _Unsent:
+        """For `AsyncProducer`: queues the record if that needs no waiting."""
+    def _send_unsent(self, unsent: _Unsent) -> RecordFuture:
+        """For `AsyncProducer`: queues a record that has to wait."""
+    def _send_rows(
+        self, topic: str, values: Iterator[object], keys: Iterator[object] | None, partition: int | None, sent: int
+    ) -> tuple[int, bool, _Unsent | None]:
+        """For `AsyncProducer`: queues values. Returns how many with the `sent` ones, whether those are all, and one that has to wait."""
+    def _send_row(self, unsent: _Unsent, first: int) -> None:
+        """For `AsyncProducer`: queues a record of `_send_rows` that has to wait; `first` records were queued before."""
+    def _send_batch(self, topic: str, data: _ArrowRows, first: int) -> int:
+        """For `AsyncProducer`: queues the rows of a batch; `first` rows were queued before."""
+    def _commit_if_open(self) -> None:
+        """The end of the block of a transaction: commits it unless the block has ended it."""
+    def _abort_if_open(self) -> None:
+        """The end of the block of a transaction after an exception."""
+    def _watch(self, wakeups: _Wakeups, token: int) -> None:
+        """For `fletchlog.aio`: `token` is woken when a wait would end."""
     def flush(self, timeout_ms: _Wait | None = None) -> None:
         """Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row or a `send_many` record.
 
-        In a coroutine: `await asyncio.to_thread(producer.flush)`; so for `close` and the end of a transaction.
+        It waits in the calling thread, as `close` and the end of a transaction do; for coroutines there is `AsyncProducer`.
 
         Args:
             timeout_ms: The longest wait, for a program that has to answer in time or to stop. None: until everything is decided, which
@@ -1066,7 +1099,7 @@ class Producer(Generic[_GK, _GV]):
         error raised. A transaction that the block has ended itself is left alone.
         """
     def partitions_for(self, topic: str) -> int:
-        """Number of partitions of a topic. Waits for its metadata, at most `max.block.ms`; in a coroutine use `asyncio.to_thread`."""
+        """Number of partitions of a topic. Waits for its metadata, at most `max.block.ms`; in a coroutine use `AsyncProducer`."""
     @property
     def producer_id(self) -> tuple[int, int] | None:
         """(producer id, epoch), once the broker gave one."""
@@ -1099,6 +1132,18 @@ class Producer(Generic[_GK, _GV]):
         """
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class _Unsent:
+    """A record that has to wait before it can be queued."""
+
+@final
+class _ArrowRows:
+    """The batches of Arrow data, one after another."""
+
+    def __new__(cls, data: _ArrowStream | _ArrowArray) -> Self: ...
+    def next(self) -> bool:
+        """Takes the next batch; False: there are no more."""
 
 @final
 class Transaction(Generic[_GK, _GV]):
@@ -1166,6 +1211,8 @@ class RecordFuture:
         """
     def exception(self, timeout: float | timedelta | None = None, *, timeout_ms: _Wait | None = None) -> Exception | None:
         """Waits for the outcome, as `result` does; returns why the record was not written, or None if it was."""
+    def _watch(self, wakeups: _Wakeups, token: int) -> bool:
+        """For `fletchlog.aio`: `token` is woken when the outcome is decided. False: it is."""
     def done(self) -> bool:
         """Whether it is decided."""
     def running(self) -> bool:
@@ -1430,24 +1477,69 @@ class Consumer(Generic[_K, _V]):
         """
     def __next__(self) -> Record[_K, _V]:
         """The next record; waits for it indefinitely."""
-    def __aiter__(self) -> AsyncIterator[Records[_K, _V]]:
-        """Under asyncio: `async for records in consumer` gives every poll that has records, without an end.
-
-        Each poll runs in its own thread, with its rebalance callbacks; the loop's executor is not used. In the body of the loop, and after the
-        loop was left or cancelled, no thread uses the consumer. What a cancelled poll had read is returned by the next poll.
-
-        Raises:
-            fletchlog.errors.WakeupError: Another thread called `wakeup`.
-            fletchlog.errors.KafkaError: As for `poll`.
-        """
-    def _hand_back(self, records: Records[_K, _V] | None) -> None:
-        """For `fletchlog.aio`: a poll was given up after a wake-up. The next one returns what it had read, and is not woken."""
+    def _poll(self, most: int | None, timeout_ms: _Wait) -> tuple[Records[_K, _V], list[tuple[_Listener, list[TopicPartition]]]]:
+        """For `AsyncConsumer`: a poll, at most of `most` records, and the rebalance callbacks that the caller has to run."""
+    def _hand_back(self, records: Records[_K, _V]) -> None:
+        """For `AsyncConsumer`: the next poll returns these records, which nobody has seen."""
+    def _begin_unsubscribe(self) -> list[tuple[_Listener, list[TopicPartition]]]:
+        """For `AsyncConsumer`: the callbacks to run before `_end_unsubscribe`."""
+    def _end_unsubscribe(self) -> None:
+        """For `AsyncConsumer`: the second half of `unsubscribe`."""
+    def _begin_close(self, timeout_ms: _Wait) -> list[tuple[_Listener, list[TopicPartition]]]:
+        """For `AsyncConsumer`: commits, and returns the callbacks to run before `_end_close`."""
+    def _end_close(self, timeout_ms: _Wait) -> None:
+        """For `AsyncConsumer`: the second half of `close`."""
+    def _release(self) -> None:
+        """For `AsyncConsumer`: closes the broker that was opened for this consumer."""
+    def _watch(self, wakeups: _Wakeups, token: int) -> int | None:
+        """For `fletchlog.aio`: `token` is woken when a wait would end; over sockets, this file descriptor of the consumer is readable then."""
+    def _timed_work(self) -> _TimedWork | None:
+        """For `fletchlog.aio`: the timed work of the broker; None for a cluster."""
     def wakeup(self) -> None:
         """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
     def close(self, timeout_ms: _Wait = 30000) -> None:
         """Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class _Operation:
+    """A call of the engine that is awaited: where `method(*arguments)` would sleep it is suspended."""
+
+    def __new__(cls, method: Callable[..., object], *arguments: object, **keywords: object) -> Self: ...
+    def step(self) -> int | None:
+        """Begins or resumes the call. Returns the ms after which it has to be resumed if it is not woken before, or None: it has ended."""
+    def result(self) -> Any:
+        """What the method has returned, once."""
+    def cancel(self) -> None:
+        """Ends the call where it is suspended, as Ctrl-C would."""
+
+@final
+class _Wakeups:
+    """How threads of the engine wake an event loop."""
+
+    def __new__(cls) -> Self: ...
+    def fileno(self) -> int:
+        """Readable when `take` has something."""
+    def take(self) -> list[int]:
+        """The tokens that were woken since the last call."""
+
+@final
+class _TimedWork:
+    """The timed work of a broker in this process, for an event loop that has no thread to wait for it."""
+
+    @property
+    def broker(self) -> int:
+        """Which broker."""
+    def watch(self, wakeups: _Wakeups, token: int) -> None:
+        """`token` is woken when the time may have changed or the broker is closed."""
+    @property
+    def is_closed(self) -> bool:
+        """Whether the broker is closed."""
+    def due_in_ms(self) -> int | None:
+        """When something is due; None: there is nothing."""
+    def run(self) -> None:
+        """Does what is due."""
 
 @final
 class LegacyConsumer:

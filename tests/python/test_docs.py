@@ -160,9 +160,10 @@ def reached(root: Any, name: str) -> bool:
 
 
 def test_names_of_other_clients_and_ours_are_real() -> None:
-    confluent, python = pytest.importorskip("confluent_kafka"), pytest.importorskip("kafka")
+    confluent, python, aiokafka = pytest.importorskip("confluent_kafka"), pytest.importorskip("kafka"), pytest.importorskip("aiokafka")
     importlib.import_module("confluent_kafka.admin")
-    for heading, theirs in (("confluent-kafka", confluent), ("kafka-python", python)):
+    importlib.import_module("aiokafka.admin")
+    for heading, theirs in (("confluent-kafka", confluent), ("kafka-python", python), ("aiokafka", aiokafka)):
         assert [name for name in column("coming-from.md", heading, 0) if not reached(theirs, name)] == []
         assert [name for name in column("coming-from.md", heading, 1) if not reached(fl, name)] == []
     for heading in ("kcat", "Kafka's scripts"):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 
@@ -21,7 +22,7 @@ MOST_S = 0.5
 
 
 @asynccontextmanager
-async def turning() -> AsyncIterator[None]:
+async def turning(least: int = 0) -> AsyncIterator[None]:
     """The loop turns while the block runs; the second longest gap counts, as the machine may stop everything once."""
     turns = [time.monotonic()]
 
@@ -35,6 +36,7 @@ async def turning() -> AsyncIterator[None]:
     yield
     task.cancel()
     turns.append(time.monotonic())
+    assert len(turns) >= least
     gaps = sorted(later - earlier for earlier, later in pairwise(turns))
     assert gaps[-2] < MOST_S
 
@@ -91,9 +93,9 @@ def test_a_send_may_be_cancelled_or_timed_out_and_the_record_fails_by_itself(pee
 
 def test_an_iteration_is_ended_by_its_time_limit_or_cancellation_at_once(peer: SilentPeer) -> None:
     async def run() -> None:
-        consumers = [fl.Consumer(f"kafka://{peer.address}", {"group.id": "g"}) for _ in range(5)]
+        consumers = [fl.AsyncConsumer(f"kafka://{peer.address}", {"group.id": "g"}) for _ in range(5)]
 
-        async def read(consumer: fl.Consumer) -> None:
+        async def read(consumer: fl.AsyncConsumer) -> None:
             async for _ in consumer:
                 pass
 
@@ -116,26 +118,133 @@ def test_an_iteration_is_ended_by_its_time_limit_or_cancellation_at_once(peer: S
             assert time.monotonic() - began < 10
             # Each is free, and fails by its own limit.
             with pytest.raises(errors.KafkaTimeoutError):
-                await asyncio.to_thread(consumers[3].position, ("t", 0), 200)
+                await consumers[3].position(("t", 0), 200)
             for consumer in consumers:
-                await asyncio.to_thread(consumer.close, 100)
+                await consumer.close(100)
 
     asyncio.run(run())
 
 
-def test_calls_in_threads_end_by_their_limits_while_the_loop_turns(peer: SilentPeer) -> None:
+VERBS: dict[str, Callable[[str], Awaitable[object]]] = {}
+
+
+def verb(call: Callable[[str], Awaitable[object]]) -> Callable[[str], Awaitable[object]]:
+    VERBS[call.__name__] = call
+    return call
+
+
+def consumer_of(address: str) -> fl.AsyncConsumer:
+    consumer = fl.AsyncConsumer(address, {"group.id": "g", "default.api.timeout.ms": 700})
+    consumer.assign([("t", 0)])
+    return consumer
+
+
+@verb
+async def poll(address: str) -> None:
+    assert not await consumer_of(address).poll(500)
+
+
+@verb
+async def commit(address: str) -> None:
+    await consumer_of(address).commit({("t", 0): 1})
+
+
+@verb
+async def position(address: str) -> None:
+    await consumer_of(address).position(("t", 0))
+
+
+@verb
+async def committed(address: str) -> None:
+    await consumer_of(address).committed(("t", 0))
+
+
+@verb
+async def beginning_offsets(address: str) -> None:
+    await consumer_of(address).beginning_offsets(("t", 0))
+
+
+@verb
+async def end_offsets(address: str) -> None:
+    await consumer_of(address).end_offsets(("t", 0))
+
+
+@verb
+async def offsets_for_times(address: str) -> None:
+    await consumer_of(address).offsets_for_times({("t", 0): 1})
+
+
+@verb
+async def close_of_a_member(address: str) -> None:
+    consumer = fl.AsyncConsumer(address, {"group.id": "g"})
+    consumer.subscribe(["t"])
+    await consumer.poll(100)
+    await consumer.close(500)
+
+
+@verb
+async def send(address: str) -> None:
+    await (await fl.AsyncProducer(address, {"max.block.ms": 700}).send("t", value=b"v"))
+
+
+@verb
+async def send_many(address: str) -> None:
+    await fl.AsyncProducer(address, {"max.block.ms": 700}).send_many("t", [b"v"])
+
+
+@verb
+async def partitions_for(address: str) -> None:
+    await fl.AsyncProducer(address, {"max.block.ms": 700}).partitions_for("t")
+
+
+@verb
+async def init_transactions(address: str) -> None:
+    await fl.AsyncProducer(address, {"max.block.ms": 700, "transactional.id": "x"}).init_transactions()
+
+
+@verb
+async def flush_and_close(address: str) -> None:
+    producer = fl.AsyncProducer(address, {"max.block.ms": 700})
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await producer.send("t", value=b"v")
+    await producer.flush()
+    await producer.close(500)
+
+
+@verb
+async def topics(address: str) -> None:
+    await fl.AsyncCluster(address, {"default.api.timeout.ms": 700}).topics()
+
+
+@verb
+async def describe_group(address: str) -> None:
+    await fl.AsyncCluster(address, {"default.api.timeout.ms": 700}).describe_group("g")
+
+
+@verb
+async def scan(address: str) -> None:
+    await fl.AsyncCluster(address, {"default.api.timeout.ms": 700}).scan("t")
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_loop_turns_while_a_verb_waits_and_the_verb_ends_by_its_limit(peer: SilentPeer, name: str) -> None:
     async def run() -> None:
-        producer = producer_of(peer, **{"transactional.id": "x"})
+        async with turning(least=10):
+            with suppress(errors.KafkaTimeoutError):
+                await VERBS[name](f"kafka://{peer.address}")
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("asyncio")], "the loop's executor was used"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", [name for name in VERBS if name != "flush_and_close"])
+def test_a_verb_may_be_timed_out(peer: SilentPeer, name: str) -> None:
+    async def run() -> None:
         async with turning():
-            with pytest.raises(errors.KafkaTimeoutError, match="init_transactions"):
-                await asyncio.to_thread(producer.init_transactions)
-            with pytest.raises(errors.IllegalStateError):
-                await producer.send("t", value=b"v")
-            plain = producer_of(peer)
-            with pytest.raises(errors.KafkaTimeoutError):
-                await asyncio.to_thread(plain.partitions_for, "t")
-            for one in (producer, plain):
-                await asyncio.to_thread(one.close, timeout_ms=100)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await VERBS[name](f"kafka://{peer.address}")
 
     asyncio.run(run())
 
@@ -155,7 +264,7 @@ def test_with_one_answer_in_ten_sends_and_iterations_end_and_the_loop_turns(brok
             return outcome
 
         async def read() -> None:
-            with fl.Consumer(f"kafka://{peer.address}", times) as consumer:
+            async with fl.AsyncConsumer(f"kafka://{peer.address}", times) as consumer:
                 consumer.assign([("t", 0)])
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(1):

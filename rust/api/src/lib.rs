@@ -9,6 +9,7 @@ mod other_clients;
 pub mod partition_states;
 mod security_texts;
 pub mod transport;
+pub mod waiting;
 
 pub use config_resource::ConfigResource;
 pub use config_table::{Config, ConfigError, Scope};

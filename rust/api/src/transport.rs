@@ -110,6 +110,12 @@ pub trait Transport: Send {
     fn waker(&self) -> Option<Waker> {
         None
     }
+    /// For a client whose owner has no thread that waits: from now on `notify` is called, by any thread, when a [`Transport::wait`] would end
+    /// early. It must not block. A transport over sockets returns a file descriptor instead, which is readable then.
+    fn watch(&mut self, notify: Waker) -> Option<i32> {
+        let _ = notify;
+        None
+    }
     /// The client gives up every request outstanding on a connection (a request time-out) and will open it again. Responses that still
     /// arrive for them are ignored by correlation id.
     fn disconnect(&mut self, node: NodeId) {

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fletchlog_api::transport::Waker;
 use fletchlog_api::{Clock, Config, ConfigError, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Scope};
 use fletchlog_log::checkpoint::read_meta_properties;
 use fletchlog_log::fs::{Fs, MemoryFs, free_unused_buffers};
@@ -29,6 +30,10 @@ use crate::refresh_once::RefreshOnce;
 use crate::replica_manager::ReplicaManager;
 use crate::transaction::TransactionCoordinator;
 use crate::{BrokerError, TopicDescription, TransactionDescription};
+
+/// A writer in another process does not announce its appends, so a waiting read-only broker checks this often, in ms. 10 ms is short
+/// compared with the 500 ms of fetch.max.wait.ms, and the cost is to read a few file lengths a hundred times a second.
+pub(crate) const LOOK_AGAIN_MS: i64 = 10;
 
 /// How to open a broker.
 #[derive(Debug, Clone)]
@@ -448,6 +453,20 @@ impl Broker {
         contained("waiting fetches", || self.replicas.expire_fetches(now_ms));
         contained("timed work of groups", || self.groups.tick(now_ms));
         self.do_scheduled_work();
+    }
+
+    /// For an owner whose threads do not wait: `notify` is called, under locks, when [`Broker::next_deadline`] may be earlier than before or
+    /// the broker is closed, and with other changes, as long as it has another owner. It must not block.
+    pub fn watch(&self, notify: &Waker) {
+        self.replicas.changes().watch(notify);
+    }
+
+    /// Milliseconds until timed work is due; `None`: there is none.
+    pub fn due_in_ms(&self) -> Option<i64> {
+        let now_ms = self.replicas.clock().monotonic_ms();
+        let due = self.next_deadline().map(|due_ms| due_ms.saturating_sub(now_ms).max(0));
+        let looks = self.is_read_only() && self.replicas.purgatory().size() > 0;
+        due.into_iter().chain(looks.then_some(LOOK_AGAIN_MS)).min()
     }
 
     /// When timed work is due next, on the monotonic clock. Does not wait for the lock of a group or a transactional id.

@@ -11,13 +11,10 @@ use fletchlog_api::{
 };
 
 use crate::Broker;
+use crate::broker::LOOK_AGAIN_MS;
 use crate::group::ClientLiveness;
 use crate::kafka_apis::Handled;
 use crate::sync::Answer;
-
-/// A writer in another process does not announce its appends, so a waiting read-only broker checks this often. 10 ms is short
-/// compared with the 500 ms of fetch.max.wait.ms, and the cost is to read a few file lengths a hundred times a second.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// One client's connections to an embedded broker.
 ///
@@ -30,6 +27,17 @@ pub struct LocalTransport {
     connections: BTreeMap<NodeId, Connection>,
     /// Set by another thread to end the wait.
     woken: Arc<AtomicBool>,
+    watcher: Watcher,
+}
+
+/// What is called when a response can be taken, if anything.
+#[derive(Clone, Default)]
+struct Watcher(Option<Waker>);
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Watcher").field(&self.0.is_some()).finish()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +59,7 @@ impl LocalTransport {
             client,
             connections: BTreeMap::new(),
             woken: Arc::default(),
+            watcher: Watcher::default(),
         }
     }
 
@@ -88,7 +97,12 @@ impl LocalTransport {
                         result: Ok(response),
                     });
                 }
-                Handled::Later(answer) => connection.waiting = Some((correlation_id, answer)),
+                Handled::Later(answer) => {
+                    if let Some(notify) = &self.watcher.0 {
+                        answer.watch(notify);
+                    }
+                    connection.waiting = Some((correlation_id, answer));
+                }
                 Handled::CloseConnection => {
                     connection.close(id, Some(correlation_id));
                     return;
@@ -186,7 +200,7 @@ impl Transport for LocalTransport {
                 slice = slice.min(millis(deadline_ms.saturating_sub(now_ms).max(1)));
             }
             if self.broker.is_read_only() && self.connections.values().any(|c| c.waiting.is_some()) {
-                slice = slice.min(LOOK_AGAIN);
+                slice = slice.min(millis(LOOK_AGAIN_MS));
             }
             if !self.broker.replicas().changes().wait(seen, slice) {
                 // The time slept is subtracted, so that this ends even if the clock (a simulation's) does not move.
@@ -206,6 +220,14 @@ impl Transport for LocalTransport {
                 broker.replicas().changes().notify();
             }
         }))
+    }
+
+    fn watch(&mut self, notify: Waker) -> Option<i32> {
+        for (_, answer) in self.connections.values().filter_map(|c| c.waiting.as_ref()) {
+            answer.watch(&notify);
+        }
+        self.watcher = Watcher(Some(notify));
+        None
     }
 
     fn disconnect(&mut self, node: NodeId) {

@@ -2,11 +2,12 @@
 //! response.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Condvar, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use fletchlog_api::Response;
+use fletchlog_api::transport::Waker;
 
 /// The order of the broker's locks: a thread that holds one takes only locks further down. The table of locks in
 /// `ARCHITECTURE.md` says what each protects.
@@ -199,10 +200,20 @@ pub(crate) fn is_due(next_ms: &AtomicI64, now_ms: i64, interval_ms: i64) -> bool
 }
 
 /// A counter of changes that threads can wait on.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Changes {
     version: std::sync::Mutex<u64>,
     changed: Condvar,
+    /// Called with every change; those whose owner is gone are removed.
+    watchers: std::sync::Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>,
+    /// Number of watchers: usually there are none.
+    watched: AtomicUsize,
+}
+
+impl std::fmt::Debug for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Changes").field(&self.version()).finish()
+    }
 }
 
 impl Changes {
@@ -215,6 +226,18 @@ impl Changes {
     pub(crate) fn notify(&self) {
         *lock(&self.version) += 1;
         self.changed.notify_all();
+        if self.watched.load(Ordering::SeqCst) > 0 {
+            let mut watchers = lock(&self.watchers);
+            watchers.retain(|watcher| watcher.upgrade().inspect(|notify| notify()).is_some());
+            self.watched.store(watchers.len(), Ordering::SeqCst);
+        }
+    }
+
+    /// Calls `notify` with every change, under locks of the broker, as long as it has another owner.
+    pub(crate) fn watch(&self, notify: &Waker) {
+        let mut watchers = lock(&self.watchers);
+        watchers.push(Arc::downgrade(notify));
+        self.watched.store(watchers.len(), Ordering::SeqCst);
     }
 
     /// Waits until the count differs from `seen`; false after `timeout`.
@@ -233,6 +256,8 @@ pub(crate) struct Answer {
     /// Number of the waiting fetch in the purgatory; 0 for other requests.
     fetch_id: u64,
     cell: Mutex<Cell>,
+    /// Called once the response can be taken.
+    notify: std::sync::Mutex<Option<Waker>>,
 }
 
 /// What an [`Answer`] holds.
@@ -268,6 +293,7 @@ impl Answer {
         Self {
             fetch_id,
             cell: Mutex::new(Rank::Answer, Cell::Empty),
+            notify: std::sync::Mutex::default(),
         }
     }
 
@@ -286,7 +312,15 @@ impl Answer {
             *cell = Cell::Ready(response);
             drop(cell);
             changes.notify();
+            if let Some(notify) = &*lock(&self.notify) {
+                notify();
+            }
         }
+    }
+
+    /// From now on `notify` is called, under locks of the broker, when the response arrives. One that has arrived before is not reported.
+    pub(crate) fn watch(&self, notify: &Waker) {
+        *lock(&self.notify) = Some(Arc::clone(notify));
     }
 
     /// Takes the response if it has arrived.

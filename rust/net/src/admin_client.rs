@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fletchlog_api::transport::Waker;
 use fletchlog_api::{
     Clock, Config, CoordinatorType, ErrorCode, Failure, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
-    NodeId, TopicId, Transport,
+    NodeId, TopicId, Transport, waiting,
 };
 use fletchlog_protocol::ApiRequest;
 
@@ -22,8 +23,6 @@ mod transactions;
 
 pub use groups::CommittedAndEnd;
 
-/// How long a wait may last before the caller is asked whether to stop, ms.
-const INTERRUPT_CHECK_MS: i64 = 50;
 /// Called about every 50 ms; true = stop.
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
 
@@ -119,6 +118,11 @@ impl AdminClient {
             without_metadata: 0,
             rebootstraps: config.text("metadata.recovery.strategy") == "rebootstrap",
         })
+    }
+
+    /// See [`Transport::watch`].
+    pub fn watch(&mut self, notify: Waker) -> Option<i32> {
+        self.transport.watch(notify)
     }
 
     /// The id of the cluster; empty if it has none.
@@ -217,8 +221,11 @@ impl Call<'_, '_> {
 
     /// Waits for any event, at most until `until_ms` or the next check for an interrupt.
     fn wait(&mut self, until_ms: i64) -> Result<(), Stop> {
-        let left = until_ms.saturating_sub(self.now_ms()).clamp(1, INTERRUPT_CHECK_MS);
-        self.client.transport.wait(Duration::from_millis(left.unsigned_abs()));
+        let left_ms = until_ms.saturating_sub(self.now_ms()).max(1);
+        let transport = &mut self.client.transport;
+        waiting::wait(Duration::from_millis(left_ms.unsigned_abs()), |time| {
+            transport.wait(time)
+        });
         match (self.stop)() {
             true => Err(Stop::Final(AdminError::Interrupted)),
             false => Ok(()),

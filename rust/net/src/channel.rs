@@ -48,13 +48,13 @@ pub(crate) struct Channel<S: Sockets> {
 }
 
 impl<S: Sockets> Channel<S> {
-    /// Begins to connect to the first address of a name for which the system accepts the attempt. Calls the system's resolver, which
-    /// may block for a name.
+    /// Begins to connect to the first address of a name for which the system accepts the attempt.
     ///
     /// # Errors
     /// `NotConnected`: the name is unknown, or no address can be tried.
     pub(crate) fn open(
         address: &Address,
+        resolved: std::io::Result<Vec<SocketAddr>>,
         settings: &ConnectionSettings,
         sockets: &mut S,
         token: usize,
@@ -62,7 +62,6 @@ impl<S: Sockets> Channel<S> {
         now_ms: i64,
     ) -> Result<Self, Failure> {
         let not_connected = |why: &dyn std::fmt::Display| Failure::NotConnected(format!("{address}: {why}").into());
-        let resolved = sockets.resolve(&address.host, address.port);
         let mut untried = VecDeque::from(resolved.map_err(|error| not_connected(&error))?);
         let connection = Connection::new(Arc::clone(&settings.client_id), settings.security.sasl.clone())
             .map_err(|error| not_connected(&error))?

@@ -1,12 +1,16 @@
 //! What a client needs of sockets: a parameter of [`crate::TcpTransport`], so that a simulation can make them fail.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 use fletchlog_api::transport::Waker;
+use fletchlog_api::waiting;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
@@ -30,6 +34,11 @@ pub trait Sockets: Send + Sized + 'static {
     /// The system knows no such name.
     fn resolve(&mut self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
         Ok((host, port).to_socket_addrs()?.collect())
+    }
+
+    /// As [`Sockets::resolve`]; in a call that must not sleep `None` until a thread has the answer, which then ends the wait.
+    fn try_resolve(&mut self, host: &str, port: u16) -> Option<std::io::Result<Vec<SocketAddr>>> {
+        Some(self.resolve(host, port))
     }
 
     /// Begins to connect; the outcome is reported as an event with this number.
@@ -57,6 +66,11 @@ pub trait Sockets: Send + Sized + 'static {
     /// Ends the wait of another thread.
     fn waker(&self) -> Waker;
 
+    /// A file descriptor that is readable when [`Sockets::wait`] would end early, if there is one.
+    fn descriptor(&self) -> Option<i32> {
+        None
+    }
+
     /// Sockets for the thread that keeps a member in its group; `None`: there is no such thread.
     ///
     /// # Errors
@@ -71,7 +85,11 @@ pub struct SystemSockets {
     poll: Poll,
     events: Events,
     waker: Arc<mio::Waker>,
+    /// Names that threads look up.
+    lookups: HashMap<(String, u16), Receiver<Addresses>>,
 }
+
+type Addresses = std::io::Result<Vec<SocketAddr>>;
 
 impl SystemSockets {
     /// An empty set of sockets.
@@ -85,12 +103,47 @@ impl SystemSockets {
             poll,
             events: Events::with_capacity(64),
             waker,
+            lookups: HashMap::new(),
         })
+    }
+
+    /// Asks the system's resolver in a thread.
+    fn look_up(&self, host: &str, port: u16) -> std::io::Result<Receiver<Addresses>> {
+        let (sender, answer) = channel();
+        let (host, waker) = (host.to_owned(), self.waker());
+        let thread = std::thread::Builder::new().name("fletchlog-resolver".to_owned());
+        thread.spawn(move || {
+            let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            // Fails if the client is gone.
+            if sender.send(addresses).is_ok() {
+                waker();
+            }
+        })?;
+        Ok(answer)
     }
 }
 
 impl Sockets for SystemSockets {
     type Socket = TcpStream;
+
+    fn try_resolve(&mut self, host: &str, port: u16) -> Option<Addresses> {
+        if !waiting::suspends() || host.parse::<IpAddr>().is_ok() {
+            return Some(self.resolve(host, port));
+        }
+        let name = (host.to_owned(), port);
+        let answer = match self.lookups.remove(&name).map_or_else(|| self.look_up(host, port), Ok) {
+            Ok(answer) => answer,
+            Err(error) => return Some(Err(error)),
+        };
+        match answer.try_recv() {
+            Ok(addresses) => Some(addresses),
+            Err(TryRecvError::Disconnected) => Some(Err(std::io::Error::other("the look-up of the name failed"))),
+            Err(TryRecvError::Empty) => {
+                self.lookups.insert(name, answer);
+                None
+            }
+        }
+    }
 
     fn connect(&mut self, address: SocketAddr, token: usize) -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(address)?;
@@ -135,6 +188,10 @@ impl Sockets for SystemSockets {
                 log::debug!("a client could not be woken: {error}");
             }
         })
+    }
+
+    fn descriptor(&self) -> Option<i32> {
+        Some(self.poll.as_raw_fd())
     }
 
     fn for_heartbeats(&self) -> std::io::Result<Option<Self>> {

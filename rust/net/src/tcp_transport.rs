@@ -85,7 +85,7 @@ impl ConnectionSettings {
 }
 
 /// The connections of one client to a cluster. Everything happens in the calling thread. Sockets never block it; only the system's name
-/// resolver may.
+/// resolver may, which a call that must not sleep asks in a thread.
 ///
 /// A request that is sent while its connection is being opened waits for it.
 pub struct TcpTransport<S: Sockets = SystemSockets> {
@@ -100,6 +100,8 @@ pub struct TcpTransport<S: Sockets = SystemSockets> {
     tokens: BTreeMap<usize, NodeId>,
     next_token: usize,
     arrived: Arrived,
+    /// Nodes whose names are being looked up, each with the requests that wait for it.
+    resolving: BTreeMap<NodeId, Vec<(i32, Request)>>,
     /// Failures that `ready` still has to report.
     failed: BTreeMap<NodeId, Failure>,
     /// Failures in a row, per connection.
@@ -140,6 +142,7 @@ impl<S: Sockets> TcpTransport<S> {
             tokens: BTreeMap::new(),
             next_token: 1,
             arrived: Arrived::default(),
+            resolving: BTreeMap::new(),
             failed: BTreeMap::new(),
             failures: BTreeMap::new(),
             refusals: 0,
@@ -154,21 +157,52 @@ impl<S: Sockets> TcpTransport<S> {
         Arc::clone(&self.clock)
     }
 
+    /// Begins to connect, or to look up the node's name first.
     fn open(&mut self, node: NodeId) -> Result<(), Failure> {
         let Some(address) = self.book.address_of(node) else {
             return Err(Failure::NotConnected(
                 format!("no address of node {node} is known").into(),
             ));
         };
+        let Some(resolved) = self.sockets.try_resolve(&address.host, address.port) else {
+            self.resolving.entry(node).or_default();
+            return Ok(());
+        };
         let token = self.next_token;
         self.next_token += 1;
         let set_up = self.settings.set_up(self.failures.get(&node).copied().unwrap_or(0));
         let now_ms = self.clock.monotonic_ms();
-        let opened = Channel::open(address, &self.settings, &mut self.sockets, token, set_up, now_ms);
+        let opened = Channel::open(
+            address,
+            resolved,
+            &self.settings,
+            &mut self.sockets,
+            token,
+            set_up,
+            now_ms,
+        );
         let channel = opened.inspect_err(|failure| report_failure(&mut self.failures, node, failure))?;
         self.tokens.insert(token, node);
         self.channels.insert(node, channel);
         Ok(())
+    }
+
+    /// Opens the connections whose names are known by now.
+    fn open_resolved(&mut self) {
+        for (node, held) in std::mem::take(&mut self.resolving) {
+            match self.open(node) {
+                Ok(()) => held.into_iter().for_each(|(id, request)| self.put(node, id, request)),
+                Err(failure) => {
+                    self.changed = true;
+                    if held.is_empty() {
+                        self.failed.insert(node, failure.clone());
+                    }
+                    for (id, _) in held {
+                        self.arrived.put(node, id, Err(failure.clone()));
+                    }
+                }
+            }
+        }
     }
 
     /// A connection is lost: its outstanding requests fail with the reason; if there are none, `ready` reports it.
@@ -242,6 +276,9 @@ impl<S: Sockets> TcpTransport<S> {
             }
         }
         self.events = events;
+        if !self.resolving.is_empty() {
+            self.open_resolved();
+        }
         self.give_tokens();
         let now_ms = self.clock.monotonic_ms();
         let late = |channel: &Channel<S>| channel.deadline_ms().is_some_and(|deadline| deadline <= now_ms);
@@ -309,6 +346,10 @@ impl<S: Sockets> TcpTransport<S> {
 
     /// Sends a request, and opens the connection first if necessary.
     fn put(&mut self, node: NodeId, id: i32, request: Request) {
+        if let Some(held) = self.resolving.get_mut(&node) {
+            held.push((id, request));
+            return;
+        }
         if !self.channels.contains_key(&node)
             && let Err(failure) = self.open(node)
         {
@@ -316,6 +357,7 @@ impl<S: Sockets> TcpTransport<S> {
             return;
         }
         let Some(channel) = self.channels.get_mut(&node) else {
+            self.resolving.entry(node).or_default().push((id, request));
             return;
         };
         let now_ms = self.clock.monotonic_ms();
@@ -386,6 +428,9 @@ impl<S: Sockets> Transport for TcpTransport<S> {
         if let Some(failure) = self.failed.remove(&node) {
             return Ready::Failed(failure);
         }
+        if self.resolving.contains_key(&node) {
+            return Ready::Connecting;
+        }
         let Some(channel) = self.channels.get(&node) else {
             return match self.open(node) {
                 Ok(()) => Ready::Connecting,
@@ -448,6 +493,10 @@ impl<S: Sockets> Transport for TcpTransport<S> {
         }))
     }
 
+    fn watch(&mut self, _notify: Waker) -> Option<i32> {
+        self.sockets.descriptor()
+    }
+
     fn begin_heartbeats(&mut self, plan: HeartbeatPlan) {
         if self.heartbeats.is_none() {
             let mut settings = self.settings.clone();
@@ -475,6 +524,7 @@ impl<S: Sockets> Transport for TcpTransport<S> {
     fn disconnect(&mut self, node: NodeId) {
         self.arrived.completions.remove(&node);
         self.failed.remove(&node);
+        self.resolving.remove(&node);
         if let Some(mut channel) = self.channels.remove(&node) {
             self.tokens.remove(&channel.token());
             channel.shut(&mut self.sockets);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+use fletchlog_api::waiting;
 use fletchlog_client::ClientError;
 use fletchlog_client::producer::{OnDecided, RecordMetadata};
 use pyo3::exceptions::PyBaseException;
@@ -16,8 +17,8 @@ use crate::errors::Failure;
 use crate::fork::Stop;
 use crate::producer::RecordFuture;
 
-/// How long a wait for callbacks sleeps before it checks for Ctrl-C.
-const SLICE: Duration = Duration::from_millis(50);
+/// How long a wait for callbacks sleeps before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 type Outcome = Result<RecordMetadata, ClientError>;
 
@@ -99,18 +100,17 @@ impl Queue {
             && state.caller != Some(std::thread::current().id())
             && (!state.decided.is_empty() || state.calling || (ended && state.caller.is_some()))
         {
-            let (guard, waited) = self
-                .changed
-                .wait_timeout(state, SLICE)
-                .unwrap_or_else(PoisonError::into_inner);
-            state = guard;
-            if waited.timed_out() {
-                drop(state);
-                if stop() {
-                    return Err(ClientError::Interrupted.into());
-                }
-                state = self.lock();
+            let mut waits = Some(state);
+            let woken = waiting::wait(LOOK_AGAIN, |time| {
+                let state = waits.take().filter(|_| !time.is_zero());
+                let waited = state.map(|state| self.changed.wait_timeout(state, time));
+                waited.is_some_and(|waited| !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out())
+            });
+            drop(waits);
+            if !woken && stop() {
+                return Err(ClientError::Interrupted.into());
             }
+            state = self.lock();
         }
         Ok(())
     }

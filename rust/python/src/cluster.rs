@@ -37,6 +37,7 @@ use crate::offsets;
 use crate::peer::Peer;
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, bound_of, columns_from_py, times_from_py};
+use crate::wakeups::Wakeups;
 
 /// Stands for a number that a cluster does not report.
 const UNKNOWN: i64 = -1;
@@ -44,7 +45,7 @@ const UNKNOWN: i64 = -1;
 #[doc = stub!(Cluster)]
 #[pyclass(frozen, module = "fletchlog")]
 pub struct Cluster {
-    inner: Exclusive<AdminClient>,
+    inner: Arc<Exclusive<AdminClient>>,
     peer: Arc<Peer>,
     config: Config,
     given: Given,
@@ -52,12 +53,12 @@ pub struct Cluster {
 
 impl Cluster {
     /// Creates topics; the error is that of the first one that was refused.
-    fn create(&self, py: Python<'_>, topics: &[NewTopic], exist_ok: bool) -> PyResult<()> {
+    fn create(&self, py: Python<'_>, topics: Vec<NewTopic>, exist_ok: bool) -> PyResult<()> {
         if topics.is_empty() {
             return Ok(());
         }
-        let new: Vec<_> = topics.iter().map(NewTopic::creatable).collect();
-        self.inner.call(py, |client, stop| {
+        self.inner.awaited(py, move |client, stop| {
+            let new: Vec<_> = topics.iter().map(NewTopic::creatable).collect();
             let outcomes = client.create_topics(&new, &mut *stop)?;
             topics
                 .iter()
@@ -104,7 +105,7 @@ impl Cluster {
             client.map_err(|error| Failure::state(format!("no sockets can be watched: {error}")))
         })?;
         Ok(Self {
-            inner: Exclusive::new("cluster", client),
+            inner: Arc::new(Exclusive::new("cluster", client)),
             peer: Arc::new(peer),
             config,
             given,
@@ -114,26 +115,26 @@ impl Cluster {
     #[doc = stub!(Cluster.nodes)]
     #[getter]
     fn nodes(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
-        self.inner.call(py, |client, stop| client.nodes(stop))
+        self.inner.awaited(py, |client, stop| client.nodes(stop))
     }
 
     #[doc = stub!(Cluster.controller)]
     #[getter]
     fn controller(&self, py: Python<'_>) -> PyResult<Option<i32>> {
-        self.inner.call(py, |client, stop| client.controller(stop))
+        self.inner.awaited(py, |client, stop| client.controller(stop))
     }
 
     #[doc = stub!(Cluster.cluster_id)]
     #[getter]
     fn cluster_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let id = self.inner.call(py, |client, stop| client.cluster_id(stop))?;
+        let id = self.inner.awaited(py, move |client, stop| client.cluster_id(stop))?;
         Ok((!id.is_empty()).then(|| id.to_string()))
     }
 
     #[doc = stub!(Cluster.topics)]
     #[pyo3(signature = (*, include_internal=false))]
     fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
-        let topics = self.inner.call(py, |client, stop| client.topics(None, stop))?;
+        let topics = self.inner.awaited(py, move |client, stop| client.topics(None, stop))?;
         let shown = topics.into_iter().filter_map(|topic| {
             let name = topic.name?.to_string();
             (include_internal || !(topic.is_internal || name == LEDGER)).then_some(name)
@@ -144,8 +145,10 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.describe_topic)]
-    fn describe_topic(&self, py: Python<'_>, topic: &str) -> PyResult<Py<PyAny>> {
-        let (described, config) = self.inner.call(py, |client, stop| client.describe_topic(topic, stop))?;
+    fn describe_topic(&self, py: Python<'_>, topic: String) -> PyResult<Py<PyAny>> {
+        let (described, config) = self
+            .inner
+            .awaited(py, move |client, stop| client.describe_topic(&topic, stop))?;
         topic_to_py(py, &described, config)
     }
 
@@ -154,32 +157,33 @@ impl Cluster {
     fn create_topic(
         &self,
         py: Python<'_>,
-        topic: &str,
+        topic: String,
         partitions: i32,
         config: Option<&Bound<'_, PyAny>>,
         replication_factor: Option<i16>,
         exist_ok: bool,
     ) -> PyResult<()> {
-        let new = NewTopic::new(topic, partitions, config, replication_factor)?;
-        self.create(py, &[new], exist_ok)
+        let new = NewTopic::new(&topic, partitions, config, replication_factor)?;
+        self.create(py, vec![new], exist_ok)
     }
 
     #[doc = stub!(Cluster.create_topics)]
     #[pyo3(signature = (topics, *, exist_ok=false))]
     fn create_topics(&self, py: Python<'_>, topics: &Bound<'_, PyAny>, exist_ok: bool) -> PyResult<()> {
-        self.create(py, &new_topics_from_py(topics)?, exist_ok)
+        self.create(py, new_topics_from_py(topics)?, exist_ok)
     }
 
     #[doc = stub!(Cluster.delete_topic)]
-    fn delete_topic(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
-        self.inner.call(py, |client, stop| client.delete_topic(topic, stop))
+    fn delete_topic(&self, py: Python<'_>, topic: String) -> PyResult<()> {
+        self.inner
+            .awaited(py, move |client, stop| client.delete_topic(&topic, stop))
     }
 
     #[doc = stub!(Cluster.create_partitions)]
     #[pyo3(signature = (topic, partitions, *, validate_only=false))]
-    fn create_partitions(&self, py: Python<'_>, topic: &str, partitions: i32, validate_only: bool) -> PyResult<()> {
-        self.inner.call(py, |client, stop| {
-            client.create_partitions(topic, partitions, validate_only, stop)
+    fn create_partitions(&self, py: Python<'_>, topic: String, partitions: i32, validate_only: bool) -> PyResult<()> {
+        self.inner.awaited(py, move |client, stop| {
+            client.create_partitions(&topic, partitions, validate_only, stop)
         })
     }
 
@@ -188,13 +192,13 @@ impl Cluster {
     fn alter_topic_config(
         &self,
         py: Python<'_>,
-        topic: &str,
+        topic: String,
         config: &Bound<'_, PyAny>,
         validate_only: bool,
     ) -> PyResult<()> {
         let changes = changes_from_py(config)?;
-        self.inner.call(py, |client, stop| {
-            client.alter_config(&ConfigResource::Topic(topic.to_owned()), &changes, validate_only, stop)
+        self.inner.awaited(py, move |client, stop| {
+            client.alter_config(&ConfigResource::Topic(topic), &changes, validate_only, stop)
         })
     }
 
@@ -208,7 +212,7 @@ impl Cluster {
         validate_only: bool,
     ) -> PyResult<()> {
         let (of, changes) = (broker_resource(node), changes_from_py(config)?);
-        self.inner.call(py, |client, stop| {
+        self.inner.awaited(py, move |client, stop| {
             client.alter_config(&of, &changes, validate_only, stop)
         })
     }
@@ -223,7 +227,7 @@ impl Cluster {
         validate_only: bool,
     ) -> PyResult<()> {
         let (of, changes) = (ConfigResource::Group(group), changes_from_py(config)?);
-        self.inner.call(py, |client, stop| {
+        self.inner.awaited(py, move |client, stop| {
             client.alter_config(&of, &changes, validate_only, stop)
         })
     }
@@ -240,7 +244,7 @@ impl Cluster {
         let of = described_resource(topic, node, group)?;
         let entries = self
             .inner
-            .call(py, |client, stop| client.describe_config(of.as_ref(), stop))?;
+            .awaited(py, move |client, stop| client.describe_config(of.as_ref(), stop))?;
         let class = config_entry_class(py)?;
         let entry = |entry: &DescribeConfigsResourceResult| {
             let synonyms = entry.synonyms.iter();
@@ -262,14 +266,14 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.delete_records)]
-    fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: i64) -> PyResult<i64> {
+    fn delete_records(&self, py: Python<'_>, topic: String, partition: i32, before_offset: i64) -> PyResult<i64> {
         let before_offset = Some(before_offset).filter(|offset| *offset != TO_THE_END);
         if let Some(offset) = before_offset.filter(|offset| *offset < 0) {
             return Err(Failure::argument(format!("before_offset is {offset}; offsets start at 0")).into());
         }
         let tp = TopicPartition::new(topic, partition);
         self.inner
-            .call(py, |client, stop| client.delete_records(&tp, before_offset, stop))
+            .awaited(py, move |client, stop| client.delete_records(&tp, before_offset, stop))
     }
 
     #[doc = stub!(Cluster.scan)]
@@ -278,7 +282,7 @@ impl Cluster {
     fn scan(
         &self,
         py: Python<'_>,
-        topic: &str,
+        topic: String,
         partition: Option<i32>,
         start_offset: Option<i64>,
         end_offset: Option<i64>,
@@ -304,12 +308,16 @@ impl Cluster {
             threads: 1, // One thread reads from all leaders at once.
             tail: tail.map(|tail| number_from_py("tail", tail, 0)).transpose()?,
         };
-        self.inner.call(py, |client, stop| {
-            let described = client.topic_offsets(topic, stop)?;
-            let firsts = match wanted.start_time() {
-                Some(time) => client.first_offsets_of_times(topic, time, stop)?,
+        let start_time = wanted.start_time();
+        let (described, firsts) = self.inner.awaited(py, move |client, stop| {
+            let described = client.topic_offsets(&topic, stop)?;
+            let firsts = match start_time {
+                Some(time) => client.first_offsets_of_times(&topic, time, stop)?,
                 None => BTreeMap::new(),
             };
+            Ok::<_, AdminError>((described, firsts))
+        })?;
+        gate(py, |stop| {
             Scan::of_cluster(&self.peer, &self.config, &described, &firsts, &wanted, stop)
         })
     }
@@ -429,27 +437,29 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.delete_group)]
-    fn delete_group(&self, py: Python<'_>, group_id: &str) -> PyResult<()> {
-        self.inner.call(py, |client, stop| client.delete_group(group_id, stop))
+    fn delete_group(&self, py: Python<'_>, group_id: String) -> PyResult<()> {
+        self.inner
+            .awaited(py, move |client, stop| client.delete_group(&group_id, stop))
     }
 
     #[doc = stub!(Cluster.delete_offsets)]
-    fn delete_offsets(&self, py: Python<'_>, group_id: &str, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn delete_offsets(&self, py: Python<'_>, group_id: String, partitions: &Bound<'_, PyAny>) -> PyResult<()> {
         let partitions = partitions_from_py(partitions)?;
-        self.inner
-            .call(py, |client, stop| client.delete_offsets(group_id, &partitions, stop))
+        self.inner.awaited(py, move |client, stop| {
+            client.delete_offsets(&group_id, &partitions, stop)
+        })
     }
 
     #[doc = stub!(Cluster.alter_offsets)]
-    fn alter_offsets(&self, py: Python<'_>, group_id: &str, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn alter_offsets(&self, py: Python<'_>, group_id: String, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
         let offsets = offsets_from_py(offsets)?;
         self.inner
-            .call(py, |client, stop| client.alter_offsets(group_id, &offsets, stop))
+            .awaited(py, move |client, stop| client.alter_offsets(&group_id, &offsets, stop))
     }
 
     #[doc = stub!(Cluster.groups)]
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
-        let groups = self.inner.call(py, AdminClient::groups)?;
+        let groups = self.inner.awaited(py, |client, stop| client.groups(stop))?;
         let listing =
             |(group, coordinator): &(fletchlog_protocol::messages::list_groups_response::ListedGroup, NodeId)| {
                 let listed = GroupListing {
@@ -464,30 +474,34 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.group_offsets)]
-    fn group_offsets<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
+    fn group_offsets<'py>(&self, py: Python<'py>, group_id: String) -> PyResult<Bound<'py, PyDict>> {
         let offsets = self
             .inner
-            .call(py, |client, stop| client.group_offsets(group_id, stop))?;
+            .awaited(py, move |client, stop| client.group_offsets(&group_id, stop))?;
         group_offsets_to_py(py, offsets)
     }
 
     #[doc = stub!(Cluster.lag)]
-    fn lag<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
-        lag_to_py(py, self.inner.call(py, |client, stop| client.lag(group_id, stop))?)
+    fn lag<'py>(&self, py: Python<'py>, group_id: String) -> PyResult<Bound<'py, PyDict>> {
+        lag_to_py(
+            py,
+            self.inner
+                .awaited(py, move |client, stop| client.lag(&group_id, stop))?,
+        )
     }
 
     #[doc = stub!(Cluster.transactions)]
     fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let all = self.inner.call(py, AdminClient::transactions)?;
+        let all = self.inner.awaited(py, |client, stop| client.transactions(stop))?;
         let described = all.into_iter().map(|(state, node)| transaction_of(state, node));
         described.map(|known| transaction_to_py(py, &known)).collect()
     }
 
     #[doc = stub!(Cluster.describe_group)]
-    fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
+    fn describe_group(&self, py: Python<'_>, group_id: String) -> PyResult<Py<PyAny>> {
         let (group, node) = self
             .inner
-            .call(py, |client, stop| client.describe_group(group_id, stop))?;
+            .awaited(py, move |client, stop| client.describe_group(&group_id, stop))?;
         description_to_py(py, &group_of(group, node))
     }
 
@@ -497,6 +511,15 @@ impl Cluster {
             drop(client);
             Ok::<_, Failure>(())
         })
+    }
+
+    #[doc = stub!(Cluster._watch)]
+    fn _watch(&self, py: Python<'_>, wakeups: &Bound<'_, Wakeups>, token: u64) -> PyResult<Option<i32>> {
+        let waker = wakeups.get().waker(token);
+        let watched = self
+            .inner
+            .call_if_open(py, |client, _| Ok::<_, Failure>(client.watch(waker)))?;
+        Ok(watched.flatten())
     }
 
     fn __repr__(&self) -> String {

@@ -1,11 +1,11 @@
 //! `fletchlog.Consumer`.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
+use fletchlog_broker::Broker;
 use fletchlog_client::consumer::{PolledRecords, RebalanceEvent, Until, WakeupHandle};
 use fletchlog_client::{ClientError, Consumer as Engine};
 use fletchlog_records::TopicPartition;
@@ -22,10 +22,12 @@ use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::fork::{Exclusive, Stop};
 use crate::offsets::{found_to_py, offsets_to_py, times_from_py};
+use crate::peer::Peer;
 use crate::read_to_end::RecordsToEnd;
 use crate::records::{Builder, RecordIterator, Records};
 use crate::table::Table;
 use crate::time::{TimeBound, Wait};
+use crate::wakeups::{TimedWork, Wakeups};
 
 /// How long a close waits. Kafka: `Consumer.DEFAULT_CLOSE_TIMEOUT_MS`.
 const CLOSE: Wait = Wait(30_000);
@@ -60,11 +62,11 @@ impl Listener {
 #[doc = stub!(Consumer)]
 #[pyclass(frozen, generic, module = "fletchlog")]
 pub struct Consumer {
-    inner: Exclusive<Engine>,
+    inner: Arc<Exclusive<Engine>>,
     wakeup: WakeupHandle,
     listener: Mutex<Listener>,
     /// Records of a poll whose rebalance callback raised an exception. The next poll returns them, so that nothing is lost.
-    stashed: Mutex<Option<PolledRecords>>,
+    stashed: Arc<Mutex<Option<PolledRecords>>>,
     /// Records of a stashed poll of which an iteration has returned some.
     left: Mutex<Option<RecordIterator>>,
     builder: Builder,
@@ -78,9 +80,13 @@ pub struct Consumer {
     read_only: bool,
     /// The broker that was opened for this consumer.
     owned: Option<Py<PyAny>>,
+    /// The broker, if it is in this process.
+    broker: Option<Weak<Broker>>,
 }
 
 type Offsets<'py> = PyResult<Bound<'py, PyDict>>;
+/// Callbacks and their partitions, in order.
+type Calls<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>)>;
 
 impl Consumer {
     /// Runs the rebalance callbacks in order, outside the engine, because they may call this consumer.
@@ -146,6 +152,24 @@ impl Consumer {
         })
     }
 
+    /// One poll of the engine, or what an earlier one left; and the events for the rebalance callbacks. `most` replaces max.poll.records.
+    fn poll_engine(
+        &self,
+        py: Python<'_>,
+        most: Option<usize>,
+        timeout_ms: i64,
+    ) -> PyResult<(PolledRecords, Vec<RebalanceEvent>)> {
+        let stashed = Arc::clone(&self.stashed);
+        self.inner.awaited(py, move |consumer, stop| {
+            let stashed = stashed.lock().ok().and_then(|mut stashed| stashed.take());
+            let polled = match stashed {
+                Some(records) => records,
+                None => consumer.poll_at_most(most, timeout_ms, stop)?,
+            };
+            Ok::<_, Failure>((polled, consumer.take_rebalance_events()))
+        })
+    }
+
     /// Polls and runs the rebalance callbacks. `most` replaces max.poll.records.
     fn poll_at_most(&self, py: Python<'_>, most: Option<usize>, timeout_ms: i64) -> PyResult<PolledRecords> {
         self.poll_within(py, most, None, timeout_ms)
@@ -162,16 +186,17 @@ impl Consumer {
         loop {
             let left =
                 i64::try_from(deadline.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(i64::MAX);
-            let (polled, events) = self.inner.call(py, |consumer, stop| {
-                let stashed = self.stashed.lock().ok().and_then(|mut stashed| stashed.take());
-                let polled = match (stashed, until) {
-                    (Some(records), Some(until)) => consumer.cut(until, records)?,
-                    (Some(records), None) => records,
-                    (None, Some(until)) => consumer.poll_until(until, most, left, stop)?,
-                    (None, None) => consumer.poll_at_most(most, left, stop)?,
-                };
-                Ok::<_, Failure>((polled, consumer.take_rebalance_events()))
-            })?;
+            let (polled, events) = match until {
+                None => self.poll_engine(py, most, left)?,
+                Some(until) => self.inner.call(py, |consumer, stop| {
+                    let stashed = self.stashed.lock().ok().and_then(|mut stashed| stashed.take());
+                    let polled = match stashed {
+                        Some(records) => consumer.cut(until, records)?,
+                        None => consumer.poll_until(until, most, left, stop)?,
+                    };
+                    Ok::<_, Failure>((polled, consumer.take_rebalance_events()))
+                })?,
+            };
             if let Err(error) = self.run_callbacks(py, &events) {
                 if let Ok(mut stashed) = self.stashed.lock() {
                     *stashed = (polled.count() > 0).then_some(polled);
@@ -185,19 +210,35 @@ impl Consumer {
         }
     }
 
+    /// The rebalance callbacks for these events, each with its partitions, for a caller that runs them itself.
+    fn callbacks<'py>(&self, py: Python<'py>, events: &[RebalanceEvent]) -> PyResult<Calls<'py>> {
+        let mut all = Vec::new();
+        for event in events {
+            let Ok(listener) = self.listener.lock() else { break };
+            let (callback, partitions) = listener.callback(py, event);
+            drop(listener);
+            if let Some(callback) = callback {
+                all.push((callback, partitions_to_py(py, partitions)?));
+            }
+        }
+        Ok(all)
+    }
+
     /// Offsets by partition, as a dict.
     fn offsets<'py>(
         &self,
         py: Python<'py>,
         partitions: &Bound<'py, PyAny>,
         timeout_ms: Option<Wait>,
-        f: impl FnOnce(&mut Engine, &[TopicPartition], i64, Stop<'_>) -> Result<Vec<(TopicPartition, i64)>, Failure> + Send,
+        f: impl FnOnce(&mut Engine, &[TopicPartition], i64, Stop<'_>) -> Result<Vec<(TopicPartition, i64)>, Failure>
+        + Send
+        + 'static,
     ) -> Offsets<'py> {
         let timeout_ms = self.timeout(timeout_ms);
         let partitions = partitions_from_py(partitions)?;
         let found = self
             .inner
-            .call(py, |consumer, stop| f(consumer, &partitions, timeout_ms, stop))?;
+            .awaited(py, move |consumer, stop| f(consumer, &partitions, timeout_ms, stop))?;
         offsets_to_py(py, found)
     }
 }
@@ -224,6 +265,10 @@ impl Consumer {
         let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config)?;
         let traced = config.boolean("fletchlog.trace");
         let read_only = peer.is_read_only();
+        let broker = match &peer {
+            Peer::Broker(engine) => Some(Arc::downgrade(engine)),
+            Peer::Cluster(..) => None,
+        };
         let given = config.clone();
         let engine = crate::gate::gate(py, |_| {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -232,10 +277,10 @@ impl Consumer {
         })?;
         let wakeup = engine.wakeup_handle();
         Ok(Self {
-            inner: Exclusive::new("consumer", engine),
+            inner: Arc::new(Exclusive::new("consumer", engine)),
             wakeup,
             listener: Mutex::default(),
-            stashed: Mutex::default(),
+            stashed: Arc::default(),
             left: Mutex::default(),
             builder: Builder::default(),
             deserializers,
@@ -244,6 +289,7 @@ impl Consumer {
             config,
             read_only,
             owned,
+            broker,
         })
     }
 
@@ -306,11 +352,7 @@ impl Consumer {
             .inner
             .call(py, |consumer, _| Ok::<_, Failure>(consumer.leaving_events()))?;
         let called_back = self.run_callbacks(py, &events);
-        self.inner.call(py, |consumer, _| {
-            consumer.unsubscribe()?;
-            consumer.take_rebalance_events(); // their callbacks have run
-            Ok::<_, Failure>(())
-        })?;
+        self._end_unsubscribe(py)?;
         called_back
     }
 
@@ -380,7 +422,7 @@ impl Consumer {
         }
         if let Some(TimeBound(ms)) = TimeBound::of_datetime(offset)? {
             let timeout_ms = self.default_timeout_ms;
-            return self.inner.call(py, |consumer, stop| {
+            return self.inner.awaited(py, move |consumer, stop| {
                 let found = consumer.offsets_for_times(&[(tp.clone(), ms)], timeout_ms, stop)?;
                 match found.into_iter().find_map(|(_, found)| found) {
                     Some(found) => consumer.seek(&tp, found.offset),
@@ -414,7 +456,7 @@ impl Consumer {
         let tp = partition_from_py(partition)?;
         let timeout_ms = self.timeout(timeout_ms);
         self.inner
-            .call(py, |consumer, stop| consumer.position(&tp, timeout_ms, stop))
+            .awaited(py, move |consumer, stop| consumer.position(&tp, timeout_ms, stop))
     }
 
     #[doc = stub!(Consumer.offsets_for_times)]
@@ -427,7 +469,7 @@ impl Consumer {
     ) -> Offsets<'py> {
         let timeout_ms = self.timeout(timeout_ms);
         let times = times_from_py(times)?;
-        let found = self.inner.call(py, |consumer, stop| {
+        let found = self.inner.awaited(py, move |consumer, stop| {
             consumer.offsets_for_times(&times, timeout_ms, stop)
         })?;
         found_to_py(py, found)
@@ -464,14 +506,15 @@ impl Consumer {
     fn commit(&self, py: Python<'_>, offsets: Option<&Bound<'_, PyAny>>, timeout_ms: Option<Wait>) -> PyResult<()> {
         let timeout_ms = self.timeout(timeout_ms);
         let offsets = offsets.map(offsets_from_py).transpose()?;
-        self.inner.call(py, |consumer, stop| {
+        let read_only = self.read_only;
+        self.inner.awaited(py, move |consumer, stop| {
             consumer
                 .commit(offsets.as_deref(), timeout_ms, stop)
                 .map_err(|error| match error {
                     ClientError::Kafka {
                         code: ErrorCode::POLICY_VIOLATION,
                         message,
-                    } if self.read_only => Failure::read_only(message),
+                    } if read_only => Failure::read_only(message),
                     other => other.into(),
                 })
         })
@@ -488,9 +531,9 @@ impl Consumer {
         let timeout_ms = self.timeout(timeout_ms);
         let single = is_partition(partitions);
         let partitions = partitions_from_py(partitions)?;
-        let found = self
-            .inner
-            .call(py, |consumer, stop| consumer.committed(&partitions, timeout_ms, stop))?;
+        let found = self.inner.awaited(py, move |consumer, stop| {
+            consumer.committed(&partitions, timeout_ms, stop)
+        })?;
         let dict = PyDict::new(py);
         for (tp, offset) in found {
             let offset = offset
@@ -584,17 +627,67 @@ impl Consumer {
         crate::interop::call(slf.as_any(), "explain", None)
     }
 
-    #[doc = stub!(Consumer.__aiter__)]
-    fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("fletchlog.aio")?.call_method1("Polls", (slf,))
+    #[doc = stub!(Consumer._poll)]
+    fn _poll<'py>(&self, py: Python<'py>, most: Option<usize>, timeout_ms: Wait) -> PyResult<(Records, Calls<'py>)> {
+        let (polled, events) = self.poll_engine(py, most, timeout_ms.0)?;
+        Ok((self.records(polled), self.callbacks(py, &events)?))
     }
 
     #[doc = stub!(Consumer._hand_back)]
-    fn _hand_back(&self, records: Option<&Bound<'_, Records>>) {
-        self.wakeup.forget();
-        if let (Some(records), Ok(mut stashed)) = (records, self.stashed.lock()) {
+    fn _hand_back(&self, records: &Bound<'_, Records>) {
+        if let Ok(mut stashed) = self.stashed.lock() {
             *stashed = records.get().give_back();
         }
+    }
+
+    #[doc = stub!(Consumer._begin_unsubscribe)]
+    fn _begin_unsubscribe<'py>(&self, py: Python<'py>) -> PyResult<Calls<'py>> {
+        let events = self
+            .inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.leaving_events()))?;
+        self.callbacks(py, &events)
+    }
+
+    #[doc = stub!(Consumer._end_unsubscribe)]
+    fn _end_unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.call(py, |consumer, _| {
+            consumer.unsubscribe()?;
+            consumer.take_rebalance_events(); // their callbacks have run
+            Ok::<_, Failure>(())
+        })
+    }
+
+    #[doc = stub!(Consumer._begin_close)]
+    fn _begin_close<'py>(&self, py: Python<'py>, timeout_ms: Wait) -> PyResult<Calls<'py>> {
+        let events = self
+            .inner
+            .awaited_if_open(py, move |consumer, stop| consumer.prepare_close(timeout_ms.0, stop))?;
+        self.callbacks(py, &events.unwrap_or_default())
+    }
+
+    #[doc = stub!(Consumer._end_close)]
+    fn _end_close(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<()> {
+        self.inner
+            .close(py, move |mut consumer, stop| consumer.close(timeout_ms.0, stop))
+    }
+
+    #[doc = stub!(Consumer._release)]
+    fn _release(&self, py: Python<'_>) -> PyResult<()> {
+        close_owned(py, self.owned.as_ref())
+    }
+
+    #[doc = stub!(Consumer._watch)]
+    fn _watch(&self, py: Python<'_>, wakeups: &Bound<'_, Wakeups>, token: u64) -> PyResult<Option<i32>> {
+        let waker = wakeups.get().waker(token);
+        let watched = self
+            .inner
+            .call_if_open(py, |consumer, _| Ok::<_, Failure>(consumer.watch(waker)))?;
+        Ok(watched.flatten())
+    }
+
+    #[doc = stub!(Consumer._timed_work)]
+    fn _timed_work(&self) -> Option<TimedWork> {
+        self.broker.as_ref().and_then(Weak::upgrade).map(TimedWork::new)
     }
 
     #[doc = stub!(Consumer.wakeup)]
@@ -605,16 +698,12 @@ impl Consumer {
     #[doc = stub!(Consumer.close)]
     #[pyo3(signature = (timeout_ms=CLOSE), text_signature = "($self, timeout_ms=30000)")]
     fn close(&self, py: Python<'_>, timeout_ms: Wait) -> PyResult<()> {
-        let timeout_ms = timeout_ms.0;
         let prepared = self
             .inner
-            .call_if_open(py, |consumer, stop| consumer.prepare_close(timeout_ms, stop));
+            .call_if_open(py, |consumer, stop| consumer.prepare_close(timeout_ms.0, stop));
         let called_back = prepared.and_then(|events| self.run_callbacks(py, &events.unwrap_or_default()));
-        let closed = self
-            .inner
-            .close(py, |mut consumer, stop| consumer.close(timeout_ms, stop));
-        let released = close_owned(py, self.owned.as_ref());
-        called_back.and(closed).and(released)
+        let closed = self._end_close(py, timeout_ms);
+        called_back.and(closed).and(self._release(py))
     }
 
     fn __repr__(&self) -> String {

@@ -261,7 +261,9 @@ impl Failure {
     pub fn concurrent(what: &str) -> Self {
         Self::of(
             "concurrent",
-            format!("another thread is inside this {what}; nothing has changed. Give each thread its own {what}"),
+            format!(
+                "another thread or task is inside this {what}; nothing has changed. Give each thread and each task its own {what}"
+            ),
         )
     }
 

@@ -7,13 +7,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, Once, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::logging;
+use crate::operation::awaited;
 
 /// The id of this process: a system call for it takes longer than queueing a record. 0: ask the system.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -126,6 +127,23 @@ impl<T: Send + Sync> Shared<T> {
 }
 
 impl<T: Send + Sync> Shared<T> {
+    /// As [`Shared::call`], and inside an operation of an event loop suspended where it would sleep.
+    pub fn awaited<R: Send + 'static, E: Into<Failure> + Send>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        f: impl FnOnce(&T, Stop<'_>) -> Result<R, E> + Send + 'static,
+    ) -> PyResult<R>
+    where
+        T: 'static,
+    {
+        let this = Arc::clone(self);
+        awaited(py, move |stop| {
+            let value = this.get()?;
+            let _watch = Watch(&this.stamp);
+            f(value, stop).map_err(Into::into)
+        })
+    }
+
     /// Calls the engine with the GIL held: the call must neither wait nor call Python. It may only try locks, and only those whose holders
     /// do not need the GIL.
     pub fn at_once<R>(&self, py: Python<'_>, f: impl FnOnce(&T) -> R) -> PyResult<R> {
@@ -148,7 +166,27 @@ impl<T: Send> Drop for Shared<T> {
 #[derive(Debug)]
 pub struct Exclusive<T: Send> {
     stamp: Stamp,
-    value: Mutex<Option<T>>,
+    value: Mutex<Slot<T>>,
+}
+
+/// Where the value is. The lock around it is held for a moment only: a call has the value, not the lock.
+#[derive(Debug)]
+enum Slot<T> {
+    Free(Box<T>),
+    InUse,
+    Closed,
+}
+
+/// The value while a call has it.
+struct Lease<'a, T: Send> {
+    of: &'a Exclusive<T>,
+    value: Option<Box<T>>,
+}
+
+impl<T: Send> Drop for Lease<'_, T> {
+    fn drop(&mut self) {
+        *self.of.lock() = self.value.take().map_or(Slot::Closed, Slot::Free);
+    }
 }
 
 impl<T: Send> Exclusive<T> {
@@ -156,7 +194,7 @@ impl<T: Send> Exclusive<T> {
     pub fn new(what: &'static str, value: T) -> Self {
         Self {
             stamp: Stamp::new(what),
-            value: Mutex::new(Some(value)),
+            value: Mutex::new(Slot::Free(Box::new(value))),
         }
     }
 
@@ -168,6 +206,39 @@ impl<T: Send> Exclusive<T> {
     ) -> PyResult<R> {
         let called = self.call_if_open(py, f)?;
         called.ok_or_else(|| Failure::closed(self.stamp.what).into())
+    }
+
+    /// As [`Exclusive::call`], and inside an operation of an event loop suspended where it would sleep.
+    pub fn awaited<R: Send + 'static, E: Into<Failure> + Send>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        f: impl FnOnce(&mut T, Stop<'_>) -> Result<R, E> + Send + 'static,
+    ) -> PyResult<R>
+    where
+        T: 'static,
+    {
+        let called = self.awaited_if_open(py, f)?;
+        called.ok_or_else(|| Failure::closed(self.stamp.what).into_py(py))
+    }
+
+    /// As [`Exclusive::awaited`], but does nothing if it is closed.
+    pub fn awaited_if_open<R: Send + 'static, E: Into<Failure> + Send>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        f: impl FnOnce(&mut T, Stop<'_>) -> Result<R, E> + Send + 'static,
+    ) -> PyResult<Option<R>>
+    where
+        T: 'static,
+    {
+        let this = Arc::clone(self);
+        awaited(py, move |stop| {
+            this.enter(|slot| {
+                slot.as_mut()
+                    .map(|value| f(value, stop))
+                    .transpose()
+                    .map_err(Into::into)
+            })
+        })
     }
 
     /// Like [`Exclusive::call`], but does nothing if it is closed.
@@ -186,14 +257,19 @@ impl<T: Send> Exclusive<T> {
         })
     }
 
-    /// Closes: takes the value out, so that later calls return `Closed`. Closing twice does nothing.
+    /// Closes: takes the value out, so that later calls return `Closed`. Closing twice does nothing. Inside an operation of an event loop it is
+    /// suspended where it would sleep.
     pub fn close<E: Into<Failure> + Send>(
-        &self,
+        self: &Arc<Self>,
         py: Python<'_>,
-        f: impl FnOnce(T, Stop<'_>) -> Result<(), E> + Send,
-    ) -> PyResult<()> {
-        gate(py, |stop| {
-            self.enter(|slot| slot.take().map_or(Ok(()), |value| f(value, stop).map_err(Into::into)))
+        f: impl FnOnce(T, Stop<'_>) -> Result<(), E> + Send + 'static,
+    ) -> PyResult<()>
+    where
+        T: 'static,
+    {
+        let this = Arc::clone(self);
+        awaited(py, move |stop| {
+            this.enter(|slot| slot.take().map_or(Ok(()), |value| f(*value, stop).map_err(Into::into)))
         })
     }
 
@@ -202,29 +278,44 @@ impl<T: Send> Exclusive<T> {
         if !self.stamp.is_owner() {
             return "of another process".to_owned();
         }
-        match self.value.try_lock() {
-            Ok(slot) => slot.as_ref().map_or_else(|| "closed".to_owned(), f),
-            Err(TryLockError::WouldBlock) => "in use by another thread".to_owned(),
-            Err(TryLockError::Poisoned(_)) => "broken".to_owned(),
+        if self.stamp.broken.load(Ordering::Relaxed) {
+            return "broken".to_owned();
+        }
+        match &*self.lock() {
+            Slot::Free(value) => f(value),
+            Slot::InUse => "in use by another call".to_owned(),
+            Slot::Closed => "closed".to_owned(),
         }
     }
 
-    fn enter<R>(&self, f: impl FnOnce(&mut Option<T>) -> Result<R, Failure>) -> Result<R, Failure> {
+    fn lock(&self) -> MutexGuard<'_, Slot<T>> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lease(&self) -> Result<Lease<'_, T>, Failure> {
+        let mut slot = self.lock();
+        let value = match std::mem::replace(&mut *slot, Slot::InUse) {
+            Slot::Free(value) => Some(value),
+            Slot::Closed => None,
+            Slot::InUse => return Err(Failure::concurrent(self.stamp.what)),
+        };
+        Ok(Lease { of: self, value })
+    }
+
+    fn enter<R>(&self, f: impl FnOnce(&mut Option<Box<T>>) -> Result<R, Failure>) -> Result<R, Failure> {
         self.stamp.check()?;
-        match self.value.try_lock() {
-            Ok(mut slot) => {
-                let _watch = Watch(&self.stamp);
-                f(&mut slot)
-            }
-            Err(TryLockError::WouldBlock) => Err(Failure::concurrent(self.stamp.what)),
-            Err(TryLockError::Poisoned(_)) => Err(Failure::broken(self.stamp.what)),
-        }
+        let mut lease = self.lease()?;
+        let _watch = Watch(&self.stamp);
+        f(&mut lease.value)
     }
 }
 
 impl<T: Send> Drop for Exclusive<T> {
     fn drop(&mut self) {
-        release(&self.stamp, self.value.get_mut().ok().and_then(Option::take));
+        let slot = self.value.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Slot::Free(value) = std::mem::replace(slot, Slot::Closed) {
+            release(&self.stamp, Some(value));
+        }
     }
 }
 

@@ -43,6 +43,7 @@ mod new_topics;
 mod oauth;
 mod offsets;
 mod once;
+pub mod operation;
 mod peer;
 pub mod producer;
 mod read_to_end;
@@ -61,6 +62,7 @@ mod time;
 pub mod topic_pattern;
 pub mod trace;
 pub mod transaction;
+pub mod wakeups;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
@@ -86,8 +88,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<legacy::LegacyConsumer>()?;
     module.add_class::<legacy::LegacyStream>()?;
     module.add_class::<listener::Listener>()?;
+    module.add_class::<operation::Operation>()?;
     module.add_class::<producer::Producer>()?;
     module.add_class::<producer::RecordFuture>()?;
+    module.add_class::<producer::ArrowRows>()?;
+    module.add_class::<producer::Unsent>()?;
     module.add_class::<records::RecordIterator>()?;
     module.add_class::<records::Records>()?;
     module.add_class::<read_to_end::RecordsToEnd>()?;
@@ -95,6 +100,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scan_records::ScanRecords>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<transaction::Transaction>()?;
+    module.add_class::<wakeups::TimedWork>()?;
+    module.add_class::<wakeups::Wakeups>()?;
     module.add_function(wrap_pyfunction!(assignors::assign, module)?)?;
     module.add_function(wrap_pyfunction!(assignors::assign_legacy, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_table, module)?)?;

@@ -1,12 +1,12 @@
 //! `fletchlog.Producer` and its futures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, Scope};
+use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_arrow::import::ProducerBatch;
 use fletchlog_client::faults::FaultTransport;
 use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future};
@@ -18,7 +18,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
 
 use crate::callbacks::{Callbacks, ensure_callable};
-use crate::capsule::arrow_from_py;
+use crate::capsule::{Incoming, arrow_from_py};
 use crate::client_arguments::{Client, close_owned};
 use crate::convert::{
     describe, group_metadata_from_py, headers_from_py, import_classes, metrics_to_py, offsets_from_py,
@@ -31,6 +31,7 @@ use crate::gate::gate;
 use crate::table::Table;
 use crate::time::{Moment, Seconds, Wait};
 use crate::transaction::Transaction;
+use crate::wakeups::Wakeups;
 
 /// Number of records of an iterable (which may be C code) after which the GIL is released and Ctrl-C is checked: about 10 ms. A thread
 /// demands the GIL only after it has waited for 5 ms, and starts to wait again whenever the GIL is released earlier.
@@ -39,7 +40,7 @@ const BREATH: usize = 65_536;
 #[doc = stub!(Producer)]
 #[pyclass(frozen, generic, module = "fletchlog")]
 pub struct Producer {
-    inner: Shared<Engine>,
+    inner: Arc<Shared<Engine>>,
     callbacks: Arc<Callbacks>,
     /// `fletchlog.trace` is on.
     traced: bool,
@@ -63,21 +64,19 @@ impl Producer {
         self.callbacks.on_decided(py, callback)
     }
 
-    /// Queues a record for each value; `sent` counts them.
-    fn send_each(
+    /// Queues a record for each value, until one would have to wait or [`BREATH`] records were queued; `sent` counts them.
+    fn send_some(
         &self,
         py: Python<'_>,
         topic: &str,
-        values: &Bound<'_, PyAny>,
-        keys: Option<&Bound<'_, PyAny>>,
+        values: &mut Bound<'_, PyIterator>,
+        mut keys: Option<&mut Bound<'_, PyIterator>>,
         partition: Option<i32>,
         sent: &mut usize,
-    ) -> PyResult<()> {
-        self.inner.get().map_err(|failure| failure.into_py(py))?;
-        let mut keys = keys.map(|keys| iterator("keys", keys)).transpose()?;
-        for value in iterator("values", values)? {
+    ) -> PyResult<Queued> {
+        for value in values {
             let value = given("value", self.value_serializer.as_ref(), &value?)?;
-            let key = match keys.as_mut().map(Iterator::next) {
+            let key = match keys.as_mut().map(|keys| keys.next()) {
                 Some(Some(key)) => given("key", self.key_serializer.as_ref(), &key?)?,
                 Some(None) => {
                     return Err(Failure::argument("there are fewer keys than values: give as many").into_py(py));
@@ -93,20 +92,60 @@ impl Producer {
                 headers: &[],
             });
             if !self.inner.at_once(py, |producer| producer.try_send_row(&row.0))? {
-                self.inner
-                    .call(py, |producer, stop| producer.send_columns(topic, &row, *sent, stop))?;
+                return Ok(Queued::Not(Unsent::of(&row.0)));
             }
             *sent += 1;
             if sent.is_multiple_of(BREATH) {
-                self.inner.call(py, |_, stop| match stop() {
-                    true => Err(ClientError::Interrupted),
-                    false => Ok(()),
-                })?;
+                return Ok(Queued::Some);
             }
         }
-        match keys.and_then(|mut keys| keys.next()).transpose()? {
+        match keys.and_then(|keys| keys.next()).transpose()? {
             Some(_) => Err(Failure::argument("there are more keys than values: give as many").into_py(py)),
-            None => Ok(()),
+            None => Ok(Queued::All),
+        }
+    }
+
+    /// Queues a record for each value; `sent` counts them.
+    fn send_each(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        values: &Bound<'_, PyAny>,
+        keys: Option<&Bound<'_, PyAny>>,
+        partition: Option<i32>,
+        sent: &mut usize,
+    ) -> PyResult<()> {
+        self.inner.get().map_err(|failure| failure.into_py(py))?;
+        let mut keys = keys.map(|keys| iterator("keys", keys)).transpose()?;
+        let mut values = iterator("values", values)?;
+        loop {
+            match self.send_some(py, topic, &mut values, keys.as_mut(), partition, sent)? {
+                Queued::All => return Ok(()),
+                Queued::Some => self.inner.call(py, |_, stop| match stop() {
+                    true => Err(ClientError::Interrupted),
+                    false => Ok(()),
+                })?,
+                Queued::Not(unsent) => {
+                    self.send_row(py, unsent, *sent)?;
+                    *sent += 1;
+                }
+            }
+        }
+    }
+
+    /// Queues a row that has to wait, the one after `first`.
+    fn send_row(&self, py: Python<'_>, unsent: Unsent, first: usize) -> PyResult<()> {
+        let sent = self.inner.awaited(py, move |producer, stop| {
+            let row = OneRow(unsent.record());
+            producer.send_columns(&unsent.topic, &row, first, stop)
+        });
+        sent.map(drop)
+    }
+
+    fn future(&self, future: Future) -> RecordFuture {
+        RecordFuture {
+            inner: Shared::new("future", future),
+            callbacks: Arc::downgrade(&self.callbacks),
         }
     }
 
@@ -114,11 +153,12 @@ impl Producer {
     pub fn settled(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&Engine, Stop<'_>) -> Result<(), ClientError> + Send,
+        call: impl FnOnce(&Engine, Stop<'_>) -> Result<(), ClientError> + Send + 'static,
     ) -> PyResult<()> {
-        self.inner.call(py, |producer, stop| {
+        let callbacks = Arc::clone(&self.callbacks);
+        self.inner.awaited(py, move |producer, stop| {
             let outcome = call(producer, stop);
-            self.callbacks.settle(stop)?;
+            callbacks.settle(stop)?;
             outcome.map_err(Failure::from)
         })
     }
@@ -153,7 +193,7 @@ impl Producer {
             Ok(Engine::new(given, transport, clock)?)
         })?;
         Ok(Self {
-            inner: Shared::new("producer", engine),
+            inner: Arc::new(Shared::new("producer", engine)),
             callbacks: Arc::default(),
             traced,
             config,
@@ -203,10 +243,7 @@ impl Producer {
                 .inner
                 .call(py, |producer, stop| producer.send_with(&record, on_decided, stop))?,
         };
-        Ok(RecordFuture {
-            inner: Shared::new("future", future),
-            callbacks: Arc::downgrade(&self.callbacks),
-        })
+        Ok(self.future(future))
     }
 
     #[doc = stub!(Producer.send_many)]
@@ -221,11 +258,7 @@ impl Producer {
     ) -> PyResult<usize> {
         let mut sent = 0;
         let outcome = self.send_each(py, topic, values, keys, partition, &mut sent);
-        outcome.map_err(|error| {
-            let note = format!("send_many has queued {sent} records before this");
-            let noted = error.value(py).call_method1(intern!(py, "add_note"), (note,));
-            noted.err().unwrap_or(error)
-        })?;
+        outcome.map_err(|error| noted(py, error, sent))?;
         Ok(sent)
     }
 
@@ -233,14 +266,131 @@ impl Producer {
     fn send_arrow(&self, py: Python<'_>, topic: &str, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let batches = arrow_from_py(data)?;
         self.inner.call(py, |producer, stop| {
-            // the schema is checked even if the stream is empty, so that a wrong one is reported before the first row
-            ProducerBatch::try_new(&RecordBatch::new_empty(batches.schema()))?;
+            check_schema(&batches)?;
             let mut rows = 0;
             for batch in batches {
                 let columns = Columns(ProducerBatch::try_new(&batch?)?);
                 rows += producer.send_columns(topic, &columns, rows, stop)?;
             }
             Ok::<_, Failure>(rows)
+        })
+    }
+
+    #[doc = stub!(Producer._send_now)]
+    #[pyo3(signature = (topic, value, key, partition, timestamp_ms, headers))]
+    #[allow(clippy::too_many_arguments)] // those of `send`
+    fn _send_now(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        value: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        partition: Option<i32>,
+        timestamp_ms: Option<Moment>,
+        headers: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Sent> {
+        let value = serialized("value", self.value_serializer.as_ref(), value)?;
+        let key = serialized("key", self.key_serializer.as_ref(), key)?;
+        let headers = headers_from_py(headers)?;
+        let headers: Vec<(&str, Option<&[u8]>)> = headers.iter().map(|(k, v)| (k.as_str(), v.as_deref())).collect();
+        let record = ProducerRecord {
+            topic,
+            partition,
+            timestamp: timestamp_ms.map(|moment| moment.0),
+            key: key.as_deref(),
+            value: value.as_deref(),
+            headers: &headers,
+        };
+        let queued = self
+            .inner
+            .at_once(py, |producer| producer.try_send_with(&record, &mut None))?;
+        Ok(match queued {
+            Some(future) => Sent::Queued(self.future(future)),
+            None => Sent::Unsent(Unsent::of(&record)),
+        })
+    }
+
+    #[doc = stub!(Producer._send_unsent)]
+    fn _send_unsent(&self, py: Python<'_>, unsent: &Unsent) -> PyResult<RecordFuture> {
+        let unsent = unsent.clone();
+        let future = self.inner.awaited(py, move |producer, stop| {
+            let headers: Vec<(&str, Option<&[u8]>)> =
+                unsent.headers.iter().map(|(k, v)| (k.as_str(), v.as_deref())).collect();
+            let record = ProducerRecord {
+                headers: &headers,
+                ..unsent.record()
+            };
+            producer.send_with(&record, None, stop)
+        })?;
+        Ok(self.future(future))
+    }
+
+    #[doc = stub!(Producer._send_rows)]
+    fn _send_rows(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        mut values: Bound<'_, PyIterator>,
+        mut keys: Option<Bound<'_, PyIterator>>,
+        partition: Option<i32>,
+        mut sent: usize,
+    ) -> PyResult<(usize, bool, Option<Unsent>)> {
+        let queued = self.send_some(py, topic, &mut values, keys.as_mut(), partition, &mut sent);
+        Ok(match queued.map_err(|error| noted(py, error, sent))? {
+            Queued::All => (sent, true, None),
+            Queued::Some => (sent, false, None),
+            Queued::Not(unsent) => (sent, false, Some(unsent)),
+        })
+    }
+
+    #[doc = stub!(Producer._send_row)]
+    fn _send_row(&self, py: Python<'_>, unsent: &Unsent, first: usize) -> PyResult<()> {
+        self.send_row(py, unsent.clone(), first)
+            .map_err(|error| noted(py, error, first))
+    }
+
+    #[doc = stub!(Producer._send_batch)]
+    fn _send_batch(&self, py: Python<'_>, topic: &str, data: &ArrowRows, first: usize) -> PyResult<usize> {
+        let (topic, columns) = (topic.to_owned(), data.current());
+        self.inner.awaited(py, move |producer, stop| match columns {
+            Some(columns) => producer.send_columns(&topic, &*columns, first, stop),
+            None => Ok(0),
+        })
+    }
+
+    #[doc = stub!(Producer._commit_if_open)]
+    pub fn _commit_if_open(&self, py: Python<'_>) -> PyResult<()> {
+        self.settled(py, |producer, stop| {
+            // the block itself has ended the transaction
+            if !producer.has_ongoing_transaction() {
+                return Ok(());
+            }
+            let committed = producer.commit_transaction(stop);
+            if matches!(&committed, Err(ClientError::Kafka { code, .. }) if *code == ErrorCode::TRANSACTION_ABORTABLE)
+                && let Err(error) = producer.abort_transaction(stop)
+            {
+                log::warn!("a transaction that had failed could not be aborted: {error}");
+            }
+            committed
+        })
+    }
+
+    #[doc = stub!(Producer._abort_if_open)]
+    pub fn _abort_if_open(&self, py: Python<'_>) -> PyResult<()> {
+        self.settled(py, |producer, stop| {
+            if producer.has_ongoing_transaction() {
+                producer.abort_transaction(stop)?;
+            }
+            Ok(())
+        })
+    }
+
+    #[doc = stub!(Producer._watch)]
+    fn _watch(&self, py: Python<'_>, wakeups: &Bound<'_, Wakeups>, token: u64) -> PyResult<()> {
+        let waker = wakeups.get().waker(token);
+        self.inner.call(py, |producer, _| {
+            producer.watch(waker);
+            Ok::<_, Failure>(())
         })
     }
 
@@ -251,13 +401,14 @@ impl Producer {
             return self.settled(py, |producer, stop| producer.flush(stop));
         };
         let until = Instant::now() + Duration::from_millis(ms.unsigned_abs());
-        self.inner.call(py, |producer, stop| {
+        let callbacks = Arc::clone(&self.callbacks);
+        self.inner.awaited(py, move |producer, stop| {
             let flushed = producer.flush_within(Some(ms), &mut *stop);
             if matches!(flushed, Err(ClientError::Timeout(_))) {
                 return flushed.map_err(Failure::from);
             }
             let mut is_late = false;
-            let settled = self.callbacks.settle(&mut || {
+            let settled = callbacks.settle(&mut || {
                 is_late = Instant::now() >= until;
                 is_late || stop()
             });
@@ -272,7 +423,8 @@ impl Producer {
 
     #[doc = stub!(Producer.init_transactions)]
     fn init_transactions(&self, py: Python<'_>) -> PyResult<()> {
-        self.inner.call(py, |producer, stop| producer.init_transactions(stop))
+        self.inner
+            .awaited(py, |producer, stop| producer.init_transactions(stop))
     }
 
     #[doc = stub!(Producer.begin_transaction)]
@@ -289,7 +441,7 @@ impl Producer {
     ) -> PyResult<()> {
         let offsets = offsets_from_py(offsets)?;
         let group = group_metadata_from_py(group_metadata)?;
-        self.inner.call(py, |producer, stop| {
+        self.inner.awaited(py, move |producer, stop| {
             producer.send_offsets_to_transaction(&offsets, &group, stop)
         })
     }
@@ -311,7 +463,9 @@ impl Producer {
 
     #[doc = stub!(Producer.partitions_for)]
     fn partitions_for(&self, py: Python<'_>, topic: &str) -> PyResult<i32> {
-        self.inner.call(py, |producer, _| producer.partitions_for(topic))
+        let topic = topic.to_owned();
+        self.inner
+            .awaited(py, move |producer, stop| producer.partitions_for(&topic, stop))
     }
 
     #[doc = stub!(Producer.producer_id)]
@@ -341,10 +495,11 @@ impl Producer {
     #[pyo3(signature = (timeout_ms=None))]
     fn close(&self, py: Python<'_>, timeout_ms: Option<Wait>) -> PyResult<()> {
         let timeout_ms = timeout_ms.map(|wait| wait.0);
-        self.inner.call(py, |producer, stop| {
+        let callbacks = Arc::clone(&self.callbacks);
+        self.inner.awaited(py, move |producer, stop| {
             let closed = producer.close(timeout_ms, stop);
             if !matches!(closed, Err(ClientError::Interrupted)) {
-                self.callbacks.close(stop)?;
+                callbacks.close(stop)?;
             }
             closed.map_err(Failure::from)
         })?;
@@ -432,6 +587,122 @@ impl RecordColumns for OneRow<'_> {
     }
 }
 
+/// What became of a record.
+#[derive(IntoPyObject)]
+enum Sent {
+    Queued(RecordFuture),
+    /// It has to wait.
+    Unsent(Unsent),
+}
+
+/// What became of the records of an iterable.
+enum Queued {
+    All,
+    /// There may be more.
+    Some,
+    /// This one has to wait; there may be more.
+    Not(Unsent),
+}
+
+#[doc = stub!(_Unsent)]
+#[pyclass(frozen, module = "fletchlog._core", name = "_Unsent")]
+#[derive(Clone)]
+pub struct Unsent {
+    topic: Arc<str>,
+    partition: Option<i32>,
+    timestamp: Option<i64>,
+    key: Option<Arc<[u8]>>,
+    value: Option<Arc<[u8]>>,
+    headers: Arc<[(String, Option<Vec<u8>>)]>,
+}
+
+impl Unsent {
+    fn of(record: &ProducerRecord<'_>) -> Self {
+        let headers = record.headers.iter();
+        Self {
+            topic: record.topic.into(),
+            partition: record.partition,
+            timestamp: record.timestamp,
+            key: record.key.map(Arc::from),
+            value: record.value.map(Arc::from),
+            headers: headers
+                .map(|(name, value)| ((*name).to_owned(), value.map(<[u8]>::to_vec)))
+                .collect(),
+        }
+    }
+
+    /// The record without its headers.
+    fn record(&self) -> ProducerRecord<'_> {
+        ProducerRecord {
+            topic: &self.topic,
+            partition: self.partition,
+            timestamp: self.timestamp,
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            headers: &[],
+        }
+    }
+}
+
+#[doc = stub!(_ArrowRows)]
+#[pyclass(frozen, module = "fletchlog._core", name = "_ArrowRows")]
+pub struct ArrowRows {
+    /// Taken while it is read: it may run Python.
+    rest: Mutex<Option<Incoming>>,
+    current: Mutex<Option<Arc<Columns>>>,
+}
+
+#[pymethods]
+impl ArrowRows {
+    #[new]
+    fn new(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let rest = arrow_from_py(data)?;
+        check_schema(&rest).map_err(|failure| failure.into_py(py))?;
+        Ok(Self {
+            rest: Mutex::new(Some(rest)),
+            current: Mutex::default(),
+        })
+    }
+
+    #[doc = stub!(_ArrowRows.next)]
+    fn next(&self, py: Python<'_>) -> PyResult<bool> {
+        let next = gate(py, |_| {
+            let rest = lock(&self.rest).take();
+            let Some(mut rest) = rest else { return Ok(None) };
+            let batch = rest.next().transpose()?;
+            *lock(&self.rest) = Some(rest);
+            let columns = batch.map(|batch| ProducerBatch::try_new(&batch)).transpose()?;
+            Ok(columns.map(|columns| Arc::new(Columns(columns))))
+        })?;
+        let is_there = next.is_some();
+        *lock(&self.current) = next;
+        Ok(is_there)
+    }
+}
+
+impl ArrowRows {
+    fn current(&self) -> Option<Arc<Columns>> {
+        lock(&self.current).clone()
+    }
+}
+
+/// The error of `send_many`, which says how many records were queued before.
+fn noted(py: Python<'_>, error: PyErr, sent: usize) -> PyErr {
+    let note = format!("send_many has queued {sent} records before this");
+    let noted = error.value(py).call_method1(intern!(py, "add_note"), (note,));
+    noted.err().unwrap_or(error)
+}
+
+/// The schema is checked even if the stream is empty, so that a wrong one is reported before the first row.
+fn check_schema(batches: &Incoming) -> Result<(), Failure> {
+    ProducerBatch::try_new(&RecordBatch::new_empty(batches.schema()))?;
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[doc = stub!(RecordFuture)]
 #[pyclass(frozen, module = "fletchlog.types")]
 pub struct RecordFuture {
@@ -489,6 +760,13 @@ impl RecordFuture {
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let outcome = slf.py().import("fletchlog.aio")?.call_method1("outcome", (slf,))?;
         outcome.call_method0("__await__")
+    }
+
+    #[doc = stub!(RecordFuture._watch)]
+    fn _watch(&self, py: Python<'_>, wakeups: &Bound<'_, Wakeups>, token: u64) -> PyResult<bool> {
+        let waker = wakeups.get().waker(token);
+        self.inner
+            .at_once(py, |future| future.on_decided(Box::new(move |_| waker())))
     }
 
     #[doc = stub!(RecordFuture.done)]

@@ -1,7 +1,5 @@
 //! `fletchlog.types.Transaction`: the context manager over a producer's begin, commit and abort.
 
-use fletchlog_api::ErrorCode;
-use fletchlog_client::ClientError;
 use pyo3::prelude::*;
 
 use crate::convert::unpicklable;
@@ -45,26 +43,9 @@ impl Transaction {
     ) -> PyResult<()> {
         let producer = self.producer.get();
         let Some(exception) = exception else {
-            return producer.settled(py, |producer, stop| {
-                // the block itself has ended the transaction
-                if !producer.has_ongoing_transaction() {
-                    return Ok(());
-                }
-                let committed = producer.commit_transaction(stop);
-                if matches!(&committed, Err(ClientError::Kafka { code, .. }) if *code == ErrorCode::TRANSACTION_ABORTABLE)
-                    && let Err(error) = producer.abort_transaction(stop)
-                {
-                    log::warn!("a transaction that had failed could not be aborted: {error}");
-                }
-                committed
-            });
+            return producer._commit_if_open(py);
         };
-        let aborted = producer.settled(py, |producer, stop| {
-            if producer.has_ongoing_transaction() {
-                producer.abort_transaction(stop)?;
-            }
-            Ok(())
-        });
+        let aborted = producer._abort_if_open(py);
         if let Err(error) = aborted {
             // the block's own exception is the one to raise
             let note = format!("the transaction could not be aborted: {error}");

@@ -108,7 +108,7 @@ fn records_are_acknowledged_with_their_offsets_and_times() {
     let broker = embedded(2);
     let producer = producer(&broker, None, &[("enable.idempotence", "true")]);
     assert_eq!(producer.producer_id(), None);
-    assert_eq!(producer.partitions_for("t").unwrap(), 2);
+    assert_eq!(producer.partitions_for("t", &mut || false).unwrap(), 2);
     let mut sent = record(1, b"a");
     sent.timestamp = Some(77);
     let first = producer.send(&sent, &mut never).unwrap();
@@ -313,7 +313,7 @@ fn a_send_that_would_have_to_wait_or_fail_is_left_to_the_call_that_does() {
         refused && !producer.try_send_row(record)
     };
     assert!(refused(&record(0, b"the topic is unknown")));
-    assert_eq!(producer.partitions_for("t").unwrap(), 1);
+    assert_eq!(producer.partitions_for("t", &mut || false).unwrap(), 1);
     assert!(refused(&record(1, b"no such partition")));
     assert!(refused(&ProducerRecord {
         timestamp: Some(-1),
@@ -346,7 +346,7 @@ fn memory_that_is_full_is_waited_for_by_the_call_that_waits() {
         ("delivery.timeout.ms", "60000"),
     ];
     let producer = producer(&broker, Some(&faults), &config);
-    assert_eq!(producer.partitions_for("t").unwrap(), 1);
+    assert_eq!(producer.partitions_for("t", &mut || false).unwrap(), 1);
     soon(|| producer.try_send_row(&record(0, b"a")).then_some(()));
     assert!(
         !producer.try_send_row(&record(0, &[b'y'; 40])),
@@ -363,7 +363,7 @@ fn sends_under_hold_are_complete_before_the_sender_sees_them() {
     let faults = Faults::scripted([(1, "refused:6")]).unwrap();
     let config = [("batch.size", "1"), ("retry.backoff.ms", "10"), ("acks", "all")];
     let producer = producer(&broker, Some(&faults), &config);
-    producer.partitions_for("t").unwrap();
+    producer.partitions_for("t", &mut || false).unwrap();
     {
         let _held = faults.hold();
         for number in 0..8 {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fletchlog_api::transport::Waker;
 use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
 use fletchlog_records::TopicPartition;
 
@@ -338,6 +339,11 @@ impl Consumer {
             wanted: Arc::clone(&self.wakeup),
             waker: self.net.waker(),
         }
+    }
+
+    /// See [`Transport::watch`].
+    pub fn watch(&mut self, notify: Waker) -> Option<i32> {
+        self.net.watch(notify)
     }
 
     /// Partitions gained and lost since the last call of this method, in order: what rebalance listeners receive.

@@ -13,9 +13,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
-use fletchlog_api::{Clock, Completion, NodeId, Request, Response, Transport};
+use fletchlog_api::{Clock, Completion, NodeId, Request, Response, Transport, waiting};
 
 use super::Interrupt;
 use super::metadata::ConsumerMetadata;
@@ -29,9 +30,6 @@ const MAX_IN_FLIGHT: usize = 100;
 
 /// A join may take this much longer than the rebalance itself. Kafka: `AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE`.
 const JOIN_GROUP_TIMEOUT_LAPSE_MS: i64 = 5_000;
-
-/// How often a wait calls the interrupt callback.
-const INTERRUPT_CHECK_MS: i64 = 50;
 
 /// What is known of a request in flight.
 struct Sent {
@@ -73,6 +71,11 @@ impl ConsumerNetworkClient {
     /// See [`Transport::waker`].
     pub fn waker(&self) -> Option<Waker> {
         self.client.waker()
+    }
+
+    /// See [`Transport::watch`].
+    pub fn watch(&mut self, notify: Waker) -> Option<i32> {
+        self.client.transport().watch(notify)
     }
 
     /// Starts without connections; each is opened when it is first used.
@@ -322,7 +325,10 @@ impl ConsumerNetworkClient {
             if left <= 0 || self.has_arrived() {
                 return Ok(());
             }
-            let arrived = self.client.wait(left.min(INTERRUPT_CHECK_MS));
+            let limit = Duration::from_millis(left.unsigned_abs());
+            let arrived = waiting::wait(limit, |time| {
+                self.client.wait(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+            });
             self.keep_alive();
             if arrived {
                 return Ok(());

@@ -20,9 +20,4 @@ impl WakeupHandle {
             waker();
         }
     }
-
-    /// Cancels [`Self::wake`], if no call has returned `Wakeup` for it yet.
-    pub fn forget(&self) {
-        self.wanted.store(false, Ordering::Release);
-    }
 }

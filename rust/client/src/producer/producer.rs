@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use fletchlog_api::transport::Waker;
 use fletchlog_api::{Clock, Config, OffsetAndMetadata, Transport};
 use fletchlog_records::TopicPartition;
 
@@ -182,15 +183,15 @@ impl Producer {
     /// The first failure of a `send_columns` row since the last flush; `Interrupted` (the sender continues to close).
     pub fn close(&self, timeout_ms: Option<i64>, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let start = self.shared.now();
-        self.shared.begin_close(&mut self.shared.lock());
+        let mut waiter = self.waiter(interrupt);
+        self.shared.begin_close(&mut *waiter.lock()?);
         if lock(&self.sender).take().is_some() {
             // The thread never ran: there is nothing to wait for.
             self.shared.lock().close(None);
         }
-        let mut waiter = self.waiter(interrupt);
         loop {
             let (seen, left) = {
-                let mut guard = self.shared.lock();
+                let mut guard = waiter.lock()?;
                 if guard.is_closed() {
                     break;
                 }
@@ -276,6 +277,11 @@ impl Producer {
         guard.transactions().is_some_and(|t| t.has_ongoing_transaction())
     }
 
+    /// For calls that are suspended instead of sleeping (`fletchlog_api::waiting`): `notify` wakes them, and must not block.
+    pub fn watch(&self, notify: Waker) {
+        self.shared.set_watcher(notify);
+    }
+
     fn waiter<'a, 'b>(&'a self, interrupt: Interrupt<'b>) -> Waiter<'a, 'b> {
         Waiter {
             shared: &self.shared,
@@ -288,9 +294,9 @@ impl Producer {
     ///
     /// # Errors
     /// Unknown topic; no metadata within max.block.ms.
-    pub fn partitions_for(&self, topic: &str) -> Result<i32, ClientError> {
+    pub fn partitions_for(&self, topic: &str, interrupt: Interrupt<'_>) -> Result<i32, ClientError> {
         self.start()?;
-        let id = send::topic(&mut self.waiter(&mut || false), topic)?;
+        let id = send::topic(&mut self.waiter(interrupt), topic)?;
         Ok(self.shared.lock().metadata.topic(id).count())
     }
 

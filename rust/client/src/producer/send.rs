@@ -74,7 +74,7 @@ fn no_metadata(metadata: &ProducerMetadata, name: &str, waited: i64) -> ClientEr
 /// The topic's number, waiting for its metadata if need be.
 pub(crate) fn topic(waiter: &mut Waiter<'_, '_>, name: &str) -> Result<TopicId, ClientError> {
     let shared = waiter.shared;
-    let mut lookup = Lookup::new(&shared.lock().metadata);
+    let mut lookup = Lookup::new(&waiter.lock()?.metadata);
     waiter.until(
         shared.config.max_block_ms,
         |guarded| {
@@ -282,7 +282,7 @@ pub(crate) fn send(
     mut on_decided: Option<OnDecided>,
 ) -> Result<RecordFuture, ClientError> {
     let shared = waiter.shared;
-    shared.lock().check_transaction()?;
+    waiter.lock()?.check_transaction()?;
     waiting::after_waiting(waiter, Some(record.topic), i64::MAX)?;
     let topic = topic(waiter, record.topic)?;
     let headers = headers_of(record.headers);
@@ -323,7 +323,7 @@ pub(crate) fn try_queue<T>(
 pub(crate) fn flush(waiter: &mut Waiter<'_, '_>, timeout_ms: Option<i64>) -> Result<(), ClientError> {
     let shared = waiter.shared;
     let until = timeout_ms.map_or(i64::MAX, |ms| shared.now().saturating_add(ms));
-    shared.lock().accumulator.flushes += 1;
+    waiter.lock()?.accumulator.flushes += 1;
     shared.wake_sender();
     let waited = waiting::after_waiting(waiter, None, until).and_then(|()| settle(waiter, until));
     let accumulator = &mut shared.lock().accumulator;
@@ -339,10 +339,10 @@ pub(crate) fn flush(waiter: &mut Waiter<'_, '_>, timeout_ms: Option<i64>) -> Res
 /// Waits until every batch that exists now is decided; `Timeout` at the time `until`.
 fn settle(waiter: &mut Waiter<'_, '_>, until: i64) -> Result<(), ClientError> {
     let shared = waiter.shared;
-    let mark = shared.lock().accumulator.serial_mark();
+    let mark = waiter.lock()?.accumulator.serial_mark();
     loop {
         let seen = {
-            let guard = shared.lock();
+            let guard = waiter.lock()?;
             if guard.accumulator.all_decided_below(mark) {
                 return Ok(());
             }

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
 
 use fletchlog_api::transport::Waker;
-use fletchlog_api::{Clock, ErrorCode, NodeId};
+use fletchlog_api::{Clock, ErrorCode, NodeId, waiting};
 use fletchlog_records::TopicPartition;
 
 use super::config::ProducerConfig;
-use super::future::{Signal, WAIT_SLICE_MS, lock, wait};
+use super::future::{Signal, lock, wait};
 use super::idempotence::Idempotence;
 use super::metadata::ProducerMetadata;
 use super::producer_batch::{BatchId, ProducerIdAndEpoch};
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     /// The sender waits for a response; `waker` can end that wait.
     receiving: AtomicBool,
     waker: OnceLock<Waker>,
+    /// Wakes the calls that are suspended.
+    watcher: Mutex<Option<Waker>>,
 }
 
 /// Whether the producer accepts records, and whether its sender still works.
@@ -72,6 +75,8 @@ pub(crate) struct Guarded {
     decision_wanted: Option<u64>,
     /// Number of users that wait for progress: notifying costs a system call even if there are none.
     waiting: usize,
+    /// Calls are suspended until there is progress.
+    suspended: bool,
 }
 
 impl Shared {
@@ -91,6 +96,7 @@ impl Shared {
             room_wanted: false,
             decision_wanted: None,
             waiting: 0,
+            suspended: false,
         };
         Self {
             guarded: Mutex::new(guarded),
@@ -106,6 +112,18 @@ impl Shared {
             wake: AtomicBool::new(false),
             receiving: AtomicBool::new(false),
             waker: OnceLock::new(),
+            watcher: Mutex::default(),
+        }
+    }
+
+    /// Sets what wakes the calls that are suspended.
+    pub(crate) fn set_watcher(&self, notify: Waker) {
+        *lock(&self.watcher) = Some(notify);
+    }
+
+    fn wake_suspended(&self) {
+        if let Some(notify) = &*lock(&self.watcher) {
+            notify();
         }
     }
 
@@ -203,9 +221,11 @@ impl Shared {
         if held.waiting > 0 {
             self.progress.notify_all();
         }
+        let mut wakes = std::mem::take(&mut held.suspended);
         if held.room_wanted && held.accumulator.has_room() {
             held.room_wanted = false;
             self.room.notify_all();
+            wakes = true;
         }
         let accumulator = &held.accumulator;
         if held
@@ -214,20 +234,42 @@ impl Shared {
         {
             held.decision_wanted = None;
             self.decided.notify_all();
+            wakes = true;
+        }
+        if wakes {
+            self.wake_suspended();
         }
     }
-    /// A user sleeps until there is room for many batches, at most one slice.
-    pub(crate) fn wait_room(&self, ms: i64) {
+    /// Sleeps until `condition` is notified, at most one slice; not at all in a call that is suspended instead.
+    fn sleep<'a>(&'a self, condition: &Condvar, guard: MutexGuard<'a, Guarded>, ms: i64) -> MutexGuard<'a, Guarded> {
+        let mut guard = Some(guard);
+        waiting::wait(millis(ms), |time| {
+            if !time.is_zero() {
+                let ms = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+                guard = guard.take().map(|guard| wait(condition, guard, ms));
+            }
+            false
+        });
+        guard.unwrap_or_else(|| self.lock())
+    }
+    /// A user sleeps until there is room for many batches, at most one slice. Returns whether it waits: then the caller ends that with
+    /// [`Self::end_wait_for_room`].
+    pub(crate) fn wait_room(&self, ms: i64) -> bool {
         let mut guard = self.lock();
         if guard.accumulator.has_room() {
-            return;
+            return false;
         }
         guard.room_wanted = true;
         // A waiter makes everything sendable.
         guard.accumulator.memory_waiters += 1;
         self.wake_sender();
-        let mut guard = wait(&self.room, guard, ms.min(WAIT_SLICE_MS));
-        guard.accumulator.memory_waiters -= 1;
+        drop(self.sleep(&self.room, guard, ms));
+        true
+    }
+    /// See [`Self::wait_room`].
+    pub(crate) fn end_wait_for_room(&self) {
+        let waiters = &mut self.lock().accumulator.memory_waiters;
+        *waiters = waiters.saturating_sub(1);
     }
     /// A user sleeps until every batch with a serial below `mark` is decided, at most one slice; if they already are, until something has
     /// happened since `seen`.
@@ -239,14 +281,15 @@ impl Shared {
         }
         let wanted = guard.decision_wanted.map_or(mark, |other| other.min(mark));
         guard.decision_wanted = Some(wanted);
-        drop(wait(&self.decided, guard, ms.min(WAIT_SLICE_MS)));
+        drop(self.sleep(&self.decided, guard, ms));
     }
     /// A user sleeps until something has happened since `seen`, at most one slice.
     pub(crate) fn wait_progress(&self, seen: u64, ms: i64) {
         let mut guard = self.lock();
         if guard.progress == seen {
+            guard.suspended |= waiting::suspends();
             guard.waiting += 1;
-            wait(&self.progress, guard, ms.min(WAIT_SLICE_MS)).waiting -= 1;
+            self.sleep(&self.progress, guard, ms).waiting -= 1;
         }
     }
 }
@@ -331,4 +374,8 @@ impl Guarded {
             self.trace.bumped(producer);
         }
     }
+}
+
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }

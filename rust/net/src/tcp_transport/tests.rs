@@ -304,3 +304,57 @@ fn of_a_name_with_two_addresses_the_second_is_used_when_the_first_refuses_or_is_
         assert_eq!(*tried.lock().unwrap(), [first, second]);
     }
 }
+
+/// Waits as a call that must not sleep does: it only looks, again and again.
+fn suspended(transport: &mut TcpTransport) {
+    let start = std::time::Instant::now();
+    while !transport.wait(Duration::ZERO) {
+        assert!(start.elapsed() < LONG, "nothing changed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_call_that_must_not_sleep_has_names_looked_up_in_a_thread_and_its_requests_wait_for_the_address() {
+    let (server, port) = server();
+    let mut settings = settings(&[port], 30_000);
+    settings.bootstrap[0].host = "localhost".into();
+    let mut transport = TcpTransport::new(settings, Arc::new(SystemClock::default())).unwrap();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut stream = accept(&server);
+            let asked = read_request(&mut stream);
+            answer(&mut stream, &asked, &HeartbeatResponse::default());
+        });
+        fletchlog_api::waiting::suspending(|| {
+            transport.send(-1, 7, heartbeat());
+            assert!(transport.resolving.contains_key(&-1), "it has not blocked");
+            assert_eq!(transport.ready(-1), Ready::Connecting);
+            while !transport.has_arrived(-1) {
+                suspended(&mut transport);
+            }
+        });
+        let answered = transport.receive(-1).unwrap();
+        assert_eq!(answered.correlation_id, 7);
+        assert!(answered.result.is_ok());
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_name_that_no_resolver_knows_fails_the_requests_that_wait_for_its_address() {
+    let mut settings = settings(&[9], 30_000);
+    settings.bootstrap[0].host = "no-such-host.invalid".into();
+    let mut transport = TcpTransport::new(settings, Arc::new(SystemClock::default())).unwrap();
+    fletchlog_api::waiting::suspending(|| {
+        transport.send(-1, 7, heartbeat());
+        suspended(&mut transport);
+        assert!(matches!(
+            transport.receive(-1).unwrap().result,
+            Err(Failure::NotConnected(_))
+        ));
+        assert_eq!(transport.ready(-1), Ready::Connecting);
+        suspended(&mut transport);
+        assert!(matches!(transport.ready(-1), Ready::Failed(Failure::NotConnected(_))));
+    });
+}

@@ -30,7 +30,7 @@ pub(crate) fn send_columns<C: RecordColumns>(
         return Ok(0);
     }
     let shared = waiter.shared;
-    shared.lock().check_transaction()?;
+    waiter.lock()?.check_transaction()?;
     after_waiting(waiter, Some(name), i64::MAX)?;
     let topic = topic(waiter, name)?;
     let most = unchecked_size(&shared.config);

@@ -55,7 +55,7 @@ fn wait(
 }
 
 pub(crate) fn init_transactions(waiter: &mut Waiter<'_, '_>) -> Result<(), ClientError> {
-    let result = manager(&mut waiter.shared.lock())?.initialize()?;
+    let result = manager(&mut *waiter.lock()?)?.initialize()?;
     wait(waiter, "init_transactions", &result, AGAIN)
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn send_offsets_to_transaction(
         )));
     }
     let result = {
-        let mut guard = waiter.shared.lock();
+        let mut guard = waiter.lock()?;
         let manager = manager(&mut guard)?;
         if offsets.is_empty() {
             return Ok(());
@@ -99,7 +99,7 @@ pub(crate) fn end_transaction(waiter: &mut Waiter<'_, '_>, committed: bool) -> R
         after_waiting(waiter, None, i64::MAX)?;
     }
     let (operation, result) = {
-        let mut guard = shared.lock();
+        let mut guard = waiter.lock()?;
         let producer = guard.producer_id().unwrap_or(NO_PRODUCER);
         let manager = manager(&mut guard)?;
         if committed {
