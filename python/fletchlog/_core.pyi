@@ -78,6 +78,7 @@ __all__ = [
     "config_table",
     "decision_rows",
     "error_classes",
+    "find_topics",
     "hash_buckets",
     "inspect_segment",
     "java_hash",
@@ -1022,17 +1023,18 @@ class Producer(Generic[_GK, _GV]):
         """The end of the block of a transaction after an exception."""
     def _watch(self, wakeups: _Wakeups, token: int) -> None:
         """For `fletchlog.aio`: `token` is woken when a wait would end."""
-    def flush(self, timeout_ms: _Wait | None = None) -> None:
+    def flush(self, timeout: float | timedelta | None = None, *, timeout_ms: _Wait | None = None) -> None:
         """Sends everything queued and waits until it is decided; raises the first failure of a `send_arrow` row or a `send_many` record.
 
         It waits in the calling thread, as `close` and the end of a transaction do; for coroutines there is `AsyncProducer`.
 
         Args:
-            timeout_ms: The longest wait, for a program that has to answer in time or to stop. None: until everything is decided, which
-                `delivery.timeout.ms` bounds.
+            timeout: The longest wait, in seconds or as a timedelta, for a program that has to answer in time or to stop. None: until everything
+                is decided, which `delivery.timeout.ms` bounds.
+            timeout_ms: Instead: the longest wait in milliseconds.
 
         Raises:
-            fletchlog.errors.KafkaTimeoutError: Not decided within `timeout_ms`. Nothing is lost: the records stay queued, and the producer
+            fletchlog.errors.KafkaTimeoutError: Not decided within that time. Nothing is lost: the records stay queued, and the producer
                 continues to send them; their futures tell what became of them, or another `flush`.
         """
     def init_transactions(self) -> None:

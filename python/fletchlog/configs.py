@@ -3,6 +3,7 @@
     config: fl.configs.ConsumerConfig = {"group.id": "g", "max.poll.records": 100}
 
 Made by tools/typed_configs.py from the property table; `fletchlog.admin.config_table()` has defaults and descriptions. Values may be text always.
+A configuration that a program computes is declared as `dict[str, Any]`; what is written down in place is checked.
 """
 
 from collections.abc import Callable

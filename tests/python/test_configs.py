@@ -12,14 +12,16 @@ import typed_configs
 import fletchlog as fl
 
 USE = """
+from typing import Any
+
 import fletchlog as fl
 
 consumer: fl.configs.ConsumerConfig = {"group.id": "g", "max.poll.records": 5, "enable.auto.commit": False}
 producer: fl.configs.ProducerConfig = {"acks": 1, "linger.ms": "5", "compression.type": "zstd"}
-text: dict[str, str] = {"group.id": "g"}
+computed: dict[str, Any] = {"group.id": "g"}
 with fl.Broker("data", config=fl.configs.BrokerConfig({"num.partitions": 3})) as broker:
     broker.create_topic("t", config=fl.configs.TopicConfig({"cleanup.policy": ["compact", "delete"]}))
-    fl.Consumer(broker, consumer), fl.Producer(broker, producer), fl.Consumer(broker, text), fl.Consumer(broker, {"group.id": "g"})
+    fl.Consumer(broker, consumer), fl.Producer(broker, producer), fl.Consumer(broker, computed), fl.Consumer(broker, {"group.id": "g"})
 """
 WRONG = {
     'one: fl.configs.ConsumerConfig = {"group_id": "g"}': "group_id",

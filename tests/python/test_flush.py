@@ -1,4 +1,4 @@
-"""`Producer.flush(timeout_ms)`: it waits no longer, and nothing is lost."""
+"""`Producer.flush(timeout)`: it waits no longer, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def test_records_stay_queued_after_the_time_is_over(limit: int | timedelta) -> N
         with fl.Producer(broker, {"request.timeout.ms": 1_000, "retry.backoff.ms": 1}, faults=faults) as producer:
             future = producer.send("t", b"v")
             with pytest.raises(fl.errors.KafkaTimeoutError, match="not everything is decided after 30 ms: the records stay queued"):
-                producer.flush(limit)
+                producer.flush(timeout_ms=limit)
             assert not future.done()
             producer.flush()
             assert future.result(0).offset == 0
-            producer.flush(60_000)
+            producer.flush(60)
         assert broker.scan("t").to_pyarrow().num_rows == 1
 
 
@@ -33,7 +33,7 @@ def test_records_that_wait_in_the_producer_count() -> None:
         producer = fl.Producer("kafka://127.0.0.1:1", {"max.block.ms": 500})
         future = producer.send("t", b"v")
         with pytest.raises(fl.errors.KafkaTimeoutError, match="not everything is decided after 20 ms"):
-            await asyncio.to_thread(producer.flush, 20)
+            await asyncio.to_thread(producer.flush, 0.02)
         assert not future.done()
         with pytest.raises(fl.errors.KafkaTimeoutError, match=r"max\.block\.ms"):
             await future
@@ -49,9 +49,9 @@ def test_callbacks_that_still_run_are_waited_for_as_long() -> None:
         with fl.Producer(broker) as producer:
             producer.send("t", b"v", callback=lambda *_: going_on.wait())
             with pytest.raises(fl.errors.KafkaTimeoutError, match="callbacks have not returned after 300 ms"):
-                producer.flush(300)
+                producer.flush(timeout_ms=300)
             going_on.set()
-            producer.flush(60_000)
+            producer.flush(60)
 
 
 def test_a_failure_is_raised_by_the_flush_that_waits_for_it() -> None:
@@ -60,13 +60,13 @@ def test_a_failure_is_raised_by_the_flush_that_waits_for_it() -> None:
         with fl.Producer(broker) as producer:
             producer.send_many("t", [b"v" * 1000])
             with pytest.raises(fl.errors.RecordTooLargeError):
-                producer.flush(60_000)
+                producer.flush(60)
             producer.flush(0)
 
 
-def test_a_float_is_no_time() -> None:
+def test_a_float_is_no_number_of_milliseconds() -> None:
     with fl.Broker.in_memory() as broker, fl.Producer(broker) as producer:
         with pytest.raises(TypeError, match="timedelta"):
-            producer.flush(1.5)  # type: ignore[arg-type]
+            producer.flush(timeout_ms=1.5)  # type: ignore[arg-type]
         with pytest.raises(fl.errors.InvalidArgumentError, match="timeout_ms is -1"):
-            producer.flush(-1)
+            producer.flush(timeout_ms=-1)

@@ -54,7 +54,7 @@ def produce(broker: fl.Broker) -> None:
         producer.send("t", None, b"key", partition=0, timestamp_ms=datetime.now(UTC))  # 20
         producer.send("t", bytearray(b"v"), headers={"h": b"1"})  # 21
         producer.send_many("t", [b"a", None], [b"k", b"l"])  # 22
-        producer.flush(1_000)  # 23
+        producer.flush(1.5)  # 23
         producer.flush(timedelta(seconds=1))  # 24
         producer.flush()  # 25
         with producer.transaction() as same:

@@ -50,7 +50,7 @@ def produce(broker: fl.Broker) -> None:
     producer.send("t", b"value", headers=[("h", "text")])  # 28
     producer.send_many("t", ["text"])  # 29
     producer.send_many("t", [b"value"], ["key"])  # 30
-    producer.flush(1.5)  # 31
+    producer.flush(timeout_ms=1.5)  # 31
     producer.flush("1s")  # 32
     numbers = fl.Producer(broker, value_serializer=serde.Long())
     numbers.send("t", "three")  # 33

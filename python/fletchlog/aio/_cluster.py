@@ -34,7 +34,7 @@ class AsyncCluster:
     Nothing blocks the event loop, and no thread is used. One task at a time uses it: while a verb is awaited, a verb of another task raises
     `ConcurrentAccessError`. A cancelled verb, also one whose `asyncio.timeout` is over, may have been carried out.
 
-    An `AsyncConsumer` has `beginning_offsets`, `end_offsets` and `offsets_for_times`. `scan` is awaited, except for what `tail` looks up.
+    `scan` is awaited, except for what `tail` looks up.
     Reading the `Scan` that it returns waits in the calling thread: `await asyncio.to_thread(scan.to_pyarrow)`.
 
     Args:
@@ -46,26 +46,36 @@ class AsyncCluster:
         self._cluster = Cluster(servers, config)
         self._calls = Calls(self._cluster)
 
+    # one line for each verb, by name: type checkers see its arguments
     alter_broker_config = _awaited(Cluster.alter_broker_config)
     alter_group_config = _awaited(Cluster.alter_group_config)
     alter_offsets = _awaited(Cluster.alter_offsets)
     alter_topic_config = _awaited(Cluster.alter_topic_config)
+    beginning_offsets = _awaited(Cluster.beginning_offsets)
+    create_acls = _awaited(Cluster.create_acls)
     create_partitions = _awaited(Cluster.create_partitions)
     create_topic = _awaited(Cluster.create_topic)
     create_topics = _awaited(Cluster.create_topics)
+    delete_acls = _awaited(Cluster.delete_acls)
     delete_group = _awaited(Cluster.delete_group)
     delete_offsets = _awaited(Cluster.delete_offsets)
     delete_records = _awaited(Cluster.delete_records)
     delete_topic = _awaited(Cluster.delete_topic)
+    delete_user_scram_credential = _awaited(Cluster.delete_user_scram_credential)
+    describe_acls = _awaited(Cluster.describe_acls)
     describe_config = _awaited(Cluster.describe_config)
     describe_group = _awaited(Cluster.describe_group)
     describe_topic = _awaited(Cluster.describe_topic)
+    describe_user_scram_credentials = _awaited(Cluster.describe_user_scram_credentials)
+    end_offsets = _awaited(Cluster.end_offsets)
     group_offsets = _awaited(Cluster.group_offsets)
     groups = _awaited(Cluster.groups)
     lag = _awaited(Cluster.lag)
+    offsets_for_times = _awaited(Cluster.offsets_for_times)
     scan = _awaited(Cluster.scan)
     topics = _awaited(Cluster.topics)
     transactions = _awaited(Cluster.transactions)
+    upsert_user_scram_credential = _awaited(Cluster.upsert_user_scram_credential)
 
     async def cluster_id(self) -> str | None:
         """The cluster's id; None if it reports none."""

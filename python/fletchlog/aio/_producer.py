@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -117,9 +118,9 @@ class AsyncProducer:
             await asyncio.sleep(0)
         return sent
 
-    async def flush(self, timeout_ms: int | timedelta | None = None) -> None:
-        """Waits until everything that was queued is written or has failed, at most `timeout_ms`. See `Producer.flush`."""
-        await self._calls.call(self._producer.flush, timeout_ms)
+    async def flush(self, timeout: float | timedelta | None = None, *, timeout_ms: int | timedelta | None = None) -> None:
+        """Waits until everything that was queued is written or has failed, at most for `timeout` seconds. See `Producer.flush`."""
+        await self._calls.call(functools.partial(self._producer.flush, timeout, timeout_ms=timeout_ms))
 
     async def init_transactions(self) -> None:
         """Registers the `transactional.id`, once, before the first transaction. See `Producer.init_transactions`."""

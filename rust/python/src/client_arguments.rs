@@ -153,6 +153,9 @@ pub fn peer_of(
         .into());
     };
     let text = text.to_cow()?;
+    if !text.starts_with(SCHEME) {
+        return Err(Failure::argument(format!("`{text}` is no cluster: expected {SCHEME}HOST:PORT")).into());
+    }
     if servers.is_some() {
         return Err(both(&text).into());
     }

@@ -395,9 +395,9 @@ impl Producer {
     }
 
     #[doc = stub!(Producer.flush)]
-    #[pyo3(signature = (timeout_ms=None))]
-    fn flush(&self, py: Python<'_>, timeout_ms: Option<Wait>) -> PyResult<()> {
-        let Some(Wait(ms)) = timeout_ms else {
+    #[pyo3(signature = (timeout=None, *, timeout_ms=None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<Seconds>, timeout_ms: Option<Wait>) -> PyResult<()> {
+        let Some(ms) = limit(timeout, timeout_ms)? else {
             return self.settled(py, |producer, stop| producer.flush(stop));
         };
         let until = Instant::now() + Duration::from_millis(ms.unsigned_abs());

@@ -1,0 +1,13 @@
+"""What a lost acknowledgement does to a producer."""
+
+import fletchlog as fl
+
+for idempotent in (False, True):
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        faults = fl.testing.Faults(script={1: "lost-ack"})
+        with fl.Producer(broker, {"enable.idempotence": idempotent, "retries": 5}, faults=faults) as producer:
+            producer.send("t", b"once")
+        print(fl.scan(broker, "t").to_pyarrow().num_rows)
+# -> 2
+# -> 1

@@ -1,0 +1,14 @@
+"""What a client has counted."""
+
+import fletchlog as fl
+
+with fl.Broker("data/", create=True) as broker:
+    broker.create_topic("orders", partitions=2)
+    with fl.Producer(broker) as producer:
+        for number in range(10):
+            producer.send("orders", value=b"%d" % number, partition=number % 2)
+    with fl.Consumer(broker, {"auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([("orders", 0), ("orders", 1)])
+        consumer.poll()
+        print(int(consumer.metrics()["records-consumed-total"]), consumer.lag())
+# -> 10 {TopicPartition(topic='orders', partition=0): 0, TopicPartition(topic='orders', partition=1): 0}

@@ -1,0 +1,17 @@
+"""Leave a partition out for a while."""
+
+import fletchlog as fl
+
+with fl.Broker("data/", create=True) as broker:
+    broker.create_topic("orders", partitions=2)
+    with fl.Producer(broker) as producer:
+        for number in range(10):
+            producer.send("orders", value=b"%d" % number, partition=number % 2)
+    with fl.Consumer(broker, {"auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([("orders", 0), ("orders", 1)])
+        consumer.pause(("orders", 0))
+        print({record.partition for record in consumer.poll()})
+        consumer.resume(("orders", 0))
+        print({record.partition for record in consumer.poll()})
+# -> {1}
+# -> {0}

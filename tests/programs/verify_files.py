@@ -1,0 +1,12 @@
+"""Check the files of a directory."""
+
+import fletchlog as fl
+
+with fl.Broker("data/", create=True) as broker:
+    broker.create_topic("orders", partitions=2)
+    with fl.Producer(broker) as producer:
+        for number in range(10):
+            producer.send("orders", value=b"%d" % number, partition=number % 2)
+
+print(all(report.ok for report in fl.files.verify("data/")))
+# -> True
