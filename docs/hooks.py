@@ -286,7 +286,7 @@ def advice(found: type[errors.KafkaError]) -> str:
 # what a person does; the exceptions below one of these are meant, too
 ADVICE = {
     "KafkaError": "Read the text: it says what happened, where, and what to do.",
-    "ConfigException": "Correct the property; `fletchlog config WORD` lists those that there are.",
+    "ConfigError": "Correct the property; `fletchlog config WORD` lists those that there are.",
     "InvalidArgumentError": "Correct the call; the text names the argument.",
     "SchemaError": "Give the columns key, value, topic, partition, headers, timestamp the types that the text names.",
     "ReplayRefusedError": "Replay on a copy of the directory from before the run; traces of several members cannot be replayed.",

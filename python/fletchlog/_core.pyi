@@ -165,7 +165,7 @@ class Broker:
             (Google) or four (Azure), unless `storage_options` say otherwise.
         fletchlog.errors.ReadOnlyError: A URI without `read_only`.
         fletchlog.errors.InvalidArgumentError: pyarrow does not take the URI or an option.
-        fletchlog.errors.ConfigException: Unknown or invalid property.
+        fletchlog.errors.ConfigError: Unknown or invalid property.
     """
 
     def __new__(
@@ -213,7 +213,7 @@ class Broker:
             fletchlog.errors.InvalidTopicError: Not a name that Kafka allows.
             fletchlog.errors.TopicAlreadyExistsError: It exists.
             fletchlog.errors.InvalidPartitionsError: Fewer than one partition; with `exist_ok`, it exists with another number of them.
-            fletchlog.errors.ConfigException: Unknown or invalid topic property.
+            fletchlog.errors.ConfigError: Unknown or invalid topic property.
         """
     def create_topics(self, topics: Iterable[str | NewTopic | tuple[str, int]], *, exist_ok: bool = False) -> None:
         """Creates topics with one write of the metadata: much faster than one after the other.
@@ -257,7 +257,7 @@ class Broker:
 
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
-            fletchlog.errors.ConfigException: Unknown or invalid property.
+            fletchlog.errors.ConfigError: Unknown or invalid property.
         """
     def alter_broker_config(self, config: _Properties, *, node: int | None = None, validate_only: bool = False) -> None:
         """Changes properties of all nodes, or of one; those not named stay as they are. Kafka: IncrementalAlterConfigs of a broker.
@@ -561,7 +561,7 @@ class Broker:
                 the broker's.
 
         Raises:
-            fletchlog.errors.ConfigException: A property is unknown, not a listener's, or lacks what it needs.
+            fletchlog.errors.ConfigError: A property is unknown, not a listener's, or lacks what it needs.
             fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
             fletchlog.errors.InvalidArgumentError: Every interface (0.0.0.0) without `advertised`, or a bad port.
         """
@@ -584,7 +584,7 @@ class Cluster:
 
     Raises:
         fletchlog.errors.InvalidArgumentError: No address.
-        fletchlog.errors.ConfigException: Unknown or invalid properties.
+        fletchlog.errors.ConfigError: Unknown or invalid properties.
     """
 
     def __new__(cls, servers: str | _Properties, config: _Properties | None = None) -> Self: ...
@@ -907,7 +907,7 @@ class Producer(Generic[_GK, _GV]):
         value_serializer: The same for values. Without them keys and values are bytes.
 
     Raises:
-        fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
+        fletchlog.errors.ConfigError: Unknown, invalid or contradictory properties.
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
@@ -1284,7 +1284,7 @@ class Consumer(Generic[_K, _V]):
             those, which is much faster. What a deserializer raises becomes a `RecordDeserializationError` with topic, partition and offset.
 
     Raises:
-        fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
+        fletchlog.errors.ConfigError: Unknown, invalid or contradictory properties.
         fletchlog.errors.ClosedError: The broker is closed.
     """
 
@@ -1555,7 +1555,7 @@ class LegacyConsumer:
         config: `group.id` (required), `consumer.id`, `auto.offset.reset` (smallest or largest), see `config_table()`.
 
     Raises:
-        fletchlog.errors.ConfigException: Unknown, invalid or contradictory properties.
+        fletchlog.errors.ConfigError: Unknown, invalid or contradictory properties.
         fletchlog.errors.ClosedError: The broker is closed.
     """
 

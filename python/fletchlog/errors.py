@@ -3,7 +3,7 @@
 ::
 
     KafkaError                           code, name, retriable: from Kafka's error table
-    ├── ConfigException                  also ValueError: a property is unknown or invalid
+    ├── ConfigError                      also ValueError: a property is unknown or invalid
     ├── InvalidArgumentError             also ValueError: an argument that can never be right
     │   ├── SchemaError                  Arrow columns that cannot be produced
     │   └── ReplayRefusedError           the log or the group has changed
@@ -113,7 +113,7 @@ class KafkaError(Exception):
             cls.retriable = cls.__dict__.get("retriable", retriable)
 
 
-class ConfigException(KafkaError, ValueError, code=40):  # noqa: N818 - Kafka's own name
+class ConfigError(KafkaError, ValueError, code=40):
     """A property is unknown, invalid, or contradicts another one. Nothing was opened or changed."""
 
 
@@ -429,7 +429,7 @@ __all__ = [
     "CommitFailedError",
     "ConcurrentAccessError",
     "ConcurrentTransactionsError",
-    "ConfigException",
+    "ConfigError",
     "CorruptRecordError",
     "DamagedFileError",
     "DirectoryError",

@@ -11,7 +11,7 @@ except fl.errors.DirectoryError as error:
 with fl.Broker.in_memory() as broker:
     try:
         fl.Consumer(broker, {"group.idd": "g"})
-    except fl.errors.ConfigException as error:
+    except fl.errors.ConfigError as error:
         print("group.id" in str(error))
 # -> True False
 # -> True

@@ -26,16 +26,16 @@ def test_an_unknown_property_suggests_the_nearest(broker: fl.Broker) -> None:
         lambda: fl.Consumer(broker, {"auto.ofset.reset": "earliest"}),
         lambda: fl.Consumer(broker, {"auto_offset_reset": "earliest"}),
     ):
-        with pytest.raises(fl.errors.ConfigException, match=r"did you mean `auto\.offset\.reset`"):
+        with pytest.raises(fl.errors.ConfigError, match=r"did you mean `auto\.offset\.reset`"):
             make()
     with pytest.raises(ValueError, match=r"did you mean `linger\.ms`"):
         fl.Producer(broker, {"linger": 5})
     for client in (fl.Producer, fl.Consumer):
-        with pytest.raises(fl.errors.ConfigException, match=r"did you mean `fletchlog\.trace`"):
+        with pytest.raises(fl.errors.ConfigError, match=r"did you mean `fletchlog\.trace`"):
             client(broker, {"trace": True})
-    with pytest.raises(fl.errors.ConfigException, match=r"retention\.ms"):
+    with pytest.raises(fl.errors.ConfigError, match=r"retention\.ms"):
         broker.create_topic("t", config={"retention.msec": 5})
-    with pytest.raises(fl.errors.ConfigException):
+    with pytest.raises(fl.errors.ConfigError):
         fl.Broker.in_memory(config={"nonsense": 1})
 
 
@@ -51,7 +51,7 @@ def test_an_unknown_property_suggests_the_nearest(broker: fl.Broker) -> None:
     ],
 )
 def test_an_invalid_value_says_what_is_expected(broker: fl.Broker, config: dict[str, Any], match: str) -> None:
-    with pytest.raises(fl.errors.ConfigException, match=match):
+    with pytest.raises(fl.errors.ConfigError, match=match):
         fl.Consumer(broker, config)
 
 
@@ -65,7 +65,7 @@ def test_an_invalid_value_says_what_is_expected(broker: fl.Broker, config: dict[
     ],
 )
 def test_contradicting_properties_are_refused_as_kafka_does(broker: fl.Broker, config: dict[str, Any]) -> None:
-    with pytest.raises(fl.errors.ConfigException):
+    with pytest.raises(fl.errors.ConfigError):
         fl.Producer(broker, config)
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import fletchlog as fl
-from fletchlog.errors import ConfigException, InvalidArgumentError
+from fletchlog.errors import ConfigError, InvalidArgumentError
 from tests.support.waiting import until
 
 
@@ -50,7 +50,7 @@ def test_a_consumer_begins_by_a_duration(place):
             assert until(lambda: read.extend(consumer.poll(timeout_ms=200)) or len(read) >= 3)
             assert [record.value for record in read] == [b"2", b"1", b"0"]
             assert consumer.position(("t", 1)) == 1, "the end: no record is so new"
-    with pytest.raises(ConfigException, match=r"4\.0 or later"):
+    with pytest.raises(ConfigError, match=r"4\.0 or later"):
         fl.Consumer(to, {"auto.offset.reset": "by_duration:PT1H"})
-    with pytest.raises(ConfigException, match="PT1H30M"):
+    with pytest.raises(ConfigError, match="PT1H30M"):
         fl.Consumer(to, {"auto.offset.reset": "by_duration:-PT1H", "fletchlog.consumer.version": "4.0"})

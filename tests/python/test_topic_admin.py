@@ -99,7 +99,7 @@ def test_nodes_and_groups_are_altered_while_the_broker_runs(tmp_path: Path) -> N
 def test_what_cannot_be_altered_changes_nothing() -> None:
     with fl.Broker.in_memory() as broker:
         broker.create_topic("t", config={"retention.ms": 1000})
-        with pytest.raises(fl.errors.ConfigException, match=r"retention\.msx.*did you mean `retention\.ms`"):
+        with pytest.raises(fl.errors.ConfigError, match=r"retention\.msx.*did you mean `retention\.ms`"):
             broker.alter_topic_config("t", {"segment.bytes": 5000, "retention.msx": 5})
         with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
             broker.alter_topic_config("nothing", {})

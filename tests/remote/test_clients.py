@@ -13,7 +13,7 @@ import time
 import pytest
 
 import fletchlog as fl
-from fletchlog.errors import ConfigException, InvalidArgumentError, KafkaTimeoutError
+from fletchlog.errors import ConfigError, InvalidArgumentError, KafkaTimeoutError
 
 
 def url(listener):
@@ -82,7 +82,7 @@ def test_the_address_may_be_in_the_configuration(cluster):
 )
 @pytest.mark.parametrize("client", [fl.Consumer, fl.Producer])
 def test_what_is_no_cluster_is_refused_with_what_was_expected(client, arguments):
-    with pytest.raises((InvalidArgumentError, ConfigException), match=r"HOST:PORT|one of the two"):
+    with pytest.raises((InvalidArgumentError, ConfigError), match=r"HOST:PORT|one of the two"):
         client(*arguments)
 
 
@@ -323,7 +323,7 @@ def test_a_configuration_of_another_client_is_taken_with_one_warning(cluster, ca
     assert len(warnings) == 1
     assert "key.serializer (send() takes bytes" in warnings[0]
     assert "send.buffer.bytes" in warnings[0]
-    with pytest.raises(ConfigException, match=r"enable\.ssl\.certificate\.verification"):
+    with pytest.raises(ConfigError, match=r"enable\.ssl\.certificate\.verification"):
         fl.Consumer(address, {"enable.ssl.certificate.verification": False})
 
 
@@ -368,5 +368,5 @@ def test_the_configuration_of_a_program_with_librdkafka_is_taken_as_it_is(cluste
 )
 def test_a_property_that_cannot_be_followed_says_what_to_do(given, advice):
     for client in (fl.Consumer, fl.Producer, fl.Cluster):
-        with pytest.raises((ConfigException, TypeError), match=advice):
+        with pytest.raises((ConfigError, TypeError), match=advice):
             client({"bootstrap.servers": "127.0.0.1:1", **given})

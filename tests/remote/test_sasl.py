@@ -10,7 +10,7 @@ import time
 import pytest
 
 import fletchlog as fl
-from fletchlog.errors import ConfigException, InvalidArgumentError, SaslAuthenticationError, SslAuthenticationError
+from fletchlog.errors import ConfigError, InvalidArgumentError, SaslAuthenticationError, SslAuthenticationError
 from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.sink_options import SinkOptions
 from tests.support.certificates import Authority
@@ -110,11 +110,11 @@ def test_the_properties_of_java_and_the_names_of_librdkafka_will_do(listening):
     base = {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     assert consumed(base | {"sasl.jaas.config": f'{module} required username="alice" password="{PASSWORD}";'}) == [b"v"]
-    with pytest.raises(ConfigException, match="the login module of PLAIN is PlainLoginModule"):
+    with pytest.raises(ConfigError, match="the login module of PLAIN is PlainLoginModule"):
         fl.Consumer(base | {"sasl.jaas.config": 'ScramLoginModule required username="alice" password="s3cret";'})
-    with pytest.raises(ConfigException, match=r"give sasl.username and sasl.password"):
+    with pytest.raises(ConfigError, match=r"give sasl.username and sasl.password"):
         fl.Producer(base | {"sasl.username": "alice"})
-    with pytest.raises(ConfigException, match=r"needs sasl.mechanism: PLAIN, SCRAM-SHA-256"):
+    with pytest.raises(ConfigError, match=r"needs sasl.mechanism: PLAIN, SCRAM-SHA-256"):
         fl.Consumer({"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT"})
 
 
@@ -193,7 +193,7 @@ def test_a_client_makes_tokens_that_nobody_signs(listening):
     module = 'OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="alice";'
     config = {"bootstrap.servers": listening(LISTENER), "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
     assert consumed(config | {"sasl.jaas.config": module}) == [b"v"]
-    with pytest.raises(ConfigException, match="give oauth_cb"):
+    with pytest.raises(ConfigError, match="give oauth_cb"):
         fl.Consumer(config)
     with pytest.raises(InvalidArgumentError, match="oauth_cb is a function"):
         fl.Consumer(config | {"oauth_cb": "token"})
@@ -300,9 +300,9 @@ def test_no_secret_is_seen_anywhere(listening, caplog, capfd):
             trace = consumer.trace()
             seen = [repr(consumer), str(trace.to_pyarrow().schema.metadata), str(trace.to_pyarrow().to_pylist())]
         assert "[hidden]" in seen[1]
-        with pytest.raises(ConfigException) as bad:
+        with pytest.raises(ConfigError) as bad:
             fl.Consumer(user(address, sasl_jaas_config="PlainLoginModule required password=s3cret"))
-        with pytest.raises(ConfigException) as unknown:
+        with pytest.raises(ConfigError) as unknown:
             fl.Consumer(user(address, sasl_passwort="s3cret"))
     options = {f"kafka.{name}": value for name, value in user(address).items()}
     seen += [repr(SourceOptions.parse(options | {"subscribe": "t"})), repr(SinkOptions.parse(options | {"stagingPath": "/tmp"}))]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fletchlog as fl
-from fletchlog.errors import AuthenticationError, ConfigException, SslAuthenticationError
+from fletchlog.errors import AuthenticationError, ConfigError, SslAuthenticationError
 from tests.support.certificates import Authority
 from tests.support.reading import consumed
 
@@ -121,10 +121,10 @@ def test_a_client_shows_its_certificate_from_an_encrypted_key(listening, authori
     both, chain, key = authority.issue("alice", password="s3cret")
     assert consumed(client(address, authority, ssl_keystore_location=both, ssl_key_password="s3cret")) == [b"v"]
     assert consumed(client(address, authority, ssl_certificate_location=chain, ssl_key_location=key, ssl_key_password="s3cret")) == [b"v"]
-    with pytest.raises(ConfigException, match=r"ssl.key.password") as caught:
+    with pytest.raises(ConfigError, match=r"ssl.key.password") as caught:
         fl.Consumer(client(address, authority, ssl_keystore_location=both, ssl_key_password="other s3cret"))
     assert "s3cret" not in str(caught.value)
-    with pytest.raises(ConfigException, match=r"encrypted: give ssl.key.password"):
+    with pytest.raises(ConfigError, match=r"encrypted: give ssl.key.password"):
         fl.Consumer(client(address, authority, ssl_keystore_location=both))
 
 
@@ -248,12 +248,12 @@ def test_a_client_that_never_begins_tls_is_disconnected(listening, authority):
 
 
 def test_what_a_listener_cannot_do_is_said_when_it_is_opened(listening, authority):
-    with pytest.raises(ConfigException, match=r"needs a certificate: give ssl.keystore.location"):
+    with pytest.raises(ConfigError, match=r"needs a certificate: give ssl.keystore.location"):
         listening({"security.protocol": "SSL"})
     both = authority.issue("broker", HOSTS)[0]
-    with pytest.raises(ConfigException, match=r"ssl.client.auth=required needs the authorities"):
+    with pytest.raises(ConfigError, match=r"ssl.client.auth=required needs the authorities"):
         listening(ssl_listener(both, ssl_client_auth="required"))
-    with pytest.raises(ConfigException, match="not that of the certificate"):
+    with pytest.raises(ConfigError, match="not that of the certificate"):
         _, chain, _ = authority.issue("one")
         _, _, key = authority.issue("other")
         listening({"security.protocol": "SSL", "ssl.certificate.location": chain, "ssl.key.location": key})
@@ -262,12 +262,12 @@ def test_what_a_listener_cannot_do_is_said_when_it_is_opened(listening, authorit
 def test_a_store_of_java_is_refused_with_the_way_to_convert_it(authority, tmp_path):
     jks = tmp_path / "trust.jks"
     jks.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
-    with pytest.raises(ConfigException, match=r"keytool -list -rfc -keystore"):
+    with pytest.raises(ConfigError, match=r"keytool -list -rfc -keystore"):
         fl.Consumer({"bootstrap.servers": "h:1", "security.protocol": "SSL", "ssl.truststore.location": str(jks)})
     given = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": authority.file, "ssl.keystore.password": "s3cret"}
-    with pytest.raises(ConfigException, match=r"openssl pkcs12 -in store.p12"):
+    with pytest.raises(ConfigError, match=r"openssl pkcs12 -in store.p12"):
         fl.Producer({"bootstrap.servers": "h:1", "security.protocol": "SSL"} | given)
-    with pytest.raises(ConfigException, match=r"ssl.truststore.location.*cannot be read"):
+    with pytest.raises(ConfigError, match=r"ssl.truststore.location.*cannot be read"):
         fl.Consumer({"bootstrap.servers": "h:1", "security.protocol": "SSL", "ssl.truststore.location": "no/such/file"})
 
 

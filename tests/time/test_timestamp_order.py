@@ -152,7 +152,7 @@ def test_log_append_time_is_the_time_that_counts(broker: fl.Broker) -> None:
 
 def test_another_order_or_a_negative_time_is_refused(broker: fl.Broker) -> None:
     for name, value in [("fletchlog.fetch.order", "time"), ("fletchlog.timestamp.max.idle.ms", -1), ("fletchlog.timestamp.max.lateness.ms", -1)]:
-        with pytest.raises(fl.errors.ConfigException, match=name):
+        with pytest.raises(fl.errors.ConfigError, match=name):
             fl.Consumer(broker, {name: value})
 
 

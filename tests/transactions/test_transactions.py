@@ -212,7 +212,7 @@ def test_bad_configurations_are_refused_with_what_to_do(broker: fl.Broker) -> No
         ({"transactional.id": "x", "enable.idempotence": False}, "enable.idempotence"),
         ({"transactional.id": "x", "acks": "1"}, "acks"),
     ]:
-        with pytest.raises(errors.ConfigException, match=message):
+        with pytest.raises(errors.ConfigError, match=message):
             fl.Producer(broker, config)
     with fl.Producer(broker, {"transactional.id": "x", "transaction.timeout.ms": 900_001}) as producer:
         with pytest.raises(errors.InvalidTxnTimeoutError) as raised:

@@ -135,7 +135,7 @@ def test_librdkafka_authenticates_again_before_its_session_ends(broker):
     ],
 )
 def test_what_a_listener_lacks_is_said_without_a_secret(broker, config, text):
-    with pytest.raises(fl.errors.ConfigException, match=text) as raised:
+    with pytest.raises(fl.errors.ConfigError, match=text) as raised:
         broker.listen(config=config)
     assert "hidden1" not in str(raised.value)
 

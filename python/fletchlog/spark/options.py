@@ -265,7 +265,7 @@ def check_properties(client: Literal["Consumer", "Producer"], properties: Mappin
         try:
             with fl.Broker.in_memory() as broker, getattr(fl, client)(broker, properties):
                 pass
-        except fl.errors.ConfigException as error:
+        except fl.errors.ConfigError as error:
             raise OptionError(f"options kafka.*: {error}") from None
 
 

@@ -207,7 +207,7 @@ def check_topic(options: SinkOptions) -> None:
 
     Raises:
         OptionError: The directory or the topic does not exist, or the topic has too few partitions.
-        fletchlog.errors.ConfigException: A property that a producer of the cluster does not take, or a value that the topic does not.
+        fletchlog.errors.ConfigError: A property that a producer of the cluster does not take, or a value that the topic does not.
     """
     import fletchlog as fl
 

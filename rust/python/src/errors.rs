@@ -94,7 +94,7 @@ pub const CODE_CLASSES: &[(ErrorCode, &str)] = &[
     (ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, "UnsupportedFormatError"),
     (ErrorCode::TOPIC_ALREADY_EXISTS, "TopicAlreadyExistsError"),
     (ErrorCode::INVALID_PARTITIONS, "InvalidPartitionsError"),
-    (ErrorCode::INVALID_CONFIG, "ConfigException"),
+    (ErrorCode::INVALID_CONFIG, "ConfigError"),
     (ErrorCode::INVALID_REQUEST, "InvalidArgumentError"),
     (ErrorCode::POLICY_VIOLATION, "PolicyViolationError"),
     (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, "OutOfOrderSequenceError"),
@@ -120,7 +120,7 @@ pub const CODE_CLASSES: &[(ErrorCode, &str)] = &[
 
 /// The engine's variants and their classes.
 pub const VARIANT_CLASSES: &[(&str, &str)] = &[
-    ("config", "ConfigException"),
+    ("config", "ConfigError"),
     ("argument", "InvalidArgumentError"),
     ("schema", "SchemaError"),
     ("state", "IllegalStateError"),
