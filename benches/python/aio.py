@@ -66,14 +66,15 @@ async def aiokafka(servers: str, *, batch: int) -> float:
 
 async def confluent(servers: str, *, batch: int) -> float:
     config = {"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True, "log_level": 3}
-    producer = AIOProducer(config, batch_size=batch, buffer_timeout=0 if batch == 1 else 0.1)
+    producer = AIOProducer(config, batch_size=batch, buffer_timeout=0.001 if batch == 1 else 0.1)
     try:
         await (await producer.produce(TOPIC, VALUE))
         sent, start = 0, time.perf_counter()
         while time.perf_counter() - start < SECONDS:
             sent += batch
             futures = [await producer.produce(TOPIC, VALUE) for _ in range(batch)]
-            await producer.flush()
+            if batch > 1:
+                await producer.flush()
             for future in futures:
                 await future
         return sent / (time.perf_counter() - start)

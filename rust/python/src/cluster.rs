@@ -362,7 +362,8 @@ impl Cluster {
     #[doc = stub!(Cluster.create_acls)]
     fn create_acls(&self, py: Python<'_>, acls: &Bound<'_, PyAny>) -> PyResult<()> {
         let acls: Vec<_> = acls::acls_from_py(acls)?.iter().map(acls::creation_of).collect();
-        self.inner.call(py, |client, stop| client.create_acls(&acls, stop))
+        self.inner
+            .awaited(py, move |client, stop| client.create_acls(&acls, stop))
     }
 
     #[doc = stub!(Cluster.describe_acls)]
@@ -375,14 +376,16 @@ impl Cluster {
         let filter = acls::request_of(&acls::filter_or_all(py, acl_filter)?);
         let described = self
             .inner
-            .call(py, |client, stop| client.describe_acls(&filter, stop))?;
+            .awaited(py, move |client, stop| client.describe_acls(&filter, stop))?;
         acls::described_to_py(py, described)
     }
 
     #[doc = stub!(Cluster.delete_acls)]
     fn delete_acls<'py>(&self, py: Python<'py>, filters: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let filters: Vec<_> = acls::filters_from_py(filters)?.iter().map(acls::deletion_of).collect();
-        let deleted = self.inner.call(py, |client, stop| client.delete_acls(&filters, stop))?;
+        let deleted = self
+            .inner
+            .awaited(py, move |client, stop| client.delete_acls(&filters, stop))?;
         acls::deleted_to_py(py, deleted)
     }
 
@@ -390,7 +393,7 @@ impl Cluster {
     fn describe_user_scram_credentials<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let users = self
             .inner
-            .call(py, |client, stop| client.describe_user_scram_credentials(stop))?;
+            .awaited(py, move |client, stop| client.describe_user_scram_credentials(stop))?;
         acls::users_to_py(py, users)
     }
 
@@ -408,9 +411,9 @@ impl Cluster {
         if password.is_empty() {
             return Err(Failure::argument("the password is empty").into());
         }
-        let password = Secret::new(password);
-        self.inner.call(py, |client, stop| {
-            let upsertion = ScramUpsertion::new(user, mechanism, &password, iterations);
+        let (user, password) = (user.to_owned(), Secret::new(password));
+        self.inner.awaited(py, move |client, stop| {
+            let upsertion = ScramUpsertion::new(&user, mechanism, &password, iterations);
             let upsertion = upsertion.map_err(|error| Failure::state(error.to_string()))?;
             let upsertion = ScramCredentialUpsertion {
                 name: upsertion.name.into(),
@@ -431,7 +434,7 @@ impl Cluster {
             name: user.into(),
             mechanism: acls::scram_mechanism(mechanism)?.code(),
         };
-        self.inner.call(py, |client, stop| {
+        self.inner.awaited(py, move |client, stop| {
             client.alter_user_scram_credentials(&[deletion], &[], stop)
         })
     }
