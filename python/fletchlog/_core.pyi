@@ -931,6 +931,16 @@ class Producer(Generic[_GK, _GV]):
         key_serializer: _Serializer[_GK] | None = None,
         value_serializer: _Serializer[_GV] | None = None,
     ) -> Producer[_GK, _GV]: ...
+    @overload
+    def __new__(
+        cls,
+        source: None = None,
+        *,
+        config: ProducerConfig | _AnyProperties,
+        faults: Faults | None = None,
+        key_serializer: _Serializer[_GK] | None = None,
+        value_serializer: _Serializer[_GV] | None = None,
+    ) -> Producer[_GK, _GV]: ...
     def send(
         self,
         topic: str,
@@ -1303,6 +1313,15 @@ class Consumer(Generic[_K, _V]):
         cls,
         source: ConsumerConfig | _AnyProperties,
         *,
+        key_deserializer: _Deserializer[_K] | None = None,
+        value_deserializer: _Deserializer[_V] | None = None,
+    ) -> Consumer[_K, _V]: ...
+    @overload
+    def __new__(
+        cls,
+        source: None = None,
+        *,
+        config: ConsumerConfig | _AnyProperties,
         key_deserializer: _Deserializer[_K] | None = None,
         value_deserializer: _Deserializer[_V] | None = None,
     ) -> Consumer[_K, _V]: ...

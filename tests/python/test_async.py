@@ -511,6 +511,8 @@ def test_every_verb_of_a_cluster_is_awaited(broker):
                     await producer.send_and_wait("u", value=b"v", partition=0)
                 await cluster.alter_offsets("g", {("u", 0): 0})
                 assert (await cluster.lag("g"))[fl.TopicPartition("u", 0)].lag == 1
+                assert (await cluster.beginning_offsets([("u", 0)]), await cluster.end_offsets([("u", 0)])) == ({("u", 0): 0}, {("u", 0): 1})
+                assert (await cluster.offsets_for_times({("u", 0): 0}))["u", 0].offset == 0
                 scan = await cluster.scan("u", 0)
                 assert (await asyncio.get_running_loop().run_in_executor(None, scan.to_pyarrow)).num_rows == 1
                 assert await cluster.delete_records("u", 0, -1) == 1

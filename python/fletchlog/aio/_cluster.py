@@ -9,7 +9,13 @@ from fletchlog._core import Cluster
 from fletchlog.aio._loop import Calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from datetime import datetime
+
+    from fletchlog.aio._consumer import AsyncConsumer
+    from fletchlog.types import IsolationLevel, OffsetAndTimestamp, TopicPartition
+
+    _Partition = TopicPartition | tuple[str, int]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -51,7 +57,6 @@ class AsyncCluster:
     alter_group_config = _awaited(Cluster.alter_group_config)
     alter_offsets = _awaited(Cluster.alter_offsets)
     alter_topic_config = _awaited(Cluster.alter_topic_config)
-    beginning_offsets = _awaited(Cluster.beginning_offsets)
     create_acls = _awaited(Cluster.create_acls)
     create_partitions = _awaited(Cluster.create_partitions)
     create_topic = _awaited(Cluster.create_topic)
@@ -67,15 +72,34 @@ class AsyncCluster:
     describe_group = _awaited(Cluster.describe_group)
     describe_topic = _awaited(Cluster.describe_topic)
     describe_user_scram_credentials = _awaited(Cluster.describe_user_scram_credentials)
-    end_offsets = _awaited(Cluster.end_offsets)
     group_offsets = _awaited(Cluster.group_offsets)
     groups = _awaited(Cluster.groups)
     lag = _awaited(Cluster.lag)
-    offsets_for_times = _awaited(Cluster.offsets_for_times)
     scan = _awaited(Cluster.scan)
     topics = _awaited(Cluster.topics)
     transactions = _awaited(Cluster.transactions)
     upsert_user_scram_credential = _awaited(Cluster.upsert_user_scram_credential)
+
+    async def beginning_offsets(self, partitions: Iterable[_Partition]) -> dict[TopicPartition, int]:
+        """Log start offsets. See `Cluster.beginning_offsets`."""
+        async with self._consumer() as consumer:
+            return await consumer.beginning_offsets(partitions)
+
+    async def end_offsets(self, partitions: Iterable[_Partition], *, isolation_level: IsolationLevel = "read_uncommitted") -> dict[TopicPartition, int]:
+        """End offsets. See `Cluster.end_offsets`."""
+        async with self._consumer({"isolation.level": isolation_level}) as consumer:
+            return await consumer.end_offsets(partitions)
+
+    async def offsets_for_times(self, times: Mapping[_Partition, int | datetime]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Per partition the lowest offset whose timestamp is at or after the time. See `Cluster.offsets_for_times`."""
+        async with self._consumer() as consumer:
+            return await consumer.offsets_for_times(times)
+
+    def _consumer(self, config: Mapping[str, Any] | None = None) -> AsyncConsumer:
+        """Looks offsets up, over connections of its own."""
+        from fletchlog.aio._consumer import AsyncConsumer
+
+        return AsyncConsumer(self, config)
 
     async def cluster_id(self) -> str | None:
         """The cluster's id; None if it reports none."""

@@ -252,7 +252,7 @@ fn until_from_py(until: &Bound<'_, PyAny>) -> PyResult<Until> {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (source, config=None, *, key_deserializer=None, value_deserializer=None))]
+    #[pyo3(signature = (source=None, config=None, *, key_deserializer=None, value_deserializer=None))]
     fn new(
         py: Python<'_>,
         source: Option<&Bound<'_, PyAny>>,

@@ -167,7 +167,7 @@ impl Producer {
 #[pymethods]
 impl Producer {
     #[new]
-    #[pyo3(signature = (source, config=None, *, faults=None, key_serializer=None, value_serializer=None))]
+    #[pyo3(signature = (source=None, config=None, *, faults=None, key_serializer=None, value_serializer=None))]
     fn new(
         py: Python<'_>,
         source: Option<&Bound<'_, PyAny>>,
