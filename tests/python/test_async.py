@@ -562,3 +562,20 @@ def test_under_uvloop_too(peer):
             await consumer.commit()
 
     run(main(), factory=uvloop.new_event_loop)
+
+
+def test_an_outcome_that_is_decided_is_awaited_without_a_turn_of_the_loop(peer):
+    async def main():
+        async with fl.AsyncProducer(peer) as producer:
+            written = await producer.send("t", b"v", partition=0)
+            failed = await producer.send("t", b"v" * 2_000_000)
+            await producer.flush()
+            turns = []
+            asyncio.get_running_loop().call_soon(turns.append, 1)
+            assert (await written, await written) == (written.result(0), written.result(0))
+            with pytest.raises(fl.errors.RecordTooLargeError):
+                await failed
+            assert turns == []
+            assert await asyncio.gather(written, written) == [written.result(0)] * 2
+
+    asyncio.run(main())

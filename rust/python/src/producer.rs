@@ -9,9 +9,9 @@ use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_arrow::import::ProducerBatch;
 use fletchlog_client::faults::FaultTransport;
-use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future};
+use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future, RecordMetadata};
 use fletchlog_client::{ClientError, Producer as Engine};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -703,6 +703,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The awaited outcome of a record, if it is known already: the event loop has nothing to do.
+#[pyclass(frozen, module = "fletchlog._core", name = "_Decided")]
+struct Decided(Result<RecordMetadata, ClientError>);
+
+#[pymethods]
+impl Decided {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<()> {
+        match &self.0 {
+            Ok(metadata) => Err(PyStopIteration::new_err((
+                record_metadata_to_py(py, metadata)?.unbind(),
+            ))),
+            Err(error) => Err(Failure::from(error.clone()).into_py(py)),
+        }
+    }
+}
+
 #[doc = stub!(RecordFuture)]
 #[pyclass(frozen, module = "fletchlog.types")]
 pub struct RecordFuture {
@@ -758,7 +778,11 @@ impl RecordFuture {
 
     #[doc = stub!(RecordFuture.__await__)]
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let outcome = slf.py().import("fletchlog.aio")?.call_method1("outcome", (slf,))?;
+        let py = slf.py();
+        if let Some(outcome) = slf.get().inner.at_once(py, Future::try_result)? {
+            return Ok(Bound::new(py, Decided(outcome))?.into_any());
+        }
+        let outcome = py.import("fletchlog.aio")?.call_method1("outcome", (slf,))?;
         outcome.call_method0("__await__")
     }
 
