@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog import ledger
 from fletchlog._core import Broker, Cluster, Producer
-from fletchlog._place import STORE, At, Place
+from fletchlog._place import STORE, Place, at
 from fletchlog._whole import described_whole
 from fletchlog.errors import IllegalStateError, InvalidArgumentError, OffsetOutOfRangeError, ReadOnlyError, UnknownTopicOrPartitionError
 
@@ -61,14 +61,12 @@ class CopiedTopic(NamedTuple):
     skipped: dict[int, tuple[int, int]]
 
 
-class _Side(At):
+class _Side:
     """The source or the destination, and the properties of its clients."""
 
-    def __init__(self, side: str, at: Source, config: Mapping[str, Any] | None, **options: Any) -> None:
-        is_open = isinstance(at, Broker | Cluster)
-        super().__init__(at, what=side, config=None if is_open else config, **options)
+    def __init__(self, admin: Broker | Cluster, config: Mapping[str, Any] | None) -> None:
+        self.admin = admin
         self.config = dict(config or {})
-        self.admin = self._place
 
     def names_of(self, topic: TopicDescription) -> list[str]:
         """What tells a topic from all others, the most lasting name first."""
@@ -125,8 +123,9 @@ def copy(
     starts = {(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()}
     with contextlib.ExitStack() as stack:
         _refuse_store(destination)
-        read = stack.enter_context(contextlib.closing(_Side("source", source, source_config)))
-        write = stack.enter_context(contextlib.closing(_Side("destination", destination, destination_config, read_only=False, create=create)))
+        read = _Side(stack.enter_context(_opened("source", source, source_config)), source_config)
+        into = _opened("destination", destination, destination_config, read_only=False, create=create)
+        write = _Side(stack.enter_context(into), destination_config)
         if isinstance(write.admin, Broker) and write.admin.read_only:
             raise ReadOnlyError("the destination is open for reading only; open it with fletchlog.Broker(PATH)")
         known = [name for name in read.admin.topics() if name != ledger.TOPIC]
@@ -139,6 +138,11 @@ def copy(
         described = [described_whole(read.admin, name) for name in names]
         _check_starts(starts, described)
         return [_Copy(read, write, topic, on_progress or (lambda *_: None)).run(starts, append=append) for topic in described]
+
+
+def _opened(side: str, place: Source, config: Mapping[str, Any] | None, **options: Any) -> contextlib.AbstractContextManager[Broker | Cluster]:
+    """What is open already has its own properties; these are for the clients of the copy."""
+    return at(place, what=side, config=None if isinstance(place, Broker | Cluster) else config, **options)
 
 
 def _refuse_store(destination: Source) -> None:

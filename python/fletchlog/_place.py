@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from fletchlog._core import Broker, Cluster
@@ -9,8 +10,7 @@ from fletchlog.errors import InvalidArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
+    from collections.abc import Iterator, Mapping
     from typing import Any, NoReturn, TypeAlias
 
 _EXPECTED = "expected a Broker, a Cluster, kafka://HOST:PORT, the path of a directory or the URI of an object store"
@@ -108,23 +108,15 @@ def _is_address(name: str) -> bool:
     return bool(host and colon and port.isdigit()) and not os.path.lexists(name)
 
 
-class At:
-    """A context of the broker or cluster that a source names, which closes it at its end if it was opened here. Arguments as for `opened`."""
-
-    def __init__(self, source: Source, **options: Any) -> None:
-        self._place = opened(source, **options)
-        self._is_owned = self._place is not source
-
-    def __enter__(self) -> Broker | Cluster:
-        return self._place
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes what was opened here."""
-        if self._is_owned:
-            self._place.close()
+@contextlib.contextmanager
+def at(source: Source, **options: Any) -> Iterator[Broker | Cluster]:
+    """A context of the broker or cluster that a source names, which closes at its end what was opened here. Arguments as for `opened`."""
+    place = opened(source, **options)
+    try:
+        yield place
+    finally:
+        if place is not source:
+            place.close()
 
 
 def _named(text: str) -> tuple[str, str]:

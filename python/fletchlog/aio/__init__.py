@@ -22,8 +22,7 @@ __all__ = ["AsyncCluster", "AsyncConsumer", "AsyncProducer", "AsyncTransaction",
 
 async def outcome(future: RecordFuture) -> RecordMetadata:
     """What `await future` returns. Giving up the wait changes nothing for the record."""
-    if not future.done():
-        await decided(future)
+    await decided(future)
     return future.result(0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fletchlog._core import Broker, Cluster, clean_offsets, partition_directories
-from fletchlog._place import CLUSTER, STORE, At, Place
+from fletchlog._place import CLUSTER, STORE, Place, at
 from fletchlog._whole import described_whole
 from fletchlog.audit.report import AuditReport, compared
 from fletchlog.errors import IllegalStateError, UnknownTopicOrPartitionError
@@ -64,7 +64,7 @@ def run(source: Source, topics: Sequence[str] = (), *, keys: int = WORST_KEYS, c
         with Cluster(place.name, config) as cluster:
             return _audit(cluster, place.name, None, topics, keys)
     root = Path(place)
-    with At(place) as log:
+    with at(place) as log:
         if not any((root / name).exists() for name in ("fletchlog.metadata", "meta.properties")):
             return run(log, topics, keys=keys)  # segments of tiered storage
         folders = {folder.name: folder for folder, _ in partition_directories(root)} if log.topics(include_internal=True) else {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import Cluster, Consumer
-from fletchlog._place import At
+from fletchlog._place import at
 from fletchlog.errors import InvalidArgumentError, KafkaError
 from fletchlog.explain.compare import Parting, parting
 from fletchlog.explain.refusals import refuse_change, refuse_others
@@ -78,7 +78,7 @@ def replay(trace: Any, source: Source) -> Replay:
         fletchlog.errors.KafkaError: As the consumer raises it.
     """
     recorded = explanation(trace)
-    with At(source) as broker:
+    with at(source) as broker:
         if isinstance(broker, Cluster):
             raise InvalidArgumentError("a cluster's log changes while it is read: replay the trace on a Broker or a directory")
         refuse_others(recorded.story, broker)

@@ -170,7 +170,7 @@ def polls(
         # of a consumer's properties those that connect it
         config_of_cluster = {name: value for name, value in (config or {}).items() if not name.startswith(("fletchlog.", "group."))}
         place = _place.Place(source)
-        with _place.At(place, config=config_of_cluster if place.kind == _place.CLUSTER else None) as opened:
+        with _place.at(place, config=config_of_cluster if place.kind == _place.CLUSTER else None) as opened:
             shown = "" if place.kind == _place.CLUSTER else str(place)
             return _explained(opened, topics, config, polls=polls, subscribe=subscribe, timeout_ms=timeout_ms, title=title or shown)
     return _explained(source, topics, config, polls=polls, subscribe=subscribe, timeout_ms=timeout_ms, title=title)
