@@ -301,9 +301,12 @@ impl Failure {
         }
     }
 
-    /// The Python exception.
+    /// The Python exception. As with `raise`, its context is the exception that is being handled: a `with` block that fails and whose close
+    /// then fails shows both.
     pub fn into_py(self, py: Python<'_>) -> PyErr {
-        self.build(py).unwrap_or_else(|error| error)
+        let error = self.build(py).unwrap_or_else(|error| error);
+        error.set_context(py, handled(py));
+        error
     }
 
     fn build(&self, py: Python<'_>) -> PyResult<PyErr> {
@@ -351,6 +354,14 @@ pub fn errors_module(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = once(py, &MODULE, || py.import("fletchlog.errors").map(Bound::unbind))?;
     Ok(module.bind(py).clone())
+}
+
+/// The exception that the running Python code is handling.
+#[allow(unsafe_code)]
+fn handled(py: Python<'_>) -> Option<PyErr> {
+    // SAFETY: returns a new reference to an exception, or null.
+    let handled = unsafe { Bound::from_owned_ptr_or_opt(py, pyo3::ffi::PyErr_GetHandledException()) };
+    handled.filter(|value| !value.is_none()).map(PyErr::from_value)
 }
 
 impl From<Failure> for PyErr {
