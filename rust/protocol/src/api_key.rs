@@ -58,6 +58,8 @@ macro_rules! for_each_api {
             DescribeProducers DescribeProducersRequest DescribeProducersResponse;
             DescribeTransactions DescribeTransactionsRequest DescribeTransactionsResponse;
             ListTransactions ListTransactionsRequest ListTransactionsResponse;
+            ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse;
+            ConsumerGroupDescribe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse;
             ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse;
             DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
         }
@@ -190,8 +192,6 @@ const OTHERS: &[(i16, &str)] = &[
     (63, "BrokerHeartbeat"),
     (64, "UnregisterBroker"),
     (67, "AllocateProducerIds"),
-    (68, "ConsumerGroupHeartbeat"),
-    (69, "ConsumerGroupDescribe"),
     (70, "ControllerRegistration"),
     (71, "GetTelemetrySubscriptions"),
     (72, "PushTelemetry"),

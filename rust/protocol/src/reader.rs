@@ -158,7 +158,8 @@ impl Reader {
         let text = match str::from_utf8(&bytes) {
             Ok("") => Arc::default(), // shared, not allocated
             Ok(text) => {
-                self.charge(ARC_OVERHEAD + len)?;
+                // allocated in steps of eight bytes
+                self.charge((ARC_OVERHEAD + len).next_multiple_of(8))?;
                 Arc::from(text)
             }
             Err(_) if self.strict => return Err(Fault::Text),

@@ -155,6 +155,7 @@ impl Body {
     /// The default as it would be written.
     fn default_of(self, out: &mut Vec<u8>, spec: &FieldSpec) {
         match spec.field_type {
+            FieldType::Struct(..) if spec.default == "None" => out.push(0xff),
             _ if spec.default == "None" => self.length(out, None, 4),
             FieldType::Array(_) | FieldType::String => self.length(out, Some(0), 4),
             FieldType::Uuid => out.extend_from_slice(&[0; 16]),

@@ -81,6 +81,18 @@ fn value<V: Value>() -> ValueKind {
 pub fn values() -> Vec<ValueKind> {
     use fletchlog_protocol::values::*;
     vec![
+        value::<ConsumerGroupCurrentMemberAssignmentKey>(),
+        value::<ConsumerGroupCurrentMemberAssignmentValue>(),
+        value::<ConsumerGroupMemberMetadataKey>(),
+        value::<ConsumerGroupMemberMetadataValue>(),
+        value::<ConsumerGroupMetadataKey>(),
+        value::<ConsumerGroupMetadataValue>(),
+        value::<ConsumerGroupRegularExpressionKey>(),
+        value::<ConsumerGroupRegularExpressionValue>(),
+        value::<ConsumerGroupTargetAssignmentMemberKey>(),
+        value::<ConsumerGroupTargetAssignmentMemberValue>(),
+        value::<ConsumerGroupTargetAssignmentMetadataKey>(),
+        value::<ConsumerGroupTargetAssignmentMetadataValue>(),
         value::<ConsumerProtocolAssignment>(),
         value::<ConsumerProtocolSubscription>(),
         value::<CooperativeStickyAssignorUserData>(),

@@ -241,7 +241,15 @@ fn a_key_says_by_its_version_what_it_is_of() {
     }
     let group = GroupMetadataKey { group: "g".into() };
     assert_eq!(key("0002000167"), Ok(ConsumerOffsetsKey::Group(group)));
-    assert_eq!(key("0003"), Ok(ConsumerOffsetsKey::Other(3)));
+    let member = ConsumerGroupMemberMetadataKey {
+        group_id: "g".into(),
+        member_id: "m".into(),
+    };
+    assert_eq!(
+        key("000500016700016d"),
+        Ok(ConsumerOffsetsKey::ConsumerGroupMember(member))
+    );
+    assert_eq!(key("0009"), Ok(ConsumerOffsetsKey::Other(9)));
     assert_eq!(key("fffe"), Ok(ConsumerOffsetsKey::Other(-2)));
     for bad in [
         "",

@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(parse_key(&hex(GROUP_KEY)), Some(ConsumerOffsetsKey::Group(key)));
         assert_eq!(group_tombstone(&"grp-0".into()), Ok((hex(GROUP_KEY).into(), None)));
         assert_eq!(
-            parse_key(&hex("000500056772702d32")),
-            Some(ConsumerOffsetsKey::Other(5))
+            parse_key(&hex("000900056772702d32")),
+            Some(ConsumerOffsetsKey::Other(9))
         );
         assert_eq!(parse_key(&hex("0001000567")), None);
     }

@@ -152,7 +152,7 @@ impl GroupCoordinator {
                     self.apply_offset_record(header, &key.group, tp, &record);
                 }
                 Ok(ConsumerOffsetsKey::Group(key)) => self.apply_group_record(&key.group, record.value),
-                Ok(ConsumerOffsetsKey::Other(_)) => {}
+                Ok(_) => {}
                 Err(_) => log::warn!(
                     "a record of __consumer_offsets at offset {} has an unknown key",
                     record.offset

@@ -1,6 +1,7 @@
 //! Keys and values of the records of `__consumer_offsets` (spec 8.8). Kafka: `GroupCoordinatorRecordHelpers`.
 //!
-//! The version of a key is the record's type: 0 and 1 an offset, 2 a group. A value of an unknown version is refused.
+//! The version of a key is the record's type: 0 and 1 an offset, 2 a classic group, 3 and 5 to 8 and 16 what a consumer group is made of
+//! (KIP-848). A value of an unknown version is refused.
 
 use bytes::Bytes;
 
@@ -58,14 +59,147 @@ value! {
     }
 }
 
+value! {
+    ConsumerGroupMetadataKey, consumer_group_metadata_key: versions 3 to 3, flexible from i16::MAX;
+    ConsumerGroupMetadataKey {
+        group_id: Arc<str>, since(3);
+    }
+}
+
+value! {
+    ConsumerGroupMetadataValue, consumer_group_metadata_value: versions 0 to 0, flexible from 0;
+    ConsumerGroupMetadataValue {
+        epoch: i32, since(0);
+        metadata_hash: i64, since(0).tag(0);
+    }
+}
+
+value! {
+    ConsumerGroupMemberMetadataKey, consumer_group_member_metadata_key: versions 5 to 5, flexible from i16::MAX;
+    ConsumerGroupMemberMetadataKey {
+        group_id: Arc<str>, since(5);
+        member_id: Arc<str>, since(5);
+    }
+}
+
+value! {
+    ConsumerGroupMemberMetadataValue, consumer_group_member_metadata_value: versions 0 to 0, flexible from 0;
+    ConsumerGroupMemberMetadataValue {
+        instance_id: Option<Arc<str>>, since(0).nullable(0);
+        rack_id: Option<Arc<str>>, since(0).nullable(0);
+        client_id: Arc<str>, since(0);
+        client_host: Arc<str>, since(0);
+        subscribed_topic_names: Vec<Arc<str>>, since(0);
+        subscribed_topic_regex: Option<Arc<str>>, since(0).nullable(0);
+        rebalance_timeout_ms: i32 = -1, since(0);
+        server_assignor: Option<Arc<str>>, since(0).nullable(0);
+        classic_member_metadata: Option<ClassicMemberMetadata> = None, since(0).nullable(0).tag(0);
+    }
+    ClassicMemberMetadata {
+        session_timeout_ms: i32, since(0);
+        supported_protocols: Vec<ClassicProtocol>, since(0);
+    }
+    ClassicProtocol {
+        name: Arc<str>, since(0);
+        metadata: Bytes, since(0);
+    }
+}
+
+value! {
+    ConsumerGroupTargetAssignmentMetadataKey, consumer_group_target_assignment_metadata_key: versions 6 to 6, flexible from i16::MAX;
+    ConsumerGroupTargetAssignmentMetadataKey {
+        group_id: Arc<str>, since(6);
+    }
+}
+
+value! {
+    ConsumerGroupTargetAssignmentMetadataValue, consumer_group_target_assignment_metadata_value: versions 0 to 0, flexible from 0;
+    ConsumerGroupTargetAssignmentMetadataValue {
+        assignment_epoch: i32, since(0);
+        assignment_timestamp: i64, since(0).tag(0);
+    }
+}
+
+value! {
+    ConsumerGroupTargetAssignmentMemberKey, consumer_group_target_assignment_member_key: versions 7 to 7, flexible from i16::MAX;
+    ConsumerGroupTargetAssignmentMemberKey {
+        group_id: Arc<str>, since(7);
+        member_id: Arc<str>, since(7);
+    }
+}
+
+value! {
+    ConsumerGroupTargetAssignmentMemberValue, consumer_group_target_assignment_member_value: versions 0 to 0, flexible from 0;
+    ConsumerGroupTargetAssignmentMemberValue {
+        topic_partitions: Vec<TopicPartition>, since(0);
+    }
+    TopicPartition {
+        topic_id: [u8; 16], since(0);
+        partitions: Vec<i32>, since(0);
+    }
+}
+
+value! {
+    ConsumerGroupCurrentMemberAssignmentKey, consumer_group_current_member_assignment_key: versions 8 to 8, flexible from i16::MAX;
+    ConsumerGroupCurrentMemberAssignmentKey {
+        group_id: Arc<str>, since(8);
+        member_id: Arc<str>, since(8);
+    }
+}
+
+value! {
+    ConsumerGroupCurrentMemberAssignmentValue, consumer_group_current_member_assignment_value: versions 0 to 0, flexible from 0;
+    ConsumerGroupCurrentMemberAssignmentValue {
+        member_epoch: i32, since(0);
+        previous_member_epoch: i32, since(0);
+        state: i8, since(0);
+        assigned_partitions: Vec<TopicPartitions>, since(0);
+        partitions_pending_revocation: Vec<TopicPartitions>, since(0);
+    }
+    TopicPartitions {
+        topic_id: [u8; 16], since(0);
+        partitions: Vec<i32>, since(0);
+        assignment_epochs: Option<Vec<i32>> = None, since(0).nullable(0).tag(0);
+    }
+}
+
+value! {
+    ConsumerGroupRegularExpressionKey, consumer_group_regular_expression_key: versions 16 to 16, flexible from i16::MAX;
+    ConsumerGroupRegularExpressionKey {
+        group_id: Arc<str>, since(16);
+        regular_expression: Arc<str>, since(16);
+    }
+}
+
+value! {
+    ConsumerGroupRegularExpressionValue, consumer_group_regular_expression_value: versions 0 to 0, flexible from 0;
+    ConsumerGroupRegularExpressionValue {
+        topics: Vec<Arc<str>>, since(0);
+        version: i64, since(0);
+        timestamp: i64, since(0);
+    }
+}
+
 /// The key of a record. Kafka: `CoordinatorRecordType`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConsumerOffsetsKey {
     /// A committed offset.
     Offset(OffsetCommitKey),
-    /// A group.
+    /// A classic group.
     Group(GroupMetadataKey),
-    /// A type that has no table here: groups of KIP-848, newer ones.
+    /// A consumer group: its epoch.
+    ConsumerGroup(ConsumerGroupMetadataKey),
+    /// A member of a consumer group.
+    ConsumerGroupMember(ConsumerGroupMemberMetadataKey),
+    /// The target assignment of a consumer group: its epoch.
+    TargetAssignment(ConsumerGroupTargetAssignmentMetadataKey),
+    /// The target assignment of a member.
+    TargetAssignmentMember(ConsumerGroupTargetAssignmentMemberKey),
+    /// What a member of a consumer group has.
+    CurrentMemberAssignment(ConsumerGroupCurrentMemberAssignmentKey),
+    /// A regular expression to which members of a consumer group subscribe.
+    RegularExpression(ConsumerGroupRegularExpressionKey),
+    /// A type that has no table here: share groups, newer ones.
     Other(i16),
 }
 
@@ -80,6 +214,24 @@ impl ConsumerOffsetsKey {
                 OffsetCommitKey::decode(bytes).map(Self::Offset)
             }
             Some(GroupMetadataKey::MIN_VERSION) => GroupMetadataKey::decode(bytes).map(Self::Group),
+            Some(ConsumerGroupMetadataKey::MIN_VERSION) => {
+                ConsumerGroupMetadataKey::decode(bytes).map(Self::ConsumerGroup)
+            }
+            Some(ConsumerGroupMemberMetadataKey::MIN_VERSION) => {
+                ConsumerGroupMemberMetadataKey::decode(bytes).map(Self::ConsumerGroupMember)
+            }
+            Some(ConsumerGroupTargetAssignmentMetadataKey::MIN_VERSION) => {
+                ConsumerGroupTargetAssignmentMetadataKey::decode(bytes).map(Self::TargetAssignment)
+            }
+            Some(ConsumerGroupTargetAssignmentMemberKey::MIN_VERSION) => {
+                ConsumerGroupTargetAssignmentMemberKey::decode(bytes).map(Self::TargetAssignmentMember)
+            }
+            Some(ConsumerGroupCurrentMemberAssignmentKey::MIN_VERSION) => {
+                ConsumerGroupCurrentMemberAssignmentKey::decode(bytes).map(Self::CurrentMemberAssignment)
+            }
+            Some(ConsumerGroupRegularExpressionKey::MIN_VERSION) => {
+                ConsumerGroupRegularExpressionKey::decode(bytes).map(Self::RegularExpression)
+            }
             Some(other) => Ok(Self::Other(other)),
         }
     }
