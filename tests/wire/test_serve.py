@@ -79,6 +79,15 @@ def test_compacted_topics_in_memory_are_compacted_as_on_a_cluster(given, offsets
     assert left == offsets
 
 
+@pytest.mark.parametrize(("given", "delay"), [([], "3000"), (["--config", "group.initial.rebalance.delay.ms=7"], "7")])
+def test_first_members_of_a_group_wait_as_in_kafka_unless_told_otherwise(given, delay):
+    process, bootstrap = serve("--memory", *given)
+    with fl.Cluster(f"kafka://{bootstrap}") as cluster:
+        described = {entry.name: entry.value for entry in cluster.describe_config()}
+    assert end(process) == 0
+    assert described["group.initial.rebalance.delay.ms"] == delay
+
+
 def test_a_signal_that_comes_as_soon_as_it_listens_ends_it():
     for number in [signal.SIGTERM, signal.SIGINT] * 5:
         process, _ = serve("--memory")

@@ -55,7 +55,8 @@ def serve(
     if with_parent:
         _end_with_parent(stop)
     log_to(lambda line: note(f"fletchlog: {line}"))
-    given = _properties(config, config_file, auto_create)
+    # As in Kafka: the first members of a group may start on many machines.
+    given = {"group.initial.rebalance.delay.ms": "3000"} | _properties(config, config_file, auto_create)
     if memory:
         # As in Kafka. A directory can have readers in other processes, behind whose backs nothing changes unless asked for.
         given = {"log.cleaner.enable": "true"} | given

@@ -22,6 +22,7 @@ use fletchlog_records::TopicPartition;
 
 use crate::controller::{Controller, NewTopic};
 use crate::directory::{Directory, file_system};
+use crate::dynamic_config::ConsumerGroupConfig;
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
@@ -113,6 +114,7 @@ impl Broker {
         if options.config.scope() != Scope::Broker {
             return Err(ConfigError::Conflict("a broker takes broker properties".to_owned()).into());
         }
+        ConsumerGroupConfig::new(&options.config).validate(&options.config)?;
         let (directory, metadata) = Directory::open(fs, path, options.nodes, options.read_only)?;
         let logs = Arc::new(LogManager::open(directory, &metadata, options.config, clock)?);
         let controller = Arc::new(Controller::new(logs.clone(), metadata));

@@ -278,18 +278,16 @@ pub(crate) fn describe_all_brokers(broker: &BrokerConfigs) -> Vec<ConfigEntry> {
     set.iter().map(entry).collect()
 }
 
-/// Every property of a group.
-pub(crate) fn describe_group_config(broker: &BrokerConfigs, group: &ConfigResource) -> Vec<ConfigEntry> {
+/// Every property of a group, as `node` sees it: the group's value, or else the broker's. Kafka: `ConfigHelper#createGroupConfigEntry`.
+pub(crate) fn describe_group_config(broker: &BrokerConfigs, node: NodeId, group: &ConfigResource) -> Vec<ConfigEntry> {
     let entry = |property: &GroupProperty| {
-        let synonym = |name: &'static str, value: &str, source| ConfigSynonym {
-            name: name.into(),
+        let set = broker.altered().get(group, property.name).map(|value| ConfigSynonym {
+            name: property.name.into(),
             value: value.to_owned(),
-            source,
-        };
-        let set = broker.altered().get(group, property.name);
-        let set = set.map(|value| synonym(property.name, value, ConfigSource::GroupConfig));
-        let default = synonym(property.synonym, property.default, ConfigSource::DefaultConfig);
-        altered_entry(property.name, property.kind, set.into_iter().chain([default]).collect())
+            source: ConfigSource::GroupConfig,
+        });
+        let inherited = broker_synonyms(broker, node, property.synonym, Some(property.default));
+        altered_entry(property.name, property.kind, set.into_iter().chain(inherited).collect())
     };
     GROUP.iter().map(entry).collect()
 }

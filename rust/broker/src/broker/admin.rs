@@ -124,7 +124,7 @@ impl Broker {
             }
             ConfigResource::AllBrokers => describe_all_brokers(&configs),
             ConfigResource::Broker(node) => describe_broker_config(&configs, *node),
-            ConfigResource::Group(_) => describe_group_config(&configs, resource),
+            ConfigResource::Group(_) => describe_group_config(&configs, node, resource),
             ConfigResource::ClientMetrics(_) => describe_client_metrics(&configs, resource),
         })
     }

@@ -4,6 +4,7 @@
 use fletchlog_api::config_table::{Kind, kafka_refusal_of, keys};
 use fletchlog_api::{Config, ConfigError, ErrorCode, NodeId, Scope};
 
+use super::consumer_group::ConsumerGroupConfig;
 use super::{BrokerConfigs, Properties, refused};
 use crate::BrokerError;
 use crate::topic_config::{TOPIC_CONFIG_SYNONYMS, TopicConfig};
@@ -13,6 +14,7 @@ pub(super) const MIN_IN_SYNC: &str = "min.insync.replicas";
 
 /// Properties of the table that can be altered, in addition to those that topics inherit.
 const DYNAMIC: &[&str] = &[
+    "group.consumer.assignment.interval.ms",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "max.connection.creation.rate",
@@ -36,11 +38,6 @@ const WITHOUT_EFFECT: &[(&str, Kind, Option<&str>)] = &[
     ("background.threads", COUNT, Some("10")),
     ("follower.fetch.last.tiered.offset.enable", Kind::Boolean, Some("false")),
     ("follower.replication.throttled.rate", SIZE, None),
-    (
-        "group.consumer.assignment.interval.ms",
-        Kind::Int(0, i32::MAX),
-        Some("1000"),
-    ),
     ("group.coordinator.cached.buffer.max.bytes", ANY_INT, Some("1048588")),
     (
         "group.share.assignment.interval.ms",
@@ -240,6 +237,7 @@ fn refusal_together(config: &Config) -> Option<String> {
     }
     let log = Config::parse(Scope::Topic, []).map(|topic| TopicConfig::new(config, &topic));
     log.and_then(|log| log.validate())
+        .and_then(|()| ConsumerGroupConfig::new(config).validate(config))
         .err()
         .map(|error: ConfigError| error.kafka_message())
 }

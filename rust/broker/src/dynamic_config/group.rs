@@ -1,9 +1,10 @@
-//! The properties of a group. They belong to protocols that this broker does not serve, so they are only kept and described; as in
-//! Kafka, they have no effect on classic groups. Kafka: `GroupConfig`, with the texts of its errors.
+//! The properties of a group. Those of protocols that this broker does not serve are only kept and described; as in Kafka, none has an
+//! effect on classic groups. Kafka: `GroupConfig`, with the texts of its errors.
 
-use fletchlog_api::ErrorCode;
 use fletchlog_api::config_table::{Kind, kafka_refusal_of};
+use fletchlog_api::{Config, ErrorCode};
 
+use super::consumer_group::ConsumerGroupConfig;
 use super::{Properties, refused};
 use crate::BrokerError;
 
@@ -14,7 +15,7 @@ pub(crate) struct GroupProperty {
     pub(crate) synonym: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: &'static str,
-    /// The bounds that the defaults of the broker's own properties set.
+    /// The bounds that the defaults of the broker's own properties set; for `consumer.*`, the broker's table has them.
     bounds: Option<(i64, i64)>,
 }
 
@@ -45,9 +46,9 @@ const ASSIGNMENT: Option<(i64, i64)> = Some((0, 15_000));
 /// Every property of a group, by name.
 #[rustfmt::skip]
 pub(crate) const GROUP: &[GroupProperty] = &[
-    row("consumer.assignment.interval.ms", "group.consumer.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
-    row("consumer.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms", at_least(1), "5000", HEARTBEAT),
-    row("consumer.session.timeout.ms", "group.consumer.session.timeout.ms", at_least(1), "45000", SESSION),
+    row("consumer.assignment.interval.ms", "group.consumer.assignment.interval.ms", at_least(0), "1000", None),
+    row("consumer.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms", at_least(1), "5000", None),
+    row("consumer.session.timeout.ms", "group.consumer.session.timeout.ms", at_least(1), "45000", None),
     row("share.assignment.interval.ms", "group.share.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
     row("share.auto.offset.reset", "share.auto.offset.reset", Kind::Text, "latest", None),
     row("share.delivery.count.limit", "group.share.delivery.count.limit", at_least(2), "5", Some((2, 10))),
@@ -64,8 +65,8 @@ pub(crate) const GROUP: &[GroupProperty] = &[
     row("streams.session.timeout.ms", "group.streams.session.timeout.ms", at_least(1), "45000", SESSION),
 ];
 
-/// Checks that these are valid as all properties set for a group.
-pub(super) fn validate(group: &str, properties: &Properties) -> Result<(), BrokerError> {
+/// Checks that these are valid as all properties set for a group of a broker with these properties.
+pub(super) fn validate(group: &str, properties: &Properties, broker: &Config) -> Result<(), BrokerError> {
     if group.is_empty() {
         let text = "Default group resources are not allowed.";
         return Err(refused(ErrorCode::INVALID_REQUEST, text));
@@ -81,7 +82,15 @@ pub(super) fn validate(group: &str, properties: &Properties) -> Result<(), Broke
             .filter_map(|(name, value)| Some((known(name)?, value)))
     };
     let of_type = rows().find_map(|(property, value)| property.refusal_of_type(value));
-    let refusal = of_type.or_else(|| rows().find_map(|(property, value)| property.refusal_of_bounds(value)));
+    let consumer = ConsumerGroupConfig::new(broker);
+    let of_bounds = || rows().find_map(|(property, value)| property.refusal_of_bounds(value, &consumer));
+    let number = |name: &str| properties.get(name)?.parse().ok();
+    let of_session = || {
+        let (session, heartbeat) = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms");
+        let is_longer = consumer.is_session_longer(number(session), number(heartbeat));
+        (!is_longer).then(|| format!("{session} must be greater than {heartbeat}"))
+    };
+    let refusal = of_type.or_else(of_bounds).or_else(of_session);
     refusal.map_or(Ok(()), |text| Err(refused(ErrorCode::INVALID_CONFIG, text)))
 }
 
@@ -98,8 +107,9 @@ impl GroupProperty {
     }
 
     /// Kafka: `GroupConfig#validateValues`.
-    fn refusal_of_bounds(&self, value: &str) -> Option<String> {
-        let ((low, high), number) = (self.bounds?, value.parse::<i64>().ok()?);
+    fn refusal_of_bounds(&self, value: &str, consumer: &ConsumerGroupConfig) -> Option<String> {
+        let (low, high) = self.bounds.or_else(|| consumer.bounds(self.name))?;
+        let number = value.parse::<i64>().ok()?;
         let (protocol, rest) = self.name.split_once('.')?;
         let rest = rest.trim_start_matches("num.");
         let (comparison, bound) = match number {

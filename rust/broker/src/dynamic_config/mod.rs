@@ -3,6 +3,7 @@
 
 mod broker;
 mod client_metrics;
+mod consumer_group;
 mod group;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use crate::BrokerError;
 
 pub(crate) use broker::{is_dynamic, is_of_table, kind_of};
 pub(crate) use client_metrics::CLIENT_METRICS;
+pub(crate) use consumer_group::ConsumerGroupConfig;
 pub(crate) use group::{GROUP, GroupProperty};
 
 /// Names and values as they were set.
@@ -213,7 +215,7 @@ pub(crate) fn validate(
                 false => Ok(()),
             }
         }
-        ConfigResource::Group(group) => group::validate(group, properties),
+        ConfigResource::Group(group) => group::validate(group, properties, now.of(1)),
         ConfigResource::ClientMetrics(name) => client_metrics::validate(name, properties),
     }
 }

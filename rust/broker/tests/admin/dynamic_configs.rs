@@ -407,6 +407,95 @@ fn properties_of_a_group_are_kept_within_kafkas_bounds() {
 }
 
 #[test]
+fn a_group_without_a_value_has_the_brokers_and_its_bounds() {
+    let given = [
+        ("group.consumer.session.timeout.ms", "7000"),
+        ("group.consumer.min.session.timeout.ms", "6000"),
+        ("group.consumer.max.heartbeat.interval.ms", "9000"),
+    ];
+    let broker = open(&MemoryFs::new(), &given, false);
+    let of = group("g");
+    let (name, synonym) = ("consumer.session.timeout.ms", "group.consumer.session.timeout.ms");
+    let inherited = [(synonym, "7000", 4), (synonym, "45000", 5)];
+    assert_eq!(describe(&broker, &of, name), is(name, "7000", 4, &inherited));
+    alter(&broker, &of, &[set(name, "6000")]);
+    let own = [(name, "6000", 8), inherited[0], inherited[1]];
+    assert_eq!(describe(&broker, &of, name), is(name, "6000", 8, &own));
+    let heartbeat = "consumer.heartbeat.interval.ms";
+    for (name, value, text) in [
+        (
+            name,
+            "5999",
+            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            heartbeat,
+            "9001",
+            "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+        ),
+        (
+            heartbeat,
+            "6000",
+            "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms",
+        ),
+    ] {
+        let answer = refused(broker.alter_config(&of, &[set(name, value)], false));
+        assert_eq!(answer, (ErrorCode::INVALID_CONFIG, text.to_owned()));
+    }
+    let (name, synonym) = (
+        "consumer.assignment.interval.ms",
+        "group.consumer.assignment.interval.ms",
+    );
+    alter(&broker, &NODE, &[set(synonym, "0")]);
+    let inherited = [(synonym, "0", 2), (synonym, "1000", 5)];
+    assert_eq!(describe(&broker, &of, name), is(name, "0", 2, &inherited));
+    let text = "Cannot update these configs dynamically: [group.consumer.session.timeout.ms]".to_owned();
+    let changes = [set("group.consumer.session.timeout.ms", "50000")];
+    let answer = refused(broker.alter_config(&NODE, &changes, false));
+    assert_eq!(answer, (ErrorCode::INVALID_REQUEST, text));
+}
+
+#[test]
+fn properties_of_consumer_groups_that_contradict_each_other_are_refused() {
+    for (name, value, text) in [
+        (
+            "group.consumer.session.timeout.ms",
+            "44999",
+            "group.consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            "group.consumer.heartbeat.interval.ms",
+            "15001",
+            "group.consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+        ),
+        (
+            "group.consumer.min.assignment.interval.ms",
+            "15001",
+            "group.consumer.max.assignment.interval.ms must be greater than or equal to group.consumer.min.assignment.interval.ms",
+        ),
+        (
+            "group.consumer.assignors",
+            "",
+            "group.consumer.assignors must contain at least one assignor",
+        ),
+        (
+            "group.coordinator.rebalance.protocols",
+            "consumer",
+            "Disabling the 'classic' protocol is not supported.",
+        ),
+    ] {
+        let opened = Broker::in_memory(options(None, false, &[(name, value)]), Arc::new(SystemClock::default()));
+        assert_eq!(opened.unwrap_err().to_string(), text);
+    }
+    let text =
+        "group.consumer.assignment.interval.ms must be less than or equal to group.consumer.max.assignment.interval.ms";
+    let broker = in_memory(1);
+    let changes = [set("group.consumer.assignment.interval.ms", "15001")];
+    let answer = refused(broker.alter_config(&NODE, &changes, false));
+    assert_eq!(answer, (ErrorCode::INVALID_REQUEST, text.to_owned()));
+}
+
+#[test]
 fn subscriptions_to_client_metrics_are_kept() {
     let broker = in_memory(1);
     let of = metrics("m");
