@@ -74,6 +74,7 @@ __all__ = [
     "__version__",
     "assign",
     "assign_legacy",
+    "assign_uniform",
     "clean_offsets",
     "config_table",
     "decision_rows",
@@ -1860,4 +1861,7 @@ def assign(
     """See `fletchlog.assign`."""
 
 def assign_legacy(strategy: str, topics: dict[str, int], consumers: dict[str, dict[str, int]]) -> _Assignment:
+    """See `fletchlog.assign`."""
+
+def assign_uniform(topics: dict[str, tuple[bytes, int]], members: list[tuple[str, list[str], str | None, dict[str, list[int]]]]) -> _Assignment:
     """See `fletchlog.assign`."""

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 from fletchlog._core import assign as _assign
 from fletchlog._core import assign_legacy as _assign_legacy
+from fletchlog._core import assign_uniform as _assign_uniform
+from fletchlog.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from uuid import UUID
 
     Assignment = dict[str, dict[str, list[int]]]
 
@@ -109,6 +112,50 @@ def cooperative_sticky(
     return _run("cooperative-sticky", topics, members, group_instance_ids, owned, generations)
 
 
+def uniform(
+    topics: Mapping[str, int],
+    members: Mapping[str, Sequence[str]],
+    *,
+    topic_ids: Mapping[str, UUID],
+    group_instance_ids: Mapping[str, str] | None = None,
+    assigned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+) -> Assignment:
+    """`UniformAssignor` of the coordinator (KIP-848): balanced over all topics, and moves few partitions.
+
+    Kafka walks hash tables of members and topics, so who gets what depends on the ids of both: give the real ones to know what a
+    cluster will do. The coordinator's other assignor, `range`, gives the same as `range` here.
+
+    Args:
+        topics: Partitions of each topic.
+        members: `{member id: [subscribed topics]}`, in the order in which they joined.
+        topic_ids: `{topic: its id}`, as `describe_topics` shows it.
+        group_instance_ids: `{member id: group.instance.id}` of static members.
+        assigned: `{member id: {topic: [partitions]}}` of the target before.
+
+    Returns:
+        `{member id: {topic: [partitions]}}` with every member.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: A topic has no id, or a member subscribes to a topic that is not in `topics`.
+    """
+    instances, before = group_instance_ids or {}, assigned or {}
+    missing = [topic for topic in topics if topic not in topic_ids]
+    if missing:
+        raise InvalidArgumentError(f"topic {missing[0]} has no id; add it to topic_ids")
+    return _assign_uniform(
+        {topic: (topic_ids[topic].bytes, partitions) for topic, partitions in topics.items()},
+        [
+            (
+                member,
+                list(names),
+                instances.get(member),
+                {topic: list(partitions) for topic, partitions in before.get(member, {}).items()},
+            )
+            for member, names in members.items()
+        ],
+    )
+
+
 def _run(
     strategy: str,
     topics: Mapping[str, int],
@@ -130,4 +177,4 @@ def _run(
     return _assign(strategy, dict(topics), known)
 
 
-__all__ = ["cooperative_sticky", "legacy_range", "legacy_round_robin", "range", "round_robin", "sticky"]
+__all__ = ["cooperative_sticky", "legacy_range", "legacy_round_robin", "range", "round_robin", "sticky", "uniform"]

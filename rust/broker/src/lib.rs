@@ -32,7 +32,10 @@ pub use controller::{AlterConfig, AlterConfigOp, Alteration, ConfigChange, Creat
 pub use directory::{DirectoryKind, directory_kind};
 pub use error::BrokerError;
 pub use fletchlog_log::ProducerState;
-pub use group::{GroupDescription, GroupListing, GroupMember};
+pub use group::{
+    GroupDescription, GroupListing, GroupMember, GroupSpec, MemberAssignment, MemberSubscription, ServerAssignor,
+    TopicId, UnknownTopic,
+};
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use metrics::BrokerMetric;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fletchlog_broker::{GroupSpec, ServerAssignor, TopicId, UnknownTopic};
 use fletchlog_client::assignor::legacy_range::{StreamCounts, legacy_range};
 use fletchlog_client::assignor::legacy_round_robin::legacy_round_robin;
 use fletchlog_client::assignor::{
@@ -138,4 +139,65 @@ pub fn assign(
         }
     };
     gate(py, |_| Ok(to_py(by_topic(&assign(&topics, &members)))))
+}
+
+/// One member of a group with an assignor of the coordinator: id, topics, instance id, what the present target gives it.
+#[derive(FromPyObject)]
+pub struct RemoteMember(String, Vec<String>, Option<String>, BTreeMap<String, Vec<i32>>);
+
+#[doc = stub!(assign_uniform)]
+#[pyfunction]
+pub fn assign_uniform(
+    py: Python<'_>,
+    topics: BTreeMap<String, (TopicId, i32)>,
+    members: Vec<RemoteMember>,
+) -> PyResult<PyAssignment> {
+    let (ids, counts): (BTreeMap<String, TopicId>, BTreeMap<String, i32>) = topics
+        .into_iter()
+        .map(|(name, (id, partitions))| ((name.clone(), id), (name, partitions)))
+        .unzip();
+    topic_counts(counts.clone())?;
+    let names: BTreeMap<TopicId, String> = ids.iter().map(|(name, id)| (*id, name.clone())).collect();
+    if names.len() != ids.len() {
+        return Err(Failure::argument("two topics have one id; give each topic an id of its own").into());
+    }
+    let id_of = |name: &String| {
+        let unknown = || {
+            Failure::argument(format!(
+                "a member subscribes to topic {name}, which is not among the topics"
+            ))
+        };
+        ids.get(name).copied().ok_or_else(unknown)
+    };
+    let member = |RemoteMember(id, subscribed, instance, assigned): RemoteMember| {
+        Ok(fletchlog_broker::MemberSubscription {
+            member_id: id.into(),
+            instance_id: instance.map(Into::into),
+            topics: subscribed.iter().map(id_of).collect::<Result<_, Failure>>()?,
+            // what is assigned of a topic that is gone is nobody's
+            assigned: assigned
+                .into_iter()
+                .filter_map(|(topic, partitions)| Some((*ids.get(&topic)?, partitions)))
+                .collect(),
+        })
+    };
+    let group = GroupSpec {
+        topics: ids.iter().map(|(name, id)| (*id, counts[name])).collect(),
+        members: members.into_iter().map(member).collect::<Result<_, Failure>>()?,
+    };
+    gate(py, |_| {
+        let assigned = ServerAssignor::Uniform
+            .assign(&group)
+            .map_err(|UnknownTopic(id)| Failure::argument(format!("topic {} is unknown", names[&id])))?;
+        let topics_of = |topics: BTreeMap<TopicId, Vec<i32>>| {
+            let named = topics
+                .into_iter()
+                .filter_map(|(id, p)| Some((names.get(&id)?.clone(), p)));
+            named.collect()
+        };
+        Ok(assigned
+            .into_iter()
+            .map(|(id, topics)| (id.to_string(), topics_of(topics)))
+            .collect())
+    })
 }

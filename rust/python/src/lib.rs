@@ -104,6 +104,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<wakeups::Wakeups>()?;
     module.add_function(wrap_pyfunction!(assignors::assign, module)?)?;
     module.add_function(wrap_pyfunction!(assignors::assign_legacy, module)?)?;
+    module.add_function(wrap_pyfunction!(assignors::assign_uniform, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_table, module)?)?;
     module.add_function(wrap_pyfunction!(errors::error_classes, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::clean_offsets, module)?)?;

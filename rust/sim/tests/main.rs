@@ -29,6 +29,7 @@ mod producer_faults;
 mod producer_harness;
 mod producer_properties;
 mod producer_threads;
+mod server_assignors;
 mod sim_disk;
 mod simulation;
 mod topic_alteration;
