@@ -15,7 +15,7 @@ import pytest
 from . import kafka
 
 ROOT = Path(__file__).resolve().parents[2]
-RELEASE = "4.3.1"
+RELEASE = "4.4.0"
 PART = "11 wire schema"
 
 Json = dict[str, Any]

@@ -15,7 +15,7 @@ import pytest
 import fletchlog as fl
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "directories"
-NAMES = ["kafka-4.3.1-clean", "kafka-3.9.1-killed"]
+NAMES = ["kafka-4.4.0-clean", "kafka-4.3.1-clean", "kafka-3.9.1-killed"]
 
 
 @pytest.fixture(scope="module", params=NAMES)

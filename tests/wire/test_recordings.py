@@ -1,4 +1,4 @@
-"""Requests recorded with a real Kafka 4.3.1 are answered as it answered them. tests/golden/README.md explains the recordings."""
+"""Requests recorded with a real Kafka 4.3.1 and 4.4.0 are answered as they answered them. tests/golden/README.md explains the recordings."""
 
 import re
 import subprocess
@@ -28,23 +28,41 @@ VECTORS = {
     r"alter-configs-v2 \(the same topic twice\)": "Kafka never answers",
 }
 OF_MEMORY = {r"log-dirs-v5 .*": "memory has no size of a device"}
+# of vectors-4.4.jsonl
+NEW_REQUESTS = {
+    r"setup \(first words\)": "fewer APIs and features",
+    r"api-versions-v5 \((ordinary.*|software 'a\.b-c' '1\.0'|right cluster, right node)\)": "fewer APIs and features",
+    r"transaction-v6-topics .*": "TxnOffsetCommit is served to version 4",
+}
+# what 4.4 lists besides the properties of 4.3
+ADDED = [
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+    "max.decompressed.message.bytes",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+    "streams.assignor.name",
+    "streams.rack.aware.assignment.tags",
+]
+AS_OF_4_3 = ["--added", *ADDED]
 SCRIPTS = {
     "admin-028": "Kafka never answers a batch that is null",
 }
 
 
-def replay(golden, folder, script, bootstrap, recording=None):
+def replay(golden, folder, script, bootstrap, recording=None, options=()):
     """The lines of a replay."""
     recording = recording or golden / "wire" / f"{folder}.jsonl"
-    command = [sys.executable, script, bootstrap, recording, "--show", "5000"]
+    command = [sys.executable, script, bootstrap, recording, "--show", "5000", *options]
     done = subprocess.run(command, cwd=golden / "wire" / folder, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout, done.stderr
     return done.stdout.splitlines()
 
 
-def check_vectors(golden, bootstrap, exceptions):
+def check_vectors(golden, bootstrap, exceptions, recording=None, options=()):
     """Every answer is Kafka's but these, and these are not."""
-    first, *lines = replay(golden, "vectors", "replay.py", bootstrap)
+    first, *lines = replay(golden, "vectors", "replay.py", bootstrap, recording, options)
     steps = [re.match(r"step \d+ (.*?\)): (.*)", line.strip()) for line in lines if line.strip().startswith("step ")]
     unexpected = [step[0] for step in steps if not any(re.fullmatch(known, step[1]) for known in exceptions)]
     stale = [known for known in exceptions if not any(re.fullmatch(known, step[1]) for step in steps)]
@@ -53,20 +71,26 @@ def check_vectors(golden, bootstrap, exceptions):
 
 @pytest.mark.timeout(240)
 def test_every_recorded_request_is_answered_as_kafka_answered_it(golden, kafka_cluster):
-    check_vectors(golden, kafka_cluster(nodes=1, config=SETTINGS).bootstrap, VECTORS | OF_MEMORY)
+    check_vectors(golden, kafka_cluster(nodes=1, config=SETTINGS).bootstrap, VECTORS | OF_MEMORY, options=AS_OF_4_3)
+
+
+@pytest.mark.timeout(120)
+def test_requests_that_are_new_in_4_4_are_answered_as_it_answered_them(golden, kafka_cluster):
+    recording = golden / "wire" / "vectors-4.4.jsonl"
+    check_vectors(golden, kafka_cluster(nodes=1, config=SETTINGS).bootstrap, NEW_REQUESTS, recording, ["--schemas", "schemas-4.4.json"])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_broker_of_a_directory_answers_them_too(golden, tmp_path):
     with fl.Broker(tmp_path / "data", create=True, config=DEFAULTS | SETTINGS) as broker, broker.listen() as listener:
-        check_vectors(golden, listener.bootstrap, VECTORS)
+        check_vectors(golden, listener.bootstrap, VECTORS, options=AS_OF_4_3)
 
 
 @pytest.mark.timeout(120)
 def test_what_no_ordinary_client_sends_is_answered_as_kafka_answered_it(golden, kafka_cluster):
     recording = golden / "wire" / "odd-vectors.jsonl"
-    lines = replay(golden, "vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS).bootstrap, recording)
+    lines = replay(golden, "vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS).bootstrap, recording, AS_OF_4_3)
     different = [line for line in lines if line.strip().startswith("step ")]
     assert [line.split(":")[0].strip() for line in different] == ["step 0 setup (first words)"], "\n".join(lines)
 

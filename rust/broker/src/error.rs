@@ -7,7 +7,7 @@ use fletchlog_api::{ConfigError, ErrorCode, StorageFailure};
 use fletchlog_log::LogError;
 use fletchlog_log::fs::Fs;
 use fletchlog_protocol::WireError;
-use fletchlog_records::TopicPartition;
+use fletchlog_records::{RecordError, TopicPartition};
 
 /// Why the broker refused.
 #[derive(Debug, thiserror::Error)]
@@ -127,7 +127,12 @@ impl BrokerError {
     pub(crate) fn storage_failure(&self) -> Option<StorageFailure> {
         let until_reopened = match self {
             Self::Log(LogError::Fenced { .. }) => true,
-            Self::Log(LogError::OffsetOutOfRange { .. } | LogError::Gone { .. } | LogError::Closed) => return None,
+            Self::Log(
+                LogError::OffsetOutOfRange { .. }
+                | LogError::Gone { .. }
+                | LogError::Closed
+                | LogError::Record(RecordError::RecordTooLarge { .. }),
+            ) => return None,
             Self::Log(_) | Self::Directory { .. } => false,
             _ => return None,
         };
@@ -159,6 +164,7 @@ impl BrokerError {
             Self::Kafka { code, .. } => *code,
             Self::Config(_) => ErrorCode::INVALID_CONFIG,
             Self::Log(LogError::OffsetOutOfRange { .. }) => ErrorCode::OFFSET_OUT_OF_RANGE,
+            Self::Log(LogError::Record(RecordError::RecordTooLarge { .. })) => ErrorCode::INVALID_RECORD,
             // As long as the broker is open, only a deletion of the topic closes a log.
             Self::Log(LogError::Gone { .. } | LogError::Closed) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
             Self::ReadOnly(_) | Self::ReadOnlyStore(_) => ErrorCode::POLICY_VIOLATION,

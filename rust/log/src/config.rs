@@ -1,6 +1,6 @@
 //! Settings of one log. Kafka: `LogConfig`. Defaults: spec 1.14.
 
-use fletchlog_records::{Compression, TimestampType};
+use fletchlog_records::{BatchHeader, Compression, RecordsSlice, TimestampType};
 
 /// When an acknowledged append is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct LogConfig {
     pub retention_ms: i64,
     pub retention_bytes: i64,
     pub max_message_bytes: i32,
+    /// Largest body of a record in a compressed batch.
+    pub max_decompressed_message_bytes: i32,
     /// `None` = "producer".
     pub compression_type: Option<Compression>,
     pub compression_level: Option<i32>,
@@ -49,6 +51,17 @@ impl LogConfig {
     pub(crate) fn index_interval(&self) -> u64 {
         u64::try_from(self.index_interval_bytes).unwrap_or(0)
     }
+
+    /// The first record that is larger than its topic allows: its position, and the limit. Only what is stored or sent compressed is
+    /// limited. Kafka: max.decompressed.message.bytes, `CompressedBatch`.
+    pub(crate) fn first_too_large(&self, header: &BatchHeader, slice: &RecordsSlice) -> Option<(i32, usize)> {
+        let limit = usize::try_from(self.max_decompressed_message_bytes).ok()?;
+        let is_compressed = header.magic >= 2 && header.compression() != Some(Compression::None);
+        is_compressed
+            .then(|| slice.first_larger_than(limit))
+            .flatten()
+            .map(|index| (index, limit))
+    }
 }
 
 impl Default for LogConfig {
@@ -62,6 +75,7 @@ impl Default for LogConfig {
             retention_ms: 604_800_000,
             retention_bytes: -1,
             max_message_bytes: 1_048_588,
+            max_decompressed_message_bytes: 2_147_483_639,
             compression_type: None,
             compression_level: None,
             cleanup_delete: true,

@@ -176,8 +176,15 @@ impl PartitionLog {
             }
             let batch = segment.read_batch(&meta)?;
             let slice = batch.records(DECOMPRESSION_LIMIT)?;
+            let too_large = self.config().first_too_large(&meta.header, &slice);
             let mut cursor = RecordCursor::new();
-            while let Some(record) = cursor.next(&slice)? {
+            loop {
+                if let Some((index, limit)) = too_large.filter(|(index, _)| *index == cursor.returned()) {
+                    return Err(slice.too_large(index, limit).into());
+                }
+                let Some(record) = cursor.next(&slice)? else {
+                    break;
+                };
                 if record.offset >= start && matches(record.timestamp) {
                     let leader_epoch = slice.leader_epoch;
                     return Ok(Some(TimestampAndOffset {

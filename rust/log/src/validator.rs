@@ -285,8 +285,13 @@ fn check_records(
     let mut index = 0;
     let mut misplaced = None;
     let needs_keys = config.cleanup_compact && !header.is_control();
-    while index < slice.count && misplaced.is_none() {
+    let too_large = config.first_too_large(header, slice);
+    let is_too_large = |index| too_large.is_some_and(|(at, _)| at == index);
+    while index < slice.count && misplaced.is_none() && !is_too_large(index) {
         let visited = cursor.visit(slice, usize::MAX, |offset, timestamp, has_key| {
+            if is_too_large(index) {
+                return false;
+            }
             let delta = offset - header.base_offset;
             if delta != i64::from(index) {
                 misplaced = Some(delta);
@@ -302,6 +307,9 @@ fn check_records(
             true
         });
         visited.map_err(|e| malformed(&e))?;
+    }
+    if let Some((at, limit)) = too_large.filter(|(at, _)| *at == index) {
+        return Err(malformed(&slice.too_large(at, limit)));
     }
     if let Some(delta) = misplaced {
         let message = format!("record {index} has offset delta {delta}, expected {index}");

@@ -233,6 +233,11 @@ fn a_directory_after_a_clean_stop_gives_the_recorded_records() {
 }
 
 #[test]
+fn a_directory_of_kafka_4_4_0_gives_the_recorded_records() {
+    golden_directory("kafka-4.4.0-clean", true);
+}
+
+#[test]
 fn a_directory_of_a_killed_broker_gives_the_recorded_records() {
     golden_directory("kafka-3.9.1-killed", false);
 }

@@ -19,6 +19,7 @@ mod fsync_threads;
 mod golden_directories;
 mod idempotence;
 mod list_offsets_vectors;
+mod max_decompressed;
 mod model;
 mod object_store;
 mod offset_order;

@@ -355,6 +355,7 @@ impl Connection {
         let request = ApiVersionsRequest {
             client_software_name: SOFTWARE.0.into(),
             client_software_version: SOFTWARE.1.into(),
+            ..Default::default()
         };
         let wire_id = self.next_wire_id();
         let mut writer = frame::begin();

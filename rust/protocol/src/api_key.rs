@@ -128,7 +128,7 @@ for_each_api!(api_keys);
 
 impl ApiKey {
     /// First version of the response whose client pauses for `throttle_time_ms`; `None`: it never does. Kafka:
-    /// `AbstractResponse#shouldClientThrottle` of each response, release 4.3.1.
+    /// `AbstractResponse#shouldClientThrottle` of each response, release 4.4.0.
     pub(crate) fn first_throttling_version(self) -> Option<i16> {
         Some(match self {
             Self::ElectLeaders
@@ -171,7 +171,7 @@ impl ApiKey {
     }
 }
 
-/// Requests of Kafka 4.3 whose messages are not known here.
+/// Requests of Kafka 4.4 whose messages are not known here.
 const OTHERS: &[(i16, &str)] = &[
     (4, "LeaderAndIsr"),
     (5, "StopReplica"),
@@ -213,6 +213,8 @@ const OTHERS: &[(i16, &str)] = &[
     (90, "DescribeShareGroupOffsets"),
     (91, "AlterShareGroupOffsets"),
     (92, "DeleteShareGroupOffsets"),
+    (93, "StreamsGroupTopologyDescriptionUpdate"),
+    (94, "UnregisterController"),
 ];
 
 /// Kafka's name of any of its requests, such as "Fetch" or "ShareFetch"; `None`: Kafka has no such code.
@@ -227,11 +229,11 @@ mod tests {
 
     #[test]
     fn every_code_of_kafka_has_one_name() {
-        let known = (0..=92).filter(|code| ApiKey::from_code(*code).is_some()).count();
+        let known = (0..=94).filter(|code| ApiKey::from_code(*code).is_some()).count();
         assert_eq!(known, ApiKey::ALL.len());
         assert!(OTHERS.iter().all(|(code, _)| ApiKey::from_code(*code).is_none()));
-        let unnamed: Vec<i16> = (0..=93).filter(|code| api_name(*code).is_none()).collect();
-        assert_eq!(unnamed, [93]);
+        let unnamed: Vec<i16> = (0..=95).filter(|code| api_name(*code).is_none()).collect();
+        assert_eq!(unnamed, [95]);
         assert_eq!((api_name(1), api_name(78)), (Some("Fetch"), Some("ShareFetch")));
     }
 }

@@ -87,9 +87,15 @@ fn kafka_protocol_has_all_our_versions_but_these() {
         "ListOffsetsResponse v11",
         "OffsetCommitRequest v10",
         "OffsetFetchRequest v10",
+        "ApiVersionsRequest v5",
+        "ApiVersionsResponse v5",
         "InitProducerIdRequest v6",
+        "TxnOffsetCommitRequest v6",
+        "TxnOffsetCommitResponse v6",
         "DescribeLogDirsRequest v5",
         "DescribeLogDirsResponse v5",
+        "DeleteGroupsRequest v3",
+        "DeleteGroupsResponse v3",
     ];
     assert_eq!(missing, not_in_kafka_4_1);
 }

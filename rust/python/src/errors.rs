@@ -405,7 +405,7 @@ impl From<RecordError> for Failure {
             RecordError::Corrupt { .. }
             | RecordError::Decompression { .. }
             | RecordError::DecompressionLimit { .. } => "corrupt",
-            RecordError::Invalid { .. } => "invalid-record",
+            RecordError::Invalid { .. } | RecordError::RecordTooLarge { .. } => "invalid-record",
             RecordError::Timestamp { .. } => return Self::kafka(ErrorCode::INVALID_TIMESTAMP, error.to_string()),
             RecordError::UnsupportedMagic { .. } => "unsupported",
         };

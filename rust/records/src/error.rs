@@ -49,6 +49,18 @@ pub enum RecordError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// A record of a compressed batch is larger than its topic allows. Kafka: `InvalidRecordException` (87).
+    #[error(
+        "record {index} of the batch at offset {base_offset} takes more than max.decompressed.message.bytes = {limit}; raise it"
+    )]
+    RecordTooLarge {
+        /// Base offset of the batch.
+        base_offset: i64,
+        /// Position of the record in the batch, from 0.
+        index: i32,
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// Magic byte that this reader does not know.
     #[error("unsupported magic {magic} at position {position}")]
     UnsupportedMagic {

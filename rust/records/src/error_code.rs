@@ -129,6 +129,9 @@ error_codes! {
     120 TRANSACTION_ABORTABLE false "the transaction has to be aborted";
     128 INVALID_REGULAR_EXPRESSION false "the pattern is not valid";
     129 REBOOTSTRAP_REQUIRED false "the metadata is out of date, bootstrap.servers must be asked again";
+    134 GROUP_DELETION_FAILED false "the group could not be deleted";
+    135 STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED false "the description of the topology could not be stored";
+    136 CONTROLLER_ID_NOT_REGISTERED false "the controller is not registered";
 }
 
 impl std::fmt::Display for ErrorCode {

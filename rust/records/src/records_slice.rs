@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::varint::read_varint;
 use crate::{BatchHeader, RecordError, TimestampType};
 
 /// The uncompressed record region of one batch: the unit that the consumer cuts and that Arrow export decodes.
@@ -48,6 +49,30 @@ impl RecordsSlice {
         RecordError::Invalid {
             base_offset: self.base_offset,
             reason: reason.to_owned(),
+        }
+    }
+    /// The first record whose body takes more bytes than this, by its position in the batch. A malformed record ends the search.
+    /// Kafka: `DefaultRecord#readFrom`.
+    pub fn first_larger_than(&self, limit: usize) -> Option<i32> {
+        if self.payload.len() <= limit {
+            return None;
+        }
+        let mut position = 0;
+        (0..self.count).find(|_| {
+            let size = read_varint(&self.payload, &mut position).and_then(|size| usize::try_from(size).ok());
+            // Malformed: whoever reads the records reports it.
+            let end = size.and_then(|size| position.checked_add(size));
+            position = end.unwrap_or(self.payload.len());
+            size.is_some_and(|size| size > limit)
+        })
+    }
+    /// The error for a record that [`Self::first_larger_than`] found.
+    #[cold]
+    pub fn too_large(&self, index: i32, limit: usize) -> RecordError {
+        RecordError::RecordTooLarge {
+            base_offset: self.base_offset,
+            index,
+            limit,
         }
     }
     /// Whether the base offset plus any delta is a valid offset. Only a parse checks each sum: if this is false, records must

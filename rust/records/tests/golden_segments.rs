@@ -135,6 +135,11 @@ fn a_directory_of_kafka_4_3_1_after_a_clean_stop_gives_the_recorded_records() {
 }
 
 #[test]
+fn a_directory_of_kafka_4_4_0_after_a_clean_stop_gives_the_recorded_records() {
+    check_directory("kafka-4.4.0-clean");
+}
+
+#[test]
 fn a_directory_of_kafka_3_9_1_after_a_kill_gives_the_recorded_records() {
     check_directory("kafka-3.9.1-killed");
 }

@@ -402,6 +402,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Addresses with another limit than max.connections.per.ip, as HOST:NUMBER, separated by commas.",
     ),
     row(
+        "max.decompressed.message.bytes",
+        Kind::Int(1, 2_147_483_639),
+        Some("2147483639"),
+        "Default of a topic's max.decompressed.message.bytes.",
+    ),
+    row(
         "max.incremental.fetch.session.cache.slots",
         Kind::Int(0, i32::MAX),
         Some("1000"),

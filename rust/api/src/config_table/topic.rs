@@ -61,6 +61,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "How long tombstones stay visible in a compacted topic, in ms.",
     ),
     row(
+        "errors.deadletterqueue.group.enable",
+        Kind::Boolean,
+        Some("false"),
+        "Whether share groups may use the topic as a dead-letter queue. Without effect: there are no share groups.",
+    ),
+    row(
         "file.delete.delay.ms",
         Kind::Long(0, i64::MAX),
         Some("60000"),
@@ -133,6 +139,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Longest time in ms a record of a compacted topic may stay out of compaction; the active segment rolls by it.",
     ),
     row(
+        "max.decompressed.message.bytes",
+        Kind::Int(1, 2_147_483_639),
+        Some("2147483639"),
+        "Largest record of a compressed batch, in bytes when decompressed. Larger ones are refused when they are produced; once there, they fail lookups by time and compaction.",
+    ),
+    row(
         "max.message.bytes",
         Kind::Int(0, i32::MAX),
         Some("1048588"),
@@ -185,6 +197,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Boolean,
         Some("false"),
         "Whether segment files get their full size at once. Without effect: a segment grows as it is written.",
+    ),
+    row(
+        "remote.copy.lag.bytes",
+        Kind::Long(-1, i64::MAX),
+        Some("-1"),
+        "Part of tiered storage. Without effect, as in Kafka without remote storage.",
+    ),
+    row(
+        "remote.copy.lag.ms",
+        Kind::Long(-1, i64::MAX),
+        Some("0"),
+        "Part of tiered storage. Without effect, as in Kafka without remote storage.",
     ),
     row(
         "remote.log.copy.disable",

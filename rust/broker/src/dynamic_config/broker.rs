@@ -65,6 +65,8 @@ const WITHOUT_EFFECT: &[(&str, Kind, Option<&str>)] = &[
     ("log.local.retention.bytes", Kind::Long(-2, i64::MAX), Some("-2")),
     ("log.local.retention.ms", Kind::Long(-2, i64::MAX), Some("-2")),
     ("log.preallocate", Kind::Boolean, Some("false")),
+    ("log.remote.copy.lag.bytes", Kind::Long(-1, i64::MAX), Some("-1")),
+    ("log.remote.copy.lag.ms", Kind::Long(-1, i64::MAX), Some("0")),
     ("num.network.threads", COUNT, Some("3")),
     ("num.recovery.threads.per.data.dir", COUNT, Some("2")),
     ("num.replica.fetchers", COUNT, Some("1")),

@@ -49,6 +49,8 @@ pub(crate) const GROUP: &[GroupProperty] = &[
     row("consumer.assignment.interval.ms", "group.consumer.assignment.interval.ms", at_least(0), "1000", None),
     row("consumer.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms", at_least(1), "5000", None),
     row("consumer.session.timeout.ms", "group.consumer.session.timeout.ms", at_least(1), "45000", None),
+    row("errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.copy.record.enable", Kind::Boolean, "false", None),
+    row("errors.deadletterqueue.topic.name", "errors.deadletterqueue.topic.name", Kind::Text, "", None),
     row("share.assignment.interval.ms", "group.share.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
     row("share.auto.offset.reset", "share.auto.offset.reset", Kind::Text, "latest", None),
     row("share.delivery.count.limit", "group.share.delivery.count.limit", at_least(2), "5", Some((2, 10))),
@@ -59,9 +61,11 @@ pub(crate) const GROUP: &[GroupProperty] = &[
     row("share.renew.acknowledge.enable", "share.renew.acknowledge.enable", Kind::Boolean, "true", None),
     row("share.session.timeout.ms", "group.share.session.timeout.ms", at_least(1), "45000", SESSION),
     row("streams.assignment.interval.ms", "group.streams.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
+    row("streams.assignor.name", "streams.assignor.name", Kind::Text, "sticky", None),
     row("streams.heartbeat.interval.ms", "group.streams.heartbeat.interval.ms", at_least(1), "5000", HEARTBEAT),
     row("streams.initial.rebalance.delay.ms", "group.streams.initial.rebalance.delay.ms", at_least(0), "3000", None),
     row("streams.num.standby.replicas", "group.streams.num.standby.replicas", at_least(0), "0", Some((0, 2))),
+    row("streams.rack.aware.assignment.tags", "group.streams.rack.aware.assignment.tags", Kind::ListOf(&[]), "", None),
     row("streams.session.timeout.ms", "group.streams.session.timeout.ms", at_least(1), "45000", SESSION),
 ];
 

@@ -30,8 +30,12 @@ impl GroupCoordinator {
             let producer = (request.producer_id, request.producer_epoch);
             let verified = transactions.in_transaction(&request.transactional_id, producer, &partition, || {
                 self.tick(self.replicas.clock().monotonic_ms());
-                let simple = request.generation_id < 0;
-                self.in_committing_group(&request.group_id, simple, ErrorCode::ILLEGAL_GENERATION, |group| {
+                let unknown = match request.knows_group_id_not_found {
+                    true => ErrorCode::GROUP_ID_NOT_FOUND,
+                    false => ErrorCode::ILLEGAL_GENERATION,
+                };
+                let simple = request.generation_id_or_member_epoch < 0;
+                self.in_committing_group(&request.group_id, simple, unknown, |group| {
                     self.add_pending_offsets(group, request, &offsets)
                 })
             });
@@ -78,11 +82,16 @@ impl GroupCoordinator {
 /// A commit may come from a member of the current generation, or name no member. Older producers name none either,
 /// so the group may have members (unlike with OffsetCommit).
 fn check_committer(group: &Group, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
-    let simple = request.generation_id < 0;
+    let simple = request.generation_id_or_member_epoch < 0;
     let anonymous = simple && request.member_id.is_empty() && request.group_instance_id.is_none();
     if anonymous || (simple && group.state == GroupState::Empty) {
         return Ok(());
     }
     let instance_id = request.group_instance_id.as_deref();
-    check_generation(group, &request.member_id, instance_id, request.generation_id)
+    check_generation(
+        group,
+        &request.member_id,
+        instance_id,
+        request.generation_id_or_member_epoch,
+    )
 }

@@ -4,14 +4,15 @@ use fletchlog_broker::{ConfigEntry, ConfigSource};
 use super::*;
 use crate::common::*;
 
-/// The properties of a topic that a Kafka 4.3.1 lists.
-const LISTED: [&str; 33] = [
+/// The properties of a topic that a Kafka 4.4.0 lists.
+const LISTED: [&str; 37] = [
     "cleanup.policy",
     "compression.gzip.level",
     "compression.lz4.level",
     "compression.type",
     "compression.zstd.level",
     "delete.retention.ms",
+    "errors.deadletterqueue.group.enable",
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
@@ -21,6 +22,7 @@ const LISTED: [&str; 33] = [
     "local.retention.bytes",
     "local.retention.ms",
     "max.compaction.lag.ms",
+    "max.decompressed.message.bytes",
     "max.message.bytes",
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
@@ -29,6 +31,8 @@ const LISTED: [&str; 33] = [
     "min.compaction.lag.ms",
     "min.insync.replicas",
     "preallocate",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",

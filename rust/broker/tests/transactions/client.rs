@@ -201,10 +201,11 @@ impl Txn {
             group_id: group.into(),
             producer_id: self.producer_id,
             producer_epoch: self.epoch,
-            generation_id,
+            generation_id_or_member_epoch: generation_id,
             member_id: member_id.into(),
             group_instance_id: None,
             topics: TxnOffsetCommitRequest::topics_of([(tp.clone(), offset)]),
+            ..Default::default()
         };
         let Response::TxnOffsetCommit(response) = self.client.ask(1, Request::TxnOffsetCommit(request)) else {
             panic!()

@@ -14,9 +14,9 @@ use fletchlog_records::{
 use super::offset_map::OffsetMap;
 use super::stats::CleanerStats;
 use super::transactions::CleanedTransactions;
-use crate::LogError;
 use crate::batch_walk::BatchMeta;
 use crate::segment::LogSegment;
+use crate::{LogConfig, LogError};
 
 /// What must stay so that a producer's state can be rebuilt from the log. Kafka: `LastRecord`.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ impl LastRecord {
 pub(super) struct BatchFilter<'a> {
     pub map: &'a OffsetMap,
     pub now_ms: i64,
-    pub delete_retention_ms: i64,
+    pub config: &'a LogConfig,
     pub retain_legacy_deletes: bool,
     pub active: &'a HashMap<i64, LastRecord>,
     /// The batch that ends here keeps at least its header, so that the last offset of the round is not lost.
@@ -52,6 +52,7 @@ pub(super) fn decode(
     segment: &LogSegment,
     meta: &BatchMeta,
     bytes: &Bytes,
+    config: &LogConfig,
 ) -> Result<(RecordBatch, RecordsSlice), LogError> {
     let batch = RecordBatch::parse(bytes)
         .map_err(|e| damaged(segment, meta, e))?
@@ -59,7 +60,10 @@ pub(super) fn decode(
     let slice = batch
         .records(DECOMPRESSION_LIMIT)
         .map_err(|e| damaged(segment, meta, e))?;
-    Ok((batch, slice))
+    match config.first_too_large(batch.header(), &slice) {
+        Some((index, limit)) => Err(damaged(segment, meta, slice.too_large(index, limit))),
+        None => Ok((batch, slice)),
+    }
 }
 
 fn damaged(segment: &LogSegment, meta: &BatchMeta, reason: impl Display) -> LogError {
@@ -89,7 +93,7 @@ impl BatchFilter<'_> {
         meta: &BatchMeta,
         bytes: &Bytes,
     ) -> Result<Option<(BatchHeader, Bytes)>, LogError> {
-        let (batch, slice) = decode(segment, meta, bytes)?;
+        let (batch, slice) = decode(segment, meta, bytes, self.config)?;
         let header = batch.header();
         let emptied_marker = header.is_control() && self.transactions.on_control_batch(header, &slice);
         let drop_all = if header.is_control() {
@@ -125,7 +129,7 @@ impl BatchFilter<'_> {
                 return Err(damaged(segment, meta, "the offsets of an old batch do not increase"));
             }
             let horizon = if set_horizon {
-                Some(self.now_ms.saturating_add(self.delete_retention_ms))
+                Some(self.now_ms.saturating_add(self.config.delete_retention_ms))
             } else {
                 header.has_delete_horizon().then_some(header.base_timestamp)
             };

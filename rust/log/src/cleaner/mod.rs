@@ -10,15 +10,16 @@ mod transactions;
 
 use fletchlog_records::planted;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::LogError;
 use crate::batch_walk::{BatchMeta, CheckedWalk, OffsetOrder, WalkEnd};
 use crate::partition_log::PartitionLog;
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
 use crate::sync::lock;
 use crate::view::{Segments, View};
+use crate::{LogConfig, LogError};
 use filter::{BatchFilter, LastRecord};
 use offset_map::OffsetMap;
 pub use plan::Cleanable;
@@ -186,12 +187,14 @@ impl<'a> Round<'a> {
             .iter()
             .take_while(|s| s.base_offset < end)
             .collect();
+        let config = log.config();
         for (i, segment) in dirty.iter().enumerate() {
             let next_start = dirty.get(i + 1).map_or(end, |next| next.base_offset);
             let position = segment
                 .translate_offset(start, segment.size())?
                 .map_or(segment.size(), |b| b.position);
-            if !map_segment(segment, position, next_start, start, &mut map, &mut transactions, pace)? {
+            let offsets = start..next_start;
+            if !map_segment(segment, position, offsets, &mut map, &mut transactions, pace, &config)? {
                 break;
             }
             // Gaps at the end of a segment belong to it.
@@ -234,7 +237,7 @@ impl<'a> Round<'a> {
             let mut filter = BatchFilter {
                 map: &self.map,
                 now_ms: self.now_ms,
-                delete_retention_ms: config.delete_retention_ms,
+                config: &config,
                 retain_legacy_deletes: modified_ms > self.legacy_horizon_ms,
                 active: &active,
                 round_end: self.cleanable.first_uncleanable_offset,
@@ -268,26 +271,26 @@ fn cleaned_files(log: &PartitionLog, base_offset: i64) -> SegmentFiles {
 fn map_segment(
     segment: &LogSegment,
     position: u64,
-    next_start: i64,
-    start: i64,
+    dirty: Range<i64>,
     map: &mut OffsetMap,
     transactions: &mut CleanedTransactions,
     pace: &mut Pace<'_>,
+    config: &LogConfig,
 ) -> Result<bool, LogError> {
     let file = segment.file()?;
-    let order = OffsetOrder::of_segment(segment.base_offset).below(next_start);
+    let order = OffsetOrder::of_segment(segment.base_offset).below(dirty.end);
     let mut walk = CheckedWalk::new(&*file, position, segment.size()).in_order(order);
     while let Some((meta, bytes)) = next_batch(segment, &mut walk)? {
         pace.read(segment, meta.size())?;
-        let (batch, slice) = filter::decode(segment, &meta, &bytes)?;
+        let (batch, slice) = filter::decode(segment, &meta, &bytes, config)?;
         if batch.header().is_control() {
             transactions.on_control_batch(batch.header(), &slice);
         } else if (!transactions.on_data_batch(batch.header()) || planted!("aborted-value-replaces"))
-            && !filter::map_records(&slice, start, map)?
+            && !filter::map_records(&slice, dirty.start, map)?
         {
             return Ok(false);
         }
-        if meta.last_offset() >= start {
+        if meta.last_offset() >= dirty.start {
             map.update_latest_offset(meta.last_offset());
         }
     }

@@ -38,8 +38,8 @@ impl Node {
         let mut node = Self::new();
         node.connection = node.connection.in_rack(rack.into());
         let header = node.requests().remove(0);
-        assert_eq!((header.api_key, header.api_version), (VERSIONS, 4));
-        node.answer(header.correlation_id, 0, 4, &served(ErrorCode::NONE, ranges))
+        assert_eq!((header.api_key, header.api_version), (VERSIONS, 5));
+        node.answer(header.correlation_id, 0, 5, &served(ErrorCode::NONE, ranges))
             .unwrap();
         assert!(node.connection.is_ready());
         node
@@ -154,7 +154,7 @@ fn requests_wait_for_the_versions_and_go_out_in_order_at_the_newest_common_one()
     node.answer(
         asked[0].correlation_id,
         0,
-        4,
+        5,
         &served(ErrorCode::NONE, &[(ApiKey::Heartbeat, 0, 2), SEND]),
     )
     .unwrap();
@@ -163,7 +163,7 @@ fn requests_wait_for_the_versions_and_go_out_in_order_at_the_newest_common_one()
 }
 
 #[test]
-fn a_node_that_refuses_version_4_of_api_versions_is_asked_again_in_the_one_it_names_or_in_0() {
+fn a_node_that_refuses_the_newest_version_of_api_versions_is_asked_again_in_the_one_it_names_or_in_0() {
     for (ranges, next) in [(vec![(ApiKey::ApiVersions, 0, 3)], 3), (vec![], 0)] {
         let mut node = Node::new();
         let id = node.requests()[0].correlation_id;
@@ -191,7 +191,7 @@ fn a_node_that_refuses_every_version_or_names_none_ends_the_connection() {
     assert!(matches!(refused, Err(Failure::UnsupportedVersion(_))), "{refused:?}");
     let mut node = Node::new();
     let id = node.requests()[0].correlation_id;
-    let refused = node.answer(id, 0, 4, &served(ErrorCode::INVALID_REQUEST, &[]));
+    let refused = node.answer(id, 0, 5, &served(ErrorCode::INVALID_REQUEST, &[]));
     assert!(
         matches!(&refused, Err(Failure::Malformed(why)) if why.contains("42")),
         "{refused:?}"

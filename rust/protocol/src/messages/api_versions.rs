@@ -1,15 +1,17 @@
 //! ApiVersions, API key 18.
 
 message! {
-    ApiVersionsRequest, api_versions_request: key 18, versions 0 to 4, flexible from 3;
+    ApiVersionsRequest, api_versions_request: key 18, versions 0 to 5, flexible from 3;
     ApiVersionsRequest {
         client_software_name: Arc<str>, since(3).ignorable();
         client_software_version: Arc<str>, since(3).ignorable();
+        cluster_id: Option<Arc<str>> = None, since(5).nullable(5).ignorable();
+        node_id: i32 = -1, since(5).ignorable();
     }
 }
 
 message! {
-    ApiVersionsResponse, api_versions_response: key 18, versions 0 to 4, flexible from 3;
+    ApiVersionsResponse, api_versions_response: key 18, versions 0 to 5, flexible from 3;
     ApiVersionsResponse {
         error_code: ErrorCode, since(0);
         api_keys: Vec<ApiVersion>, since(0);

@@ -1,6 +1,6 @@
 //! The messages: one file per API, one module per message with its structs. Names are Kafka's; those of fields are in snake case.
 //!
-//! The tables are those of Kafka 4.3.1's own message definitions (`judges/interop/test_11_wire_schema.py` compares them).
+//! The tables are those of Kafka 4.4.0's own message definitions (`judges/interop/test_11_wire_schema.py` compares them).
 
 mod add_offsets_to_txn;
 mod add_partitions_to_txn;

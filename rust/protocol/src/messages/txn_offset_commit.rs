@@ -8,19 +8,23 @@ use crate::OffsetAndMetadata;
 use crate::by_topic::grouped;
 
 message! {
-    TxnOffsetCommitRequest, txn_offset_commit_request: key 28, versions 0 to 5, flexible from 3;
+    TxnOffsetCommitRequest, txn_offset_commit_request: key 28, versions 0 to 6, flexible from 3, with of_version;
     TxnOffsetCommitRequest {
         transactional_id: Arc<str>, since(0);
         group_id: Arc<str>, since(0);
         producer_id: i64, since(0);
         producer_epoch: i16, since(0);
-        generation_id: i32 = -1, since(3);
+        generation_id_or_member_epoch: i32 = -1, since(3);
         member_id: Arc<str>, since(3);
         group_instance_id: Option<Arc<str>> = None, since(3).nullable(3);
         topics: Vec<TxnOffsetCommitRequestTopic>, since(0);
+        @local
+        /// A group that does not exist is reported as GROUP_ID_NOT_FOUND, not as ILLEGAL_GENERATION. Set by [`Self::of_version`].
+        knows_group_id_not_found: bool;
     }
     TxnOffsetCommitRequestTopic {
-        name: Arc<str>, since(0);
+        name: Arc<str>, between(0, 5).ignorable();
+        topic_id: [u8; 16], since(6).ignorable();
         partitions: Vec<TxnOffsetCommitRequestPartition>, since(0);
     }
     TxnOffsetCommitRequestPartition {
@@ -32,7 +36,7 @@ message! {
 }
 
 message! {
-    TxnOffsetCommitResponse, txn_offset_commit_response: key 28, versions 0 to 5, flexible from 3;
+    TxnOffsetCommitResponse, txn_offset_commit_response: key 28, versions 0 to 6, flexible from 3;
     TxnOffsetCommitResponse {
         throttle_time_ms: i32, since(0);
         topics: Vec<TxnOffsetCommitResponseTopic>, since(0);
@@ -41,7 +45,8 @@ message! {
         failure: Option<crate::local::StorageFailure>;
     }
     TxnOffsetCommitResponseTopic {
-        name: Arc<str>, since(0);
+        name: Arc<str>, between(0, 5).ignorable();
+        topic_id: [u8; 16], since(6).ignorable();
         partitions: Vec<TxnOffsetCommitResponsePartition>, since(0);
     }
     TxnOffsetCommitResponsePartition {
@@ -50,7 +55,16 @@ message! {
     }
 }
 
+/// First version in which a group that does not exist has an error of its own.
+const GROUP_ID_NOT_FOUND: i16 = 6;
+
 impl TxnOffsetCommitRequest {
+    /// Notes what the version of a request that was read means for it.
+    fn of_version(mut self, version: i16) -> Self {
+        self.knows_group_id_not_found = version >= GROUP_ID_NOT_FOUND;
+        self
+    }
+
     /// The topics of a request that commits these offsets.
     pub fn topics_of(
         offsets: impl IntoIterator<Item = (TopicPartition, OffsetAndMetadata)>,
@@ -66,7 +80,13 @@ impl TxnOffsetCommitRequest {
         };
         let topics = grouped(offsets.into_iter().map(partition)).into_iter();
         topics
-            .map(|(name, partitions)| txn_offset_commit_request::TxnOffsetCommitRequestTopic { name, partitions })
+            .map(
+                |(name, partitions)| txn_offset_commit_request::TxnOffsetCommitRequestTopic {
+                    name,
+                    partitions,
+                    ..Default::default()
+                },
+            )
             .collect()
     }
 
@@ -116,6 +136,7 @@ impl txn_offset_commit_request::TxnOffsetCommitRequestTopic {
             );
         txn_offset_commit_response::TxnOffsetCommitResponseTopic {
             name: Arc::clone(&self.name),
+            topic_id: self.topic_id,
             partitions: partitions.collect(),
         }
     }

@@ -9,8 +9,8 @@ use fletchlog_protocol::{Message, frame};
 use fletchlog_records::ErrorCode;
 
 use super::{
-    Call, Handled, Handler, Unreadable, acls, cluster, configs, fetch, group_admin, group_offsets, groups, metadata,
-    offsets, produce, quorum, replicas, sasl, security, topics, transaction_admin, transactions,
+    CLOSED, Call, Handled, Handler, Unreadable, acls, cluster, configs, fetch, group_admin, group_offsets, groups,
+    metadata, offsets, produce, quorum, replicas, sasl, security, topics, transaction_admin, transactions,
 };
 
 /// One served API.
@@ -28,6 +28,9 @@ const fn served(api: ApiKey, min: i16, max: i16, handler: Handler) -> Served {
     Served { api, min, max, handler }
 }
 
+/// Highest version of ApiVersions.
+const API_VERSIONS: i16 = 5;
+
 /// Every served API, by key. A request for any other API closes its connection.
 const SERVED: &[Served] = &[
     served(ApiKey::Produce, 3, 13, produce::produce),
@@ -44,7 +47,7 @@ const SERVED: &[Served] = &[
     served(ApiKey::DescribeGroups, 0, 6, group_admin::describe_groups),
     served(ApiKey::ListGroups, 0, 5, group_admin::list_groups),
     served(ApiKey::SaslHandshake, 0, 1, sasl::sasl_handshake),
-    served(ApiKey::ApiVersions, 0, 4, api_versions),
+    served(ApiKey::ApiVersions, 0, API_VERSIONS, api_versions),
     served(ApiKey::CreateTopics, 2, 7, topics::create_topics),
     served(ApiKey::DeleteTopics, 1, 6, topics::delete_topics),
     served(ApiKey::DeleteRecords, 0, 2, topics::delete_records),
@@ -63,7 +66,7 @@ const SERVED: &[Served] = &[
     served(ApiKey::DescribeLogDirs, 1, 5, cluster::describe_log_dirs),
     served(ApiKey::SaslAuthenticate, 0, 2, sasl::sasl_authenticate),
     served(ApiKey::CreatePartitions, 0, 3, topics::create_partitions),
-    served(ApiKey::DeleteGroups, 0, 2, group_admin::delete_groups),
+    served(ApiKey::DeleteGroups, 0, 3, group_admin::delete_groups),
     served(ApiKey::ElectLeaders, 0, 2, replicas::elect_leaders),
     served(
         ApiKey::IncrementalAlterConfigs,
@@ -153,18 +156,24 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             })
             .collect()
     };
-    if !(0..=4).contains(&call.version()) {
+    if !(0..=API_VERSIONS).contains(&call.version()) {
         // A newer client reads the response of version 0 and asks again.
         return unsupported(call, keys(Some(ApiKey::ApiVersions)));
     }
     let request: ApiVersionsRequest = call.message()?;
+    let refused = |error_code| {
+        call.answer(ApiVersionsResponse {
+            error_code,
+            ..Default::default()
+        })
+    };
     if call.version() >= 3 {
         let (name, version) = (&request.client_software_name, &request.client_software_version);
         if !is_valid_software(name) || !is_valid_software(version) {
-            return call.answer(ApiVersionsResponse {
-                error_code: ErrorCode::INVALID_REQUEST,
-                ..Default::default()
-            });
+            return refused(ErrorCode::INVALID_REQUEST);
+        }
+        if let Err(error) = check_destination(call, &request)? {
+            return refused(error);
         }
         let mut software = call.peer.software.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = software.is_empty();
@@ -180,28 +189,75 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         api_keys: keys(None),
         supported_features: supported_features(call.version()),
         finalized_features_epoch: 0,
-        finalized_features: vec![api_versions_response::FinalizedFeatureKey {
-            name: TRANSACTION_VERSION.into(),
-            min_version_level: 1,
-            max_version_level: 1,
-        }],
+        finalized_features: finalized_features(),
         ..Default::default()
     })
 }
 
+/// REBOOTSTRAP_REQUIRED, if the client meant another cluster or another node; it names both or neither. Kafka:
+/// `KafkaApis#handleApiVersionsRequest`, `ApiVersionsRequest#isValid` (KIP-1242).
+fn check_destination(call: &Call<'_>, request: &ApiVersionsRequest) -> Result<Result<(), ErrorCode>, Unreadable> {
+    Ok(match (&request.cluster_id, request.node_id) {
+        (None, NO_NODE) => Ok(()),
+        (None, _) | (_, NO_NODE) => Err(ErrorCode::INVALID_REQUEST),
+        (Some(cluster_id), node) => {
+            let own = call.broker().cluster_id().map_err(|_| CLOSED)?;
+            let is_meant = own.as_ref() == Some(cluster_id) && node == call.peer.port.node();
+            is_meant.then_some(()).ok_or(ErrorCode::REBOOTSTRAP_REQUIRED)
+        }
+    })
+}
+
+/// In place of a node's id.
+const NO_NODE: i32 = -1;
+
 /// A feature whose lowest level is 0 is listed from version 4 on: Java clients below 3.8 cannot read it.
 /// Kafka: `ApiVersionsResponse#maybeFilterSupportedFeatureKeys` (KAFKA-17011).
 fn supported_features(version: i16) -> Vec<api_versions_response::SupportedFeatureKey> {
-    let all = [api_versions_response::SupportedFeatureKey {
-        name: TRANSACTION_VERSION.into(),
-        min_version: 0,
-        max_version: 1,
-    }];
-    all.into_iter().filter(|f| version >= 4 || f.min_version > 0).collect()
+    let listed = FEATURES.iter().filter(|f| version >= 4 || f.min > 0);
+    let listed = listed.map(|f| api_versions_response::SupportedFeatureKey {
+        name: f.name.into(),
+        min_version: f.min,
+        max_version: f.max,
+    });
+    listed.collect()
 }
 
-/// Transactions work as before the second part of KIP-890. Kafka: `TransactionVersion#TV_1`.
-const TRANSACTION_VERSION: &str = "transaction.version";
+fn finalized_features() -> Vec<api_versions_response::FinalizedFeatureKey> {
+    let finalized = FEATURES.iter().map(|f| api_versions_response::FinalizedFeatureKey {
+        name: f.name.into(),
+        min_version_level: f.max,
+        max_version_level: f.max,
+    });
+    finalized.collect()
+}
+
+/// A feature, whose highest level is the one in use.
+struct Feature {
+    name: &'static str,
+    min: i16,
+    max: i16,
+}
+
+/// The features that are served, with the levels of a new cluster of Kafka 4.4, but transactions work as before the second part of
+/// KIP-890. Kafka: `MetadataVersion`, `EligibleLeaderReplicasVersion`, `TransactionVersion`.
+const FEATURES: &[Feature] = &[
+    Feature {
+        name: "eligible.leader.replicas.version",
+        min: 0,
+        max: 1,
+    },
+    Feature {
+        name: "metadata.version",
+        min: 7,
+        max: 33,
+    },
+    Feature {
+        name: "transaction.version",
+        min: 0,
+        max: 1,
+    },
+];
 
 /// UNSUPPORTED_VERSION in the layout of version 0, which every client reads. Kafka: `ApiVersionsRequest#getErrorResponse`.
 fn unsupported(call: &Call<'_>, api_keys: Vec<api_versions_response::ApiVersion>) -> Result<Handled, Unreadable> {
@@ -234,6 +290,6 @@ mod tests {
 
     #[test]
     fn a_feature_that_begins_at_level_0_is_listed_from_version_4_on() {
-        assert_eq!([0, 3, 4].map(|version| supported_features(version).len()), [0, 0, 1]);
+        assert_eq!([3, 4].map(|version| supported_features(version).len()), [1, 3]);
     }
 }

@@ -136,6 +136,8 @@ pub(super) fn delete_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         delete_groups_response::DeletableGroupResult {
             group_id,
             error_code: deleted.err().unwrap_or(ErrorCode::NONE),
+            // Kafka: only for GROUP_DELETION_FAILED, of groups of Kafka Streams.
+            error_message: None,
         }
     };
     let mut seen = HashSet::new();

@@ -165,8 +165,14 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
         let partitions = topic.partitions.into_iter();
         partitions.map(move |partition| (Arc::clone(&name), partition))
     });
-    let topics = by_topic(answered)
-        .map(|(name, partitions)| txn_offset_commit_response::TxnOffsetCommitResponseTopic { name, partitions });
+    let topics =
+        by_topic(answered).map(
+            |(name, partitions)| txn_offset_commit_response::TxnOffsetCommitResponseTopic {
+                name,
+                partitions,
+                ..Default::default()
+            },
+        );
     call.answer(TxnOffsetCommitResponse {
         topics: topics.collect(),
         ..Default::default()

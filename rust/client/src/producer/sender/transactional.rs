@@ -139,10 +139,11 @@ fn message(guarded: &mut Guarded, kind: &Kind) -> Option<Request> {
             group_id: group.group_id.clone(),
             producer_id,
             producer_epoch,
-            generation_id: group.generation_id,
+            generation_id_or_member_epoch: group.generation_id,
             member_id: group.member_id.clone(),
             group_instance_id: group.group_instance_id.clone(),
             topics: TxnOffsetCommitRequest::topics_of(offsets.iter().cloned()),
+            ..Default::default()
         }),
         Kind::EndTxn { committed } => Request::EndTxn(EndTxnRequest {
             transactional_id,
