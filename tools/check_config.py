@@ -46,9 +46,6 @@ HELPERS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 # property -> why it may be in the table without a reader; its documentation has to say that it has no effect
 WITHOUT_EFFECT = {
-    "broker group.consumer.max.size": "there are no consumer groups",
-    "broker group.consumer.migration.policy": "there are no consumer groups",
-    "broker group.consumer.regex.refresh.interval.ms": "there are no consumer groups",
     "broker min.insync.replicas": "all replicas count as in sync",
     "broker unclean.leader.election.enable": "a log has one replica",
     "topic errors.deadletterqueue.group.enable": "there are no share groups",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fletchlog_api::{Config, ConfigError, Scope, topic_by_id};
 use fletchlog_records::TopicPartition;
@@ -115,7 +116,14 @@ pub(crate) struct TopicTable {
     names: FxHashMap<[u8; 16], Arc<str>>,
     /// The names of topics by their [unified] names; more than one only in an old directory.
     by_unified: FxHashMap<String, Vec<Arc<str>>>,
+    /// A number that no earlier state of a table had.
+    version: u64,
+    /// The version when a topic was last added.
+    created: u64,
 }
+
+/// Versions of tables so far.
+static VERSIONS: AtomicU64 = AtomicU64::new(0);
 
 impl TopicTable {
     /// Builds the table of `metadata`, keeping what `old` has already opened. A topic with a bad property stays as it was in `old`,
@@ -175,8 +183,25 @@ impl TopicTable {
         self.topics.values()
     }
 
+    /// A number that changes with the table. Kafka: `MetadataImage#version`.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A number that changes when a topic is added. Kafka: `GroupMetadataManager#lastMetadataImageWithNewTopics`.
+    pub(crate) fn created(&self) -> i64 {
+        i64::try_from(self.created).unwrap_or(i64::MAX)
+    }
+
     /// Adds a topic, or replaces it.
     pub(crate) fn insert(&mut self, topic: Arc<Topic>) {
+        self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        if self
+            .get(&topic.name)
+            .is_none_or(|known| known.record.id != topic.record.id)
+        {
+            self.created = self.version;
+        }
         if topic.record.id != [0; 16] {
             self.names.insert(topic.record.id, topic.name.clone());
         }
@@ -190,6 +215,7 @@ impl TopicTable {
     /// Removes a topic.
     pub(crate) fn remove(&mut self, name: &str) -> Option<Arc<Topic>> {
         let topic = self.topics.remove(name)?;
+        self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
         self.names.remove(&topic.record.id);
         if let Entry::Occupied(mut alike) = self.by_unified.entry(unified(name)) {
             alike.get_mut().retain(|other| **other != *name);

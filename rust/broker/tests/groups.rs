@@ -1,7 +1,8 @@
-//! The classic group protocol (spec 8.7, 11.14) over the local transport, with a clock that stands still.
+//! The protocols of groups (spec 8.7, 8.10, 11.14), with a clock that stands still.
 
 mod brokers;
 mod commits;
+mod consumer_groups;
 mod joining;
 mod leaving;
 mod member;

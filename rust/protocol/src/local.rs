@@ -13,10 +13,10 @@ pub struct StorageFailure {
     pub until_reopened: bool,
 }
 
-/// The sender of a JoinGroup: what its header contains on the wire.
+/// The sender of a JoinGroup or ConsumerGroupHeartbeat: what its header contains on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinSender {
-    /// client.id, the prefix of the generated member id.
+    /// client.id, the prefix of the member id that JoinGroup generates.
     pub client_id: Arc<str>,
     /// Version of the request. In the same process the newest.
     pub version: i16,

@@ -461,7 +461,7 @@ impl Broker {
     #[doc = stub!(Broker.groups)]
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let groups = self.inner.call(py, |broker, _| broker.groups())?;
-        groups.iter().map(|group| listing_to_py(py, group, "classic")).collect()
+        groups.iter().map(|group| listing_to_py(py, group)).collect()
     }
 
     #[doc = stub!(Broker.describe_group)]

@@ -469,9 +469,10 @@ impl Cluster {
                     group_id: Arc::clone(&group.group_id),
                     protocol_type: Arc::clone(&group.protocol_type),
                     state: state_of(&group.group_state),
+                    group_type: Arc::clone(&group.group_type),
                     coordinator: *coordinator,
                 };
-                listing_to_py(py, &listed, &group.group_type)
+                listing_to_py(py, &listed)
             };
         groups.iter().map(listing).collect()
     }

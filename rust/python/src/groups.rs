@@ -16,13 +16,13 @@ use crate::convert::{
 };
 
 /// `GroupListing`.
-pub fn listing_to_py(py: Python<'_>, group: &GroupListing, group_type: &str) -> PyResult<Py<PyAny>> {
+pub fn listing_to_py(py: Python<'_>, group: &GroupListing) -> PyResult<Py<PyAny>> {
     let row = (
         &*group.group_id,
         &*group.protocol_type,
         group.state,
         group.coordinator,
-        group_type,
+        &*group.group_type,
     );
     Ok(group_listing_class(py)?.call1(row)?.unbind())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, NodeId, OffsetAndMetadata};
+use fletchlog_protocol::messages::consumer_group_describe_response::DescribedGroup;
 use fletchlog_records::TopicPartition;
 
 use super::Broker;
@@ -29,6 +30,22 @@ impl Broker {
         let _open = self.enter()?;
         self.do_scheduled_work();
         self.groups.describe_group(group_id)
+    }
+
+    /// A consumer group and its members. Kafka: ConsumerGroupDescribe.
+    ///
+    /// # Errors
+    /// GROUP_ID_NOT_FOUND: there is none, or it is a classic group. UNSUPPORTED_VERSION: the broker does not serve them. `Closed`,
+    /// KAFKA_STORAGE_ERROR.
+    pub fn describe_consumer_group(&self, group_id: &str) -> Result<DescribedGroup, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.describe_consumer_group(group_id)
+    }
+
+    /// Whether the protocol of consumer groups is served: `group.coordinator.rebalance.protocols` has `consumer`.
+    pub fn serves_consumer_groups(&self) -> bool {
+        self.groups.serves_consumer_groups()
     }
 
     /// The committed offsets of a group, by partition; empty if the group does not exist. Offsets of an open transaction are not
@@ -104,6 +121,19 @@ impl Broker {
         let _open = self.enter()?;
         self.do_scheduled_work();
         self.groups.alter_offsets(group_id, offsets)
+    }
+
+    /// Creates `__consumer_offsets` if it does not exist, as Kafka does when a client first asks for a group's coordinator. Kafka:
+    /// `AutoTopicCreationManager#createTopics`.
+    ///
+    /// # Errors
+    /// `Closed`, storage errors.
+    pub fn create_offsets_topic(&self) -> Result<(), BrokerError> {
+        let _open = self.enter()?;
+        match self.is_read_only() {
+            true => Ok(()),
+            false => self.replicas.controller().offsets_topic().map(drop),
+        }
     }
 
     /// The node that coordinates a group, whether the group exists or not. Kafka: FindCoordinator.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId, OffsetAndMetadata};
+use fletchlog_protocol::values::consumer_protocol::PROTOCOL_TYPE;
 use fletchlog_records::TopicPartition;
 
 use super::coordinator::GroupCoordinator;
@@ -22,8 +23,10 @@ pub struct GroupListing {
     pub group_id: Arc<str>,
     /// "consumer", "connect", ...; "" while no member has joined.
     pub protocol_type: Arc<str>,
-    /// Empty, PreparingRebalance, CompletingRebalance or Stable.
+    /// Empty, PreparingRebalance, CompletingRebalance or Stable; of a consumer group Empty, Assigning, Reconciling or Stable.
     pub state: &'static str,
+    /// "classic" or "consumer". Kafka: `Group.GroupType`.
+    pub group_type: Arc<str>,
     /// The node that coordinates it.
     pub coordinator: NodeId,
 }
@@ -70,11 +73,18 @@ impl GroupCoordinator {
         let mut ids = self.ids();
         ids.sort_unstable();
         let list = |id: Arc<str>| {
-            self.in_group(&id, |group| GroupListing {
-                group_id: group.id.clone(),
-                protocol_type: group.protocol_type.clone().unwrap_or_default(),
-                state: group.state.name(),
-                coordinator: self.coordinator_of(&group.id),
+            self.in_group(&id, |group| {
+                let of_consumers = group.consumer.is_some();
+                let protocol_type = of_consumers.then(|| Arc::from(PROTOCOL_TYPE));
+                GroupListing {
+                    group_id: group.id.clone(),
+                    protocol_type: protocol_type
+                        .or_else(|| group.protocol_type.clone())
+                        .unwrap_or_default(),
+                    state: group.state_name(),
+                    group_type: Arc::from(if of_consumers { "consumer" } else { "classic" }),
+                    coordinator: self.coordinator_of(&group.id),
+                }
             })
         };
         Ok(ids.into_iter().filter_map(list).collect())
@@ -83,6 +93,10 @@ impl GroupCoordinator {
     /// A group and its members.
     pub(crate) fn describe_group(&self, group_id: &str) -> Result<GroupDescription, BrokerError> {
         self.in_known_group(group_id, |group| {
+            if group.consumer.is_some() {
+                let message = format!("Group {group_id} is not a classic group.");
+                return Err(BrokerError::kafka(ErrorCode::GROUP_ID_NOT_FOUND, message));
+            }
             let stable = group.state == GroupState::Stable;
             let protocol = group.protocol.clone().filter(|_| stable).unwrap_or_default();
             Ok(GroupDescription {
@@ -175,7 +189,7 @@ impl GroupCoordinator {
         self.load_group(group_id).map_err(|code| not_loaded(code, group_id))?;
         self.in_new_group(group_id, |group| {
             check_empty(group)?;
-            let committed = self.commit_accepted(group, offsets, None);
+            let committed = self.commit_accepted(group, offsets, None, false);
             committed.map(drop).map_err(|refused| {
                 let why = refused.failure.map(|failure| format!(": {}", failure.message));
                 let message = format!(
@@ -188,7 +202,7 @@ impl GroupCoordinator {
     }
 
     /// Runs `work` on a group; GROUP_ID_NOT_FOUND unless it exists.
-    fn in_known_group<T>(
+    pub(super) fn in_known_group<T>(
         &self,
         group_id: &str,
         work: impl FnOnce(&mut Group) -> Result<T, BrokerError>,
@@ -216,13 +230,13 @@ fn describe_member(member: &Member, protocol: &str) -> GroupMember {
 
 /// NON_EMPTY_GROUP while the group has members.
 fn check_empty(group: &Group) -> Result<(), BrokerError> {
-    if group.state == GroupState::Empty {
+    if group.is_empty() {
         return Ok(());
     }
     let message = format!(
         "group {} is {} and has members; they have to leave first",
         group.id,
-        group.state.name()
+        group.state_name()
     );
     Err(BrokerError::kafka(ErrorCode::NON_EMPTY_GROUP, message))
 }

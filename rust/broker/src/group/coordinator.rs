@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use fletchlog_api::{ErrorCode, HeartbeatRequest, HeartbeatResponse, NodeId};
+use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_records::planted;
 use rustc_hash::FxHashMap;
 
@@ -37,6 +38,8 @@ pub(crate) struct GroupCoordinator {
     pub(super) max_session_timeout_ms: i32,
     pub(super) max_size: usize,
     pub(super) initial_delay_ms: i64,
+    /// The assignors of consumer groups, the default first.
+    pub(super) assignors: Vec<Arc<str>>,
     pub(super) expiry_check_ms: i64,
     members_named: AtomicU64,
     /// Suffix of every member id of this run.
@@ -73,6 +76,11 @@ impl GroupCoordinator {
             max_session_timeout_ms: config.int("group.max.session.timeout.ms"),
             max_size: usize::try_from(config.int("group.max.size")).unwrap_or(usize::MAX),
             initial_delay_ms: i64::from(config.int("group.initial.rebalance.delay.ms")),
+            assignors: config
+                .list("group.consumer.assignors")
+                .into_iter()
+                .map(Arc::from)
+                .collect(),
             expiry_check_ms,
             members_named: AtomicU64::new(0),
             run: uuid::random_hex(),
@@ -91,6 +99,11 @@ impl GroupCoordinator {
             &self.run[3..6],
             &self.run[6..18]
         ))
+    }
+
+    /// The id of a member that brings none. Kafka: `Uuid#randomUuid`.
+    pub(super) fn consumer_member_id(&self) -> Arc<str> {
+        Arc::from(encode_uuid(&uuid::random()))
     }
 
     pub(super) fn changes(&self) -> &Changes {
@@ -251,6 +264,9 @@ impl GroupCoordinator {
         client.seen(now_ms);
         self.tick(now_ms);
         let beat = |group: &mut Group| -> Result<(), ErrorCode> {
+            if group.consumer.is_some() {
+                return self.beat_consumer_group(group, request, now_ms);
+            }
             let instance_id = request.group_instance_id.as_deref();
             check_generation(group, &request.member_id, instance_id, request.generation_id)?;
             let state = group.state;
@@ -280,6 +296,11 @@ impl GroupCoordinator {
     pub(crate) fn tick(&self, now_ms: i64) {
         let due = self.groups.lock().due(now_ms);
         self.for_each_unlocked(due, |group| {
+            if group.consumer.is_some() {
+                self.resolve_regexes(group);
+                self.expire_consumers(group, now_ms);
+                return;
+            }
             let pending = group.pending_members.len();
             group.pending_members.retain(|_, give_up_ms| now_ms < *give_up_ms);
             if group.pending_members.len() < pending {

@@ -6,8 +6,8 @@ use fletchlog_records::{BatchParams, TopicPartition};
 use rustc_hash::FxHashSet;
 
 use super::coordinator::GroupCoordinator;
-use super::records;
 use super::state::{CommittedOffset, Group, GroupState};
+use super::{consumer_records, records};
 use crate::BrokerError;
 use crate::panics::place;
 use crate::replica_manager::CoordinatorRecord;
@@ -31,7 +31,7 @@ impl GroupCoordinator {
             };
             let expired = group.offsets.iter().filter(is_expired);
             let expired: Vec<TopicPartition> = expired.map(|(tp, _)| tp.clone()).collect();
-            let unused = group.state == GroupState::Empty
+            let unused = group.is_empty()
                 && expired.len() == group.offsets.len()
                 && group.pending_txn_offsets.is_empty()
                 && group.pending_members.is_empty();
@@ -75,8 +75,14 @@ impl GroupCoordinator {
     pub(super) fn drop_group(&self, group: &mut Group) -> Result<(), BrokerError> {
         let tps: Vec<TopicPartition> = group.with_offsets().cloned().collect();
         let mut tombstones = offset_tombstones(group, &tps)?;
-        if group.is_stored {
-            tombstones.push(records::group_tombstone(&group.id)?);
+        match &group.consumer {
+            Some(consumer) => {
+                let records = consumer_records::tombstones(consumer);
+                let records = records.iter().map(|record| record.encode(&group.id));
+                tombstones.extend(records.collect::<Result<Vec<_>, _>>()?);
+            }
+            None if group.is_stored => tombstones.push(records::group_tombstone(&group.id)?),
+            None => {}
         }
         self.write_tombstones(group, tombstones)?;
         self.remove_group(group);
@@ -102,6 +108,11 @@ fn offset_tombstones(group: &Group, tps: &[TopicPartition]) -> Result<Vec<Coordi
 /// (of a simple consumer, or for a topic that no member of a stable group subscribes to). `None`: it does not expire now. Kafka:
 /// `ClassicGroup#offsetExpirationCondition`.
 fn expires_at(group: &Group, tp: &TopicPartition, offset: &CommittedOffset, retention_ms: i64) -> Option<i64> {
+    if group.consumer.is_some() {
+        let subscribed = group.is_subscribed_to(&tp.topic);
+        let at = offset.commit_timestamp_ms.saturating_add(retention_ms);
+        return (!subscribed).then_some(offset.expire_timestamp_ms.unwrap_or(at));
+    }
     let since = match (&group.protocol_type, group.state) {
         (None, _) => offset.commit_timestamp_ms,
         (Some(_), GroupState::Empty) => group.state_timestamp_ms.unwrap_or(offset.commit_timestamp_ms),

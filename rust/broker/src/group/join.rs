@@ -79,6 +79,11 @@ impl GroupCoordinator {
     fn join(&self, join: &Join<'_>) -> Result<(), Refusal> {
         let member_id = &join.request.member_id;
         let enter = |group: &mut Group| {
+            if group.consumer.is_some() {
+                let joined = self.join_consumer_group(group, join.request, join.client, join.now_ms)?;
+                self.answer_join(join, joined);
+                return Ok(());
+            }
             if !accepts(group, member_id, self.max_size) {
                 // As in Kafka, nothing checks here whether all others have joined: the rebalance ends with its time-out.
                 group.remove(member_id);
@@ -92,11 +97,21 @@ impl GroupCoordinator {
         };
         if member_id.is_empty() {
             return self.in_new_group(&join.request.group_id, |group| {
-                self.store_new(group)?;
+                if group.consumer.as_ref().is_some_and(|consumer| consumer.is_empty()) {
+                    let ended = self.end_empty_consumer_group(group);
+                    ended.map_err(|code| (code, Arc::from("")))?;
+                }
+                if group.consumer.is_none() {
+                    self.store_new(group)?;
+                }
                 enter(group)
             });
         }
-        let joined = self.in_group(&join.request.group_id, enter);
+        let known = |group: &mut Group| match &group.consumer {
+            Some(consumer) if consumer.is_empty() => Err((ErrorCode::UNKNOWN_MEMBER_ID, member_id.clone())),
+            _ => enter(group),
+        };
+        let joined = self.in_group(&join.request.group_id, known);
         joined.unwrap_or_else(|| Err((ErrorCode::UNKNOWN_MEMBER_ID, member_id.clone())))
     }
 

@@ -26,6 +26,10 @@ impl GroupCoordinator {
             };
         }
         let left = self.in_group(&request.group_id, |group| {
+            if group.consumer.is_some() {
+                let left = self.leave_consumer_group(group, &request.members, now_ms);
+                return left.unwrap_or_else(|code| vec![Some(code); request.members.len()]);
+            }
             let mut leaving = Leaving::new(group);
             let left: Vec<_> = request.members.iter().map(|m| leaving.judge(m).err()).collect();
             let ids = leaving.ids;

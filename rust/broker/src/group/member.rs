@@ -8,6 +8,7 @@ use fletchlog_api::{JoinGroupRequest, JoinGroupResponse, Response, SyncGroupResp
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use fletchlog_protocol::values::group_metadata_value::MemberMetadata;
 
+use super::consumer_member::ConsumerGroupMember;
 use crate::sync::{Answer, Changes};
 
 /// Where the client of a member is, which decides how its death is detected.
@@ -81,6 +82,25 @@ impl ClientLiveness {
         gone.then(|| transport.last_seen_ms.load(Ordering::Relaxed))
     }
 
+    /// True if it is another process.
+    pub(crate) fn is_behind_socket(&self) -> bool {
+        self.transport.is_none()
+    }
+
+    /// As Kafka shows it: `/` and the address.
+    pub(crate) fn host(&self) -> &Arc<str> {
+        &self.host
+    }
+
+    /// The session of a member of it, if it is in this process.
+    pub(crate) fn session(&self, session_timeout_ms: i32, rebalance_timeout_ms: i32) -> Option<Session> {
+        Some(Session::Client {
+            transport: Arc::clone(self.transport.as_ref()?),
+            session_timeout_ms,
+            rebalance_timeout_ms,
+        })
+    }
+
     fn presence(&self, now_ms: i64) -> Presence {
         match &self.transport {
             Some(transport) => Presence::Transport(transport.clone()),
@@ -90,14 +110,14 @@ impl ClientLiveness {
 }
 
 /// The host of a member in this process. In a group's record it marks the members that ended with the process that wrote it.
-const IN_PROCESS: &str = "in-process";
+pub(crate) const IN_PROCESS: &str = "in-process";
 
 /// How long a new member is kept in its first join (ms): until that is complete, nothing shows whether its client is alive. Kafka:
 /// `GroupCoordinatorConfig#CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`.
 const NEW_MEMBER_JOIN_TIMEOUT_MS: i64 = 5 * 60 * 1000;
 
 /// When a member is removed, unless its client does something before that.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Session {
     /// At this time (monotonic ms).
     Until(i64),
@@ -194,6 +214,41 @@ impl Member {
             member.reschedule_heartbeat(now_ms);
         }
         member
+    }
+
+    /// A member of the classic protocol in a consumer group, which becomes a classic one; its session begins again. Kafka:
+    /// `ClassicGroup#fromConsumerGroup`.
+    pub(crate) fn downgraded(
+        member: &ConsumerGroupMember,
+        assignment: Bytes,
+        session: Option<&Session>,
+        now_ms: i64,
+    ) -> Self {
+        let metadata = &member.metadata;
+        let protocols = member
+            .classic_protocols()
+            .iter()
+            .map(|protocol| JoinGroupRequestProtocol {
+                name: protocol.name.clone(),
+                metadata: protocol.metadata.clone(),
+            });
+        Self {
+            id: member.id.clone(),
+            instance_id: metadata.instance_id.clone(),
+            client_id: metadata.client_id.clone(),
+            session_timeout_ms: member.classic().map_or(0, |classic| classic.session_timeout_ms),
+            rebalance_timeout_ms: metadata.rebalance_timeout_ms,
+            protocols: protocols.collect(),
+            assignment,
+            joining: None,
+            syncing: None,
+            client_host: metadata.client_host.clone(),
+            is_new: false,
+            presence: match session {
+                Some(Session::Client { transport, .. }) => Presence::Transport(transport.clone()),
+                _ => Presence::Heartbeats(now_ms),
+            },
+        }
     }
 
     /// True if its client is another process.

@@ -1,20 +1,38 @@
-//! Consumer groups: the classic protocol and committed offsets (spec 8.7, 8.8). Kafka: `GroupCoordinator`.
+//! Groups of consumers: the classic protocol, the protocol of consumer groups (KIP-848), and committed offsets (spec 8). Kafka:
+//! `GroupCoordinator`.
 
 mod admin;
 mod assignor;
+mod classic_members;
+mod consumer_change;
+mod consumer_config;
+mod consumer_describe;
+mod consumer_group;
+mod consumer_heartbeat;
+mod consumer_leave;
+mod consumer_member;
+mod consumer_offsets;
+mod consumer_records;
 mod coordinator;
 mod expiry;
 mod join;
 mod leave;
 mod legacy;
 mod member;
+mod member_step;
+mod metadata_hash;
+mod migration;
 mod offsets;
 mod rebalance;
+mod reconcile;
 mod records;
+mod regex;
 mod state;
 mod store;
 mod sync;
 mod table;
+mod target_assignment;
+mod timers;
 mod txn_offsets;
 
 pub use admin::{GroupDescription, GroupListing, GroupMember};

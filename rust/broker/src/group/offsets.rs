@@ -13,11 +13,14 @@ use fletchlog_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup
 use fletchlog_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
 };
+use fletchlog_protocol::topic_ids::NO_TOPIC_ID;
 use fletchlog_records::planted;
 use fletchlog_records::{BatchParams, TopicPartition};
 
+use super::consumer_offsets::{Committer, check_consumer_fetch};
 use super::coordinator::{GroupCoordinator, check_generation};
 use super::join::MAX_TEXT;
+use super::member::ClientLiveness;
 use super::records;
 use super::state::{CommittedOffset, Group, GroupState};
 use crate::BrokerError;
@@ -32,7 +35,12 @@ pub(super) type Offsets = Vec<(TopicPartition, CommittedOffset)>;
 impl GroupCoordinator {
     /// OffsetCommit. Partitions that do not exist are refused before the group is checked. Kafka:
     /// `KafkaApis#handleOffsetCommitRequest`, `OffsetMetadataManager#commitOffset`.
-    pub(crate) fn offset_commit(&self, node: NodeId, request: &OffsetCommitRequest) -> OffsetCommitResponse {
+    pub(crate) fn offset_commit(
+        &self,
+        node: NodeId,
+        request: &OffsetCommitRequest,
+        client: &ClientLiveness,
+    ) -> OffsetCommitResponse {
         if let Err(error) = self.replicas.for_writing("commit offsets") {
             return OffsetCommitResponse {
                 error_message: Some(error.to_string().into()),
@@ -41,7 +49,7 @@ impl GroupCoordinator {
         }
         self.tick(self.replicas.clock().monotonic_ms());
         let offsets: Vec<_> = request.offsets().collect();
-        match self.commit(node, request, &offsets) {
+        match self.commit(node, request, client.is_behind_socket(), &offsets) {
             Ok(errors) => request.answered(errors),
             Err(refused) => OffsetCommitResponse {
                 error_message: refused.failure.map(|failure| failure.message),
@@ -68,6 +76,7 @@ impl GroupCoordinator {
         &self,
         node: NodeId,
         request: &OffsetCommitRequest,
+        with_ids: bool,
         offsets: &[(TopicPartition, OffsetAndMetadata)],
     ) -> Result<OffsetErrors, Refused> {
         if !self.any_known(offsets) {
@@ -86,7 +95,7 @@ impl GroupCoordinator {
         };
         let simple = request.generation_id_or_member_epoch < 0;
         self.in_committing_group(&request.group_id, simple, unknown, |group| {
-            self.commit_to(group, simple, request, offsets)
+            self.commit_to(group, simple, request, offsets, with_ids)
         })
     }
 
@@ -97,7 +106,17 @@ impl GroupCoordinator {
         simple: bool,
         request: &OffsetCommitRequest,
         offsets: &[(TopicPartition, OffsetAndMetadata)],
+        with_ids: bool,
     ) -> Result<OffsetErrors, Refused> {
+        if let Some(consumer) = &group.consumer {
+            let committer = Committer {
+                member_id: &request.member_id,
+                epoch: request.generation_id_or_member_epoch,
+                knows_member_epochs: request.knows_group_id_not_found,
+            };
+            self.check_consumer_commit(consumer, &committer, offsets)?;
+            return self.commit_accepted(group, offsets, request.retention_ms(), with_ids);
+        }
         // Consumers that manage their partitions themselves commit to a group without members.
         if !(simple && group.state == GroupState::Empty) {
             let (instance_id, generation_id) = (&request.group_instance_id, request.generation_id_or_member_epoch);
@@ -109,17 +128,31 @@ impl GroupCoordinator {
         if let Some(member) = group.member_mut(&request.member_id) {
             member.reschedule_heartbeat(self.replicas.clock().monotonic_ms());
         }
-        self.commit_accepted(group, offsets, request.retention_ms())
+        self.commit_accepted(group, offsets, request.retention_ms(), with_ids)
     }
 
-    /// Writes the offsets that can be committed.
+    /// Adds the ids of the topics to offsets that are to be written, as Kafka 4.1 and later do. Not for what clients in this process commit
+    /// to classic groups: any release since 2.3 can take over their directory.
+    pub(super) fn add_topic_ids(&self, offsets: &mut Offsets) {
+        let table = self.replicas.topic_table();
+        for (tp, offset) in offsets {
+            let topic = table.get(&tp.topic);
+            offset.topic_id = topic.map(|topic| topic.record.id).filter(|id| *id != NO_TOPIC_ID);
+        }
+    }
+
+    /// Writes the offsets that can be committed. `with_ids`: with the ids of their topics.
     pub(super) fn commit_accepted(
         &self,
         group: &mut Group,
         offsets: &[(TopicPartition, OffsetAndMetadata)],
         retention_ms: Option<i64>,
+        with_ids: bool,
     ) -> Result<OffsetErrors, Refused> {
-        let (errors, accepted) = self.accept_offsets(offsets, retention_ms);
+        let (errors, mut accepted) = self.accept_offsets(offsets, retention_ms);
+        if with_ids || group.consumer.is_some() {
+            self.add_topic_ids(&mut accepted);
+        }
         let accepted = self.write_offsets(group, accepted, &BatchParams::default())?;
         group.offsets.extend(accepted);
         Ok(errors)
@@ -171,6 +204,7 @@ impl GroupCoordinator {
                         value: value.clone(),
                         commit_timestamp_ms,
                         record_offset: -1,
+                        topic_id: None,
                         expire_timestamp_ms: retention_ms.map(|ms| commit_timestamp_ms.saturating_add(ms)),
                     };
                     accepted.push((tp.clone(), offset));
@@ -240,10 +274,15 @@ impl GroupCoordinator {
     ) -> OffsetFetchResponseGroup {
         let group_id = &asked.group_id;
         let ready = self.check_coordinator(node, group_id);
-        let fetched = ready.and_then(|()| self.load_group(group_id)).map(|()| {
+        let fetched = ready.and_then(|()| self.load_group(group_id)).and_then(|()| {
             let committed = |group: &Group| committed_offsets(group, asked.topics.as_deref(), require_stable);
-            let fetched = self.in_group(group_id, |group| committed(group));
-            fetched.unwrap_or_else(|| committed(&Group::new(group_id.clone())))
+            let fetched = self.in_group(group_id, |group| {
+                if let Some(consumer) = &group.consumer {
+                    check_consumer_fetch(consumer, asked.member_id.as_deref(), asked.member_epoch)?;
+                }
+                Ok(committed(group))
+            });
+            fetched.unwrap_or_else(|| Ok(committed(&Group::new(group_id.clone()))))
         });
         OffsetFetchResponseGroup {
             group_id: Arc::clone(group_id),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::OffsetAndMetadata;
+use fletchlog_protocol::topic_ids::NO_TOPIC_ID;
 use fletchlog_protocol::values::group_metadata_value::MemberMetadata;
 use fletchlog_protocol::values::{GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue};
 use fletchlog_protocol::{Value, WireError};
@@ -37,7 +38,7 @@ pub(crate) fn offset_record(
             metadata: offset.value.metadata.clone(),
             commit_timestamp: offset.commit_timestamp_ms,
             expire_timestamp: offset.expire_timestamp_ms.unwrap_or(-1),
-            ..Default::default()
+            topic_id: offset.topic_id.unwrap_or(NO_TOPIC_ID),
         };
         value.encode(value.written_version())
     });
@@ -55,6 +56,7 @@ pub(crate) fn committed_offset(value: &[u8], record_offset: i64) -> Result<Commi
         },
         commit_timestamp_ms: value.commit_timestamp,
         record_offset,
+        topic_id: Some(value.topic_id).filter(|id| *id != NO_TOPIC_ID),
         expire_timestamp_ms: Some(value.expire_timestamp).filter(|&t| t >= 0),
     })
 }
@@ -165,6 +167,7 @@ mod tests {
             value,
             commit_timestamp_ms: 7,
             record_offset: 9,
+            topic_id: None,
             expire_timestamp_ms: None,
         };
         let (_, bytes) = offset_record(&"g".into(), &TopicPartition::new("t", 0), Some(&offset)).unwrap();

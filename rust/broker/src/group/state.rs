@@ -13,11 +13,13 @@ use std::sync::Arc;
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use fletchlog_protocol::messages::join_group_response::JoinGroupResponseMember;
+use fletchlog_protocol::topic_ids::TopicId;
 use fletchlog_protocol::values::consumer_protocol::PROTOCOL_TYPE;
 use fletchlog_protocol::values::{ConsumerProtocolSubscription, GroupMetadataValue};
 use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::consumer_group::ConsumerGroup;
 use super::member::Member;
 
 /// State of a group (Kafka's Dead is [`Group::dead`]).
@@ -56,6 +58,8 @@ pub(crate) struct CommittedOffset {
     pub(crate) commit_timestamp_ms: i64,
     /// Offset of its record in `__consumer_offsets`: the later of two commits counts, whenever its transaction ends.
     pub(crate) record_offset: i64,
+    /// The topic's id. `None`: a release before 4.1 has to be able to read it.
+    pub(crate) topic_id: Option<TopicId>,
     /// Only values of version 1 carry it.
     pub(crate) expire_timestamp_ms: Option<i64>,
 }
@@ -75,10 +79,12 @@ pub(crate) struct PendingJoin {
     pub(crate) new_member: bool,
 }
 
-/// A group.
+/// A group: a classic one, or a consumer group. Kafka: `Group`, `ClassicGroup`.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) id: Arc<str>,
+    /// The consumer group that it is. `None`: it is a classic group, in the fields that follow, or has offsets only.
+    pub(crate) consumer: Option<Box<ConsumerGroup>>,
     /// Removed from the table of groups: a thread that got the group before that gets it again from the table. Kafka: `GroupState`
     /// Dead.
     pub(crate) dead: bool,
@@ -112,6 +118,7 @@ impl Group {
     pub(crate) fn new(id: Arc<str>) -> Self {
         Self {
             id,
+            consumer: None,
             dead: false,
             state: GroupState::Empty,
             generation: 0,
@@ -155,9 +162,38 @@ impl Group {
         self.subscribed_topics = self.compute_subscribed_topics();
     }
 
-    /// Whether its members are consumers, so that their metadata are subscriptions.
+    /// Removes what it is as a classic group; its offsets stay.
+    pub(crate) fn end_classic(&mut self) {
+        self.state = GroupState::Empty;
+        self.generation = 0;
+        self.protocol_type = None;
+        self.protocol = None;
+        self.leader = None;
+        self.members.clear();
+        self.pending_members.clear();
+        self.pending_join = None;
+        self.pending_sync = None;
+        self.subscribed_topics = None;
+    }
+
+    /// Whether it has no members.
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.consumer {
+            Some(consumer) => consumer.is_empty(),
+            None => self.state == GroupState::Empty,
+        }
+    }
+
+    /// Kafka's name of its state.
+    pub(crate) fn state_name(&self) -> &'static str {
+        self.consumer
+            .as_ref()
+            .map_or(self.state.name(), |consumer| consumer.state())
+    }
+
+    /// Whether its members are consumers, so that it is known what they subscribe to.
     pub(crate) fn uses_consumer_protocol(&self) -> bool {
-        self.protocol_type.as_deref() == Some(PROTOCOL_TYPE)
+        self.consumer.is_some() || self.protocol_type.as_deref() == Some(PROTOCOL_TYPE)
     }
 
     /// What the members subscribe to; `None`: its members are not consumers, or their metadata cannot be read. Kafka:
@@ -179,6 +215,9 @@ impl Group {
 
     /// Whether a member may read the topic: a group of consumers whose subscriptions are not known may read any.
     pub(crate) fn is_subscribed_to(&self, topic: &str) -> bool {
+        if let Some(consumer) = &self.consumer {
+            return consumer.is_subscribed_to(topic);
+        }
         match &self.subscribed_topics {
             Some(topics) => topics.contains(topic),
             None => self.uses_consumer_protocol(),
@@ -211,7 +250,7 @@ impl Group {
     /// Whether it has a record, an offset, a member or a joining member.
     pub(crate) fn is_in_use(&self) -> bool {
         let is_empty = self.members.is_empty() && self.pending_members.is_empty();
-        self.is_stored || !is_empty || self.with_offsets().next().is_some()
+        self.is_stored || self.consumer.is_some() || !is_empty || self.with_offsets().next().is_some()
     }
 
     /// A member.

@@ -13,6 +13,7 @@ use fletchlog_records::{
 };
 use rustc_hash::FxHashMap;
 
+use super::consumer_records::ConsumerRecord;
 use super::coordinator::GroupCoordinator;
 use super::records;
 use super::state::{CommittedOffset, Group, GroupState, PendingOffsets};
@@ -152,7 +153,11 @@ impl GroupCoordinator {
                     self.apply_offset_record(header, &key.group, tp, &record);
                 }
                 Ok(ConsumerOffsetsKey::Group(key)) => self.apply_group_record(&key.group, record.value),
-                Ok(_) => {}
+                Ok(key) => match ConsumerRecord::decode(key, record.value) {
+                    Ok(Some((group_id, record))) => self.apply_consumer_record(&group_id, &record),
+                    Ok(None) => {}
+                    Err(error) => log::warn!("a record of a consumer group cannot be read and is skipped: {error}"),
+                },
                 Err(_) => log::warn!(
                     "a record of __consumer_offsets at offset {} has an unknown key",
                     record.offset
@@ -191,6 +196,7 @@ impl GroupCoordinator {
     fn apply_group_record(&self, group_id: &Arc<str>, value: Option<&[u8]>) {
         let Some(value) = value else {
             self.in_group(group_id, |group| {
+                group.end_classic();
                 let is_used = !group.members.is_empty() || !group.pending_members.is_empty();
                 if group.with_offsets().next().is_none() && !is_used {
                     self.remove_group(group);
@@ -213,11 +219,45 @@ impl GroupCoordinator {
         });
     }
 
+    /// Restores a consumer group of an earlier run. Kafka: `GroupMetadataManager#replay` of its values.
+    ///
+    /// A read-only broker takes over that the group exists only: the members belong to the broker that writes the records.
+    fn apply_consumer_record(&self, group_id: &Arc<str>, record: &ConsumerRecord) {
+        let is_end = matches!(record, ConsumerRecord::Epoch(None));
+        if self.replicas.is_read_only() && !matches!(record, ConsumerRecord::Epoch(_)) {
+            return;
+        }
+        if record.is_tombstone() {
+            self.in_group(group_id, |group| {
+                let Some(consumer) = &mut group.consumer else { return };
+                consumer.replay(record);
+                if is_end {
+                    group.consumer = None;
+                    if group.with_offsets().next().is_none() {
+                        self.remove_group(group);
+                    }
+                }
+            });
+            return;
+        }
+        self.in_new_group(group_id, |group| {
+            group.is_stored = true;
+            if group.consumer.is_none() {
+                group.end_classic();
+            }
+            group.consumer.get_or_insert_default().replay(record);
+        });
+    }
+
     /// Called after loading: removes members whose sessions are over, and rebalances groups that are too large. Kafka:
     /// `GroupMetadataManager#onLoaded`.
     fn on_loaded(&self) {
         let now_ms = self.replicas.clock().monotonic_ms();
+        let session_timeout_ms = |group_id: &str| self.group_config(group_id, "consumer.session.timeout.ms");
         self.in_idle_groups(|group| {
+            if let Some(consumer) = &mut group.consumer {
+                consumer.start_timers(now_ms, || session_timeout_ms(&group.id));
+            }
             if group.members.len() > self.max_size && group.state == GroupState::Stable {
                 self.rebalance(group, now_ms);
             }

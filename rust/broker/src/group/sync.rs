@@ -44,6 +44,11 @@ impl GroupCoordinator {
         answer: &Arc<Answer>,
         now_ms: i64,
     ) -> Result<(), ErrorCode> {
+        if group.consumer.is_some() {
+            let response = self.sync_consumer_group(group, request, now_ms)?;
+            answer.complete(Response::SyncGroup(response), self.changes());
+            return Ok(());
+        }
         check_sync(group, request)?;
         let (state, leads) = (group.state, group.is_leader(&request.member_id));
         if let Some(member) = group.member_mut(&request.member_id) {

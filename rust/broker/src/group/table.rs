@@ -94,6 +94,14 @@ impl Group {
             clients: Vec::new(),
             not_before_ms: self.not_before_ms,
         };
+        if let Some(consumer) = &self.consumer {
+            deadlines.fixed_ms = match consumer.resolves {
+                true => Some(i64::MIN),
+                false => consumer.timers.next_ms(),
+            };
+            deadlines.clients = consumer.sessions.values().cloned().collect();
+            return deadlines;
+        }
         for session in self.members.iter().filter_map(Member::session) {
             match session {
                 Session::Until(ms) => deadlines.fixed_ms = Some(deadlines.fixed_ms.map_or(ms, |fixed| fixed.min(ms))),

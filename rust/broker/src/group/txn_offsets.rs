@@ -5,6 +5,7 @@ use fletchlog_api::{ErrorCode, NodeId, OffsetAndMetadata, TxnOffsetCommitRequest
 use fletchlog_records::{BatchParams, TopicPartition};
 
 use super::coordinator::{GroupCoordinator, check_generation};
+use super::member::ClientLiveness;
 use super::offsets::OffsetErrors;
 use super::state::{Group, GroupState};
 use crate::failures::Refused;
@@ -17,6 +18,7 @@ impl GroupCoordinator {
         &self,
         node: NodeId,
         request: &TxnOffsetCommitRequest,
+        client: &ClientLiveness,
         transactions: &impl AddPartitionsToTxnManager,
     ) -> TxnOffsetCommitResponse {
         let offsets: Vec<_> = request.offsets().collect();
@@ -36,7 +38,7 @@ impl GroupCoordinator {
                 };
                 let simple = request.generation_id_or_member_epoch < 0;
                 self.in_committing_group(&request.group_id, simple, unknown, |group| {
-                    self.add_pending_offsets(group, request, &offsets)
+                    self.add_pending_offsets(group, request, &offsets, client.is_behind_socket())
                 })
             });
             // Kafka: GroupCoordinator maps errors of the verification to errors that an offset commit can have.
@@ -59,9 +61,16 @@ impl GroupCoordinator {
         group: &mut Group,
         request: &TxnOffsetCommitRequest,
         offsets: &[(TopicPartition, OffsetAndMetadata)],
+        with_ids: bool,
     ) -> Result<OffsetErrors, Refused> {
-        check_committer(group, request)?;
-        let (errors, accepted) = self.accept_offsets(offsets, None);
+        match &group.consumer {
+            Some(consumer) => self.check_consumer_txn_commit(consumer, request, offsets)?,
+            None => check_committer(group, request)?,
+        }
+        let (errors, mut accepted) = self.accept_offsets(offsets, None);
+        if with_ids || group.consumer.is_some() {
+            self.add_topic_ids(&mut accepted);
+        }
         let params = BatchParams {
             producer_id: request.producer_id,
             producer_epoch: request.producer_epoch,

@@ -80,6 +80,7 @@ impl KafkaApis {
             Request::TxnOffsetCommit(r) => Handled::Now(Response::TxnOffsetCommit(self.groups.txn_offset_commit(
                 node,
                 &r,
+                client,
                 &*self.transactions,
             ))),
             Request::EndTxn(r) => Handled::Now(Response::EndTxn(self.transactions.end_txn(node, &r))),
@@ -87,8 +88,13 @@ impl KafkaApis {
             Request::JoinGroup(r) => Handled::Later(self.groups.join_group(node, &r, client)),
             Request::SyncGroup(r) => Handled::Later(self.groups.sync_group(node, &r, client)),
             Request::Heartbeat(r) => Handled::Now(Response::Heartbeat(self.groups.heartbeat(node, &r, client))),
+            Request::ConsumerGroupHeartbeat(r) => Handled::Now(Response::ConsumerGroupHeartbeat(
+                self.groups.consumer_group_heartbeat(node, &r, client),
+            )),
             Request::LeaveGroup(r) => Handled::Now(Response::LeaveGroup(self.groups.leave_group(node, &r))),
-            Request::OffsetCommit(r) => Handled::Now(Response::OffsetCommit(self.groups.offset_commit(node, &r))),
+            Request::OffsetCommit(r) => {
+                Handled::Now(Response::OffsetCommit(self.groups.offset_commit(node, &r, client)))
+            }
             Request::OffsetFetch(r) => Handled::Now(Response::OffsetFetch(self.groups.offset_fetch(node, &r))),
             // Clients of this process do not send them, and the listener calls the broker's methods.
             other => {

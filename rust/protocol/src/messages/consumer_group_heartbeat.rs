@@ -13,6 +13,9 @@ message! {
         subscribed_topic_regex: Option<Arc<str>> = None, since(1).nullable(1);
         server_assignor: Option<Arc<str>> = None, since(0).nullable(0);
         topic_partitions: Option<Vec<TopicPartitions>> = None, since(0).nullable(0);
+        @local
+        /// The client that sends it.
+        sender: crate::local::JoinSender;
     }
     TopicPartitions {
         topic_id: [u8; 16], since(0);

@@ -74,6 +74,14 @@ value! {
     }
 }
 
+// Its value was written by early releases only.
+value! {
+    ConsumerGroupPartitionMetadataKey, consumer_group_partition_metadata_key: versions 4 to 4, flexible from i16::MAX;
+    ConsumerGroupPartitionMetadataKey {
+        group_id: Arc<str>, since(4);
+    }
+}
+
 value! {
     ConsumerGroupMemberMetadataKey, consumer_group_member_metadata_key: versions 5 to 5, flexible from i16::MAX;
     ConsumerGroupMemberMetadataKey {
@@ -238,10 +246,14 @@ impl ConsumerOffsetsKey {
 }
 
 impl OffsetCommitValue {
-    /// The version that is written: 3, or 1 for an offset that expires at a time of its own. Kafka:
+    /// The version that is written: 1 for an offset that expires at a time of its own, 4 with the topic's id, else 3. Kafka:
     /// `GroupCoordinatorRecordHelpers#newOffsetCommitRecord`.
     pub fn written_version(&self) -> i16 {
-        if self.expire_timestamp == -1 { 3 } else { 1 }
+        match self.topic_id {
+            _ if self.expire_timestamp != -1 => 1,
+            [0, ..] if self.topic_id == [0; 16] => 3,
+            _ => 4,
+        }
     }
 }
 

@@ -10,11 +10,12 @@ pub mod transaction_log;
 pub use consumer_offsets::{
     ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue, ConsumerGroupMetadataKey, ConsumerGroupMetadataValue,
-    ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue, ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue, ConsumerOffsetsKey, GroupMetadataKey, GroupMetadataValue,
-    OffsetCommitKey, OffsetCommitValue, consumer_group_current_member_assignment_value,
-    consumer_group_member_metadata_value, consumer_group_target_assignment_member_value, group_metadata_value,
+    ConsumerGroupPartitionMetadataKey, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, ConsumerOffsetsKey,
+    GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue,
+    consumer_group_current_member_assignment_value, consumer_group_member_metadata_value,
+    consumer_group_target_assignment_member_value, group_metadata_value,
 };
 pub use consumer_protocol::{
     ConsumerProtocolAssignment, ConsumerProtocolSubscription, CooperativeStickyAssignorUserData, StickyAssignorUserData,

@@ -9,8 +9,9 @@ use fletchlog_protocol::{Message, frame};
 use fletchlog_records::ErrorCode;
 
 use super::{
-    CLOSED, Call, Handled, Handler, Unreadable, acls, cluster, configs, fetch, group_admin, group_offsets, groups,
-    metadata, offsets, produce, quorum, replicas, sasl, security, topics, transaction_admin, transactions,
+    CLOSED, Call, Handled, Handler, Unreadable, acls, cluster, configs, consumer_groups, fetch, group_admin,
+    group_offsets, groups, metadata, offsets, produce, quorum, replicas, sasl, security, topics, transaction_admin,
+    transactions,
 };
 
 /// One served API.
@@ -110,6 +111,18 @@ const SERVED: &[Served] = &[
         transaction_admin::describe_transactions,
     ),
     served(ApiKey::ListTransactions, 0, 2, transaction_admin::list_transactions),
+    served(
+        ApiKey::ConsumerGroupHeartbeat,
+        0,
+        1,
+        consumer_groups::consumer_group_heartbeat,
+    ),
+    served(
+        ApiKey::ConsumerGroupDescribe,
+        0,
+        1,
+        consumer_groups::consumer_group_describe,
+    ),
     served(ApiKey::ListConfigResources, 0, 1, configs::list_config_resources),
     served(
         ApiKey::DescribeTopicPartitions,
@@ -240,10 +253,15 @@ struct Feature {
 }
 
 /// The features that are served, with the levels of a new cluster of Kafka 4.4, but transactions work as before the second part of
-/// KIP-890. Kafka: `MetadataVersion`, `EligibleLeaderReplicasVersion`, `TransactionVersion`.
+/// KIP-890. Kafka: `MetadataVersion`, `EligibleLeaderReplicasVersion`, `GroupVersion`, `TransactionVersion`.
 const FEATURES: &[Feature] = &[
     Feature {
         name: "eligible.leader.replicas.version",
+        min: 0,
+        max: 1,
+    },
+    Feature {
+        name: "group.version",
         min: 0,
         max: 1,
     },
@@ -290,6 +308,6 @@ mod tests {
 
     #[test]
     fn a_feature_that_begins_at_level_0_is_listed_from_version_4_on() {
-        assert_eq!([3, 4].map(|version| supported_features(version).len()), [1, 3]);
+        assert_eq!([3, 4].map(|version| supported_features(version).len()), [1, 4]);
     }
 }

@@ -14,12 +14,9 @@ use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::{Call, Handled, Unreadable, by_topic};
 
-/// The only type of group that exists. Kafka: `Group.GroupType#CLASSIC`.
-const GROUP_TYPE: &str = "classic";
-
 /// The operations on a group that every client may do without an authorizer: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
 /// Kafka: `AclEntry#supportedOperations`, as bits.
-const AUTHORIZED_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
+pub(super) const AUTHORIZED_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: ListGroupsRequest = call.message()?;
@@ -42,14 +39,14 @@ pub(super) fn list_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         .into_iter()
         .filter(|group| sees_all || call.may_group(AclOperation::Describe, &group.group_id));
     let groups = groups.filter(|group| {
-        let is_asked = is_asked(&states, group.state) && is_asked(&types, GROUP_TYPE);
+        let is_asked = is_asked(&states, group.state) && is_asked(&types, &group.group_type);
         group.coordinator == node && is_asked
     });
     let listed = groups.map(|group| list_groups_response::ListedGroup {
         group_id: group.group_id,
         protocol_type: group.protocol_type,
         group_state: group.state.into(),
-        group_type: GROUP_TYPE.into(),
+        group_type: group.group_type,
     });
     call.answer(ListGroupsResponse {
         groups: listed.collect(),
@@ -66,12 +63,12 @@ pub(super) fn describe_groups(call: &mut Call<'_>) -> Result<Handled, Unreadable
                 .apis
                 .broker()
                 .describe_group(&group_id)
-                .map_err(|error| error.code()),
-            Err(code) => Err(code),
+                .map_err(|error| (error.code(), error.to_string())),
+            Err(code) => Err((code, String::new())),
         };
         let mut group = match described {
             Ok(described) => of_description(described),
-            Err(code) => undescribed(group_id, code, call.version()),
+            Err((code, text)) => undescribed(group_id, code, text, call.version()),
         };
         if request.include_authorized_operations && group.error_code == ErrorCode::NONE {
             let name = Arc::clone(&group.group_id);
@@ -114,15 +111,28 @@ fn of_description(group: GroupDescription) -> describe_groups_response::Describe
 }
 
 /// An unknown group is Dead; before version 6 that is no error. Kafka: `GroupMetadataManager#describeGroups`.
-fn undescribed(group_id: Arc<str>, code: ErrorCode, version: i16) -> describe_groups_response::DescribedGroup {
+fn undescribed(
+    group_id: Arc<str>,
+    code: ErrorCode,
+    text: String,
+    version: i16,
+) -> describe_groups_response::DescribedGroup {
     let is_dead = code == ErrorCode::GROUP_ID_NOT_FOUND;
     let message = is_dead && version >= 6;
     describe_groups_response::DescribedGroup {
-        error_message: message.then(|| format!("Group {group_id} not found.").into()),
+        error_message: message.then(|| not_found(&group_id, text).into()),
         error_code: if is_dead && version < 6 { ErrorCode::NONE } else { code },
         group_id,
         group_state: if is_dead { "Dead" } else { "" }.into(),
         ..Default::default()
+    }
+}
+
+/// Kafka's text for a group that does not exist; one of another kind says so itself.
+pub(super) fn not_found(group_id: &str, text: String) -> String {
+    match text.starts_with("Group ") {
+        true => text,
+        false => format!("Group {group_id} not found."),
     }
 }
 
@@ -189,7 +199,7 @@ pub(super) fn offset_delete(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
 }
 
 /// GROUP_AUTHORIZATION_FAILED unless the client may do this; then as [`check_coordinator`].
-fn check_group(call: &Call<'_>, operation: AclOperation, group_id: &str) -> Result<(), ErrorCode> {
+pub(super) fn check_group(call: &Call<'_>, operation: AclOperation, group_id: &str) -> Result<(), ErrorCode> {
     match call.may_group(operation, group_id) {
         true => check_coordinator(call, group_id),
         false => Err(ErrorCode::GROUP_AUTHORIZATION_FAILED),

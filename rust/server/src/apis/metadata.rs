@@ -184,6 +184,11 @@ pub(super) fn find_coordinator(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         .collect();
     let asked = keys.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
     request.coordinator_keys = asked.map(|(key, _)| key).collect();
+    let asks_for_group = request.key_type == api::CoordinatorType::Group && !request.coordinator_keys.is_empty();
+    if asks_for_group && let Err(error) = call.broker().create_offsets_topic() {
+        // A commit will try again, and be told.
+        log::warn!("the topic of offsets cannot be created: {error}");
+    }
     let found = response!(FindCoordinator, call.ask_now(api::Request::FindCoordinator(request))?)?;
     let mut found = found.coordinators.into_iter().map(|found| addressed(call, found));
     let answer = FindCoordinatorResponse {

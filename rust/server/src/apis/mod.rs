@@ -8,6 +8,7 @@ mod api_versions;
 mod authorization;
 mod cluster;
 mod configs;
+mod consumer_groups;
 mod fetch;
 mod group_admin;
 mod group_offsets;
