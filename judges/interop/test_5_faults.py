@@ -22,7 +22,7 @@ from .conftest import CASES, SEED
 from .kraft import Kraft, format_directory
 
 PART = "5 producer under faults, live"
-CLIENTS = ["2.6.3", "3.9.1", "4.3.1"]
+CLIENTS = ["2.6.3", "3.9.1", "4.3.1", "4.4.0"]
 SCENARIOS = max(10, CASES)
 # of a scenario, by number: it counts as soon as Java has done the same in two of them
 RUNS = [(0, 1), (2,), (3,), (4,)]

@@ -20,7 +20,7 @@ from .generate import CODECS, blob
 from .kraft import Kraft, format_directory
 
 PART = "5 producer, live"
-CLIENTS = ["2.6.3", "3.9.1", "4.3.1"]
+CLIENTS = ["2.6.3", "3.9.1", "4.3.1", "4.4.0"]
 KEYED = 20 * CASES
 RUNS = max(3, CASES // 20)
 BATCH_HEADER = 61

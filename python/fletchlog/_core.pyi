@@ -1821,7 +1821,7 @@ def parse_release(text: str) -> tuple[int, int]:
     """Major and minor number of a release of Kafka's clients, such as 2.6 or 2.6.3.
 
     Raises:
-        fletchlog.errors.InvalidArgumentError: It is no release from 2.4 to 4.3.
+        fletchlog.errors.InvalidArgumentError: It is no release from 2.4 to 4.4.
     """
 
 def java_hash(topic: str, partition: int) -> int:

@@ -103,7 +103,7 @@ def test_explain_prints_the_order_of_requests_and_every_poll(cli, shell, orders)
     assert "they part at poll" in both
 
 
-ROWS = ("2.6", "3.0", "3.1", "3.6", "3.9", "4.1", "4.3")
+ROWS = ("2.6", "3.0", "3.1", "3.6", "3.9", "4.1", "4.4")
 
 
 def test_all_releases_are_compared_on_the_terminal(cli, orders):
@@ -112,7 +112,7 @@ def test_all_releases_are_compared_on_the_terminal(cli, orders):
         assert f"\nJava client {release}" in printed
     rows = [line.split("  ")[0] for line in printed.split("How fair is it?")[1].splitlines() if line.startswith(("Java client", "KIP-387"))]
     # what decides the same is one row
-    assert rows == ["Java client 2.6, 3.0, 3.1, 3.6, 3.9: the same", "Java client 4.1, 4.3: the same", "KIP-387"]
+    assert rows == ["Java client 2.6, 3.0, 3.1, 3.6, 3.9: the same", "Java client 4.1, 4.4: the same", "KIP-387"]
 
 
 def test_a_run_of_any_length_has_a_short_story(cli, orders):

@@ -46,7 +46,7 @@ def test_an_unknown_property_suggests_the_nearest(broker: fl.Broker) -> None:
         ({"max.poll.records": "many"}, "max.poll.records"),
         ({"auto.offset.reset": "first"}, "earliest"),
         ({"enable.auto.commit": "yes"}, "true or false"),
-        ({"fletchlog.consumer.version": "1.0"}, "2.4 to 4.3"),
+        ({"fletchlog.consumer.version": "1.0"}, "2.4 to 4.4"),
         ({"fetch.max.bytes": 2**40}, "fetch.max.bytes"),
     ],
 )

@@ -88,3 +88,27 @@ def test_a_broker_that_cannot_be_reached_is_warned_of_once(caplog):
         with pytest.raises(KafkaTimeoutError), fl.Cluster({**config, "default.api.timeout.ms": 500, "retry.backoff.ms": 20}) as cluster:
             cluster.topics()
         assert len(warnings()) == 1, warnings()
+
+
+@pytest.mark.parametrize(("given", "noticed"), [({}, True), ({"metadata.cluster.check.enable": False}, False), ({"metadata.recovery.strategy": "none"}, False)])
+def test_another_cluster_at_the_same_address_is_noticed_unless_told_otherwise(caplog, given, noticed):
+    (port,) = unused_ports(1)
+    config = {"bootstrap.servers": f"127.0.0.1:{port}", "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "auto.offset.reset": "earliest", **given}
+    with caplog.at_level(logging.INFO, "fletchlog"), contextlib.ExitStack() as stack:
+        brokers = [stack.enter_context(fl.Broker.in_memory()) for _ in range(2)]
+        for broker in brokers:
+            broker.create_topic("t")
+            with fl.Producer(broker) as producer:
+                producer.send("t", value=b"v").result()
+        consumer = None
+        for broker in brokers:
+            with broker.listen(port=port):
+                if consumer is None:
+                    consumer = stack.enter_context(fl.Consumer(config))
+                    consumer.assign([("t", 0)])
+                consumer.seek(("t", 0), 0)
+                end = time.monotonic() + 20
+                while not (rows := list(consumer.poll(timeout_ms=500))) and time.monotonic() < end:
+                    pass
+                assert [row.value for row in rows] == [b"v"]
+    assert any("a node asks for it" in record.getMessage() for record in caplog.records) == noticed

@@ -52,7 +52,7 @@ pub enum Kind {
     ThrottledReplicas,
     /// earliest, latest, none or by_duration with a duration of ISO 8601. Kafka: `AutoOffsetResetStrategy` (KIP-1106).
     OffsetReset,
-    /// A client release such as 2.6 or 2.6.3, within 2.4 .. 4.3.
+    /// A client release such as 2.6 or 2.6.3, within 2.4 .. 4.4.
     Release,
     /// Only its default is accepted: a property of Kafka for something that is not supported here. The inner type is Kafka's.
     Only(&'static Kind),
@@ -442,7 +442,7 @@ fn part(text: &str, unit: char, ms: i64) -> Option<(i64, &str)> {
     Some((number.checked_mul(ms)?, rest))
 }
 
-/// Major and minor number of a client release that can be selected, from 2.4 to 4.3; a patch number is ignored.
+/// Major and minor number of a client release that can be selected, from 2.4 to 4.4; a patch number is ignored.
 pub fn parse_release(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
     let release = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -452,7 +452,7 @@ pub fn parse_release(text: &str) -> Option<(u32, u32)> {
     let known = match release {
         (2, minor) => (4..=8).contains(&minor),
         (3, minor) => minor <= 9,
-        (4, minor) => minor <= 3,
+        (4, minor) => minor <= 4,
         _ => false,
     };
     (parts.next().is_none() && known).then_some(release)
@@ -523,7 +523,7 @@ fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> 
         },
         Kind::Release => parse_release(value)
             .map(|_| ())
-            .ok_or_else(|| "expected a Kafka client release from 2.4 to 4.3, such as 2.6".to_owned()),
+            .ok_or_else(|| "expected a Kafka client release from 2.4 to 4.4, such as 2.6".to_owned()),
     }
 }
 

@@ -32,4 +32,5 @@ pub(crate) const OAUTH_ID: &str = "The client's id at the token endpoint.";
 pub(crate) const OAUTH_SECRET: &str = "The client's secret at the token endpoint.";
 pub(crate) const OAUTH_SCOPE: &str = "The scope that the token is asked for.";
 pub(crate) const RECOVERY_STRATEGY: &str = "When no known broker of a cluster can be reached, or one answers REBOOTSTRAP_REQUIRED: rebootstrap asks bootstrap.servers again, none tries the known ones for ever.";
+pub(crate) const CLUSTER_CHECK: &str = "Under metadata.recovery.strategy=rebootstrap: brokers of 4.4 and later are asked whether they are the node and the cluster that the client means, and if not, bootstrap.servers are asked again.";
 pub(crate) const REBOOTSTRAP_TRIGGER: &str = "Under metadata.recovery.strategy=rebootstrap: bootstrap.servers are asked again, too, when no metadata came for so many ms although they were wanted.";

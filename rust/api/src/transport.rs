@@ -48,6 +48,9 @@ pub enum Failure {
     /// The node serves no version of this request that can carry it. A retry is useless.
     #[error("not supported by the node: {0}")]
     UnsupportedVersion(Arc<str>),
+    /// The node is another one than the client meant, or of another cluster. Kafka: REBOOTSTRAP_REQUIRED in ApiVersions (KIP-1242).
+    #[error("at this address is another node, or another cluster (REBOOTSTRAP_REQUIRED)")]
+    RebootstrapRequired,
     /// The response cannot be decoded.
     #[error("an answer that cannot be read: {0}")]
     Malformed(Arc<str>),

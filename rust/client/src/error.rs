@@ -114,7 +114,11 @@ impl ClientError {
                 code: ErrorCode::UNSUPPORTED_VERSION,
                 message: failure.to_string(),
             }),
-            Failure::Disconnected | Failure::TimedOut | Failure::NotConnected(_) | Failure::Malformed(_) => None,
+            Failure::Disconnected
+            | Failure::TimedOut
+            | Failure::NotConnected(_)
+            | Failure::RebootstrapRequired
+            | Failure::Malformed(_) => None,
         }
     }
 

@@ -101,6 +101,15 @@ pub struct AddressBook {
     brokers: BTreeMap<NodeId, Address>,
     /// A coordinator's address may arrive before the metadata names its node.
     coordinators: BTreeMap<NodeId, Address>,
+    /// As the last Metadata response has it.
+    cluster_id: Option<Arc<str>>,
+}
+
+/// What a client expects at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Destination {
+    pub(crate) cluster_id: Arc<str>,
+    pub(crate) node_id: NodeId,
 }
 
 impl AddressBook {
@@ -110,6 +119,7 @@ impl AddressBook {
             bootstrap,
             brokers: BTreeMap::new(),
             coordinators: BTreeMap::new(),
+            cluster_id: None,
         }
     }
 
@@ -136,10 +146,23 @@ impl AddressBook {
         first.get(&node).or_else(|| second.get(&node))
     }
 
+    /// What has to be at the other end of a connection; `None`: a server that the client was given, or the id of the cluster is not
+    /// known. Kafka: `NetworkClient#initiateConnect`.
+    pub(crate) fn destination_of(&self, connection: NodeId) -> Option<Destination> {
+        let cluster_id = self.cluster_id.clone().filter(|_| connection >= 0)?;
+        Some(Destination {
+            cluster_id,
+            node_id: node_of_connection(connection),
+        })
+    }
+
     /// Stores the addresses in a Metadata or FindCoordinator response. A coordinator with an unusable address is not available.
     pub(crate) fn note_addresses(&mut self, response: &mut Response) {
         match response {
-            Response::Metadata(metadata) => self.set_brokers(&mut metadata.brokers),
+            Response::Metadata(metadata) => {
+                self.cluster_id.clone_from(&metadata.cluster_id);
+                self.set_brokers(&mut metadata.brokers);
+            }
             Response::FindCoordinator(found) => {
                 for found in &mut found.coordinators {
                     let host = Arc::clone(&found.host);
@@ -187,6 +210,7 @@ fn entry(node: NodeId, host: Arc<str>, port: i32) -> Option<(NodeId, Address)> {
 
 #[cfg(test)]
 mod tests {
+    use fletchlog_api::MetadataResponse;
     use fletchlog_api::transport::coordinator_connection;
 
     use super::*;
@@ -241,6 +265,30 @@ mod tests {
         assert_eq!(at(&book, coordinator_connection(7)).as_deref(), Some("d:4"));
         set_brokers(&mut book, &[(7, "d", 4)]);
         assert_eq!(at(&book, 5).as_deref(), Some("c:3"), "only as a coordinator");
+    }
+
+    #[test]
+    fn what_is_expected_at_an_address_is_known_with_the_metadata() {
+        let mut book = AddressBook::new(bootstrap_servers("a:1").unwrap());
+        let metadata = |cluster_id: Option<&str>| {
+            Response::Metadata(MetadataResponse {
+                cluster_id: cluster_id.map(Into::into),
+                ..Default::default()
+            })
+        };
+        assert_eq!(book.destination_of(5), None);
+        book.note_addresses(&mut metadata(Some("c")));
+        let expected = |node_id| {
+            Some(Destination {
+                cluster_id: "c".into(),
+                node_id,
+            })
+        };
+        assert_eq!(book.destination_of(5), expected(5));
+        assert_eq!(book.destination_of(coordinator_connection(5)), expected(5));
+        assert_eq!(book.destination_of(-1), None, "one of bootstrap.servers");
+        book.note_addresses(&mut metadata(None));
+        assert_eq!(book.destination_of(5), None);
     }
 
     #[test]

@@ -106,6 +106,11 @@ impl AdminClient {
     /// # Errors
     /// The system cannot provide a selector.
     pub fn new(settings: ConnectionSettings, config: &Config, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        // As in Kafka, an administrator's connections are not checked.
+        let settings = ConnectionSettings {
+            checks_cluster: false,
+            ..settings
+        };
         let transport = TcpTransport::new(settings, Arc::clone(&clock))?;
         Ok(Self {
             nodes: transport.bootstrap(),
@@ -329,6 +334,7 @@ fn failed(node: NodeId, failure: Failure) -> Stop {
         Failure::SslAuthentication(_)
         | Failure::SaslAuthentication(_)
         | Failure::UnsupportedVersion(_)
+        | Failure::RebootstrapRequired
         | Failure::Malformed(_) => Stop::Final(AdminError::Failed(failure)),
     }
 }

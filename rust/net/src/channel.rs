@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fletchlog_api::Failure;
 use fletchlog_tls::{Session, TlsFailure};
 
-use crate::address_book::{Address, AddressBook};
+use crate::address_book::{Address, AddressBook, Destination};
 use crate::connection::Connection;
 use crate::sasl::Token;
 use crate::security::Security;
@@ -48,12 +48,12 @@ pub(crate) struct Channel<S: Sockets> {
 }
 
 impl<S: Sockets> Channel<S> {
-    /// Begins to connect to the first address of a name for which the system accepts the attempt.
+    /// Begins to connect to the first address of a name for which the system accepts the attempt; `destination` is what has to be there.
     ///
     /// # Errors
     /// `NotConnected`: the name is unknown, or no address can be tried.
     pub(crate) fn open(
-        address: &Address,
+        (address, destination): (&Address, Option<Destination>),
         resolved: std::io::Result<Vec<SocketAddr>>,
         settings: &ConnectionSettings,
         sockets: &mut S,
@@ -63,9 +63,13 @@ impl<S: Sockets> Channel<S> {
     ) -> Result<Self, Failure> {
         let not_connected = |why: &dyn std::fmt::Display| Failure::NotConnected(format!("{address}: {why}").into());
         let mut untried = VecDeque::from(resolved.map_err(|error| not_connected(&error))?);
-        let connection = Connection::new(Arc::clone(&settings.client_id), settings.security.sasl.clone())
-            .map_err(|error| not_connected(&error))?
-            .in_rack(Arc::clone(&settings.rack));
+        let connection = Connection::new(
+            Arc::clone(&settings.client_id),
+            settings.security.sasl.clone(),
+            destination,
+        )
+        .map_err(|error| not_connected(&error))?
+        .in_rack(Arc::clone(&settings.rack));
         let socket = connect(&mut untried, sockets, token).map_err(|error| not_connected(&error))?;
         Ok(Self {
             address: address.clone(),

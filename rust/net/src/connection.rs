@@ -22,7 +22,7 @@ use fletchlog_protocol::{ApiKey, Message, Reader, WireError, Writer, frame};
 use fletchlog_records::ErrorCode;
 use fletchlog_records::planted;
 
-use crate::address_book::AddressBook;
+use crate::address_book::{AddressBook, Destination};
 use crate::authenticator::{Authenticator, Next};
 use crate::framer::{BadSize, Framer};
 use crate::sasl::{Sasl, Token};
@@ -63,6 +63,8 @@ pub(crate) struct Connection {
     client_id: Arc<str>,
     /// client.rack: where the client is, in every fetch (KIP-392).
     rack: Arc<str>,
+    /// What the node compares with itself; `None`: it is not asked to.
+    destination: Option<Destination>,
     framer: Framer,
     /// `None` until the connection is ready.
     versions: Option<Versions>,
@@ -90,10 +92,15 @@ impl Connection {
     ///
     /// # Errors
     /// The client's id does not fit into a header.
-    pub(crate) fn new(client_id: Arc<str>, sasl: Option<Arc<Sasl>>) -> Result<Self, WireError> {
+    pub(crate) fn new(
+        client_id: Arc<str>,
+        sasl: Option<Arc<Sasl>>,
+        destination: Option<Destination>,
+    ) -> Result<Self, WireError> {
         let mut connection = Self {
             client_id,
             rack: "".into(),
+            destination,
             framer: Framer::default(),
             versions: None,
             authenticator: sasl.map(Authenticator::new),
@@ -255,6 +262,9 @@ impl Connection {
             };
             return self.ask_for_versions(version).map_err(malformed);
         }
+        if error == ErrorCode::REBOOTSTRAP_REQUIRED && self.destination.is_some() {
+            return Err(Failure::RebootstrapRequired);
+        }
         if error != ErrorCode::NONE {
             return Err(malformed(format_args!(
                 "error {error} instead of the versions that it serves"
@@ -355,7 +365,8 @@ impl Connection {
         let request = ApiVersionsRequest {
             client_software_name: SOFTWARE.0.into(),
             client_software_version: SOFTWARE.1.into(),
-            ..Default::default()
+            cluster_id: self.destination.as_ref().map(|meant| Arc::clone(&meant.cluster_id)),
+            node_id: self.destination.as_ref().map_or(-1, |meant| meant.node_id),
         };
         let wire_id = self.next_wire_id();
         let mut writer = frame::begin();

@@ -42,6 +42,8 @@ pub struct ConnectionSettings {
     pub setup_timeout_ms: i64,
     /// socket.connection.setup.timeout.max.ms.
     pub setup_timeout_max_ms: i64,
+    /// metadata.cluster.check.enable: brokers are asked whether they are the node and the cluster that the client means.
+    pub checks_cluster: bool,
     /// security.protocol and what belongs to it.
     pub(crate) security: Arc<Security>,
 }
@@ -68,6 +70,9 @@ impl ConnectionSettings {
             request_timeout_ms: i64::from(config.int("request.timeout.ms")),
             setup_timeout_ms: config.long("socket.connection.setup.timeout.ms"),
             setup_timeout_max_ms: config.long("socket.connection.setup.timeout.max.ms"),
+            // A client that never begins anew could do nothing about the answer.
+            checks_cluster: config.boolean("metadata.cluster.check.enable")
+                && config.text("metadata.recovery.strategy") == "rebootstrap",
             security: Arc::new(Security::new(config, tokens)?),
         })
     }
@@ -172,8 +177,9 @@ impl<S: Sockets> TcpTransport<S> {
         self.next_token += 1;
         let set_up = self.settings.set_up(self.failures.get(&node).copied().unwrap_or(0));
         let now_ms = self.clock.monotonic_ms();
+        let destination = self.book.destination_of(node);
         let opened = Channel::open(
-            address,
+            (address, destination.filter(|_| self.settings.checks_cluster)),
             resolved,
             &self.settings,
             &mut self.sockets,

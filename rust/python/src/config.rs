@@ -38,7 +38,7 @@ fn kind_text(kind: Kind) -> String {
         Kind::ThrottledReplicas => "list of PARTITION:NODE, or *".to_owned(),
         Kind::Only(_) => "only the default".to_owned(),
         Kind::OffsetReset => "earliest | latest | none | by_duration:PnDTnHnMn.nS".to_owned(),
-        Kind::Release => "Kafka client release 2.4..4.3".to_owned(),
+        Kind::Release => "Kafka client release 2.4..4.4".to_owned(),
     }
 }
 

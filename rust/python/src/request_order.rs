@@ -29,7 +29,7 @@ pub fn decision_rows() -> Vec<(Release, Release, bool)> {
 #[doc = stub!(parse_release)]
 #[pyfunction]
 pub fn parse_release(text: &str) -> PyResult<Release> {
-    let unknown = || Failure::argument(format!("`{text}` is no release of Kafka's clients from 2.4 to 4.3")).into();
+    let unknown = || Failure::argument(format!("`{text}` is no release of Kafka's clients from 2.4 to 4.4")).into();
     config_table::parse_release(text).ok_or_else(unknown)
 }
 

@@ -138,6 +138,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Most records one poll returns. Does not influence what is fetched.",
     ),
     key(
+        "metadata.cluster.check.enable",
+        Kind::Boolean,
+        Some("true"),
+        texts::CLUSTER_CHECK,
+    ),
+    key(
         "metadata.max.age.ms",
         Kind::Long(0, MAX_LONG),
         Some("300000"),
@@ -293,7 +299,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "fletchlog.consumer.version",
         Kind::Release,
         Some("2.6"),
-        "The Java client release whose poll order is reproduced, from 2.4 to 4.3; a patch number is accepted and ignored.",
+        "The Java client release whose poll order is reproduced, from 2.4 to 4.4; a patch number is accepted and ignored.",
     ),
     key(
         "fletchlog.decompression.limit.bytes",

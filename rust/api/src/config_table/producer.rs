@@ -103,6 +103,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Bytes of one request, and the most that one record may need before compression.",
     ),
     key(
+        "metadata.cluster.check.enable",
+        Kind::Boolean,
+        Some("true"),
+        texts::CLUSTER_CHECK,
+    ),
+    key(
         "metadata.max.age.ms",
         Kind::Long(0, MAX),
         Some("300000"),
@@ -283,7 +289,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "fletchlog.producer.version",
         Kind::Release,
         Some("2.6"),
-        "The Java client release whose producer behaviour is reproduced, 2.4 to 4.3: defaults and what happens under faults.",
+        "The Java client release whose producer behaviour is reproduced, 2.4 to 4.4: defaults and what happens under faults.",
     ),
     key(
         "fletchlog.trace",

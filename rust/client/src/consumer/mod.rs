@@ -1,4 +1,4 @@
-//! The consumer: which records `poll` returns, in which order. Kafka: `KafkaConsumer` 2.4 .. 4.3 (classic).
+//! The consumer: which records `poll` returns, in which order. Kafka: `KafkaConsumer` 2.4 .. 4.4 (classic).
 
 mod abstract_fetch;
 mod completed_fetch;

@@ -216,6 +216,9 @@ impl<K> NetworkClient<K> {
 
     fn disconnected(&mut self, node: NodeId, why: Failure, now: i64) {
         self.note_fatal(&why);
+        if why == Failure::RebootstrapRequired {
+            self.metadata_wanted_since_ms = Some(SINCE_EVER);
+        }
         self.states.disconnected(node, why, now);
         self.disconnects = true;
     }

@@ -381,6 +381,23 @@ fn a_node_that_asks_for_it_makes_the_client_begin_anew_at_once() {
 }
 
 #[test]
+fn a_connection_to_another_node_or_cluster_makes_the_client_begin_anew_at_once() {
+    let (sockets, mut client) = knows_two_nodes(Some(300_000));
+    let id = send(&mut client, 2, any_request(), 10);
+    sockets
+        .wire()
+        .ready
+        .insert(1, Ready::Failed(Failure::RebootstrapRequired));
+    assert!(!client.ready(1, 11));
+    assert_eq!(
+        outcomes(client.handle_timed_out_requests(11)),
+        [(id, Some(Failure::Disconnected))]
+    );
+    assert_eq!(disconnected(&sockets), [2]);
+    assert!(is_first(client.node_for_metadata(12)));
+}
+
+#[test]
 fn under_metadata_recovery_strategy_none_a_node_that_asks_to_begin_anew_is_asked_again() {
     let (sockets, mut client) = knows_two_nodes(None);
     assert!(!client.handle_metadata(&metadata(ErrorCode::REBOOTSTRAP_REQUIRED, &[])));

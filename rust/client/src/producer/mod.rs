@@ -1,4 +1,4 @@
-//! The producer: record accumulator, partitioner, sender, idempotence. Kafka: `KafkaProducer` 2.4 .. 4.3.
+//! The producer: record accumulator, partitioner, sender, idempotence. Kafka: `KafkaProducer` 2.4 .. 4.4.
 
 use std::sync::Arc;
 

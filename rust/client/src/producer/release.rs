@@ -64,6 +64,8 @@ mod tests {
         let old = Release::of((2, 6));
         let (mid, new) = (Release::of((3, 9)), Release::of((4, 3)));
         assert_eq!(Release::of((2, 4)), old);
+        // Recorded: requests, log and futures of 4.4.0 are those of 4.3.1.
+        assert_eq!(Release::of((4, 4)), new);
         assert!(!old.fenced_is_90 && !old.timeout_is_code_7 && !old.restarts_at_drain && !old.drain_index_per_node);
         assert!(mid.fenced_is_90 && mid.timeout_is_code_7 && mid.restarts_at_drain && mid.drain_index_per_node);
         assert!(!mid.split_halves && new.split_halves);

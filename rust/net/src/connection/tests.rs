@@ -23,8 +23,16 @@ struct Node {
 impl Node {
     fn new() -> Self {
         Self {
-            connection: Connection::new("me".into(), None).unwrap(),
+            connection: Connection::new("me".into(), None, None).unwrap(),
             book: AddressBook::new(Vec::new()),
+        }
+    }
+
+    /// The node that the client means.
+    fn meant(destination: Destination) -> Self {
+        Self {
+            connection: Connection::new("me".into(), None, Some(destination)).unwrap(),
+            ..Self::new()
         }
     }
 
@@ -176,6 +184,31 @@ fn a_node_that_refuses_the_newest_version_of_api_versions_is_asked_again_in_the_
             .unwrap();
         assert!(node.connection.is_ready());
     }
+}
+
+#[test]
+fn a_node_is_told_which_one_the_client_means_and_says_if_it_is_another() {
+    let asked = |node: &mut Node| {
+        let (header, body) = node.request_bodies().remove(0);
+        let request = ApiVersionsRequest::decode(&mut Reader::new(body), header.api_version).unwrap();
+        (header.correlation_id, (request.cluster_id, request.node_id))
+    };
+    assert_eq!(asked(&mut Node::new()).1, (None, -1));
+    let meant = || Destination {
+        cluster_id: "c".into(),
+        node_id: 3,
+    };
+    let mut node = Node::meant(meant());
+    let (id, ids) = asked(&mut node);
+    assert_eq!(ids, (Some("c".into()), 3));
+    let refused = node.answer(id, 0, 5, &served(ErrorCode::REBOOTSTRAP_REQUIRED, &[]));
+    assert_eq!(refused, Err(Failure::RebootstrapRequired));
+    // A node of an older release is asked again without.
+    let mut node = Node::meant(meant());
+    let older = served(ErrorCode::UNSUPPORTED_VERSION, &[(ApiKey::ApiVersions, 0, 4)]);
+    let (id, _) = asked(&mut node);
+    node.answer(id, 0, 0, &older).unwrap();
+    assert_eq!(asked(&mut node).1, (None, -1));
 }
 
 #[test]

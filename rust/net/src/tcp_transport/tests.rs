@@ -29,6 +29,7 @@ pub(crate) fn settings(bootstrap: &[u16], request_timeout_ms: i64) -> Connection
         request_timeout_ms,
         setup_timeout_ms: 5_000,
         setup_timeout_max_ms: 10_000,
+        checks_cluster: true,
         security: Arc::default(),
     }
 }

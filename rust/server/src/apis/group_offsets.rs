@@ -19,7 +19,10 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_records::ErrorCode;
 
-use super::{CLOSED, Call, Handled, Unreadable, by_topic, response};
+use super::{CLOSED, Call, Handled, Unreadable, response};
+
+/// The first version of TxnOffsetCommit that names topics by their ids.
+const TXN_TOPIC_IDS: i16 = 6;
 
 /// The first version of OffsetCommit and OffsetFetch that names topics by their ids.
 const TOPIC_IDS: i16 = 10;
@@ -148,9 +151,17 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
     } else {
         None
     };
+    let by_id = call.version() >= TXN_TOPIC_IDS;
     let mut denied = Vec::new();
-    for topic in std::mem::take(&mut request.topics) {
-        match of_all.or_else(|| denied_topic(call, &topic.name)) {
+    for mut topic in std::mem::take(&mut request.topics) {
+        let mut refused = of_all;
+        if by_id {
+            match name_of(call, topic.topic_id) {
+                Some(name) => topic.name = name,
+                None => refused = refused.or(Some(ErrorCode::UNKNOWN_TOPIC_ID)),
+            }
+        }
+        match refused.or_else(|| denied_topic(call, &topic.name)) {
             Some(code) => denied.push(topic.answered(repeat(code))),
             None => request.topics.push(topic),
         }
@@ -161,18 +172,17 @@ pub(super) fn txn_offset_commit(call: &mut Call<'_>) -> Result<Handled, Unreadab
         false => Vec::new(),
     };
     let answered = committed.into_iter().chain(denied).flat_map(|topic| {
-        let name = topic.name;
+        let named = (topic.name, topic.topic_id);
         let partitions = topic.partitions.into_iter();
-        partitions.map(move |partition| (Arc::clone(&name), partition))
+        partitions.map(move |partition| (named.clone(), partition))
     });
-    let topics =
-        by_topic(answered).map(
-            |(name, partitions)| txn_offset_commit_response::TxnOffsetCommitResponseTopic {
-                name,
-                partitions,
-                ..Default::default()
-            },
-        );
+    let topics = grouped(answered).into_iter().map(|((name, topic_id), partitions)| {
+        txn_offset_commit_response::TxnOffsetCommitResponseTopic {
+            name,
+            topic_id,
+            partitions,
+        }
+    });
     call.answer(TxnOffsetCommitResponse {
         topics: topics.collect(),
         ..Default::default()
