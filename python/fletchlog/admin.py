@@ -125,7 +125,7 @@ class GroupListing(NamedTuple):
     Attributes:
         group_id: `group.id`.
         protocol_type: What its members are: "consumer", "connect", ...; "" while none has joined.
-        state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable.
+        state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable; of a consumer group (KIP-848) Empty, Assigning, Reconciling, Stable.
         coordinator: Node of its coordinator.
         group_type: Kafka's name: classic, consumer, share, streams; "" from a broker before Kafka 3.8, which does not report it.
     """
@@ -155,13 +155,14 @@ class GroupMember(NamedTuple):
     """A member of a `GroupDescription`.
 
     Attributes:
-        member_id: The id that the coordinator gave it.
+        member_id: The id that the coordinator gave it, or that it has chosen itself (KIP-848).
         group_instance_id: `group.instance.id` of a static member.
         client_id: `client.id`.
         client_host: `/` and the address; `in-process` for an embedded client.
         partitions: What it is assigned, if it is a consumer; while the group rebalances, mostly in the generation before.
-        metadata: What it joined with for the chosen protocol (Kafka's ConsumerProtocolSubscription); empty unless the group is Stable.
-        assignment: What the leader assigned, as it wrote it.
+        metadata: What it joined with for the chosen protocol (Kafka's ConsumerProtocolSubscription); empty unless the group is Stable, and
+            in a consumer group.
+        assignment: What the leader assigned, as it wrote it; empty in a consumer group, which has no leader.
     """
 
     member_id: str
@@ -180,7 +181,7 @@ class GroupDescription(NamedTuple):
         group_id: `group.id`.
         state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable.
         protocol_type: What its members are: "consumer", "connect", ...; "" while none has joined.
-        protocol: The assignor that was chosen; "" unless the group is Stable.
+        protocol: The assignor that was chosen; "" unless a classic group is Stable.
         members: In the order in which they joined.
         coordinator: Node of its coordinator.
     """

@@ -258,6 +258,8 @@ ConsumerConfig = TypedDict(
         "fetch.min.bytes": int | str,
         "group.id": str,
         "group.instance.id": str,
+        "group.protocol": str,
+        "group.remote.assignor": str,
         "heartbeat.interval.ms": int | str,
         "isolation.level": str,
         "max.partition.fetch.bytes": int | str,

@@ -360,7 +360,6 @@ def test_the_configuration_of_a_program_with_librdkafka_is_taken_as_it_is(cluste
     [
         ({"on_delivery": print}, r"`on_delivery` of another client cannot be followed: give the function to send\(callback=...\)"),
         ({"default.topic.config": {"acks": "all"}}, "put its properties beside the others"),
-        ({"group.protocol": "consumer"}, "only `classic` is spoken"),
         ({"interceptor.classes": "x.Y"}, "do it before send"),
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "leave it out"),
         ({"erorr_cb": print}, "expected str, bool, int"),

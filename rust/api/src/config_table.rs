@@ -232,6 +232,8 @@ impl std::fmt::Debug for Config {
     }
 }
 
+const GROUP_PROTOCOL: &str = "group.protocol";
+
 impl Config {
     /// Validates `given` (names and values as text) against the rows of `scope` and adds the defaults.
     ///
@@ -295,7 +297,37 @@ impl Config {
             }
         }
         self.check_reset_of_release()?;
+        self.check_group_protocol()?;
         Ok(self)
+    }
+
+    /// Properties of a member that only one of the two group protocols has. Kafka: `ConsumerConfig#checkUnsupportedConfigsPostProcess`.
+    fn check_group_protocol(&self) -> Result<(), ConfigError> {
+        if self.scope != Scope::Consumer {
+            return Ok(());
+        }
+        let (names, reason): (&[&'static str], &str) = match self.text(GROUP_PROTOCOL) {
+            "consumer" => (
+                &[
+                    "heartbeat.interval.ms",
+                    "partition.assignment.strategy",
+                    "session.timeout.ms",
+                ],
+                "under group.protocol=consumer the broker decides it (group.consumer.*, or the properties of the group; for the assignor group.remote.assignor): leave it out",
+            ),
+            _ => (
+                &["group.remote.assignor"],
+                "only a group of group.protocol=consumer has it: set that too, or use partition.assignment.strategy",
+            ),
+        };
+        match names.iter().find(|name| self.is_explicit(name)) {
+            Some(name) => Err(ConfigError::Invalid {
+                name: (*name).to_owned(),
+                value: self.text(name).to_owned(),
+                reason: reason.to_owned(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// auto.offset.reset may be a duration only from release 4.0 on (KIP-1106).

@@ -244,7 +244,7 @@ mod tests {
         assert!(refused("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256").contains("leave it out"));
         let config = Config::parse(
             Scope::Consumer,
-            [("group.protocol", "CLASSIC"), ("enable.partition.eof", "false")],
+            [("group.protocol.type", "consumer"), ("enable.partition.eof", "false")],
         );
         assert!(config.unwrap().ignored().is_empty(), "it holds: nothing to warn of");
     }

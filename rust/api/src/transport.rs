@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ErrorCode;
-use crate::{HeartbeatRequest, LegacyGroupRequest, LegacyGroupResponse, Request, Response};
+use fletchlog_protocol::messages::ConsumerGroupHeartbeatResponse;
+
+use crate::{LegacyGroupRequest, LegacyGroupResponse, Request, Response};
 
 /// A broker node's id. A client has a separate connection to its group coordinator, numbered [`coordinator_connection`] as Kafka's Java
 /// client does.
@@ -142,25 +144,31 @@ pub trait Transport: Send {
 /// What keeps a member in its group between two polls. Times are monotonic ms. Kafka: `Heartbeat`, `AbstractCoordinator.HeartbeatThread`.
 #[derive(Debug, Clone)]
 pub struct HeartbeatPlan {
-    /// The member and its generation.
-    pub request: HeartbeatRequest,
+    /// group.id.
+    pub group_id: Arc<str>,
+    /// The heartbeat: Heartbeat, or ConsumerGroupHeartbeat, whose epoch is that of the last response.
+    pub request: Request,
+    /// The request that leaves the group; `None`: the member only stops its heartbeats.
+    pub leave: Option<Request>,
     /// When the first one is due.
     pub next_ms: i64,
     /// heartbeat.interval.ms.
     pub interval_ms: i64,
     /// retry.backoff.ms: the wait after a heartbeat without a response.
     pub retry_backoff_ms: i64,
-    /// When max.poll.interval.ms has passed since the last poll: the member leaves the group, a static one only stops its heartbeats.
+    /// When max.poll.interval.ms has passed since the last poll: the member leaves the group.
     pub leave_at_ms: i64,
 }
 
 /// A heartbeat that was sent for a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Heartbeat {
     /// When, monotonic ms.
     pub sent_ms: i64,
     /// The error code in the coordinator's response; COORDINATOR_NOT_AVAILABLE: there was none.
     pub error: ErrorCode,
+    /// The last response of a consumer group with an assignment, else the last one.
+    pub response: Option<ConsumerGroupHeartbeatResponse>,
 }
 
 /// What only a peer in the same process can do for its client; a transport over sockets has no such peer. A response that the peer can give

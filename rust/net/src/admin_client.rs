@@ -21,7 +21,7 @@ mod security;
 mod topics;
 mod transactions;
 
-pub use groups::CommittedAndEnd;
+pub use groups::{CommittedAndEnd, Description};
 
 /// Called about every 50 ms; true = stop.
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;

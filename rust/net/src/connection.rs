@@ -421,8 +421,11 @@ impl Connection {
         let is_silent = matches!(&request, Request::Produce(produce) if produce.acks == 0);
         let wire_id = self.next_wire_id();
         let mut header = self.header(api, version, wire_id);
-        if let Request::JoinGroup(join) = &request {
-            header.client_id = Some(Arc::clone(&join.sender.client_id));
+        // the member's own client.id, which may be made from its group
+        match &request {
+            Request::JoinGroup(join) => header.client_id = Some(Arc::clone(&join.sender.client_id)),
+            Request::ConsumerGroupHeartbeat(beat) => header.client_id = Some(Arc::clone(&beat.sender.client_id)),
+            _ => {}
         }
         self.write_frame(&header, |w| request.encode(w, version))?;
         if is_silent {

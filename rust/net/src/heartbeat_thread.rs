@@ -8,10 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, coordinator_connection};
-use fletchlog_api::{
-    Clock, CoordinatorType, ErrorCode, FindCoordinatorRequest, LeaveGroupRequest, NodeId, Request, Response, Transport,
-};
-use fletchlog_protocol::messages::leave_group_request::MemberIdentity;
+use fletchlog_api::{Clock, CoordinatorType, ErrorCode, FindCoordinatorRequest, NodeId, Request, Response, Transport};
+use fletchlog_protocol::messages::ConsumerGroupHeartbeatResponse;
 
 use crate::sockets::Sockets;
 use crate::tcp_transport::TcpTransport;
@@ -110,6 +108,20 @@ struct Member<S: Sockets> {
     next_id: i32,
 }
 
+/// The response that the next poll has to see: the newest, with the assignment of an earlier one if it brings none.
+fn with_assignment(
+    earlier: Option<ConsumerGroupHeartbeatResponse>,
+    newest: Option<ConsumerGroupHeartbeatResponse>,
+) -> Option<ConsumerGroupHeartbeatResponse> {
+    let Some(mut newest) = newest else {
+        return earlier;
+    };
+    if newest.error_code == ErrorCode::NONE && newest.assignment.is_none() {
+        newest.assignment = earlier.and_then(|earlier| earlier.assignment);
+    }
+    Some(newest)
+}
+
 /// How long the thread waits for a plan before it checks again, ms: a plan is made at the end of every poll, and waking the thread each
 /// time would cost more than the poll.
 const LOOK_AGAIN_MS: i64 = 250;
@@ -153,7 +165,7 @@ impl<S: Sockets> Member<S> {
 
     fn beat(&mut self, version: u64, plan: &HeartbeatPlan) {
         let sent_ms = self.clock.monotonic_ms();
-        let answer = self.ask(plan, Request::Heartbeat(plan.request.clone()));
+        let answer = self.ask(plan, plan.request.clone());
         let mut state = self.shared.lock();
         if state.version != version {
             return;
@@ -161,10 +173,16 @@ impl<S: Sockets> Member<S> {
         let Some(plan) = &mut state.plan else {
             return;
         };
-        let error = match answer {
-            Some(Response::Heartbeat(answered)) => answered.error_code,
-            _ => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        let (error, response) = match answer {
+            Some(Response::Heartbeat(answered)) => (answered.error_code, None),
+            Some(Response::ConsumerGroupHeartbeat(answered)) => (answered.error_code, Some(answered)),
+            _ => (ErrorCode::COORDINATOR_NOT_AVAILABLE, None),
         };
+        if let (ErrorCode::NONE, Some(answered), Request::ConsumerGroupHeartbeat(request)) =
+            (error, &response, &mut plan.request)
+        {
+            request.member_epoch = answered.member_epoch;
+        }
         let is_answered = matches!(error, ErrorCode::NONE | ErrorCode::REBALANCE_IN_PROGRESS);
         plan.next_ms = sent_ms.saturating_add(if is_answered {
             plan.interval_ms
@@ -173,36 +191,32 @@ impl<S: Sockets> Member<S> {
         });
         if matches!(
             error,
-            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION | ErrorCode::FENCED_INSTANCE_ID
+            ErrorCode::UNKNOWN_MEMBER_ID
+                | ErrorCode::ILLEGAL_GENERATION
+                | ErrorCode::FENCED_INSTANCE_ID
+                | ErrorCode::FENCED_MEMBER_EPOCH
         ) {
             state.plan = None; // The membership has ended: the next poll reports it.
         }
         if error == ErrorCode::NOT_COORDINATOR {
             self.coordinator = None;
         }
-        state.last = Some(Heartbeat { sent_ms, error });
+        let earlier = state.last.take().and_then(|last| last.response);
+        state.last = Some(Heartbeat {
+            sent_ms,
+            error,
+            response: with_assignment(earlier, response),
+        });
     }
 
     /// max.poll.interval.ms has passed. Kafka: `HeartbeatThread#run`, `maybeLeaveGroup`; a static member only stops its heartbeats.
     fn leave(&mut self, plan: &HeartbeatPlan) {
-        let request = &plan.request;
         log::warn!(
-            "member {} of group {} was not polled for max.poll.interval.ms and leaves the group; raise max.poll.interval.ms or lower max.poll.records",
-            request.member_id,
-            request.group_id
+            "a member of group {} was not polled for max.poll.interval.ms and leaves the group; raise max.poll.interval.ms or lower max.poll.records",
+            plan.group_id
         );
-        if request.group_instance_id.is_none() {
-            let member = MemberIdentity {
-                member_id: Arc::clone(&request.member_id),
-                group_instance_id: None,
-                reason: Some("consumer poll timeout has expired.".into()),
-            };
-            let leave = LeaveGroupRequest {
-                group_id: Arc::clone(&request.group_id),
-                members: vec![member],
-                ..Default::default()
-            };
-            self.ask(plan, Request::LeaveGroup(leave));
+        if let Some(leave) = &plan.leave {
+            self.ask(plan, leave.clone());
         }
     }
 
@@ -218,7 +232,7 @@ impl<S: Sockets> Member<S> {
     }
 
     fn find_coordinator(&mut self, plan: &HeartbeatPlan) -> Option<NodeId> {
-        let group_id = Arc::clone(&plan.request.group_id);
+        let group_id = Arc::clone(&plan.group_id);
         let lookup = Request::FindCoordinator(FindCoordinatorRequest::of(CoordinatorType::Group, group_id));
         let servers = self.transport.bootstrap();
         let mut answers = servers

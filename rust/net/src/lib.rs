@@ -28,7 +28,7 @@ mod tcp_transport;
 mod versions;
 
 pub use address_book::{Address, BadAddress, bootstrap_servers};
-pub use admin_client::{AdminClient, AdminError, CommittedAndEnd, PartitionOffsets, TopicOffsets};
+pub use admin_client::{AdminClient, AdminError, CommittedAndEnd, Description, PartitionOffsets, TopicOffsets};
 pub use sasl::{Token, TokenSource};
 pub use sockets::{SocketEvent, Sockets, SystemSockets};
 pub use tcp_transport::{ConnectionSettings, TcpTransport};

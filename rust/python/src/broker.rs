@@ -29,7 +29,7 @@ use crate::convert::{
 use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
-use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
+use crate::groups::{consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
 use crate::listener::{Listener, close_in_forked_children};
 use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::offsets;
@@ -466,8 +466,17 @@ impl Broker {
 
     #[doc = stub!(Broker.describe_group)]
     fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
-        let group = self.inner.call(py, |broker, _| broker.describe_group(group_id))?;
-        description_to_py(py, &group)
+        // as Kafka's admin client: a consumer group first, then a classic one
+        let described = self
+            .inner
+            .call(py, |broker, _| match broker.describe_consumer_group(group_id) {
+                Ok(group) => Ok(Err((group, broker.group_coordinator(group_id)))),
+                Err(_) => broker.describe_group(group_id).map(Ok),
+            })?;
+        match described {
+            Ok(classic) => description_to_py(py, &classic),
+            Err((group, coordinator)) => consumer_group_to_py(py, &group, coordinator),
+        }
     }
 
     #[doc = stub!(Broker.group_offsets)]

@@ -7,7 +7,7 @@ use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ConfigResource, ErrorCode, NodeId};
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember, ScramUpsertion, TransactionDescription};
 use fletchlog_log::checkpoint::encode_uuid;
-use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, TopicOffsets};
+use fletchlog_net::{AdminClient, AdminError, ConnectionSettings, Description, TopicOffsets};
 use fletchlog_protocol::messages::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
 };
@@ -30,7 +30,7 @@ use crate::convert::{
 use crate::errors::Failure;
 use crate::fork::Exclusive;
 use crate::gate::gate;
-use crate::groups::{description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
+use crate::groups::{consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
 use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::oauth::split_callback;
 use crate::offsets;
@@ -503,10 +503,13 @@ impl Cluster {
 
     #[doc = stub!(Cluster.describe_group)]
     fn describe_group(&self, py: Python<'_>, group_id: String) -> PyResult<Py<PyAny>> {
-        let (group, node) = self
+        let described = self
             .inner
             .awaited(py, move |client, stop| client.describe_group(&group_id, stop))?;
-        description_to_py(py, &group_of(group, node))
+        match described {
+            (Description::Classic(group), node) => description_to_py(py, &group_of(group, node)),
+            (Description::Consumer(group), node) => consumer_group_to_py(py, &group, node),
+        }
     }
 
     #[doc = stub!(Cluster.close)]

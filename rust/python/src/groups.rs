@@ -1,9 +1,12 @@
 //! Python objects for groups and their offsets, for `Broker` and `Cluster`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use fletchlog_api::NodeId;
 use fletchlog_api::OffsetAndMetadata;
 use fletchlog_broker::{GroupDescription, GroupListing, GroupMember};
+use fletchlog_protocol::messages::consumer_group_describe_response::{self, DescribedGroup};
 use fletchlog_protocol::values::ConsumerProtocolAssignment;
 use fletchlog_protocol::values::consumer_protocol::{PROTOCOL_TYPE, flattened};
 use fletchlog_records::TopicPartition;
@@ -65,6 +68,41 @@ pub fn description_to_py(py: Python<'_>, group: &GroupDescription) -> PyResult<P
         group.coordinator,
     );
     Ok(group_description_class(py)?.call1(row)?.unbind())
+}
+
+/// `GroupDescription` of a consumer group.
+pub fn consumer_group_to_py(py: Python<'_>, group: &DescribedGroup, coordinator: NodeId) -> PyResult<Py<PyAny>> {
+    let members = group.members.iter().map(|member| consumer_member_to_py(py, member));
+    let row = (
+        &*group.group_id,
+        &*group.group_state,
+        PROTOCOL_TYPE,
+        &*group.assignor_name,
+        members.collect::<PyResult<Vec<_>>>()?,
+        coordinator,
+    );
+    Ok(group_description_class(py)?.call1(row)?.unbind())
+}
+
+fn consumer_member_to_py(py: Python<'_>, member: &consumer_group_describe_response::Member) -> PyResult<Py<PyAny>> {
+    let topics = member.assignment.topic_partitions.iter();
+    let partitions: Vec<TopicPartition> = topics
+        .flat_map(|topic| {
+            let partition = |&number| TopicPartition::new(Arc::clone(&topic.topic_name), number);
+            topic.partitions.iter().map(partition)
+        })
+        .collect();
+    let nothing = PyBytes::new(py, &[]);
+    let row = (
+        &*member.member_id,
+        member.instance_id.as_deref(),
+        &*member.client_id,
+        &*member.client_host,
+        partitions_to_py(py, &partitions)?,
+        &nothing,
+        &nothing,
+    );
+    Ok(group_member_class(py)?.call1(row)?.unbind())
 }
 
 /// Assignments in groups of another type cannot be read: their members have no partitions.

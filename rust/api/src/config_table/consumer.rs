@@ -108,6 +108,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Makes this a static member: it may come back within session.timeout.ms and gets its partitions again without a rebalance.",
     ),
     key(
+        "group.protocol",
+        Kind::OneOf(&["classic", "consumer"]),
+        Some("classic"),
+        "How the group shares its partitions. classic: all members stop, and one of them assigns. consumer (KIP-848): the coordinator assigns, and only what moves stops.",
+    ),
+    key(
+        "group.remote.assignor",
+        Kind::Text,
+        None,
+        "The coordinator's assignor under group.protocol=consumer: uniform or range; unset: the first of the broker's group.consumer.assignors, unless other members name one.",
+    ),
+    key(
         "heartbeat.interval.ms",
         Kind::Int(1, MAX_INT),
         Some("3000"),

@@ -278,6 +278,12 @@ impl ConsumerMetadata {
         id.copied().unwrap_or(NO_TOPIC_ID)
     }
 
+    /// Name of the topic with this id in the last response.
+    pub fn topic_name(&self, id: &TopicId) -> Option<Arc<str>> {
+        let found = self.ids.iter().find(|(_, known)| *known == id);
+        found.map(|(name, _)| Arc::clone(name))
+    }
+
     /// Number of partitions of a known topic.
     pub fn partition_count(&self, topic: &str) -> Option<i32> {
         self.topics.get(topic).and_then(|p| i32::try_from(p.len()).ok())

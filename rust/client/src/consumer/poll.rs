@@ -100,7 +100,7 @@ impl Consumer {
     ) -> Result<PolledRecords, ClientError> {
         if let Some(coordinator) = &mut self.coordinator {
             let now_ms = self.net.now_ms();
-            coordinator.take_heartbeats_over(&mut self.net, now_ms)?;
+            coordinator.take_heartbeats_over(&mut self.net, &mut self.state.subs, now_ms)?;
         }
         let records = self.poll_for_records(max_records, timeout_ms, interrupt);
         if let Some(coordinator) = &self.coordinator {
@@ -234,7 +234,9 @@ impl Consumer {
         if self.coordinator.is_none() {
             return Ok(());
         }
-        self.match_pattern()?;
+        if self.coordinator.as_ref().is_some_and(|c| !c.resolves_patterns()) {
+            self.match_pattern()?;
+        }
         // The topics that match a pattern must be known before the member joins with them.
         // Kafka: `ConsumerCoordinator#poll`.
         if self.state.subs.pattern().is_some() && self.state.metadata.awaits_new_topics() {
@@ -253,8 +255,13 @@ impl Consumer {
         let topics = GroupTopics {
             partitions: &|topic| metadata.partition_count(topic),
             are_fresh: !metadata.awaits_new_topics(),
+            name: &|id| metadata.topic_name(id),
+            version: metadata.version(),
         };
         coordinator.poll(net, subs, topics, now)?;
+        if coordinator.wants_names_of(metadata.version()) {
+            metadata.request_update();
+        }
         self.want_metadata();
         Ok(())
     }

@@ -65,6 +65,11 @@ impl TopicPattern {
         })
     }
 
+    /// The pattern as it was given.
+    pub fn pattern(&self) -> &str {
+        &self.text
+    }
+
     /// Whether the name matches.
     ///
     /// # Errors

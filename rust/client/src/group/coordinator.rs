@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fletchlog_api::transport::coordinator_connection;
 use fletchlog_api::{
-    Completion, Config, CoordinatorType, ErrorCode, FindCoordinatorRequest, NodeId, Request, Response,
+    Completion, Config, CoordinatorType, ErrorCode, Failure, FindCoordinatorRequest, NodeId, Request, Response, TopicId,
 };
 use fletchlog_records::TopicPartition;
 
 use super::ConsumerGroupMetadata;
+use super::consumer_membership::ConsumerMembership;
 use super::membership::{Membership, State};
 use super::offsets::{Offsets, OperationId};
 use crate::ClientError;
@@ -62,6 +63,10 @@ pub struct GroupTopics<'a> {
     pub partitions: &'a dyn Fn(&str) -> Option<i32>,
     /// No metadata request for new topics is pending. Kafka: `ConsumerNetworkClient#ensureFreshMetadata`.
     pub are_fresh: bool,
+    /// Name of a topic, if its id is known.
+    pub name: &'a dyn Fn(&TopicId) -> Option<Arc<str>>,
+    /// Version of the metadata.
+    pub version: u64,
 }
 
 /// The group's coordinator, if known.
@@ -87,6 +92,8 @@ pub(super) struct NextAssignment {
 pub struct ConsumerCoordinator {
     pub(super) settings: Settings,
     pub(super) membership: Membership,
+    /// The member of a consumer group: under group.protocol=consumer, in place of `membership`.
+    pub(super) consumer: Option<ConsumerMembership>,
     pub(super) offsets: Offsets,
     pub(super) events: Vec<RebalanceEvent>,
     /// There is a listener: a rebalance waits until it has received its events.
@@ -163,6 +170,8 @@ impl ConsumerCoordinator {
         Some(Self {
             settings,
             membership: Membership::default(),
+            consumer: (config.text("group.protocol") == "consumer")
+                .then(|| ConsumerMembership::new(config.get("group.remote.assignor").map(Arc::from))),
             offsets: Offsets::default(),
             events: Vec::new(),
             listens: false,
@@ -188,6 +197,11 @@ impl ConsumerCoordinator {
         now_ms: i64,
     ) -> Result<(), ClientError> {
         self.check_fatal()?;
+        if self.consumer.is_some() {
+            self.consumer_turn(net, subs, topics, now_ms);
+            self.maybe_auto_commit(subs, now_ms);
+            return self.drive(net, subs, now_ms);
+        }
         self.membership.subscribed = subs.has_auto_assigned_partitions();
         if self.membership.subscribed {
             self.check_poll_interval(net, now_ms);
@@ -213,7 +227,10 @@ impl ConsumerCoordinator {
         now_ms: i64,
     ) -> Result<(), ClientError> {
         self.check_fatal()?;
-        self.heartbeat_if_due(net, now_ms);
+        match self.consumer {
+            Some(_) => self.consumer_heartbeat_if_due(net, subs, now_ms),
+            None => self.heartbeat_if_due(net, now_ms),
+        }
         self.send_operations(net, subs, now_ms);
         Ok(())
     }
@@ -237,6 +254,10 @@ impl ConsumerCoordinator {
         match (purpose, result) {
             (Purpose::FindCoordinator, result) => self.on_coordinator_found(result.ok(), now_ms)?,
             (Purpose::Leave, _) => self.membership.leave_in_flight = None,
+            (Purpose::Heartbeat, Err(Failure::UnsupportedVersion(why))) => {
+                let what = format!("{why}: the cluster knows no groups of group.protocol=consumer; use classic");
+                return Err(self.refused_for_good(ErrorCode::UNSUPPORTED_VERSION, &what));
+            }
             (purpose, Err(_)) => {
                 self.coordinator_unknown();
                 self.on_lost(purpose, correlation_id, now_ms);
@@ -249,6 +270,9 @@ impl ConsumerCoordinator {
             }
             (Purpose::Heartbeat, Ok(Response::Heartbeat(answered))) => {
                 self.on_heartbeat_response(answered.error_code, now_ms)?
+            }
+            (Purpose::Heartbeat, Ok(Response::ConsumerGroupHeartbeat(answered))) => {
+                self.on_consumer_answer(correlation_id, &answered, subs, now_ms)?
             }
             (Purpose::Operation(id), Ok(response)) => self.on_operation_response(id, response, now_ms),
             (_, Ok(other)) => {
@@ -265,6 +289,7 @@ impl ConsumerCoordinator {
             Purpose::Join | Purpose::Sync => self
                 .membership
                 .on_rebalance_request_lost(id, now_ms + self.settings.retry_backoff_ms),
+            Purpose::Heartbeat if self.consumer.is_some() => self.consumer_heartbeat_failed(now_ms),
             Purpose::Heartbeat => self.heartbeat_failed(now_ms),
             Purpose::Operation(operation) => self.operation_lost(operation, now_ms),
             Purpose::FindCoordinator | Purpose::Leave => {}
@@ -279,6 +304,9 @@ impl ConsumerCoordinator {
 
     /// Whether an eager rebalance is committing positions; it then revokes every partition.
     pub fn is_revoking(&self) -> bool {
+        if let Some(member) = &self.consumer {
+            return member.commit.is_some();
+        }
         !self.settings.is_cooperative() && matches!(self.membership.state, State::Committing { .. })
     }
 
@@ -287,7 +315,11 @@ impl ConsumerCoordinator {
     pub fn next_deadline_ms(&self, now_ms: i64) -> i64 {
         let known = self.lookup.node.is_some();
         let operations = self.offsets.next_retry_ms();
-        let wanted = self.membership.wants_coordinator() || operations < i64::MAX;
+        let is_member = self
+            .consumer
+            .as_ref()
+            .is_some_and(ConsumerMembership::wants_coordinator);
+        let wanted = is_member || self.membership.wants_coordinator() || operations < i64::MAX;
         let lookup = if wanted && !known && !self.lookup.in_flight {
             self.lookup.retry_at_ms
         } else {
@@ -298,7 +330,10 @@ impl ConsumerCoordinator {
             Some(due_at) if !self.rejoin_needed_or_pending() => due_at,
             _ => i64::MAX,
         };
-        let membership = self.membership.next_deadline_ms(now_ms, known);
+        let membership = match &self.consumer {
+            Some(member) if known => member.heartbeat_due_at_ms(),
+            _ => self.membership.next_deadline_ms(now_ms, known),
+        };
         auto_commit
             .min(operations)
             .min(lookup)
@@ -324,10 +359,14 @@ impl ConsumerCoordinator {
 
     /// Identity of this member. Before it joins and after it has left, the member id is "" and the generation -1.
     pub fn group_metadata(&self) -> ConsumerGroupMetadata {
+        let (generation_id, member_id) = match &self.consumer {
+            Some(member) if member.is_member() => (member.epoch, Arc::clone(&member.member_id)),
+            _ => (self.membership.generation, Arc::clone(&self.membership.member_id)),
+        };
         ConsumerGroupMetadata {
             group_id: Arc::clone(&self.settings.group_id),
-            generation_id: self.membership.generation,
-            member_id: Arc::clone(&self.membership.member_id),
+            generation_id,
+            member_id,
             group_instance_id: self.settings.group_instance_id.clone(),
         }
     }
@@ -368,6 +407,9 @@ impl ConsumerCoordinator {
                 self.lookup.node = Some(node);
                 // A heartbeat is due at once after the coordinator moved.
                 self.membership.next_heartbeat_ms = self.membership.next_heartbeat_ms.min(now_ms);
+                if let Some(member) = &mut self.consumer {
+                    member.next_heartbeat_ms = member.next_heartbeat_ms.min(now_ms);
+                }
                 Ok(())
             }
             Err(error) => {

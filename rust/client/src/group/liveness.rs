@@ -36,10 +36,18 @@ impl ConsumerCoordinator {
     ///
     /// # Errors
     /// As `poll`.
-    pub fn take_heartbeats_over(&mut self, net: &mut ConsumerNetworkClient, now_ms: i64) -> Result<(), ClientError> {
+    pub fn take_heartbeats_over(
+        &mut self,
+        net: &mut ConsumerNetworkClient,
+        subs: &mut SubscriptionState,
+        now_ms: i64,
+    ) -> Result<(), ClientError> {
         let Some(last) = net.end_heartbeats() else {
             return Ok(());
         };
+        if let (Some(_), Some(response)) = (&self.consumer, &last.response) {
+            return self.on_consumer_heartbeat(response, last.sent_ms, subs, now_ms);
+        }
         if !self.membership.is_stable() {
             return Ok(());
         }
@@ -49,11 +57,21 @@ impl ConsumerCoordinator {
 
     /// The poll ends: the transport sends the heartbeats until the next one. Kafka: the heartbeat thread.
     pub fn hand_heartbeats_over(&self, net: &mut ConsumerNetworkClient) {
+        if let Some(member) = &self.consumer {
+            if let Some(plan) = self.consumer_heartbeat_plan(member) {
+                net.begin_heartbeats(plan);
+            }
+            return;
+        }
         let Some(last_poll_ms) = self.membership.last_poll_ms.filter(|_| self.membership.is_stable()) else {
             return;
         };
         net.begin_heartbeats(HeartbeatPlan {
-            request: self.heartbeat(),
+            group_id: Arc::clone(&self.settings.group_id),
+            request: Request::Heartbeat(self.heartbeat()),
+            leave: self
+                .leave_request(Some("consumer poll timeout has expired."))
+                .map(Request::LeaveGroup),
             next_ms: self.membership.next_heartbeat_ms,
             interval_ms: self.settings.heartbeat_interval_ms,
             retry_backoff_ms: self.settings.retry_backoff_ms,
@@ -124,6 +142,11 @@ impl ConsumerCoordinator {
         }
         self.next_assignment = None;
         self.send_leave(net, now_ms);
+        self.send_consumer_leave(net, now_ms);
+        if let Some(member) = &mut self.consumer {
+            member.reset();
+            member.last_poll_ms = None;
+        }
         self.reset_generation();
         self.membership.last_poll_ms = None;
     }
@@ -141,7 +164,11 @@ impl ConsumerCoordinator {
         if !subs.has_auto_assigned_partitions() || assigned.is_empty() {
             return None;
         }
-        Some(if self.membership.generation == NO_GENERATION {
+        let is_member = match &self.consumer {
+            Some(member) => member.is_member(),
+            None => self.membership.generation != NO_GENERATION,
+        };
+        Some(if !is_member {
             RebalanceEvent::Lost(assigned)
         } else {
             RebalanceEvent::Revoked(assigned)
@@ -157,18 +184,26 @@ impl ConsumerCoordinator {
         let Some(connection) = self.coordinator(net, now_ms) else {
             return;
         };
-        let request = LeaveGroupRequest {
-            group_id: Arc::clone(&self.settings.group_id),
-            members: vec![MemberIdentity {
-                member_id: Arc::clone(&self.membership.member_id),
-                group_instance_id: None,
-                reason: None,
-            }],
-            ..Default::default()
+        let Some(request) = self.leave_request(None) else {
+            return;
         };
         let id = net.send(connection, Request::LeaveGroup(request));
         self.outstanding.insert(id, Purpose::Leave);
         self.membership.leave_in_flight = Some(id);
+    }
+
+    /// `None`: a static member stays until its session times out.
+    fn leave_request(&self, reason: Option<&str>) -> Option<LeaveGroupRequest> {
+        let member = MemberIdentity {
+            member_id: Arc::clone(&self.membership.member_id),
+            group_instance_id: None,
+            reason: reason.map(Into::into),
+        };
+        self.settings.group_instance_id.is_none().then(|| LeaveGroupRequest {
+            group_id: Arc::clone(&self.settings.group_id),
+            members: vec![member],
+            ..Default::default()
+        })
     }
 
     /// Whether a leave is in flight: close() waits for it.

@@ -1,4 +1,4 @@
-//! The client's side of the classic group protocol (spec 8.7).
+//! The client's side of the group protocols: classic (spec 8.7) and consumer (spec 8.13).
 //!
 //! Seam with the consumer (`consumer/poll.rs` is the only caller):
 //! - All times are monotonic ms (`ConsumerNetworkClient::now_ms`). `poll` never waits and may run many times per user poll.
@@ -21,6 +21,8 @@
 
 use std::sync::Arc;
 
+mod consumer_membership;
+mod consumer_protocol;
 mod coordinator;
 mod leader;
 pub mod legacy;

@@ -323,6 +323,8 @@ impl ConsumerCoordinator {
                     member_id,
                     group_instance_id: self.settings.group_instance_id.clone(),
                     topics: OffsetCommitRequest::topics_of(offsets.iter().cloned()),
+                    // as the versions with epochs
+                    knows_group_id_not_found: self.consumer.is_some(),
                     ..Default::default()
                 })
             }
@@ -332,6 +334,11 @@ impl ConsumerCoordinator {
     /// The generation of this member; `None` while it joins, or if no group assigns partitions.
     /// Kafka: `AbstractCoordinator#generationIfStable`.
     pub fn generation_if_stable(&self) -> Option<Generation> {
+        if let Some(member) = &self.consumer {
+            return member
+                .is_member()
+                .then(|| (member.epoch, Arc::clone(&member.member_id)));
+        }
         let member = &self.membership;
         member
             .is_stable()
@@ -347,7 +354,7 @@ impl ConsumerCoordinator {
         if let Some(generation) = self.generation_if_stable() {
             return Ok(generation);
         }
-        if member.state == State::Unjoined {
+        if member.state == State::Unjoined || self.consumer.is_some() {
             return Err(ClientError::CommitFailed(format!(
                 "this consumer is not a member of group {} at the moment (it was removed, or has not been polled since subscribe()); poll() to rejoin",
                 self.settings.group_id
@@ -388,7 +395,8 @@ impl ConsumerCoordinator {
                 self.note_unknown(id, response);
                 self.repeat_operation(id, code, format!("the commit of {tp} was refused"), now_ms);
             }
-            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS => {
+            // The epoch has grown meanwhile: the next attempt has the new one.
+            ErrorCode::COORDINATOR_LOAD_IN_PROGRESS | ErrorCode::STALE_MEMBER_EPOCH => {
                 self.repeat_operation(id, code, format!("the commit of {tp} was refused"), now_ms);
             }
             ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR | ErrorCode::REQUEST_TIMED_OUT => {

@@ -154,7 +154,7 @@ impl ConsumerCoordinator {
     /// Assigns these partitions and reports which of them are new. A listener first receives what it loses, while the
     /// former partitions are still assigned. Kafka: `invokePartitionsRevoked`, `invokePartitionsLost` come before
     /// `assignFromSubscribed`, `invokePartitionsAssigned` after it.
-    fn change_assignment(
+    pub(super) fn change_assignment(
         &mut self,
         partitions: Vec<TopicPartition>,
         added: Option<Vec<TopicPartition>>,

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fletchlog_api::{
-    ErrorCode, IsolationLevel, ListOffsetsRequest, NodeId, OffsetAndMetadata, OffsetCommitRequest, OffsetFetchRequest,
+    ErrorCode, Failure, IsolationLevel, ListOffsetsRequest, NodeId, OffsetAndMetadata, OffsetCommitRequest,
+    OffsetFetchRequest,
 };
+use fletchlog_protocol::messages::consumer_group_describe_response;
 use fletchlog_protocol::messages::describe_groups_response::DescribedGroup;
 use fletchlog_protocol::messages::list_groups_response::ListedGroup;
 use fletchlog_protocol::messages::{
-    DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetDeleteRequest, offset_delete_request,
+    ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetDeleteRequest,
+    offset_delete_request,
 };
 use fletchlog_records::TopicPartition;
 
@@ -17,6 +20,42 @@ use super::{AdminClient, AdminError, Call, Interrupt, Stop, checked, refused};
 
 /// A committed offset, and the partition's high watermark: `None` if the cluster does not show the partition.
 pub type CommittedAndEnd = (OffsetAndMetadata, Option<i64>);
+
+/// What a coordinator says of a group.
+pub enum Description {
+    /// Its members share it by the classic protocol.
+    Classic(DescribedGroup),
+    /// It is a consumer group (KIP-848).
+    Consumer(consumer_group_describe_response::DescribedGroup),
+}
+
+/// The group, if it is a consumer group. Kafka: `DescribeConsumerGroupsHandler#handledConsumerGroupResponse`.
+fn described_as_consumer_group(
+    call: &mut Call<'_, '_>,
+    node: NodeId,
+    id: &Arc<str>,
+) -> Result<Option<consumer_group_describe_response::DescribedGroup>, Stop> {
+    let request = ConsumerGroupDescribeRequest {
+        group_ids: vec![Arc::clone(id)],
+        include_authorized_operations: false,
+    };
+    let response = match call.ask(node, request) {
+        Err(Stop::Final(AdminError::Failed(Failure::UnsupportedVersion(_)))) => return Ok(None),
+        answer => answer?,
+    };
+    let Some(group) = response.groups.into_iter().next() else {
+        return Ok(None);
+    };
+    if matches!(
+        group.error_code,
+        ErrorCode::GROUP_ID_NOT_FOUND | ErrorCode::UNSUPPORTED_VERSION
+    ) {
+        return Ok(None);
+    }
+    let what = format!("group {id} was not described");
+    checked(&what, [(group.error_code, group.error_message.as_deref())].into_iter())?;
+    Ok(Some(group))
+}
 
 impl AdminClient {
     /// The groups of every node, each with the node, sorted by id.
@@ -40,14 +79,13 @@ impl AdminClient {
     ///
     /// # Errors
     /// See [`AdminError`]; GROUP_ID_NOT_FOUND.
-    pub fn describe_group(
-        &mut self,
-        group_id: &str,
-        stop: Interrupt<'_>,
-    ) -> Result<(DescribedGroup, NodeId), AdminError> {
+    pub fn describe_group(&mut self, group_id: &str, stop: Interrupt<'_>) -> Result<(Description, NodeId), AdminError> {
         let id: Arc<str> = group_id.into();
         self.call(stop, |call| {
             let node = call.coordinator(&id)?;
+            if let Some(group) = described_as_consumer_group(call, node, &id)? {
+                return Ok((Description::Consumer(group), node));
+            }
             let asked = Arc::clone(&id);
             let response = call.ask(
                 node,
@@ -65,7 +103,7 @@ impl AdminClient {
             if &*group.group_state == "Dead" {
                 checked(&what, [(ErrorCode::GROUP_ID_NOT_FOUND, None)].into_iter())?;
             }
-            Ok((group, node))
+            Ok((Description::Classic(group), node))
         })
     }
 

@@ -39,6 +39,9 @@ pub struct Member {
     pub topics_are_fresh: bool,
 }
 
+/// Of the topic `t`.
+pub const TOPIC_ID: TopicId = [7; 16];
+
 pub fn tp() -> TopicPartition {
     TopicPartition::new("t", 0)
 }
@@ -98,6 +101,8 @@ impl Member {
             let topics = GroupTopics {
                 partitions: &|t| (t == "t").then_some(1),
                 are_fresh: self.topics_are_fresh,
+                name: &|id| (*id == TOPIC_ID).then(|| "t".into()),
+                version: 1,
             };
             self.coordinator.poll(&mut self.net, &mut self.subs, topics, now)?;
             self.network()?;
@@ -156,6 +161,26 @@ pub fn kind(request: &Request) -> String {
         Request::SyncGroup(_) => "SyncGroup".into(),
         Request::Heartbeat(_) => "Heartbeat".into(),
         Request::LeaveGroup(_) => "LeaveGroup".into(),
+        Request::ConsumerGroupHeartbeat(r) => {
+            let names = r
+                .subscribed_topic_names
+                .as_ref()
+                .map(|names| format!(" names {names:?}"));
+            let regex = r
+                .subscribed_topic_regex
+                .as_ref()
+                .map(|regex| format!(" regex {regex:?}"));
+            let assignor = r
+                .server_assignor
+                .as_ref()
+                .map(|assignor| format!(" assignor {assignor}"));
+            let owned = r.topic_partitions.as_ref().map(|topics| {
+                let partitions: Vec<i32> = topics.iter().flat_map(|topic| topic.partitions.clone()).collect();
+                format!(" owns {partitions:?}")
+            });
+            let said = [names, regex, assignor, owned].map(Option::unwrap_or_default).concat();
+            format!("{}{said}", r.member_epoch)
+        }
         Request::OffsetCommit(r) => format!("OffsetCommit {}", r.generation_id_or_member_epoch),
         Request::OffsetFetch(_) => "OffsetFetch".into(),
         other => format!("{other:?}"),
