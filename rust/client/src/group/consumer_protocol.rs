@@ -17,9 +17,9 @@ use super::coordinator::{ConsumerCoordinator, GroupTopics, Purpose};
 use super::offsets::Commit;
 use crate::ClientError;
 use crate::consumer::RebalanceEvent;
+use crate::consumer::TopicPattern;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
-use crate::consumer::topic_pattern::TopicPattern;
 use crate::net::RequestId;
 
 impl ConsumerCoordinator {
