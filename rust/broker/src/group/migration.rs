@@ -117,7 +117,7 @@ impl GroupCoordinator {
         let uses_classic = |id: &&&Arc<str>| group.member(id).is_some_and(|member| member.classic().is_some());
         let classic_leaving = leaving.iter().filter(uses_classic).count();
         let all_classic = staying > 0 && group.classic_members() - classic_leaving == staying;
-        all_classic && self.downgrades() && staying <= self.max_size && classic_leaving < leaving.len()
+        all_classic && self.downgrades() && staying <= self.max_size
     }
 
     /// Makes a classic group of the members that stay, with the group's epoch as its generation and the target as the assignment. It is

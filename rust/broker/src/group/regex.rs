@@ -2,8 +2,16 @@
 //! work is next done. Kafka: `GroupMetadataManager#maybeUpdateRegularExpressions`, `#refreshRegularExpressions`,
 //! `#handleRegularExpressionsResult`.
 //!
-//! Kafka's are RE2J's, whose syntax is the one of the crate `regex` but for a few rare forms. An expression that only RE2J knows is
-//! refused as invalid.
+//! Kafka's are RE2J's. The crate `regex` has nearly the same syntax. Where it does not know a form of RE2J (`\Q..\E`, `\C`, `\pN`), knows more
+//! than RE2J, or reads the same text otherwise, an expression is refused as invalid:
+//!
+//! | form | RE2J | the crate |
+//! |---|---|---|
+//! | `[` in a class, and `&&`, `--`, `~~` there | stand for themselves | a class in a class, operations on classes |
+//! | `{,n}` | stands for itself | `{0,n}` |
+//! | `\<`, `\>` | stand for themselves | begin and end of a word |
+//! | `\b{start}` and the like | a repetition | begin and end of a word |
+//! | the flags x, u, R | unknown | known |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +35,11 @@ const SIZE_LIMIT: usize = 1 << 20;
 
 /// An expression that a whole name has to match; the error says what is wrong with it. Kafka: `Pattern#matches` of RE2J.
 pub(super) fn compile(text: &str) -> Result<Regex, String> {
+    if let Some(form) = other_form(text) {
+        return Err(format!(
+            "SubscribedTopicRegex `{text}` is not a valid regular expression: `{form}` is not supported."
+        ));
+    }
     // What stands for itself must be an expression, and not only within the brackets that are put around it.
     let whole = format!("^(?:{text})$");
     let compiled = |text: &str| regex::RegexBuilder::new(text).size_limit(SIZE_LIMIT).build();
@@ -34,6 +47,51 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
         |error: regex::Error| format!("SubscribedTopicRegex `{text}` is not a valid regular expression: {error}.");
     compiled(text).map_err(why)?;
     compiled(&whole).map_err(why)
+}
+
+/// A form that RE2J reads otherwise, or not at all.
+fn other_form(text: &str) -> Option<&'static str> {
+    let mut chars = text.chars().peekable();
+    let mut in_class = false;
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied();
+        match (c, next) {
+            ('\\', Some(escaped)) => {
+                chars.next();
+                match escaped {
+                    '<' => return Some("\\<"),
+                    '>' => return Some("\\>"),
+                    'b' if !in_class && chars.peek() == Some(&'{') => return Some("\\b{"),
+                    _ => {}
+                }
+            }
+            ('[', _) if !in_class => {
+                in_class = true;
+                chars.next_if_eq(&'^');
+                chars.next_if_eq(&']');
+            }
+            // A class by its name, as in `[[:alpha:]]`.
+            ('[', Some(':')) => drop(chars.by_ref().find(|c| *c == ']')),
+            ('[', _) => return Some("["),
+            (']', _) => in_class = false,
+            ('&', Some('&')) if in_class => return Some("&&"),
+            ('-', Some('-')) if in_class => return Some("--"),
+            ('~', Some('~')) if in_class => return Some("~~"),
+            ('{', Some(',')) if !in_class => return Some("{,"),
+            ('(', Some('?')) if !in_class => {
+                let flags = chars
+                    .clone()
+                    .skip(1)
+                    .take_while(|c| c.is_ascii_alphabetic() || *c == '-');
+                let mut flags = flags.take_while(|c| *c != 'P');
+                if flags.any(|flag| matches!(flag, 'x' | 'u' | 'R')) {
+                    return Some("(?x)");
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 impl GroupCoordinator {
@@ -86,4 +144,61 @@ fn matches<'a>(regexes: impl Iterator<Item = &'a Arc<str>>, table: &TopicTable) 
         Some((Arc::clone(text), topics.map(|topic| Arc::clone(&topic.name)).collect()))
     };
     regexes.filter_map(topics_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_name_has_to_match() {
+        let regex = compile("a|b.").unwrap();
+        let matching: Vec<&str> = ["a", "b", "bx", "xa", "bxy"]
+            .into_iter()
+            .filter(|n| regex.is_match(n))
+            .collect();
+        assert_eq!(matching, ["a", "bx"]);
+    }
+
+    #[test]
+    fn what_is_read_otherwise_than_by_re2j_is_refused() {
+        let known = [
+            "",
+            ".*",
+            "(?i)t-[[:alpha:]_]+",
+            "[^]a]",
+            "a{1,3}",
+            "(?P<name>x)",
+            "x\\.y",
+            "[a-c-]",
+            "\\d{2}",
+            "(?:x|y)",
+            "[\\[]",
+        ];
+        for text in known {
+            assert!(compile(text).is_ok(), "{text}");
+        }
+        let refused = [
+            "(",
+            "a{2,1}",
+            "(?=a)",
+            "a)(b",
+            "[a&&b]",
+            "[a--b]",
+            "[a~~b]",
+            "[[a]]",
+            "a{,2}",
+            "\\<a",
+            "a\\>",
+            "\\b{start}a",
+            "(?x)a",
+            "(?i-u)a",
+            "\\Qa\\E",
+            "[",
+            "\\",
+        ];
+        for text in refused {
+            assert!(compile(text).is_err(), "{text}");
+        }
+    }
 }

@@ -2,7 +2,6 @@
 //! `tests/wire/test_consumer_groups.py` runs, do not show.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
@@ -173,11 +172,29 @@ fn an_embedded_member_ends_with_its_process() {
 
 #[test]
 fn what_cannot_be_written_changes_nothing() {
-    let fs = Arc::new(fletchlog_log::fs::MemoryFs::new());
-    let clock = VirtualClock::new();
-    let config = options(None, false, AT_ONCE);
-    let broker = Broker::open_in(fs, Path::new("/b"), config, clock.clone()).unwrap();
-    let world = World { broker, clock };
+    let world = World::new(&[("message.max.bytes", "2000"), AT_ONCE[0]]);
+    let conn = world.connect();
+    let long = "x".repeat(3_000);
+    let refused = beat(&conn, join("a", &["t", &long]));
+    assert_eq!(refused.error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    assert!(world.broker.groups().unwrap().is_empty());
+    assert_eq!(answer(&beat(&conn, join("a", &["t"]))), (0, 2, Some(vec![0, 1])));
+    let before = described(&world);
+    let refused = beat(&conn, join("b", &["t", &long]));
+    assert_eq!(refused.error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    let changed = ConsumerGroupHeartbeatRequest {
+        subscribed_topic_names: Some(vec![long.as_str().into()]),
+        ..heartbeat("a", 2)
+    };
+    assert_eq!(beat(&conn, changed).error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE);
+    assert_eq!(described(&world), before);
+    assert_eq!(answer(&beat(&conn, heartbeat("a", 2))), (0, 2, None));
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path(), AT_ONCE);
     let (a, b) = two(&world);
     let before = described(&world);
     // A name that no record can hold is refused before anything is changed.

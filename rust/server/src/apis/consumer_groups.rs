@@ -53,7 +53,7 @@ pub(super) fn consumer_group_describe(call: &mut Call<'_>) -> Result<Handled, Un
             let names: usize = m.subscribed_topic_names.iter().map(|name| name.len()).sum();
             256 + names + topics(&m.assignment) + topics(&m.target_assignment)
         };
-        room.take(group.members.iter().map(size).sum())?;
+        room.take(64 + group.members.iter().map(size).sum::<usize>())?;
         Ok(group)
     };
     let groups = request.group_ids.into_iter().map(describe);

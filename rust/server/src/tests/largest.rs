@@ -322,6 +322,7 @@ fn every_api_with_a_list_is_looked_at() {
 
 /// Lists whose entries each return everything about one thing; a request may repeat the same entry.
 const ANSWERED_BY_MORE: &[(&str, &str)] = &[
+    ("ConsumerGroupDescribe", "/group_ids"),
     ("DescribeConfigs", "/resources"),
     ("DescribeGroups", "/groups"),
     ("DescribeProducers", "/topics/partition_indexes"),
