@@ -15,7 +15,7 @@ JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 CACHE = Path(__file__).resolve().parents[2] / ".build" / "interop"
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
-SERVERS = ["3.9.1", "4.3.1", "4.4.0"]
+SERVERS = ["3.9.1", "4.3.1"]
 CLIENTS = ["2.6.3", "3.7.2", "3.9.1", "4.3.1", "4.4.0"]
 LOGGING = ("slf4j-simple", "1.7.36")
 # Spark's own source for Kafka: the newest that Maven Central has, which the newer Spark of constraints.txt runs
