@@ -53,7 +53,7 @@ LAYERS = {
         *("replica_manager", "metrics", "failures"),
         *("controller", "refresh_once", "config_description"),
         *("log_manager", "topics", "each_log", "panics", "partition"),
-        *("directory", "topic_names", "security", "uuid", "dynamic_config", "topic_config", "sync", "error"),
+        *("directory", "topic_names", "security", "uuid", "dynamic_config", "features", "topic_config", "sync", "error"),
     ],
     "log": [
         # what looks at files that no log has open

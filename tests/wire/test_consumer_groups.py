@@ -34,8 +34,6 @@ PROFILES = {
 # ids of scripts, and why they run otherwise
 DIFFERENT = {
     "join-031": "Kafka's epochs grow without end while two assignors have as many votes",
-    "offsets-028": "TxnOffsetCommit 5 is not served",
-    "offsets-031": "TxnOffsetCommit 5 is not served",
 }
 
 

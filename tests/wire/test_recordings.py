@@ -22,8 +22,8 @@ SETTINGS = {
 
 # group and note of a step (regular expressions), and why the answer differs
 VECTORS = {
-    r"(setup|api-versions-v\d+) \((first words|ordinary)\)": "fewer APIs: KIP-848, share groups, telemetry, transaction.version 2, and what brokers ask each other",
-    r"add-partitions-v4 .*": "versions 4 and 5 are those of brokers among each other",
+    r"(setup|api-versions-v\d+) \((first words|ordinary)\)": "fewer APIs: KIP-848, share groups, telemetry, and what brokers ask each other; transaction.version 2, not 1",
+    r"add-partitions-v4 \(nothing\)": "Kafka never answers an empty list",
     r"describe-configs-v4 \(topic, three, synonyms and documentation\)": "documentation of our own",
     r"alter-configs-v2 \(the same topic twice\)": "Kafka never answers",
 }
@@ -32,7 +32,6 @@ OF_MEMORY = {r"log-dirs-v5 .*": "memory has no size of a device"}
 NEW_REQUESTS = {
     r"setup \(first words\)": "fewer APIs and features",
     r"api-versions-v5 \((ordinary.*|software 'a\.b-c' '1\.0'|right cluster, right node)\)": "fewer APIs and features",
-    r"transaction-v6-topics .*": "TxnOffsetCommit is served to version 4",
 }
 # what 4.4 lists besides the properties of 4.3
 ADDED = [
@@ -47,22 +46,24 @@ ADDED = [
 ]
 AS_OF_4_3 = ["--added", *ADDED]
 SCRIPTS = {
+    "transactions-031": "of transaction.version 2: the producer's own epoch before a fence counts as a retry",
+    "transactions-079": "of transaction.version 2: the producer's own epoch before a time-out counts as a retry",
     "admin-028": "Kafka never answers a batch that is null",
 }
 
 
 def replay(golden, folder, script, bootstrap, recording=None, options=()):
     """The lines of a replay."""
-    recording = recording or golden / "wire" / f"{folder}.jsonl"
+    recording = recording or golden / f"{folder}.jsonl"
     command = [sys.executable, script, bootstrap, recording, "--show", "5000", *options]
-    done = subprocess.run(command, cwd=golden / "wire" / folder, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, cwd=golden / folder, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout, done.stderr
     return done.stdout.splitlines()
 
 
 def check_vectors(golden, bootstrap, exceptions, recording=None, options=()):
     """Every answer is Kafka's but these, and these are not."""
-    first, *lines = replay(golden, "vectors", "replay.py", bootstrap, recording, options)
+    first, *lines = replay(golden, "wire/vectors", "replay.py", bootstrap, recording, options)
     steps = [re.match(r"step \d+ (.*?\)): (.*)", line.strip()) for line in lines if line.strip().startswith("step ")]
     unexpected = [step[0] for step in steps if not any(re.fullmatch(known, step[1]) for known in exceptions)]
     stale = [known for known in exceptions if not any(re.fullmatch(known, step[1]) for step in steps)]
@@ -90,13 +91,34 @@ def test_a_broker_of_a_directory_answers_them_too(golden, tmp_path):
 @pytest.mark.timeout(120)
 def test_what_no_ordinary_client_sends_is_answered_as_kafka_answered_it(golden, kafka_cluster):
     recording = golden / "wire" / "odd-vectors.jsonl"
-    lines = replay(golden, "vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS).bootstrap, recording, AS_OF_4_3)
+    lines = replay(golden, "wire/vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS).bootstrap, recording, AS_OF_4_3)
     different = [line for line in lines if line.strip().startswith("step ")]
     assert [line.split(":")[0].strip() for line in different] == ["step 0 setup (first words)"], "\n".join(lines)
 
 
+def different(golden, folder, bootstrap, recording=None):
+    """The ids of the scripts that run otherwise, and what was printed."""
+    lines = replay(golden, folder, "run_scripts.py", bootstrap, recording)
+    return sorted(line.split()[0] for line in lines if re.match(r"  \w+-\d+ ", line)), "\n".join(lines)
+
+
 @pytest.mark.timeout(240)
 def test_every_recorded_script_of_several_connections_runs_as_with_kafka(golden, kafka_cluster):
-    first, *lines = replay(golden, "scripts", "run_scripts.py", kafka_cluster(nodes=1, config=SETTINGS | {"group.max.size": "5"}).bootstrap)
-    found = [line.split()[0] for line in lines if re.match(r"  \w+-\d+ ", line)]
-    assert sorted(found) == sorted(SCRIPTS), "\n".join([first, *lines])
+    cluster = kafka_cluster(nodes=1, config=SETTINGS | {"group.max.size": "5"})
+    found, printed = different(golden, "wire/scripts", cluster.bootstrap)
+    assert found == sorted(SCRIPTS), printed
+
+
+@pytest.mark.timeout(240)
+def test_every_recorded_script_of_transactions_of_version_2_runs_as_with_kafka(golden, kafka_cluster):
+    cluster = kafka_cluster(nodes=1, config=SETTINGS)
+    found, printed = different(golden, "kip-848/scripts", cluster.bootstrap, golden / "kip-848" / "transactions.jsonl")
+    assert found == [], printed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_producer_id_whose_epochs_are_used_up_is_replaced_as_by_kafka(golden, kafka_cluster):
+    cluster = kafka_cluster(nodes=1, config=SETTINGS)
+    found, printed = different(golden, "kip-848/scripts", cluster.bootstrap, golden / "kip-848" / "last-epochs.jsonl")
+    assert found == [], printed

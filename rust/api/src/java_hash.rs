@@ -16,6 +16,13 @@ pub fn topic_partition_hash(tp: &TopicPartition) -> i32 {
         .wrapping_add(string_hash(&tp.topic))
 }
 
+/// `Long.hashCode`: the exclusive or of its halves.
+pub fn long_hash(value: i64) -> i32 {
+    #[allow(clippy::cast_possible_truncation)]
+    let halves = (value as i32, (value >> 32) as i32);
+    halves.0 ^ halves.1
+}
+
 /// Capacity of `new HashMap(n)` before anything is inserted: the smallest power of two >= max(n, 1).
 pub fn table_size_for(n: usize) -> usize {
     n.max(1).next_power_of_two()

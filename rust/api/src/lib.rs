@@ -13,7 +13,7 @@ pub mod waiting;
 
 pub use config_resource::ConfigResource;
 pub use config_table::{Config, ConfigError, Scope};
-pub use fletchlog_protocol::local::StorageFailure;
+pub use fletchlog_protocol::local::{StorageFailure, TransactionSupportedOperation};
 pub use fletchlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
     EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse,

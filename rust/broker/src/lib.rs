@@ -8,6 +8,7 @@ mod dynamic_config;
 mod each_log;
 pub mod error;
 mod failures;
+mod features;
 mod group;
 mod kafka_apis;
 pub mod local_transport;
@@ -31,6 +32,7 @@ pub use config_description::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigTyp
 pub use controller::{AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic};
 pub use directory::{DirectoryKind, directory_kind};
 pub use error::BrokerError;
+pub use features::{Feature, FeatureUpdate, UpgradeType};
 pub use fletchlog_log::ProducerState;
 pub use group::{
     GroupDescription, GroupListing, GroupMember, GroupSpec, MemberAssignment, MemberSubscription, ServerAssignor,

@@ -484,6 +484,7 @@ fn a_first_write_to_many_partitions_is_answered_for_each_of_them() {
             acks,
             timeout_ms: 1000,
             topic_data: topic_data((0..PARTITIONS).map(|p| (tp("t", p), batches(p)))),
+            ..Default::default()
         };
         let Response::Produce(answer) = client.ask(1, Request::Produce(request)) else {
             panic!()

@@ -51,6 +51,7 @@ fn acks_0_answers_without_partitions_and_an_error_closes_the_connection() {
             acks: 0,
             timeout_ms: 1000,
             topic_data: topic_data([(tp("t", 0), records)]),
+            ..Default::default()
         })
     };
     let Response::Produce(response) = client.ask(1, request(batch(1, 1))) else {
@@ -122,6 +123,7 @@ fn partitions_of_one_request_succeed_or_fail_independently() {
             (tp("t", 1), batch(1, 1)),
             (tp("t", 9), batch(1, 1)),
         ]),
+        ..Default::default()
     };
     let Response::Produce(response) = client.ask(1, Request::Produce(request)) else {
         panic!()

@@ -5,3 +5,4 @@ mod files;
 mod offsets;
 mod partitions;
 mod producers;
+mod version_2;

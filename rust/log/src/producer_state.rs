@@ -198,9 +198,31 @@ impl ProducerStateEntry {
         Ok(())
     }
 
+    /// A marker of transaction.version 2 has a higher epoch than the transaction that it ends; where nothing is open, it may be
+    /// the same marker again. Kafka: `ProducerAppendInfo#checkProducerEpoch`.
+    fn check_marker_epoch(&self, epoch: i16, origin: AppendOrigin) -> Result<(), Refusal> {
+        self.check_epoch(epoch, origin)?;
+        let is_open = self.current_txn_first_offset.is_some();
+        if origin == AppendOrigin::BumpingCoordinator && is_open && epoch == self.producer_epoch {
+            let message = format!(
+                "the marker for producer {} has epoch {epoch}, which is that of its open transaction",
+                self.producer_id
+            );
+            return refuse(ErrorCode::INVALID_PRODUCER_EPOCH, message);
+        }
+        Ok(())
+    }
+
     /// Kafka: `ProducerAppendInfo#checkSequence`.
-    fn check_sequence(&self, epoch: i16, base: i32, strict: bool) -> Result<(), Refusal> {
+    fn check_sequence(&self, epoch: i16, base: i32, origin: AppendOrigin, strict: bool) -> Result<(), Refusal> {
         let known = self.producer_epoch != -1;
+        if origin == AppendOrigin::AddedClient && base != 0 && self.window.len == 0 {
+            let message = format!(
+                "producer {} begins its transaction here with sequence {base}, expected 0",
+                self.producer_id
+            );
+            return refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, message);
+        }
         if strict && base != 0 && (!known || (epoch == self.producer_epoch && self.window.len == 0)) {
             let message = format!(
                 "producer {} is unknown here and starts with sequence {base}; a first batch must have sequence 0 (strict first sequence)",
@@ -395,7 +417,7 @@ impl ProducerStateManager {
         }
         if origin.is_client() {
             self.check_verified_sequence(header)?;
-            entry.check_sequence(header.producer_epoch, header.base_sequence, strict)?;
+            entry.check_sequence(header.producer_epoch, header.base_sequence, origin, strict)?;
         }
         match (entry.current_txn_first_offset, header.is_transactional()) {
             (Some(first), false) if origin != AppendOrigin::Replication => {
@@ -472,7 +494,7 @@ impl ProducerStateManager {
             ControlType::Commit => false,
             ControlType::Other(_) => return Ok(()),
         };
-        entry.check_epoch(header.producer_epoch, origin)?;
+        entry.check_marker_epoch(header.producer_epoch, origin)?;
         if marker.coordinator_epoch < entry.coordinator_epoch && origin != AppendOrigin::Replication {
             let message = format!(
                 "marker for producer {} has coordinator epoch {}, the partition knows {}",

@@ -79,9 +79,9 @@ pub(crate) fn validate(
     tp: &TopicPartition,
     now_ms: i64,
 ) -> Result<ValidRecords, Invalid> {
-    let (first, rest) = match origin {
-        AppendOrigin::Client | AppendOrigin::UnverifiedClient => (only_batch(&records)?, Vec::new()),
-        AppendOrigin::Coordinator | AppendOrigin::Replication => all_batches(&records)?,
+    let (first, rest) = match origin.is_client() {
+        true => (only_batch(&records)?, Vec::new()),
+        false => all_batches(&records)?,
     };
     if rest.is_empty() {
         let (plan, header) = check_batch(&first, origin, config, tp, now_ms)?;

@@ -32,6 +32,7 @@ macro_rules! for_each_api {
             AddPartitionsToTxn AddPartitionsToTxnRequest AddPartitionsToTxnResponse;
             AddOffsetsToTxn AddOffsetsToTxnRequest AddOffsetsToTxnResponse;
             EndTxn EndTxnRequest EndTxnResponse;
+            WriteTxnMarkers WriteTxnMarkersRequest WriteTxnMarkersResponse;
             TxnOffsetCommit TxnOffsetCommitRequest TxnOffsetCommitResponse;
             DescribeAcls DescribeAclsRequest DescribeAclsResponse;
             CreateAcls CreateAclsRequest CreateAclsResponse;
@@ -177,7 +178,6 @@ const OTHERS: &[(i16, &str)] = &[
     (5, "StopReplica"),
     (6, "UpdateMetadata"),
     (7, "ControlledShutdown"),
-    (27, "WriteTxnMarkers"),
     (38, "CreateDelegationToken"),
     (39, "RenewDelegationToken"),
     (40, "ExpireDelegationToken"),

@@ -31,6 +31,36 @@ impl Default for JoinSender {
     }
 }
 
+/// What the broker does about a batch, or about offsets, of a transaction to which their partition does not belong. Kafka:
+/// `TransactionSupportedOperation`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TransactionSupportedOperation {
+    /// Refuses them with INVALID_TXN_STATE.
+    #[default]
+    DefaultError,
+    /// Refuses them with TRANSACTION_ABORTABLE, which the client knows.
+    GenericErrorSupported,
+    /// Adds the partition to the transaction (transaction.version 2).
+    AddPartition,
+}
+
+impl TransactionSupportedOperation {
+    /// Whether the broker adds the partition.
+    pub fn adds(self) -> bool {
+        self == Self::AddPartition
+    }
+
+    /// What a version of a request supports, from the first one that knows TRANSACTION_ABORTABLE; the next one adds. Kafka:
+    /// `AddPartitionsToTxnManager#produceRequestVersionToTransactionSupportedOperation`.
+    pub(crate) fn of_version(version: i16, abortable: i16) -> Self {
+        match version {
+            _ if version > abortable => Self::AddPartition,
+            _ if version == abortable => Self::GenericErrorSupported,
+            _ => Self::DefaultError,
+        }
+    }
+}
+
 /// How a Fetch names topics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FetchTopicIds {

@@ -92,7 +92,17 @@ impl Request {
     pub fn newest_version(&self) -> i16 {
         match self {
             Self::Fetch(fetch) => FetchRequest::newest_version(fetch),
-            _ => i16::MAX,
+            _ => self.versions_of_transaction().map_or(i16::MAX, |(_, newest)| newest),
+        }
+    }
+
+    /// The oldest and the newest version that mean the same for the transaction of the request, if it is part of one.
+    fn versions_of_transaction(&self) -> Option<(i16, i16)> {
+        match self {
+            Self::Produce(request) => Some(request.versions_of_transaction()),
+            Self::TxnOffsetCommit(request) => Some(request.versions_of_transaction()),
+            Self::EndTxn(request) => Some(request.versions_of_transaction()),
+            _ => None,
         }
     }
 
@@ -101,6 +111,12 @@ impl Request {
     /// # Errors
     /// Why this version cannot carry it.
     pub fn check_version(&self, version: i16) -> Result<(), &'static str> {
+        if self
+            .versions_of_transaction()
+            .is_some_and(|(oldest, _)| version < oldest)
+        {
+            return Err("its version of this API does not know transactions of transaction.version 2");
+        }
         let Self::ListOffsets(request) = self else {
             return Ok(());
         };

@@ -141,7 +141,7 @@ macro_rules! throttle {
 
 /// `message! { NAME, module: key K, versions A to B, flexible from F; Struct { field: type = default, presence; .. } .. }`
 ///
-/// The first struct is the message. A struct may end with `@local /// doc field: type;`: what only a peer in the same process sees (each is
+/// The first struct is the message. A struct may end with `@local /// doc field: type;`, one or more: what only a peer in the same process sees (each is
 /// listed in ARCHITECTURE.md). It is never on the wire, so a decoded message has its default. Types: see `types.rs`; an `Option` is a field
 /// that may be null in some version. `flexible from F, with for_version of_version`: the message has methods
 /// of these names, of which either may be left out. Without `= default` a field's default is the zero of its type (also in an `Option`, as in Kafka).
@@ -233,7 +233,7 @@ macro_rules! structs {
     ($(
         $name:ident {
             $( $field:ident : $type:ty $(= $default:expr)?, $presence:expr; )*
-            $( @local $(#[$doc:meta])* $local:ident : $local_type:ty; )?
+            $( @local $(#[$doc:meta])* $local:ident : $local_type:ty; )*
         }
     )*) => {
         $(
@@ -247,14 +247,14 @@ macro_rules! structs {
                 $(
                     $(#[$doc])*
                     pub $local: $local_type,
-                )?
+                )*
             }
 
             impl Default for $name {
                 fn default() -> Self {
                     Self {
                         $( $field: initial!($type $(, $default)?), )*
-                        $( $local: Default::default(), )?
+                        $( $local: Default::default(), )*
                     }
                 }
             }

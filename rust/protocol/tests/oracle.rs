@@ -90,6 +90,8 @@ fn kafka_protocol_has_all_our_versions_but_these() {
         "ApiVersionsRequest v5",
         "ApiVersionsResponse v5",
         "InitProducerIdRequest v6",
+        "WriteTxnMarkersRequest v2",
+        "WriteTxnMarkersResponse v2",
         "TxnOffsetCommitRequest v6",
         "TxnOffsetCommitResponse v6",
         "DescribeLogDirsRequest v5",

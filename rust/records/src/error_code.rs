@@ -116,6 +116,7 @@ error_codes! {
     91 RESOURCE_NOT_FOUND false "what the request names does not exist";
     92 DUPLICATE_RESOURCE false "the request names the same thing twice";
     93 UNACCEPTABLE_CREDENTIAL false "the credential is not acceptable";
+    95 INVALID_UPDATE_VERSION false "the feature cannot have that level";
     100 UNKNOWN_TOPIC_ID true "this broker does not hold that topic id";
     103 INCONSISTENT_TOPIC_ID true "the topic id does not match";
     105 TRANSACTIONAL_ID_NOT_FOUND false "the transactional id is not known";

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fletchlog_api::{ConfigResource, ErrorCode, NodeId};
 use fletchlog_log::ProducerState;
 use fletchlog_protocol::messages::metadata_response::MetadataResponseTopic;
+use fletchlog_protocol::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use fletchlog_records::TopicPartition;
 
 use super::{Broker, only};
@@ -15,6 +16,7 @@ use crate::config_description::{
     describe_topic_config,
 };
 use crate::controller::{AlterConfig, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic};
+use crate::features::{Feature, FeatureUpdate};
 use crate::log_manager::LogDirDescription;
 use crate::metrics::{BrokerMetric, value};
 use crate::topic_names::validate_name;
@@ -210,6 +212,40 @@ impl Broker {
     ) -> Result<TransactionListing, BrokerError> {
         let _open = self.enter()?;
         self.transactions.list_transactions(node, filter)
+    }
+
+    /// Ends transactions in partitions that `node` leads, whatever their coordinator knows; returns the result of each partition. A
+    /// partition that stays open after its transaction is closed in this way.
+    ///
+    /// # Errors
+    /// `Closed`. Per partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH if the partition knows a newer
+    /// epoch, TRANSACTION_COORDINATOR_FENCED if it knows a newer coordinator, storage errors.
+    pub fn write_txn_markers(
+        &self,
+        node: NodeId,
+        request: &WriteTxnMarkersRequest,
+    ) -> Result<WriteTxnMarkersResponse, BrokerError> {
+        let _open = self.enter()?;
+        Ok(self.transactions.write_txn_markers(node, request))
+    }
+
+    /// The level of a feature that is in effect.
+    pub fn finalized_level(&self, feature: Feature) -> i16 {
+        self.replicas.controller().finalized_level(feature)
+    }
+
+    /// The number of changes of levels so far.
+    pub fn features_epoch(&self) -> i64 {
+        self.replicas.controller().features_epoch()
+    }
+
+    /// Changes levels of features: all, or none. Durable and in effect when it returns.
+    ///
+    /// # Errors
+    /// INVALID_UPDATE_VERSION, `ReadOnly`, `Closed`, storage errors.
+    pub fn update_features(&self, updates: &[FeatureUpdate], validate_only: bool) -> Result<(), BrokerError> {
+        let _open = self.enter()?;
+        self.replicas.controller().update_features(updates, validate_only)
     }
 
     /// Describes one transactional id.

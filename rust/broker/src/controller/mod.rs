@@ -1,8 +1,9 @@
-//! What Kafka's controller keeps and changes: topics, the properties of topics, nodes and groups, users, ACLs, blocks of producer ids.
+//! What Kafka's controller keeps and changes: topics, the properties of topics, nodes and groups, users, ACLs, levels of features, blocks of producer ids.
 //! All of it is in `fletchlog.metadata`, which is written whole. Kafka: `QuorumController`.
 
 mod alter_config;
 mod create_partitions;
+mod features;
 mod new_topic;
 mod producer_ids;
 mod security;
@@ -16,6 +17,7 @@ pub use new_topic::{CreatedTopic, NewTopic};
 
 use std::sync::Arc;
 
+use features::CurrentLevels;
 use fletchlog_api::{Config, NodeId};
 
 use crate::BrokerError;
@@ -34,6 +36,7 @@ pub(crate) struct Controller {
     metadata: Mutex<ClusterMetadata>,
     security: CurrentSecurity,
     authorizer: Option<Rules>,
+    levels: CurrentLevels,
 }
 
 impl Controller {
@@ -41,6 +44,7 @@ impl Controller {
     pub(crate) fn new(logs: Arc<LogManager>, metadata: ClusterMetadata) -> Self {
         Self {
             security: CurrentSecurity::new(&metadata.security),
+            levels: CurrentLevels::new(&metadata.features),
             authorizer: Rules::new(logs.config()),
             cluster_id: Arc::from(metadata.cluster_id.as_str()),
             metadata: Mutex::new(Rank::Metadata, metadata),
@@ -113,6 +117,7 @@ impl Controller {
         if let Some(new) = self.logs.directory().reload(&metadata)? {
             self.logs.take_over(&new);
             self.security.set(&new.security);
+            self.levels.set(&new.features);
             *metadata = new;
         }
         RefreshOnce::done();

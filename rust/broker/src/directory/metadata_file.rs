@@ -11,6 +11,7 @@
 //! has version 2, so that a reader that would search for their logs elsewhere refuses it. `scram` and `acls` (`security/json.rs`) are
 //! written if SCRAM users or ACLs exist: version 3, so that a writer that does not know them does not lose them. `configs`
 //! (`dynamic_config`) is written if properties of nodes, groups or client metrics were altered: version 4, for the same reason.
+//! `features` (`features.rs`) is written if a level was ever changed: version 5.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,6 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::{MAX_NODES, MAX_PARTITIONS};
 use crate::dynamic_config::DynamicConfigs;
+use crate::features::FinalizedFeatures;
 use crate::security::SecurityRecord;
 use crate::{BrokerError, uuid};
 
@@ -83,6 +85,8 @@ pub(crate) struct ClusterMetadata {
     pub(crate) security: SecurityRecord,
     /// Altered properties, except those of topics.
     pub(crate) configs: DynamicConfigs,
+    /// Levels of features that were chosen.
+    pub(crate) features: FinalizedFeatures,
 }
 
 impl ClusterMetadata {
@@ -97,6 +101,7 @@ impl ClusterMetadata {
             deleting: Vec::new(),
             security: SecurityRecord::default(),
             configs: DynamicConfigs::default(),
+            features: FinalizedFeatures::default(),
         }
     }
 
@@ -104,6 +109,7 @@ impl ClusterMetadata {
     pub(crate) fn to_json(&self) -> String {
         let topics: Vec<Value> = self.topics.iter().map(|(name, t)| topic_to_json(name, t)).collect();
         let version = match self.topics.values().any(|t| !t.assigned.is_empty()) {
+            _ if !self.features.is_default() => 5,
             _ if !self.configs.is_empty() => 4,
             _ if self.security != SecurityRecord::default() => 3,
             is_assigned => 1 + i32::from(is_assigned),
@@ -114,6 +120,7 @@ impl ClusterMetadata {
             "topics": topics, "deleting": deleting});
         self.security.write(&mut value);
         self.configs.write(&mut value);
+        self.features.write(&mut value);
         format!("{value:#}\n")
     }
 
@@ -122,10 +129,10 @@ impl ClusterMetadata {
         let value: Value = serde_json::from_slice(text).map_err(|e| format!("is not JSON: {e}"))?;
         let top = value.as_object().ok_or("is not a JSON object")?;
         match number(top, "version")? {
-            1..=4 => {}
+            1..=5 => {}
             other => {
                 return Err(format!(
-                    "has version {other}; this fletchlog reads versions 1 to 4, use a newer one"
+                    "has version {other}; this fletchlog reads versions 1 to 5, use a newer one"
                 ));
             }
         }
@@ -143,6 +150,7 @@ impl ClusterMetadata {
             deleting: Vec::new(),
             security: SecurityRecord::read(top)?,
             configs: DynamicConfigs::read(top)?,
+            features: FinalizedFeatures::read(top)?,
         };
         for topic in list(top, "topics")? {
             let topic = topic.as_object().ok_or("has a topic that is not an object")?;

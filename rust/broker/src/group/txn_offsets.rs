@@ -30,7 +30,14 @@ impl GroupCoordinator {
             self.check_group(node, &request.group_id)?;
             let partition = TopicPartition::new(CONSUMER_OFFSETS, self.partition_for(&request.group_id));
             let producer = (request.producer_id, request.producer_epoch);
-            let verified = transactions.in_transaction(&request.transactional_id, producer, &partition, || {
+            let operation = request.operation;
+            if operation.adds() {
+                // The marker needs its directory, even if no offset is accepted.
+                let made = self.replicas.controller().offsets_topic();
+                made.map_err(|error| Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))?;
+            }
+            let id = &request.transactional_id;
+            let verified = transactions.in_transaction(id, producer, &partition, operation, || {
                 self.tick(self.replicas.clock().monotonic_ms());
                 let unknown = match request.knows_group_id_not_found {
                     true => ErrorCode::GROUP_ID_NOT_FOUND,
@@ -43,7 +50,7 @@ impl GroupCoordinator {
             });
             // Kafka: GroupCoordinator maps errors of the verification to errors that an offset commit can have.
             verified.map_err(|code| match code {
-                ErrorCode::CONCURRENT_TRANSACTIONS => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+                ErrorCode::CONCURRENT_TRANSACTIONS if !operation.adds() => ErrorCode::COORDINATOR_NOT_AVAILABLE,
                 code => code,
             })?
         };

@@ -28,7 +28,7 @@ impl ReplicaManager {
         for (key, value) in records {
             builder.append(now_ms, Some(key), value.as_deref(), &[]);
         }
-        self.append_as_coordinator(partition, builder.build(params), now_ms)
+        self.append_as_coordinator(partition, builder.build(params), AppendOrigin::Coordinator, now_ms)
     }
 
     /// Appends a batch that the broker itself has made; returns the offset of its first record.
@@ -36,10 +36,11 @@ impl ReplicaManager {
         &self,
         partition: &Partition,
         batch: Bytes,
+        origin: AppendOrigin,
         now_ms: i64,
     ) -> Result<i64, BrokerError> {
         let log = self.log_of(partition)?;
-        match partition.append(self.logs.directory(), log, batch, AppendOrigin::Coordinator, now_ms) {
+        match partition.append(self.logs.directory(), log, batch, origin, now_ms) {
             Ok(info) => {
                 self.partition_changed(partition);
                 Ok(info.first_offset)

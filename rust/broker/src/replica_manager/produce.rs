@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
 use bytes::Bytes;
-use fletchlog_api::{ErrorCode, NodeId, ProduceRequest, ProduceResponse};
+use fletchlog_api::{ErrorCode, NodeId, ProduceRequest, ProduceResponse, TransactionSupportedOperation};
 use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, PartitionLog};
 use fletchlog_protocol::messages::produce_request::PartitionProduceData;
 use fletchlog_protocol::messages::produce_response::{
@@ -22,16 +22,18 @@ use crate::partition::Partition;
 /// Asks the transaction coordinator whether a producer may write to a partition. Kafka: `AddPartitionsToTxnManager`, which returns 47
 /// where the coordinator returns PRODUCER_FENCED.
 pub(crate) trait AddPartitionsToTxnManager {
-    /// Runs `append` if the partition belongs to the producer's open transaction. The transaction cannot end meanwhile, so
-    /// what is appended is below its marker (KIP-890).
+    /// Runs `append` if the partition belongs to the producer's open transaction, or is added to it. The transaction cannot end
+    /// meanwhile, so what is appended is below its marker (KIP-890).
     ///
     /// # Errors
-    /// INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    /// INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, TRANSACTION_ABORTABLE,
+    /// COORDINATOR_NOT_AVAILABLE if the addition could not be written.
     fn in_transaction<T>(
         &self,
         transactional_id: &str,
         producer: (i64, i16),
         partition: &TopicPartition,
+        operation: TransactionSupportedOperation,
         append: impl FnOnce() -> T,
     ) -> Result<T, ErrorCode>;
 }
@@ -52,7 +54,7 @@ impl ReplicaManager {
         request: ProduceRequest,
         transactions: &impl AddPartitionsToTxnManager,
     ) -> Produced {
-        let acks = request.acks;
+        let (acks, operation) = (request.acks, request.operation);
         self.logs
             .maybe_cleanup_logs(self.clock().now_ms(), &|p| self.partition_changed(p));
         // Kafka refuses the whole request when any batch is transactional and the request names no transactional id.
@@ -73,7 +75,7 @@ impl ReplicaManager {
             let size = records.len();
             let answer = self.append(node, acks, &tp, size, |partition, log| match id {
                 Some(id) if is_transactional(&records) => {
-                    self.append_transactional(id, transactions, partition, log, records)
+                    self.append_transactional(id, operation, transactions, partition, log, records)
                 }
                 _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
             });
@@ -257,6 +259,7 @@ impl ReplicaManager {
     fn append_transactional(
         &self,
         transactional_id: &str,
+        operation: TransactionSupportedOperation,
         transactions: &impl AddPartitionsToTxnManager,
         partition: &Partition,
         log: &PartitionLog,
@@ -275,12 +278,17 @@ impl ReplicaManager {
             _ => return Ok(unverified),
         }
         let producer = (header.producer_id, header.producer_epoch);
-        let appended = transactions.in_transaction(transactional_id, producer, partition.tp(), || {
-            self.append_to(partition, log, records, AppendOrigin::Client)
+        let origin = match operation.adds() {
+            true => AppendOrigin::AddedClient,
+            false => AppendOrigin::Client,
+        };
+        let appended = transactions.in_transaction(transactional_id, producer, partition.tp(), operation, || {
+            self.append_to(partition, log, records, origin)
         });
         // An older client does not retry CONCURRENT_TRANSACTIONS of a produce request. Kafka: ReplicaManager.
         appended.map_err(|code| match code {
-            ErrorCode::CONCURRENT_TRANSACTIONS => (ErrorCode::NOT_ENOUGH_REPLICAS, None),
+            ErrorCode::CONCURRENT_TRANSACTIONS if !operation.adds() => (ErrorCode::NOT_ENOUGH_REPLICAS, None),
+            ErrorCode::COORDINATOR_NOT_AVAILABLE => (ErrorCode::NOT_ENOUGH_REPLICAS, None),
             ErrorCode::INVALID_TXN_STATE => (code, Some("Partition was not added to the transaction".to_owned())),
             code => (code, None),
         })

@@ -49,7 +49,8 @@ impl TransactionCoordinator {
                 open.transactional_id,
                 open.timeout_ms
             );
-            let fenced = open.fence(now_ms).map_err(Into::into);
+            let new_id = || Ok(self.producer_ids.generate(&self.replicas)?);
+            let fenced = open.fence(self.level(), now_ms, new_id);
             if fenced
                 .and_then(|fenced| self.store_transaction(transaction, fenced))
                 .is_err()

@@ -1,13 +1,17 @@
 //! The second half of a transaction: markers into every partition, then CompleteX. Kafka:
 //! `TransactionMarkerChannelManager`, `KafkaApis#handleWriteTxnMarkersRequest`.
 
-use fletchlog_api::{ErrorCode, StorageFailure};
+use fletchlog_api::{ErrorCode, NodeId, StorageFailure};
+use fletchlog_log::AppendOrigin;
+use fletchlog_protocol::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use fletchlog_records::TopicPartition;
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 
 use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{TransactionMetadata, TransactionState};
+use super::version::TransactionVersion;
 use crate::BrokerError;
+use crate::partition::Partition;
 use crate::topic_names::CONSUMER_OFFSETS;
 
 impl TransactionCoordinator {
@@ -44,7 +48,7 @@ impl TransactionCoordinator {
         failure
     }
 
-    /// WriteTxnMarkers for one partition.
+    /// Writes the marker of one partition.
     ///
     /// # Errors
     /// The marker could not be written; it will be tried again.
@@ -54,21 +58,13 @@ impl TransactionCoordinator {
         tp: &TopicPartition,
         coordinator_epoch: i32,
     ) -> Result<(), BrokerError> {
-        let committed = metadata.state == TransactionState::PrepareCommit;
-        let marker = EndTxnMarker {
-            control_type: if committed {
-                ControlType::Commit
-            } else {
-                ControlType::Abort
-            },
+        let marker = TxnMarker {
+            producer: (metadata.producer_id, metadata.producer_epoch),
+            committed: metadata.state == TransactionState::PrepareCommit,
             coordinator_epoch,
+            version: metadata.client_version,
         };
-        let write = || -> Result<(), BrokerError> {
-            let partition = self.replicas.partition(tp)?;
-            let now_ms = self.replicas.clock().now_ms();
-            let batch = build_marker(0, metadata.producer_id, metadata.producer_epoch, -1, now_ms, marker);
-            self.replicas.append_as_coordinator(&partition, batch, now_ms).map(drop)
-        };
+        let write = || self.append_txn_marker(&marker, &*self.replicas.partition(tp)?);
         let what = || {
             format!(
                 "writing the marker of transaction {} to {tp}",
@@ -78,10 +74,6 @@ impl TransactionCoordinator {
         match write() {
             Ok(()) => {
                 self.replicas.failures().succeeded(what);
-                if &*tp.topic == CONSUMER_OFFSETS {
-                    self.groups
-                        .complete_pending_offsets(tp.partition, metadata.producer_id, committed);
-                }
                 Ok(())
             }
             Err(error) => match error.code() {
@@ -99,5 +91,69 @@ impl TransactionCoordinator {
                 }
             },
         }
+    }
+
+    /// Appends a marker; offsets of the transaction are decided by it.
+    fn append_txn_marker(&self, marker: &TxnMarker, partition: &Partition) -> Result<(), BrokerError> {
+        let control = EndTxnMarker {
+            control_type: match marker.committed {
+                true => ControlType::Commit,
+                false => ControlType::Abort,
+            },
+            coordinator_epoch: marker.coordinator_epoch,
+        };
+        let (producer_id, epoch) = marker.producer;
+        let now_ms = self.replicas.clock().now_ms();
+        let batch = build_marker(0, producer_id, epoch, -1, now_ms, control);
+        let origin = marker_origin(marker.version);
+        self.replicas.append_as_coordinator(partition, batch, origin, now_ms)?;
+        let tp = partition.tp();
+        if &*tp.topic == CONSUMER_OFFSETS {
+            self.groups
+                .complete_pending_offsets(tp.partition, producer_id, marker.committed);
+        }
+        Ok(())
+    }
+
+    /// WriteTxnMarkers: an admin ends transactions in single partitions. The state of the transactional ids does not change.
+    pub(crate) fn write_txn_markers(&self, node: NodeId, request: &WriteTxnMarkersRequest) -> WriteTxnMarkersResponse {
+        request.answered(|asked, tp| {
+            let marker = TxnMarker {
+                producer: (asked.producer_id, asked.producer_epoch),
+                committed: asked.transaction_result,
+                coordinator_epoch: asked.coordinator_epoch,
+                version: TransactionVersion::new(asked.transaction_version.into()),
+            };
+            self.write_asked_marker(node, &marker, tp)
+        })
+    }
+
+    fn write_asked_marker(&self, node: NodeId, marker: &TxnMarker, tp: &TopicPartition) -> ErrorCode {
+        let write = || -> Result<(), BrokerError> {
+            self.replicas.for_writing("write markers")?;
+            let partition = self.replicas.partition(tp)?;
+            if partition.leader() != node {
+                let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+                return Err(BrokerError::kafka(code, format!("node {node} does not lead {tp}")));
+            }
+            self.append_txn_marker(marker, &partition)
+        };
+        write().err().map_or(ErrorCode::NONE, |error| error.code())
+    }
+}
+
+/// What ends a transaction in one partition.
+struct TxnMarker {
+    producer: (i64, i16),
+    committed: bool,
+    coordinator_epoch: i32,
+    version: TransactionVersion,
+}
+
+/// How the partition checks a marker of this version.
+fn marker_origin(version: TransactionVersion) -> AppendOrigin {
+    match version.supports_epoch_bump() {
+        true => AppendOrigin::BumpingCoordinator,
+        false => AppendOrigin::Coordinator,
     }
 }

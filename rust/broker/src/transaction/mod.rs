@@ -9,6 +9,7 @@
 //! meanwhile.
 
 mod coordinator;
+mod end;
 mod expiry;
 mod listing;
 mod markers;
@@ -17,6 +18,7 @@ mod records;
 mod requests;
 mod state;
 mod store;
+mod version;
 
 pub(crate) use coordinator::TransactionCoordinator;
 pub use coordinator::TransactionDescription;

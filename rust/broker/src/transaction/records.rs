@@ -11,10 +11,11 @@ use fletchlog_protocol::{Value, WireError};
 use fletchlog_records::TopicPartition;
 
 use super::state::{TransactionMetadata, TransactionState};
+use super::version::TransactionVersion;
 use crate::replica_manager::CoordinatorRecord;
 
-/// Version of the keys and values that are written, which every broker since 0.11 reads.
-const VERSION: i16 = 0;
+/// Version of the keys.
+const KEY_VERSION: i16 = 0;
 
 /// The transactional id of a key; `None`: of an unknown version, or not a key.
 pub(crate) fn parse_key(key: &[u8]) -> Option<Arc<str>> {
@@ -26,7 +27,9 @@ pub(crate) fn parse_key(key: &[u8]) -> Option<Arc<str>> {
 pub(crate) fn parse_value(transactional_id: Arc<str>, value: &[u8]) -> Option<TransactionMetadata> {
     let value = TransactionLogValue::decode(Bytes::copy_from_slice(value)).ok()?;
     let mut metadata = TransactionMetadata::new(transactional_id, value.producer_id);
+    metadata.previous_producer_id = value.previous_producer_id;
     metadata.next_producer_id = value.next_producer_id;
+    metadata.client_version = TransactionVersion::new(value.client_transaction_version);
     metadata.producer_epoch = value.producer_epoch;
     metadata.timeout_ms = value.transaction_timeout_ms;
     metadata.state = TransactionState::from_id(value.transaction_status)?;
@@ -42,26 +45,36 @@ pub(crate) fn parse_value(transactional_id: Arc<str>, value: &[u8]) -> Option<Tr
     Some(metadata)
 }
 
-/// The record of a transactional id; without metadata its tombstone.
+/// The record of a transactional id, at the broker's level of transaction.version; without metadata its tombstone.
 pub(crate) fn record(
     transactional_id: &Arc<str>,
     metadata: Option<&TransactionMetadata>,
+    level: TransactionVersion,
 ) -> Result<CoordinatorRecord, WireError> {
     let key = TransactionLogKey {
         transactional_id: transactional_id.clone(),
     };
-    let value = metadata.map(|metadata| value_of(metadata).encode(VERSION));
-    Ok((key.encode(VERSION)?, value.transpose()?))
+    let value = metadata.map(|metadata| value_of(metadata, level).encode(level.log_value_version()));
+    Ok((key.encode(KEY_VERSION)?, value.transpose()?))
 }
 
-/// An Empty one has no list of partitions.
-fn value_of(metadata: &TransactionMetadata) -> TransactionLogValue {
+/// An Empty one has no list of partitions. Version 0 has no room for the ids before and after, and for the client's version.
+fn value_of(metadata: &TransactionMetadata, level: TransactionVersion) -> TransactionLogValue {
     let partitions = metadata.partitions.iter().map(|tp| (&tp.topic, tp.partition));
     let entry = |(topic, partitions): (&Arc<str>, Vec<i32>)| PartitionsSchema {
         topic: topic.clone(),
         partition_ids: Some(partitions),
     };
     let is_empty = metadata.state == TransactionState::Empty;
+    let tagged = match level.log_value_version() {
+        0 => TransactionLogValue::default(),
+        _ => TransactionLogValue {
+            previous_producer_id: metadata.previous_producer_id,
+            next_producer_id: metadata.next_producer_id,
+            client_transaction_version: metadata.client_version.level(),
+            ..Default::default()
+        },
+    };
     TransactionLogValue {
         producer_id: metadata.producer_id,
         producer_epoch: metadata.producer_epoch,
@@ -70,7 +83,7 @@ fn value_of(metadata: &TransactionMetadata) -> TransactionLogValue {
         transaction_partitions: (!is_empty).then(|| in_runs(partitions).into_iter().map(entry).collect()),
         transaction_last_update_timestamp_ms: metadata.last_update_ms,
         transaction_start_timestamp_ms: metadata.start_ms,
-        ..Default::default()
+        ..tagged
     }
 }
 

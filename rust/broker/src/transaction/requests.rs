@@ -1,17 +1,26 @@
 //! InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and the verification that partitions ask for (spec 10.2).
 
+use std::collections::HashSet;
 use std::iter::repeat;
 use std::sync::Arc;
 
 use fletchlog_api::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
     EndTxnRequest, EndTxnResponse, ErrorCode, InitProducerIdRequest, InitProducerIdResponse, NodeId, StorageFailure,
+    TransactionSupportedOperation,
+};
+use fletchlog_protocol::messages::add_partitions_to_txn_request::{
+    AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
+};
+use fletchlog_protocol::messages::add_partitions_to_txn_response::{
+    AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
 };
 use fletchlog_records::TopicPartition;
 use fletchlog_records::ids::NO_PRODUCER_ID;
 
 use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{Init, TransactionMetadata};
+use super::version::TransactionVersion;
 use crate::failures::Refused;
 use crate::replica_manager::AddPartitionsToTxnManager;
 use crate::topic_names::{CONSUMER_OFFSETS, is_internal};
@@ -61,7 +70,7 @@ impl TransactionCoordinator {
                 Some(known) => known.clone(),
                 None => TransactionMetadata::new(transactional_id.clone(), new_id()?),
             };
-            let init = known.init(expected, timeout_ms, now_ms, new_id);
+            let init = known.init(expected, timeout_ms, now_ms, self.level(), new_id);
             match init.map_err(|refused: Refused| refused.because(incomplete))? {
                 Init::Fenced(prepared) => {
                     self.store_transaction(transaction, prepared)?;
@@ -77,14 +86,42 @@ impl TransactionCoordinator {
         })
     }
 
-    /// AddPartitionsToTxn: all or none. Kafka: `KafkaApis#handleAddPartitionsToTxnRequest`.
+    /// AddPartitionsToTxn: for each transaction all or none. Brokers name several, and may ask only whether the partitions belong to it.
+    /// Kafka: `KafkaApis#handleAddPartitionsToTxnRequest`.
     pub(crate) fn add_partitions_to_txn(
         &self,
         node: NodeId,
         request: &AddPartitionsToTxnRequest,
     ) -> AddPartitionsToTxnResponse {
+        if !request.transactions.is_empty() {
+            let results = request.transactions.iter().map(|transaction| AddPartitionsToTxnResult {
+                transactional_id: transaction.transactional_id.clone(),
+                topic_results: AddPartitionsToTxnTopicResult::by_topic(self.add_or_verify(node, transaction)),
+            });
+            return AddPartitionsToTxnResponse {
+                results_by_transaction: results.collect(),
+                ..Default::default()
+            };
+        }
+        let partitions: Vec<TopicPartition> = request.partitions().collect();
+        if let Err(codes) = self.check_partitions(&partitions, false) {
+            return request.answered(codes);
+        }
+        let producer = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch);
+        let id = &request.v3_and_below_transactional_id;
+        let added = self.add_to_transaction(node, id, producer, &partitions, TransactionVersion::V0);
+        let (code, failure) = outcome(added);
+        AddPartitionsToTxnResponse {
+            failure,
+            ..request.answered(repeat(code))
+        }
+    }
+
+    /// The error of each partition, if any cannot be added: of the others OPERATION_NOT_ATTEMPTED. `by_broker`: the broker's own
+    /// topics too.
+    fn check_partitions(&self, partitions: &[TopicPartition], by_broker: bool) -> Result<(), Vec<ErrorCode>> {
         let code = |tp: &TopicPartition| {
-            if is_internal(&tp.topic) {
+            if !by_broker && is_internal(&tp.topic) {
                 ErrorCode::TOPIC_AUTHORIZATION_FAILED
             } else if self.replicas.partition(tp).is_err() {
                 ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
@@ -92,18 +129,52 @@ impl TransactionCoordinator {
                 ErrorCode::OPERATION_NOT_ATTEMPTED
             }
         };
-        let partitions: Vec<TopicPartition> = request.partitions().collect();
         let codes: Vec<ErrorCode> = partitions.iter().map(code).collect();
-        if codes.iter().any(|&code| code != ErrorCode::OPERATION_NOT_ATTEMPTED) {
-            return request.answered(codes);
+        match codes.iter().all(|&code| code == ErrorCode::OPERATION_NOT_ATTEMPTED) {
+            true => Ok(()),
+            false => Err(codes),
         }
-        let producer = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch);
-        let added = self.add_to_transaction(node, &request.v3_and_below_transactional_id, producer, &partitions);
-        let (code, failure) = outcome(added);
-        AddPartitionsToTxnResponse {
-            failure,
-            ..request.answered(repeat(code))
+    }
+
+    /// The error of each partition of one transaction that a broker names.
+    fn add_or_verify(
+        &self,
+        node: NodeId,
+        transaction: &AddPartitionsToTxnTransaction,
+    ) -> Vec<(TopicPartition, ErrorCode)> {
+        let mut seen = HashSet::new();
+        let partitions = AddPartitionsToTxnTopic::all(&transaction.topics).filter(|tp| seen.insert(tp.clone()));
+        let partitions: Vec<TopicPartition> = partitions.collect();
+        let checked = self.check_partitions(&partitions, true);
+        let codes = checked.map_or_else(
+            |codes| codes,
+            |()| self.add_or_verify_known(node, transaction, &partitions),
+        );
+        partitions.into_iter().zip(codes).collect()
+    }
+
+    fn add_or_verify_known(
+        &self,
+        node: NodeId,
+        transaction: &AddPartitionsToTxnTransaction,
+        partitions: &[TopicPartition],
+    ) -> Vec<ErrorCode> {
+        let id = &transaction.transactional_id;
+        let producer = (transaction.producer_id, transaction.producer_epoch);
+        if !transaction.verify_only {
+            let added = self.add_to_transaction(node, id, producer, partitions, TransactionVersion::V2);
+            return vec![outcome(added).0; partitions.len()];
         }
+        let verify = || -> Result<Vec<ErrorCode>, ErrorCode> {
+            self.check_transactional(node, id)?;
+            let unknown = ErrorCode::INVALID_PRODUCER_ID_MAPPING;
+            let id = self.find(id).ok_or(unknown)?;
+            let locked = id.lock();
+            let known = locked.get().ok_or(unknown)?;
+            let code = |tp| known.verify(producer, tp).err().unwrap_or(ErrorCode::NONE);
+            Ok(partitions.iter().map(code).collect())
+        };
+        verify().unwrap_or_else(|code| vec![code; partitions.len()])
     }
 
     /// AddOffsetsToTxn: adds the group's partition of `__consumer_offsets`.
@@ -116,7 +187,13 @@ impl TransactionCoordinator {
                 .map_err(|error| Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))?;
             let partition = TopicPartition::new(CONSUMER_OFFSETS, self.groups.partition_for(&request.group_id));
             let producer = (request.producer_id, request.producer_epoch);
-            self.add_to_transaction(node, &request.transactional_id, producer, &[partition])
+            self.add_to_transaction(
+                node,
+                &request.transactional_id,
+                producer,
+                &[partition],
+                TransactionVersion::V0,
+            )
         };
         let (error_code, failure) = outcome(add());
         AddOffsetsToTxnResponse {
@@ -132,44 +209,66 @@ impl TransactionCoordinator {
         transactional_id: &str,
         producer: (i64, i16),
         partitions: &[TopicPartition],
+        version: TransactionVersion,
     ) -> Result<(), Refused> {
         self.check_transactional(node, transactional_id)?;
         let added = self.in_known(transactional_id, |transaction| {
-            let incomplete = self.complete_transaction(transaction);
-            let known = transaction.get().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
-            let added = known.add_partitions(producer, partitions, self.replicas.clock().now_ms());
-            match added.map_err(|code| Refused::from(code).because(incomplete))? {
-                Some(next) => self.store_transaction(transaction, next),
-                None => Ok(()),
-            }
+            self.add_to_locked(transaction, producer, partitions, version)
         });
         added.unwrap_or_else(|| Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING.into()))
+    }
+
+    fn add_to_locked(
+        &self,
+        transaction: &mut Locked<'_>,
+        producer: (i64, i16),
+        partitions: &[TopicPartition],
+        version: TransactionVersion,
+    ) -> Result<(), Refused> {
+        let incomplete = self.complete_transaction(transaction);
+        let known = transaction.get().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
+        let added = known.add_partitions(producer, partitions, version, self.replicas.clock().now_ms());
+        match added.map_err(|code| Refused::from(code).because(incomplete))? {
+            Some(next) => self.store_transaction(transaction, next),
+            None => Ok(()),
+        }
     }
 
     /// EndTxn. Once PrepareX is written the outcome is decided, and the response says so.
     pub(crate) fn end_txn(&self, node: NodeId, request: &EndTxnRequest) -> EndTxnResponse {
         let id = &request.transactional_id;
         let producer = (request.producer_id, request.producer_epoch);
-        let end = || -> Result<(), Refused> {
+        let version = TransactionVersion::of_client(request.bumps_epoch);
+        let end = || -> Result<(i64, i16), Refused> {
             self.check_transactional(node, id)?;
             let ended = self.in_known(id, |transaction| {
                 let incomplete = self.complete_transaction(transaction);
                 let known = transaction.get().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
-                let ended = known.end(producer, request.committed, self.replicas.clock().now_ms());
-                if let Some(prepared) = ended.map_err(|code| Refused::from(code).because(incomplete))? {
-                    self.store_transaction(transaction, prepared)?;
-                    // The outcome is decided, whether or not every marker can be written now.
-                    self.complete_transaction(transaction);
-                }
-                Ok(())
+                let now_ms = self.replicas.clock().now_ms();
+                let new_id = || Ok(self.producer_ids.generate(&self.replicas)?);
+                let ended = known.end(producer, request.committed, version, now_ms, new_id);
+                let Some(prepared) = ended.map_err(|refused: Refused| refused.because(incomplete))? else {
+                    return Ok((known.producer_id, known.producer_epoch));
+                };
+                let goes_on = prepared.complete(now_ms);
+                self.store_transaction(transaction, prepared)?;
+                // The outcome is decided, whether or not every marker can be written now.
+                self.complete_transaction(transaction);
+                Ok((goes_on.producer_id, goes_on.producer_epoch))
             });
             ended.unwrap_or_else(|| Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING.into()))
         };
-        let (error_code, failure) = outcome(end());
-        EndTxnResponse {
-            error_code,
-            failure,
-            ..Default::default()
+        match end() {
+            Ok((producer_id, producer_epoch)) => EndTxnResponse {
+                producer_id,
+                producer_epoch,
+                ..Default::default()
+            },
+            Err(Refused { code, failure }) => EndTxnResponse {
+                error_code: code,
+                failure,
+                ..Default::default()
+            },
         }
     }
 }
@@ -180,22 +279,35 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
         transactional_id: &str,
         producer: (i64, i16),
         partition: &TopicPartition,
+        operation: TransactionSupportedOperation,
         append: impl FnOnce() -> T,
     ) -> Result<T, ErrorCode> {
         let id = self.find(transactional_id);
-        let transaction = id.as_ref().map(|id| id.lock());
+        let mut transaction = id.as_ref().map(|id| id.lock());
         let config = Arc::clone(self.replicas.configs().of(1));
-        if config.boolean("transaction.partition.verification.enable") {
+        let is_verified = config.boolean("transaction.partition.verification.enable");
+        if operation.adds() || is_verified {
             if transactional_id.is_empty() {
                 return Err(ErrorCode::INVALID_REQUEST);
             }
-            let known = transaction.as_ref().and_then(Locked::get);
-            let verified = known
-                .ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)
-                .and_then(|known| known.verify(producer, partition));
-            verified.map_err(|code| match code {
-                ErrorCode::PRODUCER_FENCED => ErrorCode::INVALID_PRODUCER_EPOCH,
-                other => other,
+            let known = transaction.as_mut().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
+            let allowed = known.and_then(|known| match operation {
+                TransactionSupportedOperation::AddPartition => {
+                    let partition = std::slice::from_ref(partition);
+                    let added = self.add_to_locked(known, producer, partition, TransactionVersion::V2);
+                    added.map_err(|refused| refused.code)
+                }
+                _ => match known.get() {
+                    Some(known) => known.verify(producer, partition),
+                    None => Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING),
+                },
+            });
+            allowed.map_err(|code| match (code, operation) {
+                (ErrorCode::PRODUCER_FENCED, _) => ErrorCode::INVALID_PRODUCER_EPOCH,
+                (ErrorCode::TRANSACTION_ABORTABLE, TransactionSupportedOperation::DefaultError) => {
+                    ErrorCode::INVALID_TXN_STATE
+                }
+                (other, _) => other,
             })?;
         }
         Ok(append())

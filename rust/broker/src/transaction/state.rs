@@ -2,12 +2,12 @@
 //!
 //! | state | id | leaves by |
 //! |---|---|---|
-//! | Empty | 0 | AddPartitionsToTxn -> Ongoing; InitProducerId -> Empty; expiry |
-//! | Ongoing | 1 | EndTxn -> PrepareX; InitProducerId or time-out -> PrepareAbort with the next epoch |
+//! | Empty | 0 | a partition is added -> Ongoing; InitProducerId -> Empty; EndTxn of version 2, abort -> PrepareAbort; expiry |
+//! | Ongoing | 1 | EndTxn -> PrepareX, of version 2 with the next epoch; InitProducerId or time-out -> PrepareAbort with the next epoch |
 //! | PrepareCommit, PrepareAbort | 2, 3 | all markers written -> CompleteX |
 //! | CompleteCommit, CompleteAbort | 4, 5 | as Empty |
 //!
-//! A transition yields the new metadata; it takes effect once it is written.
+//! EndTxn itself is in `end.rs`. A transition yields the new metadata; it takes effect once it is written.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use std::sync::Arc;
 use fletchlog_api::ErrorCode;
 use fletchlog_records::TopicPartition;
 use fletchlog_records::ids::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP};
+
+use super::version::TransactionVersion;
 
 /// State of a transactional id. Kafka's Dead is an id that is not in the table; PrepareEpochFence is never seen, as fencing
 /// and aborting are one step here.
@@ -73,11 +75,11 @@ pub(crate) struct TransactionMetadata {
     pub(crate) transactional_id: Arc<str>,
     pub(crate) producer_id: i64,
     pub(crate) producer_epoch: i16,
-    /// Id and epoch before the last bump that a producer asked for, so that a repeated request is recognised. Not in
-    /// the log.
-    pub(crate) last_producer_id: i64,
+    /// The id before the last transition.
+    pub(crate) previous_producer_id: i64,
+    /// The epoch before the last bump of which the producer learns, so that a repeated request is recognised. Not in the log.
     pub(crate) last_producer_epoch: i16,
-    /// The id that takes over when the markers are written; only in records of transaction.version 2.
+    /// The id that takes over when the markers are written, because the epochs of this one are used up; only of version 2.
     pub(crate) next_producer_id: i64,
     pub(crate) timeout_ms: i32,
     pub(crate) state: TransactionState,
@@ -85,6 +87,8 @@ pub(crate) struct TransactionMetadata {
     pub(crate) partitions: BTreeSet<TopicPartition>,
     pub(crate) start_ms: i64,
     pub(crate) last_update_ms: i64,
+    /// What the client of the last addition or end knows; of a fence, the broker's level.
+    pub(crate) client_version: TransactionVersion,
 }
 
 /// What InitProducerId leads to.
@@ -103,7 +107,7 @@ impl TransactionMetadata {
             transactional_id,
             producer_id,
             producer_epoch: NO_PRODUCER_EPOCH,
-            last_producer_id: NO_PRODUCER_ID,
+            previous_producer_id: NO_PRODUCER_ID,
             last_producer_epoch: NO_PRODUCER_EPOCH,
             next_producer_id: NO_PRODUCER_ID,
             timeout_ms: 0,
@@ -111,21 +115,23 @@ impl TransactionMetadata {
             partitions: BTreeSet::new(),
             start_ms: NO_TIMESTAMP,
             last_update_ms: NO_TIMESTAMP,
+            client_version: TransactionVersion::V0,
         }
     }
 
     /// Kafka: `TransactionMetadata#isEpochExhausted`: the last epoch is kept for fencing.
-    fn is_exhausted(epoch: i16) -> bool {
+    pub(super) fn is_exhausted(epoch: i16) -> bool {
         epoch >= i16::MAX - 1
     }
 
-    /// InitProducerId. `expected`: the id and epoch that the producer has sent; `new_id` assigns a new id. Kafka:
+    /// InitProducerId. `expected`: the id and epoch that the producer has sent; `level`: the broker's; `new_id` assigns a new id. Kafka:
     /// `TransactionCoordinator#prepareInitProducerIdTransit`, `TransactionMetadata#prepareIncrementProducerEpoch`.
     pub(crate) fn init<E: From<ErrorCode>>(
         &self,
         expected: Option<(i64, i16)>,
         timeout_ms: i32,
         now_ms: i64,
+        level: TransactionVersion,
         new_id: impl FnOnce() -> Result<i64, E>,
     ) -> Result<Init, E> {
         if expected.is_some_and(|expected| !self.may_be(expected)) {
@@ -135,11 +141,11 @@ impl TransactionMetadata {
             TransactionState::PrepareCommit | TransactionState::PrepareAbort => {
                 return Err(ErrorCode::CONCURRENT_TRANSACTIONS.into());
             }
-            TransactionState::Ongoing => return Ok(Init::Fenced(self.fence(now_ms)?)),
+            TransactionState::Ongoing => return Ok(Init::Fenced(self.fence(level, now_ms, new_id)?)),
             TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort => {}
         }
         let mut next = Self {
-            last_producer_id: self.producer_id,
+            previous_producer_id: self.producer_id,
             timeout_ms,
             state: TransactionState::Empty,
             partitions: BTreeSet::new(),
@@ -173,23 +179,10 @@ impl TransactionMetadata {
     fn may_be(&self, (producer_id, epoch): (i64, i16)) -> bool {
         self.producer_epoch == NO_PRODUCER_EPOCH
             || producer_id == self.producer_id
-            || (producer_id == self.last_producer_id && Self::is_exhausted(epoch))
+            || (producer_id == self.previous_producer_id && Self::is_exhausted(epoch))
     }
 
-    /// Aborts an open transaction under the next epoch, so that its producer can write no more.
-    /// Kafka: `TransactionMetadata#prepareFenceProducerEpoch`.
-    pub(crate) fn fence(&self, now_ms: i64) -> Result<Self, ErrorCode> {
-        Ok(Self {
-            producer_epoch: self
-                .producer_epoch
-                .checked_add(1)
-                .ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)?,
-            last_producer_epoch: NO_PRODUCER_EPOCH,
-            ..self.prepare_end(false, now_ms)
-        })
-    }
-
-    fn check_producer(&self, producer_id: i64, producer_epoch: i16) -> Result<(), ErrorCode> {
+    pub(super) fn check_producer(&self, producer_id: i64, producer_epoch: i16) -> Result<(), ErrorCode> {
         if self.producer_id != producer_id {
             Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING)
         } else if self.producer_epoch != producer_epoch {
@@ -199,12 +192,13 @@ impl TransactionMetadata {
         }
     }
 
-    /// AddPartitionsToTxn; `None`: they all belong to the transaction already.
+    /// Adds partitions; `None`: they all belong to the transaction already.
     /// Kafka: `TransactionCoordinator#handleAddPartitionsToTransaction`.
     pub(crate) fn add_partitions(
         &self,
         (producer_id, producer_epoch): (i64, i16),
         partitions: &[TopicPartition],
+        client_version: TransactionVersion,
         now_ms: i64,
     ) -> Result<Option<Self>, ErrorCode> {
         self.check_producer(producer_id, producer_epoch)?;
@@ -216,45 +210,15 @@ impl TransactionMetadata {
             return Ok(None);
         }
         let mut next = self.clone();
-        next.last_producer_id = self.producer_id;
+        next.previous_producer_id = self.producer_id;
         next.partitions.extend(partitions.iter().cloned());
         next.state = TransactionState::Ongoing;
         next.last_update_ms = now_ms;
+        next.client_version = client_version;
         if !ongoing {
             next.start_ms = now_ms;
         }
         Ok(Some(next))
-    }
-
-    /// EndTxn; `None`: it has already ended in this way (a repeated request). Kafka: `TransactionCoordinator#endTransaction`.
-    pub(crate) fn end(
-        &self,
-        (producer_id, producer_epoch): (i64, i16),
-        committed: bool,
-        now_ms: i64,
-    ) -> Result<Option<Self>, ErrorCode> {
-        self.check_producer(producer_id, producer_epoch)?;
-        match (self.state, committed) {
-            (TransactionState::Ongoing, _) => Ok(Some(self.prepare_end(committed, now_ms))),
-            (TransactionState::CompleteCommit, true) | (TransactionState::CompleteAbort, false) => Ok(None),
-            (TransactionState::PrepareCommit, true) | (TransactionState::PrepareAbort, false) => {
-                Err(ErrorCode::CONCURRENT_TRANSACTIONS)
-            }
-            _ => Err(ErrorCode::INVALID_TXN_STATE),
-        }
-    }
-
-    fn prepare_end(&self, committed: bool, now_ms: i64) -> Self {
-        Self {
-            state: if committed {
-                TransactionState::PrepareCommit
-            } else {
-                TransactionState::PrepareAbort
-            },
-            last_producer_id: self.producer_id,
-            last_update_ms: now_ms,
-            ..self.clone()
-        }
     }
 
     /// Every marker is written. Kafka: `TransactionMetadata#prepareComplete`.
@@ -265,19 +229,20 @@ impl TransactionMetadata {
             } else {
                 TransactionState::CompleteAbort
             },
+            previous_producer_id: self.producer_id,
             partitions: BTreeSet::new(),
             last_update_ms: now_ms,
             ..self.clone()
         };
-        if self.next_producer_id >= 0 {
+        if self.next_producer_id >= 0 && self.client_version.supports_epoch_bump() {
             next.producer_id = self.next_producer_id;
             next.producer_epoch = 0;
-            next.next_producer_id = NO_PRODUCER_ID;
         }
+        next.next_producer_id = NO_PRODUCER_ID;
         next
     }
 
-    /// Whether the producer may write to the partition in the transaction that is open.
+    /// Whether the producer may write to the partition in the transaction that is open; TRANSACTION_ABORTABLE: it was not added.
     /// Kafka: `TransactionCoordinator#handleVerifyPartitionsInTransaction`.
     pub(crate) fn verify(
         &self,
@@ -291,7 +256,7 @@ impl TransactionMetadata {
         if self.state == TransactionState::Ongoing && self.partitions.contains(partition) {
             Ok(())
         } else {
-            Err(ErrorCode::INVALID_TXN_STATE)
+            Err(ErrorCode::TRANSACTION_ABORTABLE)
         }
     }
 

@@ -11,9 +11,11 @@ use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCur
 use super::coordinator::{Locked, TransactionCoordinator};
 use super::records;
 use super::state::TransactionMetadata;
+use super::version::TransactionVersion;
 use crate::BrokerError;
 use crate::each_log::EachLog;
 use crate::failures::Refused;
+use crate::features::Feature;
 use crate::topic_names::TRANSACTION_STATE;
 
 /// By transactional id.
@@ -34,6 +36,11 @@ impl TransactionCoordinator {
         Ok(())
     }
 
+    /// The broker's level of transaction.version. Kafka: `TransactionStateManager#transactionVersionLevel`.
+    pub(super) fn level(&self) -> TransactionVersion {
+        TransactionVersion::new(self.replicas.controller().finalized_level(Feature::TransactionVersion))
+    }
+
     /// Appends the metadata or a tombstone.
     pub(super) fn append_transaction(
         &self,
@@ -41,7 +48,7 @@ impl TransactionCoordinator {
         metadata: Option<&TransactionMetadata>,
     ) -> Result<(), Refused> {
         let append = || {
-            let record = records::record(transactional_id, metadata)?;
+            let record = records::record(transactional_id, metadata, self.level())?;
             let topic = self.replicas.controller().transaction_topic()?;
             let partition = topic
                 .partition(self.partition_for(transactional_id))

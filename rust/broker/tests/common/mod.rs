@@ -140,6 +140,7 @@ impl Client {
             acks,
             timeout_ms: 1000,
             topic_data: topic_data([(tp.clone(), records)]),
+            ..Default::default()
         };
         let Response::Produce(mut response) = self.ask(node, Request::Produce(request)) else {
             panic!()

@@ -19,6 +19,8 @@ pub struct Txn {
     pub epoch: i16,
     /// Next sequence per partition.
     pub sequences: Vec<(TopicPartition, i32)>,
+    /// Transactions of version 2: the broker adds partitions, and every end raises the epoch.
+    pub version_2: bool,
 }
 
 pub const NO_ID: (i64, i16) = (-1, -1);
@@ -71,6 +73,22 @@ impl Txn {
             producer_id,
             epoch,
             sequences: Vec::new(),
+            version_2: false,
+        }
+    }
+
+    /// The same with transactions of version 2.
+    pub fn of_version_2(broker: &Arc<Broker>, id: &str) -> Self {
+        Self {
+            version_2: true,
+            ..Self::new(broker, id)
+        }
+    }
+
+    fn operation(&self) -> TransactionSupportedOperation {
+        match self.version_2 {
+            true => TransactionSupportedOperation::AddPartition,
+            false => TransactionSupportedOperation::DefaultError,
         }
     }
 
@@ -119,6 +137,7 @@ impl Txn {
             acks: -1,
             timeout_ms: 1000,
             topic_data: topic_data([(tp.clone(), self.batch(value, sequence, transactional))]),
+            operation: self.operation(),
         };
         let Response::Produce(response) = self.client.ask(1, Request::Produce(request)) else {
             panic!()
@@ -155,11 +174,16 @@ impl Txn {
             producer_id: self.producer_id,
             producer_epoch: self.epoch,
             committed,
+            bumps_epoch: self.version_2,
         };
-        let Response::EndTxn(EndTxnResponse { error_code, .. }) = self.client.ask(1, Request::EndTxn(request)) else {
+        let Response::EndTxn(response) = self.client.ask(1, Request::EndTxn(request)) else {
             panic!()
         };
-        error_code.code()
+        if self.version_2 && response.error_code == ErrorCode::NONE {
+            (self.producer_id, self.epoch) = (response.producer_id, response.producer_epoch);
+            self.sequences.clear();
+        }
+        response.error_code.code()
     }
 
     /// AddOffsetsToTxn: the code.
@@ -205,6 +229,7 @@ impl Txn {
             member_id: member_id.into(),
             group_instance_id: None,
             topics: TxnOffsetCommitRequest::topics_of([(tp.clone(), offset)]),
+            operation: self.operation(),
             ..Default::default()
         };
         let Response::TxnOffsetCommit(response) = self.client.ask(1, Request::TxnOffsetCommit(request)) else {

@@ -115,6 +115,7 @@ fn a_connection_takes_one_request_at_a_time_and_so_many_without_an_answer() {
         acks: 0,
         timeout_ms: 1000,
         topic_data: Vec::new(),
+        ..Default::default()
     };
     for _ in 0..5 {
         send(&mut client, 2, Request::Produce(produce.clone()), 0);

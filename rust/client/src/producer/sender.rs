@@ -337,6 +337,7 @@ impl Sender {
             acks: self.config.acks,
             timeout_ms: i32::try_from(self.config.request_timeout_ms).unwrap_or(i32::MAX),
             topic_data,
+            ..Default::default()
         };
         self.send(node, kind, Request::Produce(request));
     }

@@ -458,3 +458,53 @@ fn a_producer_of_one_batch_takes_forty_bytes_until_it_sends_more() {
     state.apply(&header(1, 0, 4, 1), None, AppendOrigin::Client).unwrap();
     assert!(!is_small(&state), "the epoch is not 0");
 }
+
+#[test]
+fn a_marker_of_version_2_has_a_higher_epoch_than_its_transaction_but_may_come_twice() {
+    let origin = AppendOrigin::BumpingCoordinator;
+    let mut state = State::default();
+    state
+        .apply(&transactional(2, 0, 1), None, AppendOrigin::AddedClient)
+        .unwrap();
+    let ending = |state: &mut State, epoch| {
+        state
+            .apply(&marker(2, epoch, 5), end(ControlType::Commit, 0), origin)
+            .map(drop)
+    };
+    assert_eq!(ending(&mut state, 0), Err(47));
+    assert_eq!(ending(&mut state, 1), Ok(()));
+    assert_eq!(ending(&mut state, 1), Ok(()));
+    assert_eq!(ending(&mut state, 0), Err(47));
+    let entry = state.manager.get(2).unwrap();
+    assert_eq!((entry.producer_epoch, entry.last_seq()), (1, -1));
+    // The marker of version 1 may have the same epoch.
+    state
+        .apply(&transactional(2, 6, 1), None, AppendOrigin::Client)
+        .unwrap_err();
+}
+
+#[test]
+fn a_partition_that_the_broker_adds_begins_with_sequence_0() {
+    let mut state = State::default();
+    assert_eq!(
+        state.apply(&header(0, 3, 0, 1), None, AppendOrigin::AddedClient),
+        Err(45)
+    );
+    state
+        .apply(&header(0, 0, 0, 1), None, AppendOrigin::AddedClient)
+        .unwrap();
+    state
+        .apply(&header(0, 1, 1, 1), None, AppendOrigin::AddedClient)
+        .unwrap();
+    let ended = end(ControlType::Commit, 0);
+    state
+        .apply(&marker(PID, 1, 2), ended, AppendOrigin::BumpingCoordinator)
+        .unwrap();
+    assert_eq!(
+        state.apply(&header(1, 2, 3, 1), None, AppendOrigin::AddedClient),
+        Err(45)
+    );
+    state
+        .apply(&header(1, 0, 3, 1), None, AppendOrigin::AddedClient)
+        .unwrap();
+}

@@ -145,6 +145,7 @@ fn produce(acks: i16) -> Request {
             }],
             ..Default::default()
         }],
+        ..Default::default()
     })
 }
 

@@ -66,11 +66,7 @@ impl AddPartitionsToTxnRequest {
 
     /// The partitions to add.
     pub fn partitions(&self) -> impl Iterator<Item = TopicPartition> {
-        let topics = self.v3_and_below_topics.iter();
-        topics.flat_map(|topic| {
-            let partitions = topic.partitions.iter();
-            partitions.map(|&partition| TopicPartition::new(Arc::clone(&topic.name), partition))
-        })
+        add_partitions_to_txn_request::AddPartitionsToTxnTopic::all(&self.v3_and_below_topics)
     }
 
     /// The response with these errors, one for each partition in the order of the request.
@@ -85,6 +81,36 @@ impl AddPartitionsToTxnRequest {
             results_by_topic_v3_and_below: topics.collect(),
             ..Default::default()
         }
+    }
+}
+
+impl add_partitions_to_txn_request::AddPartitionsToTxnTopic {
+    /// The partitions of these topics.
+    pub fn all(topics: &[Self]) -> impl Iterator<Item = TopicPartition> {
+        topics.iter().flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(|&partition| TopicPartition::new(Arc::clone(&topic.name), partition))
+        })
+    }
+}
+
+impl add_partitions_to_txn_response::AddPartitionsToTxnTopicResult {
+    /// The results of these partitions, each topic once. Kafka: `AddPartitionsToTxnResponse#resultForTransaction`.
+    pub fn by_topic(errors: impl IntoIterator<Item = (TopicPartition, ErrorCode)>) -> Vec<Self> {
+        let results = errors.into_iter().map(|(tp, partition_error_code)| {
+            let result = add_partitions_to_txn_response::AddPartitionsToTxnPartitionResult {
+                partition_index: tp.partition,
+                partition_error_code,
+            };
+            (tp.topic, result)
+        });
+        let topics = grouped(results).into_iter();
+        topics
+            .map(|(name, results_by_partition)| Self {
+                name,
+                results_by_partition,
+            })
+            .collect()
     }
 }
 

@@ -55,6 +55,7 @@ mod sasl_handshake;
 mod sync_group;
 mod txn_offset_commit;
 mod update_features;
+mod write_txn_markers;
 
 pub use add_offsets_to_txn::*;
 pub use add_partitions_to_txn::*;
@@ -109,3 +110,4 @@ pub use sasl_handshake::*;
 pub use sync_group::*;
 pub use txn_offset_commit::*;
 pub use update_features::*;
+pub use write_txn_markers::*;

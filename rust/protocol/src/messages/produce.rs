@@ -4,15 +4,20 @@ use std::sync::Arc;
 
 use fletchlog_records::ErrorCode;
 
+use crate::Message;
 use crate::by_topic::{grouped, in_runs};
+use crate::local::TransactionSupportedOperation;
 
 message! {
-    ProduceRequest, produce_request: key 0, versions 3 to 13, flexible from 9, with for_version;
+    ProduceRequest, produce_request: key 0, versions 3 to 13, flexible from 9, with for_version of_version;
     ProduceRequest {
         transactional_id: Option<Arc<str>> = None, since(3).nullable(3);
         acks: i16, since(0);
         timeout_ms: i32, since(0);
         topic_data: Vec<TopicProduceData>, since(0);
+        @local
+        /// What happens to a batch whose partition is not in its transaction. Set by [`Self::of_version`].
+        operation: crate::local::TransactionSupportedOperation;
     }
     TopicProduceData {
         name: Arc<str>, between(0, 12).ignorable();
@@ -63,7 +68,24 @@ message! {
     }
 }
 
+/// First version whose clients know TRANSACTION_ABORTABLE.
+const ABORTABLE: i16 = 11;
+
 impl ProduceRequest {
+    /// The oldest and the newest version that names topics and means the same for the transaction.
+    pub(crate) fn versions_of_transaction(&self) -> (i16, i16) {
+        match self.operation.adds() {
+            true => (ABORTABLE + 1, ABORTABLE + 1),
+            false => (Self::MIN_VERSION, ABORTABLE),
+        }
+    }
+
+    /// Notes what the version of a request that was read means for it.
+    fn of_version(mut self, version: i16) -> Self {
+        self.operation = TransactionSupportedOperation::of_version(version, ABORTABLE);
+        self
+    }
+
     /// The partitions in the order of the request, each with its topic.
     pub fn partitions(&self) -> impl Iterator<Item = (&Arc<str>, &produce_request::PartitionProduceData)> {
         let topics = self.topic_data.iter();
@@ -127,7 +149,6 @@ impl produce_response::PartitionProduceResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Message;
 
     #[test]
     fn a_request_that_is_sent_has_each_topic_once_and_a_response_keeps_the_order() {

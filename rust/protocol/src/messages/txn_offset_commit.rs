@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use fletchlog_records::{ErrorCode, TopicPartition};
 
+use crate::Message;
 use crate::OffsetAndMetadata;
 use crate::by_topic::grouped;
+use crate::local::TransactionSupportedOperation;
 
 message! {
     TxnOffsetCommitRequest, txn_offset_commit_request: key 28, versions 0 to 6, flexible from 3, with of_version;
@@ -21,6 +23,9 @@ message! {
         @local
         /// A group that does not exist is reported as GROUP_ID_NOT_FOUND, not as ILLEGAL_GENERATION. Set by [`Self::of_version`].
         knows_group_id_not_found: bool;
+        @local
+        /// What happens if the group's offsets are not in the transaction. Set by [`Self::of_version`].
+        operation: crate::local::TransactionSupportedOperation;
     }
     TxnOffsetCommitRequestTopic {
         name: Arc<str>, between(0, 5).ignorable();
@@ -57,10 +62,21 @@ message! {
 
 /// First version in which a group that does not exist has an error of its own.
 const GROUP_ID_NOT_FOUND: i16 = 6;
+/// First version whose clients know TRANSACTION_ABORTABLE.
+const ABORTABLE: i16 = 4;
 
 impl TxnOffsetCommitRequest {
+    /// The oldest and the newest version that names topics and means the same for the transaction.
+    pub(crate) fn versions_of_transaction(&self) -> (i16, i16) {
+        match self.operation.adds() {
+            true => (ABORTABLE + 1, ABORTABLE + 1),
+            false => (Self::MIN_VERSION, ABORTABLE),
+        }
+    }
+
     /// Notes what the version of a request that was read means for it.
     fn of_version(mut self, version: i16) -> Self {
+        self.operation = TransactionSupportedOperation::of_version(version, ABORTABLE);
         self.knows_group_id_not_found = version >= GROUP_ID_NOT_FOUND;
         self
     }

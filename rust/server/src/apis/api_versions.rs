@@ -9,7 +9,7 @@ use fletchlog_protocol::{Message, frame};
 use fletchlog_records::ErrorCode;
 
 use super::{
-    CLOSED, Call, Handled, Handler, Unreadable, acls, cluster, configs, consumer_groups, fetch, group_admin,
+    CLOSED, Call, Handled, Handler, Unreadable, acls, cluster, configs, consumer_groups, features, fetch, group_admin,
     group_offsets, groups, metadata, offsets, produce, quorum, replicas, sasl, security, topics, transaction_admin,
     transactions,
 };
@@ -54,10 +54,11 @@ const SERVED: &[Served] = &[
     served(ApiKey::DeleteRecords, 0, 2, topics::delete_records),
     served(ApiKey::InitProducerId, 0, 5, transactions::init_producer_id),
     served(ApiKey::OffsetForLeaderEpoch, 2, 4, offsets::offset_for_leader_epoch),
-    served(ApiKey::AddPartitionsToTxn, 0, 3, transactions::add_partitions_to_txn),
+    served(ApiKey::AddPartitionsToTxn, 0, 5, transactions::add_partitions_to_txn),
     served(ApiKey::AddOffsetsToTxn, 0, 4, transactions::add_offsets_to_txn),
-    served(ApiKey::EndTxn, 0, 4, transactions::end_txn),
-    served(ApiKey::TxnOffsetCommit, 0, 4, group_offsets::txn_offset_commit),
+    served(ApiKey::EndTxn, 0, 5, transactions::end_txn),
+    served(ApiKey::WriteTxnMarkers, 1, 2, transaction_admin::write_txn_markers),
+    served(ApiKey::TxnOffsetCommit, 0, 6, group_offsets::txn_offset_commit),
     served(ApiKey::DescribeAcls, 1, 3, acls::describe_acls),
     served(ApiKey::CreateAcls, 1, 3, acls::create_acls),
     served(ApiKey::DeleteAcls, 1, 3, acls::delete_acls),
@@ -102,6 +103,7 @@ const SERVED: &[Served] = &[
         security::alter_user_scram_credentials,
     ),
     served(ApiKey::DescribeQuorum, 0, 2, quorum::describe_quorum),
+    served(ApiKey::UpdateFeatures, 0, 2, features::update_features),
     served(ApiKey::DescribeCluster, 0, 2, cluster::describe_cluster),
     served(ApiKey::DescribeProducers, 0, 0, transaction_admin::describe_producers),
     served(
@@ -200,9 +202,9 @@ fn api_versions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     call.versions_answered();
     call.answer(ApiVersionsResponse {
         api_keys: keys(None),
-        supported_features: supported_features(call.version()),
-        finalized_features_epoch: 0,
-        finalized_features: finalized_features(),
+        supported_features: features::supported(call.version()),
+        finalized_features_epoch: call.broker().features_epoch(),
+        finalized_features: features::finalized(call.broker()),
         ..Default::default()
     })
 }
@@ -223,59 +225,6 @@ fn check_destination(call: &Call<'_>, request: &ApiVersionsRequest) -> Result<Re
 
 /// In place of a node's id.
 const NO_NODE: i32 = -1;
-
-/// A feature whose lowest level is 0 is listed from version 4 on: Java clients below 3.8 cannot read it.
-/// Kafka: `ApiVersionsResponse#maybeFilterSupportedFeatureKeys` (KAFKA-17011).
-fn supported_features(version: i16) -> Vec<api_versions_response::SupportedFeatureKey> {
-    let listed = FEATURES.iter().filter(|f| version >= 4 || f.min > 0);
-    let listed = listed.map(|f| api_versions_response::SupportedFeatureKey {
-        name: f.name.into(),
-        min_version: f.min,
-        max_version: f.max,
-    });
-    listed.collect()
-}
-
-fn finalized_features() -> Vec<api_versions_response::FinalizedFeatureKey> {
-    let finalized = FEATURES.iter().map(|f| api_versions_response::FinalizedFeatureKey {
-        name: f.name.into(),
-        min_version_level: f.max,
-        max_version_level: f.max,
-    });
-    finalized.collect()
-}
-
-/// A feature, whose highest level is the one in use.
-struct Feature {
-    name: &'static str,
-    min: i16,
-    max: i16,
-}
-
-/// The features that are served, with the levels of a new cluster of Kafka 4.4, but transactions work as before the second part of
-/// KIP-890. Kafka: `MetadataVersion`, `EligibleLeaderReplicasVersion`, `GroupVersion`, `TransactionVersion`.
-const FEATURES: &[Feature] = &[
-    Feature {
-        name: "eligible.leader.replicas.version",
-        min: 0,
-        max: 1,
-    },
-    Feature {
-        name: "group.version",
-        min: 0,
-        max: 1,
-    },
-    Feature {
-        name: "metadata.version",
-        min: 7,
-        max: 33,
-    },
-    Feature {
-        name: "transaction.version",
-        min: 0,
-        max: 1,
-    },
-];
 
 /// UNSUPPORTED_VERSION in the layout of version 0, which every client reads. Kafka: `ApiVersionsRequest#getErrorResponse`.
 fn unsupported(call: &Call<'_>, api_keys: Vec<api_versions_response::ApiVersion>) -> Result<Handled, Unreadable> {
@@ -300,14 +249,4 @@ fn is_valid_software(text: &str) -> bool {
     ends(text.chars().next())
         && ends(text.chars().next_back())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_feature_that_begins_at_level_0_is_listed_from_version_4_on() {
-        assert_eq!([3, 4].map(|version| supported_features(version).len()), [1, 4]);
-    }
 }

@@ -9,6 +9,7 @@ mod authorization;
 mod cluster;
 mod configs;
 mod consumer_groups;
+mod features;
 mod fetch;
 mod group_admin;
 mod group_offsets;

@@ -19,8 +19,6 @@ use super::{CLOSED, Call, Handled, Unreadable, response};
 const BY_ID: i16 = 13;
 /// The first version that may carry zstd.
 const ZSTD: i16 = 7;
-/// The first version whose clients know TRANSACTION_ABORTABLE. Kafka: `TransactionSupportedOperation#GENERIC_ERROR_SUPPORTED`.
-const ABORTABLE: i16 = 11;
 
 /// The partitions of a request that go to the broker, and those that are refused before.
 #[derive(Default)]
@@ -28,8 +26,8 @@ struct Asked {
     topic_data: Vec<TopicProduceData>,
     /// The indexes of each partition in `topic_data`.
     places: HashMap<TopicPartition, (usize, usize)>,
-    /// Partitions whose first batch is transactional.
-    transactional: HashSet<TopicPartition>,
+    /// The first batch of a partition is transactional.
+    any_transactional: bool,
     /// With the ids of their topics, if the request names topics by id.
     refused: Vec<(TopicPartition, TopicId, ErrorCode)>,
     known_refused: HashSet<TopicPartition>,
@@ -56,9 +54,7 @@ impl Asked {
             let tp = TopicPartition::new(Arc::clone(&name), partition.index);
             let records = partition.records.as_deref().unwrap_or_default();
             let attributes = attributes(records);
-            if attributes & TRANSACTIONAL_MASK != 0 {
-                self.transactional.insert(tp.clone());
-            }
+            self.any_transactional |= attributes & TRANSACTIONAL_MASK != 0;
             if let Err(RecordError::Corrupt { reason, .. }) = next_batch_size(records) {
                 self.unreadable.insert(tp.clone(), reason.into());
             }
@@ -98,16 +94,7 @@ impl Asked {
     }
 
     /// What the client gets of the broker's response for a partition.
-    fn response(
-        &mut self,
-        version: i16,
-        tp: &TopicPartition,
-        mut response: PartitionProduceResponse,
-    ) -> PartitionProduceResponse {
-        let is_transactional = || self.transactional.contains(tp);
-        if response.error_code == ErrorCode::INVALID_TXN_STATE && version >= ABORTABLE && is_transactional() {
-            response.error_code = ErrorCode::TRANSACTION_ABORTABLE;
-        }
+    fn response(&mut self, tp: &TopicPartition, mut response: PartitionProduceResponse) -> PartitionProduceResponse {
         // Kafka's response has a text only if single records are invalid, or the partition is not in the transaction.
         let is_unverified = response.error_code == ErrorCode::INVALID_TXN_STATE && response.log_start_offset == -1;
         if !is_unverified && response.record_errors.is_empty() {
@@ -165,7 +152,7 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         Some(id) => call.may_transaction(AclOperation::Write, id),
         None => false,
     };
-    if !asked.transactional.is_empty() && !is_allowed {
+    if asked.any_transactional && !is_allowed {
         asked.fail(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     }
     request.topic_data = std::mem::take(&mut asked.topic_data);
@@ -184,10 +171,9 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         let key = (topic.name, topic.topic_id);
         topic.partition_responses.into_iter().map(move |p| (key.clone(), p))
     });
-    let version = call.version();
     let appended = appended.map(|((name, id), p)| {
         let tp = TopicPartition::new(name, p.index);
-        let response = asked.response(version, &tp, p);
+        let response = asked.response(&tp, p);
         ((tp.topic, id), response)
     });
     let responses = grouped(appended.chain(refused)).into_iter();

@@ -1,18 +1,20 @@
-//! DescribeTransactions, ListTransactions, DescribeProducers. Kafka: `TransactionCoordinator#handleDescribeTransactions`,
-//! `#handleListTransactions`, `ReplicaManager#activeProducerState`.
+//! DescribeTransactions, ListTransactions, DescribeProducers, WriteTxnMarkers. Kafka: `TransactionCoordinator#handleDescribeTransactions`,
+//! `#handleListTransactions`, `ReplicaManager#activeProducerState`,
+//! `KafkaApis#handleWriteTxnMarkersRequest`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fletchlog_api::java_hash;
 use fletchlog_broker::{AclOperation, TransactionDescription, TransactionFilter};
 use fletchlog_protocol::messages::{
     DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse,
-    ListTransactionsRequest, ListTransactionsResponse, describe_producers_response, describe_transactions_response,
-    list_transactions_response,
+    ListTransactionsRequest, ListTransactionsResponse, WriteTxnMarkersRequest, describe_producers_response,
+    describe_transactions_response, list_transactions_response,
 };
 use fletchlog_records::{ErrorCode, TopicPartition};
 
-use super::{Call, Handled, Unreadable, by_topic};
+use super::{CLOSED, Call, Handled, Unreadable, by_topic};
 
 pub(super) fn describe_transactions(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: DescribeTransactionsRequest = call.message()?;
@@ -126,8 +128,15 @@ pub(super) fn describe_producers(call: &mut Call<'_>) -> Result<Handled, Unreada
     })
 }
 
+/// Producers in the order of Kafka's table, a Java HashMap by id.
+fn in_table_order(known: &[fletchlog_broker::ProducerState]) -> impl Iterator<Item = &fletchlog_broker::ProducerState> {
+    let hashes: Vec<i32> = known.iter().map(|p| java_hash::long_hash(p.producer_id)).collect();
+    let order = java_hash::walk_order(&hashes, java_hash::DEFAULT_CAPACITY);
+    order.into_iter().map(|at| &known[at])
+}
+
 fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_response::PartitionResponse {
-    let producer = |p: fletchlog_broker::ProducerState| describe_producers_response::ProducerState {
+    let producer = |p: &fletchlog_broker::ProducerState| describe_producers_response::ProducerState {
         producer_id: p.producer_id,
         producer_epoch: i32::from(p.producer_epoch),
         last_sequence: p.last_sequence,
@@ -144,7 +153,7 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
         };
     }
     let (error, text, active_producers) = match call.broker().describe_producers(call.peer.port.node(), tp) {
-        Ok(known) => (ErrorCode::NONE, None, known.into_iter().map(producer).collect()),
+        Ok(known) => (ErrorCode::NONE, None, in_table_order(&known).map(producer).collect()),
         Err(error) => (error.code(), Some(error.kafka_message().into()), Vec::new()),
     };
     // Kafka has a text for an unknown topic, and none for an unknown partition of a topic.
@@ -161,4 +170,14 @@ fn producers_of(call: &Call<'_>, tp: &TopicPartition) -> describe_producers_resp
         error_message,
         active_producers,
     }
+}
+
+pub(super) fn write_txn_markers(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
+    let request: WriteTxnMarkersRequest = call.message()?;
+    let is_allowed = call.may_cluster(AclOperation::Alter) || call.may_cluster(AclOperation::ClusterAction);
+    let answer = match is_allowed {
+        true => call.broker().write_txn_markers(call.peer.port.node(), &request),
+        false => Ok(request.answered(|_, _| ErrorCode::CLUSTER_AUTHORIZATION_FAILED)),
+    };
+    call.answer(answer.map_err(|_| CLOSED)?)
 }

@@ -24,6 +24,9 @@ fn fenced_code(error: ErrorCode, version: i16, since: i16) -> ErrorCode {
     }
 }
 
+/// The first version of AddPartitionsToTxn that only brokers send.
+const OF_BROKERS: i16 = 4;
+
 pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: InitProducerIdRequest = call.message()?;
     let denied = match &request.transactional_id {
@@ -56,6 +59,20 @@ pub(super) fn init_producer_id(call: &mut Call<'_>) -> Result<Handled, Unreadabl
 
 pub(super) fn add_partitions_to_txn(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let request: AddPartitionsToTxnRequest = call.message()?;
+    if call.version() >= OF_BROKERS {
+        // Brokers are not asked for permissions of transactional ids and topics.
+        let answer = match call.check_cluster(AclOperation::ClusterAction) {
+            Ok(()) => response!(
+                AddPartitionsToTxn,
+                call.ask_now(api::Request::AddPartitionsToTxn(request))?
+            )?,
+            Err(error_code) => AddPartitionsToTxnResponse {
+                error_code,
+                ..Default::default()
+            },
+        };
+        return call.answer(answer);
+    }
     let answer = match refused_partitions(call, &request) {
         Some(refused) => refused,
         None => response!(

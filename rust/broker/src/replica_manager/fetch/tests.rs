@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::{Clock, Config, FetchRequest, FetchResponse, IsolationLevel, Response, Scope};
+use fletchlog_log::AppendOrigin;
 use fletchlog_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
@@ -191,10 +192,12 @@ impl Side {
     fn append(&self, which: Which, batch: bytes::Bytes) {
         if let Ok(partition) = self.broker.replicas().partition(&tp(which)) {
             // A transaction that ends before it has begun is refused, on both sides.
-            let _ = self
-                .broker
-                .replicas()
-                .append_as_coordinator(&partition, batch, self.clock.now_ms());
+            let _ = self.broker.replicas().append_as_coordinator(
+                &partition,
+                batch,
+                AppendOrigin::Coordinator,
+                self.clock.now_ms(),
+            );
         }
     }
 

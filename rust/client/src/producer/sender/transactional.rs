@@ -150,6 +150,7 @@ fn message(guarded: &mut Guarded, kind: &Kind) -> Option<Request> {
             producer_id,
             producer_epoch,
             committed: *committed,
+            ..Default::default()
         }),
     })
 }
