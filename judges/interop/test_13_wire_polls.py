@@ -62,7 +62,7 @@ def fill(broker: fl.Broker, topics: dict[str, Any]) -> dict[str, str]:
 def scenarios(client: str) -> dict[str, Scenario]:
     """What was recorded with a client, but for logs with transactions or with batches that only a codec makes so small."""
     found = {}
-    for path in sorted((GOLDEN / "expected" / client).glob("*.jsonl")):
+    for path in sorted((GOLDEN / "expected" / kafka.RECORDED_AS.get(client, client)).glob("*.jsonl")):
         scenario = json.loads((GOLDEN / "scenarios" / f"{path.stem}.json").read_text())
         batches = [b for t in scenario["topics"].values() for p in t["partitions"] for b in p["batches"]]
         if all(len(b) == 4 and b[2] >= 61 + 8 * b[1] for b in batches):
@@ -127,7 +127,7 @@ def events_of(events: list[tuple[int, Event]], starts: list[int]) -> list[list[E
 
 def difference(client: str, number: str, outcome: Outcome) -> str | None:
     """The first one between a recording and what happened, or None."""
-    *recorded, last = [json.loads(line) for line in (GOLDEN / "expected" / client / f"{number}.jsonl").read_text().splitlines()]
+    *recorded, last = [json.loads(line) for line in (GOLDEN / "expected" / kafka.RECORDED_AS.get(client, client) / f"{number}.jsonl").read_text().splitlines()]
     for poll, (want, got, failed, net) in enumerate(zip(recorded, outcome.polls, outcome.errors, outcome.net, strict=False), 1):
         if (want.get("got", []), bool(want.get("err"))) != (got, failed):
             return f"poll {poll}: {got}, recorded {want.get('got')}"

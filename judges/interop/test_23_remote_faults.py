@@ -13,6 +13,7 @@ import pytest
 import fletchlog as fl
 from tests.acceptance.test_producer_faults import DEFAULTS, GOLDEN, TIMING, log_of, outcome, send
 
+from . import kafka
 from .kraft import Kraft
 from .test_5_faults import AT_A_TIME, BACKOFF_MS, CLIENTS, broker, name_of, proxy  # noqa: F401
 
@@ -30,7 +31,7 @@ Scenario = dict[str, Any]
 def scenarios(client: str) -> dict[str, Scenario]:
     """What was recorded with a client, but for what depends on time or on the topic's name."""
     found = {}
-    for path in sorted((GOLDEN / "expected" / client).glob("*.json")):
+    for path in sorted((GOLDEN / "expected" / kafka.RECORDED_AS.get(client, client)).glob("*.json")):
         of = json.loads((GOLDEN / "scenarios" / path.name).read_text())
         timed = any("sleep" in step for step in of["steps"]) or any(not what.startswith(KNOWN) for what in of["script"].values())
         if not (timed or "HOLE" in of["title"] or path.stem in TIMING | COUNTS_WHAT_OURS_DOES_NOT_SEND or "topic" in of or of["partitions"] > 3):
@@ -69,7 +70,7 @@ def requests_of(lines: list[str]) -> dict[str, list[Any]]:
 
 def recorded(client: str, number: str) -> tuple[list[Any], list[Any], list[int | None]]:
     """Requests, log and futures."""
-    of = json.loads((GOLDEN / "expected" / client / f"{number}.json").read_text())
+    of = json.loads((GOLDEN / "expected" / kafka.RECORDED_AS.get(client, client) / f"{number}.json").read_text())
     rows = [
         (request["n"], request["after"], request["action"], part["p"], part["ids"], part["epoch"], part["seq"], part.get("answer"))
         for request in of["requests"]
