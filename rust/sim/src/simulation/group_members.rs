@@ -45,16 +45,24 @@ impl Member {
         let mut properties = vec![
             ("group.id", id.as_str()),
             ("client.id", client_id),
-            (
-                "partition.assignment.strategy",
-                plan.map_or("range", |plan| plan.assignor),
-            ),
             ("enable.auto.commit", if auto_commit { "true" } else { "false" }),
             ("auto.commit.interval.ms", "700"),
-            ("session.timeout.ms", &session),
-            ("heartbeat.interval.ms", "500"),
             ("max.poll.interval.ms", "8000"),
         ];
+        let assignor = plan.map_or("range", |plan| plan.assignor);
+        match (assignor.strip_prefix("remote "), instance) {
+            (Some(remote), None) => {
+                properties.extend([("group.protocol", "consumer"), ("group.remote.assignor", remote)])
+            }
+            (remote, _) => properties.extend([
+                (
+                    "partition.assignment.strategy",
+                    if remote.is_some() { "range" } else { assignor },
+                ),
+                ("session.timeout.ms", session.as_str()),
+                ("heartbeat.interval.ms", "500"),
+            ]),
+        }
         properties.extend(name.as_deref().map(|name| ("group.instance.id", name)));
         let mut consumer = consumer(hand, process, isolation, &properties);
         let topics: [Arc<str>; 1] = [TOPIC.into()];

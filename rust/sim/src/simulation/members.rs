@@ -1,5 +1,6 @@
 //! Deterministic member ids. A broker's ids end in random digits, and the sticky assignor iterates over them by hash, so each run would
-//! assign partitions differently. So clients get ids that end in the number of the broker's start.
+//! assign partitions differently. So clients get ids that end in the number of the broker's start. A member of a consumer group chooses
+//! its id at random: the broker gets its client.id, which no other life of a member has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ const RANDOM: usize = 23;
 pub(super) struct Members {
     /// The broker's ids by the clients' ids.
     real: BTreeMap<Arc<str>, Arc<str>>,
+    /// The client.id of members that have chosen their ids.
+    chosen: BTreeMap<Arc<str>, Arc<str>>,
     /// The random end of the ids, for each start of the broker that has issued some.
     starts: Vec<Box<str>>,
 }
@@ -34,7 +37,7 @@ impl Members {
     }
 
     fn real(&self, name: &mut Arc<str>) {
-        if let Some(real) = self.real.get(name) {
+        if let Some(real) = self.real.get(name).or_else(|| self.chosen.get(name)) {
             *name = real.clone();
         }
     }
@@ -50,8 +53,13 @@ impl Members {
     }
 
     /// Puts the broker's ids into a request.
-    pub fn to_broker(&self, mut request: Request) -> Request {
+    pub fn for_broker(&mut self, mut request: Request) -> Request {
         match &mut request {
+            Request::ConsumerGroupHeartbeat(heartbeat) => {
+                let client_id = Arc::clone(&heartbeat.sender.client_id);
+                let chosen = std::mem::replace(&mut heartbeat.member_id, Arc::clone(&client_id));
+                self.chosen.insert(chosen, client_id);
+            }
             Request::JoinGroup(join) => self.real(&mut join.member_id),
             Request::SyncGroup(sync) => {
                 self.real(&mut sync.member_id);

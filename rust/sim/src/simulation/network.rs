@@ -242,7 +242,7 @@ impl Net {
         let Some(Underway { id, fate, request, .. }) = self.ports[port].connection(node).take_oldest(epoch) else {
             return;
         };
-        let request = self.leaders.to_broker(real, self.members.to_broker(request));
+        let request = self.leaders.to_broker(real, self.members.for_broker(request));
         let closed = self.ports[port].closed;
         let connection = self.ports[port].connection(node);
         if closed || connection.epoch != epoch {

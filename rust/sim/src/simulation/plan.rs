@@ -154,12 +154,15 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
 
 const PRODUCER_RELEASES: [&str; 5] = ["2.5", "2.6", "3.2", "3.9", "4.3"];
 const CONSUMER_RELEASES: [&str; 5] = ["2.4", "2.6", "3.2", "3.9", "4.3"];
-const ASSIGNORS: [&str; 5] = [
+/// `remote` ones are the coordinator's, of consumer groups (KIP-848); static members use range instead.
+const ASSIGNORS: [&str; 7] = [
     "range",
     "roundrobin",
     "sticky",
     "cooperative-sticky",
     "range,cooperative-sticky",
+    "remote uniform",
+    "remote range",
 ];
 
 impl Plan {

@@ -207,9 +207,9 @@ impl Transport for Recorded {
 
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let request = {
-            let net = lock(&self.net);
+            let mut net = lock(&self.net);
             self.asked.insert(correlation_id, (node, net.moment()));
-            net.members.to_broker(request)
+            net.members.for_broker(request)
         };
         self.transport.send(node, correlation_id, request);
     }
