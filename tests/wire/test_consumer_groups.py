@@ -2,27 +2,19 @@
 
 import json
 import re
-import subprocess
-import sys
 import time
 
 import confluent_kafka
 import pytest
 
 import fletchlog as fl
+from tests.support.recordings import OF_4_4, different, replay
+from tests.support.recordings import SETTINGS as RECORDED
 
-SETTINGS = {
-    "num.partitions": "4",
-    "offsets.topic.num.partitions": "4",
-    "transaction.state.log.num.partitions": "4",
-    "group.initial.rebalance.delay.ms": "10",
-    "group.min.session.timeout.ms": "100",
-    "group.max.session.timeout.ms": "60000",
+SETTINGS = RECORDED | {
     "group.max.size": "5",
     "group.consumer.min.session.timeout.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "50",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
-    "log.retention.check.interval.ms": "300",
 }
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
 PROFILES = {
@@ -42,21 +34,17 @@ VECTORS = {"fetch-member-v10 (no member, an epoch)": "an epoch of no member is U
 
 
 def run(golden, bootstrap, recording):
-    """The ids of the scripts that run otherwise, and what was printed."""
-    folder = golden / "kip-848" / "scripts"
-    command = [sys.executable, "run_scripts.py", bootstrap, recording, "--threads", "8", "--show", "500"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
-    assert "equal" in done.stdout, done.stdout + done.stderr
-    return sorted(re.findall(r"^  ([a-z\d-]+-\d+) ", done.stdout, re.MULTILINE)), done.stdout
+    """The ids of the scripts that run otherwise, and what was printed. Their waits were recorded with eight threads."""
+    return different(golden, "kip-848/scripts", bootstrap, recording, ["--threads", "8"])
 
 
 @pytest.mark.timeout(120)
 def test_every_recorded_request_of_groups_is_answered_as_kafka_answered_it(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS | AT_ONCE | {"auto.create.topics.enable": "true", "group.consumer.max.size": "8"})
-    command = [sys.executable, "replay.py", cluster.bootstrap, golden / "kip-848" / "vectors.jsonl", "--show", "500"]
-    done = subprocess.run(command, cwd=golden / "kip-848" / "vectors", capture_output=True, text=True, timeout=100, check=False)
-    assert "wire-vectors" in done.stdout, done.stdout + done.stderr
-    assert re.findall(r"^  step \d+ (.*?\)): ", done.stdout, re.MULTILINE) == list(VECTORS), done.stdout
+    lines = replay(golden, "wire/vectors", "replay.py", cluster.bootstrap, golden / "kip-848" / "vectors.jsonl", OF_4_4)
+    printed = "\n".join(lines)
+    assert "wire-vectors" in lines[0], printed
+    assert re.findall(r"^  step \d+ (.*?\)): ", printed, re.MULTILINE) == list(VECTORS), printed
 
 
 @pytest.mark.timeout(240)

@@ -1,24 +1,12 @@
 """Requests recorded with a real Kafka 4.3.1 and 4.4.0 are answered as they answered them. tests/golden/README.md explains the recordings."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 import fletchlog as fl
 from pytest_fletchlog.kafka import DEFAULTS
-
-SETTINGS = {
-    "num.partitions": "4",
-    "offsets.topic.num.partitions": "4",
-    "transaction.state.log.num.partitions": "4",
-    "group.initial.rebalance.delay.ms": "10",
-    "group.min.session.timeout.ms": "100",
-    "group.max.session.timeout.ms": "60000",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
-    "log.retention.check.interval.ms": "300",
-}
+from tests.support.recordings import OF_4_4, SETTINGS, different, replay
 
 # group and note of a step (regular expressions), and why the answer differs
 VECTORS = {
@@ -52,15 +40,6 @@ SCRIPTS = {
 }
 
 
-def replay(golden, folder, script, bootstrap, recording=None, options=()):
-    """The lines of a replay."""
-    recording = recording or golden / f"{folder}.jsonl"
-    command = [sys.executable, script, bootstrap, recording, "--show", "5000", *options]
-    done = subprocess.run(command, cwd=golden / folder, capture_output=True, text=True, timeout=200, check=False)
-    assert done.stdout, done.stderr
-    return done.stdout.splitlines()
-
-
 def check_vectors(golden, bootstrap, exceptions, recording=None, options=()):
     """Every answer is Kafka's but these, and these are not."""
     first, *lines = replay(golden, "wire/vectors", "replay.py", bootstrap, recording, options)
@@ -78,7 +57,7 @@ def test_every_recorded_request_is_answered_as_kafka_answered_it(golden, kafka_c
 @pytest.mark.timeout(120)
 def test_requests_that_are_new_in_4_4_are_answered_as_it_answered_them(golden, kafka_cluster):
     recording = golden / "wire" / "vectors-4.4.jsonl"
-    check_vectors(golden, kafka_cluster(nodes=1, config=SETTINGS).bootstrap, NEW_REQUESTS, recording, ["--schemas", "schemas-4.4.json"])
+    check_vectors(golden, kafka_cluster(nodes=1, config=SETTINGS).bootstrap, NEW_REQUESTS, recording, OF_4_4)
 
 
 @pytest.mark.slow
@@ -94,12 +73,6 @@ def test_what_no_ordinary_client_sends_is_answered_as_kafka_answered_it(golden, 
     lines = replay(golden, "wire/vectors", "replay.py", kafka_cluster(nodes=1, config=SETTINGS).bootstrap, recording, AS_OF_4_3)
     different = [line for line in lines if line.strip().startswith("step ")]
     assert [line.split(":")[0].strip() for line in different] == ["step 0 setup (first words)"], "\n".join(lines)
-
-
-def different(golden, folder, bootstrap, recording=None):
-    """The ids of the scripts that run otherwise, and what was printed."""
-    lines = replay(golden, folder, "run_scripts.py", bootstrap, recording)
-    return sorted(line.split()[0] for line in lines if re.match(r"  \w+-\d+ ", line)), "\n".join(lines)
 
 
 @pytest.mark.timeout(240)
