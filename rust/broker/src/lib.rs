@@ -36,7 +36,7 @@ pub use features::{Feature, FeatureUpdate, UpgradeType};
 pub use fletchlog_log::ProducerState;
 pub use group::{
     GroupDescription, GroupListing, GroupMember, GroupSpec, MemberAssignment, MemberSubscription, ServerAssignor,
-    TopicId, UnknownTopic,
+    UnknownTopic,
 };
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};

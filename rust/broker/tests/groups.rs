@@ -1,4 +1,4 @@
-//! The protocols of groups (spec 8.7, 8.10, 11.14), with a clock that stands still.
+//! The protocols of groups (spec 8.7, 8.10, 11.14), with a clock that does not move.
 
 mod brokers;
 mod commits;

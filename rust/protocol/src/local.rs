@@ -59,6 +59,14 @@ impl TransactionSupportedOperation {
             _ => Self::DefaultError,
         }
     }
+
+    /// The reverse of [`Self::of_version`]: the oldest and the newest version that name topics and mean the same.
+    pub(crate) fn versions(self, min: i16, abortable: i16) -> (i16, i16) {
+        match self.adds() {
+            true => (abortable + 1, abortable + 1),
+            false => (min, abortable),
+        }
+    }
 }
 
 /// How a Fetch names topics.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fletchlog_broker::{GroupSpec, ServerAssignor, TopicId, UnknownTopic};
+use fletchlog_api::TopicId;
+use fletchlog_broker::{GroupSpec, ServerAssignor, UnknownTopic};
 use fletchlog_client::assignor::legacy_range::{StreamCounts, legacy_range};
 use fletchlog_client::assignor::legacy_round_robin::legacy_round_robin;
 use fletchlog_client::assignor::{

@@ -467,16 +467,15 @@ impl Broker {
     #[doc = stub!(Broker.describe_group)]
     fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
         // as Kafka's admin client: a consumer group first, then a classic one
-        let described = self
-            .inner
-            .call(py, |broker, _| match broker.describe_consumer_group(group_id) {
-                Ok(group) => Ok(Err((group, broker.group_coordinator(group_id)))),
-                Err(_) => broker.describe_group(group_id).map(Ok),
-            })?;
-        match described {
-            Ok(classic) => description_to_py(py, &classic),
-            Err((group, coordinator)) => consumer_group_to_py(py, &group, coordinator),
+        let consumer = self.inner.call(py, |broker, _| {
+            let group = broker.describe_consumer_group(group_id).ok();
+            Ok::<_, Failure>(group.map(|group| (group, broker.group_coordinator(group_id))))
+        })?;
+        if let Some((group, coordinator)) = consumer {
+            return consumer_group_to_py(py, &group, coordinator);
         }
+        let group = self.inner.call(py, |broker, _| broker.describe_group(group_id))?;
+        description_to_py(py, &group)
     }
 
     #[doc = stub!(Broker.group_offsets)]

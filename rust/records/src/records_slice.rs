@@ -60,7 +60,7 @@ impl RecordsSlice {
         let mut position = 0;
         (0..self.count).find(|_| {
             let size = read_varint(&self.payload, &mut position).and_then(|size| usize::try_from(size).ok());
-            // Malformed: whoever reads the records reports it.
+            // Malformed: the reader of the records reports it.
             let end = size.and_then(|size| position.checked_add(size));
             position = end.unwrap_or(self.payload.len());
             size.is_some_and(|size| size > limit)

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fletchlog_broker::{GroupSpec, MemberAssignment, MemberSubscription, ServerAssignor, TopicId};
+use fletchlog_api::TopicId;
+use fletchlog_broker::{GroupSpec, MemberAssignment, MemberSubscription, ServerAssignor};
 use proptest::prelude::*;
 use serde_json::Value;
 

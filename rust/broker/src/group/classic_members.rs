@@ -14,7 +14,7 @@ use fletchlog_protocol::values::{ConsumerGroupMemberMetadataValue, ConsumerProto
 use super::consumer_change::Change;
 use super::consumer_group::ConsumerGroup;
 use super::consumer_heartbeat::replace;
-use super::consumer_member::{ConsumerGroupMember, MemberState, nothing_told};
+use super::consumer_member::{ConsumerGroupMember, MemberState, nothing_reported};
 use super::consumer_records::in_order;
 use super::coordinator::GroupCoordinator;
 use super::member::ClientLiveness;
@@ -293,14 +293,14 @@ fn common_protocol(group: &ConsumerGroup, member: &ConsumerGroupMember) -> Optio
     names.find(|name| group.all_classic_know(name)).cloned()
 }
 
-/// What the member has told of itself, with this join.
+/// What the member has reported of itself, with this join.
 fn metadata_of(
     before: Option<&ConsumerGroupMemberMetadataValue>,
     request: &JoinGroupRequest,
     client: &ClientLiveness,
     subscription: ConsumerProtocolSubscription,
 ) -> ConsumerGroupMemberMetadataValue {
-    let mut metadata = before.cloned().unwrap_or_else(nothing_told);
+    let mut metadata = before.cloned().unwrap_or_else(nothing_reported);
     metadata.subscribed_topic_names = subscription.topics;
     in_order(&mut metadata.subscribed_topic_names);
     metadata.instance_id = request.group_instance_id.clone().or(metadata.instance_id);

@@ -15,7 +15,9 @@ use fletchlog_protocol::topic_ids::TopicId;
 use fletchlog_protocol::values::{ConsumerGroupMemberMetadataValue, ConsumerGroupRegularExpressionValue};
 use rustc_hash::FxHashMap;
 
-use super::consumer_member::{ConsumerGroupMember, CurrentAssignment, MemberState, Partitions, nothing_told, regex_of};
+use super::consumer_member::{
+    ConsumerGroupMember, CurrentAssignment, MemberState, Partitions, nothing_reported, regex_of,
+};
 use super::consumer_records::ConsumerRecord;
 use super::member::{IN_PROCESS, Session};
 use super::timers::{Timer, Timers};
@@ -218,7 +220,7 @@ impl ConsumerGroup {
         self.classic_protocols.get(protocol).copied().unwrap_or(0) == self.classic_members
     }
 
-    /// A member that was told to give up partitions has its rebalance time-out for it, from now on; a member of the classic protocol has
+    /// A member that was asked to give up partitions has its rebalance time-out for it, from now on; a member of the classic protocol has
     /// other timers. Kafka: `GroupMetadataManager#scheduleConsumerGroupRebalanceTimeout`.
     pub(crate) fn restart_rebalance_timer(&mut self, id: &Arc<str>, now_ms: i64) {
         let Some(member) = self.members.get(id).filter(|member| member.classic().is_none()) else {
@@ -355,14 +357,14 @@ impl ConsumerGroup {
         }
     }
 
-    /// A compacted log may have what a member has in front of what it told of itself.
+    /// A compacted log may have what a member has in front of what it reported of itself.
     fn member_or_new(&mut self, id: &Arc<str>) -> &mut ConsumerGroupMember {
         let joined = &mut self.joined;
         self.members.entry(Arc::clone(id)).or_insert_with(|| {
             *joined += 1;
             ConsumerGroupMember {
                 id: Arc::clone(id),
-                metadata: Arc::new(nothing_told()),
+                metadata: Arc::new(nothing_reported()),
                 current: CurrentAssignment::default(),
                 joined: *joined,
             }

@@ -14,7 +14,7 @@ use fletchlog_protocol::values::ConsumerGroupMemberMetadataValue;
 
 use super::consumer_change::Change;
 use super::consumer_group::ConsumerGroup;
-use super::consumer_member::{ConsumerGroupMember, Partitions, nothing_told, partitions_of_request, regex_of};
+use super::consumer_member::{ConsumerGroupMember, Partitions, nothing_reported, partitions_of_request, regex_of};
 use super::consumer_records::{ConsumerRecord, in_order};
 use super::coordinator::GroupCoordinator;
 use super::join::MAX_TEXT;
@@ -344,7 +344,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// What the member has told of itself, with this heartbeat: what is left out stays as it was. Kafka:
+    /// What the member has reported of itself, with this heartbeat: what is left out stays as it was. Kafka:
     /// `ConsumerGroupMember.Builder#maybeUpdateSubscribedTopicNames` and the like.
     fn metadata_of(
         &self,
@@ -352,7 +352,7 @@ impl GroupCoordinator {
         heartbeat: &Heartbeat<'_>,
     ) -> ConsumerGroupMemberMetadataValue {
         let request = heartbeat.request;
-        let mut metadata = before.cloned().unwrap_or_else(nothing_told);
+        let mut metadata = before.cloned().unwrap_or_else(nothing_reported);
         if let Some(names) = &request.subscribed_topic_names {
             metadata.subscribed_topic_names.clone_from(names);
             in_order(&mut metadata.subscribed_topic_names);
@@ -426,7 +426,7 @@ pub(super) fn replace(change: &mut Change<'_>, old: &ConsumerGroupMember, new_id
     change.apply(ConsumerRecord::Current(Arc::clone(new_id), Some(current)));
 }
 
-/// A member may be one epoch behind, if it has nothing but what is assigned to it: the response that told it the new epoch may have been
+/// A member may be one epoch behind, if it has nothing but what is assigned to it: the response with the new epoch may have been
 /// lost. Kafka: `GroupMetadataManager#throwIfConsumerGroupMemberEpochIsInvalid`.
 fn check_epoch(
     member: &ConsumerGroupMember,

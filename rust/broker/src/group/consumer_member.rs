@@ -1,4 +1,4 @@
-//! A member of a consumer group: what it told of itself, and what it has. Kafka: `ConsumerGroupMember`.
+//! A member of a consumer group: what it reported of itself, and what it has. Kafka: `ConsumerGroupMember`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -173,7 +173,7 @@ pub(crate) fn target_of_value(value: &ConsumerGroupTargetAssignmentMemberValue) 
 #[derive(Debug, Clone)]
 pub(crate) struct ConsumerGroupMember {
     pub(crate) id: Arc<str>,
-    /// What it told of itself, as its record has it: the names of topics are in order, each once.
+    /// What it reported of itself, as its record has it: the names of topics are in order, each once.
     pub(crate) metadata: Arc<ConsumerGroupMemberMetadataValue>,
     pub(crate) current: CurrentAssignment,
     /// Members in the order in which they joined. Where Java's hash tables keep the order of insertion, this is it.
@@ -191,7 +191,7 @@ impl ConsumerGroupMember {
         regex_of(&self.metadata)
     }
 
-    /// What it told as a member of the classic protocol; `None`: it uses the protocol of consumer groups. Kafka:
+    /// What it reported as a member of the classic protocol; `None`: it uses the protocol of consumer groups. Kafka:
     /// `ConsumerGroupMember#useClassicProtocol`.
     pub(crate) fn classic(&self) -> Option<&ClassicMemberMetadata> {
         self.metadata.classic_member_metadata.as_ref()
@@ -213,8 +213,8 @@ impl ConsumerGroupMember {
     }
 }
 
-/// What is known of a member that has told nothing of itself yet.
-pub(crate) fn nothing_told() -> ConsumerGroupMemberMetadataValue {
+/// What is known of a member that has reported nothing of itself yet.
+pub(crate) fn nothing_reported() -> ConsumerGroupMemberMetadataValue {
     ConsumerGroupMemberMetadataValue {
         instance_id: None,
         rack_id: None,

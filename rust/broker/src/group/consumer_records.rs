@@ -20,7 +20,7 @@ use crate::replica_manager::CoordinatorRecord;
 /// A change of a consumer group; `None` is a tombstone. Kafka: `CoordinatorRecord`.
 #[derive(Debug, Clone)]
 pub(crate) enum ConsumerRecord {
-    /// What a member told of itself.
+    /// What a member reported of itself.
     Member(Arc<str>, Option<Arc<ConsumerGroupMemberMetadataValue>>),
     /// The topics that match a regular expression.
     Regex(Arc<str>, Option<Arc<ConsumerGroupRegularExpressionValue>>),

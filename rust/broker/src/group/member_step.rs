@@ -7,7 +7,7 @@ use fletchlog_protocol::values::ConsumerGroupMemberMetadataValue;
 
 use super::consumer_change::Change;
 use super::consumer_group::ConsumerGroup;
-use super::consumer_member::{Partitions, nothing_told, regex_of};
+use super::consumer_member::{Partitions, nothing_reported, regex_of};
 use super::consumer_records::ConsumerRecord;
 use super::coordinator::GroupCoordinator;
 use super::metadata_hash::group_hash;
@@ -19,9 +19,9 @@ use crate::topics::TopicTable;
 /// A request of a member.
 pub(super) struct Step<'a> {
     pub(super) member_id: &'a Arc<str>,
-    /// What it has told of itself, with this request.
+    /// What it has reported of itself, with this request.
     pub(super) metadata: ConsumerGroupMemberMetadataValue,
-    /// The partitions that it has, as it tells.
+    /// The partitions that it has, as it reports.
     pub(super) owned: Option<&'a Partitions>,
 }
 
@@ -39,7 +39,7 @@ impl GroupCoordinator {
     pub(super) fn step(&self, change: &mut Change<'_>, step: Step<'_>) -> Stepped {
         let before = change.group.member(step.member_id).cloned();
         let old = before.as_ref().map(|member| Arc::clone(&member.metadata));
-        let old = old.unwrap_or_else(|| Arc::new(nothing_told()));
+        let old = old.unwrap_or_else(|| Arc::new(nothing_reported()));
         let metadata = Arc::new(step.metadata);
         let preferred = change.group.preferred_assignor().cloned();
         let topics_changed = self.topics_changed(change);

@@ -36,7 +36,7 @@ mod timers;
 mod txn_offsets;
 
 pub use admin::{GroupDescription, GroupListing, GroupMember};
-pub use assignor::{GroupSpec, MemberAssignment, MemberSubscription, ServerAssignor, TopicId, UnknownTopic};
+pub use assignor::{GroupSpec, MemberAssignment, MemberSubscription, ServerAssignor, UnknownTopic};
 pub(crate) use coordinator::GroupCoordinator;
 pub(crate) use legacy::LegacyGroups;
 pub(crate) use member::ClientLiveness;

@@ -3,7 +3,7 @@
 //! | state | what brings it on |
 //! |---|---|
 //! | Stable | a newer target |
-//! | UnrevokedPartitions | the member tells that it no longer has what it had to give up |
+//! | UnrevokedPartitions | the member reports that it no longer has what it had to give up |
 //! | UnreleasedPartitions | each heartbeat: a partition may have become free, the target newer |
 
 use fletchlog_protocol::topic_ids::TopicId;
@@ -19,7 +19,7 @@ pub(crate) struct CurrentAssignmentBuilder<'a> {
     pub(crate) is_subscribed: &'a dyn Fn(&TopicId) -> bool,
     /// Its subscription changed in this request.
     pub(crate) subscription_changed: bool,
-    /// What it has, as it tells; `None`: as before.
+    /// What it has, as it reports; `None`: as before.
     pub(crate) owned: Option<&'a Partitions>,
     /// Whether no member has the partition.
     pub(crate) is_free: &'a dyn Fn(TopicId, i32) -> bool,

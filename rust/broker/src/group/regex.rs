@@ -7,9 +7,9 @@
 //!
 //! | form | RE2J | the crate |
 //! |---|---|---|
-//! | `[` in a class, and `&&`, `--`, `~~` there | stand for themselves | a class in a class, operations on classes |
-//! | `{,n}` | stands for itself | `{0,n}` |
-//! | `\<`, `\>` | stand for themselves | begin and end of a word |
+//! | `[` in a class, and `&&`, `--`, `~~` there | mean themselves | a class in a class, operations on classes |
+//! | `{,n}` | means itself | `{0,n}` |
+//! | `\<`, `\>` | mean themselves | begin and end of a word |
 //! | `\b{start}` and the like | a repetition | begin and end of a word |
 //! | the flags x, u, R | unknown | known |
 
@@ -40,7 +40,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
             "SubscribedTopicRegex `{text}` is not a valid regular expression: `{form}` is not supported."
         ));
     }
-    // What stands for itself must be an expression, and not only within the brackets that are put around it.
+    // What means itself must be an expression, and not only within the brackets that are put around it.
     let whole = format!("^(?:{text})$");
     let compiled = |text: &str| regex::RegexBuilder::new(text).size_limit(SIZE_LIMIT).build();
     let why =

@@ -74,7 +74,7 @@ pub(super) struct ConsumerMembership {
     pub interval_ms: i64,
     pub next_heartbeat_ms: i64,
     pub in_flight: Option<RequestId>,
-    /// The heartbeat in flight tells the coordinator what the member owns.
+    /// The heartbeat in flight reports to the coordinator what the member owns.
     pub acknowledges: bool,
     pub last_poll_ms: Option<i64>,
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::transport::HeartbeatPlan;
-use fletchlog_api::{ErrorCode, Request};
+use fletchlog_api::{ErrorCode, Request, TopicId};
 use fletchlog_protocol::messages::ConsumerGroupHeartbeatResponse;
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashSet;
@@ -315,10 +315,7 @@ impl ConsumerCoordinator {
 }
 
 /// The partitions of an assignment by topic, as far as the names of the topics are known; and whether all are.
-fn resolve(
-    assignment: &Assignment,
-    topics: GroupTopics<'_>,
-) -> (Vec<(fletchlog_api::TopicId, Vec<TopicPartition>)>, bool) {
+fn resolve(assignment: &Assignment, topics: GroupTopics<'_>) -> (Vec<(TopicId, Vec<TopicPartition>)>, bool) {
     let mut resolved = Vec::new();
     for (id, partitions) in assignment {
         if let Some(name) = (topics.name)(id) {

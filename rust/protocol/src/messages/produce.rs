@@ -74,10 +74,7 @@ const ABORTABLE: i16 = 11;
 impl ProduceRequest {
     /// The oldest and the newest version that names topics and means the same for the transaction.
     pub(crate) fn versions_of_transaction(&self) -> (i16, i16) {
-        match self.operation.adds() {
-            true => (ABORTABLE + 1, ABORTABLE + 1),
-            false => (Self::MIN_VERSION, ABORTABLE),
-        }
+        self.operation.versions(Self::MIN_VERSION, ABORTABLE)
     }
 
     /// Notes what the version of a request that was read means for it.

@@ -6,7 +6,9 @@
 
 use std::cmp::Ordering;
 
-use super::{Assigned, GroupSpec, Topics, halves, walk_of_members};
+use rustc_hash::FxHashMap;
+
+use super::{Assigned, GroupSpec, Topics, uuid_order, walk_of_members};
 
 /// How often all topics are balanced at most. Kafka: `MAX_ITERATION_COUNT`.
 const MAX_ROUNDS: usize = 16;
@@ -51,7 +53,7 @@ fn order_of_topics(topics: &Topics, subscribers: &[Vec<usize>]) -> Vec<usize> {
     let compare = |&a: &usize, &b: &usize| -> Ordering {
         let by_load = load(b).total_cmp(&load(a));
         let by_subscribers = || subscribers[a].len().cmp(&subscribers[b].len());
-        let by_id = || halves(&topics.ids[a]).cmp(&halves(&topics.ids[b]));
+        let by_id = || uuid_order(&topics.ids[a]).cmp(&uuid_order(&topics.ids[b]));
         by_load.then_with(by_subscribers).then_with(by_id)
     };
     order.sort_by(compare);
@@ -133,7 +135,7 @@ impl Balancer {
             return false;
         }
         // Of each subscriber its partitions, ascending: the last one is moved first.
-        let mut partitions: rustc_hash::FxHashMap<usize, Vec<usize>> = rustc_hash::FxHashMap::default();
+        let mut partitions: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
         for (partition, owner) in self.owners[topic].iter().enumerate() {
             if let Some(owner) = *owner {
                 partitions.entry(owner).or_default().push(partition);

@@ -9,10 +9,8 @@ mod range;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fletchlog_api::TopicId;
 use fletchlog_api::java_hash::{DEFAULT_CAPACITY, string_hash, walk_order};
-
-/// A topic's id.
-pub type TopicId = [u8; 16];
 
 /// Partitions by topic, ascending. Kafka: `MemberAssignment`.
 pub type MemberAssignment = BTreeMap<TopicId, Vec<i32>>;
@@ -138,8 +136,7 @@ fn uuid_hash(id: &TopicId) -> i32 {
     words.fold(0, |hash, word| hash ^ i32::from_be_bytes(*word))
 }
 
-/// The two signed numbers of a `java.util.UUID`, in which its order is defined.
-fn halves(id: &TopicId) -> Vec<i64> {
-    let halves = id.as_chunks::<8>().0.iter();
-    halves.map(|half| i64::from_be_bytes(*half)).collect()
+/// A number that is ordered as a `java.util.UUID`: by its two halves, which are signed.
+fn uuid_order(id: &TopicId) -> i128 {
+    i128::from_be_bytes(*id) ^ (1 << 63)
 }
