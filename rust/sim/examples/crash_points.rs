@@ -1,5 +1,5 @@
 //! Power loss at every storage operation of seeded runs of a log (alone, compacted, shared by threads) and of a whole broker (alone,
-//! shared), and the n-th call failing, on every core until the time is over: `make crash-points`.
+//! shared, with groups, with transactions), and the n-th call failing, on every core until the time is over: `make crash-points`.
 //!
 //! `TIME_LIMIT` in seconds (default 60), `SEED` of the first run (default 0). Ends with one line; exit code 1 on a violation.
 
@@ -14,8 +14,10 @@ use fletchlog_sim::cleaner_workload::CleanerWorkload;
 use fletchlog_sim::concurrent_broker::ConcurrentBrokerWorkload;
 use fletchlog_sim::concurrent_workload::ConcurrentWorkload;
 use fletchlog_sim::crash_points::{Crashable, Violation};
+use fletchlog_sim::group_workload::GroupWorkload;
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
+use fletchlog_sim::transaction_workload::TransactionWorkload;
 
 /// Calls of a log (compacted or not), requests to a broker, in one run.
 const STEPS: (usize, usize) = (60, 30);
@@ -25,8 +27,9 @@ const FAULTY_STEPS: (usize, usize) = (20, 10);
 const STEPS_OF_A_THREAD: (usize, usize) = (20, 9);
 /// Random images per crash point, besides the regular ones.
 const RANDOM_IMAGES: usize = 4;
-/// Of so many seeds one is a broker's, one a compacted log's and one a log's that threads share; one in so many lets calls fail,
-/// and one is of a broker that threads share; one in so many lets calls of a compacted log fail.
+/// Of so many seeds one is a broker's, one that of its groups, one that of its transactions, one a compacted log's and one a log's that
+/// threads share; one in so many lets calls fail, and one is of a broker that threads share; one in so many lets calls of a compacted
+/// log, of groups and of transactions fail.
 const EVERY: (u64, u64, u64) = (16, 64, 256);
 
 #[derive(Default)]
@@ -72,11 +75,15 @@ impl Results {
         }
         if seed.is_multiple_of(EVERY.2) {
             self.fail::<CleanerWorkload>(seed, FAULTY_STEPS.0);
+            self.fail::<GroupWorkload>(seed, FAULTY_STEPS.1);
+            self.fail::<TransactionWorkload>(seed, FAULTY_STEPS.1);
         }
         match seed % EVERY.0 {
             0 => self.crash::<BrokerWorkload>(seed, STEPS.1),
             1 => self.crash::<CleanerWorkload>(seed, STEPS.0),
             2 => self.crash::<ConcurrentWorkload>(seed, STEPS_OF_A_THREAD.0),
+            3 => self.crash::<GroupWorkload>(seed, STEPS.1),
+            4 => self.crash::<TransactionWorkload>(seed, STEPS.1),
             _ => self.crash::<LogWorkload>(seed, STEPS.0),
         }
     }

@@ -10,10 +10,12 @@ use fletchlog_sim::cleaner_workload::CleanerWorkload;
 use fletchlog_sim::concurrent_broker::ConcurrentBrokerWorkload;
 use fletchlog_sim::concurrent_workload::ConcurrentWorkload;
 use fletchlog_sim::crash_points::{Crashable, Violation};
+use fletchlog_sim::group_workload::GroupWorkload;
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
 use fletchlog_sim::sim_disk::{Lie, SimDisk};
 use fletchlog_sim::simulation::{self, Between};
+use fletchlog_sim::transaction_workload::TransactionWorkload;
 
 /// Seeds of the simulation: what the cleaner does wrongly is seen only there.
 const SEEDS: u64 = 300;
@@ -71,6 +73,16 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         // The first of them makes a topic again.
         faulty: (&[0, 3], 12),
     })?;
+    let groups = hunt::<GroupWorkload>(&Slice {
+        of: "a broker with consumer groups",
+        crashed: (4, 30, 1),
+        faulty: (&[3], 6),
+    })?;
+    let transactions = hunt::<TransactionWorkload>(&Slice {
+        of: "a broker with transactions",
+        crashed: (4, 30, 1),
+        faulty: (&[3], 6),
+    })?;
     // What threads do at once is never twice the same.
     let on_log = hunt::<ConcurrentWorkload>(&Slice {
         of: "a log that threads share",
@@ -82,7 +94,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         crashed: (40, 12, 0),
         faulty: (&[], 0),
     })?;
-    Ok(log + on_log + on_broker + compacted + broker)
+    Ok(log + on_log + on_broker + compacted + broker + groups + transactions)
 }
 
 /// Of whole runs, whose disk keeps what it says: what is wrong in the first that is not clean.

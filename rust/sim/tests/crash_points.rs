@@ -6,9 +6,11 @@ use fletchlog_sim::concurrent_broker::ConcurrentBrokerWorkload;
 use fletchlog_sim::concurrent_workload::ConcurrentWorkload;
 use fletchlog_sim::course::Workload;
 use fletchlog_sim::crash_points::Crashable;
+use fletchlog_sim::group_workload::GroupWorkload;
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
 use fletchlog_sim::sim_disk::{Fault, Lie, SimDisk};
+use fletchlog_sim::transaction_workload::TransactionWorkload;
 
 /// Calls of the log in one run.
 const STEPS: usize = 60;
@@ -72,6 +74,16 @@ fn what_a_broker_answered_survives_a_power_loss_at_every_operation() {
 }
 
 #[test]
+fn what_a_broker_answered_members_of_groups_survives_a_power_loss_at_every_operation() {
+    crash::<GroupWorkload>(2, REQUESTS, 1);
+}
+
+#[test]
+fn what_a_broker_answered_transactional_producers_survives_a_power_loss_at_every_operation() {
+    crash::<TransactionWorkload>(2, REQUESTS, 1);
+}
+
+#[test]
 fn what_a_log_answered_threads_that_share_it_survives_a_power_loss_at_every_operation() {
     crash::<ConcurrentWorkload>(40, 8, 1);
 }
@@ -94,6 +106,16 @@ fn whatever_call_fails_a_compacted_log_holds_what_it_must() {
 #[test]
 fn whatever_call_fails_what_a_broker_answered_is_there() {
     fail::<BrokerWorkload>(3, 8);
+}
+
+#[test]
+fn whatever_call_fails_a_group_is_as_it_was_answered() {
+    fail::<GroupWorkload>(3, 6);
+}
+
+#[test]
+fn whatever_call_fails_a_transaction_ends_as_it_was_answered() {
+    fail::<TransactionWorkload>(3, 5);
 }
 
 /// Every call of a run that makes a deleted topic again fails, the removal of its directories included, and the power goes twice.
