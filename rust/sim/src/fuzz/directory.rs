@@ -1,7 +1,7 @@
 //! A broker's directory with damaged, missing and unknown files: it opens or reports why not, and the records that it then serves are valid
 //! and stay the same.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use fletchlog_log::fs::{Fs, MemoryFs};
 use fletchlog_log::{FetchBound, PartitionLog};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, Compression, TopicPartition};
 
-use super::{Input, NOW_MS, scan};
+use super::{Files, Input, NOW_MS, files, scan};
 use fletchlog_testing::VirtualClock;
 
 const ROOT: &str = "/data";
@@ -37,8 +37,6 @@ const NAMES: [&str; 16] = [
     "../.kafka_cleanshutdown",
     "../orders-7/00000000000000000000.log",
 ];
-
-type Files = Vec<(PathBuf, Vec<u8>)>;
 
 fn open(fs: Arc<dyn Fs>, read_only: bool) -> Result<Arc<Broker>, BrokerError> {
     let config = [
@@ -98,20 +96,6 @@ static SOUND: LazyLock<Files> = LazyLock::new(|| {
     assert!(files.len() > 20, "{files:?}");
     files
 });
-
-/// Every file below a directory.
-fn files(fs: &dyn Fs, dir: &Path) -> Files {
-    let mut found = Vec::new();
-    for entry in fs.read_dir(dir).unwrap() {
-        let path = dir.join(&entry.name);
-        if entry.is_dir {
-            found.extend(files(fs, &path));
-        } else {
-            found.push((path.clone(), fs.read(&path).unwrap()));
-        }
-    }
-    found
-}
 
 /// `[mode u8] [changes]`: the directory after the changes is opened for reading (bit 0) or writing.
 pub(super) fn directory(data: &[u8]) {

@@ -12,17 +12,21 @@ mod arrow;
 mod batches;
 mod codecs;
 mod connection;
+mod coordinator_clients;
+mod coordinators;
 mod directory;
 mod log_files;
 mod produce;
 mod sasl;
 mod scan;
 mod tls;
+mod values;
 mod wire;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use fletchlog_log::fs::Fs;
 use fletchlog_records::batch_header::{LOG_OVERHEAD, RECORD_BATCH_OVERHEAD};
 use fletchlog_records::crc::{crc32, crc32c};
 use fletchlog_records::{Header, Record, RecordCursor, RecordError, RecordsSlice, next_batch_size};
@@ -42,7 +46,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 19] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -53,6 +57,8 @@ pub const TARGETS: [Target; 17] = [
     target("snapshot", log_files::snapshot, 2048),
     target("checkpoint", log_files::checkpoint, 512),
     target("directory", directory::directory, 512),
+    target("coordinators", coordinators::coordinators, 256),
+    target("record_values", values::record_values, 512),
     target("arrow_export", arrow::export, 2048),
     target("arrow_import", arrow::import, 1024),
     target("wire_request", wire::request, 1024),
@@ -168,6 +174,23 @@ fn same(found: &[Owned], expected: &[Owned]) {
         assert_eq!(found, expected);
     }
     assert_eq!(found.len(), expected.len());
+}
+
+/// Files with their bytes.
+type Files = Vec<(PathBuf, Vec<u8>)>;
+
+/// Every file below a directory.
+fn files(fs: &dyn Fs, dir: &Path) -> Files {
+    let mut found = Vec::new();
+    for entry in fs.read_dir(dir).unwrap() {
+        let path = dir.join(&entry.name);
+        if entry.is_dir {
+            found.extend(files(fs, &path));
+        } else {
+            found.push((path.clone(), fs.read(&path).unwrap()));
+        }
+    }
+    found
 }
 
 /// `bytes` with correct checksums.
