@@ -192,7 +192,8 @@ class _Copy:
     def run(self, starts: Mapping[tuple[str, int], int], *, append: bool) -> CopiedTopic:
         """Up to the ends that the source was described with."""
         self.ledger.create()
-        with Producer(self.write.admin, {**self.write.config, "transactional.id": self.transactional_id, "linger.ms": "5"}) as producer:
+        config = {**ledger.PRODUCER, **self.write.config, "transactional.id": self.transactional_id, "linger.ms": "5"}
+        with Producer(self.write.admin, config) as producer:
             with self.ledger.rights():
                 producer.init_transactions()  # ends what a killed copy left, and fences one that runs
             self.find_positions(starts, append=append)

@@ -43,6 +43,8 @@ _CONFIG: TopicConfig = {"cleanup.policy": "compact", "segment.bytes": str(1 << 2
 _MOST_SEGMENTS = 4
 # Offsets that are read at first; then four times as many, and so on.
 _FIRST_STEP = 512
+# Of the producers that write entries: with transactions of version 2 (KIP-890), a record that arrives late gets into no other transaction.
+PRODUCER = {"fletchlog.producer.version": "4.4"}
 # How long the transactions of other writers are waited for.
 _WAIT_S = 60
 _RETRY_S = 0.1

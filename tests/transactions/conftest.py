@@ -19,13 +19,13 @@ def broker() -> Iterator[fl.Broker]:
         yield broker
 
 
-@pytest.fixture
-def producers(broker: fl.Broker) -> Iterator[Producers]:
-    """Makes producers that may begin; closes them."""
+@pytest.fixture(params=["2.6", "4.4"], ids=["version-1", "version-2"])
+def producers(broker: fl.Broker, request: pytest.FixtureRequest) -> Iterator[Producers]:
+    """Makes producers that may begin, of a release that knows only version 1 of transactions, or version 2; closes them."""
     made: list[fl.Producer] = []
 
     def make(transactional_id: str = "id", init: bool = True, faults: fl.testing.Faults | None = None, **config: Any) -> fl.Producer:
-        properties = {name.replace("_", "."): value for name, value in config.items()}
+        properties = {"fletchlog.producer.version": request.param} | {name.replace("_", "."): value for name, value in config.items()}
         producer = fl.Producer(broker, {"transactional.id": transactional_id, "retry.backoff.ms": 5, **properties}, faults=faults)
         made.append(producer)
         if init:

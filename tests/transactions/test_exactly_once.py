@@ -27,7 +27,8 @@ with fl.Broker(sys.argv[1], create=True) as broker:
         "auto.offset.reset": "earliest", "max.poll.records": 5,
     })
     consumer.subscribe(["source"])
-    producer = fl.Producer(broker, {"transactional.id": "app", "batch.size": 50, "retry.backoff.ms": 5})
+    config = {"transactional.id": "app", "batch.size": 50, "retry.backoff.ms": 5, "fletchlog.producer.version": sys.argv[2]}
+    producer = fl.Producer(broker, config)
     producer.init_transactions()
     print("ready", flush=True)
     while True:
@@ -59,7 +60,9 @@ def test_a_pipeline_that_is_killed_again_and_again_transforms_every_record_once(
                 producer.send("source", value=b"%d" % i, partition=i % 2)
     chance = random.Random(5)
     for run in range(kills + 1):
-        process = subprocess.Popen([sys.executable, "-c", APPLICATION, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        # Transactions of version 1 and of version 2 by turns.
+        release = ("2.6", "4.4")[run // 2 % 2]
+        process = subprocess.Popen([sys.executable, "-c", APPLICATION, str(tmp_path), release], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         with process.stdout as out:
             assert out.readline() == "ready\n"
@@ -132,13 +135,14 @@ def test_interleaved_transactions_show_what_the_model_says(steps: list[tuple[str
         broker.create_topic("t", partitions=2)
 
         def start(name: int) -> fl.Producer:
-            producer = fl.Producer(broker, {"transactional.id": f"p{name}", "retry.backoff.ms": 1})
+            release = ("2.6", "4.4")[(name + len(fate)) % 2]
+            producer = fl.Producer(broker, {"transactional.id": f"p{name}", "retry.backoff.ms": 1, "fletchlog.producer.version": release})
             producer.init_transactions()
             return producer
 
+        fate: list[str] = []
         producers = [start(name) for name in range(3)]
         open_of: list[int | None] = [None] * 3
-        fate: list[str] = []
         log: list[list[tuple[int, bytes]]] = [[], []]
 
         def check() -> None:

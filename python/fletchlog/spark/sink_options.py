@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fletchlog import ledger
 from fletchlog._place import STORE
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import boolean, check_properties, duration_ms, log, nearest, place_of, target
@@ -66,7 +67,7 @@ COLUMNS = {
     "timestamp": ("double", "timestamp"),
 }
 # What a transaction of the driver's own needs; a property given by the user replaces the first group only.
-DEFAULTS = {"batch.size": str(1 << 20), "linger.ms": "1000", "buffer.memory": str(128 << 20), "transaction.timeout.ms": "900000"}
+DEFAULTS = ledger.PRODUCER | {"batch.size": str(1 << 20), "linger.ms": "1000", "buffer.memory": str(128 << 20), "transaction.timeout.ms": "900000"}
 REFUSED = {
     "kafka.key.serializer": "keys are bytes or text; cast the column",
     "kafka.value.serializer": "values are bytes or text; cast the column",

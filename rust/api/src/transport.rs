@@ -111,6 +111,11 @@ pub trait Transport: Send {
         let _ = node;
         None
     }
+    /// The level of the feature transaction.version, as the newest ApiVersions response of a node reports it; 0 before the first one. Kafka:
+    /// `ApiVersions#getFinalizedFeaturesInfo`.
+    fn transaction_version(&self) -> i16 {
+        0
+    }
     /// A function with which another thread ends the current or next [`Transport::wait`] early. Without one, clients check every 50 ms.
     fn waker(&self) -> Option<Waker> {
         None

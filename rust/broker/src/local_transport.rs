@@ -12,6 +12,7 @@ use fletchlog_api::{
 
 use crate::Broker;
 use crate::broker::LOOK_AGAIN_MS;
+use crate::features::Feature;
 use crate::group::ClientLiveness;
 use crate::kafka_apis::Handled;
 use crate::sync::Answer;
@@ -170,6 +171,10 @@ impl Transport for LocalTransport {
         }
         connection.held.push_back((correlation_id, request));
         self.deliver_ready(node);
+    }
+
+    fn transaction_version(&self) -> i16 {
+        self.broker.finalized_level(Feature::TransactionVersion)
     }
 
     fn receive(&mut self, node: NodeId) -> Option<Completion> {

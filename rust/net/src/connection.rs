@@ -26,7 +26,7 @@ use crate::address_book::{AddressBook, Destination};
 use crate::authenticator::{Authenticator, Next};
 use crate::framer::{BadSize, Framer};
 use crate::sasl::{Sasl, Token};
-use crate::versions::{Versions, next_api_versions};
+use crate::versions::{FinalizedFeatures, Versions, next_api_versions};
 
 /// Most bytes of a response: no batch is larger than a request may be (socket.request.max.bytes), which is 100 MiB by default. The bytes
 /// that a fetch asks for are added to this.
@@ -139,6 +139,14 @@ impl Connection {
     /// Whether the node has reported which versions it serves.
     pub(crate) fn knows_versions(&self) -> bool {
         self.versions.is_some()
+    }
+
+    /// The levels of the cluster's features, as the node has reported them.
+    pub(crate) fn features(&self) -> FinalizedFeatures {
+        self.versions
+            .as_ref()
+            .map(|versions| versions.features)
+            .unwrap_or_default()
     }
 
     /// Sends a request, now or when the connection is ready and not paused.

@@ -17,6 +17,7 @@ use crate::heartbeat_thread::HeartbeatThread;
 use crate::sasl::TokenSource;
 use crate::security::Security;
 use crate::sockets::{SocketEvent, Sockets, SystemSockets};
+use crate::versions::FinalizedFeatures;
 
 /// After this many connections that ended in the TLS handshake before the first response, the failure is final: it is no restart of a node.
 const TLS_REFUSALS: u32 = 3;
@@ -113,6 +114,7 @@ pub struct TcpTransport<S: Sockets = SystemSockets> {
     failures: BTreeMap<NodeId, u32>,
     /// Number of connections that ended before the first response.
     refusals: u32,
+    features: FinalizedFeatures,
     /// A connection is ready or has failed since the last wait.
     changed: bool,
     /// Runs once the client is a member of a group.
@@ -151,6 +153,7 @@ impl<S: Sockets> TcpTransport<S> {
             failed: BTreeMap::new(),
             failures: BTreeMap::new(),
             refusals: 0,
+            features: FinalizedFeatures::default(),
             changed: false,
             heartbeats: None,
             lacks_heartbeats: false,
@@ -340,6 +343,7 @@ impl<S: Sockets> TcpTransport<S> {
         let outcome = channel.on_event(may_have_ended, &mut self.sockets, &mut self.book, now_ms);
         if channel.connection.is_ready() && !was_ready {
             self.changed = true;
+            self.features.update(channel.connection.features());
             if self.failures.remove(&node).is_some() {
                 log::info!("node {node} ({}) is connected again", channel.address());
             }
@@ -489,6 +493,10 @@ impl<S: Sockets> Transport for TcpTransport<S> {
 
     fn address(&self, node: NodeId) -> Option<String> {
         self.book.address_of(node).map(ToString::to_string)
+    }
+
+    fn transaction_version(&self) -> i16 {
+        self.features.transaction_version
     }
 
     fn waker(&self) -> Option<Waker> {

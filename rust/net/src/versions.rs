@@ -7,12 +7,11 @@ use fletchlog_protocol::messages::ApiVersionsResponse;
 
 /// Versions that the client can send, where they are fewer than `protocol` can encode.
 ///
-/// Produce 13 names topics by id alone. Produce 12, EndTxn 5 and TxnOffsetCommit 5 belong to transactions of version 2 (KIP-890).
-/// AddPartitionsToTxn 4 is for brokers. JoinGroup 9 may ask a leader not to assign (KIP-814). OffsetCommit 10 and OffsetFetch 10 name
-/// topics by id. A Metadata request below version 4 cannot forbid the creation of a topic.
+/// Produce 13 names topics by id alone, as TxnOffsetCommit 6, OffsetCommit 10 and OffsetFetch 10 do. AddPartitionsToTxn 4 is for brokers.
+/// JoinGroup 9 may ask a leader not to assign (KIP-814). A Metadata request below version 4 cannot forbid the creation of a topic.
 fn sent_versions(api: ApiKey) -> (i16, i16) {
     match api {
-        ApiKey::Produce => (3, 11),
+        ApiKey::Produce => (3, 12),
         ApiKey::Fetch => (4, 18),
         ApiKey::Metadata => (4, 13),
         ApiKey::JoinGroup => (0, 8),
@@ -20,10 +19,40 @@ fn sent_versions(api: ApiKey) -> (i16, i16) {
         ApiKey::OffsetFetch => (1, 9),
         ApiKey::InitProducerId => (0, 5),
         ApiKey::AddPartitionsToTxn => (0, 3),
-        ApiKey::EndTxn | ApiKey::TxnOffsetCommit => (0, 4),
+        ApiKey::TxnOffsetCommit => (0, 5),
         // Version 0 is followed by bytes without headers.
         ApiKey::SaslHandshake => (1, 1),
         other => (other.min_version(), other.max_version()),
+    }
+}
+
+/// The name of the feature that says how transactions end (KIP-890). Kafka: `TransactionVersion#FEATURE_NAME`.
+const TRANSACTION_VERSION: &str = "transaction.version";
+
+/// The levels of the cluster's features, as one node has reported them: those that this client acts on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FinalizedFeatures {
+    /// Grows with each change; -1: the node does not know.
+    epoch: i64,
+    /// 0: the cluster has no such feature.
+    pub(crate) transaction_version: i16,
+}
+
+impl FinalizedFeatures {
+    fn of(response: &ApiVersionsResponse) -> Self {
+        let mut levels = response.finalized_features.iter();
+        let level = levels.find(|feature| &*feature.name == TRANSACTION_VERSION);
+        Self {
+            epoch: response.finalized_features_epoch,
+            transaction_version: level.map_or(0, |feature| feature.max_version_level),
+        }
+    }
+
+    /// Takes the report of another node, unless it is older. Kafka: `ApiVersions#update`.
+    pub(crate) fn update(&mut self, reported: Self) {
+        if reported.epoch >= self.epoch {
+            *self = reported;
+        }
     }
 }
 
@@ -31,6 +60,7 @@ fn sent_versions(api: ApiKey) -> (i16, i16) {
 #[derive(Debug, Default)]
 pub(crate) struct Versions {
     served: BTreeMap<ApiKey, (i16, i16)>,
+    pub(crate) features: FinalizedFeatures,
 }
 
 impl Versions {
@@ -40,6 +70,7 @@ impl Versions {
         let known = ranges.filter_map(|v| Some((ApiKey::from_code(v.api_key)?, (v.min_version, v.max_version))));
         Self {
             served: known.collect(),
+            features: FinalizedFeatures::of(response),
         }
     }
 
@@ -75,7 +106,7 @@ pub(crate) fn next_api_versions(response: &ApiVersionsResponse, refused: i16) ->
 
 #[cfg(test)]
 mod tests {
-    use fletchlog_protocol::messages::api_versions_response::ApiVersion;
+    use fletchlog_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey};
 
     use super::*;
 
@@ -114,6 +145,38 @@ mod tests {
         );
         let new = Versions::of(&response(&[(1, 13, 18)]));
         assert!(new.usable(ApiKey::Fetch, 12).unwrap_err().contains("sends 4 to 12"));
+    }
+
+    #[test]
+    fn the_newest_report_of_the_features_counts() {
+        let reported = |epoch, levels: &[(&str, i16)]| {
+            let level = |&(name, max_version_level): &(&str, i16)| FinalizedFeatureKey {
+                name: name.into(),
+                max_version_level,
+                min_version_level: 0,
+            };
+            Versions::of(&ApiVersionsResponse {
+                finalized_features_epoch: epoch,
+                finalized_features: levels.iter().map(level).collect(),
+                ..Default::default()
+            })
+            .features
+        };
+        let mut features = FinalizedFeatures::default();
+        for (epoch, levels, expected) in [
+            (-1, &[][..], 0),
+            (0, &[("group.version", 1), ("transaction.version", 2)], 2),
+            (-1, &[], 2),
+            (4, &[("transaction.version", 1)], 1),
+            (3, &[("transaction.version", 2)], 1),
+            (5, &[], 0),
+        ] {
+            features.update(reported(epoch, levels));
+            assert_eq!(
+                features.transaction_version, expected,
+                "after the report of epoch {epoch}"
+            );
+        }
     }
 
     #[test]

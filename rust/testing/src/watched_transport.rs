@@ -140,6 +140,9 @@ impl<T: Transport, W: Watch> Transport for WatchedTransport<T, W> {
     fn ready(&mut self, node: NodeId) -> Ready {
         self.lock().inner.ready(node)
     }
+    fn transaction_version(&self) -> i16 {
+        self.lock().inner.transaction_version()
+    }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let mut watched = self.lock();
         watched.watch.sending(node, correlation_id, &request);

@@ -289,7 +289,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "fletchlog.producer.version",
         Kind::Release,
         Some("2.6"),
-        "The Java client release whose producer behaviour is reproduced, 2.4 to 4.4: defaults and what happens under faults.",
+        "The Java client release whose producer behaviour is reproduced, 2.4 to 4.4: defaults, what happens under faults, and from 4.0 on transactions of version 2 (KIP-890) where the cluster has them.",
     ),
     key(
         "fletchlog.trace",

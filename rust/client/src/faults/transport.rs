@@ -385,6 +385,10 @@ impl Transport for FaultTransport {
         self.inner.ready(node)
     }
 
+    fn transaction_version(&self) -> i16 {
+        self.inner.transaction_version()
+    }
+
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let request = match request {
             Request::Produce(request) => HeldRequest::Produce(self.faults.arrived(node, &request), request),

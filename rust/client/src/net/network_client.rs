@@ -106,6 +106,11 @@ impl<K> NetworkClient<K> {
         &mut *self.transport
     }
 
+    /// See [`Transport::transaction_version`].
+    pub(crate) fn transaction_version(&self) -> i16 {
+        self.transport.transaction_version()
+    }
+
     /// See [`Transport::waker`].
     pub(crate) fn waker(&self) -> Option<Waker> {
         self.transport.waker()

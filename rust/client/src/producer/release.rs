@@ -32,6 +32,8 @@ pub(crate) struct Release {
     pub idempotent_by_default: bool,
     /// linger.ms=5 by default (KIP-1030). 4.0.
     pub lingers_by_default: bool,
+    /// Transactions of version 2 on a cluster that has them (KIP-890). 4.0.
+    pub knows_transaction_version_2: bool,
 }
 
 impl Release {
@@ -51,6 +53,7 @@ impl Release {
             exponential_backoff: since((3, 7)),
             idempotent_by_default: since((3, 0)),
             lingers_by_default: since((4, 0)),
+            knows_transaction_version_2: since((4, 0)),
         }
     }
 }
@@ -74,6 +77,7 @@ mod tests {
             Release {
                 split_halves: true,
                 lingers_by_default: true,
+                knows_transaction_version_2: true,
                 ..mid
             }
         );

@@ -335,9 +335,9 @@ impl Sender {
         let request = ProduceRequest {
             transactional_id: self.config.transactional_id.clone(),
             acks: self.config.acks,
+            operation: transactional::operation(guarded),
             timeout_ms: i32::try_from(self.config.request_timeout_ms).unwrap_or(i32::MAX),
             topic_data,
-            ..Default::default()
         };
         self.send(node, kind, Request::Produce(request));
     }

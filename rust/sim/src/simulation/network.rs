@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fletchlog_api::transport::{coordinator_connection, node_of_connection};
 use fletchlog_api::{Completion, Failure, FetchResponse, InProcess, NodeId, Request, Response, Transport};
-use fletchlog_broker::{Broker, LocalTransport};
+use fletchlog_broker::{Broker, Feature, LocalTransport};
 use fletchlog_records::{BatchIter, TopicPartition};
 
 use super::leaders::Leaders;
@@ -50,6 +50,8 @@ pub(super) struct Net {
     /// The connections, in a run over sockets.
     pub pipes: Pipes,
     broker: Option<Arc<Broker>>,
+    /// The level of transaction.version when the broker went down.
+    transaction_version: i16,
     ports: Vec<Port>,
     /// Paused nodes, and the time until which they handle nothing.
     paused: BTreeMap<NodeId, i64>,
@@ -104,6 +106,7 @@ impl Net {
                 leaders: Leaders::new(plan.nodes),
                 members: Members::default(),
                 broker: None,
+                transaction_version: 0,
                 ports: Vec::new(),
                 paused: BTreeMap::new(),
                 late: None,
@@ -136,6 +139,7 @@ impl Net {
 
     /// The broker is down, and every connection is lost.
     pub fn broker_down(&mut self) {
+        self.transaction_version = self.transaction_version();
         self.broker = None;
         self.late = None;
         self.memory.restarted();
@@ -151,6 +155,12 @@ impl Net {
     pub fn pause(&mut self, node: NodeId, until_ms: i64) {
         self.paused.insert(node, until_ms);
         self.pipes.pause(node, until_ms);
+    }
+
+    /// As clients know it: the level of the feature.
+    fn transaction_version(&self) -> i16 {
+        let level = |broker: &Arc<Broker>| broker.finalized_level(Feature::TransactionVersion);
+        self.broker.as_ref().map_or(self.transaction_version, level)
     }
 
     /// The broker, if it is up.
@@ -390,6 +400,9 @@ struct SimTransport {
 impl Transport for SimTransport {
     fn bootstrap(&self) -> Vec<NodeId> {
         vec![1]
+    }
+    fn transaction_version(&self) -> i16 {
+        lock(&self.net).transaction_version()
     }
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         lock(&self.net).send(self.port, node, correlation_id, request);

@@ -4,6 +4,7 @@ mod errors;
 mod model;
 mod offsets;
 mod order;
+mod version_2;
 
 use std::sync::Arc;
 

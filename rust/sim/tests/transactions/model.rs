@@ -84,7 +84,11 @@ impl World {
         let id = format!("p{p}");
         let config = [
             ("transactional.id", id.as_str()),
-            ("fletchlog.producer.version", "3.9"),
+            // Version 1 and version 2 of transactions, also one after the other under one name.
+            (
+                "fletchlog.producer.version",
+                ["3.9", "4.4", "4.4"][usize::try_from(self.seed % 3).unwrap()],
+            ),
             ("batch.size", "1"),
             ("transaction.timeout.ms", "900000"),
         ];

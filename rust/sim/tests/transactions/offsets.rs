@@ -8,7 +8,7 @@ use fletchlog_records::TopicPartition;
 use super::{Cluster, code, tp, values};
 use fletchlog_sim::stepped::{decide, never};
 
-fn next(offset: i64) -> OffsetAndMetadata {
+pub(super) fn next(offset: i64) -> OffsetAndMetadata {
     OffsetAndMetadata {
         offset,
         leader_epoch: -1,
@@ -16,7 +16,7 @@ fn next(offset: i64) -> OffsetAndMetadata {
     }
 }
 
-fn group(id: &str) -> ConsumerGroupMetadata {
+pub(super) fn group(id: &str) -> ConsumerGroupMetadata {
     ConsumerGroupMetadata {
         group_id: id.into(),
         generation_id: -1,
@@ -112,7 +112,7 @@ fn wrong_arguments_are_refused_before_anything_is_sent() {
     bench.producer.commit_transaction(&mut never).unwrap();
 }
 
-/// The loop of KIP-98, crashed again and again at any step: every record is transformed once.
+/// The loop of KIP-98, crashed again and again at any step, by producers of both versions: every record is transformed once.
 #[test]
 fn consume_transform_produce_is_exactly_once_over_crashes() {
     let cluster = Cluster::new();
@@ -131,7 +131,8 @@ fn consume_transform_produce_is_exactly_once_over_crashes() {
         let mut consumer = cluster.consumer("read_committed", &config);
         consumer.assign(&[tp(0)]).unwrap();
         let script = [(1, ["ok", "lost-ack", "refused:6"][crash % 3])];
-        let mut bench = cluster.ready("app", &script, &[]);
+        let release = ["3.9", "4.4"][crash % 2];
+        let mut bench = cluster.ready("app", &script, &[("fletchlog.producer.version", release)]);
         // Each run dies after another step.
         let mut left = crash % 11;
         let mut dies = || {

@@ -3,7 +3,7 @@
 
 use fletchlog_api::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
-    Request, Response, TxnOffsetCommitRequest,
+    Request, Response, TransactionSupportedOperation, TxnOffsetCommitRequest,
 };
 
 use super::{RequestKind, Sender};
@@ -79,9 +79,13 @@ impl Sender {
         now: i64,
     ) {
         let producer = guarded.producer_id().unwrap_or(NO_PRODUCER);
+        let level = self.client.transaction_version();
         let Some(transactions) = guarded.transactions() else {
             return;
         };
+        if self.config.release.knows_transaction_version_2 {
+            transactions.set_transaction_version(level);
+        }
         let Some(response) = response else {
             return transactions.disconnected(request, now);
         };
@@ -104,9 +108,18 @@ impl Sender {
     }
 }
 
+/// What the broker does about partitions that were not added to the transaction.
+pub(super) fn operation(guarded: &mut Guarded) -> TransactionSupportedOperation {
+    match guarded.transactions() {
+        Some(transactions) if transactions.is_version_2() => TransactionSupportedOperation::AddPartition,
+        _ => TransactionSupportedOperation::default(),
+    }
+}
+
 /// The message of a request.
 fn message(guarded: &mut Guarded, kind: &Kind) -> Option<Request> {
     let (producer_id, producer_epoch) = guarded.producer_id().unwrap_or(NO_PRODUCER);
+    let operation = operation(guarded);
     let (transactional_id, timeout_ms) = guarded.transactions()?.identity();
     Some(match kind {
         Kind::FindCoordinator { key_type, key } => {
@@ -143,14 +156,15 @@ fn message(guarded: &mut Guarded, kind: &Kind) -> Option<Request> {
             member_id: group.member_id.clone(),
             group_instance_id: group.group_instance_id.clone(),
             topics: TxnOffsetCommitRequest::topics_of(offsets.iter().cloned()),
+            operation,
             ..Default::default()
         }),
-        Kind::EndTxn { committed } => Request::EndTxn(EndTxnRequest {
+        &Kind::EndTxn { committed, bumps_epoch } => Request::EndTxn(EndTxnRequest {
             transactional_id,
             producer_id,
             producer_epoch,
-            committed: *committed,
-            ..Default::default()
+            committed,
+            bumps_epoch,
         }),
     })
 }

@@ -6,9 +6,10 @@
 //! | 14, 51 and other retriable ones | again | again (3, too; 51 after 20 ms for the first) | again | again (3, too) | again |
 //! | 47, 90 | fatal: fenced | fatal | fatal | fatal | fatal |
 //! | 49, 59 | fatal | abortable, new epoch | abortable, new epoch | fatal | abortable, new epoch |
-//! | 22, 25, 82 | | | | abortable (22, 25: CommitFailed) | |
+//! | 22, 25, 69, 113 | | | | abortable (CommitFailed) | |
+//! | 30, 82 | | | 30 abortable | abortable | |
 //! | 29, 55, others of a partition | | abortable | | | |
-//! | 120 | abortable | abortable | abortable | abortable | abortable |
+//! | 120 | abortable | abortable | abortable | abortable | abortable (of an abort: fatal) |
 //! | any, with a storage failure that lasts until the broker is reopened | fatal | fatal | fatal | fatal | fatal |
 //! | 48, 53, anything else | fatal | 48, 53 fatal | fatal | fatal | fatal (48: the end of an abort of a transaction of which no addition was acknowledged) |
 //!
@@ -93,6 +94,7 @@ impl TransactionManager {
                     self.transition_to_fatal_error(error);
                     return None;
                 }
+                self.update_version();
                 self.done(&request.result);
                 return Some(NewId {
                     id: (response.producer_id, response.producer_epoch),
@@ -114,7 +116,7 @@ impl TransactionManager {
             (Kind::TxnOffsetCommit { .. }, Response::TxnOffsetCommit(response)) => {
                 self.offsets_written(request, response, now);
             }
-            (Kind::EndTxn { .. }, Response::EndTxn(response)) => self.ended(request, response, producer, now),
+            (Kind::EndTxn { .. }, Response::EndTxn(response)) => return self.ended(request, response, producer, now),
             (Kind::AddOffsetsToTxn { .. }, Response::AddOffsetsToTxn(refused)) => {
                 self.refused(request, refused.error_code, refused.failure.as_ref(), now);
             }
@@ -126,9 +128,20 @@ impl TransactionManager {
         None
     }
 
-    fn ended(&mut self, request: TxnRequest, response: &EndTxnResponse, producer: (i64, i16), now: i64) {
-        let aborts = matches!(request.kind, Kind::EndTxn { committed: false });
+    fn ended(
+        &mut self,
+        request: TxnRequest,
+        response: &EndTxnResponse,
+        producer: (i64, i16),
+        now: i64,
+    ) -> Option<NewId> {
+        let aborts = matches!(request.kind, Kind::EndTxn { committed: false, .. });
         match response.error_code {
+            ErrorCode::NONE if matches!(request.kind, Kind::EndTxn { bumps_epoch: true, .. }) => {
+                let id = (response.producer_id, response.producer_epoch);
+                self.end_of_transaction(&request.result, id);
+                return Some(NewId { id, bumped: true });
+            }
             ErrorCode::NONE => self.end_of_transaction(&request.result, producer),
             // The request whose response was lost added nothing: there is no transaction.
             ErrorCode::INVALID_TXN_STATE if aborts && !self.started => {
@@ -138,6 +151,7 @@ impl TransactionManager {
             error if aborts && is_forgotten(error) => self.queue_init(producer, &request.result),
             error => self.refused(request, error, response.failure.as_ref(), now),
         }
+        None
     }
 
     fn coordinator_found(&mut self, request: &TxnRequest, node: i32) {
@@ -252,18 +266,24 @@ impl TransactionManager {
             (code, Kind::AddPartitionsToTxn { .. } | Kind::AddOffsetsToTxn { .. } | Kind::EndTxn { .. })
                 if is_forgotten(code) =>
             {
-                self.epoch_bump_required = true;
+                self.require_epoch_bump();
                 self.abortable_error(&request, error);
             }
-            (ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION, Kind::TxnOffsetCommit { .. }) => {
+            (code, Kind::TxnOffsetCommit { .. }) if is_of_another_member(code) => {
                 let text = format!(
                     "the offsets of the transaction do not belong to a current member of the group ({code}): abort, poll() the consumer and process what it returns"
                 );
                 self.abortable_error(&request, ClientError::CommitFailed(text));
             }
-            (ErrorCode::FENCED_INSTANCE_ID, Kind::TxnOffsetCommit { .. }) | (ErrorCode::TRANSACTION_ABORTABLE, _) => {
-                self.abortable_error(&request, error);
+            (ErrorCode::TRANSACTION_ABORTABLE, Kind::EndTxn { committed: false, .. }) => {
+                self.fatal_error(&request, error);
             }
+            (ErrorCode::FENCED_INSTANCE_ID, Kind::TxnOffsetCommit { .. })
+            | (
+                ErrorCode::GROUP_AUTHORIZATION_FAILED,
+                Kind::FindCoordinator { .. } | Kind::AddOffsetsToTxn { .. } | Kind::TxnOffsetCommit { .. },
+            )
+            | (ErrorCode::TRANSACTION_ABORTABLE, _) => self.abortable_error(&request, error),
             (
                 ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED | ErrorCode::INVALID_TXN_STATE,
                 Kind::AddPartitionsToTxn { .. },
@@ -280,6 +300,12 @@ impl TransactionManager {
 
     fn abortable_error(&mut self, request: &TxnRequest, error: ClientError) {
         self.fail(&request.result, error.clone());
+        if matches!(request.kind, Kind::FindCoordinator { .. }) {
+            // The call that needs this coordinator fails with the reason itself.
+            for waiting in self.queue.take(|kind| matches!(kind, Kind::TxnOffsetCommit { .. })) {
+                self.fail(&waiting.result, error.clone());
+            }
+        }
         self.transition_to_abortable_error(error);
     }
 }
@@ -297,6 +323,17 @@ fn is_forgotten(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::INVALID_PRODUCER_ID_MAPPING | ErrorCode::UNKNOWN_PRODUCER_ID
+    )
+}
+
+/// Whether the group has moved on from the member whose offsets these are.
+fn is_of_another_member(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::UNKNOWN_MEMBER_ID
+            | ErrorCode::ILLEGAL_GENERATION
+            | ErrorCode::GROUP_ID_NOT_FOUND
+            | ErrorCode::STALE_MEMBER_EPOCH
     )
 }
 

@@ -46,6 +46,11 @@ pub(crate) struct TransactionManager {
     pub(super) maybe_started: bool,
     pub(super) epoch_bump_required: bool,
     pending: Option<PendingTransition>,
+    /// The cluster's level of transaction.version that the producer knows how to use: how its next transaction ends.
+    transaction_version: i16,
+    /// The open transaction is of version 2: requests with records or offsets add to it, its end raises the epoch. Kafka:
+    /// `isTransactionV2Enabled`.
+    is_version_2: bool,
     pub(super) transaction_coordinator: Option<NodeId>,
     /// The group that it coordinates, and its node.
     pub(super) group_coordinator: Option<(Arc<str>, NodeId)>,
@@ -77,6 +82,8 @@ impl TransactionManager {
             maybe_started: false,
             epoch_bump_required: false,
             pending: None,
+            transaction_version: 0,
+            is_version_2: false,
             transaction_coordinator: None,
             group_coordinator: None,
             progress: false,
@@ -140,8 +147,9 @@ impl TransactionManager {
     fn begin_completing(&mut self, committed: bool) -> Arc<RequestResult> {
         self.queue_new_partitions();
         let result = Arc::<RequestResult>::default();
-        self.queue
-            .push(TxnRequest::new(Kind::EndTxn { committed }, Arc::clone(&result)));
+        let bumps_epoch = self.is_version_2;
+        let kind = Kind::EndTxn { committed, bumps_epoch };
+        self.queue.push(TxnRequest::new(kind, Arc::clone(&result)));
         result
     }
 
@@ -161,7 +169,12 @@ impl TransactionManager {
             )));
         }
         let result = Arc::<RequestResult>::default();
-        let kind = Kind::AddOffsetsToTxn { offsets, group };
+        let kind = if self.is_version_2 {
+            self.started = true;
+            Kind::TxnOffsetCommit { offsets, group }
+        } else {
+            Kind::AddOffsetsToTxn { offsets, group }
+        };
         self.queue.push(TxnRequest::new(kind, Arc::clone(&result)));
         Ok(result)
     }
@@ -237,7 +250,10 @@ impl TransactionManager {
 
     /// A record was queued for the partition.
     pub(crate) fn maybe_add_partition(&mut self, partition: PartitionId) {
-        if !self.partitions.contains(&partition) && !self.pending_partitions.contains(&partition) {
+        if self.is_version_2 {
+            self.started = true;
+            self.partitions.insert(partition);
+        } else if !self.partitions.contains(&partition) && !self.pending_partitions.contains(&partition) {
             self.new_partitions.insert(partition);
         }
     }
@@ -252,6 +268,14 @@ impl TransactionManager {
     /// transactional.id and transaction.timeout.ms.
     pub(crate) fn identity(&self) -> (Arc<str>, i32) {
         (Arc::clone(&self.transactional_id), self.timeout_ms)
+    }
+    /// Whether requests with records or offsets add their partitions to the transaction (version 2).
+    pub(crate) fn is_version_2(&self) -> bool {
+        self.is_version_2
+    }
+    /// The level of transaction.version that the cluster has and the producer knows. It is in effect from the next transaction on.
+    pub(crate) fn set_transaction_version(&mut self, level: i16) {
+        self.transaction_version = level;
     }
     /// Why the producer can do nothing more.
     pub(crate) fn fatal(&self) -> Option<ClientError> {
@@ -443,20 +467,34 @@ impl TransactionManager {
     /// Kafka: `maybeTransitionToErrorState`.
     pub(crate) fn batch_failed(&mut self, error: ClientError) {
         if !self.is_completing() {
-            self.epoch_bump_required = true;
+            self.require_epoch_bump();
         }
         self.transition_to_abortable_error(error);
     }
 
     /// The epoch has to rise before the next transaction. Kafka: `abortableErrorIfPossible`.
     pub(crate) fn abortable_with_bump(&mut self, error: ClientError) {
-        self.epoch_bump_required = true;
+        self.require_epoch_bump();
         self.transition_to_abortable_error(error);
+    }
+
+    /// An end in version 2 raises the epoch by itself. Kafka: `needToTriggerEpochBumpFromClient`.
+    pub(super) fn require_epoch_bump(&mut self) {
+        self.epoch_bump_required |= !self.is_version_2;
+    }
+
+    /// Takes over the cluster's level for the next transaction. True: it begins version 2, so that it needs an epoch of its own. Kafka:
+    /// `maybeUpdateTransactionV2Enabled`.
+    pub(super) fn update_version(&mut self) -> bool {
+        let was_version_2 = self.is_version_2;
+        self.is_version_2 = self.transaction_version >= 2;
+        self.is_version_2 && !was_version_2
     }
 
     /// The transaction has ended; if an epoch bump is due, the producer's next id is requested first.
     pub(super) fn end_of_transaction(&mut self, result: &Arc<RequestResult>, producer: (i64, i16)) {
-        let bump = self.epoch_bump_required;
+        // A transaction to which nothing was added says nothing about the version: without its end there is no new epoch.
+        let bump = self.epoch_bump_required || (producer != NO_PRODUCER && self.update_version());
         self.complete_transaction();
         if bump && producer != NO_PRODUCER {
             self.state = State::Initializing;

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     },
     EndTxn {
         committed: bool,
+        /// The response contains the id and epoch with which the producer goes on (version 2).
+        bumps_epoch: bool,
     },
 }
 

@@ -1,5 +1,7 @@
 //! The state machine by itself: transitions, the order of its requests, the table of answers.
 
+mod version_2;
+
 use std::iter::repeat;
 use std::sync::Arc;
 
@@ -251,6 +253,12 @@ fn answers_mean_what_the_table_says() {
         (E::ILLEGAL_GENERATION, [Fatal, Abortable, Fatal, Abortable, Fatal]),
         (E::UNKNOWN_MEMBER_ID, [Fatal, Abortable, Fatal, Abortable, Fatal]),
         (E::FENCED_INSTANCE_ID, [Fatal, Abortable, Fatal, Abortable, Fatal]),
+        (E::GROUP_ID_NOT_FOUND, [Fatal, Abortable, Fatal, Abortable, Fatal]),
+        (E::STALE_MEMBER_EPOCH, [Fatal, Abortable, Fatal, Abortable, Fatal]),
+        (
+            E::GROUP_AUTHORIZATION_FAILED,
+            [Fatal, Abortable, Abortable, Abortable, Fatal],
+        ),
         (E::INVALID_TRANSACTION_TIMEOUT, [Fatal, Abortable, Fatal, Fatal, Fatal]),
         (E::UNKNOWN_SERVER_ERROR, [Fatal, Abortable, Fatal, Fatal, Fatal]),
     ];
@@ -267,6 +275,21 @@ fn answers_mean_what_the_table_says() {
     answer(&mut manager, request, E::TRANSACTION_ABORTABLE);
     // From InitProducerId there is nothing to abort: the state stays, the call fails.
     assert_eq!(outcome(&manager, &result), Abortable);
+    // Nobody waits for the search itself, but for what needs the coordinator.
+    let (mut manager, request) = about_to("TxnOffsetCommit");
+    let result = Arc::clone(&request.result);
+    manager.disconnected(request, 0);
+    let lookup = next(&mut manager);
+    answer(&mut manager, lookup, E::GROUP_AUTHORIZATION_FAILED);
+    let expected = Some(E::GROUP_AUTHORIZATION_FAILED);
+    assert!(matches!(result.outcome(), Some(Err(ClientError::Kafka { code, .. })) if Some(code) == expected));
+    // What cannot even be aborted is lost.
+    let mut manager = in_transaction();
+    manager.started = true;
+    let result = manager.begin_abort(PRODUCER).unwrap();
+    let request = next(&mut manager);
+    answer(&mut manager, request, E::TRANSACTION_ABORTABLE);
+    assert_eq!(outcome(&manager, &result), Fatal);
 }
 
 #[test]
@@ -403,7 +426,11 @@ fn offsets_that_are_refused_do_not_hold_an_abort_back() {
         assert!(manager.last_refusal().is_some_and(|text| text.contains(kind)));
         let abort = manager.begin_abort(PRODUCER).unwrap();
         let end = next(&mut manager);
-        assert!(matches!(end.kind, Kind::EndTxn { committed: false }), "{:?}", end.kind);
+        assert!(
+            matches!(end.kind, Kind::EndTxn { committed: false, .. }),
+            "{:?}",
+            end.kind
+        );
         assert!(matches!(
             offsets.outcome(),
             Some(Err(ClientError::TransactionAborted(_)))
@@ -469,7 +496,11 @@ fn an_addition_whose_answer_was_lost_may_have_begun_the_transaction_which_an_abo
             lose(&mut manager, request);
             let abort = manager.begin_abort(PRODUCER).unwrap();
             let end = next(&mut manager);
-            assert!(matches!(end.kind, Kind::EndTxn { committed: false }), "{:?}", end.kind);
+            assert!(
+                matches!(end.kind, Kind::EndTxn { committed: false, .. }),
+                "{:?}",
+                end.kind
+            );
             answer(&mut manager, end, code);
             assert!(abort.outcome().unwrap().is_ok(), "{kind} {code}");
             assert_eq!(manager.state, State::Ready);
@@ -504,7 +535,11 @@ fn the_search_for_the_groups_coordinator_does_not_hold_an_abort_back() {
             manager.begin_abort(PRODUCER).unwrap()
         };
         let end = next(&mut manager);
-        assert!(matches!(end.kind, Kind::EndTxn { committed: false }), "{:?}", end.kind);
+        assert!(
+            matches!(end.kind, Kind::EndTxn { committed: false, .. }),
+            "{:?}",
+            end.kind
+        );
         answer(&mut manager, end, ErrorCode::NONE);
         assert!(abort.outcome().unwrap().is_ok());
     }

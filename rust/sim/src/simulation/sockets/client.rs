@@ -205,6 +205,10 @@ impl Transport for Recorded {
         self.transport.ready(node)
     }
 
+    fn transaction_version(&self) -> i16 {
+        self.transport.transaction_version()
+    }
+
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let request = {
             let mut net = lock(&self.net);
