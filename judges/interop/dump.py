@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from . import kafka
 
-TOOL = {"3.9.1": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}
+TOOL = {release: ("org.apache." if release.startswith("4.") else "") + "kafka.tools.DumpLogSegments" for release in kafka.SERVERS}
 HEX = ["--key-decoder-class", "HexDecoder", "--value-decoder-class", "HexDecoder"]
 
 RECORD = re.compile(

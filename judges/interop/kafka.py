@@ -15,7 +15,8 @@ JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 CACHE = Path(__file__).resolve().parents[2] / ".build" / "interop"
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
-SERVERS = ["3.9.1", "4.3.1"]
+SERVERS = ["3.9.1", "4.3.1", "4.4.0"]
+NEWEST = SERVERS[-1]
 CLIENTS = ["2.6.3", "3.7.2", "3.9.1", "4.3.1", "4.4.0"]
 # whose recordings are those of another release, as all of them were found to be equal
 RECORDED_AS = {"4.4.0": "4.3.1"}

@@ -89,7 +89,7 @@ def served(seed: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
             for p in broker.describe_topic(topic).partitions:
                 stamps = rows.filter(pa.compute.equal(rows["partition"], p.partition))["timestamp"].cast("int64")
                 logs[topic, p.partition] = (p.log_start_offset, p.high_watermark, [stamp // 1000 for stamp in stamps.to_pylist()])
-    with Kraft("4.3.1", directory, scratch, cluster_of(copy)) as broker:
+    with Kraft(kafka.NEWEST, directory, scratch, cluster_of(copy)) as broker:
         yield Served(broker, copy, logs)
     shutil.rmtree(scratch)
 

@@ -18,7 +18,7 @@ from pytest_fletchlog.kafka import Kafka
 from . import kafka
 
 PART = "12 Kafka's tools over the wire"
-RELEASES = ["2.6.3", "3.9.1", "4.3.1"]
+RELEASES = ["2.6.3", "3.9.1", "4.3.1", "4.4.0"]
 TOOLS = "org.apache.kafka.tools."
 LINES = "".join(f"key{i}:value {i}\n" for i in range(100))
 BROKER = "--bootstrap-server"
@@ -27,7 +27,7 @@ CLASSES = {
     "acls": {"2": "kafka.admin.AclCommand", "4": f"{TOOLS}AclCommand"},
     "api-versions": {"2": "kafka.admin.BrokerApiVersionsCommand", "4": f"{TOOLS}BrokerApiVersionsCommand"},
     "cluster": {"3": f"{TOOLS}ClusterTool"},
-    "configs": {"2": "kafka.admin.ConfigCommand"},
+    "configs": {"2": "kafka.admin.ConfigCommand", "4.4": f"{TOOLS}ConfigCommand"},
     "consume": {"2": "kafka.tools.ConsoleConsumer", "3": f"{TOOLS}consumer.ConsoleConsumer"},
     "consumer-perf": {"2": "kafka.tools.ConsumerPerformance", "3": f"{TOOLS}ConsumerPerformance"},
     "copy": {"2": f"{TOOLS}TransactionalMessageCopier"},

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 import fletchlog as fl
 from pytest_fletchlog.kafka import Kafka
 
+from . import kafka
 from .conftest import SEED
 from .kraft import Kraft, format_directory
 from .test_10_spark import DRAWS, EVERYTHING, ISOLATIONS, JSON, KEYED, STREAMS, Options, Served, draw, rows_of, run, served, spark  # noqa: F401
@@ -102,7 +103,7 @@ def test_what_spark_writes_is_in_the_log_as_with_a_real_broker(spark: SparkSessi
     seen = []
     real_config = {"auto.create.topics.enable": "true", "num.partitions": "3"}
     with (
-        Kraft("4.3.1", format_directory(scratch / "data"), scratch, config=real_config) as real,
+        Kraft(kafka.NEWEST, format_directory(scratch / "data"), scratch, config=real_config) as real,
         Kafka(config={"num.partitions": "3"}) as ours,
     ):
         for name, address in (("real", real.address), ("ours", ours.bootstrap)):

@@ -20,7 +20,7 @@ from .test_10_spark import spark  # noqa: F401
 from .test_12_wire_tools import CLASSES
 
 PART = "17 written by Spark, read by Kafka"
-RELEASE = "4.3.1"
+RELEASE = kafka.NEWEST
 START = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 START_MS = int(START.timestamp() * 1000)
 COLUMNS = ["topic", "partition", "key", "value", "headers", "timestamp"]

@@ -16,7 +16,7 @@ from . import kafka
 from .kraft import Kraft, format_directory
 
 PART = "18 users and ACLs"
-RELEASE = "4.3.1"
+RELEASE = kafka.NEWEST
 SECURITY = "org.apache.kafka.common.security"
 PLAIN_USERS = 'user_admin="admin-secret" user_alice="alice-secret" user_mallory="mallory-secret"'
 CONFIG = {
@@ -39,7 +39,7 @@ REAL = {
 TOOLS = "org.apache.kafka.tools"
 CLASSES = {
     "acls": f"{TOOLS}.AclCommand",
-    "configs": "kafka.admin.ConfigCommand",
+    "configs": f"{TOOLS}.ConfigCommand",
     "consume": f"{TOOLS}.consumer.ConsoleConsumer",
     "delete-records": f"{TOOLS}.DeleteRecordsCommand",
     "elect": f"{TOOLS}.LeaderElectionCommand",

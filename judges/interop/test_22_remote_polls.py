@@ -20,7 +20,7 @@ from .test_13_wire_polls import Outcome, Scenario, difference, events_of, fill, 
 
 PART = "22 recorded scenarios on real brokers"
 # the release of the broker, and of the client that ours is
-PAIRS = [("3.9.1", "2.6.3"), ("3.9.1", "3.9.1"), ("4.3.1", "3.7.2"), ("4.3.1", "4.3.1")]
+PAIRS = [("3.9.1", "2.6.3"), ("3.9.1", "3.9.1"), ("4.3.1", "3.7.2"), ("4.3.1", "4.3.1"), ("4.4.0", "4.4.0")]
 THREADS = 8
 # seconds after each poll, in which every answer arrives; what a busy machine has kept waiting is run again
 SETTLE = [0.06, 0.12, 0.25, 0.5]

@@ -87,7 +87,7 @@ def test_uploaded_segments_read_as_the_brokers_log(release: str, tmp_path: Path,
                 broker.await_start()
             produce(broker.address, rng, number)
         ends = await_uploads(directory, objects)
-        expected = {isolation: theirs(broker.address, "4.3.1", isolation) for isolation in ("read_uncommitted", "read_committed")}
+        expected = {isolation: theirs(broker.address, kafka.NEWEST, isolation) for isolation in ("read_uncommitted", "read_committed")}
     with fl.Broker(objects, read_only=True) as read:
         partitions = read.describe_topic(TOPIC).partitions
         assert {part.partition: part.high_watermark for part in partitions} == ends

@@ -49,7 +49,7 @@ def commit_some(directory: Path, rng: random.Random) -> Committed:
 def check_offsets(broker: Kraft, committed: Committed) -> None:
     """AdminClient and KafkaConsumer find exactly what was committed."""
     groups = sorted({group for group, _, _ in committed})
-    printed = kafka.run("clients", [("kafka-clients", "4.3.1")], "Offsets", broker.address, *groups)
+    printed = kafka.run("clients", [("kafka-clients", kafka.NEWEST)], "Offsets", broker.address, *groups)
     wanted = sorted(
         f"{group} {topic} {partition} {offset} {epoch} {text(note.encode())}" for (group, topic, partition), (offset, epoch, note) in committed.items()
     )
@@ -65,7 +65,7 @@ def check_times(broker: Kraft, twin: fl.Broker, rows: dict[tuple[str, int], list
         targets = {0, min(stamps) - 1, max(stamps), max(stamps) + 1, *(rng.choice(stamps) + rng.choice([-1, 0, 1]) for _ in range(4))}
         asked += [(topic, partition, target) for target in sorted(targets) if target >= 0]
     lines = "".join(f"{topic} {partition} {target}\n" for topic, partition, target in asked)
-    printed = kafka.run("clients", [("kafka-clients", "4.3.1")], "Times", broker.address, stdin=lines).splitlines()
+    printed = kafka.run("clients", [("kafka-clients", kafka.NEWEST)], "Times", broker.address, stdin=lines).splitlines()
     with fl.Consumer(twin) as consumer:
         for (topic, partition, target), line in zip(asked, printed, strict=True):
             (found,) = consumer.offsets_for_times({(topic, partition): target}).values()
@@ -135,9 +135,9 @@ def test_a_broker_goes_on_with_our_directory(end: str, number: int, release: str
         assert_acked(acked, wanted)
         with Kraft(release, directory, scratch, cluster_of(copy)) as broker:
             deadline = time.monotonic() + 60
-            while theirs(broker.address, "4.3.1", "read_committed") != wanted_committed:
+            while theirs(broker.address, kafka.NEWEST, "read_committed") != wanted_committed:
                 assert time.monotonic() < deadline, "a killed writer's last decision is carried out in the end"
-            for client in ("2.6.3", "4.3.1"):
+            for client in ("2.6.3", kafka.NEWEST):
                 assert theirs(broker.address, client) == wanted, client
             if committed:
                 check_offsets(broker, committed)

@@ -15,10 +15,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 import fletchlog as fl
 
+from . import kafka
 from .kraft import Kraft, format_directory
 
 PART = "31 groups"
-RELEASE = "4.3.1"
+RELEASE = kafka.NEWEST
 
 
 def groups(*words: str) -> Any:

@@ -111,7 +111,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     scratch = tmp_path_factory.mktemp("polls")
     topics = fill(scratch / "data", random.Random(f"{SEED} polls"))
     shutil.copytree(scratch / "data", scratch / "copy")
-    with Kraft("4.3.1", scratch / "data", scratch, cluster_of(scratch / "copy")) as broker:
+    with Kraft(kafka.NEWEST, scratch / "data", scratch, cluster_of(scratch / "copy")) as broker:
         yield Served(broker, scratch / "copy", topics)
     shutil.rmtree(scratch)
 

@@ -123,7 +123,7 @@ class Java(NamedTuple):
 @contextmanager
 def proxy(port: int, broker: Kraft, scripts: dict[str, dict[str, str]]) -> Iterator[list[str]]:
     """Runs `FaultProxy` while the block runs; afterwards the list holds what it printed."""
-    classpath = kafka.classpath("faults", [("kafka-clients", "4.3.1")])
+    classpath = kafka.classpath("faults", [("kafka-clients", kafka.NEWEST)])
     command = [*kafka.JVM, "-cp", classpath, "FaultProxy", str(port), broker.address.rsplit(":", 1)[1], str(SILENCE_MS)]
     lines: list[str] = []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -175,7 +175,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Kraf
     logging.getLogger("fletchlog").setLevel(logging.ERROR)
     scratch = tmp_path_factory.mktemp("faults")
     port = free_port()
-    with Kraft("4.3.1", format_directory(scratch / "data"), scratch, config={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}) as running:
+    with Kraft(kafka.NEWEST, format_directory(scratch / "data"), scratch, config={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}) as running:
         yield port, running
 
 

@@ -46,7 +46,7 @@ def plain(data: bytes | None) -> str:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kraft]:
     logging.getLogger("fletchlog").setLevel(logging.ERROR)
     scratch = tmp_path_factory.mktemp("producer")
-    with Kraft("4.3.1", format_directory(scratch / "data"), scratch) as running:
+    with Kraft(kafka.NEWEST, format_directory(scratch / "data"), scratch) as running:
         yield running
 
 

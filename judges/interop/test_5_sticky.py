@@ -44,7 +44,7 @@ class Run(NamedTuple):
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kraft]:
     scratch = tmp_path_factory.mktemp("sticky")
-    with Kraft("4.3.1", format_directory(scratch / "data"), scratch) as running:
+    with Kraft(kafka.NEWEST, format_directory(scratch / "data"), scratch) as running:
         yield running
 
 

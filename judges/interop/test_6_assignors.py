@@ -113,7 +113,7 @@ def groups(seed: int) -> list[Group]:
     return [generate(rng) for _ in range(GROUPS)]
 
 
-@pytest.mark.parametrize("release", ["2.6.3", "4.3.1"])
+@pytest.mark.parametrize("release", ["2.6.3", kafka.NEWEST])
 def test_range_and_round_robin_are_equal(release: str, groups: list[Group], count: Callable[..., None]) -> None:
     for group, (by_range, by_round_robin) in zip(groups, java(release, groups, "range", "roundrobin"), strict=True):
         arguments: dict[str, Any] = {"group_instance_ids": group.static}
@@ -142,7 +142,7 @@ def test_sticky_is_equal_or_as_valid_balanced_and_sticky(strategy: str, groups: 
     function = {"sticky": fl.assign.sticky, "cooperative-sticky": fl.assign.cooperative_sticky}[strategy]
     name = strategy.replace("-", "_")
     balance = 0
-    for group, (theirs,) in zip(groups, java("4.3.1", groups, strategy), strict=True):
+    for group, (theirs,) in zip(groups, java(kafka.NEWEST, groups, strategy), strict=True):
         arguments: dict[str, Any] = {"group_instance_ids": group.static, "owned": group.owned, "generations": group.generations}
         ours = function(group.topics, group.members, **arguments)
         assert set(ours) == set(group.members)

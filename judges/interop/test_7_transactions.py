@@ -93,9 +93,9 @@ def test_a_broker_ends_what_was_decided_and_keeps_what_is_open(release: str, scr
     assert sum(map(len, wanted.values())) == 20 + 4
     with Kraft(release, directory, scratch, cluster_of(copy)) as broker:
         deadline = time.monotonic() + 60
-        while (seen := theirs(broker.address, "4.3.1", "read_committed")) != wanted:
+        while (seen := theirs(broker.address, kafka.NEWEST, "read_committed")) != wanted:
             assert time.monotonic() < deadline, (seen, wanted)
-        offsets = kafka.run("clients", [("kafka-clients", "4.3.1")], "Offsets", broker.address, GROUP)
+        offsets = kafka.run("clients", [("kafka-clients", kafka.NEWEST)], "Offsets", broker.address, GROUP)
         assert f"admin {GROUP} source 0 4 -1 " in offsets, offsets
     # and back: what the broker has written into __transaction_state is understood, and its open transaction ended
     with fl.Broker(directory, create=True) as back:
@@ -110,8 +110,8 @@ def test_a_broker_ends_what_was_decided_and_keeps_what_is_open(release: str, scr
 
 def test_where_a_java_producer_waits_for_ever_ours_ends(scratch: Path, count: Callable[..., None]) -> None:
     """docs/differences.md: offsets that are refused for ever hold Java's abort and its close() back."""
-    with Kraft("4.3.1", format_directory(scratch / "data"), scratch) as broker:
-        printed = kafka.run("clients", [("kafka-clients", "4.3.1")], "Stuck", broker.address)
+    with Kraft(kafka.NEWEST, format_directory(scratch / "data"), scratch) as broker:
+        printed = kafka.run("clients", [("kafka-clients", kafka.NEWEST)], "Stuck", broker.address)
     assert printed.splitlines() == [
         "sendOffsetsToTransaction TimeoutException",
         "abortTransaction TimeoutException",

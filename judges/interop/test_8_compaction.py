@@ -58,7 +58,7 @@ def transactions(broker: fl.Broker) -> list[str]:
 
 
 def their_transactions(broker: Kraft) -> list[str]:
-    return kafka.run("admin", [("kafka-clients", "4.3.1")], "Transactions", broker.address).splitlines()
+    return kafka.run("admin", [("kafka-clients", kafka.NEWEST)], "Transactions", broker.address).splitlines()
 
 
 def checkpoint(directory: Path) -> dict[tuple[str, int], int]:
@@ -111,7 +111,7 @@ def read_at_rest(broker: Kraft, before: dict[tuple[str, int], int]) -> tuple[dic
     """How far each log is clean when the cleaner has nothing more to do, and what a consumer of each isolation reads then."""
     for _ in range(5):
         clean_now = rested(broker.directory, before)
-        rows = {isolation: theirs(broker.address, "4.3.1", isolation) for isolation in ISOLATIONS}
+        rows = {isolation: theirs(broker.address, kafka.NEWEST, isolation) for isolation in ISOLATIONS}
         if checkpoint(broker.directory) == clean_now:
             return clean_now, rows
     raise AssertionError("the broker's cleaner does not come to rest")
@@ -140,13 +140,13 @@ def test_a_broker_goes_on_with_what_we_have_compacted(number: int, release: str,
     clean_before = checkpoint(directory)
     with Kraft(release, directory, scratch, eager(copy, release), CLEANER) as broker:
         for isolation in ISOLATIONS:
-            assert theirs(broker.address, "4.3.1", isolation) == wanted[isolation], isolation
+            assert theirs(broker.address, kafka.NEWEST, isolation) == wanted[isolation], isolation
         assert their_transactions(broker) == known
         check_offsets(broker, committed)
         # what they write makes their cleaner go over our segments
         places = [place for place in wanted["read_uncommitted"] if place not in held]
         lines, written = write_on(rng, places, committed)
-        kafka.run("clients", [("kafka-clients", "4.3.1")], "Write", broker.address, stdin=lines)
+        kafka.run("clients", [("kafka-clients", kafka.NEWEST)], "Write", broker.address, stdin=lines)
         clean_after, after = read_at_rest(broker, clean_before)
         known = their_transactions(broker)
     cleaned = {place for place, offset in clean_after.items() if offset > clean_before.get(place, 0)}

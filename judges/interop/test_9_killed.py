@@ -64,9 +64,9 @@ def test_both_recoveries_find_the_same(release: str, seed: int, scratch: Path, c
     config = {"log.dirs": ",".join(map(str, directories))}
     with Kraft(release, directories[0], scratch, lines, config) as broker:
         deadline = time.monotonic() + 60
-        while theirs(broker.address, "4.3.1", "read_committed") != wanted["read_committed"]:
+        while theirs(broker.address, kafka.NEWEST, "read_committed") != wanted["read_committed"]:
             assert time.monotonic() < deadline, "what was decided is carried out in the end"
-        rows, their_ranges = read_all(broker.address, "4.3.1", "read_uncommitted")
+        rows, their_ranges = read_all(broker.address, kafka.NEWEST, "read_uncommitted")
         assert rows == wanted["read_uncommitted"]
         assert their_ranges == ranges
         assert their_transactions(broker) == known

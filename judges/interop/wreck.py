@@ -52,7 +52,7 @@ class Wreck:
 
     def open_broker(self) -> None:
         rng = self.rng
-        self.broker = fl.Broker(self.directory, config=BROKER)
+        self.broker = fl.Broker(self.directory, config=BROKER, create=True)
         config = {"linger.ms": rng.choice([0, 2]), "batch.size": rng.choice([1, 300, 2_000]), "enable.idempotence": True}
         self.producers = [fl.Producer(self.broker, {**config, "compression.type": rng.choice(CODECS)}) for _ in range(2)]
         self.transactional = None

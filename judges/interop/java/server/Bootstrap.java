@@ -1,13 +1,12 @@
 import java.io.BufferedReader;
-import java.io.File;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.io.OutputStream;
-import java.lang.reflect.Constructor;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Optional;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.metadata.ConfigRecord;
@@ -16,9 +15,8 @@ import org.apache.kafka.common.metadata.PartitionRecord;
 import org.apache.kafka.common.metadata.ProducerIdsRecord;
 import org.apache.kafka.common.metadata.TopicRecord;
 import org.apache.kafka.metadata.LeaderConstants;
-import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
-import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
 import org.apache.kafka.metadata.storage.Formatter;
+import org.apache.kafka.metadata.util.BatchFileWriter;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 /**
@@ -36,19 +34,17 @@ public final class Bootstrap {
     private static final long FREE_PRODUCER_IDS = 1_000_000;
 
     public static void main(String[] args) throws Exception {
-        String directory = args[0];
+        Path directory = Path.of(args[0]);
         int node = Integer.parseInt(args[2]);
-        new Formatter()
+        Formatter formatter = new Formatter()
             .setPrintStream(new PrintStream(OutputStream.nullOutputStream()))
             .setClusterId(args[1])
             .setNodeId(node)
             .setControllerListenerName("CONTROLLER")
-            .setMetadataLogDirectory(directory)
-            .addDirectory(directory)
-            .run();
-        BootstrapDirectory checkpoint = open(directory);
-        BootstrapMetadata formatted = checkpoint.read();
-        List<ApiMessageAndVersion> records = new ArrayList<>(formatted.records());
+            .setMetadataLogDirectory(directory.toString())
+            .addDirectory(directory.toString());
+        formatter.run();
+        List<ApiMessageAndVersion> records = new ArrayList<>(formatter.bootstrapMetadata().records());
         // the ids of the producers that wrote the directory are taken
         records.add(new ApiMessageAndVersion(new ProducerIdsRecord()
             .setBrokerId(node).setBrokerEpoch(0).setNextProducerId(FREE_PRODUCER_IDS), (short) 0));
@@ -57,12 +53,13 @@ public final class Bootstrap {
             records.removeIf(Bootstrap::isEligibleLeaderReplicas);
             records.addAll(recordsOf(line.split(" "), node));
         }
-        // it refuses to replace the file that the formatter wrote
-        File file = new File(directory, BootstrapDirectory.BINARY_BOOTSTRAP_FILENAME);
-        if (!file.delete()) {
-            throw new IllegalStateException("no " + file);
+        // 3.9 and 4.3 format a file, 4.4 a snapshot of the metadata log; all of them read the file of a directory that has no snapshot
+        Files.deleteIfExists(directory.resolve("__cluster_metadata-0").resolve("00000000000000000000-0000000000.checkpoint"));
+        Path file = directory.resolve("bootstrap.checkpoint");
+        Files.deleteIfExists(file);
+        try (BatchFileWriter writer = BatchFileWriter.open(file)) {
+            records.forEach(writer::append);
         }
-        open(directory).writeBinaryFile(BootstrapMetadata.fromRecords(records, "interop"));
     }
 
     private static boolean isEligibleLeaderReplicas(ApiMessageAndVersion record) {
@@ -87,13 +84,5 @@ public final class Bootstrap {
                 .setDirectories(List.of(Uuid.fromString(words[5]))), (short) 1));
         }
         return records;
-    }
-
-    /** The constructor of 3.9 has a second argument. */
-    private static BootstrapDirectory open(String directory) throws Exception {
-        Constructor<?> constructor = BootstrapDirectory.class.getConstructors()[0];
-        Object[] arguments = constructor.getParameterCount() == 1
-            ? new Object[] {directory} : new Object[] {directory, Optional.empty()};
-        return (BootstrapDirectory) constructor.newInstance(arguments);
     }
 }

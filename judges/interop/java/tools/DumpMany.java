@@ -6,8 +6,8 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs DumpLogSegments many times in one JVM. The argument is the tool's class (it moved between releases); every line of
@@ -26,9 +26,7 @@ public final class DumpMany {
             new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 20), false, StandardCharsets.UTF_8);
         System.setOut(out);
         System.setErr(out);
-        Exit.setExitProcedure((status, message) -> {
-            throw new Exited(status);
-        });
+        throwInsteadOfExit();
         Method tool = Class.forName(args[0]).getMethod("main", String[].class);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -41,5 +39,20 @@ public final class DumpMany {
             out.println("@@ " + outcome);
         }
         out.flush();
+    }
+
+    /** The class moved in 4.4. */
+    private static void throwInsteadOfExit() throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException before44) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object throwing = Proxy.newProxyInstance(procedure.getClassLoader(), new Class<?>[] {procedure}, (proxy, method, arguments) -> {
+            throw new Exited((int) arguments[0]);
+        });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, throwing);
     }
 }
