@@ -13,13 +13,15 @@ pub struct StorageFailure {
     pub until_reopened: bool,
 }
 
-/// The sender of a JoinGroup or ConsumerGroupHeartbeat: what its header contains on the wire.
+/// The sender of a JoinGroup or ConsumerGroupHeartbeat: what its header and its connection say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinSender {
     /// client.id, the prefix of the member id that JoinGroup generates.
     pub client_id: Arc<str>,
     /// Version of the request. In the same process the newest.
     pub version: i16,
+    /// Who the client is, as `User:name`. `None`: a client in the broker's process, which may do everything.
+    pub principal: Option<Arc<str>>,
 }
 
 impl Default for JoinSender {
@@ -27,6 +29,7 @@ impl Default for JoinSender {
         Self {
             client_id: Arc::default(),
             version: i16::MAX,
+            principal: None,
         }
     }
 }

@@ -9,9 +9,7 @@ use crate::security::{Acl, AclFilter, AlteredUsers, Authorizer, ScramDeletion, S
 impl Broker {
     /// The authorizer with the present ACLs; `None`: every client may do everything.
     pub fn authorizer(&self) -> Option<Authorizer<'_>> {
-        let rules = self.replicas.controller().authorizer_rules()?;
-        let security = self.replicas.controller().security().get();
-        Some(rules.authorizer(security))
+        self.replicas.controller().authorizer()
     }
 
     /// The ACLs that a filter matches. Kafka: DescribeAcls.

@@ -2,7 +2,7 @@
 
 use super::Controller;
 use crate::BrokerError;
-use crate::security::{CurrentSecurity, Rules, SecurityRecord};
+use crate::security::{Authorizer, CurrentSecurity, SecurityRecord};
 
 impl Controller {
     /// Users and ACLs.
@@ -10,9 +10,10 @@ impl Controller {
         &self.security
     }
 
-    /// The authorizer's configuration, if there is one.
-    pub(crate) fn authorizer_rules(&self) -> Option<&Rules> {
-        self.authorizer.as_ref()
+    /// The authorizer, with the ACLs of now, if there is one.
+    pub(crate) fn authorizer(&self) -> Option<Authorizer<'_>> {
+        let rules = self.authorizer.as_ref()?;
+        Some(rules.authorizer(self.security().get()))
     }
 
     /// Changes users or ACLs: first on disk, then in memory.

@@ -94,7 +94,9 @@ impl GroupCoordinator {
             ..Default::default()
         };
         self.commit_change(change).map_err(refused)?;
-        consumer.resolves |= step.resolves;
+        if step.resolves {
+            consumer.resolve_for(&request.sender, client);
+        }
         self.joined(group, &id, request, client, now_ms);
         if let Some(old) = replaced {
             self.replaced(group, &old, &id, now_ms).map_err(refused)?;

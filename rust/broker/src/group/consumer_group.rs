@@ -20,6 +20,7 @@ use super::consumer_member::{
 };
 use super::consumer_records::ConsumerRecord;
 use super::member::{IN_PROCESS, Session};
+use super::regex::Requester;
 use super::timers::{Timer, Timers};
 
 /// The epoch of a group and of its target before anything was written.
@@ -60,8 +61,8 @@ pub(crate) struct ConsumerGroup {
     pub(crate) sessions: FxHashMap<Arc<str>, Session>,
     /// The version of the table of topics that was last looked at, and the hash that the subscribed topics had then.
     pub(crate) seen: Option<(u64, i64)>,
-    /// The regular expressions are to be resolved when timed work is next done.
-    pub(crate) resolves: bool,
+    /// The regular expressions are to be resolved for this client when timed work is next done.
+    pub(crate) resolves: Option<Requester>,
     /// They were resolved by this run of the broker.
     pub(crate) regexes_checked: bool,
 }
@@ -87,7 +88,7 @@ impl Default for ConsumerGroup {
             timers: Timers::default(),
             sessions: FxHashMap::default(),
             seen: None,
-            resolves: false,
+            resolves: None,
             regexes_checked: false,
         }
     }

@@ -261,7 +261,9 @@ impl GroupCoordinator {
             group.timers.forget(&old);
             group.sessions.remove(&old);
         }
-        group.resolves |= step.resolves;
+        if step.resolves {
+            group.resolve_for(&request.sender, heartbeat.client);
+        }
         self.beaten(group_id, group, heartbeat, step.current_changed);
         Ok(response)
     }

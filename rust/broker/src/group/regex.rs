@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fletchlog_protocol::local::JoinSender;
 use fletchlog_protocol::values::ConsumerGroupRegularExpressionValue;
 use regex::Regex;
 
@@ -23,7 +24,9 @@ use super::consumer_change::Change;
 use super::consumer_group::ConsumerGroup;
 use super::consumer_records::ConsumerRecord;
 use super::coordinator::GroupCoordinator;
+use super::member::ClientLiveness;
 use super::state::Group;
+use crate::security::{AclOperation, Action, Principal, ResourceType};
 use crate::topics::TopicTable;
 
 /// The expressions of a group are resolved again after so many ms at the earliest. Kafka:
@@ -94,6 +97,25 @@ fn other_form(text: &str) -> Option<&'static str> {
     None
 }
 
+/// Whose request had the expressions resolved: for the whole group, only topics match that this client may describe. Kafka: the
+/// `AuthorizableRequestContext` of `TopicRegexResolver#resolveRegularExpressions`.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    /// `None`: it may describe every topic.
+    principal: Option<Arc<str>>,
+    host: Arc<str>,
+}
+
+impl ConsumerGroup {
+    /// Has the expressions resolved when timed work is next done. The first request since they were resolved counts.
+    pub(super) fn resolve_for(&mut self, sender: &JoinSender, client: &ClientLiveness) {
+        self.resolves.get_or_insert_with(|| Requester {
+            principal: sender.principal.clone(),
+            host: Arc::from(client.host().trim_start_matches('/')),
+        });
+    }
+}
+
 impl GroupCoordinator {
     /// Whether topics may match that were created since the expressions were resolved, or that was long ago.
     pub(super) fn regexes_are_old(&self, group: &ConsumerGroup, table: &TopicTable) -> bool {
@@ -108,13 +130,30 @@ impl GroupCoordinator {
     /// Resolves all regular expressions of the group. If any matches other topics than before, the group has a new epoch.
     pub(super) fn resolve_regexes(&self, group: &mut Group) {
         let group_id = Arc::clone(&group.id);
-        let Some(consumer) = group.consumer.as_deref_mut().filter(|consumer| consumer.resolves) else {
+        let Some(consumer) = group.consumer.as_deref_mut() else {
             return;
         };
-        consumer.resolves = false;
+        let Some(requester) = consumer.resolves.take() else {
+            return;
+        };
         consumer.regexes_checked = true;
+        let authorizer = self.replicas.controller().authorizer();
+        let may_describe = |topic: &str| match (&authorizer, &requester.principal) {
+            (Some(authorizer), Some(name)) => authorizer.authorize(
+                Principal {
+                    name,
+                    host: &requester.host,
+                },
+                Action {
+                    operation: AclOperation::Describe,
+                    resource_type: ResourceType::Topic,
+                    resource_name: topic,
+                },
+            ),
+            _ => true,
+        };
         let table = self.replicas.topic_table();
-        let resolved = matches(consumer.regexes(), &table);
+        let resolved = matches(consumer.regexes(), &table, may_describe);
         let mut change = Change::of(&group_id, consumer);
         let mut bumps = false;
         for (regex, topics) in resolved {
@@ -136,14 +175,24 @@ impl GroupCoordinator {
     }
 }
 
-/// The topics that match each expression.
-fn matches<'a>(regexes: impl Iterator<Item = &'a Arc<str>>, table: &TopicTable) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
-    let topics_of = |text: &Arc<str>| {
-        let regex = compile(text).ok()?;
-        let topics = table.iter().filter(|topic| regex.is_match(&topic.name));
-        Some((Arc::clone(text), topics.map(|topic| Arc::clone(&topic.name)).collect()))
-    };
-    regexes.filter_map(topics_of).collect()
+/// The topics that match each expression, of those that the client may describe; each topic is asked about once. Kafka:
+/// `TopicRegexResolver#filterTopicDescribeAuthorizedTopics`.
+fn matches<'a>(
+    regexes: impl Iterator<Item = &'a Arc<str>>,
+    table: &TopicTable,
+    may_describe: impl Fn(&str) -> bool,
+) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
+    let compiled = regexes.filter_map(|text| Some((Arc::clone(text), compile(text).ok()?, Vec::new())));
+    let mut compiled: Vec<_> = compiled.collect();
+    for topic in table.iter() {
+        let mut may = None;
+        for (_, regex, topics) in &mut compiled {
+            if regex.is_match(&topic.name) && *may.get_or_insert_with(|| may_describe(&topic.name)) {
+                topics.push(Arc::clone(&topic.name));
+            }
+        }
+    }
+    compiled.into_iter().map(|(text, _, topics)| (text, topics)).collect()
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl Group {
             not_before_ms: self.not_before_ms,
         };
         if let Some(consumer) = &self.consumer {
-            deadlines.fixed_ms = match consumer.resolves {
+            deadlines.fixed_ms = match consumer.resolves.is_some() {
                 true => Some(i64::MIN),
                 false => consumer.timers.next_ms(),
             };

@@ -97,6 +97,7 @@ pub fn sender(version: i16) -> JoinSender {
     JoinSender {
         client_id: "c".into(),
         version,
+        principal: None,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use fletchlog_api::*;
-use fletchlog_broker::Broker;
+use fletchlog_broker::{Acl, AclOperation, Broker, PatternType, PermissionType, ResourceType};
 use fletchlog_protocol::messages::consumer_group_describe_response::DescribedGroup;
 use fletchlog_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use fletchlog_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
@@ -237,6 +237,65 @@ fn an_expression_is_resolved_apart_from_the_heartbeats_and_again_for_new_topics(
     world.broker.run_due();
     assert_eq!(described(&world).group_epoch, 3);
     assert_eq!(answer(&beat(&a, heartbeat("a", 2))), (0, 3, Some(vec![0, 0])));
+}
+
+/// Members that share an expression are resolved for the one whose heartbeat starts it, as with Kafka.
+#[test]
+fn an_expression_matches_what_the_client_may_describe_whose_heartbeat_has_it_resolved() {
+    let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+    let world = World::new(&[AT_ONCE[0], ("authorizer.class.name", authorizer)]);
+    let allow = |principal: &str, topic: &str, host: &str| Acl {
+        resource_type: ResourceType::Topic,
+        resource_name: topic.into(),
+        pattern_type: PatternType::Literal,
+        principal: principal.into(),
+        host: host.into(),
+        operation: AclOperation::Describe,
+        permission_type: PermissionType::Allow,
+    };
+    // An ACL for other addresses allows nothing.
+    let acls = [
+        allow("User:a", "u-1", "*"),
+        allow("User:b", "u-2", "10.0.0.7"),
+        allow("User:a", "u-3", "10.0.0.1"),
+    ];
+    world.broker.create_acls(&acls).unwrap();
+    for topic in ["u-1", "u-2", "u-3"] {
+        world.broker.create_topic(topic, 1, &[]).unwrap();
+    }
+    let names = |group: DescribedGroup| -> Vec<Vec<String>> {
+        let members = group
+            .members
+            .iter()
+            .map(|member| member.target_assignment.topic_partitions.iter());
+        members
+            .map(|topics| topics.map(|topic| topic.topic_name.to_string()).collect())
+            .collect()
+    };
+    let conn = world.connect();
+    let by = |id: &str, request: ConsumerGroupHeartbeatRequest| {
+        let mut request = request;
+        request.sender.principal = Some(format!("User:{id}").into());
+        beat(&conn, request)
+    };
+    let joins = |id: &str| ConsumerGroupHeartbeatRequest {
+        subscribed_topic_names: None,
+        subscribed_topic_regex: Some("u-.*".into()),
+        ..join(id, &[])
+    };
+    assert_eq!(answer(&by("a", joins("a"))), (0, 1, Some(vec![])));
+    world.broker.run_due();
+    assert_eq!(answer(&by("a", heartbeat("a", 1))), (0, 2, Some(vec![0])));
+    assert_eq!(names(described(&world)), [["u-1"]]);
+    // A new topic has it resolved again, by the heartbeat of another client: what that one may not describe is gone for both.
+    assert_eq!(answer(&by("b", joins("b"))), (0, 3, Some(vec![])));
+    world.broker.create_topic("u-4", 1, &[]).unwrap();
+    world.clock.advance(10_001);
+    assert_eq!(answer(&by("b", heartbeat("b", 3))), (0, 3, None));
+    world.broker.run_due();
+    // It has to give up what it had.
+    assert_eq!(answer(&by("a", heartbeat("a", 2))), (0, 2, Some(vec![])));
+    assert_eq!(names(described(&world)).concat(), ["u-2"]);
 }
 
 #[test]

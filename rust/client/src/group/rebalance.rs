@@ -209,6 +209,7 @@ impl ConsumerCoordinator {
             sender: JoinSender {
                 client_id: Arc::clone(&settings.client_id),
                 version: JOIN_VERSION,
+                principal: None,
             },
         };
         let id = net.send(connection, Request::JoinGroup(request));

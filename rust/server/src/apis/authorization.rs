@@ -33,6 +33,11 @@ impl Client {
         }
     }
 
+    /// Its type and name: `User:alice`.
+    pub(super) fn into_principal(self) -> Arc<str> {
+        self.principal.into()
+    }
+
     /// Whether the current ACLs allow the operation.
     pub(super) fn may(&self, broker: &Broker, operation: AclOperation, kind: ResourceType, name: &str) -> bool {
         broker

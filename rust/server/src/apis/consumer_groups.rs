@@ -34,6 +34,7 @@ pub(super) fn consumer_group_heartbeat(call: &mut Call<'_>) -> Result<Handled, U
     request.sender = JoinSender {
         client_id: call.header.client_id.as_deref().unwrap_or_default().into(),
         version: call.version(),
+        principal: Some(call.peer.client().into_principal()),
     };
     let request = api::Request::ConsumerGroupHeartbeat(request);
     call.answer(response!(ConsumerGroupHeartbeat, call.ask_now(request)?)?)

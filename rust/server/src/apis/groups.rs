@@ -30,6 +30,7 @@ pub(super) fn join_group(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     request.sender = JoinSender {
         client_id: call.header.client_id.as_deref().unwrap_or_default().into(),
         version,
+        principal: Some(call.peer.client().into_principal()),
     };
     call.ask(api::Request::JoinGroup(request), move |answer| {
         let mut joined = response!(JoinGroup, answer)?;
