@@ -109,28 +109,41 @@ def test_groups_of_both_clients_share_their_partitions(cluster: Cluster) -> None
         assert all(offset is not None and offset.offset == 100 for offset in later.committed(partitions).values())
 
 
-def test_transactions_are_all_or_nothing_and_fence(cluster: Cluster) -> None:
-    partitions = cluster.create("txn", 3)
-    source = cluster.create("txn-source", 1)[0]
-    first = fl.Producer(cluster.url, {"transactional.id": "t"})
+def epoch(producer: fl.Producer) -> int:
+    at = producer.producer_id
+    assert at is not None
+    return at[1]
+
+
+@pytest.mark.parametrize("release", ["2.6", "4.4"])
+def test_transactions_are_all_or_nothing_and_fence(cluster: Cluster, release: str) -> None:
+    name = f"txn-{release}"
+    partitions = cluster.create(name, 3)
+    source = cluster.create(f"{name}-source", 1)[0]
+    config = {"transactional.id": name, "fletchlog.producer.version": release}
+    first = fl.Producer(cluster.url, config)
     first.init_transactions()
+    began = epoch(first)
     first.begin_transaction()
-    first.send("txn", value=b"aborted", partition=0).result()
+    first.send(name, value=b"aborted", partition=0).result()
     first.abort_transaction()
     first.begin_transaction()
     for i in range(30):
-        first.send("txn", value=b"%d" % i, partition=i % 3)
-    with fl.Consumer(cluster.url, {"group.id": "txn-group"}) as group:
+        first.send(name, value=b"%d" % i, partition=i % 3)
+    with fl.Consumer(cluster.url, {"group.id": f"{name}-group"}) as group:
         first.send_offsets_to_transaction({source: 7}, group.group_metadata())
     first.commit_transaction()
-    with fl.Producer(cluster.url, {"transactional.id": "t"}) as second:
+    # transaction.version 2: a new cluster's from 4.0 on
+    is_version_2 = release == "4.4" and not cluster.broker.release.startswith("3.")
+    assert epoch(first) - began == (2 if is_version_2 else 0)
+    with fl.Producer(cluster.url, config) as second:
         second.init_transactions()
         first.begin_transaction()
         with pytest.raises(fl.errors.KafkaError):
-            first.send("txn", value=b"fenced", partition=1).result()
+            first.send(name, value=b"fenced", partition=1).result()
             first.commit_transaction()
         first.close(0)
-    with fl.Consumer(cluster.url, {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "group.id": "txn-group"}) as consumer:
+    with fl.Consumer(cluster.url, {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "group.id": f"{name}-group"}) as consumer:
         consumer.assign(partitions)
         assert sorted(int(r.value or b"-1") for r in read_all(consumer, 30)) == list(range(30))
         committed = consumer.committed([source])[source]

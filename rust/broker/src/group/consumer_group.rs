@@ -1,4 +1,4 @@
-//! The state of a consumer group (spec 8.10). It changes only by its records: those that are written, and those that are read when the
+//! The state of a consumer group (spec 8.9). It changes only by its records: those that are written, and those that are read when the
 //! group is loaded. Kafka: `ConsumerGroup`, `ModernGroup`.
 //!
 //! | state | when |

@@ -1,4 +1,4 @@
-//! ConsumerGroupHeartbeat (spec 8.10). Kafka: `GroupCoordinatorService#consumerGroupHeartbeat`,
+//! ConsumerGroupHeartbeat (spec 8.9, 8.10). Kafka: `GroupCoordinatorService#consumerGroupHeartbeat`,
 //! `GroupMetadataManager#consumerGroupHeartbeat`.
 
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! The hash of the topics that a consumer group subscribes to: when it changes, the group gets a new epoch (spec 8.10). Kafka:
+//! The hash of the topics that a consumer group subscribes to: when it changes, the group gets a new epoch (spec 8.9). Kafka:
 //! `Utils#computeTopicHash`, `#computeGroupHash`.
 //!
 //! | of a topic | bytes |

@@ -1,4 +1,4 @@
-//! Consumer groups (spec 8.10) over restarts, with timers, many members and expressions: what the recordings of a real broker, which
+//! Consumer groups (spec 8.9, 8.10) over restarts, with timers, many members and expressions: what the recordings of a real broker, which
 //! `tests/wire/test_consumer_groups.py` runs, do not show.
 
 use std::path::Path;
