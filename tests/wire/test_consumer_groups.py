@@ -1,8 +1,12 @@
 """Consumer groups (KIP-848) behave as recorded with a real Kafka 4.4.0, and so do their records. tests/golden/README.md explains the recordings."""
 
+import itertools
 import json
 import re
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -107,3 +111,81 @@ def test_members_of_librdkafka_share_a_topic_and_take_over(kafka_cluster):
     # a static member is away, and may come back
     assert (group.group_type, group.state) == ("consumer", "Reconciling")
     assert sorted(offset.offset for offset in kafka.broker.group_offsets("g").values()) == [10, 10, 10, 10]
+
+
+class Member:
+    """A process with a member of librdkafka."""
+
+    def __init__(self, topic, log, **conf):
+        self.log = log
+        words = [f"{key.replace('_', '.')}={value}" for key, value in conf.items()]
+        with log.open("wb") as out:
+            self.process = subprocess.Popen([sys.executable, Path(__file__).parent / "clients" / "member.py", topic, *words], stdout=out)
+
+    def notes(self, kind):
+        whole = self.log.read_bytes().rpartition(b"\n")[0]
+        return [note[kind] for note in map(json.loads, whole.splitlines()) if kind in note]
+
+    def owns(self):
+        return (self.notes("owns") or [[]])[-1]
+
+    def read(self):
+        return [value for values in self.notes("read") for value in values]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def until(reached):
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.timeout(120)
+def test_partitions_of_killed_members_move_when_their_sessions_are_over(kafka_cluster, tmp_path):
+    session = {"group.consumer.session.timeout.ms": "1500", "group.consumer.min.session.timeout.ms": "100"}
+    beats = {"group.consumer.heartbeat.interval.ms": "100", "group.consumer.min.heartbeat.interval.ms": "100"}
+    kafka = kafka_cluster(nodes=1, config=AT_ONCE | session | beats)
+    kafka.broker.create_topic("t", partitions=6)
+    samples = []
+
+    def offsets():
+        samples.append({tp.partition: at.offset for tp, at in kafka.broker.group_offsets("g").items()} if kafka.broker.groups() else {})
+        return samples[-1]
+
+    def send(begin, end):
+        with fl.Producer(kafka.broker) as producer:
+            for row in range(begin, end):
+                producer.send("t", value=b"%d" % row, partition=row % 6)
+
+    send(0, 300)
+    of = {"bootstrap_servers": kafka.bootstrap, "group_id": "g"}
+    conf = {"lasting": ("t", {}), "dynamic": ("t", {}), "static": ("^t$", {"group_instance_id": "i"})}
+    started = {name: Member(topic, tmp_path / name, **of, **more) for name, (topic, more) in conf.items()}
+    lasting, dynamic, static = started.values()
+    try:
+        until(lambda: [len(member.owns()) for member in started.values()] == [2, 2, 2])
+        send(300, 600)
+        until(lambda: offsets() and dynamic.notes("committed") and static.notes("committed"))
+        dynamic.kill()
+        static.kill()
+        send(600, 900)
+        until(lambda: offsets() and lasting.owns() == [0, 1, 2, 3, 4, 5])
+        # its successor comes back by its instance id
+        heir = started["heir"] = Member("^t$", tmp_path / "heir", **of, group_instance_id="i")
+        until(lambda: len(heir.owns()) == 3)
+        send(900, 1200)
+        until(lambda: sum(offsets().values()) == 1200)
+    finally:
+        for member in started.values():
+            member.kill()
+    for before, after in itertools.pairwise(samples):
+        assert all(after.get(partition, -1) >= offset for partition, offset in before.items()), "an offset went back"
+    last = samples[-1]
+    for member in started.values():
+        assert all(last[int(partition)] >= offset for note in member.notes("committed") for partition, offset in note.items()), "a commit is lost"
+    assert {value for member in started.values() for value in member.read()} == set(range(1200)), "every record is read"
+    assert len(heir.read()) >= 150, "half of what was sent last"
