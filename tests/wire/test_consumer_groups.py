@@ -3,15 +3,13 @@
 import itertools
 import json
 import re
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import confluent_kafka
 import pytest
 
 import fletchlog as fl
+from tests.support.members import Member, until
 from tests.support.recordings import OF_4_4, different, replay
 from tests.support.recordings import SETTINGS as RECORDED
 
@@ -111,37 +109,6 @@ def test_members_of_librdkafka_share_a_topic_and_take_over(kafka_cluster):
     # a static member is away, and may come back
     assert (group.group_type, group.state) == ("consumer", "Reconciling")
     assert sorted(offset.offset for offset in kafka.broker.group_offsets("g").values()) == [10, 10, 10, 10]
-
-
-class Member:
-    """A process with a member of librdkafka."""
-
-    def __init__(self, topic, log, **conf):
-        self.log = log
-        words = [f"{key.replace('_', '.')}={value}" for key, value in conf.items()]
-        with log.open("wb") as out:
-            self.process = subprocess.Popen([sys.executable, Path(__file__).parent / "clients" / "member.py", topic, *words], stdout=out)
-
-    def notes(self, kind):
-        whole = self.log.read_bytes().rpartition(b"\n")[0]
-        return [note[kind] for note in map(json.loads, whole.splitlines()) if kind in note]
-
-    def owns(self):
-        return (self.notes("owns") or [[]])[-1]
-
-    def read(self):
-        return [value for values in self.notes("read") for value in values]
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-def until(reached):
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.timeout(120)

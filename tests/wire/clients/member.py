@@ -9,7 +9,8 @@ import sys
 from confluent_kafka import Consumer, KafkaException
 
 consumer = Consumer(
-    {"group.protocol": "consumer", "auto.offset.reset": "earliest", "enable.auto.commit": False} | dict(word.split("=", 1) for word in sys.argv[2:])
+    {"group.protocol": "consumer", "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
+    | dict(word.split("=", 1) for word in sys.argv[2:])
 )
 consumer.subscribe([sys.argv[1]])
 owned = None
@@ -26,4 +27,4 @@ while True:
         except KafkaException:
             # the coordinator is away, or another member has the partitions: the next commit counts
             continue
-        print(json.dumps({"committed": {tp.partition: tp.offset for tp in committed if tp.error is None}}), flush=True)
+        print(json.dumps({"committed": {tp.partition: tp.offset for tp in committed if tp.error is None and tp.offset >= 0}}), flush=True)
