@@ -1,9 +1,9 @@
-"""Consumer groups (KIP-848) of many members: what a heartbeat costs in a group of ten and of 10,000, and a new target for 1,000 members and
-10,000 partitions, on a listener and on a real Kafka.
+"""What many members of a consumer group (KIP-848) cost a listener, and a real Kafka.
 
-Members are requests over sockets, without clients. Both brokers run at the same time, on disk; their rounds take turns. A heartbeat is that
-of a member that has nothing to report, one after the other on one connection. A target is made by the member that joins when
-group.consumer.assignment.interval.ms has passed: the time is that of its request.
+A heartbeat in a group of ten and of 10,000, and a new target for 1,000 members and 10,000 partitions. Members are requests over sockets,
+without clients. Both brokers run at the same time, on disk; their rounds take turns. A heartbeat is that of a member that has nothing to
+report, one after the other on one connection. A target is made by the member that joins when group.consumer.assignment.interval.ms has
+passed: the time is that of its request.
 
 Alone: `python benches/python/consumer_groups.py`; it needs Maven and a JDK.
 """
