@@ -11,11 +11,11 @@ use fletchlog_testing::VirtualClock;
 
 use crate::coordinator_disk::open;
 use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, check_recovery};
-use crate::disk_state::DiskState;
-use crate::group_workload::{
-    GROUPS, Group, GroupWorkload, Model, TOPIC, described, goes_on_from, heartbeat, held, join, kept, offsets, owned,
-    partition, partitions,
+use crate::described_groups::{
+    GROUPS, Group, TOPIC, described, goes_on_from, heartbeat, held, join, kept, offsets, owned, partition, partitions,
 };
+use crate::disk_state::DiskState;
+use crate::group_workload::{GroupWorkload, Model};
 use crate::port_client::{Committer, PortClient};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;

@@ -2,25 +2,22 @@
 //! a classic group becomes a consumer group and is one again - with clean and unclean stops, and the promises at every moment of it.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use fletchlog_api::{Clock, ErrorCode, TopicId};
 use fletchlog_protocol::messages::ConsumerGroupHeartbeatRequest;
-use fletchlog_protocol::messages::consumer_group_describe_response::{Assignment, DescribedGroup, Member};
-use fletchlog_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
-use fletchlog_records::TopicPartition;
+use fletchlog_protocol::messages::consumer_group_describe_response::Member;
 
 use crate::classic_member::ClassicMember;
 use crate::coordinator_disk::{DIR, OnDisk};
 use crate::course::{Course, Workload};
-use crate::port_client::{Committer, PortClient};
+use crate::described_groups::{
+    GROUPS, Group, PARTITIONS, TOPIC, described, goes_on_from, heartbeat, join, kept, owned, partition, partitions,
+};
+use crate::port_client::Committer;
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
-/// A group of consumers, and one that also has a member of the classic protocol.
-pub(crate) const GROUPS: [&str; 2] = ["g", "mixed"];
-pub(crate) const TOPIC: &str = "a";
-const PARTITIONS: i32 = 4;
 /// Members of a group; those from [`STATIC`] on are static.
 const SLOTS: usize = 4;
 const STATIC: usize = 2;
@@ -34,14 +31,6 @@ struct Client {
     epoch: i32,
     owned: Vec<i32>,
     is_away: bool,
-}
-
-/// A group as it is described.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Group {
-    Consumer(DescribedGroup),
-    /// Its members.
-    Classic(BTreeSet<String>),
 }
 
 /// The expected state of a directory.
@@ -65,87 +54,8 @@ pub struct GroupWorkload {
     joined: usize,
 }
 
-pub(crate) fn partition(number: i32) -> TopicPartition {
-    TopicPartition::new(TOPIC, number)
-}
-
-pub(crate) fn partitions() -> std::ops::Range<i32> {
-    0..PARTITIONS
-}
-
 fn instance(slot: usize) -> Option<String> {
     (slot >= STATIC).then(|| format!("instance-{slot}"))
-}
-
-/// The numbers of the partitions.
-fn numbers(assignment: &Assignment) -> impl Iterator<Item = i32> {
-    assignment
-        .topic_partitions
-        .iter()
-        .flat_map(|topic| topic.partitions.iter().copied())
-}
-
-/// What a member has, or has to give up.
-pub(crate) fn held(member: &Member) -> impl Iterator<Item = i32> {
-    numbers(&member.assignment)
-}
-
-/// What a member keeps of it.
-pub(crate) fn kept(member: &Member) -> Vec<i32> {
-    let target: BTreeSet<i32> = numbers(&member.target_assignment).collect();
-    held(member).filter(|number| target.contains(number)).collect()
-}
-
-/// A heartbeat, without or with everything that a member reports of itself.
-pub(crate) fn heartbeat(group: &str, id: &str, epoch: i32) -> ConsumerGroupHeartbeatRequest {
-    ConsumerGroupHeartbeatRequest {
-        group_id: group.into(),
-        member_id: id.into(),
-        member_epoch: epoch,
-        ..Default::default()
-    }
-}
-
-pub(crate) fn join(group: &str, id: &str, instance: Option<String>) -> ConsumerGroupHeartbeatRequest {
-    ConsumerGroupHeartbeatRequest {
-        instance_id: instance.map(Into::into),
-        rebalance_timeout_ms: 30_000,
-        subscribed_topic_names: Some(vec![TOPIC.into()]),
-        topic_partitions: Some(Vec::new()),
-        ..heartbeat(group, id, 0)
-    }
-}
-
-pub(crate) fn owned(topic_id: TopicId, partitions: Vec<i32>) -> Option<Vec<TopicPartitions>> {
-    Some(match partitions.is_empty() {
-        true => Vec::new(),
-        false => vec![TopicPartitions { topic_id, partitions }],
-    })
-}
-
-/// The groups that exist. Two members never have the same partition.
-pub(crate) fn described(broker: &fletchlog_broker::Broker) -> Result<BTreeMap<&'static str, Group>, String> {
-    let mut groups = BTreeMap::new();
-    for id in GROUPS {
-        match broker.describe_consumer_group(id) {
-            Ok(mut group) => {
-                group.members.sort_by(|a, b| a.member_id.cmp(&b.member_id));
-                let all: Vec<i32> = group.members.iter().flat_map(held).collect();
-                if all.iter().collect::<BTreeSet<_>>().len() < all.len() {
-                    return Err(format!("two members have the same partition: {group:?}"));
-                }
-                groups.insert(id, Group::Consumer(group));
-            }
-            Err(error) if error.code() == ErrorCode::GROUP_ID_NOT_FOUND => {
-                if let Ok(group) = broker.describe_group(id) {
-                    let members = group.members.iter().map(|member| member.member_id.to_string());
-                    groups.insert(id, Group::Classic(members.collect()));
-                }
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Ok(groups)
 }
 
 impl Workload for GroupWorkload {
@@ -202,27 +112,6 @@ impl Workload for GroupWorkload {
     }
 }
 
-/// Epochs never go back: those of groups that stay, and those of members that stay and are not away.
-pub(crate) fn goes_on_from(
-    before: &BTreeMap<&'static str, Group>,
-    after: &BTreeMap<&'static str, Group>,
-) -> Result<(), String> {
-    for (id, before) in before {
-        let (Group::Consumer(before), Some(Group::Consumer(after))) = (before, after.get(id)) else {
-            continue;
-        };
-        let went_back = after.group_epoch < before.group_epoch || after.assignment_epoch < before.assignment_epoch;
-        let of_member = |member: &Member| after.members.iter().find(|m| m.member_id == member.member_id).cloned();
-        let behind = before.members.iter().find(|member| {
-            of_member(member).is_some_and(|now| now.member_epoch >= 0 && now.member_epoch < member.member_epoch)
-        });
-        if went_back || behind.is_some() {
-            return Err(format!("an epoch went back, {behind:?}: {before:?}, then {after:?}"));
-        }
-    }
-    Ok(())
-}
-
 /// A step that is being taken.
 struct Step<'a, 'b> {
     on: &'a mut OnDisk<'b>,
@@ -250,6 +139,9 @@ impl Step<'_, '_> {
             _ if client.is_away => self.join(group, slot),
             0 => self.leave(group, slot, client),
             1 | 2 if slot >= STATIC => self.go_away(group, slot, client),
+            3 if slot >= STATIC => self.refused(group, ErrorCode::UNRELEASED_INSTANCE_ID, || {
+                join(group, "rival", instance(slot))
+            }),
             3..6 => self.commit(group, &client, i64::try_from(rng.below(1_000)).unwrap_or(0)),
             _ => self.beat(group, slot, client),
         }
@@ -259,6 +151,13 @@ impl Step<'_, '_> {
     fn join(&mut self, group: &'static str, slot: usize) -> Result<(), String> {
         *self.joined += 1;
         let id = format!("{slot}-{}", self.joined);
+        let (former, keeps) = match self.model.clients.get(&(group, slot)).cloned() {
+            Some(former) => {
+                let keeps = kept(&self.member(group, &former)?);
+                (Some(former), keeps)
+            }
+            None => (None, Vec::new()),
+        };
         let has_joined = |on: &OnDisk<'_>| match described(&on.broker).ok()?.remove(group)? {
             Group::Consumer(group) => group
                 .members
@@ -289,8 +188,44 @@ impl Step<'_, '_> {
             owned: owned.collect(),
             is_away: false,
         };
+        if !self.on.has_failed() && keeps.iter().any(|number| !client.owned.contains(number)) {
+            return Err(format!("{client:?} is back in {group} and had {keeps:?}"));
+        }
         self.model.clients.insert((group, slot), client);
-        Ok(())
+        match former {
+            Some(former) => self.refused(group, ErrorCode::FENCED_INSTANCE_ID, || ConsumerGroupHeartbeatRequest {
+                instance_id: instance(slot).map(Into::into),
+                ..heartbeat(group, &former.id, former.epoch)
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// A member that the broker has not put out.
+    fn member(&self, group: &str, client: &Client) -> Result<Member, String> {
+        let member = match described(&self.on.broker)?.remove(group) {
+            Some(Group::Consumer(group)) => group.members.into_iter().find(|m| *m.member_id == *client.id),
+            _ => None,
+        };
+        member.ok_or_else(|| format!("{client:?} is no longer a member of {group}"))
+    }
+
+    /// A heartbeat that has to be refused with this code.
+    fn refused(
+        &mut self,
+        group: &str,
+        code: ErrorCode,
+        request: impl Fn() -> ConsumerGroupHeartbeatRequest,
+    ) -> Result<(), String> {
+        let is_refused = self
+            .on
+            .insist("a heartbeat to be refused", |on| match on.client.heartbeat(request()) {
+                Err(found) if found == code => Ok(true),
+                other => other.map(|_| false),
+            })?;
+        is_refused
+            .then_some(())
+            .ok_or_else(|| format!("{group} has to refuse {:?} with {code}", request()))
     }
 
     /// A heartbeat of a member, which gives up at once what it is asked to.
@@ -463,18 +398,4 @@ impl Client {
             epoch: self.epoch,
         }
     }
-}
-
-/// The committed offsets of all groups.
-pub(crate) fn offsets(client: &PortClient) -> Result<BTreeMap<(&'static str, i32), i64>, String> {
-    let mut found = BTreeMap::new();
-    for group in GROUPS {
-        for number in partitions() {
-            let committed = client.committed(group, &partition(number));
-            if let Some(offset) = committed.map_err(|e| format!("committed offset of {group}: {e}"))? {
-                found.insert((group, number), offset);
-            }
-        }
-    }
-    Ok(found)
 }

@@ -12,6 +12,7 @@ pub mod concurrent_workload;
 mod coordinator_disk;
 pub mod course;
 pub mod crash_points;
+mod described_groups;
 mod disk_fault;
 pub mod disk_state;
 pub mod exact_batch;

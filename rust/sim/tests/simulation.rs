@@ -8,7 +8,7 @@ use fletchlog_sim::sim_disk::Lie;
 use fletchlog_sim::simulation::{self, Between, Report};
 
 /// What runs must meet between them: a run in which nothing happens has no anomaly either.
-const KINDS: [&str; 25] = [
+const KINDS: [&str; 26] = [
     "aborted",
     "cleaned",
     "cleaned because of lag",
@@ -28,6 +28,7 @@ const KINDS: [&str; 25] = [
     "killed",
     "moved leaders",
     "power loss",
+    "refused member",
     "retention",
     "seek",
     "send",
@@ -69,6 +70,7 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             Action::Note(text) if text.contains(" is cleaned") => kinds.extend(cleanings(text)),
             Action::Cleaned { .. } if op.outcome == Outcome::Ok => drop(kinds.insert("cleaned")),
             Action::Cleaned { .. } if op.outcome == Outcome::Unknown => drop(kinds.insert("failed cleaning")),
+            Action::Note(text) if text.contains("is refused") => drop(kinds.insert("refused member")),
             Action::Note(text) if text.contains("fenced") => drop(kinds.insert("fenced member")),
             Action::Note(text) if text.contains("roles") => drop(kinds.insert("moved leaders")),
             Action::Moved(to) if to.iter().any(|(_, offset)| offset.is_some_and(|o| o > 0)) => {
@@ -166,7 +168,7 @@ fn loses_newest_tombstone(history: &History) -> bool {
 }
 
 /// What runs over sockets must meet between them.
-const KINDS_OVER_SOCKETS: [&str; 12] = [
+const KINDS_OVER_SOCKETS: [&str; 13] = [
     "aborted",
     "cleaned",
     "committed offsets",
@@ -177,6 +179,7 @@ const KINDS_OVER_SOCKETS: [&str; 12] = [
     "group poll",
     "killed",
     "power loss",
+    "refused member",
     "send",
     "unknown send",
 ];

@@ -11,6 +11,7 @@ use fletchlog_protocol::messages::{
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 };
 use fletchlog_protocol::values::ConsumerGroupMemberMetadataValue;
+use fletchlog_records::planted;
 
 use super::consumer_change::Change;
 use super::consumer_group::ConsumerGroup;
@@ -329,7 +330,10 @@ impl GroupCoordinator {
             None if heartbeat.joins() => Ok(None),
             None => Err(unknown_instance(instance)),
             Some(member) if heartbeat.joins() => {
-                if member.classic().is_none() && !member.is_away() {
+                if member.classic().is_none()
+                    && !member.is_away()
+                    && !planted!("static-member-taken-over-while-it-lives")
+                {
                     let message = format!(
                         "Static member {id} with instance id {instance} cannot join the group because the instance id is owned by \
                          {} member.",
@@ -341,7 +345,10 @@ impl GroupCoordinator {
                 replace(change, &old, id);
                 Ok(Some(old.id))
             }
-            Some(member) if member.id != *id => Err(fenced_instance(member, id, instance)),
+            Some(member) if member.id != *id => match planted!("former-static-member-goes-on") {
+                true => Ok(None),
+                false => Err(fenced_instance(member, id, instance)),
+            },
             Some(member) => check_epoch(member, heartbeat, owned).map(|()| None),
         }
     }
@@ -396,7 +403,8 @@ impl GroupCoordinator {
             },
         };
         let away = member.current.away();
-        if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH {
+        if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH && !planted!("static-member-that-is-away-is-put-out")
+        {
             self.leave_for_some_time(group, id, away)?;
         } else {
             self.fence_members(group, &[Arc::clone(id)], heartbeat.now_ms)?;
@@ -417,6 +425,9 @@ pub(super) fn replace(change: &mut Change<'_>, old: &ConsumerGroupMember, new_id
     change.apply(ConsumerRecord::Member(Arc::clone(&old.id), None));
     let mut current = old.current.clone();
     (current.epoch, current.previous_epoch) = (0, 0);
+    if planted!("static-member-comes-back-without-its-partitions") {
+        current.assigned.clear();
+    }
     change.apply(ConsumerRecord::Member(
         Arc::clone(new_id),
         Some(Arc::clone(&old.metadata)),

@@ -12,6 +12,7 @@ use fletchlog_protocol::values::{
     ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue,
     ConsumerGroupTargetAssignmentMemberValue,
 };
+use fletchlog_records::planted;
 
 /// Partitions by topic. A topic has at least one.
 pub(crate) type Partitions = BTreeMap<TopicId, BTreeSet<i32>>;
@@ -99,8 +100,13 @@ impl CurrentAssignment {
 
     /// Reads the value of its record. A partition without an epoch has that of the member.
     pub(crate) fn of_value(value: &ConsumerGroupCurrentMemberAssignmentValue) -> Self {
+        let is_old = planted!("member-epoch-goes-back-when-loaded");
         Self {
-            epoch: value.member_epoch,
+            epoch: if is_old {
+                value.previous_member_epoch
+            } else {
+                value.member_epoch
+            },
             previous_epoch: value.previous_member_epoch,
             state: MemberState::of(value.state),
             assigned: of_epochs(&value.assigned_partitions, value.member_epoch),

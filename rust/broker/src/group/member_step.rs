@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use fletchlog_protocol::values::ConsumerGroupMemberMetadataValue;
+use fletchlog_records::planted;
 
 use super::consumer_change::Change;
 use super::consumer_group::ConsumerGroup;
@@ -103,7 +104,7 @@ impl GroupCoordinator {
         let hash = group_hash(table, &group.subscribed_topics());
         let epoch = group.epoch.saturating_add(1);
         change.seen = Some((table.version(), hash));
-        if bumps || (topics_changed && hash != group.metadata_hash) {
+        if (bumps && !planted!("group-epoch-not-raised")) || (topics_changed && hash != group.metadata_hash) {
             change.apply(ConsumerRecord::Epoch(Some((epoch, hash))));
         }
     }

@@ -7,6 +7,7 @@
 //! | UnreleasedPartitions | each heartbeat: a partition may have become free, the target newer |
 
 use fletchlog_protocol::topic_ids::TopicId;
+use fletchlog_records::planted;
 
 use super::consumer_member::{Assigned, CurrentAssignment, MemberState, Partitions};
 
@@ -44,7 +45,7 @@ impl CurrentAssignmentBuilder<'_> {
         asked.iter().any(|(id, partitions)| {
             let owned = owned.get(id);
             owned.is_some_and(|owned| partitions.keys().any(|p| owned.contains(p)))
-        })
+        }) || planted!("partitions-given-up-are-waited-for")
     }
 
     /// Kafka: `CurrentAssignmentBuilder#computeNextAssignment`.
@@ -69,7 +70,8 @@ impl CurrentAssignmentBuilder<'_> {
                 if assigned.get(&id).is_some_and(|assigned| assigned.contains_key(&p)) {
                     continue;
                 }
-                if its_own.is_some_and(|own| own.contains_key(&p)) || (self.is_free)(id, p) {
+                let is_free = (self.is_free)(id, p) || planted!("partition-handed-over-before-it-is-given-up");
+                if its_own.is_some_and(|own| own.contains_key(&p)) || is_free {
                     assigned.entry(id).or_default().insert(p, self.target_epoch);
                 } else {
                     waits = true;

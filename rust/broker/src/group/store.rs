@@ -10,6 +10,7 @@ use fletchlog_protocol::values::{ConsumerOffsetsKey, GroupMetadataValue};
 use fletchlog_records::control::{ControlType, parse_control_record};
 use fletchlog_records::{
     BatchHeader, BatchParams, DECOMPRESSION_LIMIT, Record, RecordBatch, RecordCursor, RecordError, TopicPartition,
+    planted,
 };
 use rustc_hash::FxHashMap;
 
@@ -138,7 +139,9 @@ impl GroupCoordinator {
         while let Some(record) = cursor.next(&slice)? {
             let Some(key) = record.key else { continue };
             if header.is_control() {
-                if let Some(marker) = parse_control_record(key, record.value) {
+                if let Some(marker) = parse_control_record(key, record.value)
+                    && !planted!("markers-of-offsets-not-loaded")
+                {
                     let committed = marker.control_type == ControlType::Commit;
                     self.complete_pending_offsets(partition, header.producer_id, committed);
                 }

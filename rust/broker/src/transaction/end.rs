@@ -15,6 +15,7 @@
 
 use fletchlog_api::ErrorCode;
 use fletchlog_records::ids::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
+use fletchlog_records::planted;
 
 use super::state::{TransactionMetadata, TransactionState};
 use super::version::TransactionVersion;
@@ -79,7 +80,7 @@ impl TransactionMetadata {
             None if self.state == TransactionState::Ongoing => Ok(true),
             Some(ended) if is_retry && ended != committed => Err(ErrorCode::INVALID_TXN_STATE),
             Some(_) if is_retry && self.state.is_prepared() => Err(ErrorCode::CONCURRENT_TRANSACTIONS),
-            Some(_) if is_retry => Ok(false),
+            Some(_) if is_retry => Ok(planted!("end-asked-for-again-ends-again")),
             // Nothing was added: there is nothing to commit.
             _ if committed => Err(ErrorCode::INVALID_TXN_STATE),
             _ => Ok(true),
@@ -106,7 +107,7 @@ impl TransactionMetadata {
             client_version: version,
             ..self.clone()
         };
-        if version.supports_epoch_bump() {
+        if version.supports_epoch_bump() && !planted!("end-of-a-transaction-keeps-the-epoch") {
             next.last_producer_epoch = self.producer_epoch;
             next.producer_epoch = self.producer_epoch.saturating_add(1);
             if Self::is_exhausted(self.producer_epoch) {
@@ -129,7 +130,11 @@ impl TransactionMetadata {
     ) -> Result<Self, E> {
         let aborted = self.prepare_end(false, level, now_ms, new_id)?;
         if level.supports_epoch_bump() {
-            return Ok(aborted);
+            let kept = planted!("time-out-keeps-the-epoch").then_some(self.producer_epoch);
+            return Ok(Self {
+                producer_epoch: kept.unwrap_or(aborted.producer_epoch),
+                ..aborted
+            });
         }
         let next = self.producer_epoch.checked_add(1);
         Ok(Self {

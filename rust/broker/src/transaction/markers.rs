@@ -6,6 +6,7 @@ use fletchlog_log::AppendOrigin;
 use fletchlog_protocol::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use fletchlog_records::TopicPartition;
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
+use fletchlog_records::planted;
 
 use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{TransactionMetadata, TransactionState};
@@ -59,8 +60,12 @@ impl TransactionCoordinator {
         coordinator_epoch: i32,
     ) -> Result<(), BrokerError> {
         let marker = TxnMarker {
-            producer: (metadata.producer_id, metadata.producer_epoch),
-            committed: metadata.state == TransactionState::PrepareCommit,
+            producer: (
+                metadata.producer_id,
+                metadata.producer_epoch - i16::from(planted!("marker-with-the-epoch-before")),
+            ),
+            committed: metadata.state == TransactionState::PrepareCommit
+                && !(planted!("one-partition-ends-the-other-way") && tp.partition == 1),
             coordinator_epoch,
             version: metadata.client_version,
         };

@@ -17,6 +17,7 @@ use fletchlog_protocol::messages::add_partitions_to_txn_response::{
 };
 use fletchlog_records::TopicPartition;
 use fletchlog_records::ids::NO_PRODUCER_ID;
+use fletchlog_records::planted;
 
 use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{Init, TransactionMetadata};
@@ -292,6 +293,16 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
             }
             let known = transaction.as_mut().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
             let allowed = known.and_then(|known| match operation {
+                TransactionSupportedOperation::AddPartition
+                    if planted!("partition-that-is-produced-to-not-added") && !is_internal(&partition.topic) =>
+                {
+                    Ok(())
+                }
+                TransactionSupportedOperation::AddPartition
+                    if planted!("group-whose-offsets-are-committed-not-added") && is_internal(&partition.topic) =>
+                {
+                    Ok(())
+                }
                 TransactionSupportedOperation::AddPartition => {
                     let partition = std::slice::from_ref(partition);
                     let added = self.add_to_locked(known, producer, partition, TransactionVersion::V2);

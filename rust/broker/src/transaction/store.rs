@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
 use fletchlog_log::LogError;
-use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError};
+use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, planted};
 
 use super::coordinator::{Locked, TransactionCoordinator};
 use super::records;
@@ -104,7 +104,9 @@ impl TransactionCoordinator {
         for metadata in self.read_transactions()?.into_values() {
             self.insert(metadata);
         }
-        self.for_each_unlocked(true, |_, transaction| drop(self.complete_transaction(transaction)));
+        if !planted!("prepared-transaction-not-completed-when-loaded") {
+            self.for_each_unlocked(true, |_, transaction| drop(self.complete_transaction(transaction)));
+        }
         Ok(())
     }
 }

@@ -13,6 +13,19 @@ use super::network::lock;
 use super::world::Hand;
 use crate::history::{Action, Joined, Outcome, Partition};
 
+/// An assignor of the coordinator.
+const REMOTE: &str = "remote ";
+
+/// What a call says of the member's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    GoesOn,
+    /// Another member has taken over its group.instance.id.
+    Fenced,
+    /// Another member has its group.instance.id, and keeps it: only in a consumer group.
+    Refused,
+}
+
 /// The session time-out of a member, ms.
 pub(super) const SESSION_MS: i64 = 6_000;
 
@@ -50,15 +63,10 @@ impl Member {
             ("max.poll.interval.ms", "8000"),
         ];
         let assignor = plan.map_or("range", |plan| plan.assignor);
-        match (assignor.strip_prefix("remote "), instance) {
-            (Some(remote), None) => {
-                properties.extend([("group.protocol", "consumer"), ("group.remote.assignor", remote)])
-            }
-            (remote, _) => properties.extend([
-                (
-                    "partition.assignment.strategy",
-                    if remote.is_some() { "range" } else { assignor },
-                ),
+        match assignor.strip_prefix(REMOTE) {
+            Some(remote) => properties.extend([("group.protocol", "consumer"), ("group.remote.assignor", remote)]),
+            None => properties.extend([
+                ("partition.assignment.strategy", assignor),
                 ("session.timeout.ms", session.as_str()),
                 ("heartbeat.interval.ms", "500"),
             ]),
@@ -79,11 +87,11 @@ impl Member {
         }
     }
 
-    /// Polls. Returns false if another member has taken over its group.instance.id.
-    pub fn poll(&mut self, hand: &mut Hand) -> bool {
+    /// Polls.
+    pub fn poll(&mut self, hand: &mut Hand) -> Life {
         let polled = member_poll(hand, self);
         self.note_join(hand);
-        polled.map_or_else(|error| !is_fenced(hand, &error), |()| true)
+        polled.map_or_else(|error| life_after(hand, &error), |()| Life::GoesOn)
     }
 
     pub fn generation(&self) -> i32 {
@@ -126,8 +134,8 @@ impl Member {
         hand.world.recorder().note(self.process, joined);
     }
 
-    /// Commits its positions. Returns false if another member has taken over its group.instance.id.
-    pub fn commit(&mut self, hand: &Hand) -> bool {
+    /// Commits its positions.
+    pub fn commit(&mut self, hand: &Hand) -> Life {
         let mut offsets = Vec::new();
         for tp in self.consumer.assignment() {
             if let Ok(offset) = self.consumer.position(&tp, 0, &mut || false) {
@@ -140,7 +148,7 @@ impl Member {
             }
         }
         if offsets.is_empty() {
-            return true;
+            return Life::GoesOn;
         }
         let op = self.instance.map(|instance| {
             let commits = Action::InstanceCommit {
@@ -158,8 +166,16 @@ impl Member {
             };
             hand.world.recorder().end(op, outcome);
         }
-        committed.map_or_else(|error| !is_fenced(hand, &error), |()| true)
+        committed.map_or_else(|error| life_after(hand, &error), |()| Life::GoesOn)
     }
+}
+
+/// Whether the members are those of a consumer group (KIP-848), in which a static member keeps its place while it lives.
+pub(super) fn uses_consumer_protocol(hand: &Hand) -> bool {
+    hand.world
+        .plan
+        .group
+        .is_some_and(|plan| plan.assignor.starts_with(REMOTE))
 }
 
 /// The lives of one member of the group. It is killed, is paused, or leaves. A static member may be away for some time, or come back while
@@ -175,17 +191,24 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
         // Two members with one name may fence each other: a member that the broker has removed joins again.
         let alone = rival.is_none();
         while hand.in_chaos() {
-            if !live_on(hand, &mut member) {
-                // A reopened broker knows only the ids that it had stored, which are those before a rebalance that had not ended. And a
-                // static member gets a new id for each JoinGroup request: the later of two requests counts, even if it arrives on a
-                // connection that the member has closed.
-                let joined_late = lock(&hand.world.net).pipes.late.contains(&ApiKey::JoinGroup.code());
-                if alone && !joined_late && hand.world.plan.crash_every_ms == 0 {
-                    hand.surprise(format!("member-{index}-{lives} is fenced without another member"));
+            match (live_on(hand, &mut member), rival.take()) {
+                (Life::GoesOn, other) => rival = other,
+                // The one that was there before lives on.
+                (Life::Refused, Some(other)) => member = other,
+                (Life::Refused, None) => break,
+                (Life::Fenced, other) => {
+                    rival = other;
+                    // A reopened broker knows only the ids that it had stored, which are those before a rebalance that had not ended. And
+                    // a static member gets a new id for each JoinGroup request: the later of two requests counts, even if it arrives on
+                    // a connection that the member has closed.
+                    let joined_late = lock(&hand.world.net).pipes.late.contains(&ApiKey::JoinGroup.code());
+                    if alone && !joined_late && hand.world.plan.crash_every_ms == 0 {
+                        hand.surprise(format!("member-{index}-{lives} is fenced without another member"));
+                    }
+                    break;
                 }
-                break;
             }
-            if rival.as_mut().is_some_and(|rival| !live_on(hand, rival)) {
+            if rival.as_mut().is_some_and(|rival| live_on(hand, rival) != Life::GoesOn) {
                 rival = None;
             }
             if hand.strikes(hand.world.plan.client_crash_every_ms, 100) {
@@ -195,7 +218,7 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
                     2 => {
                         let closed = member.consumer.close(3_000, &mut || false);
                         closed.unwrap_or_else(|error| {
-                            is_fenced(hand, &error);
+                            life_after(hand, &error);
                         });
                         break;
                     }
@@ -213,15 +236,22 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
     }
 }
 
-/// Polls, and commits occasionally. Returns false if the member is fenced.
-fn live_on(hand: &mut Hand, member: &mut Member) -> bool {
+/// Polls, and commits occasionally.
+fn live_on(hand: &mut Hand, member: &mut Member) -> Life {
     let auto_commit = hand.world.plan.group.is_some_and(|plan| plan.auto_commit);
-    let lives = member.poll(hand) && (auto_commit || !hand.rng.chance(400) || member.commit(hand));
-    if !lives {
-        let fenced = Action::Note("is fenced".to_owned());
-        hand.world.recorder().note(member.process, fenced);
+    let mut life = member.poll(hand);
+    if life == Life::GoesOn && !auto_commit && hand.rng.chance(400) {
+        life = member.commit(hand);
     }
-    lives
+    let note = match life {
+        Life::GoesOn => return life,
+        Life::Fenced => "is fenced",
+        Life::Refused => "is refused: its group.instance.id is in use",
+    };
+    hand.world
+        .recorder()
+        .note(member.process, Action::Note(note.to_owned()));
+    life
 }
 
 fn member_poll(hand: &mut Hand, member: &mut Member) -> Result<(), ClientError> {
@@ -263,17 +293,18 @@ fn member_poll(hand: &mut Hand, member: &mut Member) -> Result<(), ClientError> 
     polled.map(drop)
 }
 
-/// Whether another member has taken over a static member's place. After other expected errors the member continues: the group continued
-/// without it while it was away, or the error is retriable.
-fn is_fenced(hand: &Hand, error: &ClientError) -> bool {
+/// What an error means for the member. After other expected errors it continues: the group continued without it while it was away, or the
+/// error is retriable.
+fn life_after(hand: &Hand, error: &ClientError) -> Life {
     let plan = &hand.world.plan;
     match error {
-        ClientError::Kafka { code, .. } if *code == ErrorCode::FENCED_INSTANCE_ID => return true,
+        ClientError::Kafka { code, .. } if *code == ErrorCode::FENCED_INSTANCE_ID => return Life::Fenced,
+        ClientError::Kafka { code, .. } if *code == ErrorCode::UNRELEASED_INSTANCE_ID => return Life::Refused,
         ClientError::CommitFailed(_) | ClientError::Timeout(_) => {}
         // Only over sockets, where the request has version 9. Kafka: `OffsetMetadataManager#validateOffsetCommit`.
         ClientError::Kafka { code, .. } if *code == ErrorCode::GROUP_ID_NOT_FOUND && plan.loses_acknowledged() => {}
         ClientError::Kafka { code, .. } if code.is_retriable() || code.name() == "REBALANCE_IN_PROGRESS" => {}
         error => hand.surprise(format!("member: {error}")),
     }
-    false
+    Life::GoesOn
 }

@@ -154,7 +154,7 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
 
 const PRODUCER_RELEASES: [&str; 5] = ["2.5", "2.6", "3.2", "3.9", "4.3"];
 const CONSUMER_RELEASES: [&str; 5] = ["2.4", "2.6", "3.2", "3.9", "4.3"];
-/// `remote` ones are the coordinator's, of consumer groups (KIP-848); static members use range instead.
+/// `remote` ones are the coordinator's, of consumer groups (KIP-848).
 const ASSIGNORS: [&str; 7] = [
     "range",
     "roundrobin",
