@@ -138,11 +138,11 @@ impl Step<'_, '_> {
         match rng.below(12) {
             _ if client.is_away => self.join(group, slot),
             0 => self.leave(group, slot, client),
-            1 | 2 if slot >= STATIC => self.go_away(group, slot, client),
-            3 if slot >= STATIC => self.refused(group, ErrorCode::UNRELEASED_INSTANCE_ID, || {
+            1..4 if slot >= STATIC => self.go_away(group, slot, client),
+            4 if slot >= STATIC => self.refused(group, ErrorCode::UNRELEASED_INSTANCE_ID, || {
                 join(group, "rival", instance(slot))
             }),
-            3..6 => self.commit(group, &client, i64::try_from(rng.below(1_000)).unwrap_or(0)),
+            1..5 => self.commit(group, &client, i64::try_from(rng.below(1_000)).unwrap_or(0)),
             _ => self.beat(group, slot, client),
         }
     }

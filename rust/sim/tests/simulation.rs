@@ -8,7 +8,7 @@ use fletchlog_sim::sim_disk::Lie;
 use fletchlog_sim::simulation::{self, Between, Report};
 
 /// What runs must meet between them: a run in which nothing happens has no anomaly either.
-const KINDS: [&str; 26] = [
+const KINDS: [&str; 27] = [
     "aborted",
     "cleaned",
     "cleaned because of lag",
@@ -26,6 +26,7 @@ const KINDS: [&str; 26] = [
     "fenced member",
     "group poll",
     "killed",
+    "lowered level",
     "moved leaders",
     "power loss",
     "refused member",
@@ -70,6 +71,7 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             Action::Note(text) if text.contains(" is cleaned") => kinds.extend(cleanings(text)),
             Action::Cleaned { .. } if op.outcome == Outcome::Ok => drop(kinds.insert("cleaned")),
             Action::Cleaned { .. } if op.outcome == Outcome::Unknown => drop(kinds.insert("failed cleaning")),
+            Action::Note(text) if text.contains("transaction.version is 1") => drop(kinds.insert("lowered level")),
             Action::Note(text) if text.contains("is refused") => drop(kinds.insert("refused member")),
             Action::Note(text) if text.contains("fenced") => drop(kinds.insert("fenced member")),
             Action::Note(text) if text.contains("roles") => drop(kinds.insert("moved leaders")),
@@ -168,7 +170,7 @@ fn loses_newest_tombstone(history: &History) -> bool {
 }
 
 /// What runs over sockets must meet between them.
-const KINDS_OVER_SOCKETS: [&str; 13] = [
+const KINDS_OVER_SOCKETS: [&str; 14] = [
     "aborted",
     "cleaned",
     "committed offsets",
@@ -178,6 +180,7 @@ const KINDS_OVER_SOCKETS: [&str; 13] = [
     "fenced member",
     "group poll",
     "killed",
+    "lowered level",
     "power loss",
     "refused member",
     "send",

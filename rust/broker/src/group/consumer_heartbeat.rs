@@ -420,14 +420,12 @@ impl GroupCoordinator {
 /// The new id of a static member takes over from the old one. Kafka: `GroupMetadataManager#replaceMember`.
 pub(super) fn replace(change: &mut Change<'_>, old: &ConsumerGroupMember, new_id: &Arc<str>) {
     let target = change.group.target(&old.id).cloned();
+    let target = target.filter(|_| !planted!("static-member-comes-back-without-its-partitions"));
     change.apply(ConsumerRecord::Current(Arc::clone(&old.id), None));
     change.apply(ConsumerRecord::Target(Arc::clone(&old.id), None));
     change.apply(ConsumerRecord::Member(Arc::clone(&old.id), None));
     let mut current = old.current.clone();
     (current.epoch, current.previous_epoch) = (0, 0);
-    if planted!("static-member-comes-back-without-its-partitions") {
-        current.assigned.clear();
-    }
     change.apply(ConsumerRecord::Member(
         Arc::clone(new_id),
         Some(Arc::clone(&old.metadata)),

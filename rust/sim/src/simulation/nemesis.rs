@@ -1,5 +1,7 @@
 //! The actor that injects faults: the broker is killed, stopped or loses power, disk calls fail, nodes pause, leaders move.
 
+use fletchlog_broker::{Feature, FeatureUpdate, UpgradeType};
+
 use super::network::lock;
 use super::world::Hand;
 use crate::history::Action;
@@ -39,6 +41,9 @@ pub(super) fn run(hand: &mut Hand) {
             lock(&hand.world.net).leaders.swap(a, b);
             note(hand, process, format!("nodes {} and {} change roles", a + 1, b + 1));
         }
+        if hand.strikes(plan.transactions.level_every_ms, step) {
+            change_level(hand, process);
+        }
     }
     if hand.world.cluster().mend_disk() {
         restart(hand, process);
@@ -49,6 +54,25 @@ pub(super) fn run(hand: &mut Hand) {
 
 fn note(hand: &Hand, process: u32, text: String) {
     hand.world.recorder().note(process, Action::Note(text));
+}
+
+/// Lowers the cluster's level of transaction.version, or raises it again. It stays as it is while the broker is down or its disk is broken.
+fn change_level(hand: &Hand, process: u32) {
+    let Some(broker) = hand.world.cluster().broker().cloned() else {
+        return;
+    };
+    let (level, upgrade_type) = match broker.finalized_level(Feature::TransactionVersion) {
+        2 => (1, UpgradeType::Downgrade),
+        _ => (2, UpgradeType::Upgrade),
+    };
+    let update = FeatureUpdate {
+        feature: Feature::TransactionVersion.name().to_owned(),
+        level,
+        upgrade_type: Some(upgrade_type),
+    };
+    if broker.update_features(&[update], false).is_ok() {
+        note(hand, process, format!("the level of transaction.version is {level}"));
+    }
 }
 
 fn restart(hand: &mut Hand, process: u32) {

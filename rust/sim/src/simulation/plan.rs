@@ -38,6 +38,36 @@ pub(super) struct GroupPlan {
     pub static_members: bool,
 }
 
+/// Producers of transactions, the copier's too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TransactionPlan {
+    /// Each life has one of these releases: from 4.0 on they know version 2 of transactions.
+    pub releases: &'static [&'static str],
+    /// transaction.timeout.ms.
+    pub timeout_ms: i64,
+    /// Average ms between two changes of the cluster's level of transaction.version, from 2 to 1 and back; 0 = none.
+    pub level_every_ms: usize,
+}
+
+const TRANSACTION_RELEASES: [&[&str]; 5] = [&["3.9"], &["4.0"], &["4.4"], &["4.4"], &["2.5", "3.9", "4.0", "4.4"]];
+
+impl TransactionPlan {
+    /// From numbers of its own: the rest of a seed's plan does not depend on it.
+    fn of(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0x7A45_AC71);
+        Self {
+            releases: pick(rng, &TRANSACTION_RELEASES),
+            timeout_ms: pick(rng, &[15_000, 15_000, 15_000, 2_000]),
+            level_every_ms: if rng.chance(300) { 2_000 + rng.below(4_000) } else { 0 },
+        }
+    }
+
+    /// Whether some transaction may end without a new epoch.
+    fn keeps_epochs(self) -> bool {
+        self.level_every_ms > 0 || self.releases.iter().any(|release| !release.starts_with('4'))
+    }
+}
+
 /// How the topic is compacted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CompactionPlan {
@@ -117,6 +147,7 @@ pub(super) struct Plan {
     pub fsync: bool,
     pub producers: Vec<ProducerPlan>,
     pub transactional: usize,
+    pub transactions: TransactionPlan,
     /// The release whose behaviour consumers have.
     pub consumer_release: &'static str,
     /// Number of consumers that assign partitions to themselves: the first is read_uncommitted, the second read_committed.
@@ -190,6 +221,7 @@ impl Plan {
             fsync: rng.chance(500),
             producers: (0..1 + rng.below(3)).map(|_| producer(rng, most_in_flight)).collect(),
             transactional: rng.below(3),
+            transactions: TransactionPlan::of(seed),
             consumer_release: pick(rng, &CONSUMER_RELEASES),
             manual: 1 + rng.below(2),
             group: rng.chance(700).then(|| GroupPlan {
@@ -259,7 +291,8 @@ impl Plan {
             );
         }
         let is_late = |key: ApiKey| late.contains(&key.code());
-        if is_late(ApiKey::EndTxn) {
+        let keeps_epochs = self.transactions.keeps_epochs();
+        if is_late(ApiKey::EndTxn) && keeps_epochs {
             // KIP-890: only since transaction version 2 does each transaction have its own epoch.
             allow(
                 &[G1a, LostWrite, Unseen],
@@ -308,7 +341,7 @@ impl Plan {
                 IntSendSkip,
                 NotCopied,
             ];
-            if self.transactional > 0 || self.copier {
+            if keeps_epochs && (self.transactional > 0 || self.copier) {
                 let why = "the sequence numbers of a batch that is refused while its transaction ends are given to the next one";
                 allow(&reused, why);
                 allow(&cycles, why);

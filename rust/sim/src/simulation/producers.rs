@@ -134,16 +134,22 @@ pub(super) fn insist<T>(mut call: impl FnMut() -> Result<T, ClientError>) -> Res
     call()
 }
 
-pub(super) fn transactional_producer(hand: &Hand, id: &str) -> Producer {
+pub(super) fn transactional_producer(hand: &mut Hand, id: &str) -> Producer {
+    let plan = hand.world.plan.transactions;
+    let release = match plan.releases {
+        [release] => release,
+        several => several[hand.rng.below(several.len())],
+    };
+    let timeout = plan.timeout_ms.to_string();
     let in_flight = hand.world.plan.most_in_flight.to_string();
     hand.producer(&[
         ("transactional.id", id),
         ("max.in.flight.requests.per.connection", &in_flight),
-        ("fletchlog.producer.version", "3.9"),
+        ("fletchlog.producer.version", release),
         ("request.timeout.ms", "2000"),
         ("delivery.timeout.ms", "20000"),
         ("max.block.ms", "10000"),
-        ("transaction.timeout.ms", "15000"),
+        ("transaction.timeout.ms", timeout.as_str()),
         ("retry.backoff.ms", "50"),
         ("batch.size", "200"),
     ])
