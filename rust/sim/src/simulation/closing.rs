@@ -25,6 +25,9 @@ pub(super) fn run(hand: &mut Hand) {
     if hand.world.plan.group.is_some_and(|group| group.static_members) {
         quiet_group::run(hand);
     }
+    if hand.world.plan.uses_consumer_protocol() {
+        quiet_group::comes_to_rest(hand);
+    }
     whole_clean::run(hand);
     for isolation in [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted] {
         read_all(hand, isolation);

@@ -10,11 +10,9 @@ use fletchlog_protocol::ApiKey;
 use super::cluster::TOPIC;
 use super::consumers::{GROUP, consumer, group_id, poll};
 use super::network::lock;
+use super::plan::REMOTE;
 use super::world::Hand;
 use crate::history::{Action, Joined, Outcome, Partition};
-
-/// An assignor of the coordinator.
-const REMOTE: &str = "remote ";
 
 /// What a call says of the member's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,14 +166,6 @@ impl Member {
         }
         committed.map_or_else(|error| life_after(hand, &error), |()| Life::GoesOn)
     }
-}
-
-/// Whether the members are those of a consumer group (KIP-848), in which a static member keeps its place while it lives.
-pub(super) fn uses_consumer_protocol(hand: &Hand) -> bool {
-    hand.world
-        .plan
-        .group
-        .is_some_and(|plan| plan.assignor.starts_with(REMOTE))
 }
 
 /// The lives of one member of the group. It is killed, is paused, or leaves. A static member may be away for some time, or come back while

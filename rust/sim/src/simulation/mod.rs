@@ -11,6 +11,7 @@ mod cluster;
 mod consumers;
 mod copier;
 mod group_members;
+mod group_watch;
 mod leaders;
 mod members;
 mod memory;
@@ -112,6 +113,9 @@ fn parts(plan: &Plan) -> Vec<Part> {
     }
     for index in 0..plan.group.map_or(0, |group| group.members) {
         parts.push(Box::new(move |hand| group_members::member(hand, index)));
+    }
+    if plan.uses_consumer_protocol() {
+        parts.push(Box::new(group_watch::run));
     }
     if plan.copier {
         parts.push(Box::new(copier::run));

@@ -185,6 +185,8 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
 
 const PRODUCER_RELEASES: [&str; 5] = ["2.5", "2.6", "3.2", "3.9", "4.3"];
 const CONSUMER_RELEASES: [&str; 5] = ["2.4", "2.6", "3.2", "3.9", "4.3"];
+/// An assignor of the coordinator.
+pub(super) const REMOTE: &str = "remote ";
 /// `remote` ones are the coordinator's, of consumer groups (KIP-848).
 const ASSIGNORS: [&str; 7] = [
     "range",
@@ -261,6 +263,11 @@ impl Plan {
             plan.move_every_ms = 0; // Leaders do not move: the broker's bytes contain its own node ids.
         }
         plan
+    }
+
+    /// Whether the group is a consumer group (KIP-848), in which a static member keeps its place while it lives.
+    pub fn uses_consumer_protocol(&self) -> bool {
+        self.group.is_some_and(|group| group.assignor.starts_with(REMOTE))
     }
 
     /// Whether the machine loses power while acknowledged records are only in the page cache.

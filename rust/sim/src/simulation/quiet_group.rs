@@ -1,26 +1,48 @@
-//! Static members while nothing else happens. One comes back in time: of a classic group it was killed, of a consumer group it had left
-//! for some time. Then a second one has its name: in a classic group it takes over, in a consumer group it is refused until the first was
-//! killed and its session is over.
+//! Members while nothing else happens. Those of a consumer group come to rest, whoever leaves and joins. Of static members one comes back
+//! in time: of a classic group it was killed, of a consumer group it had left for some time. Then a second one has its name: in a classic
+//! group it takes over, in a consumer group it is refused until the first was killed and its session is over.
 
-use super::group_members::{Life, Member, SESSION_MS, uses_consumer_protocol};
+use super::group_members::{Life, Member, SESSION_MS};
 use super::world::Hand;
 
-/// A separate group.
+/// Groups of their own: of static members, and of others.
 const GROUP: u32 = 2;
+const DYNAMIC: u32 = 3;
 const MEMBERS: u32 = 2;
 /// How long a rebalance of the group may take, ms.
 const PATIENCE_MS: i64 = 30_000;
 /// Longer than members need to notice a rebalance, ms.
 const A_WHILE_MS: i64 = 2_000;
 
+/// All members are in one generation, and have all partitions.
+fn settled(hand: &Hand, members: &[Member]) -> bool {
+    let all = usize::try_from(hand.world.plan.partitions).unwrap_or(0);
+    let generation = members[0].generation();
+    let owned: usize = members.iter().map(|m| m.partitions(hand).len()).sum();
+    generation >= 0 && owned == all && members.iter().all(|m| m.generation() == generation)
+}
+
+/// A consumer group has all partitions with one member, with two, with one, with two.
+pub(super) fn comes_to_rest(hand: &mut Hand) {
+    let start = |hand: &mut Hand, which: &str| Member::start(hand, DYNAMIC, None, &format!("quiet-{which}"));
+    let mut members = vec![start(hand, "first")];
+    for which in ["second", "", "third"] {
+        if which.is_empty() {
+            let mut leaving = members.remove(0);
+            if let Err(error) = leaving.consumer.close(PATIENCE_MS, &mut || false) {
+                return hand.surprise(format!("a member of a quiet group cannot leave: {error}"));
+            }
+        } else {
+            members.push(start(hand, which));
+        }
+        if !poll_until(hand, &mut members, settled) {
+            return hand.surprise(format!("a quiet group of {} does not come to rest", members.len()));
+        }
+    }
+}
+
 pub(super) fn run(hand: &mut Hand) {
     let mut members: Vec<Member> = (0..MEMBERS).map(|i| start(hand, i, "first")).collect();
-    let all = usize::try_from(hand.world.plan.partitions).unwrap_or(0);
-    let settled = |hand: &Hand, members: &[Member]| {
-        let generation = members[0].generation();
-        let owned: usize = members.iter().map(|m| m.partitions(hand).len()).sum();
-        generation >= 0 && owned == all && members.iter().all(|m| m.generation() == generation)
-    };
     if !poll_until(hand, &mut members, settled) || !poll_for(hand, &mut members, A_WHILE_MS) {
         return hand.surprise("a quiet group does not settle".to_owned());
     }
@@ -28,7 +50,7 @@ pub(super) fn run(hand: &mut Hand) {
     let which = hand.rng.below(members.len());
     let instance = u32::try_from(which).unwrap_or(0);
     let mut leaving = members.remove(which);
-    if uses_consumer_protocol(hand)
+    if hand.world.plan.uses_consumer_protocol()
         && let Err(error) = leaving.consumer.close(PATIENCE_MS, &mut || false)
     {
         hand.surprise(format!("instance {instance} cannot leave: {error}"));
@@ -43,7 +65,7 @@ pub(super) fn run(hand: &mut Hand) {
     }
     let Some(first) = members.pop() else { return };
     first.note_joined(hand, true);
-    match uses_consumer_protocol(hand) {
+    match hand.world.plan.uses_consumer_protocol() {
         true => keeps_its_place(hand, members, first, instance),
         false => is_taken_over(hand, members, first, instance),
     }
