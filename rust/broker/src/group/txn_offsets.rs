@@ -28,7 +28,10 @@ impl GroupCoordinator {
                 return Ok(self.all_refused(&offsets, ErrorCode::NONE));
             }
             self.check_group(node, &request.group_id)?;
-            let partition = TopicPartition::new(CONSUMER_OFFSETS, self.partition_for(&request.group_id));
+            let partition = [TopicPartition::new(
+                CONSUMER_OFFSETS,
+                self.partition_for(&request.group_id),
+            )];
             let producer = (request.producer_id, request.producer_epoch);
             let operation = request.operation;
             if operation.adds() {

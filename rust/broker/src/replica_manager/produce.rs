@@ -22,8 +22,8 @@ use crate::partition::Partition;
 /// Asks the transaction coordinator whether a producer may write to a partition. Kafka: `AddPartitionsToTxnManager`, which returns 47
 /// where the coordinator returns PRODUCER_FENCED.
 pub(crate) trait AddPartitionsToTxnManager {
-    /// Runs `append` if the partition belongs to the producer's open transaction, or is added to it. The transaction cannot end
-    /// meanwhile, so what is appended is below its marker (KIP-890).
+    /// Runs `append` if the partitions belong to the producer's open transaction, or are added to it, all at once. The transaction cannot
+    /// end meanwhile, so what is appended is below its marker (KIP-890).
     ///
     /// # Errors
     /// INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, TRANSACTION_ABORTABLE,
@@ -32,7 +32,7 @@ pub(crate) trait AddPartitionsToTxnManager {
         &self,
         transactional_id: &str,
         producer: (i64, i16),
-        partition: &TopicPartition,
+        partitions: &[TopicPartition],
         operation: TransactionSupportedOperation,
         append: impl FnOnce() -> T,
     ) -> Result<T, ErrorCode>;
@@ -65,6 +65,11 @@ impl ReplicaManager {
         if !no_id {
             self.open_logs(node, acks, &request);
         }
+        let to_add = if operation.adds() {
+            self.to_add(&request)
+        } else {
+            Vec::new()
+        };
         let one = |topic: &Arc<str>, PartitionProduceData { index, records }| {
             if no_id {
                 return refused(index, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
@@ -75,7 +80,11 @@ impl ReplicaManager {
             let size = records.len();
             let answer = self.append(node, acks, &tp, size, |partition, log| match id {
                 Some(id) if is_transactional(&records) => {
-                    self.append_transactional(id, operation, transactions, partition, log, records)
+                    let partitions = match operation.adds() {
+                        true => &to_add[..],
+                        false => std::slice::from_ref(partition.tp()),
+                    };
+                    self.append_transactional((id, partitions), operation, transactions, partition, log, records)
                 }
                 _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
             });
@@ -254,11 +263,23 @@ impl ReplicaManager {
         partition.append(self.logs.directory(), log, records, origin, self.clock().now_ms())
     }
 
+    /// The partitions that a request adds to its transaction: those with transactional batches, if they exist. Kafka:
+    /// `ReplicaManager#maybeSendPartitionsToTransactionCoordinator`.
+    fn to_add(&self, request: &ProduceRequest) -> Vec<TopicPartition> {
+        let transactional = request
+            .partitions()
+            .filter(|(_, p)| p.records.as_deref().is_some_and(is_transactional));
+        let named = transactional.map(|(topic, p)| TopicPartition::new(Arc::clone(topic), p.index));
+        named
+            .filter(|tp| check_topic(tp).is_ok() && self.partition(tp).is_ok())
+            .collect()
+    }
+
     /// A batch that continues the transaction its partition knows of is appended at once; for a batch that opens a transaction, the
     /// coordinator is asked first.
     fn append_transactional(
         &self,
-        transactional_id: &str,
+        (transactional_id, partitions): (&str, &[TopicPartition]),
         operation: TransactionSupportedOperation,
         transactions: &impl AddPartitionsToTxnManager,
         partition: &Partition,
@@ -282,7 +303,7 @@ impl ReplicaManager {
             true => AppendOrigin::AddedClient,
             false => AppendOrigin::Client,
         };
-        let appended = transactions.in_transaction(transactional_id, producer, partition.tp(), operation, || {
+        let appended = transactions.in_transaction(transactional_id, producer, partitions, operation, || {
             self.append_to(partition, log, records, origin)
         });
         // An older client does not retry CONCURRENT_TRANSACTIONS of a produce request. Kafka: ReplicaManager.

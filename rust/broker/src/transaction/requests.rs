@@ -279,7 +279,7 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
         &self,
         transactional_id: &str,
         producer: (i64, i16),
-        partition: &TopicPartition,
+        partitions: &[TopicPartition],
         operation: TransactionSupportedOperation,
         append: impl FnOnce() -> T,
     ) -> Result<T, ErrorCode> {
@@ -304,12 +304,11 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
                     Ok(())
                 }
                 TransactionSupportedOperation::AddPartition => {
-                    let partition = std::slice::from_ref(partition);
-                    let added = self.add_to_locked(known, producer, partition, TransactionVersion::V2);
+                    let added = self.add_to_locked(known, producer, partitions, TransactionVersion::V2);
                     added.map_err(|refused| refused.code)
                 }
                 _ => match known.get() {
-                    Some(known) => known.verify(producer, partition),
+                    Some(known) => partitions.iter().try_for_each(|tp| known.verify(producer, tp)),
                     None => Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING),
                 },
             });

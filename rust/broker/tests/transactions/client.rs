@@ -149,6 +149,25 @@ impl Txn {
         }
     }
 
+    /// One transactional record for each partition, the first of it, in one request: the codes.
+    pub fn send_to_all(&mut self, partitions: &[TopicPartition], value: &str) -> Vec<i16> {
+        let batches = partitions.iter().map(|tp| (tp.clone(), self.batch(value, 0, true)));
+        let request = ProduceRequest {
+            transactional_id: Some(self.id.clone()),
+            acks: -1,
+            timeout_ms: 1000,
+            topic_data: topic_data(batches),
+            operation: self.operation(),
+        };
+        let Response::Produce(response) = self.client.ask(1, Request::Produce(request)) else {
+            panic!()
+        };
+        response
+            .partitions()
+            .map(|(_, answer)| answer.error_code.code())
+            .collect()
+    }
+
     pub fn batch(&self, value: &str, base_sequence: i32, transactional: bool) -> Bytes {
         let mut builder = BatchBuilder::with_capacity(64);
         builder.append(START, None, Some(value.as_bytes()), &[]);

@@ -166,6 +166,20 @@ fn record_versions(broker: &Broker) -> Vec<u8> {
 }
 
 #[test]
+fn a_request_adds_all_its_partitions_at_once() {
+    let (broker, _) = broker(&[]);
+    let all = [tp("t", 0), tp("t", 9), tp("t", 1)];
+    let mut txn = Txn::of_version_2(&broker, "id");
+    let before = record_versions(&broker).len();
+    assert_eq!(txn.send_to_all(&all, "a"), [0, 3, 0]);
+    assert_eq!(record_versions(&broker).len(), before + 1, "one record with both");
+    assert_eq!(state(&broker, "id"), Some(("Ongoing", 0, 2)));
+    assert_eq!(txn.end(true), 0);
+    assert_eq!(log_of(&broker, &all[0]), ["a", "COMMIT 1"]);
+    assert_eq!(log_of(&broker, &all[2]), ["a", "COMMIT 1"]);
+}
+
+#[test]
 fn a_lowered_level_brings_the_older_rules_back_and_survives_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let t = tp("t", 0);
