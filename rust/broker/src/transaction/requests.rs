@@ -291,15 +291,16 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
             if transactional_id.is_empty() {
                 return Err(ErrorCode::INVALID_REQUEST);
             }
+            let of_group = partitions.iter().all(|tp| is_internal(&tp.topic));
             let known = transaction.as_mut().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
             let allowed = known.and_then(|known| match operation {
                 TransactionSupportedOperation::AddPartition
-                    if planted!("partition-that-is-produced-to-not-added") && !is_internal(&partition.topic) =>
+                    if planted!("partition-that-is-produced-to-not-added") && !of_group =>
                 {
                     Ok(())
                 }
                 TransactionSupportedOperation::AddPartition
-                    if planted!("group-whose-offsets-are-committed-not-added") && is_internal(&partition.topic) =>
+                    if planted!("group-whose-offsets-are-committed-not-added") && of_group =>
                 {
                     Ok(())
                 }
