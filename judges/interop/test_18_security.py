@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, NewTopic, ResourcePatternType, ResourceType
 
 import fletchlog as fl
 
@@ -200,3 +204,77 @@ def test_tools_print_the_same_against_a_real_broker(part: str, scratch: Path, co
                 differ.append(f"{step.user}: {step.tool} {step.arguments}\n--- real\n{expected[:900]}\n--- ours\n{printed[:900]}")
         assert not differ, f"{len(differ)} of {len(steps)} differ:\n" + "\n\n".join(differ)
     count(PART, tools_compared=len(steps))
+
+
+GROUP_CONFIG = {
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+def matched(address: str, scratch: Path) -> list[set[str]]:
+    """The topics that an expression of a consumer group has, as members with different permissions have it resolved."""
+    scratch.mkdir()
+
+    def of(user: str, **more: object) -> dict[str, object]:
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": f"{user}-secret"}
+        return {"bootstrap.servers": address, "log_level": 0, **login, **more}
+
+    def member(user: str) -> Consumer:
+        consumer = Consumer(of(user, **{"group.id": "g", "group.protocol": "consumer", "auto.offset.reset": "earliest"}))
+        consumer.subscribe(["^ord-.*"])
+        return consumer
+
+    def assigned(wanted: set[str], *members: Consumer) -> set[str]:
+        """What they have together, when it is as wanted, or in the end. A client does not tell of a topic that it may not describe; the coordinator does."""
+        end = time.monotonic() + 60
+        described = Step("admin", "groups", "--describe --group g --members --verbose", "")
+        while True:
+            printed = run(described, address, scratch)
+            found = set(re.findall(r"ord-[a-d]", printed))
+            if time.monotonic() > end or (found == wanted and len(re.findall(r"^g ", printed, re.MULTILINE)) == len(members)):
+                return found
+            for consumer in members:
+                consumer.poll(0.1)
+
+    def create(*topics: str) -> None:
+        for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+            made.result(30)
+
+    admin = AdminClient(of("admin"))
+    create("ord-a", "ord-b", "ord-c")
+    allowed = [(ResourceType.GROUP, user, "g") for user in ("alice", "mallory")]
+    allowed += [(ResourceType.TOPIC, user, f"ord-{letter}") for user, letters in (("alice", "ab"), ("mallory", "bc")) for letter in letters]
+    for kind, user, name in allowed:
+        acl = AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", AclOperation.READ, AclPermissionType.ALLOW)
+        for made in admin.create_acls([acl]).values():
+            made.result(30)
+    alice = member("alice")
+    found = [assigned({"ord-a", "ord-b"}, alice)]
+    # for a new member too it has what the first one may see
+    mallory = member("mallory")
+    found.append(assigned({"ord-a", "ord-b"}, alice, mallory))
+    alice.close()
+    found.append(assigned({"ord-a", "ord-b"}, mallory))
+    # more than ten seconds later a new topic has it resolved again, for the member that is left
+    time.sleep(11)
+    create("ord-d")
+    found.append(assigned({"ord-b", "ord-c"}, mallory))
+    mallory.close()
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_an_expression_matches_what_members_may_see_as_on_a_real_broker(scratch: Path, count: Callable[..., None]) -> None:
+    directory = format_directory(scratch / "data")
+    with (
+        Kraft(RELEASE, directory, scratch, config=CONFIG | REAL | GROUP_CONFIG, protocol="SASL_PLAINTEXT") as real,
+        fl.Broker.in_memory(config=CONFIG | GROUP_CONFIG) as broker,
+        broker.listen(config={"security.protocol": "SASL_PLAINTEXT"}) as ours,
+        ThreadPoolExecutor() as pool,
+    ):
+        expected, found = pool.map(matched, [real.address, ours.bootstrap], [scratch / "real", scratch / "ours"])
+    assert found == expected == [{"ord-a", "ord-b"}, {"ord-a", "ord-b"}, {"ord-a", "ord-b"}, {"ord-b", "ord-c"}]
+    count(PART, expressions=1)

@@ -109,10 +109,10 @@ def begin(name: str) -> Step:
     return send("p", "InitProducerId", 4, TransactionalId=name, TransactionTimeoutMs=600_000)
 
 
-def produce(name: str, producer: str, epoch: int, partition: int) -> Step:
+def produce(name: str, producer: str, epoch: int, partition: int, version: int = 12) -> Step:
     batch = {"pid": producer, "epoch": epoch, "seq": 0, "txn": True, "values": [f"{name[1:]} {epoch} {number}" for number in range(3)]}
     data = [{"Name": "$x1", "PartitionData": [{"Index": partition, "Records": {"batches": [batch]}}]}]
-    return send("p", "Produce", 12, TransactionalId=name, Acks=-1, TimeoutMs=10_000, TopicData=data)
+    return send("p", "Produce", version, TransactionalId=name, Acks=-1, TimeoutMs=10_000, TopicData=data)
 
 
 def end(name: str, producer: str, epoch: int, commits: bool) -> list[Step]:
@@ -222,8 +222,8 @@ def brokers(writer: str, taker: str, how: str, scratch: Path) -> Iterator[Iterat
         yield run()
 
 
-def answers(writer: str, taker: str, how: str, scratch: Path) -> list[str]:
-    """What each request was answered, a line each."""
+def ran(address: str, steps: list[Step], names: Any) -> tuple[list[str], Any]:
+    """What each request was answered, a line each; the names that stand for ids, for what follows."""
     sys.path.insert(0, str(SCRIPTS))
     try:
         with warnings.catch_warnings():
@@ -233,19 +233,25 @@ def answers(writer: str, taker: str, how: str, scratch: Path) -> list[str]:
     finally:
         sys.path.remove(str(SCRIPTS))
     wirelib.HIDDEN |= UNLIKE
+    host, port = address.rsplit(":", 1)
+    wirelib.warm_up(host, int(port))
+    engine = wirelib.Engine(host, int(port), {"steps": steps}, "x")
+    engine.LIMIT = 30
+    names = engine.names = names or engine.names
+    found = {row["after"]: row for row in engine.run()[1] if "api" in row}
+    return [json.dumps([step["send"], found.get(number)]) for number, step in enumerate(steps) if "send" in step], names
+
+
+def answers(writer: str, taker: str, how: str, scratch: Path) -> list[str]:
+    """What each request of both halves was answered, a line each."""
     scratch = scratch / f"{writer}-{taker}"
     scratch.mkdir()
     lines: list[str] = []
     names = None
     with brokers(writer, taker, how, scratch) as addresses:
         for address, steps in zip(addresses, (BEFORE, AFTER), strict=True):
-            host, port = address.rsplit(":", 1)
-            wirelib.warm_up(host, int(port))
-            engine = wirelib.Engine(host, int(port), {"steps": steps}, "x")
-            engine.LIMIT = 30
-            names = engine.names = names or engine.names
-            found = {row["after"]: row for row in engine.run()[1] if "api" in row}
-            lines += [json.dumps([step.get("send"), found.get(number)]) for number, step in enumerate(steps) if "send" in step]
+            answered, names = ran(address, steps, names)
+            lines += answered
     return lines
 
 

@@ -154,7 +154,11 @@ impl FinalizedFeatures {
             return refuse("A feature version cannot be less than 0.".to_owned());
         }
         let Some(feature) = Feature::of(name) else {
-            return refuse("Local controller 1 does not support this feature.".to_owned());
+            // Level 0 is supported of every feature, and none of this name is found then.
+            return refuse(match level {
+                0 => format!("Feature {name} not found."),
+                _ => "Local controller 1 does not support this feature.".to_owned(),
+            });
         };
         let (lowest, highest) = feature.supported();
         if !(lowest..=highest).contains(level) {
@@ -209,6 +213,11 @@ mod tests {
                 &features,
                 update("kraft.version", 1, up),
                 "does not support this feature",
+            ),
+            (
+                &features,
+                update("no.version", 0, down),
+                "Feature no.version not found.",
             ),
         ] {
             let error = from.updated(&refused).unwrap_err();
