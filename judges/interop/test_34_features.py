@@ -76,7 +76,7 @@ def course(address: str) -> list[str]:
     first = 1
     steps: list[Step] = [*topic("$x1", 2), *topic("$t1", 4), {"sleep": 500}]
     for number, (change, level) in enumerate([("", 2), *CHANGES]):
-        for words in [*REFUSED, change, "describe"] if change else []:
+        for words in [*(REFUSED if number == 1 else []), change, "describe"] if change else []:
             lines += tool(address, words)
         ids = [f"$w{number}{name}" for name in range(4)]
         begun = 1 if level == 0 else 4
