@@ -144,7 +144,8 @@ fn seek(hand: &mut Hand, consumer: &mut Consumer, process: u32) {
     }
 }
 
-/// Looks up the committed offsets of the groups: repeatedly during the run, or once at its end.
+/// Looks up the committed offsets of the groups: repeatedly during the run, or once at its end, when no transaction is open that could
+/// still change one.
 pub(super) fn looker(hand: &mut Hand, once: bool) {
     let process = hand.world.recorder().process();
     let members = hand.world.plan.group.map(|_| GROUP);
@@ -152,9 +153,13 @@ pub(super) fn looker(hand: &mut Hand, once: bool) {
     for group in members.into_iter().chain(copiers) {
         let id = group_id(group);
         let properties = [("group.id", id.as_str()), ("client.id", "looker")];
-        let mut consumer = consumer(hand, process, IsolationLevel::ReadUncommitted, &properties);
-        if once {
-            look_up(hand, &mut consumer, process, group);
+        let isolation = match once {
+            true => IsolationLevel::ReadCommitted,
+            false => IsolationLevel::ReadUncommitted,
+        };
+        let mut consumer = consumer(hand, process, isolation, &properties);
+        if once && !look_up(hand, &mut consumer, process, group) {
+            hand.surprise(format!("the offsets of {id} do not become stable"));
         }
         while !once && hand.in_chaos() {
             look_up(hand, &mut consumer, process, group);
@@ -163,7 +168,8 @@ pub(super) fn looker(hand: &mut Hand, once: bool) {
     }
 }
 
-fn look_up(hand: &Hand, consumer: &mut Consumer, process: u32, group: u32) {
+/// False: there was no answer in time.
+fn look_up(hand: &Hand, consumer: &mut Consumer, process: u32, group: u32) -> bool {
     let tps: Vec<TopicPartition> = hand.world.partitions().into_iter().map(|p| hand.world.tp(p)).collect();
     match consumer.committed(&tps, 5_000, &mut || false) {
         Ok(found) => {
@@ -176,7 +182,8 @@ fn look_up(hand: &Hand, consumer: &mut Consumer, process: u32, group: u32) {
                 .recorder()
                 .note(process, Action::Committed { group, offsets });
         }
-        Err(ClientError::Timeout(_)) => {}
+        Err(ClientError::Timeout(_)) => return false,
         Err(error) => hand.surprise(format!("committed: {error}")),
     }
+    true
 }
