@@ -39,12 +39,22 @@ const KINDS: [&str; 27] = [
 ];
 /// Runs in any case, and at most until all of that has happened.
 const SEEDS: (u64, u64) = (24, 400);
+/// Runs that meet what is rare come before the rest.
+const RARE: [u64; 3] = [50, 52, 56];
+
+/// The seeds in their order, and which of them run in any case.
+fn seeds() -> impl Iterator<Item = (u64, bool)> {
+    let others = RARE.into_iter().chain(SEEDS.0..SEEDS.1);
+    (0..SEEDS.0)
+        .map(|seed| (seed, true))
+        .chain(others.map(|seed| (seed, false)))
+}
 
 #[test]
 fn seeds_have_no_anomaly() {
     let mut missing = BTreeSet::from(KINDS);
-    for seed in 0..SEEDS.1 {
-        if seed >= SEEDS.0 && missing.is_empty() {
+    for (seed, in_any_case) in seeds() {
+        if !in_any_case && missing.is_empty() {
             break;
         }
         let report = simulation::run(seed, Between::Calls);
@@ -190,8 +200,8 @@ const KINDS_OVER_SOCKETS: [&str; 14] = [
 #[test]
 fn seeds_over_sockets_have_no_anomaly() {
     let mut missing = BTreeSet::from(KINDS_OVER_SOCKETS);
-    for seed in 0..SEEDS.1 {
-        if seed >= SEEDS.0 && missing.is_empty() {
+    for (seed, in_any_case) in seeds() {
+        if !in_any_case && missing.is_empty() {
             break;
         }
         let report = simulation::run(seed, Between::Sockets);
