@@ -28,10 +28,8 @@ impl GroupCoordinator {
                 return Ok(self.all_refused(&offsets, ErrorCode::NONE));
             }
             self.check_group(node, &request.group_id)?;
-            let partition = [TopicPartition::new(
-                CONSUMER_OFFSETS,
-                self.partition_for(&request.group_id),
-            )];
+            let partition = TopicPartition::new(CONSUMER_OFFSETS, self.partition_for(&request.group_id));
+            let all = std::slice::from_ref(&partition);
             let producer = (request.producer_id, request.producer_epoch);
             let operation = request.operation;
             if operation.adds() {
@@ -40,7 +38,7 @@ impl GroupCoordinator {
                 made.map_err(|error| Refused::by(ErrorCode::COORDINATOR_NOT_AVAILABLE, &error))?;
             }
             let id = &request.transactional_id;
-            let verified = transactions.in_transaction(id, producer, &partition, operation, || {
+            let verified = transactions.in_transaction(id, producer, &partition, all, operation, || {
                 self.tick(self.replicas.clock().monotonic_ms());
                 let unknown = match request.knows_group_id_not_found {
                     true => ErrorCode::GROUP_ID_NOT_FOUND,

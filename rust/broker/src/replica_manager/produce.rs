@@ -22,8 +22,8 @@ use crate::partition::Partition;
 /// Asks the transaction coordinator whether a producer may write to a partition. Kafka: `AddPartitionsToTxnManager`, which returns 47
 /// where the coordinator returns PRODUCER_FENCED.
 pub(crate) trait AddPartitionsToTxnManager {
-    /// Runs `append` if the partitions belong to the producer's open transaction, or are added to it, all at once. The transaction cannot
-    /// end meanwhile, so what is appended is below its marker (KIP-890).
+    /// Runs `append` if the partition belongs to the producer's open transaction, or is added to it, with `all` of its request. The
+    /// transaction cannot end meanwhile, so what is appended is below its marker (KIP-890).
     ///
     /// # Errors
     /// INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, TRANSACTION_ABORTABLE,
@@ -32,7 +32,8 @@ pub(crate) trait AddPartitionsToTxnManager {
         &self,
         transactional_id: &str,
         producer: (i64, i16),
-        partitions: &[TopicPartition],
+        partition: &TopicPartition,
+        all: &[TopicPartition],
         operation: TransactionSupportedOperation,
         append: impl FnOnce() -> T,
     ) -> Result<T, ErrorCode>;
@@ -80,11 +81,7 @@ impl ReplicaManager {
             let size = records.len();
             let answer = self.append(node, acks, &tp, size, |partition, log| match id {
                 Some(id) if is_transactional(&records) => {
-                    let partitions = match operation.adds() {
-                        true => &to_add[..],
-                        false => std::slice::from_ref(partition.tp()),
-                    };
-                    self.append_transactional((id, partitions), operation, transactions, partition, log, records)
+                    self.append_transactional((id, &to_add), operation, transactions, partition, log, records)
                 }
                 _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
             });
@@ -279,7 +276,7 @@ impl ReplicaManager {
     /// coordinator is asked first.
     fn append_transactional(
         &self,
-        (transactional_id, partitions): (&str, &[TopicPartition]),
+        (transactional_id, to_add): (&str, &[TopicPartition]),
         operation: TransactionSupportedOperation,
         transactions: &impl AddPartitionsToTxnManager,
         partition: &Partition,
@@ -303,9 +300,10 @@ impl ReplicaManager {
             true => AppendOrigin::AddedClient,
             false => AppendOrigin::Client,
         };
-        let appended = transactions.in_transaction(transactional_id, producer, partitions, operation, || {
-            self.append_to(partition, log, records, origin)
-        });
+        let appended =
+            transactions.in_transaction(transactional_id, producer, partition.tp(), to_add, operation, || {
+                self.append_to(partition, log, records, origin)
+            });
         // An older client does not retry CONCURRENT_TRANSACTIONS of a produce request. Kafka: ReplicaManager.
         appended.map_err(|code| match code {
             ErrorCode::CONCURRENT_TRANSACTIONS if !operation.adds() => (ErrorCode::NOT_ENOUGH_REPLICAS, None),

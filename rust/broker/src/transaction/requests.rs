@@ -279,7 +279,8 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
         &self,
         transactional_id: &str,
         producer: (i64, i16),
-        partitions: &[TopicPartition],
+        partition: &TopicPartition,
+        all: &[TopicPartition],
         operation: TransactionSupportedOperation,
         append: impl FnOnce() -> T,
     ) -> Result<T, ErrorCode> {
@@ -291,7 +292,7 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
             if transactional_id.is_empty() {
                 return Err(ErrorCode::INVALID_REQUEST);
             }
-            let of_group = partitions.iter().all(|tp| is_internal(&tp.topic));
+            let of_group = is_internal(&partition.topic);
             let known = transaction.as_mut().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
             let allowed = known.and_then(|known| match operation {
                 TransactionSupportedOperation::AddPartition
@@ -305,11 +306,18 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
                     Ok(())
                 }
                 TransactionSupportedOperation::AddPartition => {
-                    let added = self.add_to_locked(known, producer, partitions, TransactionVersion::V2);
+                    // The first partition of a request adds all of them.
+                    if known
+                        .get()
+                        .is_some_and(|known| known.verify(producer, partition).is_ok())
+                    {
+                        return Ok(());
+                    }
+                    let added = self.add_to_locked(known, producer, all, TransactionVersion::V2);
                     added.map_err(|refused| refused.code)
                 }
                 _ => match known.get() {
-                    Some(known) => partitions.iter().try_for_each(|tp| known.verify(producer, tp)),
+                    Some(known) => known.verify(producer, partition),
                     None => Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING),
                 },
             });
