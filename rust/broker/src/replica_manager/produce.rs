@@ -1,6 +1,7 @@
 //! The produce path: what is decided about a request before its batches reach the log (spec 2.1, step 1).
 //! Kafka: `KafkaApis#handleProduceRequest`, `ReplicaManager#appendRecords`.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
@@ -66,11 +67,14 @@ impl ReplicaManager {
         if !no_id {
             self.open_logs(node, acks, &request);
         }
-        let to_add = if operation.adds() {
-            self.to_add(&request)
-        } else {
-            Vec::new()
-        };
+        // What the request adds to its transaction, if anything. Kafka: `ReplicaManager#maybeSendPartitionsToTransactionCoordinator`.
+        let named: Vec<_> = request
+            .partitions()
+            .filter(|(_, p)| operation.adds() && has_transactional(p))
+            .map(|(topic, p)| TopicPartition::new(Arc::clone(topic), p.index))
+            .collect();
+        let may_write = |tp: &TopicPartition| self.partition_to_write(node, acks, tp).is_ok();
+        let to_add = LazyCell::new(|| named.into_iter().filter(may_write).collect());
         let one = |topic: &Arc<str>, PartitionProduceData { index, records }| {
             if no_id {
                 return refused(index, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
@@ -260,23 +264,14 @@ impl ReplicaManager {
         partition.append(self.logs.directory(), log, records, origin, self.clock().now_ms())
     }
 
-    /// The partitions that a request adds to its transaction: those with transactional batches, if they exist. Kafka:
-    /// `ReplicaManager#maybeSendPartitionsToTransactionCoordinator`.
-    fn to_add(&self, request: &ProduceRequest) -> Vec<TopicPartition> {
-        let transactional = request
-            .partitions()
-            .filter(|(_, p)| p.records.as_deref().is_some_and(is_transactional));
-        let named = transactional.map(|(topic, p)| TopicPartition::new(Arc::clone(topic), p.index));
-        named
-            .filter(|tp| check_topic(tp).is_ok() && self.partition(tp).is_ok())
-            .collect()
-    }
-
     /// A batch that continues the transaction its partition knows of is appended at once; for a batch that opens a transaction, the
     /// coordinator is asked first.
     fn append_transactional(
         &self,
-        (transactional_id, to_add): (&str, &[TopicPartition]),
+        (transactional_id, to_add): (
+            &str,
+            &LazyCell<Vec<TopicPartition>, impl FnOnce() -> Vec<TopicPartition>>,
+        ),
         operation: TransactionSupportedOperation,
         transactions: &impl AddPartitionsToTxnManager,
         partition: &Partition,

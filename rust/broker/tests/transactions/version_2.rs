@@ -10,7 +10,7 @@ use fletchlog_protocol::messages::write_txn_markers_request::{WritableTxnMarker,
 
 use super::client::*;
 use super::offsets::committed;
-use crate::common::{Client, VirtualClock, open, options, tp};
+use crate::common::{Client, VirtualClock, in_memory, open, options, tp};
 
 #[test]
 fn every_end_raises_the_epoch_and_partitions_are_added_by_their_first_batch() {
@@ -177,6 +177,31 @@ fn a_request_adds_all_its_partitions_at_once() {
     assert_eq!(txn.end(true), 0);
     assert_eq!(log_of(&broker, &all[0]), ["a", "COMMIT 1"]);
     assert_eq!(log_of(&broker, &all[2]), ["a", "COMMIT 1"]);
+}
+
+#[test]
+fn what_another_node_leads_is_not_added() {
+    let broker = in_memory(2);
+    broker.create_topic("t", 2, &[]).unwrap();
+    let leaders: Vec<i32> = broker
+        .describe_topic("t")
+        .unwrap()
+        .partitions
+        .iter()
+        .map(|p| p.leader)
+        .collect();
+    // A transactional id that node 1 coordinates.
+    let mut client = Client::new(&broker);
+    let id = (0..50)
+        .map(|n| format!("id-{n}"))
+        .find(|id| init(&mut client, id, 60_000, NO_ID).is_ok());
+    let id = id.unwrap();
+    let mut txn = Txn::of_version_2(&broker, &id);
+    let codes = txn.send_to_all(&[tp("t", 0), tp("t", 1)], "a");
+    let expected: Vec<i16> = leaders.iter().map(|&leader| if leader == 1 { 0 } else { 6 }).collect();
+    assert_eq!(codes, expected);
+    assert!(codes.contains(&0) && codes.contains(&6), "each node leads one");
+    assert_eq!(state(&broker, &id).map(|(_, _, partitions)| partitions), Some(1));
 }
 
 #[test]
