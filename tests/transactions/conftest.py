@@ -19,6 +19,16 @@ def broker() -> Iterator[fl.Broker]:
         yield broker
 
 
+@pytest.fixture(params=["embedded", "cluster"])
+def peer(request: pytest.FixtureRequest, broker: fl.Broker) -> Iterator[fl.Broker | str]:
+    """What clients connect to."""
+    if request.param == "embedded":
+        yield broker
+    else:
+        with broker.listen() as listener:
+            yield f"kafka://{listener.bootstrap}"
+
+
 @pytest.fixture(params=["2.6", "4.4"], ids=["version-1", "version-2"])
 def producers(broker: fl.Broker, request: pytest.FixtureRequest) -> Iterator[Producers]:
     """Makes producers that may begin, of a release that knows only version 1 of transactions, or version 2; closes them."""

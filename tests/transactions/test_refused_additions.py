@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import fletchlog as fl
 from fletchlog import errors
 
 from .reading import values
-
-
-@pytest.fixture(params=["embedded", "cluster"])
-def peer(request: pytest.FixtureRequest, broker: fl.Broker) -> Iterator[fl.Broker | str]:
-    """What clients connect to."""
-    if request.param == "embedded":
-        yield broker
-    else:
-        with broker.listen() as listener:
-            yield f"kafka://{listener.bootstrap}"
 
 
 def test_an_abort_drops_partitions_of_a_deleted_topic_and_the_producer_goes_on(broker: fl.Broker, peer: fl.Broker | str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import fletchlog as fl
@@ -12,16 +10,6 @@ from fletchlog.audit import run as audit
 from .reading import values
 
 NEW = {"transactional.id": "id", "fletchlog.producer.version": "4.4", "retry.backoff.ms": 5}
-
-
-@pytest.fixture(params=["embedded", "cluster"])
-def peer(request: pytest.FixtureRequest, broker: fl.Broker) -> Iterator[fl.Broker | str]:
-    """What clients connect to."""
-    if request.param == "embedded":
-        yield broker
-    else:
-        with broker.listen() as listener:
-            yield f"kafka://{listener.bootstrap}"
 
 
 def epoch(producer: fl.Producer) -> int:
