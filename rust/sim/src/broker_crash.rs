@@ -13,7 +13,7 @@ use fletchlog_log::scan::{Scan, ScanOrder, ScanRange};
 use fletchlog_records::TopicPartition;
 
 use crate::broker_workload::{BrokerWorkload, Model, Records, committed, new_producer_id, open, produce, value};
-use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation};
+use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation, around};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
@@ -26,12 +26,11 @@ impl Crashable for BrokerWorkload {
 
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
         let promised = |now| {
-            let answered = self.moments.partition_point(|(at, _)| *at <= now) - 1;
-            let next = (answered + 1).min(self.moments.len() - 1);
+            let (answered, before, after) = around(&self.moments, now);
             let crash = Crash {
                 answered,
-                before: Cow::Borrowed(&self.moments[answered].1),
-                after: Cow::Borrowed(&self.moments[next].1),
+                before: Cow::Borrowed(before),
+                after: Cow::Borrowed(after),
             };
             (answered, crash)
         };

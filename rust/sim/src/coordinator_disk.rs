@@ -60,6 +60,14 @@ impl<'a> OnDisk<'a> {
         })
     }
 
+    /// Makes a topic if there is none.
+    pub(crate) fn make_topic(&mut self, topic: &str, partitions: i32) -> Result<(), String> {
+        self.insist("creating a topic", |on| match on.broker.describe_topic(topic) {
+            Ok(_) => Ok(()),
+            Err(_) => on.broker.create_topic(topic, partitions, &[]),
+        })
+    }
+
     /// Operations on the disk so far.
     pub(crate) fn operations(&self) -> u64 {
         self.disk.operations()

@@ -153,6 +153,13 @@ pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState>
     images
 }
 
+/// The number of requests that were answered within so many operations, the state after them, and after the one in progress.
+pub(crate) fn around<M>(moments: &[(u64, M)], operations: u64) -> (usize, &M, &M) {
+    let answered = moments.partition_point(|(at, _)| *at <= operations) - 1;
+    let next = (answered + 1).min(moments.len() - 1);
+    (answered, &moments[answered].1, &moments[next].1)
+}
+
 /// Recovers an image, and again after a power loss during the recovery and after it. `look` opens a disk and returns its contents; `holds`
 /// checks the promises about them. Contents that the first recovery has shown must stay (reliability C2).
 pub(crate) fn check_recovery<F: PartialEq + fmt::Debug>(

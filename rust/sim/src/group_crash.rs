@@ -10,7 +10,7 @@ use fletchlog_protocol::messages::ConsumerGroupHeartbeatRequest;
 use fletchlog_testing::VirtualClock;
 
 use crate::coordinator_disk::open;
-use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, check_recovery};
+use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, around, check_recovery};
 use crate::described_groups::{
     GROUPS, Group, TOPIC, described, goes_on_from, heartbeat, held, join, kept, offsets, owned, partition, partitions,
 };
@@ -35,9 +35,7 @@ impl Crashable for GroupWorkload {
 
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
         let promised = |now| {
-            let answered = self.moments.partition_point(|(at, _)| *at <= now) - 1;
-            let next = (answered + 1).min(self.moments.len() - 1);
-            let (before, after) = (&self.moments[answered].1, &self.moments[next].1);
+            let (answered, before, after) = around(&self.moments, now);
             (
                 answered,
                 Crash {

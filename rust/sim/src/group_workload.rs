@@ -76,10 +76,7 @@ impl Workload for GroupWorkload {
             joined,
         } = self;
         let mut on = OnDisk::open(disk, course)?;
-        on.insist("creating a topic", |on| match on.broker.describe_topic(TOPIC) {
-            Ok(_) => Ok(()),
-            Err(_) => on.broker.create_topic(TOPIC, PARTITIONS, &[]),
-        })?;
+        on.make_topic(TOPIC, PARTITIONS)?;
         let topic_id = on.insist("a topic's id", |on| {
             on.broker.topic_id(TOPIC).map_err(|e| e.to_string())
         })?;

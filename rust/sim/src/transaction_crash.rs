@@ -12,7 +12,7 @@ use fletchlog_records::{BatchIter, DECOMPRESSION_LIMIT, RecordCursor};
 use fletchlog_testing::VirtualClock;
 
 use crate::coordinator_disk::{NOW_MS, open};
-use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, check_recovery};
+use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, around, check_recovery};
 use crate::disk_state::DiskState;
 use crate::port_client::{PortClient, ProducerIdAndEpoch, Transactional};
 use crate::rng::Rng;
@@ -34,9 +34,7 @@ impl Crashable for TransactionWorkload {
 
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
         let promised = |now| {
-            let answered = self.moments.partition_point(|(at, _)| *at <= now) - 1;
-            let next = (answered + 1).min(self.moments.len() - 1);
-            let (before, after) = (&self.moments[answered].1, &self.moments[next].1);
+            let (answered, before, after) = around(&self.moments, now);
             (
                 answered,
                 Crash {

@@ -130,10 +130,7 @@ impl Workload for TransactionWorkload {
             written,
         } = self;
         let mut on = OnDisk::open(disk, course)?;
-        on.insist("creating a topic", |on| match on.broker.describe_topic(TOPIC) {
-            Ok(_) => Ok(()),
-            Err(_) => on.broker.create_topic(TOPIC, PARTITIONS, &[]),
-        })?;
+        on.make_topic(TOPIC, PARTITIONS)?;
         for _ in 0..steps {
             let mut model = moments.last().map(|(_, model)| model.clone()).unwrap_or_default();
             model.fences.clear();
