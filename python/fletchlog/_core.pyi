@@ -50,6 +50,7 @@ __version__: str
 
 __all__ = [
     "Broker",
+    "Clock",
     "Cluster",
     "Consumer",
     "Faults",
@@ -198,6 +199,9 @@ class Broker:
 
         None: the directory is a broker's of before Kafka 0.10.1, which has none, and is only read.
         """
+    @property
+    def clock(self) -> Clock:
+        """The broker's clock, which a test sets ahead, stops and starts again."""
     def _place(self) -> str:
         """For `fletchlog.transfer`: the directory as it was given, or the URI of the store without secrets."""
     def create_topic(self, topic: str, partitions: int = 1, *, config: TopicConfig | _AnyProperties | None = None, exist_ok: bool = False) -> None:
@@ -1244,6 +1248,58 @@ class RecordFuture:
         """
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """Under asyncio: the outcome, as `result()` returns it. The event loop continues meanwhile; a cancelled wait changes nothing for the record."""
+
+@final
+class Clock:
+    """The clock of a broker, see `Broker.clock`: the machine's, until a test sets it. Thread-safe.
+
+        broker.clock.advance(seconds=45)  # sessions, transactions, waiting fetches, retention: what is due within 45 s happens now
+
+    All timed work of the broker follows it, and every time that the broker writes or reports: the timestamps in internal topics, those of
+    `message.timestamp.type=LogAppendTime`, of commits and of transactions, and the timestamps of records of an embedded `Producer` that are given none.
+
+    The time limits of clients do not follow it, neither of embedded ones nor of those on a listener: `poll(timeout_ms=500)` takes half a second,
+    also while the clock is frozen. During `advance` no time passes for a client. So a member on a listener sends no heartbeat: it is removed when the step is as
+    long as its `session.timeout.ms`, as if its process had been paused. An embedded member needs none: it is removed `max.poll.interval.ms` after its last call.
+    To keep a member, advance in smaller steps. Idle connections of a listener (`connections.max.idle.ms`) follow the clock. What bytes take on a
+    socket does not, so no connection is closed in the middle of a request.
+
+    On a directory: what was written after an `advance` has times in the future. At the next opening the clock is the machine's again. Records and offsets then
+    look newer than now, so retention keeps them until their time has come. Use a directory that is for tests.
+    """
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """Sets the clock ahead, and does what is due on the way: each thing at its deadline, in their order, also what only arises meanwhile.
+
+        When it returns, all of it has happened, and the answers that clients were waiting for are on their way. That includes time-outs of sessions, joins and
+        transactions, fetches that wait, the expiry of offsets and ids, retention if `log.retention.check.interval.ms` is set, and the cleaner if
+        `log.cleaner.enable` is. The clock then runs on, unless it is frozen. Other threads may use the broker meanwhile; a second `advance` waits for the first.
+
+        Args:
+            seconds: How far: a number of seconds, or a timedelta; 0 only does what is due.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: A negative number: a clock cannot go back. More than 100 years.
+            fletchlog.errors.ClosedError: The broker is closed.
+        """
+    def freeze(self) -> None:
+        """Stops the clock: nothing of the broker times out until `resume` or `advance`. Freezing twice does nothing.
+
+        Raises:
+            fletchlog.errors.ClosedError: The broker is closed.
+        """
+    def resume(self) -> None:
+        """Lets the clock run on, from the time at which it was stopped. Does nothing if it runs.
+
+        Raises:
+            fletchlog.errors.ClosedError: The broker is closed.
+        """
+    @property
+    def is_frozen(self) -> bool:
+        """Whether `freeze` was called, and `resume` not since."""
+    @property
+    def now_ms(self) -> int:
+        """The time of the broker, ms since the epoch."""
 
 @final
 class Listener:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias
 
-from fletchlog._core import Listener, RecordFuture, RecordIterator, RecordsToEnd, Scan, ScanRecords, Table, Transaction
+from fletchlog._core import Clock, Listener, RecordFuture, RecordIterator, RecordsToEnd, Scan, ScanRecords, Table, Transaction
 from fletchlog._place import Source
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ class Run(NamedTuple):
 
 
 __all__ = [
+    "Clock",
     "Column",
     "ConsumerGroupMetadata",
     "IsolationLevel",

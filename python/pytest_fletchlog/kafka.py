@@ -19,6 +19,8 @@ DEFAULTS = {
     "auto.create.topics.enable": "true",
     # tests use short sessions
     "group.min.session.timeout.ms": "10",
+    # `clock.advance` deletes what retention would delete
+    "log.retention.check.interval.ms": "300000",
 }
 
 
@@ -28,6 +30,7 @@ class Kafka:
     Attributes:
         bootstrap: The clients' `bootstrap.servers`.
         broker: The broker itself, with everything that `fletchlog.Broker` can do.
+        clock: Its clock: `clock.advance(seconds=45)`, `clock.freeze()`, `clock.resume()`.
     """
 
     def __init__(self, nodes: int = 1, config: Mapping[str, Any] | None = None) -> None:
@@ -35,6 +38,7 @@ class Kafka:
         self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | dict(config or {}))
         self.listener = self.broker.listen()
         self.bootstrap = self.listener.bootstrap
+        self.clock = self.broker.clock
         self._names = itertools.count(1)
 
     def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, Any] | None = None) -> str:
@@ -82,7 +86,7 @@ class Kafka:
         for row in self.listener.stats().to_pyarrow().to_pylist():
             client = row["client"] or "a client that does not say its name"
             lines.append(f"{row['requests']} x {row['api']} version {row['version']} by {client}")
-        now = time.time() * 1000
+        now = self.clock.now_ms
         for row in self.listener.last_requests().to_pyarrow().to_pylist():
             lines.append(f"{(now - row['time_ms']) / 1000:.3f} s ago: {row['api']} by client id {row['client_id']} at {row['address']}")
         return "\n".join(lines)

@@ -8,6 +8,7 @@ mod legacy_group;
 mod other_clients;
 pub mod partition_states;
 mod security_texts;
+mod settable_clock;
 pub mod transport;
 pub mod waiting;
 
@@ -29,4 +30,5 @@ pub use fletchlog_records::ErrorCode;
 pub use legacy_group::{LegacyGroupAction, LegacyGroupMember, LegacyGroupRequest, LegacyGroupResponse};
 pub use other_clients::takes_objects;
 pub use partition_states::PartitionStates;
+pub use settable_clock::{ClientClock, HeldClock, SettableClock};
 pub use transport::{Clock, Completion, Failure, InProcess, NodeId, Ready, Transport};

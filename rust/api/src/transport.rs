@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ErrorCode;
 use fletchlog_protocol::messages::ConsumerGroupHeartbeatResponse;
 
-use crate::{LegacyGroupRequest, LegacyGroupResponse, Request, Response};
+use crate::{LegacyGroupRequest, LegacyGroupResponse, Request, Response, SettableClock};
 
 /// A broker node's id. A client has a separate connection to its group coordinator, numbered [`coordinator_connection`] as Kafka's Java
 /// client does.
@@ -211,6 +211,25 @@ pub trait Clock: Send + Sync {
     fn now_ms(&self) -> i64;
     /// Monotonic ms since some start.
     fn monotonic_ms(&self) -> i64;
+    /// Monotonic ms of the machine, which no test sets: for the time-outs of sockets and of clients in this process.
+    fn machine_ms(&self) -> i64 {
+        self.monotonic_ms()
+    }
+    /// How long a thread has to sleep until [`Clock::monotonic_ms`] is `deadline_ms`; 0 when it has passed. `None`: until the clock is
+    /// set, because it is stopped.
+    fn until(&self, deadline_ms: i64) -> Option<Duration> {
+        let left_ms = deadline_ms.saturating_sub(self.monotonic_ms());
+        Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
+    }
+    /// Calls `notify` after the clock was set, stopped or started, in the thread that did it, as long as `notify` has another owner. It
+    /// must not block. A thread that sleeps for the time of [`Clock::until`] has to be woken then.
+    fn watch(&self, notify: &Waker) {
+        let _ = notify;
+    }
+    /// This clock, if it can be set.
+    fn settable(&self) -> Option<&SettableClock> {
+        None
+    }
 }
 
 /// The machine's clocks.

@@ -4,6 +4,7 @@ mod admin;
 mod group_admin;
 mod seal;
 mod security;
+mod time;
 
 pub use seal::SealedDirectory;
 
@@ -58,6 +59,8 @@ pub struct Broker {
     transactions: Arc<TransactionCoordinator>,
     apis: KafkaApis,
     cleaner: OnceLock<CleanerThread>,
+    /// What the clock calls after a change, as long as this exists.
+    _clock_changed: Waker,
     /// Every call holds it for reading, `close` for writing: no call runs while the logs are being closed.
     gate: RwLock<()>,
     closed: AtomicBool,
@@ -121,6 +124,13 @@ impl Broker {
         let replicas = Arc::new(ReplicaManager::new(logs.clone(), controller));
         let groups = Arc::new(GroupCoordinator::new(&replicas));
         let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
+        let weak = Arc::downgrade(&replicas);
+        let clock_changed: Waker = Arc::new(move || {
+            if let Some(replicas) = weak.upgrade() {
+                replicas.changes().notify();
+            }
+        });
+        replicas.clock().watch(&clock_changed);
         let broker = Arc::new(Self {
             apis: KafkaApis::new(replicas.clone(), groups.clone(), transactions.clone()),
             logs,
@@ -128,6 +138,7 @@ impl Broker {
             groups,
             transactions,
             cleaner: OnceLock::new(),
+            _clock_changed: clock_changed,
             gate: RwLock::default(),
             closed: AtomicBool::new(false),
             closing: Mutex::default(),
@@ -146,7 +157,7 @@ impl Broker {
         };
         let weak = Arc::downgrade(self);
         let clean = move || weak.upgrade().ok_or(BrokerError::Closed)?.clean_filthiest();
-        CleanerThread::start(pause, clean).map_err(|source| {
+        CleanerThread::start(self.clock(), pause, clean).map_err(|source| {
             let path = self.logs.directory().root().to_path_buf();
             let action = "start the cleaner for";
             BrokerError::Log(LogError::Io { action, path, source })
@@ -463,10 +474,12 @@ impl Broker {
         self.replicas.changes().watch(notify);
     }
 
-    /// Milliseconds until timed work is due; `None`: there is none.
+    /// Milliseconds until timed work is due; `None`: there is none, or the clock is stopped.
     pub fn due_in_ms(&self) -> Option<i64> {
-        let now_ms = self.replicas.clock().monotonic_ms();
-        let due = self.next_deadline().map(|due_ms| due_ms.saturating_sub(now_ms).max(0));
+        let due = self
+            .next_deadline()
+            .and_then(|due_ms| self.replicas.clock().until(due_ms));
+        let due = due.map(|left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
         let looks = self.is_read_only() && self.replicas.purgatory().size() > 0;
         due.into_iter().chain(looks.then_some(LOOK_AGAIN_MS)).min()
     }

@@ -189,7 +189,8 @@ impl Transport for LocalTransport {
 
     fn wait(&mut self, timeout: Duration) -> bool {
         self.keep_alive();
-        let start_ms = self.broker.replicas().clock().monotonic_ms();
+        // The time-out is the client's: it ends on the machine's clock, also while the broker's is stopped.
+        let start_ms = self.broker.replicas().clock().machine_ms();
         let mut remaining = timeout;
         loop {
             let seen = self.broker.replicas().changes().version();
@@ -199,10 +200,10 @@ impl Transport for LocalTransport {
             if self.woken.swap(false, Ordering::AcqRel) || remaining.is_zero() {
                 return false;
             }
-            let now_ms = self.broker.replicas().clock().monotonic_ms();
             let mut slice = remaining;
-            if let Some(deadline_ms) = self.broker.next_deadline() {
-                slice = slice.min(millis(deadline_ms.saturating_sub(now_ms).max(1)));
+            let next_ms = self.broker.next_deadline();
+            if let Some(left) = next_ms.and_then(|ms| self.broker.replicas().clock().until(ms)) {
+                slice = slice.min(left.max(millis(1)));
             }
             if self.broker.is_read_only() && self.connections.values().any(|c| c.waiting.is_some()) {
                 slice = slice.min(millis(LOOK_AGAIN_MS));
@@ -211,7 +212,7 @@ impl Transport for LocalTransport {
                 // The time slept is subtracted, so that this ends even if the clock (a simulation's) does not move.
                 remaining = remaining.saturating_sub(slice);
             }
-            let passed = millis(self.broker.replicas().clock().monotonic_ms().saturating_sub(start_ms));
+            let passed = millis(self.broker.replicas().clock().machine_ms().saturating_sub(start_ms));
             remaining = remaining.min(timeout.saturating_sub(passed));
         }
     }

@@ -13,6 +13,7 @@ use fletchlog_api::transport::Waker;
 /// `ARCHITECTURE.md` says what each protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    CleanerThread,
     Cleaning,
     TransactionalId,
     TransactionTable,
@@ -185,18 +186,71 @@ pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, 
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns true to one caller when the time has come, and sets the next time.
-pub(crate) fn is_due(next_ms: &AtomicI64, now_ms: i64, interval_ms: i64) -> bool {
-    let due_ms = next_ms.load(Ordering::Relaxed);
-    now_ms >= due_ms
-        && next_ms
-            .compare_exchange(
-                due_ms,
-                now_ms.saturating_add(interval_ms),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            )
-            .is_ok()
+/// Work that is done at an interval, by the thread that first notices that it is due.
+#[derive(Debug)]
+pub(crate) struct Periodic {
+    /// When it is due next.
+    next_ms: AtomicI64,
+    /// Threads that do it, or are about to find that another one does.
+    running: AtomicUsize,
+}
+
+/// The work of a [`Periodic`] is being done until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running<'a>(&'a AtomicUsize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Periodic {
+    /// [`Periodic::next_ms`] of work that has no time yet.
+    pub(crate) const NEVER_BEGUN: i64 = i64::MIN;
+
+    /// First due at this time, or [`Periodic::NEVER_BEGUN`].
+    pub(crate) fn new(first_ms: i64) -> Self {
+        Self {
+            next_ms: AtomicI64::new(first_ms),
+            running: AtomicUsize::new(0),
+        }
+    }
+
+    /// For one caller when the time has come: it is to do the work. Sets the next time.
+    pub(crate) fn begin(&self, now_ms: i64, interval_ms: i64) -> Option<Running<'_>> {
+        let due_ms = self.next_ms();
+        if now_ms < due_ms {
+            return None;
+        }
+        // Counted before the time is changed: a thread that sees the new time sees that the work is being done.
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let running = Running(&self.running);
+        let next_ms = now_ms.saturating_add(interval_ms);
+        let claimed = self
+            .next_ms
+            .compare_exchange(due_ms, next_ms, Ordering::SeqCst, Ordering::Relaxed);
+        claimed.is_ok().then_some(running)
+    }
+
+    /// Sets the first time of work that has none; true: it had none.
+    pub(crate) fn begin_at(&self, first_ms: i64) -> bool {
+        self.next_ms() == Self::NEVER_BEGUN
+            && self
+                .next_ms
+                .compare_exchange(Self::NEVER_BEGUN, first_ms, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// When it is due next.
+    pub(crate) fn next_ms(&self) -> i64 {
+        self.next_ms.load(Ordering::SeqCst)
+    }
+
+    /// Whether a thread is doing it.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::SeqCst) > 0
+    }
 }
 
 /// A counter of changes that threads can wait on.

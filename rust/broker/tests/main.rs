@@ -19,6 +19,7 @@ mod one_bad_log;
 mod produce_fetch;
 mod producer_ids;
 mod retention;
+mod set_clock;
 mod slow_fsync;
 mod threads;
 mod transactions;

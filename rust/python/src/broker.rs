@@ -1,11 +1,10 @@
 //! `fletchlog.Broker`.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Config, ConfigResource, Scope, Transport};
+use fletchlog_api::{Config, ConfigResource, Scope, SettableClock, Transport};
 use fletchlog_broker::{
     AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, DirectoryKind,
     LocalTransport, OpenOptions, ScramDeletion, ScramUpsertion, TopicDescription, directory_kind,
@@ -21,6 +20,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::acls::{acls_from_py, acls_to_py, filter_or_all, filters_from_py, scram_mechanism};
+use crate::clock::{Clock, Listeners};
 use crate::convert::{
     broker_resource, bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py,
     counted, describe, described_resource, metrics_to_py, number_from_py, offsets_from_py, partition_description_class,
@@ -49,7 +49,7 @@ pub struct Broker {
     /// Its location, for the repr.
     place: String,
     /// Closed before the broker.
-    listeners: Mutex<Vec<Weak<SocketServer>>>,
+    listeners: Listeners,
     /// Memory of scans.
     builders: Arc<Builders>,
 }
@@ -104,7 +104,7 @@ impl Broker {
         Ok(Self {
             inner: Shared::new("broker", engine),
             place,
-            listeners: Mutex::default(),
+            listeners: Listeners::default(),
             builders: Builders::of_broker(),
         })
     }
@@ -126,7 +126,7 @@ impl Broker {
                 Arc::new(fs),
                 Path::new(&place),
                 options,
-                Arc::new(SystemClock::default()),
+                Arc::new(SettableClock::default()),
             )
         })
     }
@@ -262,7 +262,7 @@ impl Broker {
         }
         let place = format!("'{}'", path.display());
         Self::open_with(py, place, || {
-            Engine::open(&path, options, Arc::new(SystemClock::default()))
+            Engine::open(&path, options, Arc::new(SettableClock::default()))
         })
     }
 
@@ -272,7 +272,7 @@ impl Broker {
     fn in_memory(py: Python<'_>, nodes: i64, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let options = options(Some(nodes), false, config)?;
         Self::open_with(py, "in memory".to_owned(), || {
-            Engine::in_memory(options, Arc::new(SystemClock::default()))
+            Engine::in_memory(options, Arc::new(SettableClock::default()))
         })
     }
 
@@ -327,6 +327,12 @@ impl Broker {
     fn cluster_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let id = self.inner.call(py, |broker, _| broker.cluster_id())?;
         Ok(id.map(|id| id.to_string()))
+    }
+
+    #[doc = stub!(Broker.clock)]
+    #[getter]
+    fn clock(&self) -> PyResult<Clock> {
+        Ok(Clock::new(self.inner.get()?, &self.listeners))
     }
 
     #[doc = stub!(Broker._place)]

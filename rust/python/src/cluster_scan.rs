@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, ErrorCode};
+use fletchlog_api::{Config, ErrorCode};
 use fletchlog_client::consumer::{OffsetRange, RangeScan};
 use fletchlog_net::TopicOffsets;
 use fletchlog_records::TopicPartition;
@@ -95,7 +94,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::open`].
     pub fn open_ranges(&self, ranges: &[OffsetRange]) -> Result<RangeScan, Failure> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let clock = self.peer.clock();
         let transport = self.peer.connect(&self.config, &clock)?;
         Ok(RangeScan::new(self.config.clone(), ranges, transport, clock)?)
     }

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, ErrorCode, Scope};
+use fletchlog_api::{Config, ErrorCode, Scope};
 use fletchlog_broker::Broker;
 use fletchlog_client::consumer::{PolledRecords, RebalanceEvent, Until, WakeupHandle};
 use fletchlog_client::{ClientError, Consumer as Engine};
@@ -271,7 +270,7 @@ impl Consumer {
         };
         let given = config.clone();
         let engine = crate::gate::gate(py, |_| {
-            let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+            let clock = peer.clock();
             let transport = peer.connect(&given, &clock)?;
             Ok(Engine::new(given, transport, clock)?)
         })?;

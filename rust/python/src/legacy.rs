@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::Scope;
-use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{ClientClock, Scope};
 use fletchlog_client::group::legacy::{LegacyConsumer as Engine, LegacyStream as Stream};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -29,13 +28,8 @@ impl LegacyConsumer {
     fn new(py: Python<'_>, broker: &Bound<'_, Broker>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let config = config_from_py(Scope::LegacyConsumer, config)?;
         let transports = broker.get().transports()?;
-        let engine = gate(py, |_| {
-            Ok(Engine::new(
-                config,
-                Box::new(transports),
-                Arc::new(SystemClock::default()),
-            )?)
-        })?;
+        let clock = Arc::new(ClientClock::new(broker.get().engine()?.clock()));
+        let engine = gate(py, |_| Ok(Engine::new(config, Box::new(transports), clock)?))?;
         Ok(Self {
             inner: Shared::new("legacy consumer", engine),
         })

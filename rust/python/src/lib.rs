@@ -21,6 +21,7 @@ pub mod broker;
 pub mod callbacks;
 pub mod capsule;
 mod client_arguments;
+mod clock;
 pub mod cluster;
 mod cluster_scan;
 pub mod config;
@@ -81,6 +82,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     logging::install();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<broker::Broker>()?;
+    module.add_class::<clock::Clock>()?;
     module.add_class::<cluster::Cluster>()?;
     module.add_class::<consumer::Consumer>()?;
     module.add_class::<faults::Faults>()?;

@@ -1,9 +1,6 @@
 //! Offsets of partitions for `Broker` and `Cluster`, as a consumer without a group finds them: one request per leader.
 
-use std::sync::Arc;
-
-use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config};
+use fletchlog_api::Config;
 use fletchlog_client::Consumer as Engine;
 use fletchlog_client::consumer::OffsetAndTimestamp;
 use fletchlog_records::TopicPartition;
@@ -21,7 +18,7 @@ fn consumer(peer: &Peer, config: &Config, isolation_level: &str) -> Result<(Engi
     let own = [("isolation.level", isolation_level), ("enable.auto.commit", "false")];
     let config = config.clone().with(own)?;
     let limit_ms = i64::from(config.int("default.api.timeout.ms"));
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let clock = peer.clock();
     let transport = peer.connect(&config, &clock)?;
     Ok((Engine::new(config, transport, clock)?, limit_ms))
 }

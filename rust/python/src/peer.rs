@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{ClientClock, Clock, Config, Transport};
 use fletchlog_broker::{Broker as Engine, LocalTransport};
 use fletchlog_net::{Address, ConnectionSettings, TcpTransport, TokenSource, bootstrap_servers};
 use pyo3::prelude::*;
@@ -22,6 +23,14 @@ impl Peer {
     pub fn cluster(servers: &str, tokens: Option<Arc<dyn TokenSource>>) -> PyResult<Self> {
         let addresses = bootstrap_servers(servers).map_err(|bad| Failure::argument(bad.to_string()))?;
         Ok(Self::Cluster(addresses, tokens))
+    }
+
+    /// The clock of one client: the machine's; with a broker in this process, its wall clock.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        match self {
+            Self::Broker(engine) => Arc::new(ClientClock::new(engine.clock())),
+            Self::Cluster(..) => Arc::new(SystemClock::default()),
+        }
     }
 
     /// The transport of one client. Nothing is connected yet.

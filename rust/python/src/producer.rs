@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use fletchlog_api::transport::SystemClock;
-use fletchlog_api::{Clock, Config, ErrorCode, Scope};
+use fletchlog_api::{Config, ErrorCode, Scope};
 use fletchlog_arrow::import::ProducerBatch;
 use fletchlog_client::faults::FaultTransport;
 use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future, RecordMetadata};
@@ -184,7 +183,7 @@ impl Producer {
         let faults = faults.map(|faults| faults.get().engine());
         let given = config.clone();
         let engine = gate(py, |_| {
-            let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+            let clock = peer.clock();
             let connected = peer.connect(&given, &clock)?;
             let transport = match faults {
                 Some(faults) => Box::new(FaultTransport::new(connected, faults, Arc::clone(&clock))),

@@ -21,6 +21,10 @@ pub struct Wait(pub i64);
 #[derive(Debug, Clone, Copy)]
 pub struct Seconds(pub i64);
 
+/// How far a clock is set ahead, given in seconds or as a timedelta; in milliseconds, not negative.
+#[derive(Debug, Clone, Copy)]
+pub struct Ahead(pub i64);
+
 /// The time of a record, in milliseconds since 1970: the millisecond in which a datetime lies.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(pub i64);
@@ -106,18 +110,63 @@ impl FromPyObject<'_, '_> for Seconds {
         if value.is_instance(&timedelta_class(value.py())?)? {
             return not_negative(up(microseconds(value)?)).map(Self);
         }
-        let seconds = value.extract::<f64>().map_err(|_| {
-            PyTypeError::new_err(format!(
-                "expected seconds as a number (1.5), or a datetime.timedelta, got {}",
-                describe(value)
-            ))
-        })?;
+        let seconds = number_of_seconds(value)?;
         if seconds.is_nan() || seconds < 0.0 {
             return Err(Failure::argument(format!("timeout is {seconds}; give 0 or more seconds")).into());
         }
-        #[allow(clippy::cast_possible_truncation)] // Larger numbers, and infinity, become the largest.
-        let ms = (seconds * 1000.0).ceil() as i64;
-        Ok(Self(ms))
+        Ok(Self(milliseconds_of(seconds)))
+    }
+}
+
+fn number_of_seconds(value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    value.extract::<f64>().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "expected seconds as a number (1.5), or a datetime.timedelta, got {}",
+            describe(value)
+        ))
+    })
+}
+
+/// Rounds up to whole milliseconds.
+#[allow(clippy::cast_possible_truncation)] // Larger numbers, and infinity, become the largest.
+fn milliseconds_of(seconds: f64) -> i64 {
+    (seconds * 1000.0).ceil() as i64
+}
+
+impl FromPyObject<'_, '_> for Ahead {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        /// Most that a clock is set ahead by one call: a hundred years of 365 days. The broker stops for every check in between.
+        const MOST_MS: i64 = 100 * 365 * 86_400_000;
+        let value = &*value;
+        let refused = |why: &str| {
+            let text = format!(
+                "a clock is set ahead by 0 seconds to 100 years, got {}: {why}",
+                describe(value)
+            );
+            Err(Failure::argument(text).into())
+        };
+        let ms = if value.is_instance(&timedelta_class(value.py())?)? {
+            let micros = microseconds(value)?;
+            if micros < 0 { -1 } else { up(micros) }
+        } else if value.is_instance_of::<PyBool>() {
+            return Err(PyTypeError::new_err(
+                "expected seconds as a number (45), or a datetime.timedelta, got a bool",
+            ));
+        } else {
+            let seconds = number_of_seconds(value)?;
+            if seconds.is_nan() {
+                return refused("it is no number");
+            }
+            // Rounded up, a small negative number would be 0.
+            if seconds < 0.0 { -1 } else { milliseconds_of(seconds) }
+        };
+        match ms {
+            ms if ms < 0 => refused("it cannot go back"),
+            ms if ms > MOST_MS => refused("use a smaller step"),
+            ms => Ok(Self(ms)),
+        }
     }
 }
 

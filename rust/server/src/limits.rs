@@ -112,17 +112,26 @@ impl Limits {
         }
     }
 
-    /// The reason to close a connection now, if any.
-    pub fn time_out(&self, times: &Times, now_ms: i64) -> Option<TimeOut> {
+    /// The reason to close a connection now, if any. A connection is idle by the broker's clock `now_ms`, which a test sets ahead; how
+    /// long bytes take is measured by the machine's, `machine_ms`. So a connection in the middle of a request is idle only if the request
+    /// began that long ago by the machine's clock as well.
+    pub fn time_out(&self, times: &Times, now_ms: i64, machine_ms: i64) -> Option<TimeOut> {
         let over = |since_ms: i64, limit_ms: i64| now_ms.saturating_sub(since_ms) >= limit_ms;
-        let limit = self.request_read_timeout_ms;
-        if times.frame_begun_ms.is_some_and(|since| over(since, limit)) {
+        let takes = |since_ms: Option<i64>, limit_ms: i64| {
+            since_ms.is_some_and(|since_ms| machine_ms.saturating_sub(since_ms) >= limit_ms)
+        };
+        let (limit, idle) = (self.request_read_timeout_ms, self.connections_max_idle_ms);
+        let is_within_frame = times.frame_begun_ms.is_some();
+        if takes(times.frame_begun_ms, limit) {
             Some(TimeOut::Request(limit))
-        } else if times.blocked_since_ms.is_some_and(|since| over(since, limit)) {
+        } else if takes(times.blocked_since_ms, limit) {
             Some(TimeOut::Answer(limit))
         } else if times.half_closed_since_ms.is_some_and(|since| over(since, limit)) {
             Some(TimeOut::HalfClosed)
-        } else if !times.is_busy && over(times.last_active_ms, self.connections_max_idle_ms) {
+        } else if !times.is_busy
+            && over(times.last_active_ms, idle)
+            && (!is_within_frame || takes(times.frame_begun_ms, idle))
+        {
             Some(TimeOut::Idle)
         } else {
             None
@@ -237,28 +246,29 @@ mod tests {
             is_busy: false,
             half_closed_since_ms: None,
         };
-        assert_eq!(limits.time_out(&quiet, 99), None);
-        assert_eq!(limits.time_out(&quiet, 100), Some(TimeOut::Idle));
+        assert_eq!(limits.time_out(&quiet, 99, 99), None);
+        assert_eq!(limits.time_out(&quiet, 100, 100), Some(TimeOut::Idle));
         let waiting = Times { is_busy: true, ..quiet };
-        assert_eq!(limits.time_out(&waiting, 1000), None, "a long poll is not idle");
+        assert_eq!(limits.time_out(&waiting, 1000, 1000), None, "a long poll is not idle");
         let half_closed = Times {
             half_closed_since_ms: Some(50),
             ..waiting
         };
-        assert_eq!(limits.time_out(&half_closed, 79), None, "its client may still read");
-        assert_eq!(limits.time_out(&half_closed, 80), Some(TimeOut::HalfClosed));
+        assert_eq!(limits.time_out(&half_closed, 79, 79), None, "its client may still read");
+        assert_eq!(limits.time_out(&half_closed, 80, 80), Some(TimeOut::HalfClosed));
         let slow = Times {
             frame_begun_ms: Some(10),
             last_active_ms: 39,
             ..quiet
         };
-        assert_eq!(limits.time_out(&slow, 39), None);
-        assert_eq!(limits.time_out(&slow, 40), Some(TimeOut::Request(30)));
+        assert_eq!(limits.time_out(&slow, 39, 39), None);
+        assert_eq!(limits.time_out(&slow, 40, 40), Some(TimeOut::Request(30)));
+        assert_eq!(limits.time_out(&slow, 10_000, 39), None, "the clock was set ahead");
         let deaf = Times {
             blocked_since_ms: Some(10),
             is_busy: true,
             ..quiet
         };
-        assert_eq!(limits.time_out(&deaf, 40), Some(TimeOut::Answer(30)));
+        assert_eq!(limits.time_out(&deaf, 40, 40), Some(TimeOut::Answer(30)));
     }
 }

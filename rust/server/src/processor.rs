@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +34,9 @@ const RATE_MS: i64 = 1000;
 /// While a fetch waits, a read-only broker checks for appends at this interval: the writer does not report them.
 const LOOK_AGAIN_MS: i64 = 10;
 
+/// How often [`Shared::settle`] checks whether the listener closes.
+const SETTLE_LOOK: Duration = Duration::from_millis(50);
+
 /// Most bytes that are read from one connection, or written to it, before the others have their turn.
 const BYTES_A_TURN: usize = 1024 * 1024;
 
@@ -54,6 +57,10 @@ pub(crate) struct Shared {
     due_runs: AtomicBool,
     /// Due work does not run before this time (monotonic ms), because it panicked.
     due_not_before_ms: AtomicI64,
+    /// Rounds of the thread of the sockets that threads wait for, and those it has done: see [`Shared::settle`].
+    settle_wanted: AtomicU64,
+    settle_done: Mutex<u64>,
+    settled: Condvar,
 }
 
 impl Shared {
@@ -72,7 +79,29 @@ impl Shared {
             closing: AtomicBool::new(false),
             due_runs: AtomicBool::new(false),
             due_not_before_ms: AtomicI64::new(i64::MIN),
+            settle_wanted: AtomicU64::new(0),
+            settle_done: Mutex::default(),
+            settled: Condvar::new(),
         }
+    }
+
+    /// Waits until the thread of the sockets has written, as far as the sockets accept it, what was queued before, and has checked for
+    /// idle connections; or until the listener closes.
+    pub(crate) fn settle(&self) {
+        let wanted = self.settle_wanted.fetch_add(1, Ordering::SeqCst) + 1;
+        self.completions.wake();
+        let mut done = self.settle_done.lock().unwrap_or_else(PoisonError::into_inner);
+        while *done < wanted && !self.closing.load(Ordering::Acquire) {
+            let waited = self.settled.wait_timeout(done, SETTLE_LOOK);
+            done = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A round ends that began when this number was wanted.
+    fn has_settled(&self, wanted: u64) {
+        let mut done = self.settle_done.lock().unwrap_or_else(PoisonError::into_inner);
+        *done = wanted;
+        self.settled.notify_all();
     }
 
     /// When the broker's next work is due; `None`: never, or a thread is running it.
@@ -119,9 +148,9 @@ struct Channel<S: Sockets> {
     last_active_ms: i64,
     /// When its client was first seen to have closed its side.
     half_closed_ms: Option<i64>,
-    /// When the first byte of an incomplete request arrived.
+    /// When the first byte of an incomplete request arrived, by the machine's clock.
     frame_begun_ms: Option<i64>,
-    /// Since when its socket accepts no bytes.
+    /// Since when its socket accepts no bytes, by the machine's clock.
     blocked_since_ms: Option<i64>,
     /// Memory for its large request; it moves to the handler with the request.
     memory: Option<Memory>,
@@ -196,10 +225,11 @@ pub(crate) struct Processor<S: Sockets> {
     memory: Arc<MemoryPool>,
     /// Connections that are muted for lack of room, in the order in which they were muted. Kafka: `Selector#explicitlyMutedChannels`.
     muted: Vec<ConnectionId>,
-    /// Responses to failed authentications, and when to send them. Kafka: `Selector#delayedClosingChannels`.
+    /// Responses to failed authentications, and when to send them (by the machine's clock). Kafka: `Selector#delayedClosingChannels`.
     refused: VecDeque<(i64, ConnectionId, Vec<Bytes>, String)>,
     /// Connections accepted since `rate_begun_ms`.
     accepted: usize,
+    /// By the machine's clock, as [`Processor::next_sweep_ms`] and [`Processor::close_by_ms`].
     rate_begun_ms: i64,
     pool: RequestHandlerPool,
     /// The limits of each node, and the configuration they were last read from.
@@ -209,6 +239,8 @@ pub(crate) struct Processor<S: Sockets> {
     /// Responses may have used memory that a sweep frees.
     holds_memory: bool,
     close_by_ms: Option<i64>,
+    /// The last [`Shared::settle`] that was served.
+    settled: u64,
 }
 
 impl<S: Sockets> Processor<S> {
@@ -235,6 +267,7 @@ impl<S: Sockets> Processor<S> {
             next_sweep_ms: 0,
             holds_memory: false,
             close_by_ms: None,
+            settled: 0,
         }
     }
 
@@ -254,15 +287,22 @@ impl<S: Sockets> Processor<S> {
                 };
                 self.contained(slot, |processor| processor.on_event(event));
             }
+            let wanted = self.shared.settle_wanted.load(Ordering::SeqCst);
+            let settles = wanted > self.settled;
             for (id, completion) in self.shared.completions.take() {
                 self.contained(Some(id.slot), |processor| processor.on_completion(id, completion));
             }
             self.read_muted();
-            self.run_timers();
+            self.run_timers(settles);
+            if settles {
+                self.settled = wanted;
+                self.shared.has_settled(wanted);
+            }
             if self.is_finished() {
                 break;
             }
         }
+        self.shared.has_settled(u64::MAX);
         self.pool.close();
         for slot in self.channels.iter().map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.close(slot, None);
@@ -279,7 +319,7 @@ impl<S: Sockets> Processor<S> {
 
     /// How long to wait for events.
     fn timeout(&self) -> Option<Duration> {
-        let now_ms = self.clock.monotonic_ms();
+        let machine_ms = self.clock.machine_ms();
         let mut until_ms = (!self.channels.is_empty() || self.holds_memory).then_some(self.next_sweep_ms);
         let mut at_most = |ms: Option<i64>| until_ms = [until_ms, ms].into_iter().flatten().min();
         at_most(self.close_by_ms);
@@ -287,11 +327,12 @@ impl<S: Sockets> Processor<S> {
         if self.is_rate_reached() {
             at_most(Some(self.rate_begun_ms + RATE_MS));
         }
-        at_most(self.shared.due_ms());
         if self.shared.apis.broker().is_read_only() && self.channels.iter().any(|(_, c)| c.waiting.is_some()) {
-            at_most(Some(now_ms + LOOK_AGAIN_MS));
+            at_most(Some(machine_ms + LOOK_AGAIN_MS));
         }
-        until_ms.map(|ms| Duration::from_millis(u64::try_from(ms.saturating_sub(now_ms)).unwrap_or(0)))
+        let until = until_ms.map(|ms| Duration::from_millis(u64::try_from(ms.saturating_sub(machine_ms)).unwrap_or(0)));
+        let due = self.shared.due_ms().and_then(|ms| self.clock.until(ms));
+        until.into_iter().chain(due).min()
     }
 
     fn on_event(&mut self, event: SocketEvent) {
@@ -362,7 +403,7 @@ impl<S: Sockets> Processor<S> {
 
     /// Accepts the waiting connections. Kafka: `ConnectionQuotas#recordConnectionAndGetThrottleTimeMs`.
     fn accept(&mut self, index: usize) {
-        let now_ms = self.clock.monotonic_ms();
+        let now_ms = self.clock.machine_ms();
         if now_ms >= self.rate_begun_ms + RATE_MS {
             (self.accepted, self.rate_begun_ms) = (0, now_ms);
         }
@@ -413,7 +454,7 @@ impl<S: Sockets> Processor<S> {
         entry.insert(Channel {
             socket,
             // The handshake has the time limit of a request.
-            frame_begun_ms: tls.is_some().then_some(now_ms),
+            frame_begun_ms: tls.is_some().then(|| self.clock.machine_ms()),
             tls,
             is_identified: false,
             address,
@@ -511,7 +552,7 @@ impl<S: Sockets> Processor<S> {
         };
         channel.memory = self.memory.take(size);
         let is_granted = channel.memory.is_some();
-        channel.frame_begun_ms = Some(self.clock.monotonic_ms());
+        channel.frame_begun_ms = Some(self.clock.machine_ms());
         if !is_granted {
             self.mute(slot);
         }
@@ -575,7 +616,8 @@ impl<S: Sockets> Processor<S> {
         };
         let Some(frame) = frame else {
             let within = channel.connection.is_within_frame();
-            channel.frame_begun_ms = within.then(|| channel.frame_begun_ms.unwrap_or(now_ms));
+            let begun_ms = || channel.frame_begun_ms.unwrap_or_else(|| self.clock.machine_ms());
+            channel.frame_begun_ms = within.then(begun_ms);
             return;
         };
         channel.frame_begun_ms = None;
@@ -609,7 +651,7 @@ impl<S: Sockets> Processor<S> {
             Completion::NoAnswer => self.answer(id.slot, Vec::new()),
             Completion::Close(reason) => self.close(id.slot, Some(&reason)),
             Completion::Refuse(chunks, reason) => {
-                let when_ms = self.clock.monotonic_ms() + self.shared.limits.failed_authentication_delay_ms;
+                let when_ms = self.clock.machine_ms() + self.shared.limits.failed_authentication_delay_ms;
                 self.refused.push_back((when_ms, id, chunks, reason));
             }
             Completion::Waiting(ticket, respond) => {
@@ -686,7 +728,7 @@ impl<S: Sockets> Processor<S> {
                     self.shared.stats.sent(count);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    channel.blocked_since_ms.get_or_insert(now_ms);
+                    channel.blocked_since_ms.get_or_insert_with(|| self.clock.machine_ms());
                     return;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -697,8 +739,8 @@ impl<S: Sockets> Processor<S> {
     }
 
     /// Sends the delayed responses to failed authentications, and closes the connections.
-    fn refuse(&mut self, now_ms: i64) {
-        while self.refused.front().is_some_and(|(when_ms, ..)| *when_ms <= now_ms) {
+    fn refuse(&mut self, machine_ms: i64) {
+        while self.refused.front().is_some_and(|(when_ms, ..)| *when_ms <= machine_ms) {
             let Some((_, id, chunks, reason)) = self.refused.pop_front() else {
                 return;
             };
@@ -710,9 +752,9 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Runs the timed work: waiting requests of the broker, idle connections, closing.
-    fn run_timers(&mut self) {
-        let now_ms = self.clock.monotonic_ms();
+    /// Runs the timed work: waiting requests of the broker, idle connections (at once if `settles`), closing.
+    fn run_timers(&mut self, settles: bool) {
+        let (now_ms, machine_ms) = (self.clock.monotonic_ms(), self.clock.machine_ms());
         let broker = self.shared.apis.broker();
         let look = broker.is_read_only() && self.channels.iter().any(|(_, c)| c.waiting.is_some());
         let due = look || self.shared.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
@@ -720,23 +762,23 @@ impl<S: Sockets> Processor<S> {
             let run = DueRun(Arc::clone(&self.shared));
             self.pool.submit(Box::new(move || run.0.apis.broker().run_due()));
         }
-        if self.is_rate_reached() && now_ms >= self.rate_begun_ms + RATE_MS {
+        if self.is_rate_reached() && machine_ms >= self.rate_begun_ms + RATE_MS {
             (0..self.nodes.len()).for_each(|index| self.contained(None, |processor| processor.accept(index)));
         }
-        self.refuse(now_ms);
-        if now_ms >= self.next_sweep_ms {
-            self.next_sweep_ms = now_ms + SWEEP_MS;
-            self.sweep(now_ms);
+        self.refuse(machine_ms);
+        if machine_ms >= self.next_sweep_ms || settles {
+            self.next_sweep_ms = machine_ms + SWEEP_MS;
+            self.sweep(now_ms, machine_ms);
         }
         if self.close_by_ms.is_none() && self.shared.closing.load(Ordering::Acquire) {
-            self.close_by_ms = Some(now_ms + self.shared.limits.close_grace_ms);
+            self.close_by_ms = Some(machine_ms + self.shared.limits.close_grace_ms);
             self.sockets.close_listeners();
             self.nodes.clear();
         }
     }
 
     /// Closes connections that have timed out, and accepts those that could not be accepted before.
-    fn sweep(&mut self, now_ms: i64) {
+    fn sweep(&mut self, now_ms: i64, machine_ms: i64) {
         self.holds_memory = self.shared.apis.broker().free_unused_memory();
         for index in 0..self.nodes.len() {
             self.contained(None, |processor| processor.accept(index));
@@ -744,7 +786,10 @@ impl<S: Sockets> Processor<S> {
         let over: Vec<(usize, TimeOut)> = self
             .channels
             .iter()
-            .filter_map(|(slot, channel)| Some((slot, self.shared.limits.time_out(&channel.times(), now_ms)?)))
+            .filter_map(|(slot, channel)| {
+                let time_out = self.shared.limits.time_out(&channel.times(), now_ms, machine_ms)?;
+                Some((slot, time_out))
+            })
             .collect();
         for (slot, time_out) in over {
             let reason = time_out.is_reported().then(|| time_out.to_string());
@@ -754,17 +799,17 @@ impl<S: Sockets> Processor<S> {
             });
         }
         if self.shared.apis.unsent().is_over() {
-            self.close_slow_readers(now_ms);
+            self.close_slow_readers(machine_ms);
         }
     }
 
     /// Closes the connections that have accepted no bytes for longest, until the unsent responses fit the budget.
-    fn close_slow_readers(&mut self, now_ms: i64) {
+    fn close_slow_readers(&mut self, machine_ms: i64) {
         let since = |(slot, channel): (usize, &Channel<S>)| Some((channel.blocked_since_ms?, slot));
         let mut deaf: Vec<(i64, usize)> = self.channels.iter().filter_map(since).collect();
         deaf.sort_unstable();
         for (since_ms, slot) in deaf {
-            if now_ms - since_ms < SWEEP_MS || !self.shared.apis.unsent().is_over() {
+            if machine_ms - since_ms < SWEEP_MS || !self.shared.apis.unsent().is_over() {
                 return;
             }
             let reason = "it takes nothing of its answer, and answers wait that are more than queued.max.request.bytes";
@@ -776,7 +821,7 @@ impl<S: Sockets> Processor<S> {
     fn is_finished(&self) -> bool {
         self.close_by_ms.is_some_and(|close_by_ms| {
             let is_quiet = |c: &Channel<S>| c.waiting.is_some() || !(c.connection.is_busy() || c.wants_write());
-            self.channels.iter().all(|(_, c)| is_quiet(c)) || self.clock.monotonic_ms() >= close_by_ms
+            self.channels.iter().all(|(_, c)| is_quiet(c)) || self.clock.machine_ms() >= close_by_ms
         })
     }
 }

@@ -80,6 +80,8 @@ pub struct SocketServer {
     endpoints: Vec<Endpoint>,
     descriptors: Vec<RawFd>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// What the broker's clock calls after a change, as long as this exists.
+    _clock_changed: Waker,
 }
 
 impl std::fmt::Debug for SocketServer {
@@ -122,6 +124,9 @@ impl SocketServer {
         let sockets = SystemSockets::new(poll, listeners).map_err(ListenError::Start)?;
         let pool = RequestHandlerPool::new(limits.num_io_threads, limits.queued_max_requests);
         let shared = shared(broker, limits, options.config.clone(), security, &endpoints, waker);
+        let completions = Arc::clone(&shared.completions);
+        let clock_changed: Waker = Arc::new(move || completions.wake());
+        broker.clock().watch(&clock_changed);
         let processor = Processor::new(sockets, Arc::clone(&shared), nodes, pool);
         let thread = std::thread::Builder::new()
             .name("fletchlog-net".to_owned())
@@ -132,7 +137,14 @@ impl SocketServer {
             endpoints,
             descriptors,
             thread: Mutex::new(Some(thread)),
+            _clock_changed: clock_changed,
         })
+    }
+
+    /// Waits until the responses that are ready have been written, as far as the sockets accept them, and connections that have been idle
+    /// for too long were closed: for a thread that has set the broker's clock ahead.
+    pub fn settle(&self) {
+        self.shared.settle();
     }
 
     /// The address of each node for clients.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fletchlog_api::{ErrorCode, HeartbeatRequest, HeartbeatResponse, NodeId};
 use fletchlog_log::checkpoint::encode_uuid;
@@ -19,7 +19,7 @@ use super::state::{Group, GroupState};
 use super::table::{Deadlines, GroupTable, LockedGroup};
 use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
-use crate::sync::{Changes, Mutex, MutexGuard, Rank};
+use crate::sync::{Changes, Mutex, MutexGuard, Periodic, Rank};
 use crate::topic_names::CONSUMER_OFFSETS;
 use crate::uuid;
 
@@ -32,8 +32,8 @@ pub(crate) struct GroupCoordinator {
     pub(super) loaded: Mutex<FxHashMap<i32, i64>>,
     /// Groups with offsets in the open transaction of a producer. Kafka: `GroupMetadataManager#openGroupsForProducer`.
     pub(super) open_groups_for_producer: Mutex<FxHashMap<i64, BTreeSet<Arc<str>>>>,
-    /// Time of the next check for expired offsets (monotonic).
-    pub(super) next_expiry_check_ms: AtomicI64,
+    /// The check for expired offsets (monotonic).
+    pub(super) expiry_check: Periodic,
     pub(super) min_session_timeout_ms: i32,
     pub(super) max_session_timeout_ms: i32,
     pub(super) max_size: usize,
@@ -71,7 +71,7 @@ impl GroupCoordinator {
             groups: Mutex::new(Rank::GroupTable, GroupTable::default()),
             loaded: Mutex::new(Rank::GroupLoading, FxHashMap::default()),
             open_groups_for_producer: Mutex::new(Rank::OpenGroups, FxHashMap::default()),
-            next_expiry_check_ms: AtomicI64::new(replicas.clock().monotonic_ms().saturating_add(expiry_check_ms)),
+            expiry_check: Periodic::new(replicas.clock().monotonic_ms().saturating_add(expiry_check_ms)),
             min_session_timeout_ms: config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms: config.int("group.max.session.timeout.ms"),
             max_size: usize::try_from(config.int("group.max.size")).unwrap_or(usize::MAX),
@@ -208,6 +208,18 @@ impl GroupCoordinator {
     /// The earliest deadline of all groups. Does not wait for a group's lock.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
         self.groups.lock().next_deadline()
+    }
+
+    /// When offsets that may have expired are checked next; `None`: there are no groups, or they are only read. No waiting client can see
+    /// the difference.
+    pub(crate) fn next_expiry_check(&self) -> Option<i64> {
+        let any = self.groups.lock().all().next().is_some();
+        (any && !self.replicas.is_read_only()).then(|| self.expiry_check.next_ms())
+    }
+
+    /// Whether a thread checks for expired offsets.
+    pub(crate) fn is_checking(&self) -> bool {
+        self.expiry_check.is_running()
     }
 
     /// The node whose partition of `__consumer_offsets` keeps the group.

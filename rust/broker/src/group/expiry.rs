@@ -11,15 +11,17 @@ use super::{consumer_records, records};
 use crate::BrokerError;
 use crate::panics::place;
 use crate::replica_manager::CoordinatorRecord;
-use crate::sync::is_due;
 
 impl GroupCoordinator {
     /// Removes offsets offsets.retention.minutes after their group became empty, or after their commit if the group's members do not
     /// subscribe to the topic. Also removes empty groups without offsets. Checks every offsets.retention.check.interval.ms.
     pub(super) fn maybe_expire_offsets(&self, now_ms: i64) {
-        if self.replicas.is_read_only() || !is_due(&self.next_expiry_check_ms, now_ms, self.expiry_check_ms) {
+        if self.replicas.is_read_only() {
             return;
         }
+        let Some(_running) = self.expiry_check.begin(now_ms, self.expiry_check_ms) else {
+            return;
+        };
         let minutes = self.replicas.config().int("offsets.retention.minutes");
         let retention_ms = i64::from(minutes).saturating_mul(60_000);
         let wall_ms = self.replicas.clock().now_ms();

@@ -1,11 +1,13 @@
 //! Compaction through the broker: which logs are due, how far they are clean, and the thread that may do it in the
 //! background (spec 4.3). Kafka: `LogCleaner`, `LogCleanerManager`.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fletchlog_api::ErrorCode;
+use fletchlog_api::transport::Waker;
+use fletchlog_api::{Clock, ErrorCode};
 use fletchlog_log::{Cleanable, CleanerOptions, CleanerStats, LogError, PartitionLog};
 use fletchlog_records::TopicPartition;
 
@@ -14,7 +16,7 @@ use crate::BrokerError;
 use crate::each_log::EachLog;
 use crate::panics::{contained, failing, place};
 use crate::partition::Partition;
-use crate::sync::lock;
+use crate::sync::{Mutex as RankedMutex, Rank, lock};
 
 /// What cleaning did to one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,58 +245,137 @@ impl LogManager {
     }
 }
 
+/// What the cleaner does in one step: see [`LogManager::clean_filthiest`].
+type Clean = dyn Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> + Send + Sync;
+
 /// The background cleaner thread (log.cleaner.enable). Dropping this lets the thread end; [`CleanerThread::stop`] also waits for
 /// that.
-#[derive(Debug)]
 pub(crate) struct CleanerThread {
-    stop: Arc<Stop>,
+    schedule: Arc<Schedule>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// What the clock calls after a change, as long as this exists.
+    _clock_changed: Waker,
 }
 
-#[derive(Debug, Default)]
-struct Stop {
-    stopped: Mutex<bool>,
+/// When the cleaner works, and its work.
+struct Schedule {
+    clock: Arc<dyn Clock>,
+    pause: Box<dyn Fn() -> Duration + Send + Sync>,
+    clean: Box<Clean>,
+    /// When it works next, on the monotonic clock.
+    next_ms: AtomicI64,
+    /// Held while it works: by its thread, or by one that sets the clock ahead.
+    working: RankedMutex<()>,
+    sleep: Mutex<Sleep>,
     changed: Condvar,
 }
 
-impl Stop {
-    /// Sleeps; true: the thread is to end.
-    fn wait(&self, timeout: Duration) -> bool {
-        let stopped = lock(&self.stopped);
-        let (stopped, _) = self
-            .changed
-            .wait_timeout_while(stopped, timeout, |stopped| !*stopped)
-            .unwrap_or_else(PoisonError::into_inner);
-        *stopped
+#[derive(Debug, Default)]
+struct Sleep {
+    is_stopped: bool,
+    /// Changes of the clock.
+    changes: u64,
+}
+
+impl Schedule {
+    /// Sleeps until the cleaner is to work; false: the thread is to end.
+    fn sleep(&self) -> bool {
+        let mut sleep = lock(&self.sleep);
+        while !sleep.is_stopped {
+            let seen = sleep.changes;
+            let left = self.clock.until(self.next_ms.load(Ordering::SeqCst));
+            let unchanged = |sleep: &mut Sleep| !sleep.is_stopped && sleep.changes == seen;
+            sleep = if let Some(left) = left {
+                let waited = self.changed.wait_timeout_while(sleep, left, unchanged);
+                let (sleep, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                // The time slept counts, so that it also works with a clock (a simulation's) that does not move.
+                if waited.timed_out() {
+                    return !sleep.is_stopped;
+                }
+                sleep
+            } else {
+                let waited = self.changed.wait_while(sleep, unchanged);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            };
+        }
+        false
     }
 
-    fn set(&self) {
-        *lock(&self.stopped) = true;
+    /// Cleans all logs that are due. False: the broker is closed or dropped.
+    fn work(&self) -> bool {
+        let goes_on = work(&*self.clean);
+        let pause_ms = i64::try_from((self.pause)().as_millis()).unwrap_or(i64::MAX);
+        let next_ms = self.clock.monotonic_ms().saturating_add(pause_ms);
+        self.next_ms.store(next_ms, Ordering::SeqCst);
+        goes_on
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Sleep)) {
+        change(&mut lock(&self.sleep));
         self.changed.notify_all();
     }
 }
 
 impl CleanerThread {
     /// Starts it. `clean` cleans a log that is due; it holds a reference to the broker only while it works, so that the thread does
-    /// not keep a dropped broker open.
+    /// not keep a dropped broker open. `pause` is the time between two works, on this clock.
     pub(crate) fn start(
-        pause: impl Fn() -> Duration + Send + 'static,
-        clean: impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> + Send + 'static,
+        clock: Arc<dyn Clock>,
+        pause: impl Fn() -> Duration + Send + Sync + 'static,
+        clean: impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError> + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let stop = Arc::new(Stop::default());
-        let shared = Arc::clone(&stop);
+        let pause_ms = i64::try_from(pause().as_millis()).unwrap_or(i64::MAX);
+        let schedule = Arc::new(Schedule {
+            next_ms: AtomicI64::new(clock.monotonic_ms().saturating_add(pause_ms)),
+            clock,
+            pause: Box::new(pause),
+            clean: Box::new(clean),
+            working: RankedMutex::new(Rank::CleanerThread, ()),
+            sleep: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let weak = Arc::downgrade(&schedule);
+        let clock_changed: Waker = Arc::new(move || {
+            if let Some(schedule) = weak.upgrade() {
+                schedule.change(|sleep| sleep.changes += 1);
+            }
+        });
+        schedule.clock.watch(&clock_changed);
+        let shared = Arc::clone(&schedule);
+        let run = move || {
+            while shared.sleep() {
+                let _working = shared.working.lock();
+                if !shared.work() {
+                    return;
+                }
+            }
+        };
         let thread = std::thread::Builder::new()
             .name("fletchlog-cleaner".to_owned())
-            .spawn(move || while !shared.wait(pause()) && work(&clean) {})?;
+            .spawn(run)?;
         Ok(Self {
-            stop,
+            schedule,
             thread: Mutex::new(Some(thread)),
+            _clock_changed: clock_changed,
         })
+    }
+
+    /// When it works next, on the monotonic clock.
+    pub(crate) fn next_ms(&self) -> i64 {
+        self.schedule.next_ms.load(Ordering::SeqCst)
+    }
+
+    /// Does its work in this thread if the time has come, and waits if its own thread does it.
+    pub(crate) fn work_if_due(&self) {
+        let _working = self.schedule.working.lock();
+        if self.schedule.clock.monotonic_ms() >= self.next_ms() {
+            self.schedule.work();
+        }
     }
 
     /// Ends the thread and waits until it has ended.
     pub(crate) fn stop(&self) {
-        self.stop.set();
+        self.schedule.change(|sleep| sleep.is_stopped = true);
         if let Some(thread) = lock(&self.thread).take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -305,12 +386,12 @@ impl CleanerThread {
 
 impl Drop for CleanerThread {
     fn drop(&mut self) {
-        self.stop.set();
+        self.schedule.change(|sleep| sleep.is_stopped = true);
     }
 }
 
 /// Cleans all logs that are due. False: the broker is closed or dropped.
-fn work(clean: &impl Fn() -> Result<Option<(TopicPartition, CleanedPartition)>, BrokerError>) -> bool {
+fn work(clean: &Clean) -> bool {
     loop {
         match contained("the cleaner's work", clean) {
             Some(Ok(Some(_))) => {}

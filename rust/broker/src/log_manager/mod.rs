@@ -10,7 +10,6 @@ pub use log_dirs::LogDirDescription;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_log::config::Durability;
@@ -24,7 +23,7 @@ use crate::dynamic_config::BrokerConfigs;
 use crate::each_log::EachLog;
 use crate::panics::{contained, failing, place};
 use crate::partition::Partition;
-use crate::sync::{Mutex, Rank, ReadGuard, RwLock, is_due};
+use crate::sync::{Mutex, Periodic, Rank, ReadGuard, RwLock};
 use crate::topics::{Topic, TopicTable};
 
 /// What the log says if a log cannot be synced for a change of properties.
@@ -42,9 +41,10 @@ pub(crate) struct LogManager {
     configs: Mutex<Arc<BrokerConfigs>>,
     directory: Directory,
     table: RwLock<TopicTable>,
-    next_retention_ms: AtomicI64,
-    /// Time of the next check for expired producer ids (monotonic).
-    next_producer_expiry_ms: AtomicI64,
+    /// The check for old segments (wall clock).
+    retention: Periodic,
+    /// The check for expired producer ids (monotonic).
+    producer_expiry: Periodic,
     /// Serialises the writers of checkpoints, so that no file gets older values than it has.
     checkpointing: Mutex<()>,
     /// Only one log is cleaned at a time: they share the memory for keys.
@@ -74,8 +74,8 @@ impl LogManager {
             configs: Mutex::new(Rank::BrokerConfigs, Arc::new(configs)),
             directory,
             table: RwLock::new(Rank::TopicTable, table),
-            next_retention_ms: AtomicI64::new(i64::MIN),
-            next_producer_expiry_ms: AtomicI64::new(first_expiry_ms),
+            retention: Periodic::new(Periodic::NEVER_BEGUN),
+            producer_expiry: Periodic::new(first_expiry_ms),
             checkpointing: Mutex::new(Rank::Checkpoints, ()),
             cleaning: Mutex::new(Rank::Cleaning, ()),
         };
@@ -246,11 +246,8 @@ impl LogManager {
     /// Removes expired producers from every open log, if the check is due. Only a later append or DescribeProducers can notice, so no
     /// waiting client has to be woken. Kafka: `UnifiedLog#removeExpiredProducers`, scheduled by each log.
     pub(crate) fn maybe_remove_expired_producers(&self, now_ms: i64) {
-        if is_due(
-            &self.next_producer_expiry_ms,
-            now_ms,
-            producer_expiry_check_ms(&self.config),
-        ) {
+        let interval_ms = producer_expiry_check_ms(&self.config);
+        if let Some(_running) = self.producer_expiry.begin(now_ms, interval_ms) {
             let now_ms = self.clock.now_ms();
             for partition in self.open_partitions() {
                 contained(
@@ -327,24 +324,31 @@ impl LogManager {
         if interval < 0 {
             return;
         }
-        let next = self.next_retention_ms.load(Ordering::Relaxed);
-        let due = next != i64::MIN && now_ms >= next;
-        if next != i64::MIN && !due {
+        if self.retention.begin_at(now_ms.saturating_add(INITIAL_DELAY_MS)) {
             return;
         }
-        let wait = if due { interval } else { INITIAL_DELAY_MS };
-        let claimed = self.next_retention_ms.compare_exchange(
-            next,
-            now_ms.saturating_add(wait),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        if due
-            && claimed.is_ok()
+        if let Some(_running) = self.retention.begin(now_ms, interval)
             && let Err(error) = self.cleanup_logs(changed)
         {
             log::error!("retention failed: {error}");
         }
+    }
+
+    /// When the next check is due that no waiting client notices: for expired producers, and for old segments if
+    /// log.retention.check.interval.ms is set (monotonic).
+    pub(crate) fn next_check(&self) -> i64 {
+        let producers_ms = self.producer_expiry.next_ms();
+        let retention_ms = self.retention.next_ms();
+        if retention_ms == Periodic::NEVER_BEGUN {
+            return producers_ms;
+        }
+        let left_ms = retention_ms.saturating_sub(self.clock.now_ms());
+        producers_ms.min(self.clock.monotonic_ms().saturating_add(left_ms))
+    }
+
+    /// Whether a thread does one of these checks.
+    pub(crate) fn is_checking(&self) -> bool {
+        self.producer_expiry.is_running() || self.retention.is_running()
     }
 
     /// Syncs every open log, then writes the recovery points (the log first, then what names its offsets).

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fletchlog_api::{ErrorCode, NodeId};
 use fletchlog_records::TopicPartition;
@@ -14,7 +14,7 @@ use crate::BrokerError;
 use crate::group::GroupCoordinator;
 use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
-use crate::sync::{Mutex, MutexGuard, Rank};
+use crate::sync::{Mutex, MutexGuard, Periodic, Rank};
 use crate::topic_names::TRANSACTION_STATE;
 
 /// Longest transactional id: its length is an i16 in the log.
@@ -52,9 +52,9 @@ pub(crate) struct TransactionCoordinator {
     pub(super) timeout_check_ms: i64,
     pub(super) expiry_check_ms: i64,
     pub(super) expiration_ms: i64,
-    /// Times of the next checks for time-outs and for expired ids (monotonic).
-    pub(super) next_timeout_check_ms: AtomicI64,
-    pub(super) next_expiry_check_ms: AtomicI64,
+    /// The checks for time-outs and for expired ids (monotonic).
+    pub(super) timeout_check: Periodic,
+    pub(super) expiry_check: Periodic,
 }
 
 /// A transactional id with its lock, which is held during appends of its metadata, its markers and the records of its verified
@@ -122,8 +122,8 @@ impl TransactionCoordinator {
             timeout_check_ms,
             expiry_check_ms,
             expiration_ms: interval("transactional.id.expiration.ms"),
-            next_timeout_check_ms: AtomicI64::new(now_ms.saturating_add(timeout_check_ms)),
-            next_expiry_check_ms: AtomicI64::new(now_ms.saturating_add(expiry_check_ms)),
+            timeout_check: Periodic::new(now_ms.saturating_add(timeout_check_ms)),
+            expiry_check: Periodic::new(now_ms.saturating_add(expiry_check_ms)),
             replicas: Arc::clone(replicas),
             groups: Arc::clone(groups),
         };
@@ -210,6 +210,11 @@ impl TransactionCoordinator {
     pub(super) fn any_unfinished(&self) -> bool {
         let by_id = self.by_id.lock();
         by_id.values().any(|id| id.unfinished.load(Ordering::Relaxed))
+    }
+
+    /// Whether any id is known.
+    pub(super) fn any_known(&self) -> bool {
+        !self.by_id.lock().is_empty()
     }
 
     /// The partition of `__transaction_state` that keeps the id. Kafka: `TransactionStateManager#partitionFor`.

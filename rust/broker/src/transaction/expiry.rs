@@ -2,11 +2,8 @@
 //! `TransactionStateManager#removeExpiredTransactionalIds`. No thread does this: every call of the broker checks, and a waiting
 //! client wakes up for it.
 
-use std::sync::atomic::Ordering;
-
 use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::TransactionState;
-use crate::sync::is_due;
 
 impl TransactionCoordinator {
     /// Does what is due. An id that another thread has locked is checked again the next time.
@@ -14,11 +11,11 @@ impl TransactionCoordinator {
         if self.replicas.is_read_only() {
             return;
         }
-        if is_due(&self.next_timeout_check_ms, now_ms, self.timeout_check_ms) {
+        if let Some(_running) = self.timeout_check.begin(now_ms, self.timeout_check_ms) {
             let now_ms = self.replicas.clock().now_ms();
             self.for_each_unlocked(true, |_, transaction| self.abort_if_timed_out(transaction, now_ms));
         }
-        if is_due(&self.next_expiry_check_ms, now_ms, self.expiry_check_ms) {
+        if let Some(_running) = self.expiry_check.begin(now_ms, self.expiry_check_ms) {
             let now_ms = self.replicas.clock().now_ms();
             self.for_each_unlocked(false, |id, transaction| {
                 let expired = transaction
@@ -33,8 +30,17 @@ impl TransactionCoordinator {
 
     /// When open and unfinished transactions are checked next, on the monotonic clock.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
-        self.any_unfinished()
-            .then(|| self.next_timeout_check_ms.load(Ordering::Relaxed))
+        self.any_unfinished().then(|| self.timeout_check.next_ms())
+    }
+
+    /// When ids that may have expired are checked next. No waiting client can see the difference.
+    pub(crate) fn next_expiry_check(&self) -> Option<i64> {
+        self.any_known().then(|| self.expiry_check.next_ms())
+    }
+
+    /// Whether a thread is doing timed work.
+    pub(crate) fn is_checking(&self) -> bool {
+        self.timeout_check.is_running() || self.expiry_check.is_running()
     }
 
     /// Aborts a transaction that has been open for too long, under the next epoch; completes one that could not be completed before.
