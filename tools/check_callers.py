@@ -27,7 +27,7 @@ from pathlib import Path
 from rust_text import Function, Source, closing, product
 
 ROOT = Path(__file__).resolve().parent.parent
-CHECKED = ["records", "protocol", "log", "broker", "client", "net", "arrow"]
+CHECKED = ["records", "protocol", "log", "broker", "client", "net", "arrow", "faults"]
 SHIPPED = [*CHECKED, "api", "server", "jni", "python"]
 # type or function -> why the product needs no call of it
 EXCEPTED = {

@@ -25,10 +25,11 @@ ALLOWED: dict[str, set[str]] = {
     "broker": {"records", "api", "protocol", "log", "sasl", "testing"},
     "tls": {"api"},
     "client": {"records", "api", "protocol", "testing"},
-    "server": {"records", "api", "broker", "protocol", "sasl", "tls"},
+    "faults": {"records", "api", "protocol"},
+    "server": {"records", "api", "broker", "faults", "protocol", "sasl", "tls"},
     "net": {"records", "api", "protocol", "sasl", "tls"},
     "jni": {"records", "api", "log", "arrow", "broker"},
-    "python": {"server", "net", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
+    "python": {"server", "faults", "net", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
     "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls", "testing"},
 }
 # crates for tests: development dependencies of all others

@@ -30,6 +30,7 @@ from fletchlog.admin import (
 from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from fletchlog.explain import Explanation
 from fletchlog.files import PartitionReport, SegmentInspection
+from fletchlog.testing import FaultPlan
 from fletchlog.types import (
     Column,
     ConsumerGroupMetadata,
@@ -53,6 +54,7 @@ __all__ = [
     "Clock",
     "Cluster",
     "Consumer",
+    "FaultRules",
     "Faults",
     "Held",
     "LegacyConsumer",
@@ -1302,6 +1304,27 @@ class Clock:
         """The time of the broker, ms since the epoch."""
 
 @final
+class FaultRules:
+    """The rules of one listener and its record of requests, as `fletchlog.testing.FaultPlan` uses them. Thread-safe."""
+
+    def add(self, plan: str, when: Callable[[dict[str, Any]], object] | None = None) -> list[int]:
+        """Adds the rules of a plan in JSON, each with this condition; returns their numbers."""
+    def clear(self, number: int | None = None) -> None:
+        """Clears a rule, or all of them and random faults; what a rule holds is carried out."""
+    def report(self) -> list[tuple[int, str, int, int, int, bool, bool]]:
+        """Of each rule: its number, itself in JSON, how many requests matched, to how many it applied, how many it holds, whether it is optional, whether it was cleared."""
+    def drawn(self) -> list[str]:
+        """What random faults did, each as a rule in JSON."""
+    def wait(self, number: int, at_most_ms: int) -> bool:
+        """Waits until a rule holds a request; whether it does."""
+    def release(self, number: int) -> None:
+        """Carries out what a rule holds; it holds nothing from now on."""
+    def record(self, records: bool) -> None:
+        """Records requests from now on, or ends that. What was recorded is forgotten."""
+    def requests(self) -> list[tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]:
+        """The recorded requests, oldest first."""
+
+@final
 class Listener:
     """A port of a broker that Kafka's clients connect to, see `Broker.listen()`. Thread-safe."""
 
@@ -1321,6 +1344,9 @@ class Listener:
         Columns: time_ms (int64, since the epoch), api (string, Kafka's name), version (int16), client (string: name and version of
         the software, empty when it did not say), client_id (string, its first 100 characters), address (string, host:port).
         """
+    @property
+    def faults(self) -> FaultPlan:
+        """What goes wrong between this listener and its clients, by rules, and the record of their requests."""
     def close(self) -> None:
         """Accepts nothing more, sends the answers that are being made (for at most a second), and ends every connection.
 

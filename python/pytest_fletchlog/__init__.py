@@ -66,13 +66,38 @@ def _opened(request: pytest.FixtureRequest, nodes: int = 1, config: dict[str, st
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds what the brokers of a failed test hold to its report."""
+    """Adds what the brokers of a failed test hold to its report. A test whose rules for faults never applied has failed."""
     report = yield
-    if call.when == "call" and report.failed:
-        for node in item.listchain():
-            for opened in node.stash.get(_KAFKAS, []):
-                report.sections.append((f"Kafka at {opened.bootstrap}", _described(opened)))
+    if call.when != "call":
+        return report
+    kafkas = [opened for node in item.listchain() for opened in node.stash.get(_KAFKAS, [])]
+    idle = [rule for opened in kafkas for rule in _never_applied(opened)]
+    if report.passed and idle:
+        report.outcome = "failed"
+        lines = "\n".join(f"  {rule}" for rule in idle)
+        report.longrepr = f"rules for faults never applied to a request (a rule may with optional=True):\n{lines}"
+    if report.failed:
+        report.sections += [(f"Kafka at {opened.bootstrap}", _described(opened)) for opened in kafkas]
+    for opened in kafkas:
+        _clear(opened)
     return report
+
+
+def _never_applied(opened: Kafka) -> list[str]:
+    """The rules of a broker that did not apply. A test may have closed it: then none is known."""
+    import contextlib
+
+    with contextlib.suppress(Exception):
+        return [f"{rule.rule}: {rule.matched} requests matched" for rule in opened.faults.never_applied()]
+    return []
+
+
+def _clear(opened: Kafka) -> None:
+    """Ends the test's rules: later tests that share the broker do not see them."""
+    import contextlib
+
+    with contextlib.suppress(Exception):
+        opened.faults.clear()
 
 
 def _described(opened: Kafka) -> str:

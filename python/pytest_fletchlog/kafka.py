@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from fletchlog.testing import Requests
+
 DEFAULTS = {
     # Kafka's own defaults, which the embedded broker does not have
     "auto.create.topics.enable": "true",
@@ -31,6 +33,7 @@ class Kafka:
         bootstrap: The clients' `bootstrap.servers`.
         broker: The broker itself, with everything that `fletchlog.Broker` can do.
         clock: Its clock: `clock.advance(seconds=45)`, `clock.freeze()`, `clock.resume()`.
+        faults: What goes wrong between clients and this broker, see `fletchlog.testing.FaultPlan`. A rule that never applied fails the test.
     """
 
     def __init__(self, nodes: int = 1, config: Mapping[str, Any] | None = None) -> None:
@@ -39,6 +42,8 @@ class Kafka:
         self.listener = self.broker.listen()
         self.bootstrap = self.listener.bootstrap
         self.clock = self.broker.clock
+        self.faults = self.listener.faults
+        self.faults.record_requests()
         self._names = itertools.count(1)
 
     def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, Any] | None = None) -> str:
@@ -75,6 +80,10 @@ class Kafka:
                 raise TimeoutError(f"group {group_id} {found} after {timeout_s} s; wanted {state}" + ("" if members is None else f" with {members} members"))
             time.sleep(0.005)
 
+    def requests(self, **selectors: Any) -> Requests:
+        """What clients asked for since the broker was opened, oldest first; selectors of `FaultPlan.requests`."""
+        return self.faults.requests(**selectors)
+
     def describe(self) -> str:
         """Topics with their offsets, groups with their lag, what clients asked for, and their last requests, as text."""
         lines = []
@@ -89,6 +98,8 @@ class Kafka:
         now = self.clock.now_ms
         for row in self.listener.last_requests().to_pyarrow().to_pylist():
             lines.append(f"{(now - row['time_ms']) / 1000:.3f} s ago: {row['api']} by client id {row['client_id']} at {row['address']}")
+        if self.faults.rules or self.faults.drawn()["rules"]:
+            lines.append(f"faults: {self.faults.report()}")
         return "\n".join(lines)
 
     def _group(self, group_id: str) -> str:

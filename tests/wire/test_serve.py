@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import resource
 import signal
 import socket
@@ -55,6 +56,19 @@ def test_a_signal_ends_it_cleanly_and_the_directory_holds_the_records(tmp_path, 
     with fl.Broker(tmp_path / "data", read_only=True) as broker:
         assert broker.scan("orders").to_pyarrow()["value"].to_pylist() == acknowledged
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_plan_of_faults_applies_to_its_clients_and_is_reported_at_the_end(tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[rules]]\nname = "first"\napi = "Produce"\nnth = 1\nerror = "NOT_ENOUGH_REPLICAS"\n\n[[rules]]\napi = "Fetch"\nhold = true\n')
+    process, bootstrap = serve("--memory", "--auto-create", 1, "--faults", plan)
+    assert produce(bootstrap, 1) == [b"0"]
+    process.send_signal(signal.SIGTERM)
+    _, printed = process.communicate(timeout=20)
+    assert re.search(r"rule 1 .*first.*: matched 2, applied 1\n.*rule 2 .*Fetch.*: matched 0, applied 0", printed), printed
+    plan.write_text('[[rules]]\napi = "Produze"\nhold = true\n')
+    done = subprocess.run([*FLETCHLOG, "serve", "--memory", "--listen", "127.0.0.1:0", "--faults", plan], capture_output=True, text=True, check=False)
+    assert (done.returncode, "rule 1: Kafka has no API `Produze`" in done.stderr) == (1, True), done
 
 
 @pytest.mark.parametrize(("given", "offsets"), [([], [3, 4]), (["--config", "log.cleaner.enable=false"], [0, 1, 2, 3, 4])])

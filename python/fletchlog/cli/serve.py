@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import fletchlog as fl
     from fletchlog._place import Place
+    from fletchlog.testing import FaultPlan
 
 
 LAST_PORT = 65_535
@@ -40,6 +41,7 @@ def serve(
     config: list[str] | None = CONFIG,
     config_file: Path | None = option("--config-file", "Properties as in server.properties: for passwords.", metavar="FILE"),
     lenient: bool = option("--lenient", "Only warn of properties that a Kafka broker may have and this one has not.", False),
+    faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),
     with_parent: bool = option("--with-parent", "End when the process that started it ends.", False),
 ) -> None:
@@ -65,10 +67,25 @@ def serve(
     with _broker(directory, memory, nodes, read_only, given) as broker:
         host, port = _host_and_port(listen)
         with broker.listen(host, port, advertised=advertised) as listener:
+            plan = _load(listener, faults) if faults else None
             if print_address:
                 print(_address(listener.bootstrap), flush=True)
             note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}; Ctrl-C ends it")
             _wait(stopped)
+            if plan:
+                note(plan.report())
+
+
+def _load(listener: fl.types.Listener, path: Path) -> FaultPlan:
+    """The rules of a file, added to those of a listener."""
+    from fletchlog.errors import InvalidArgumentError
+
+    plan = listener.faults
+    try:
+        plan.load(path)
+    except (InvalidArgumentError, OSError) as error:
+        raise CommandError(f"--faults {path}: {error}") from None
+    return plan
 
 
 def _broker(directory: Place | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, Any]) -> fl.Broker:

@@ -42,6 +42,7 @@ pub mod reader;
 pub mod request;
 pub mod schema;
 pub mod topic_ids;
+pub mod tree;
 mod types;
 pub mod values;
 pub mod writer;

@@ -11,6 +11,8 @@ const MEMORY_FACTOR: usize = 8;
 /// The same for what is in a record or in bytes of a message. No text is too short for it: a topic of one character takes 14 times its
 /// size in a flexible version.
 const MEMORY_FACTOR_OF_VALUE: usize = 16;
+/// The same for a message that is read as a tree, whose smallest field takes as much memory as its largest.
+const MEMORY_FACTOR_OF_TREE: usize = 128;
 /// Memory that small frames may always take, bytes.
 const MEMORY_FLOOR: usize = 64 * 1024;
 /// Memory of an `Arc<str>` in addition to its characters, bytes.
@@ -48,6 +50,11 @@ impl Reader {
     /// A reader at the first byte of a frame (after its size).
     pub fn new(frame: Bytes) -> Self {
         Self::within(frame, MEMORY_FACTOR, false)
+    }
+
+    /// A reader for [`crate::tree::Tree`], which takes up to 128 times the size of the frame.
+    pub fn of_trees(frame: Bytes) -> Self {
+        Self::within(frame, MEMORY_FACTOR_OF_TREE, false)
     }
 
     /// A reader of a value in a record or in bytes of a message. It refuses text that is not UTF-8, so what was read can be written again.
@@ -184,7 +191,8 @@ impl Reader {
         Ok(Vec::with_capacity(count))
     }
 
-    fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
+    /// Counts memory that is about to be reserved.
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
         self.memory = self.memory.checked_sub(bytes).ok_or(Fault::Memory(self.most_memory))?;
         Ok(())
     }
@@ -194,15 +202,25 @@ impl Reader {
         &mut self,
         mut known: impl FnMut(&mut Self, u32) -> Result<bool, E>,
     ) -> Result<(), E> {
+        self.fields(|r, tag, size| {
+            if !known(r, tag)? {
+                r.check(size)?;
+                r.at += size;
+            }
+            Ok(())
+        })
+    }
+
+    /// Tagged fields: `read` reads each, given its tag and its size in bytes.
+    pub(crate) fn fields<E: From<Fault>>(
+        &mut self,
+        mut read: impl FnMut(&mut Self, u32, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
         let count = self.unsigned_varint()?.cast_signed();
         for _ in 0..count {
             let tag = self.unsigned_varint()?;
             let size = self.unsigned_varint()?;
-            if !known(self, tag)? {
-                let size = usize::try_from(size).unwrap_or(usize::MAX);
-                self.check(size)?;
-                self.at += size;
-            }
+            read(self, tag, usize::try_from(size).unwrap_or(usize::MAX))?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ pub struct Versions {
 }
 
 /// The type of a field.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs, reason = "Kafka's names of its types")]
 pub enum FieldType {
     Bool,
@@ -36,7 +36,7 @@ pub enum FieldType {
 }
 
 /// One row of a message's table.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FieldSpec {
     /// Kafka's name in snake case.
     pub name: &'static str,

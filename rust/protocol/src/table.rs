@@ -114,7 +114,7 @@ pub trait Value: Sized + Wire + Default {
     }
 }
 
-fn check_version(name: &'static str, known: RangeInclusive<i16>, version: i16) -> Result<(), WireError> {
+pub(crate) fn check_version(name: &'static str, known: RangeInclusive<i16>, version: i16) -> Result<(), WireError> {
     match known.contains(&version) {
         true => Ok(()),
         false => Err(WireError::of(name, Fault::Version(version))),

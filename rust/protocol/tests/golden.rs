@@ -5,6 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, request_header_version, response_header_version};
+use fletchlog_protocol::tree::{Side, Tree};
 use fletchlog_protocol::{ApiKey, Reader, Writer};
 use serde_json::Value;
 
@@ -32,6 +33,17 @@ fn code(step: &Value, name: &str) -> i16 {
 /// The body that a header leaves.
 fn body(frame: &Bytes, reader: &Reader) -> Bytes {
     frame.slice(frame.len() - reader.remaining()..)
+}
+
+/// Reads a body as a tree and writes it again.
+fn check_tree(what: &str, api: ApiKey, side: Side, version: i16, body: &Bytes) {
+    let mut reader = Reader::of_trees(body.clone());
+    let tree = Tree::decode(api, side, &mut reader, version).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(reader.remaining(), 0, "{what}: bytes left");
+    let mut writer = Writer::new();
+    tree.encode(api, side, &mut writer, version)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(hex(&writer.into_chunks().concat()), hex(body), "{what}: the tree again");
 }
 
 /// Decodes a body, encodes it again, and compares every field with what was recorded.
@@ -149,6 +161,7 @@ fn every_recorded_request_is_decoded_field_by_field_and_encoded_to_the_same_byte
         assert_eq!(api.name(), step["api"]);
         let flexible = request_header_version(key, version) == 2;
         check(&what, kind, version, flexible, &body, &step["request"]);
+        check_tree(&what, api, Side::Request, version, &body);
     }
     assert_eq!(steps.len(), 1530);
 }
@@ -158,7 +171,8 @@ fn every_recorded_answer_is_decoded_field_by_field_and_encoded_to_the_same_bytes
     let mut answers = 0;
     for step in steps().iter().filter(|step| step["responseHex"].is_string()) {
         let (key, version) = (code(step, "key"), code(step, "version"));
-        let [_, kind] = kinds(ApiKey::from_code(key).unwrap());
+        let api = ApiKey::from_code(key).unwrap();
+        let [_, kind] = kinds(api);
         let what = format!("step {} {} v{version}", step["n"], kind.name);
         let frame = Bytes::from(unhex(step["responseHex"].as_str().unwrap()));
         let mut reader = Reader::new(frame.clone());
@@ -175,6 +189,7 @@ fn every_recorded_answer_is_decoded_field_by_field_and_encoded_to_the_same_bytes
         );
         let flexible = request_header_version(key, version) == 2;
         check(&what, kind, version, flexible, &body, &step["response"]);
+        check_tree(&what, api, Side::Response, version, &body);
         answers += 1;
     }
     assert_eq!(answers, 1522);

@@ -29,7 +29,8 @@ pub mod consumer;
 pub mod convert;
 mod deserializers;
 pub mod errors;
-pub mod faults;
+pub mod fault_rules;
+mod faults;
 pub mod fork;
 pub mod gate;
 mod groups;
@@ -89,6 +90,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<faults::Held>()?;
     module.add_class::<legacy::LegacyConsumer>()?;
     module.add_class::<legacy::LegacyStream>()?;
+    module.add_class::<fault_rules::FaultRules>()?;
     module.add_class::<listener::Listener>()?;
     module.add_class::<operation::Operation>()?;
     module.add_class::<producer::Producer>()?;

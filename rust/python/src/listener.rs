@@ -12,6 +12,7 @@ use pyo3::types::IntoPyDict;
 
 use crate::convert::unpicklable;
 use crate::errors::Failure;
+use crate::fault_rules::FaultRules;
 use crate::fork::Shared;
 use crate::table::Table;
 use crate::trace::{columns, table};
@@ -131,6 +132,18 @@ impl Listener {
     #[doc = stub!(Listener.last_requests)]
     fn last_requests(&self, py: Python<'_>) -> PyResult<Table> {
         self.server.call(py, |server, _| last_requests(server))
+    }
+
+    #[doc = stub!(Listener.faults)]
+    #[getter]
+    fn faults<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let server = slf
+            .get()
+            .server
+            .call(py, |server, _| Ok::<_, Failure>(Arc::clone(server)))?;
+        let rules = FaultRules::new(server);
+        py.import("fletchlog.testing")?.getattr("FaultPlan")?.call1((rules,))
     }
 
     #[doc = stub!(Listener.close)]

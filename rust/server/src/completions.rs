@@ -11,7 +11,7 @@ use crate::apis::{Handled, Respond};
 use crate::unsent::Reserved;
 
 /// A connection: its slot, and a number that no other connection in that slot ever has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ConnectionId {
     pub(crate) slot: usize,
     pub(crate) serial: u64,
@@ -31,6 +31,8 @@ pub(crate) enum Completion {
     Waiting(Ticket, Respond),
     /// The broker's response to a waiting request.
     Response(Response),
+    /// A rule that held the request back has released it.
+    Released,
     /// Not about a request: the connection paused for the others and may have more to read or to write.
     Resume,
 }

@@ -133,6 +133,11 @@ impl Connection {
         self.trim();
     }
 
+    /// The request in progress waits, see [`Connection::wait`].
+    pub fn is_waiting(&self) -> bool {
+        self.waits
+    }
+
     /// Notes what the client has ended. An end is never undone.
     pub fn end(&mut self, end: PeerEnd) {
         self.peer_end = self.peer_end.max(end);
@@ -187,6 +192,11 @@ impl Connection {
     pub fn answer(&mut self, chunks: impl IntoIterator<Item = Bytes>) {
         self.output.extend(chunks.into_iter().filter(|chunk| !chunk.is_empty()));
         (self.busy, self.waits) = (false, false);
+    }
+
+    /// Adds a part of the response; [`Connection::answer`] follows with the last one.
+    pub fn part(&mut self, chunk: Bytes) {
+        self.output.push_back(chunk);
     }
 
     /// Output is still to be written.

@@ -1,5 +1,7 @@
 //! The thread of the sockets: accepts, reads, writes, and runs timers. Kafka: `Acceptor`, `Processor`, `Selector`.
 
+mod faults;
+
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -11,6 +13,7 @@ use bytes::Bytes;
 use fletchlog_api::{Clock, Config, NodeId};
 use fletchlog_broker::Ticket;
 use fletchlog_broker::panics::{contained, place};
+use fletchlog_faults::{Exchange, Faults};
 use fletchlog_records::planted;
 use fletchlog_tls::{ServerTls, Session, TlsFailure};
 use slab::Slab;
@@ -46,6 +49,8 @@ const DEFECT: &str = "its work failed, which is a defect of the broker";
 /// State shared by the thread of the sockets and the handle of the listener.
 pub(crate) struct Shared {
     pub(crate) apis: Apis,
+    /// The rules for faults, and the record of requests.
+    pub(crate) faults: Arc<Faults>,
     /// The limits at the start of the listener.
     pub(crate) limits: Limits,
     /// The listener's own properties, which override the broker's.
@@ -66,12 +71,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         apis: Apis,
+        faults: Arc<Faults>,
         limits: Limits,
         config: Vec<(String, String)>,
         completions: Arc<Completions>,
     ) -> Self {
         Self {
             apis,
+            faults,
             limits,
             config,
             stats: Stats::default(),
@@ -141,7 +148,12 @@ struct Channel<S: Sockets> {
     address: SocketAddr,
     connection: Connection,
     peer: Arc<Peer>,
+    node: NodeId,
     serial: u64,
+    /// Its number for rules: connections are counted from 1.
+    number: u64,
+    /// The request in progress, if rules or the record of requests are to see its response.
+    exchange: Option<Exchange>,
     /// What its request waits for, and how to encode the response.
     waiting: Option<(Ticket, Respond)>,
     /// When bytes moved last.
@@ -227,6 +239,8 @@ pub(crate) struct Processor<S: Sockets> {
     muted: Vec<ConnectionId>,
     /// Responses to failed authentications, and when to send them (by the machine's clock). Kafka: `Selector#delayedClosingChannels`.
     refused: VecDeque<(i64, ConnectionId, Vec<Bytes>, String)>,
+    /// What rules for faults hold back.
+    held: faults::HeldBack,
     /// Connections accepted since `rate_begun_ms`.
     accepted: usize,
     /// By the machine's clock, as [`Processor::next_sweep_ms`] and [`Processor::close_by_ms`].
@@ -261,6 +275,7 @@ impl<S: Sockets> Processor<S> {
             per_ip: HashMap::new(),
             muted: Vec::new(),
             refused: VecDeque::new(),
+            held: faults::HeldBack::default(),
             accepted: 0,
             rate_begun_ms: 0,
             serial: 0,
@@ -331,7 +346,8 @@ impl<S: Sockets> Processor<S> {
             at_most(Some(machine_ms + LOOK_AGAIN_MS));
         }
         let until = until_ms.map(|ms| Duration::from_millis(u64::try_from(ms.saturating_sub(machine_ms)).unwrap_or(0)));
-        let due = self.shared.due_ms().and_then(|ms| self.clock.until(ms));
+        let by_clock = [self.shared.due_ms(), self.held.next_ms()].into_iter().flatten().min();
+        let due = by_clock.and_then(|ms| self.clock.until(ms));
         until.into_iter().chain(due).min()
     }
 
@@ -437,6 +453,10 @@ impl<S: Sockets> Processor<S> {
             log::warn!("a connection of {address} was refused: {reason}");
             return;
         }
+        let (number, may_stay) = self.may_stay(&mut socket, node);
+        if !may_stay {
+            return self.shared.stats.refused();
+        }
         let tls = match self.shared.apis.security.tls().map(ServerTls::session).transpose() {
             Ok(session) => session.map(Box::new),
             Err(error) => return log::warn!("a connection of {address} could not be opened: {error}"),
@@ -460,7 +480,10 @@ impl<S: Sockets> Processor<S> {
             address,
             connection: Connection::default(),
             peer: Arc::new(Peer::new(port, address, self.shared.apis.security.sasl().is_some())),
+            node,
             serial: self.serial,
+            number,
+            exchange: None,
             waiting: None,
             last_active_ms: now_ms,
             half_closed_ms: None,
@@ -485,6 +508,11 @@ impl<S: Sockets> Processor<S> {
         if let Some((ticket, _)) = &channel.waiting {
             ticket.cancel();
         }
+        let id = ConnectionId {
+            slot,
+            serial: channel.serial,
+        };
+        self.forget_held(id, channel.number, channel.exchange.take(), reason.is_some());
         self.shared.apis.unsent().remove(channel.connection.unsent());
         if let Some(tls) = &mut channel.tls {
             tls.close(&mut channel.socket);
@@ -625,9 +653,18 @@ impl<S: Sockets> Processor<S> {
             slot,
             serial: channel.serial,
         };
+        if !self.decided(id, &frame) {
+            let peer = Arc::clone(&self.channels[slot].peer);
+            self.handle(id, peer, frame);
+        }
+    }
+
+    /// Submits a request to a handler.
+    fn handle(&mut self, id: ConnectionId, peer: Arc<Peer>, frame: Bytes) {
+        let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
+        let memory = current.and_then(|channel| channel.memory.take());
         let reply = Reply::new(Arc::clone(&self.shared.completions), id);
-        let (shared, peer) = (Arc::clone(&self.shared), Arc::clone(&channel.peer));
-        let memory = channel.memory.take();
+        let shared = Arc::clone(&self.shared);
         self.pool.submit(Box::new(move || {
             let handled = shared.apis.handle(&peer, frame, &shared.stats);
             drop(memory);
@@ -638,10 +675,11 @@ impl<S: Sockets> Processor<S> {
     fn on_completion(&mut self, id: ConnectionId, completion: Completion) {
         let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
         let Some(channel) = current else {
-            if let Completion::Waiting(ticket, _) = completion {
-                ticket.cancel();
-            }
-            return;
+            return match completion {
+                Completion::Waiting(ticket, _) => ticket.cancel(),
+                Completion::Released => self.resume(id),
+                _ => {}
+            };
         };
         match completion {
             Completion::Answer(chunks, reserved) => {
@@ -677,6 +715,7 @@ impl<S: Sockets> Processor<S> {
                     Err(error) => self.close(id.slot, Some(&format!("its answer cannot be encoded: {error}"))),
                 }
             }
+            Completion::Released => self.resume(id),
             Completion::Resume => {
                 self.write(id.slot);
                 self.next_request(id.slot);
@@ -685,8 +724,16 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Writes a response, then continues with the next request.
+    /// The response of a request is ready.
     fn answer(&mut self, slot: usize, chunks: Vec<Bytes>) {
+        match self.channels.get_mut(slot).and_then(|channel| channel.exchange.take()) {
+            Some(exchange) => self.answered(slot, exchange, chunks),
+            None => self.send(slot, chunks),
+        }
+    }
+
+    /// Writes a response, then continues with the next request.
+    fn send(&mut self, slot: usize, chunks: Vec<Bytes>) {
         let Some(channel) = self.channels.get_mut(slot) else {
             return;
         };
@@ -766,6 +813,7 @@ impl<S: Sockets> Processor<S> {
             (0..self.nodes.len()).for_each(|index| self.contained(None, |processor| processor.accept(index)));
         }
         self.refuse(machine_ms);
+        self.resume_due(now_ms);
         if machine_ms >= self.next_sweep_ms || settles {
             self.next_sweep_ms = machine_ms + SWEEP_MS;
             self.sweep(now_ms, machine_ms);
@@ -820,8 +868,12 @@ impl<S: Sockets> Processor<S> {
     /// The listener is closing, and all responses were sent or the grace period is over.
     fn is_finished(&self) -> bool {
         self.close_by_ms.is_some_and(|close_by_ms| {
-            let is_quiet = |c: &Channel<S>| c.waiting.is_some() || !(c.connection.is_busy() || c.wants_write());
-            self.channels.iter().all(|(_, c)| is_quiet(c)) || self.clock.machine_ms() >= close_by_ms
+            let is_quiet = |(slot, c): (usize, &Channel<S>)| {
+                c.connection.is_waiting()
+                    || !(c.connection.is_busy() || c.wants_write())
+                    || self.is_held(slot, c.serial)
+            };
+            self.channels.iter().all(is_quiet) || self.clock.machine_ms() >= close_by_ms
         })
     }
 }

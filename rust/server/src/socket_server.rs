@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use fletchlog_api::transport::Waker;
 use fletchlog_api::{ConfigError, NodeId};
 use fletchlog_broker::Broker;
+use fletchlog_faults::Faults;
 use mio::net::TcpListener;
 use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -160,6 +161,11 @@ impl SocketServer {
         }
     }
 
+    /// The rules for faults of its clients' requests, and the record of these.
+    pub fn faults(&self) -> &Arc<Faults> {
+        &self.shared.faults
+    }
+
     /// The listener's counters.
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
@@ -212,7 +218,17 @@ fn shared(
     waker: Waker,
 ) -> Arc<Shared> {
     let apis = Apis::new(Arc::clone(broker), endpoints.to_vec(), &limits, security);
-    Arc::new(Shared::new(apis, limits, config, Arc::new(Completions::new(waker))))
+    let of_names = Arc::clone(broker);
+    // A broker that cannot say it is closed, and answers nothing.
+    let names = move |id: &[u8; 16]| of_names.topic_name(*id).ok().flatten();
+    let faults = Arc::new(Faults::new(broker.clock(), Arc::new(names)));
+    Arc::new(Shared::new(
+        apis,
+        faults,
+        limits,
+        config,
+        Arc::new(Completions::new(waker)),
+    ))
 }
 
 fn waker(poll: &mio::Poll) -> std::io::Result<Waker> {

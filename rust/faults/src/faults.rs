@@ -1,0 +1,884 @@
+//! The rules of a listener or of a proxy, how far each is, and the record of requests.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use fletchlog_api::Clock;
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_protocol::tree::{Node, Side, Tree};
+use fletchlog_protocol::{ApiKey, Reader, Writer, frame};
+
+use crate::error_answers::{Refusal, errors_of, merge};
+use crate::random::{RandomFaults, Sent};
+use crate::request_view::{RequestView, TopicPartitions, partition_of, topic_of};
+use crate::requests::{RequestRow, Requests};
+use crate::rule::{Action, Rule, When};
+
+/// The name of a topic with this id; `None`: it is not known.
+pub type TopicNames = Arc<dyn Fn(&[u8; 16]) -> Option<Arc<str>> + Send + Sync>;
+
+/// A condition of a rule beside its selectors. It may call anything but the [`Faults`] that it belongs to.
+pub type Predicate = Arc<dyn Fn(&RequestView) -> bool + Send + Sync>;
+
+/// What a held request calls when it may go on.
+type Resume = Box<dyn FnOnce() + Send>;
+
+/// Bytes of the size in front of a frame.
+const SIZE: usize = 4;
+
+/// A request between its arrival and its response.
+#[derive(Debug)]
+pub struct Exchange {
+    number: u64,
+    header: RequestHeader,
+    /// What happens to its response.
+    after: After,
+    fault: Option<Arc<str>>,
+}
+
+/// What happens to a response.
+#[derive(Debug, Default)]
+enum After {
+    #[default]
+    Nothing,
+    Act(Action),
+    /// These entries are put into the response, in place of what the rule selects.
+    Merge(Box<Tree>, Arc<Rule>),
+    /// Everything that the rule selects gets its error.
+    Mark(Arc<Rule>),
+}
+
+/// When a request may be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// At once.
+    No,
+    /// After so many ms.
+    Ms(i64),
+    /// When the rule with this number is released: see [`Faults::on_release`].
+    Release(u64),
+}
+
+/// What to do with a request.
+#[derive(Debug)]
+pub enum Step {
+    /// Carry it out. The frame may be another one than arrived.
+    Handle(Bytes),
+    /// Answer with these bytes, the size in front.
+    Answer(Vec<Bytes>),
+    /// Close the connection.
+    Close,
+    /// Nothing: no response, no other request.
+    Nothing,
+}
+
+/// The decision about a request.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Give it to [`Faults::answered`] or [`Faults::ended`].
+    pub exchange: Exchange,
+    /// First this.
+    pub wait: Wait,
+    /// Then this.
+    pub step: Step,
+}
+
+/// What to do with a connection once the bytes of a response are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// The next request.
+    Continue,
+    /// Close it.
+    Close,
+    /// No other request.
+    Nothing,
+}
+
+/// The decision about a response.
+#[derive(Debug)]
+pub struct Answered {
+    /// Wait for so many ms first.
+    pub delay_ms: i64,
+    /// The bytes to send.
+    pub chunks: Vec<Bytes>,
+    /// At most so many bytes a second; `None`: at once.
+    pub bytes_per_second: Option<u32>,
+    /// And then.
+    pub then: Then,
+}
+
+/// How far a rule is.
+#[derive(Debug, Clone)]
+pub struct RuleReport {
+    /// Its number, from 1 in the order in which the rules were added.
+    pub number: u64,
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// How many requests matched.
+    pub matched: u64,
+    /// To how many it applied.
+    pub applied: u64,
+    /// Requests that it holds now.
+    pub held: usize,
+    /// It was cleared.
+    pub is_cleared: bool,
+}
+
+struct Progress {
+    report: RuleReport,
+    predicate: Option<Predicate>,
+    /// Requests it holds, in the order of arrival.
+    waiting: Vec<Resume>,
+    is_released: bool,
+}
+
+#[derive(Default)]
+struct State {
+    rules: Vec<Progress>,
+    random: Option<RandomFaults>,
+    sent: Sent,
+    /// What random faults did, as rules.
+    drawn: Vec<Rule>,
+    requests: Requests,
+    records: bool,
+    /// Partitions of the fetch session of each connection, with the topic's name or id of the request.
+    sessions: HashMap<u64, Session>,
+    connections: u64,
+}
+
+type Session = BTreeMap<Arc<str>, (Node, BTreeSet<i32>)>;
+
+/// Rules and the record of requests. Thread-safe; rules may be added and cleared at any time, and apply from the next request on.
+pub struct Faults {
+    clock: Arc<dyn Clock>,
+    names: TopicNames,
+    /// There are rules, or requests are recorded.
+    is_active: AtomicBool,
+    state: Mutex<State>,
+    /// A request has come to a rule that holds it.
+    held: Condvar,
+}
+
+impl std::fmt::Debug for Faults {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Faults").finish_non_exhaustive()
+    }
+}
+
+impl Faults {
+    /// Without a rule, and without a record.
+    pub fn new(clock: Arc<dyn Clock>, names: TopicNames) -> Self {
+        Self {
+            clock,
+            names,
+            is_active: AtomicBool::new(false),
+            state: Mutex::default(),
+            held: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has to be asked about requests.
+    pub fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is asked from now on: there are rules that may still apply, or requests are recorded.
+    fn set_active(&self, state: &State) {
+        let has_rules = state.rules.iter().any(|p| !p.report.is_cleared) || state.random.is_some();
+        self.is_active.store(has_rules || state.records, Ordering::Relaxed);
+    }
+
+    /// Records requests from now on, or ends that. What was recorded before is forgotten.
+    pub fn record(&self, records: bool) {
+        let mut state = self.lock();
+        state.records = records;
+        state.requests.clear();
+        self.set_active(&state);
+    }
+
+    /// Adds a rule; returns its number. The predicate is asked about requests that the selectors match.
+    pub fn add(&self, rule: Rule, predicate: Option<Predicate>) -> u64 {
+        let mut state = self.lock();
+        let number = state.rules.len() as u64 + 1;
+        let report = RuleReport {
+            number,
+            rule: Arc::new(rule),
+            matched: 0,
+            applied: 0,
+            held: 0,
+            is_cleared: false,
+        };
+        state.rules.push(Progress {
+            report,
+            predicate,
+            waiting: Vec::new(),
+            is_released: false,
+        });
+        self.set_active(&state);
+        number
+    }
+
+    /// Random faults from now on, in place of those before; `None`: none.
+    pub fn set_random(&self, random: Option<RandomFaults>) {
+        let mut state = self.lock();
+        state.random = random;
+        state.sent.clear();
+        self.set_active(&state);
+    }
+
+    /// Clears a rule: it applies to nothing more, and what it holds is carried out. `None`: every rule, and random faults.
+    pub fn clear(&self, number: Option<u64>) {
+        let mut resumed = Vec::new();
+        let mut state = self.lock();
+        for progress in &mut state.rules {
+            if number.is_none_or(|number| number == progress.report.number) {
+                progress.report.is_cleared = true;
+                resumed.append(&mut progress.waiting);
+            }
+        }
+        if number.is_none() {
+            state.random = None;
+        }
+        self.set_active(&state);
+        drop(state);
+        resumed.into_iter().for_each(|resume| resume());
+    }
+
+    /// How far every rule is, in the order in which they were added.
+    pub fn report(&self) -> Vec<RuleReport> {
+        let state = self.lock();
+        let report = |progress: &Progress| RuleReport {
+            held: progress.waiting.len(),
+            ..progress.report.clone()
+        };
+        state.rules.iter().map(report).collect()
+    }
+
+    /// The random faults that happened so far, as rules that do the same without the seed.
+    pub fn drawn(&self) -> Vec<Rule> {
+        self.lock().drawn.clone()
+    }
+
+    /// What was recorded, oldest first: the last 100,000 requests.
+    pub fn requests(&self) -> Vec<RequestRow> {
+        self.lock().requests.rows().cloned().collect()
+    }
+
+    /// Calls `resume` when a rule releases what it holds; at once if it has. In the order of the calls.
+    pub fn on_release(&self, number: u64, resume: Resume) {
+        let mut state = self.lock();
+        match progress_of(&mut state, number) {
+            Some(progress) if !progress.is_released && !progress.report.is_cleared => progress.waiting.push(resume),
+            _ => {
+                drop(state);
+                return resume();
+            }
+        }
+        drop(state);
+        self.held.notify_all();
+    }
+
+    /// Waits until a rule holds a request, at most this long. Returns whether it does.
+    pub fn wait_until_held(&self, number: u64, at_most: Duration) -> bool {
+        let holds_none = |state: &mut State| {
+            progress_of(state, number).is_some_and(|p| p.waiting.is_empty() && !p.report.is_cleared)
+        };
+        let (mut state, _) = self
+            .held
+            .wait_timeout_while(self.lock(), at_most, holds_none)
+            .unwrap_or_else(PoisonError::into_inner);
+        progress_of(&mut state, number).is_some_and(|progress| !progress.waiting.is_empty())
+    }
+
+    /// Carries out what a rule holds. It holds nothing from now on.
+    pub fn release(&self, number: u64) {
+        let mut state = self.lock();
+        let resumed = progress_of(&mut state, number).map(|progress| {
+            progress.is_released = true;
+            std::mem::take(&mut progress.waiting)
+        });
+        drop(state);
+        resumed.into_iter().flatten().for_each(|resume| resume());
+    }
+
+    /// A connection was accepted: its number, and what happens to it.
+    pub fn connected(&self, node: i32) -> (u64, Option<Action>) {
+        let mut state = self.lock();
+        state.connections += 1;
+        let connection = state.connections;
+        let mut action = None;
+        for progress in &mut state.rules {
+            let rule = Arc::clone(&progress.report.rule);
+            if rule.action.is_of_connection()
+                && rule.selector.matches_connection(connection, node)
+                && progress.is_its_turn()
+                && action.is_none()
+            {
+                progress.report.applied += 1;
+                action = Some(rule.action.clone());
+            }
+        }
+        (connection, action)
+    }
+
+    /// A connection was closed.
+    pub fn disconnected(&self, connection: u64) {
+        self.lock().sessions.remove(&connection);
+    }
+
+    /// A request has arrived; `None`: its header cannot be read, and nothing is decided.
+    pub fn arrived(&self, connection: u64, node: i32, request: &Bytes) -> Option<Arrived> {
+        let mut reader = Reader::of_trees(request.clone());
+        let header = RequestHeader::decode(&mut reader).ok()?;
+        let api = ApiKey::from_code(header.api_key);
+        let tree = api.and_then(|api| Tree::decode(api, Side::Request, &mut reader, header.api_version).ok());
+        let mut view = RequestView::new(&header, connection, node, request.len());
+        if let Some(tree) = &tree {
+            view.add(tree, header.api_version, &self.names);
+        }
+        let session = tree
+            .as_ref()
+            .filter(|_| api == Some(ApiKey::Fetch))
+            .map(|tree| self.fetch_session(&mut view, tree));
+        let rule = self.rule_for(&view);
+        let number = self.recorded(view, rule.as_ref());
+        let mut exchange = Exchange {
+            number,
+            header,
+            after: After::Nothing,
+            fault: rule.as_ref().map(|(_, rule)| describe(rule)),
+        };
+        let Some((of, rule)) = rule else {
+            return Some(Arrived {
+                exchange,
+                wait: Wait::No,
+                step: Step::Handle(request.clone()),
+            });
+        };
+        let handle = || Step::Handle(request.clone());
+        let (wait, step) = match &rule.action {
+            Action::Error { .. } => (
+                Wait::No,
+                self.refuse(&mut exchange, request, tree, session.as_deref(), &rule),
+            ),
+            Action::Close(When::BeforeHandling) => (Wait::No, Step::Close),
+            Action::BlackHole(When::BeforeHandling) => (Wait::No, Step::Nothing),
+            Action::Delay(ms) => (Wait::Ms(*ms), handle()),
+            Action::Hold => (Wait::Release(of), handle()),
+            action => {
+                exchange.after = After::Act(action.clone());
+                (Wait::No, handle())
+            }
+        };
+        Some(Arrived { exchange, wait, step })
+    }
+
+    /// The rule whose turn it is. Every rule counts the request.
+    fn rule_for(&self, view: &RequestView) -> Option<(u64, Arc<Rule>)> {
+        let state = self.lock();
+        let candidates = state.rules.iter().filter(|progress| !progress.report.is_cleared);
+        let candidates =
+            candidates.filter(|p| !p.report.rule.action.is_of_connection() && p.report.rule.selector.matches(view));
+        let candidates: Vec<_> = candidates.map(|p| (p.report.number, p.predicate.clone())).collect();
+        drop(state);
+        // Predicates are asked without the lock: they may need a lock that its holder waits for.
+        let holds = |predicate: &Option<Predicate>| predicate.as_ref().is_none_or(|predicate| predicate(view));
+        let matching: Vec<u64> = candidates
+            .iter()
+            .filter(|(_, predicate)| holds(predicate))
+            .map(|(number, _)| *number)
+            .collect();
+        let mut state = self.lock();
+        let mut found = None;
+        for number in matching {
+            if let Some(progress) = progress_of(&mut state, number)
+                && progress.is_its_turn()
+                && found.is_none()
+            {
+                progress.report.applied += 1;
+                found = Some((number, Arc::clone(&progress.report.rule)));
+            }
+        }
+        let State {
+            random, sent, drawn, ..
+        } = &mut *state;
+        let random = random.as_ref().and_then(|random| random.decide(sent, view));
+        found.or_else(|| {
+            let rule = random?;
+            drawn.push(rule.clone());
+            Some((0, Arc::new(rule)))
+        })
+    }
+
+    /// Records a request; returns its number.
+    fn recorded(&self, request: RequestView, rule: Option<&(u64, Arc<Rule>)>) -> u64 {
+        let mut state = self.lock();
+        let records = state.records;
+        state.requests.push(records, |number| RequestRow {
+            number,
+            time_ms: self.clock.now_ms(),
+            arrived_ms: self.clock.monotonic_ms(),
+            request,
+            duration_ms: None,
+            response_bytes: None,
+            errors: Vec::new(),
+            outcome: "pending",
+            fault: rule.map(|(_, rule)| describe(rule)),
+        })
+    }
+
+    /// Follows the fetch session of a connection, and adds its partitions to the request.
+    fn fetch_session(&self, view: &mut RequestView, request: &Tree) -> Vec<(Node, TopicPartitions)> {
+        let version = view.version;
+        let mut state = self.lock();
+        let session = state.sessions.entry(view.connection).or_default();
+        let epoch = request.get("session_epoch").and_then(Node::int).unwrap_or(-1);
+        if epoch <= 0 {
+            session.clear();
+        }
+        for element in request.get("topics").map(Node::elements).unwrap_or_default() {
+            if let Some((name, key, numbers)) = self.topic_in_fetch(element, version) {
+                session
+                    .entry(name)
+                    .or_insert_with(|| (key, BTreeSet::new()))
+                    .1
+                    .extend(numbers);
+            }
+        }
+        for element in request
+            .get("forgotten_topics_data")
+            .map(Node::elements)
+            .unwrap_or_default()
+        {
+            if let Some((name, _, numbers)) = self.topic_in_fetch(element, version)
+                && let Some((_, known)) = session.get_mut(&name)
+            {
+                known.retain(|number| !numbers.contains(number));
+            }
+        }
+        session.retain(|_, (_, numbers)| !numbers.is_empty());
+        let all = session.iter().map(|(name, (key, numbers))| {
+            (
+                key.clone(),
+                (Arc::clone(name), numbers.iter().copied().collect::<Vec<_>>()),
+            )
+        });
+        let all: Vec<_> = all.collect();
+        view.topics = all.iter().map(|(_, topic)| topic.clone()).collect();
+        all
+    }
+
+    fn topic_in_fetch(&self, element: &Node, version: i16) -> Option<(Arc<str>, Node, Vec<i32>)> {
+        let Node::Struct(tree) = element else { return None };
+        let name = topic_of(tree, version, &self.names)?;
+        let key = match tree.get("topic_id") {
+            Some(Node::Uuid(id)) if *id != [0; 16] => Node::Uuid(*id),
+            _ => Node::String(Arc::clone(&name)),
+        };
+        let numbers = tree
+            .get("partitions")
+            .map(Node::elements)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(partition_of);
+        Some((name, key, numbers.collect()))
+    }
+
+    /// Answers with a rule's error what it selects, and lets the rest be carried out.
+    fn refuse(
+        &self,
+        exchange: &mut Exchange,
+        request: &Bytes,
+        tree: Option<Tree>,
+        session: Option<&[(Node, TopicPartitions)]>,
+        rule: &Arc<Rule>,
+    ) -> Step {
+        let api = ApiKey::from_code(exchange.header.api_key);
+        // An API or a version that is not known is carried out: the broker knows how it refuses it.
+        let (Some(mut tree), Some(api), Action::Error { code, handled }) = (tree, api, &rule.action) else {
+            return Step::Handle(request.clone());
+        };
+        let refusal = self.refusal(api, exchange.header.api_version, *code, rule);
+        if let Some(session) = session {
+            exchange.after = After::Merge(Box::new(refusal.fetch_response(session)), Arc::clone(rule));
+            // A response with an error does not wait for data.
+            tree.set("max_wait_ms", Node::Int(0));
+            return request_again(&exchange.header, &tree, request);
+        }
+        let Some(response) = refusal.response(&tree) else {
+            exchange.after = After::Mark(Arc::clone(rule));
+            return Step::Handle(request.clone());
+        };
+        let is_whole = !rule.selector.is_partial() || !refusal.take_out(&mut tree, None);
+        if *handled || !is_whole {
+            exchange.after = After::Merge(Box::new(response), Arc::clone(rule));
+            return match *handled {
+                true => Step::Handle(request.clone()),
+                false => request_again(&exchange.header, &tree, request),
+            };
+        }
+        encoded(&exchange.header, &response).map_or_else(|| Step::Handle(request.clone()), Step::Answer)
+    }
+
+    /// The response of a request is ready; `chunks` has its size in front. No bytes: the request has no response (acks=0).
+    pub fn answered(&self, exchange: Exchange, chunks: Vec<Bytes>) -> Answered {
+        let mut answered = Answered {
+            delay_ms: 0,
+            chunks,
+            bytes_per_second: None,
+            then: Then::Continue,
+        };
+        let mut outcome = match answered.chunks.is_empty() {
+            true => "without response",
+            false => "answered",
+        };
+        match &exchange.after {
+            After::Nothing => {}
+            After::Merge(errors, rule) => self.change(
+                &exchange,
+                &mut answered.chunks,
+                |refusal, response| {
+                    refusal.take_out(response, None);
+                    merge(response, (**errors).clone());
+                },
+                rule,
+            ),
+            After::Mark(rule) => {
+                self.change(
+                    &exchange,
+                    &mut answered.chunks,
+                    |refusal, response| refusal.mark(response, None),
+                    rule,
+                );
+            }
+            After::Act(action) => match action {
+                Action::Close(_) => {
+                    (answered.chunks, answered.then, outcome) = (Vec::new(), Then::Close, "response lost")
+                }
+                Action::BlackHole(_) => {
+                    (answered.chunks, answered.then, outcome) = (Vec::new(), Then::Nothing, "black hole")
+                }
+                Action::DelayResponse(ms) => answered.delay_ms = *ms,
+                Action::Slow(rate) => answered.bytes_per_second = Some(*rate),
+                Action::Cut(bytes) => {
+                    answered.chunks = first_bytes(&answered.chunks, *bytes);
+                    (answered.then, outcome) = (Then::Close, "response cut");
+                }
+                Action::WrongCorrelationId => {
+                    let mut bytes = concat(&answered.chunks);
+                    if let Some(id) = bytes.get_mut(SIZE..2 * SIZE) {
+                        id.copy_from_slice(&exchange.header.correlation_id.wrapping_add(1).to_be_bytes());
+                    }
+                    answered.chunks = vec![bytes.freeze()];
+                }
+                Action::Throttle(ms) => throttle(&exchange.header, &mut answered.chunks, *ms),
+                _ => {}
+            },
+        }
+        self.finish(&exchange, outcome, Some(&answered.chunks));
+        answered
+    }
+
+    /// A request ends without a response: "closed", "client gone".
+    pub fn ended(&self, exchange: &Exchange, outcome: &'static str) {
+        self.finish(exchange, outcome, None);
+    }
+
+    /// Records what became of a request.
+    fn finish(&self, exchange: &Exchange, outcome: &'static str, chunks: Option<&[Bytes]>) {
+        if !self.lock().records {
+            return;
+        }
+        let mut errors = Vec::new();
+        let bytes = chunks.filter(|chunks| !chunks.is_empty()).map(concat);
+        if let Some((_, response)) = bytes
+            .as_ref()
+            .and_then(|bytes| response_of(&exchange.header, bytes.clone().freeze()))
+        {
+            errors_of(&response, exchange.header.api_version, &mut errors);
+        }
+        let now_ms = self.clock.monotonic_ms();
+        if let Some(row) = self.lock().requests.get(exchange.number) {
+            row.duration_ms = Some(now_ms - row.arrived_ms);
+            row.response_bytes = bytes.map(|bytes| bytes.len().saturating_sub(SIZE));
+            row.errors = errors;
+            row.outcome = outcome;
+            row.fault.clone_from(&exchange.fault);
+        }
+    }
+
+    /// Changes the response to a request, if it can be read.
+    fn change(
+        &self,
+        exchange: &Exchange,
+        chunks: &mut Vec<Bytes>,
+        change: impl FnOnce(&Refusal<'_>, &mut Tree),
+        rule: &Rule,
+    ) {
+        let header = &exchange.header;
+        let response = response_of(header, concat(&chunks).freeze());
+        let (Action::Error { code, .. }, Some((api, mut response))) = (&rule.action, response) else {
+            return;
+        };
+        change(&self.refusal(api, header.api_version, *code, rule), &mut response);
+        if let Some(changed) = encoded(header, &response) {
+            *chunks = changed;
+        }
+    }
+
+    fn refusal<'a>(
+        &'a self,
+        api: ApiKey,
+        version: i16,
+        code: fletchlog_records::ErrorCode,
+        rule: &'a Rule,
+    ) -> Refusal<'a> {
+        Refusal {
+            api,
+            version,
+            code,
+            selector: &rule.selector,
+            names: &self.names,
+        }
+    }
+}
+
+/// A request with another body.
+fn request_again(header: &RequestHeader, tree: &Tree, request: &Bytes) -> Step {
+    let write = || {
+        let mut writer = Writer::new();
+        header.encode(&mut writer).ok()?;
+        let api = ApiKey::from_code(header.api_key)?;
+        tree.encode(api, Side::Request, &mut writer, header.api_version).ok()?;
+        Some(writer.into_chunks().concat())
+    };
+    Step::Handle(write().map_or_else(|| request.clone(), Bytes::from))
+}
+
+impl Progress {
+    /// Counts a match; whether the rule applies to it.
+    fn is_its_turn(&mut self) -> bool {
+        let report = &mut self.report;
+        report.matched += 1;
+        let has_begun = report.matched >= report.rule.nth;
+        let has_ended = report.rule.times.is_some_and(|times| report.applied >= times);
+        has_begun && !has_ended && !report.is_cleared && !self.is_released
+    }
+}
+
+fn progress_of(state: &mut State, number: u64) -> Option<&mut Progress> {
+    let at = usize::try_from(number.checked_sub(1)?).ok()?;
+    state.rules.get_mut(at)
+}
+
+/// A rule in one line.
+fn describe(rule: &Rule) -> Arc<str> {
+    match rule.name.is_empty() {
+        true => crate::plan::rule_json(rule).to_string().into(),
+        false => rule.name.as_str().into(),
+    }
+}
+
+fn concat(chunks: impl AsRef<[Bytes]>) -> BytesMut {
+    let mut all = BytesMut::with_capacity(chunks.as_ref().iter().map(Bytes::len).sum());
+    chunks.as_ref().iter().for_each(|chunk| all.extend_from_slice(chunk));
+    all
+}
+
+fn first_bytes(chunks: &[Bytes], count: usize) -> Vec<Bytes> {
+    let mut all = concat(chunks);
+    all.truncate(count);
+    vec![all.freeze()]
+}
+
+/// The message of a response, with its size in front; `None`: it cannot be read.
+fn response_of(header: &RequestHeader, frame: Bytes) -> Option<(ApiKey, Tree)> {
+    let api = ApiKey::from_code(header.api_key)?;
+    let mut reader = Reader::of_trees(frame.slice(SIZE.min(frame.len())..));
+    ResponseHeader::decode(&mut reader, response_header_version(header.api_key, header.api_version)).ok()?;
+    let tree = Tree::decode(api, Side::Response, &mut reader, header.api_version).ok()?;
+    Some((api, tree))
+}
+
+/// The frame of a response to a request.
+fn encoded(header: &RequestHeader, response: &Tree) -> Option<Vec<Bytes>> {
+    let api = ApiKey::from_code(header.api_key)?;
+    let mut writer = frame::begin();
+    let version = response_header_version(header.api_key, header.api_version);
+    let correlation_id = header.correlation_id;
+    ResponseHeader { correlation_id }.encode(&mut writer, version);
+    response
+        .encode(api, Side::Response, &mut writer, header.api_version)
+        .ok()?;
+    frame::finish(writer).ok()
+}
+
+/// Sets the pause that a response asks for, if its version has one.
+fn throttle(header: &RequestHeader, chunks: &mut Vec<Bytes>, ms: i32) {
+    if let Some((_, mut response)) = response_of(header, concat(&chunks).freeze()) {
+        response.set("throttle_time_ms", Node::Int(ms.into()));
+        if let Some(changed) = encoded(header, &response) {
+            *chunks = changed;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use fletchlog_api::transport::SystemClock;
+    use fletchlog_protocol::Response;
+    use fletchlog_records::ErrorCode;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::rules_of;
+
+    fn faults(rule: &str) -> Faults {
+        let faults = Faults::new(Arc::new(SystemClock::default()), Arc::new(|_: &[u8; 16]| None));
+        let (rules, random) = rules_of(&format!("{{\"rules\": [{rule}]}}")).unwrap();
+        faults.set_random(random);
+        for rule in rules {
+            faults.add(rule, None);
+        }
+        faults
+    }
+
+    fn unhex(text: &str) -> Bytes {
+        let digits = text.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).unwrap());
+        digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+    }
+
+    /// Requests and responses of a real Kafka, one of each API and version.
+    fn recorded() -> Vec<(Bytes, Option<Bytes>)> {
+        let wire = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/wire");
+        let read = |name: &str| std::fs::read_to_string(wire.join(name)).unwrap();
+        let text = read("vectors.jsonl") + &read("vectors-4.4.jsonl");
+        let step = |line: &str| {
+            let step: Value = serde_json::from_str(line).unwrap();
+            let response = step["responseHex"].as_str().map(unhex);
+            (unhex(step["requestHex"].as_str().unwrap()), response)
+        };
+        text.lines().map(step).collect()
+    }
+
+    /// Every error in a response, and whether it can be decoded as a client decodes it.
+    fn errors_in(request: &Bytes, chunks: &[Bytes]) -> Vec<ErrorCode> {
+        let header = RequestHeader::decode(&mut Reader::new(request.clone())).unwrap();
+        let frame = concat(chunks).freeze();
+        let (api, tree) = response_of(&header, frame.clone()).unwrap();
+        let mut reader = Reader::new(frame.slice(SIZE..));
+        ResponseHeader::decode(&mut reader, response_header_version(header.api_key, header.api_version)).unwrap();
+        Response::decode(api, &mut reader, header.api_version).unwrap();
+        assert_eq!(reader.remaining(), 0, "{api:?}");
+        let mut errors = Vec::new();
+        errors_of(&tree, header.api_version, &mut errors);
+        errors
+    }
+
+    #[test]
+    fn every_api_can_refuse_and_its_response_is_one_of_its_version() {
+        let faults = faults(r#"{"api": ["Produce"], "error": "REBALANCE_IN_PROGRESS"}"#);
+        let all: Vec<&'static str> = ApiKey::ALL.iter().map(|api| api.name()).collect();
+        faults.clear(None);
+        let (mut rule, _) = rules_of(r#"{"rules": [{"api": "Produce", "error": "REBALANCE_IN_PROGRESS"}]}"#).unwrap();
+        rule[0].selector.api = all;
+        faults.add(rule.remove(0), None);
+        let (mut refused, mut marked) = (0, 0);
+        for (request, response) in recorded() {
+            let Some(arrived) = faults.arrived(1, 1, &request) else {
+                continue;
+            };
+            let header = arrived.exchange.header.clone();
+            let what = format!("{header:?}");
+            let (chunks, is_refused) = match arrived.step {
+                Step::Answer(chunks) => (chunks, true),
+                Step::Handle(_) => match response {
+                    // One with an error of its own for the version, which is encoded as another version.
+                    Some(response) if ApiKey::from_code(header.api_key).is_some() => {
+                        let size = u32::try_from(response.len()).unwrap().to_be_bytes();
+                        let given = vec![Bytes::copy_from_slice(&size), response];
+                        (faults.answered(arrived.exchange, given).chunks, false)
+                    }
+                    _ => continue,
+                },
+                step => panic!("{what}: {step:?}"),
+            };
+            let errors = errors_in(&request, &chunks);
+            match is_refused {
+                true => assert_eq!(errors, [ErrorCode::REBALANCE_IN_PROGRESS], "{what}"),
+                false => marked += usize::from(errors == [ErrorCode::REBALANCE_IN_PROGRESS]),
+            }
+            refused += usize::from(is_refused);
+        }
+        assert!(refused > 1000 && marked > 100, "{refused} refused, {marked} marked");
+    }
+
+    #[test]
+    fn a_rule_counts_its_matches_and_the_first_one_whose_turn_it_is_applies() {
+        let faults = faults(
+            r#"{"api": "Heartbeat", "nth": 2, "times": 2, "close": "before"}, {"api": "Heartbeat", "delay_ms": 7}"#,
+        );
+        // Heartbeat 0 of member m of group g in generation 1
+        let heartbeat = Bytes::from_static(b"\0\x0c\0\0\0\0\0\x07\xff\xff\0\x01g\0\0\0\x01\0\x01m");
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            let arrived = faults.arrived(1, 1, &heartbeat).unwrap();
+            seen.push((arrived.wait, matches!(arrived.step, Step::Close)));
+        }
+        let (late, closed) = ((Wait::Ms(7), false), (Wait::No, true));
+        assert_eq!(seen, [late, closed, closed, late, late]);
+        let counts: Vec<_> = faults
+            .report()
+            .iter()
+            .map(|report| (report.matched, report.applied))
+            .collect();
+        assert_eq!(counts, [(5, 2), (5, 3)]);
+        faults.clear(Some(2));
+        assert_eq!(faults.arrived(1, 1, &heartbeat).unwrap().wait, Wait::No);
+        assert!(faults.is_active());
+        faults.clear(None);
+        assert!(!faults.is_active());
+    }
+
+    #[test]
+    fn random_faults_are_the_same_for_the_same_seed_whatever_comes_between() {
+        let drawn = |seed: u64, others: bool| {
+            let faults = Faults::new(Arc::new(SystemClock::default()), Arc::new(|_: &[u8; 16]| None));
+            let (_, random) = rules_of(&format!("{{\"random\": {{\"seed\": {seed}, \"rate\": 0.3}}}}")).unwrap();
+            faults.set_random(random);
+            let of = |client: char| {
+                Bytes::from(
+                    [
+                        &b"\0\x0c\0\0\0\0\0\x07\0\x01"[..],
+                        &[client as u8],
+                        b"\0\x01g\0\0\0\x01\0\x01m",
+                    ]
+                    .concat(),
+                )
+            };
+            for _ in 0..50 {
+                faults.arrived(1, 1, &of('a')).unwrap();
+                if others {
+                    faults.arrived(2, 1, &of('b')).unwrap();
+                }
+            }
+            let a: Vec<Rule> = faults.drawn();
+            let a = a
+                .into_iter()
+                .filter(|rule| rule.selector.client_id.as_ref().is_some_and(|id| id.0 == "a"));
+            a.collect::<Vec<_>>()
+        };
+        assert_eq!(drawn(7, false), drawn(7, true));
+        assert_ne!(drawn(7, false), drawn(8, false));
+        assert!((5..30).contains(&drawn(7, false).len()));
+    }
+}

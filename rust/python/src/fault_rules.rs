@@ -1,0 +1,216 @@
+//! `fletchlog._core.FaultRules`: what `fletchlog.testing.FaultPlan` drives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fletchlog_faults::{Predicate, RequestRow, RequestView, Rule, RuleReport, rule_json, rules_of};
+use fletchlog_server::SocketServer;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::Failure;
+use crate::gate::gate;
+
+#[doc = stub!(FaultRules)]
+#[pyclass(frozen, module = "fletchlog.testing")]
+pub struct FaultRules {
+    server: Arc<SocketServer>,
+}
+
+impl FaultRules {
+    /// The rules of a listener.
+    pub fn new(server: Arc<SocketServer>) -> Self {
+        Self { server }
+    }
+}
+
+/// number, name or description, selectors and action as JSON, matched, applied, held, optional, cleared
+type Report = (u64, String, u64, u64, usize, bool, bool);
+
+/// A recorded request, in the order of the fields of `fletchlog.testing.Request`.
+type Row = (
+    (u64, i64, u64, i32, &'static str, i16, String, i32, usize),
+    (Vec<(String, i32)>, Vec<String>, Vec<String>, Vec<String>),
+    (
+        Option<i64>,
+        Option<usize>,
+        Vec<&'static str>,
+        &'static str,
+        Option<String>,
+    ),
+);
+
+/// How often a wait looks whether the caller was interrupted.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[pymethods]
+impl FaultRules {
+    #[doc = stub!(FaultRules.add)]
+    #[pyo3(signature = (plan, when=None))]
+    fn add(&self, py: Python<'_>, plan: &str, when: Option<Py<PyAny>>) -> PyResult<Vec<u64>> {
+        let predicate = when.map(predicate);
+        gate(py, |_| {
+            let (rules, random) = rules_of(plan).map_err(|error| Failure::argument(error.to_string()))?;
+            let faults = self.server.faults();
+            if random.is_some() {
+                faults.set_random(random);
+            }
+            let add = |rule: Rule| faults.add(rule, predicate.clone());
+            Ok::<_, Failure>(rules.into_iter().map(add).collect())
+        })
+    }
+
+    #[doc = stub!(FaultRules.clear)]
+    #[pyo3(signature = (number=None))]
+    fn clear(&self, py: Python<'_>, number: Option<u64>) -> PyResult<()> {
+        gate(py, |_| {
+            self.server.faults().clear(number);
+            Ok::<_, Failure>(())
+        })
+    }
+
+    #[doc = stub!(FaultRules.report)]
+    fn report(&self, py: Python<'_>) -> PyResult<Vec<Report>> {
+        gate(py, |_| {
+            let reports = self.server.faults().report();
+            Ok::<_, Failure>(reports.into_iter().map(report).collect())
+        })
+    }
+
+    #[doc = stub!(FaultRules.drawn)]
+    fn drawn(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        gate(py, |_| {
+            let drawn = self.server.faults().drawn();
+            Ok::<_, Failure>(drawn.iter().map(|rule| rule_json(rule).to_string()).collect())
+        })
+    }
+
+    #[doc = stub!(FaultRules.wait)]
+    fn wait(&self, py: Python<'_>, number: u64, at_most_ms: u64) -> PyResult<bool> {
+        let mut left = Duration::from_millis(at_most_ms);
+        loop {
+            let now = left.min(LOOK);
+            let holds = py.detach(|| self.server.faults().wait_until_held(number, now));
+            left -= now;
+            if holds || left.is_zero() {
+                return Ok(holds);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    #[doc = stub!(FaultRules.release)]
+    fn release(&self, py: Python<'_>, number: u64) -> PyResult<()> {
+        gate(py, |_| {
+            self.server.faults().release(number);
+            Ok::<_, Failure>(())
+        })
+    }
+
+    #[doc = stub!(FaultRules.record)]
+    fn record(&self, py: Python<'_>, records: bool) -> PyResult<()> {
+        gate(py, |_| {
+            self.server.faults().record(records);
+            Ok::<_, Failure>(())
+        })
+    }
+
+    #[doc = stub!(FaultRules.requests)]
+    fn requests(&self, py: Python<'_>) -> PyResult<Vec<Row>> {
+        gate(py, |_| {
+            let rows = self.server.faults().requests();
+            Ok::<_, Failure>(rows.into_iter().map(row).collect())
+        })
+    }
+}
+
+fn report(report: RuleReport) -> Report {
+    let rule = &report.rule;
+    let text = rule_json(rule).to_string();
+    (
+        report.number,
+        text,
+        report.matched,
+        report.applied,
+        report.held,
+        rule.optional,
+        report.is_cleared,
+    )
+}
+
+fn texts(texts: &[Arc<str>]) -> Vec<String> {
+    texts.iter().map(|text| text.to_string()).collect()
+}
+
+fn partitions(request: &RequestView) -> Vec<(String, i32)> {
+    let of = |(topic, numbers): &(Arc<str>, Vec<i32>)| {
+        numbers
+            .iter()
+            .map(|number| (topic.to_string(), *number))
+            .collect::<Vec<_>>()
+    };
+    request.topics.iter().flat_map(of).collect()
+}
+
+fn topics(request: &RequestView) -> Vec<String> {
+    request.topics.iter().map(|(topic, _)| topic.to_string()).collect()
+}
+
+fn row(row: RequestRow) -> Row {
+    let request = &row.request;
+    (
+        (
+            row.number,
+            row.time_ms,
+            request.connection,
+            request.node,
+            request.api,
+            request.version,
+            request.client_id.to_string(),
+            request.correlation_id,
+            request.bytes,
+        ),
+        (
+            partitions(request),
+            topics(request),
+            texts(&request.groups),
+            texts(&request.transactional_ids),
+        ),
+        (
+            row.duration_ms,
+            row.response_bytes,
+            row.errors.iter().map(|error| error.name()).collect(),
+            row.outcome,
+            row.fault.map(|fault| fault.to_string()),
+        ),
+    )
+}
+
+/// A condition in Python. What it raises is reported as that of a callback, and the rule does not apply.
+fn predicate(when: Py<PyAny>) -> Predicate {
+    Arc::new(move |request| {
+        Python::attach(|py| {
+            let asked = asked(py, &when, request);
+            asked.unwrap_or_else(|raised| {
+                raised.write_unraisable(py, Some(when.bind(py)));
+                false
+            })
+        })
+    })
+}
+
+fn asked(py: Python<'_>, when: &Py<PyAny>, request: &RequestView) -> PyResult<bool> {
+    let view = PyDict::new(py);
+    view.set_item("api", request.api)?;
+    view.set_item("version", request.version)?;
+    view.set_item("client_id", &*request.client_id)?;
+    view.set_item("correlation_id", request.correlation_id)?;
+    view.set_item("connection", request.connection)?;
+    view.set_item("node", request.node)?;
+    view.set_item("bytes", request.bytes)?;
+    view.set_item("partitions", partitions(request))?;
+    view.set_item("topics", topics(request))?;
+    view.set_item("groups", texts(&request.groups))?;
+    view.set_item("transactional_ids", texts(&request.transactional_ids))?;
+    when.bind(py).call1((view,))?.is_truthy()
+}
