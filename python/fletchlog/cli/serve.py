@@ -15,6 +15,7 @@ from fletchlog.cli.text import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import FrameType
     from typing import Any
@@ -42,6 +43,7 @@ def serve(
     config_file: Path | None = option("--config-file", "Properties as in server.properties: for passwords.", metavar="FILE"),
     lenient: bool = option("--lenient", "Only warn of properties that a Kafka broker may have and this one has not.", False),
     faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
+    control: str | None = option("--control", "Where tests control it over HTTP: faults, requests, time. Port 0: a free one.", metavar="HOST:PORT"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),
     with_parent: bool = option("--with-parent", "End when the process that started it ends.", False),
 ) -> None:
@@ -65,15 +67,33 @@ def serve(
     if lenient:
         given = _known(given)
     with _broker(directory, memory, nodes, read_only, given) as broker:
-        host, port = _host_and_port(listen)
+        host, port = _host_and_port("--listen", listen)
         with broker.listen(host, port, advertised=advertised) as listener:
             plan = _load(listener, faults) if faults else None
-            if print_address:
-                print(_address(listener.bootstrap), flush=True)
-            note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}; Ctrl-C ends it")
-            _wait(stopped)
+            with _controlled(broker, listener, control) as url:
+                if print_address:
+                    print(_address(listener.bootstrap, url), flush=True)
+                note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}{url and f', controlled at {url}'}; Ctrl-C ends it")
+                _wait(stopped)
             if plan:
                 note(plan.report())
+
+
+@contextlib.contextmanager
+def _controlled(broker: fl.Broker, listener: fl.types.Listener, control: str | None) -> Iterator[str]:
+    """The control interface, if it is wanted: its address, otherwise an empty text."""
+    if control is None:
+        yield ""
+        return
+    from fletchlog._control import Control
+
+    host, port = _host_and_port("--control", control)
+    try:
+        opened = Control(broker, listener, host, port)
+    except OSError as error:
+        raise CommandError(f"--control {control}: {error.strerror}") from None
+    with opened:
+        yield opened.url
 
 
 def _load(listener: fl.types.Listener, path: Path) -> FaultPlan:
@@ -126,21 +146,22 @@ def _known(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in unknown}
 
 
-def _host_and_port(text: str) -> tuple[str, int]:
+def _host_and_port(name: str, text: str) -> tuple[str, int]:
     """`HOST:PORT`, `[v6]:PORT`, or a port alone."""
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
-        raise CommandError(f"--listen wants HOST:PORT with a port from 0 to 65535, got {text}")
+        raise CommandError(f"{name} wants HOST:PORT with a port from 0 to 65535, got {text}")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
-def _address(bootstrap: str) -> str:
-    """The line of JSON. Hosts need no escapes, and importing `json` takes longer than all the rest."""
+def _address(bootstrap: str, control: str) -> str:
+    """The line of JSON, with the address of the control interface if there is one. Hosts need no escapes; importing `json` takes longer than the rest."""
     if not bootstrap.isascii() or not bootstrap.isprintable() or '"' in bootstrap or "\\" in bootstrap:
         import json
 
         bootstrap = json.dumps(bootstrap)[1:-1]
-    return f'{{"bootstrap": "{bootstrap}", "pid": {os.getpid()}}}'
+    of_control = f', "control": "{control}"' if control else ""
+    return f'{{"bootstrap": "{bootstrap}", "pid": {os.getpid()}{of_control}}}'
 
 
 def _allow_files() -> None:

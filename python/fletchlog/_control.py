@@ -1,0 +1,193 @@
+"""The control interface of `fletchlog serve`: faults, requests and time over HTTP with JSON, see docs/reference/control.md."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qsl, urlsplit
+
+from fletchlog.errors import InvalidArgumentError, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from fletchlog import Broker
+    from fletchlog.testing import FaultRule
+    from fletchlog.types import Listener
+
+VERSION = 1
+# Most bytes of the body of a request.
+LARGEST = 16 << 20
+SELECTORS = {"api": str, "client_id": str, "topic": str, "partition": int, "group": str, "transactional_id": str, "node": int, "connection": int}
+
+
+class _NotFoundError(Exception):
+    """No such path, rule or held request."""
+
+
+class Control:
+    """Serves the interface, in threads of its own, until it is closed."""
+
+    def __init__(self, broker: Broker, listener: Listener, host: str, port: int) -> None:
+        """Listens at once; requests of the listener's clients are recorded from now on.
+
+        Raises:
+            OSError: The address cannot be used.
+        """
+        self._broker, self._listener, self._faults = broker, listener, listener.faults
+        self._faults.record_requests()
+        self._server = ThreadingHTTPServer((host, port), _handler(self))
+        self._server.daemon_threads = True
+        Thread(target=self._server.serve_forever, name="fletchlog-control", daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where it is: `http://HOST:PORT`."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def close(self) -> None:
+        """Ends it."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Closes."""
+        self.close()
+
+    def answer(self, method: str, path: list[str], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request. `path` follows the version; `given` is the body, or the query of a GET."""
+        match method, path:
+            case "GET", []:
+                return {"version": VERSION, "bootstrap": self._listener.bootstrap, "nodes": self._broker.nodes}
+            case "GET", ["faults"]:
+                return self._report()
+            case "POST", ["faults"]:
+                return {"rules": [rule.number for rule in self._faults.load(given)]}
+            case "DELETE", ["faults"]:
+                self._faults.clear()
+            case "DELETE", ["faults", number]:
+                self._rule(number).clear()
+            case "POST", ["faults", number, "release"]:
+                self._rule(number).release()
+            case "POST", ["faults", number, "wait"]:
+                self._rule(number).wait(**_named(given, {"timeout": (int, float)}))
+            case "GET", ["requests"]:
+                return {"requests": [row._asdict() for row in self._faults.requests(**_query(given))]}
+            case "DELETE", ["requests"]:
+                self._faults.record_requests()
+            case "GET", ["clock"]:
+                return {"now_ms": self._broker.clock.now_ms, "is_frozen": self._broker.clock.is_frozen}
+            case "POST", ["clock", "advance"]:
+                self._broker.clock.advance(**_named(given, {"seconds": (int, float)}, "seconds"))
+            case "POST", ["clock", "freeze"]:
+                self._broker.clock.freeze()
+            case "POST", ["clock", "resume"]:
+                self._broker.clock.resume()
+            case _:
+                raise _NotFoundError(f"{method} /v{VERSION}/{'/'.join(path)} is unknown; docs/reference/control.md lists what there is")
+        return {}
+
+    def _rule(self, number: str) -> FaultRule:
+        rules = self._faults.rules
+        if not number.isdecimal() or not 1 <= int(number) <= len(rules):
+            raise _NotFoundError(f"there is no rule {number}; there are {len(rules)}")
+        return rules[int(number) - 1]
+
+    def _report(self) -> dict[str, Any]:
+        keys = ("number", "rule", "matched", "applied", "held", "is_optional")
+        return {"rules": [{key: getattr(rule, key) for key in keys} for rule in self._faults.rules], "drawn": self._faults.drawn()}
+
+
+def _named(given: Mapping[str, Any], known: Mapping[str, type | tuple[type, ...]], *needed: str) -> dict[str, Any]:
+    """The values of a body, each of its type."""
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidArgumentError(f"`{name}` is unknown; known are {', '.join(known)}")
+        if not isinstance(value, known[name]) or isinstance(value, bool):
+            raise InvalidArgumentError(f"`{name}` cannot be {value!r}")
+    for name in needed:
+        if name not in given:
+            raise InvalidArgumentError(f"`{name}` is missing")
+    return dict(given)
+
+
+def _query(given: Mapping[str, str]) -> dict[str, Any]:
+    """The selectors of a query."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in SELECTORS:
+            raise InvalidArgumentError(f"`{name}` is unknown; known are {', '.join(SELECTORS)}")
+        try:
+            found[name] = SELECTORS[name](value)
+        except ValueError:
+            raise InvalidArgumentError(f"`{name}` must be a number, not {value!r}") from None
+    return found
+
+
+def _handler(control: Control) -> type[BaseHTTPRequestHandler]:
+    """The class that the HTTP server makes an object of for each connection."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        # One write a response: without it the client waits for the acknowledgement of the first packet.
+        wbufsize = -1
+
+        def _serve(self) -> None:
+            status, body = self._answered()
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+            self.wfile.flush()
+
+        do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - names of the base class
+
+        def _answered(self) -> tuple[int, dict[str, Any]]:
+            try:
+                url = urlsplit(self.path)
+                version, *path = [part for part in url.path.split("/") if part] or [""]
+                if version != f"v{VERSION}":
+                    return 404, _error(_NotFoundError(f"{url.path} is unknown: paths begin with /v{VERSION}"))
+                given = self._body() if self.command == "POST" else dict(parse_qsl(url.query))
+                return 200, control.answer(self.command, path, given)
+            except _NotFoundError as error:
+                return 404, _error(error)
+            except TimeoutError as error:
+                return 408, _error(error)
+            except (InvalidArgumentError, TypeError, ValueError) as error:
+                return 400, _error(error)
+            except KafkaError as error:
+                return 409, _error(error)
+
+        def _body(self) -> dict[str, Any]:
+            length = int(self.headers.get("Content-Length") or 0)
+            if not 0 <= length <= LARGEST:
+                self.close_connection = True
+                raise InvalidArgumentError(f"a body has at most {LARGEST} bytes, not {length}")
+            data = self.rfile.read(length)
+            # A page in a browser cannot send this type to another origin without asking.
+            if data and self.headers.get_content_type() != "application/json":
+                raise InvalidArgumentError("the Content-Type of a body must be application/json")
+            body = json.loads(data or b"{}")
+            if not isinstance(body, dict):
+                raise InvalidArgumentError("a body must be a JSON object")
+            return body
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+            pass
+
+    return Handler
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    return {"error": type(error).__name__.removeprefix("_"), "message": str(error)}

@@ -1,0 +1,115 @@
+"""The control interface of `fletchlog serve`: faults, requests and time over HTTP."""
+
+import http.client
+import json
+import threading
+import time
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.wire.test_serve import FLETCHLOG, end, serve
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def served():
+    """The process, its bootstrap servers and its control interface."""
+    process, bootstrap = serve("--memory", "--auto-create", 1, "--control", "127.0.0.1:0")
+    for line in process.stderr:
+        if "controlled at" in line:
+            url = line.partition("controlled at ")[2].partition(";")[0]
+            break
+    with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)) as control:
+        yield bootstrap, control
+    assert end(process) == 0
+
+
+def call(control, method, path, body=None, headers=JSON):
+    """Status and body of an answer."""
+    control.request(method, path, None if body is None else json.dumps(body), headers)
+    response = control.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def sent(bootstrap, value):
+    """The errors of one record that is sent."""
+    errors = []
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "writer", "retry.backoff.ms": 5})
+    producer.produce("orders", value, partition=0, on_delivery=lambda error, _: errors.append(error))
+    producer.flush(20)
+    return errors
+
+
+def test_a_test_in_any_language_scripts_faults_and_sees_the_requests(served):
+    bootstrap, control = served
+    assert call(control, "GET", "/v1") == (200, {"version": 1, "bootstrap": bootstrap, "nodes": [1]})
+    plan = {"rules": [{"api": "Produce", "nth": 1, "error": "NOT_ENOUGH_REPLICAS", "name": "first"}, {"api": "Produce", "nth": 3, "hold": True}]}
+    assert call(control, "POST", "/v1/faults", plan) == (200, {"rules": [1, 2]})
+    assert sent(bootstrap, b"1") == [None]
+    held = threading.Thread(target=sent, args=(bootstrap, b"2"))
+    held.start()
+    assert call(control, "POST", "/v1/faults/2/wait", {"timeout": 15}) == (200, {})
+    _, report = call(control, "GET", "/v1/faults")
+    assert [(rule["number"], rule["matched"], rule["applied"], rule["held"]) for rule in report["rules"]] == [(1, 3, 1, 0), (2, 3, 1, 1)]
+    assert call(control, "POST", "/v1/faults/2/release") == (200, {})
+    held.join()
+    _, found = call(control, "GET", "/v1/requests?api=Produce&client_id=wri*&topic=orders&partition=0")
+    assert [(row["outcome"], row["errors"], row["fault"] and row["fault"][:5]) for row in found["requests"]] == [
+        ("answered", ["NOT_ENOUGH_REPLICAS"], "first"),
+        ("answered", [], None),
+        ("answered", [], '{"api'),
+    ]
+    assert call(control, "DELETE", "/v1/faults") == (200, {})
+    assert call(control, "DELETE", "/v1/requests") == (200, {})
+    assert call(control, "GET", "/v1/requests") == (200, {"requests": []})
+
+
+def test_time_is_set(served):
+    _, control = served
+    assert call(control, "POST", "/v1/clock/freeze") == (200, {})
+    _, before = call(control, "GET", "/v1/clock")
+    assert call(control, "POST", "/v1/clock/advance", {"seconds": 45}) == (200, {})
+    assert call(control, "GET", "/v1/clock") == (200, {"now_ms": before["now_ms"] + 45_000, "is_frozen": True})
+    assert call(control, "POST", "/v1/clock/resume") == (200, {})
+    assert call(control, "GET", "/v1/clock")[1]["is_frozen"] is False
+
+
+def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
+    _, control = served
+    began = time.monotonic()
+    for method, path, body, status, part in [
+        ("GET", "/", None, 404, "paths begin with /v1"),
+        ("GET", "/v2/faults", None, 404, "paths begin with /v1"),
+        ("GET", "/v1/nothing", None, 404, "docs/reference/control.md"),
+        ("POST", "/v1/faults/99/release", None, 404, "there is no rule 99"),
+        ("DELETE", "/v1/faults/x", None, 404, "there is no rule x"),
+        ("POST", "/v1/faults", {"rules": [{"api": "Produze", "hold": True}]}, 400, "no API `Produze`"),
+        ("POST", "/v1/faults", {"rule": []}, 400, "`rule` is unknown"),
+        ("POST", "/v1/faults", [], 400, "must be a JSON object"),
+        ("POST", "/v1/clock/advance", {}, 400, "`seconds` is missing"),
+        ("POST", "/v1/clock/advance", {"seconds": -1}, 400, "-1"),
+        ("POST", "/v1/clock/advance", {"seconds": "45"}, 400, "`seconds` cannot be '45'"),
+        ("POST", "/v1/clock/advance", {"minutes": 1}, 400, "`minutes` is unknown; known are seconds"),
+        ("GET", "/v1/requests?partition=x", None, 400, "`partition` must be a number, not 'x'"),
+        ("GET", "/v1/requests?id=x", None, 400, "`id` is unknown; known are api, client_id"),
+    ]:
+        found, answer = call(control, method, path, body)
+        assert (found, part in answer["message"]) == (status, True), (path, answer)
+    assert call(control, "POST", "/v1/clock/freeze", {}, {"Content-Type": "text/plain"})[0] == 400
+    assert call(control, "POST", "/v1/faults", {"rules": [{"hold": True, "api": "DeleteGroups"}]})[0] == 200
+    number = call(control, "GET", "/v1/faults")[1]["rules"][-1]["number"]
+    assert call(control, "POST", f"/v1/faults/{number}/wait", {"timeout": 0.05})[0] == 408
+    assert time.monotonic() - began < 20
+
+
+def test_an_address_that_is_taken_is_named(served):
+    import subprocess
+
+    _, control = served
+    command = [*FLETCHLOG, "serve", "--memory", "--listen", "127.0.0.1:0", "--control", f"127.0.0.1:{control.port}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, f"--control 127.0.0.1:{control.port}: Address already in use" in done.stderr) == (1, True), done.stderr
