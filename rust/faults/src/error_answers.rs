@@ -1,7 +1,8 @@
 //! Responses with an error that the broker did not give: for any API, from its tables. Kafka: `AbstractRequest#getErrorResponse`.
 //!
-//! An error is put where the API reports it: in the partitions (or whatever the request lists) if the response lists them again, otherwise
-//! in the response's own error code. What a request lists is copied by the names of its fields.
+//! An error is put where the API reports it: in the response's own error code if it has one in this version, otherwise in the partitions (or
+//! whatever the request lists) that the response lists again; if a rule selects partitions, in these. What a request lists is copied by the
+//! names of its fields. `judges/interop/test_35_error_answers.py` compares the responses with Kafka's.
 
 use fletchlog_protocol::tree::{Node, Side, Tree};
 use fletchlog_protocol::{ApiKey, FieldSpec, FieldType};
@@ -20,6 +21,9 @@ pub(crate) struct Refusal<'a> {
     pub(crate) names: &'a TopicNames,
 }
 
+/// First version of Fetch whose error is that of the whole response alone.
+const FIRST_FETCH_BY_ID: i16 = 13;
+
 /// What Kafka writes beside an error where the table's default is another value: (API, field, value). Kafka: the `getErrorResponse` of each
 /// request.
 const BESIDE_AN_ERROR: &[(ApiKey, &str, i64)] = &[
@@ -36,8 +40,17 @@ impl Refusal<'_> {
     /// The response to a request that was not carried out; `None`: it has no place for an error.
     pub(crate) fn response(&self, request: &Tree) -> Option<Tree> {
         let mut response = Tree::of(self.api, Side::Response);
-        let listed = self.fill(&mut response, request, None);
-        let placed = listed || self.put(&mut response);
+        if let Some(session_id) = request.get("session_id") {
+            response.set("session_id", session_id.clone());
+        }
+        let is_whole = !self.selector.is_partial();
+        let at_the_top = is_whole && self.put(&mut response);
+        let lists_too = match self.api {
+            ApiKey::ElectLeaders | ApiKey::AlterPartitionReassignments => true,
+            ApiKey::Fetch => self.version < FIRST_FETCH_BY_ID,
+            _ => !at_the_top,
+        };
+        let placed = lists_too && self.fill(&mut response, request, None) || at_the_top || self.put(&mut response);
         placed.then_some(response)
     }
 
@@ -75,8 +88,6 @@ impl Refusal<'_> {
     fn partition(&self, table: &'static [FieldSpec], number: i32) -> Node {
         let mut partition = Tree::initial(table);
         partition.set("partition_index", Node::Int(number.into()));
-        // Kafka sends no records beside an error, and not null.
-        partition.set("records", Node::Bytes(bytes::Bytes::new()));
         self.put(&mut partition);
         Node::Struct(Box::new(partition))
     }
@@ -115,7 +126,7 @@ impl Refusal<'_> {
         let placed;
         match of {
             Node::Struct(of) => {
-                for (spec, value) in of.fields(self.version) {
+                for (spec, value) in of.fields(self.version).filter(|(spec, _)| is_key(spec.name)) {
                     let same = table
                         .iter()
                         .position(|own| plain(own.name) == plain(spec.name) && own.field_type == spec.field_type);
@@ -184,6 +195,12 @@ impl Refusal<'_> {
                 .find(|(api, name, _)| *api == self.api && *name == spec.name)
             {
                 *value = Node::Int(*beside);
+            }
+            match (self.api, spec.name) {
+                // Kafka sends no records, and not null.
+                (ApiKey::Fetch, "records") => *value = Node::Bytes(bytes::Bytes::new()),
+                (ApiKey::DescribeClientQuotas, "entries") => *value = Node::Null,
+                _ => {}
             }
         }
         placed
