@@ -28,8 +28,9 @@ ALLOWED: dict[str, set[str]] = {
     "faults": {"records", "api", "protocol"},
     "server": {"records", "api", "broker", "faults", "protocol", "sasl", "tls"},
     "net": {"records", "api", "protocol", "sasl", "tls"},
+    "proxy": {"api", "protocol", "tls"},
     "jni": {"records", "api", "log", "arrow", "broker"},
-    "python": {"server", "faults", "net", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
+    "python": {"server", "faults", "net", "proxy", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
     "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls", "testing"},
 }
 # crates for tests: development dependencies of all others
@@ -39,7 +40,7 @@ RESERVED = {
     "hmac": {"sasl"},
     "pbkdf2": {"sasl"},
     "rustls": {"tls"},
-    "mio": {"server", "net"},
+    "mio": {"server", "net", "proxy"},
     "socket2": {"server", "net"},
     "pyo3": {"python"},
     "corosensei": {"python"},

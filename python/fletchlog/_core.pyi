@@ -61,6 +61,7 @@ __all__ = [
     "LegacyStream",
     "Listener",
     "Producer",
+    "Proxy",
     "RecordFuture",
     "RecordIterator",
     "Records",
@@ -595,6 +596,26 @@ class Cluster:
     """
 
     def __new__(cls, servers: str | _Properties, config: _Properties | None = None) -> Self: ...
+    def proxy(self, listen: str = "127.0.0.1:0", *, advertised: str | None = None, config: _Properties | None = None) -> Proxy:
+        """Opens a proxy before the cluster: clients of any language that use its `bootstrap` reach every node through it.
+
+        Bytes pass as they are. Only the addresses of nodes in responses are replaced by those of the proxy's own ports, of which it opens one for each address that a
+        response names. With the cluster's `security.protocol` SSL or SASL_SSL the proxy speaks TLS with the nodes, by this cluster's properties `ssl.*`. Users and passwords are
+        the clients': SASL passes as it is.
+
+            with fl.Cluster("kafka://real:9092").proxy() as proxy:
+                confluent_kafka.Producer({"bootstrap.servers": proxy.bootstrap})
+
+        Args:
+            listen: `HOST:PORT` of the first port; with a port other than 0 the nodes get the next free ones.
+            advertised: Host under which clients reach the proxy, if it is another one (a container).
+            config: Properties of the proxy's ports, as of a listener: `security.protocol` and `ssl.*` for TLS with the clients.
+
+        Raises:
+            fletchlog.errors.ConfigError: A property is unknown, or lacks what it needs.
+            fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
+            fletchlog.errors.InvalidArgumentError: Not `HOST:PORT`, or every interface (0.0.0.0) without `advertised`.
+        """
     @property
     def nodes(self) -> list[int]:
         """Ids of the nodes that are up, ascending. Asks the cluster."""
@@ -1352,6 +1373,18 @@ class Listener:
 
         Requests that wait for data end without an answer. The broker stays open. Closing twice does nothing.
         """
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+@final
+class Proxy:
+    """A proxy before a cluster, see `Cluster.proxy()`. Thread-safe. It works on after the `Cluster` was closed."""
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`: the clients' `bootstrap.servers`."""
+    def close(self) -> None:
+        """Closes every port and every connection. Closing twice does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
 

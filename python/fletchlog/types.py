@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias
 
-from fletchlog._core import Clock, Listener, RecordFuture, RecordIterator, RecordsToEnd, Scan, ScanRecords, Table, Transaction
+from fletchlog._core import Clock, Listener, Proxy, RecordFuture, RecordIterator, RecordsToEnd, Scan, ScanRecords, Table, Transaction
 from fletchlog._place import Source
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ __all__ = [
     "Metrics",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "Proxy",
     "Record",
     "RecordFuture",
     "RecordIterator",

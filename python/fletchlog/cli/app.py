@@ -34,6 +34,7 @@ OPTIONS = (
 # each with the first line of its docstring, so that the help loads none of them
 COMMANDS = {
     "serve": "Serve Kafka's protocol over TCP, for clients in any language.",
+    "proxy": "Relay clients, in any language, to a cluster, with a port for each of its nodes.",
     "produce": "Write records into a topic, from standard input or a file.",
     "consume": "Print or save records, in the order in which poll() returns them.",
     "copy": "Copy topics up to their ends as of now; the same command again copies what is new.",

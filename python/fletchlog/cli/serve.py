@@ -53,11 +53,11 @@ def serve(
 
     fletchlog serve --memory --listen 127.0.0.1:0 --auto-create 4 --print-address
     """
-    stopped, stop = _stop_on_signals()
-    _allow_files()
+    stopped, stop = stop_on_signals()
+    allow_files()
     _return_freed_memory()
     if with_parent:
-        _end_with_parent(stop)
+        end_with_parent(stop)
     log_to(lambda line: note(f"fletchlog: {line}"))
     # As in Kafka: the first members of a group may start on many machines.
     given = {"group.initial.rebalance.delay.ms": "3000"} | _properties(config, config_file, auto_create)
@@ -72,9 +72,9 @@ def serve(
             plan = _load(listener, faults) if faults else None
             with _controlled(broker, listener, control) as url:
                 if print_address:
-                    print(_address(listener.bootstrap, url), flush=True)
+                    print(address(listener.bootstrap, url), flush=True)
                 note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}{url and f', controlled at {url}'}; Ctrl-C ends it")
-                _wait(stopped)
+                wait(stopped)
             if plan:
                 note(plan.report())
 
@@ -154,7 +154,7 @@ def _host_and_port(name: str, text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
-def _address(bootstrap: str, control: str) -> str:
+def address(bootstrap: str, control: str = "") -> str:
     """The line of JSON, with the address of the control interface if there is one. Hosts need no escapes; importing `json` takes longer than the rest."""
     if not bootstrap.isascii() or not bootstrap.isprintable() or '"' in bootstrap or "\\" in bootstrap:
         import json
@@ -164,7 +164,7 @@ def _address(bootstrap: str, control: str) -> str:
     return f'{{"bootstrap": "{bootstrap}", "pid": {os.getpid()}{of_control}}}'
 
 
-def _allow_files() -> None:
+def allow_files() -> None:
     """As many open files as the system lets it have: each connection is one."""
     import resource
 
@@ -183,7 +183,7 @@ def _return_freed_memory() -> None:
         mallopt(M_MMAP_THRESHOLD, KEPT_AT_MOST)
 
 
-def _stop_on_signals() -> tuple[int, int]:
+def stop_on_signals() -> tuple[int, int]:
     """A pipe: from SIGTERM or Ctrl-C on there is the signal's number to read. A second Ctrl-C ends the process at once.
 
     The interpreter itself writes it (`set_wakeup_fd`). A handler may come too late: it does not run once the main thread waits, and an
@@ -202,13 +202,13 @@ def _stop_on_signals() -> tuple[int, int]:
     return stopped, stop
 
 
-def _wait(stopped: int) -> None:
+def wait(stopped: int) -> None:
     """Waits for one of these signals. Other signals also write into the pipe."""
     while os.read(stopped, 1)[0] not in (signal.SIGTERM, signal.SIGINT):
         pass
 
 
-def _end_with_parent(stop: int) -> None:
+def end_with_parent(stop: int) -> None:
     """Asks Linux for SIGTERM when the parent ends; elsewhere, and beside it, the end of standard input says so."""
     import sys
     import threading

@@ -24,8 +24,8 @@ use crate::broker::{LEDGER, TO_THE_END};
 use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
     broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, number_from_py,
-    offsets_from_py, partition_description_class, partitions_from_py, some, topic_description_class, transaction_to_py,
-    unpicklable,
+    offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some,
+    topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
@@ -35,6 +35,7 @@ use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::oauth::split_callback;
 use crate::offsets;
 use crate::peer::Peer;
+use crate::proxy::Proxy;
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, bound_of, columns_from_py, times_from_py};
 use crate::wakeups::Wakeups;
@@ -110,6 +111,28 @@ impl Cluster {
             config,
             given,
         })
+    }
+
+    #[doc = stub!(Cluster.proxy)]
+    #[pyo3(signature = (listen="127.0.0.1:0", *, advertised=None, config=None))]
+    fn proxy(
+        &self,
+        py: Python<'_>,
+        listen: &str,
+        advertised: Option<String>,
+        config: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Proxy> {
+        let Peer::Cluster(servers, _) = &*self.peer else {
+            return Err(Failure::argument("a Broker is no cluster: use its listen()").into());
+        };
+        Proxy::open(
+            py,
+            servers,
+            self.config.clone(),
+            listen,
+            advertised,
+            properties_from_py(config)?,
+        )
     }
 
     #[doc = stub!(Cluster.nodes)]

@@ -14,6 +14,7 @@ use fletchlog_client::assignor::AssignorError;
 use fletchlog_client::faults::FaultError;
 use fletchlog_log::scan::ScanError;
 use fletchlog_log::{AppendError, LogError};
+use fletchlog_proxy::ProxyError;
 use fletchlog_records::{RecordError, TopicPartition};
 use fletchlog_server::ListenError;
 use pyo3::prelude::*;
@@ -376,6 +377,17 @@ impl From<ListenError> for Failure {
             ListenError::Address { .. } | ListenError::Start(_) => "listener",
             ListenError::Wildcard(_) | ListenError::Ports { .. } => "argument",
             ListenError::Config(error) => return error.into(),
+        };
+        Self::of(variant, error.to_string())
+    }
+}
+
+impl From<ProxyError> for Failure {
+    fn from(error: ProxyError) -> Self {
+        let variant = match error {
+            ProxyError::Address { .. } | ProxyError::Start(_) => "listener",
+            ProxyError::Wildcard(_) => "argument",
+            ProxyError::Config(error) => return error.into(),
         };
         Self::of(variant, error.to_string())
     }

@@ -48,6 +48,7 @@ mod once;
 pub mod operation;
 mod peer;
 pub mod producer;
+mod proxy;
 mod read_to_end;
 pub mod records;
 pub mod request_order;
@@ -97,6 +98,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<producer::RecordFuture>()?;
     module.add_class::<producer::ArrowRows>()?;
     module.add_class::<producer::Unsent>()?;
+    module.add_class::<proxy::Proxy>()?;
     module.add_class::<records::RecordIterator>()?;
     module.add_class::<records::Records>()?;
     module.add_class::<read_to_end::RecordsToEnd>()?;

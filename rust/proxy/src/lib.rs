@@ -1,0 +1,23 @@
+//! A proxy in front of a Kafka cluster: a port for each of its nodes. Bytes pass as they are; only the addresses in responses are replaced
+//! by those of the proxy's own ports, so that clients stay behind it.
+//!
+//! ```text
+//! Proxy        opens and closes; one thread                                      (proxy)
+//!   Relay      the thread: ports, connections, events                             (relay)
+//!     Link     a client's connection and that to its node; backpressure           (link)
+//!       End    one socket, with or without TLS                                    (end)
+//!       Splitter  bytes -> heads of frames, bytes that pass, whole frames         (frames)
+//!     rewrite  the addresses in a response, by the tables of the protocol         (rewrite)
+//!     Resolver names -> addresses, in a thread of its own                         (resolver)
+//! ```
+
+mod end;
+mod frames;
+mod link;
+mod proxy;
+mod relay;
+mod resolver;
+mod rewrite;
+mod share;
+
+pub use proxy::{Proxy, ProxyError, ProxyOptions};
