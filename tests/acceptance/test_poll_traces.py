@@ -1,7 +1,8 @@
 """The recorded polls of four Java clients and of KIP-387, replayed through the public API, one poll right after the other: the
 order depends on the log, the configuration and the calls, never on the time between two calls.
 
-rust/sim/tests/poll_traces replays all of them on the engine; here every 22nd shows that the binding does the same, the rest is slow.
+rust/sim/tests/poll_traces replays all of them on the engine; here each scenario with one client shows that the binding does the same, all but every 6th
+of them as slow tests.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from tests.support.batches import batch_of
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "poll-traces"
 # No multiple of the number of clients, so that each has its turn.
-EVERY = 22
+EVERY = 6
 CLIENTS = ["2.6.3", "3.7.2", "3.9.1", "4.3.1", "kip-387"]
 
 
-def scenarios() -> list[Any]:
-    """(client, id) of every recording whose log needs only plain batches."""
-    cases = []
+def recorded() -> dict[str, list[str]]:
+    """The clients of every recording whose log needs only plain batches, by scenario."""
+    found = {}
     for path in sorted((GOLDEN / "scenarios").glob("*.json")):
         scenario = json.loads(path.read_text())
         batches = [b for t in scenario["topics"].values() for p in t["partitions"] for b in p["batches"]]
@@ -34,7 +35,13 @@ def scenarios() -> list[Any]:
         huge = sum(b[0] * b[1] for b in batches) > 500_000
         if not plain or any(starts) or huge:
             continue
-        cases += [(client, path.stem) for client in CLIENTS if (GOLDEN / "expected" / client / f"{path.stem}.jsonl").exists()]
+        found[path.stem] = [client for client in CLIENTS if (GOLDEN / "expected" / client / f"{path.stem}.jsonl").exists()]
+    return found
+
+
+def in_turn() -> list[Any]:
+    """Every scenario with one of its clients: each has its turn."""
+    cases = [(clients[i % len(clients)], number) for i, (number, clients) in enumerate(recorded().items())]
     return [pytest.param(client, number, marks=[pytest.mark.slow] if i % EVERY else [], id=f"{client}-{number}") for i, (client, number) in enumerate(cases)]
 
 
@@ -149,7 +156,7 @@ def java_runs(records: fl.Records) -> list[list[Any]]:
     return runs
 
 
-@pytest.mark.parametrize(("client", "number"), scenarios())
+@pytest.mark.parametrize(("client", "number"), in_turn())
 def test_every_poll_returns_what_the_java_client_returned(client: str, number: str) -> None:
     scenario, polls, positions = recording(client, number)
     shown = run(scenario, client)

@@ -9,18 +9,10 @@ from typing import Any
 import pytest
 
 import fletchlog as fl
-from tests.acceptance.test_poll_traces import fill, recording, replay, scenarios
+from tests.acceptance.test_poll_traces import fill, recorded, recording, replay
 
 # seconds after each poll: an answer that comes later, on a busy machine, is read by another poll
 SETTLE = [0.03, 0.1, 0.4]
-
-
-def clients_of_scenarios() -> dict[str, list[str]]:
-    """The clients that were recorded, by scenario."""
-    found: dict[str, list[str]] = {}
-    for client, number in (case.values for case in scenarios()):
-        found.setdefault(number, []).append(client)
-    return found
 
 
 def over_sockets(scenario: dict[str, Any], client: str, settle: float) -> tuple[list[Any], list[Any]]:
@@ -43,7 +35,7 @@ def as_recorded(client: str, number: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("number", "clients"), clients_of_scenarios().items())
+@pytest.mark.parametrize(("number", "clients"), recorded().items())
 def test_every_poll_over_sockets_returns_what_the_java_clients_returned(number: str, clients: list[str]) -> None:
     # all at a time: most of it is waiting for answers to arrive
     with ThreadPoolExecutor(len(clients)) as pool:
