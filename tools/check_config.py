@@ -46,21 +46,17 @@ HELPERS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 # property -> why it may be in the table without a reader; its documentation has to say that it has no effect
 WITHOUT_EFFECT = {
-    "broker min.insync.replicas": "all replicas count as in sync",
-    "broker unclean.leader.election.enable": "a log has one replica",
     "topic errors.deadletterqueue.group.enable": "there are no share groups",
     "topic follower.replication.throttled.replicas": "nothing is replicated",
     "topic leader.replication.throttled.replicas": "nothing is replicated",
     "topic local.retention.bytes": "there is no tiered storage",
     "topic local.retention.ms": "there is no tiered storage",
-    "topic min.insync.replicas": "all replicas count as in sync",
     "topic preallocate": "only its default is accepted",
     "topic remote.copy.lag.bytes": "there is no tiered storage",
     "topic remote.copy.lag.ms": "there is no tiered storage",
     "topic remote.log.copy.disable": "there is no tiered storage",
     "topic remote.log.delete.on.disable": "there is no tiered storage",
     "topic remote.storage.enable": "there is no tiered storage",
-    "topic unclean.leader.election.enable": "a log has one replica",
     "legacy_consumer zookeeper.connect": "there is no ZooKeeper",
 }
 _STRING = r'"([^"\\]*)"'

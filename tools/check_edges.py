@@ -54,7 +54,7 @@ LAYERS = {
         *("transaction", "group"),
         *("replica_manager", "metrics", "failures"),
         *("controller", "refresh_once", "config_description"),
-        *("log_manager", "topics", "each_log", "panics", "partition"),
+        *("log_manager", "topics", "each_log", "panics", "partition", "loading"),
         *("directory", "topic_names", "security", "uuid", "dynamic_config", "features", "topic_config", "sync", "error"),
     ],
     "log": [

@@ -1,4 +1,4 @@
-"""The control interface of `fletchlog serve`: faults, requests and time over HTTP with JSON, see docs/reference/control.md."""
+"""The control interface of `fletchlog serve`: faults, requests, time and events of the cluster over HTTP with JSON, see docs/reference/control.md."""
 
 from __future__ import annotations
 
@@ -91,6 +91,15 @@ class Control:
                 self._broker.clock.freeze()
             case "POST", ["clock", "resume"]:
                 self._broker.clock.resume()
+            case "POST", ["leaders", "move"]:
+                self._broker.move_leader(**_named(given, {"topic": str, "partition": int, "to": int}, "topic", "partition", "to"))
+            case "POST", ["coordinators", "move"]:
+                known = {"group_id": str, "transactional_id": str, "to": int, "loading_ms": int}
+                self._broker.move_coordinator(**_named(given, known, "to"))
+            case "POST", ["nodes", node, "stop"]:
+                self._broker.stop_node(self._node(node))
+            case "POST", ["nodes", node, "start"]:
+                self._broker.start_node(self._node(node))
             case _:
                 raise _NotFoundError(f"{method} /v{VERSION}/{'/'.join(path)} is unknown; docs/reference/control.md lists what there is")
         return {}
@@ -100,6 +109,11 @@ class Control:
         if not number.isdecimal() or not 1 <= int(number) <= len(rules):
             raise _NotFoundError(f"there is no rule {number}; there are {len(rules)}")
         return rules[int(number) - 1]
+
+    def _node(self, number: str) -> int:
+        if not number.isdecimal() or int(number) not in self._broker.nodes:
+            raise _NotFoundError(f"there is no node {number}; there are {len(self._broker.nodes)}")
+        return int(number)
 
     def _report(self) -> dict[str, Any]:
         keys = ("number", "rule", "matched", "applied", "held", "is_optional")

@@ -329,6 +329,62 @@ class Broker:
         Open ones hold read_committed readers back; the broker aborts them after their `transaction.timeout.ms`. A
         read-only broker reads `__transaction_state` again each time.
         """
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        """Makes a node the leader of a partition: for tests of clients. Kafka: a reassignment that puts the node first, and ElectLeaders.
+
+        The leader epoch rises by one. Clients learn it as from a cluster: the former leader answers NOT_LEADER_OR_FOLLOWER, a waiting fetch
+        that knows the former epoch ends with FENCED_LEADER_EPOCH, both with the new leader; the metadata has it at once. A node without a
+        replica takes the place of the leader among the replicas. For the leader itself nothing changes. A directory keeps the change.
+
+        Args:
+            topic: Name.
+            partition: Number.
+            to: The node that is to lead.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
+            fletchlog.errors.LeaderError: The node is stopped, or its replica is not in sync.
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
+        """
+    def move_coordinator(self, *, group_id: str | None = None, transactional_id: str | None = None, to: int, loading_ms: _Wait = 0) -> None:
+        """Makes a node the coordinator of a group, or of a transactional id: for tests of clients.
+
+        It becomes the leader of their partition of `__consumer_offsets` or `__transaction_state`, which is made if it does not exist, so others
+        of that partition move too. The former coordinator answers NOT_COORDINATOR, also to joins and syncs that wait. Members, generations,
+        offsets and open transactions stay, sessions start again; a rebalance that was in progress does not stay, as in Kafka.
+
+        Args:
+            group_id: A group's id; it need not exist. Either this or `transactional_id`.
+            transactional_id: A producer's `transactional.id`.
+            to: The node that is to coordinate.
+            loading_ms: How long it answers COORDINATOR_LOAD_IN_PROGRESS first.
+
+        Raises:
+            fletchlog.errors.LeaderError: The node is stopped, or its replica is not in sync.
+            fletchlog.errors.InvalidArgumentError: Neither or both of the ids.
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
+        """
+    def stop_node(self, node: int) -> None:
+        """Stops a node as a controlled shutdown of a Kafka broker does: for tests of clients.
+
+        Its replicas leave the sets in sync, and the next replicas lead and coordinate in its place. A partition without another replica in sync has
+        no leader: its metadata says LEADER_NOT_AVAILABLE. Then listeners close the node's connections and refuse new ones, before this
+        returns. With fewer replicas in sync than `min.insync.replicas`, acks=all is NOT_ENOUGH_REPLICAS. For a stopped node nothing happens.
+        Nodes that are stopped run again when the broker is opened again.
+
+        Raises:
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
+        """
+    def start_node(self, node: int) -> None:
+        """Starts a stopped node: listeners accept its connections again, and its replicas are in sync at once.
+
+        Leaders do not come back by themselves, as in Kafka: `move_leader`, or an election of the preferred leaders, gives them back. A partition
+        without leader has one again if the node's replica was the last one in sync, or with `unclean.leader.election.enable`.
+
+        Raises:
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
+            fletchlog.errors.ListenerError: The port of a listener cannot be used again.
+        """
     def groups(self) -> list[GroupListing]:
         """Every group, sorted by id, also those that only hold committed offsets. Kafka: ListGroups."""
     def describe_group(self, group_id: str) -> GroupDescription:

@@ -253,12 +253,15 @@ class PartitionDescription(NamedTuple):
 
     Attributes:
         partition: Number.
-        leader: Node that leads it.
+        leader: Node that leads it; -1: none.
         log_start_offset: First readable offset.
         high_watermark: The end for read_uncommitted: the next offset to be written, or with fsync the end of what is on disk.
         last_stable_offset: The end for read_committed.
         size_bytes: Bytes of its segments.
         segments: Number of segments.
+        leader_epoch: Rises by one with each change of the leader; -1: it cannot be read.
+        replicas: Nodes of its replicas, the preferred leader first.
+        isr: The replicas in sync.
     """
 
     partition: int
@@ -268,6 +271,9 @@ class PartitionDescription(NamedTuple):
     last_stable_offset: int
     size_bytes: int
     segments: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
 
 
 class TopicDescription(NamedTuple):

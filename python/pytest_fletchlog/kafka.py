@@ -10,6 +10,7 @@ import fletchlog as fl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import timedelta
     from types import TracebackType
 
     import pyarrow as pa
@@ -38,7 +39,9 @@ class Kafka:
 
     def __init__(self, nodes: int = 1, config: Mapping[str, Any] | None = None) -> None:
         """Opens both; `config` are broker properties."""
-        self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | dict(config or {}))
+        # with several nodes a topic has replicas, so that another node can lead it
+        of_cluster = {"default.replication.factor": str(min(3, nodes))}
+        self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | of_cluster | dict(config or {}))
         self.listener = self.broker.listen()
         self.bootstrap = self.listener.bootstrap
         self.clock = self.broker.clock
@@ -83,6 +86,22 @@ class Kafka:
     def requests(self, **selectors: Any) -> Requests:
         """What clients asked for since the broker was opened, oldest first; selectors of `FaultPlan.requests`."""
         return self.faults.requests(**selectors)
+
+    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+        """Makes a node the leader of a partition; see `Broker.move_leader`."""
+        self.broker.move_leader(topic, partition, to=to)
+
+    def move_coordinator(self, group_id: str | None = None, *, transactional_id: str | None = None, to: int, loading_ms: int | timedelta = 0) -> None:
+        """Makes a node the coordinator of a group, or of a transactional id; see `Broker.move_coordinator`."""
+        self.broker.move_coordinator(group_id=group_id, transactional_id=transactional_id, to=to, loading_ms=loading_ms)
+
+    def stop_node(self, node: int) -> None:
+        """Stops a node; see `Broker.stop_node`."""
+        self.broker.stop_node(node)
+
+    def start_node(self, node: int) -> None:
+        """Starts a stopped node; see `Broker.start_node`."""
+        self.broker.start_node(node)
 
     def describe(self) -> str:
         """Topics with their offsets, groups with their lag, what clients asked for, and their last requests, as text."""

@@ -18,7 +18,7 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture(scope="module")
 def served():
     """The process, its bootstrap servers and its control interface."""
-    process, bootstrap = serve("--memory", "--auto-create", 1, "--control", "127.0.0.1:0")
+    process, bootstrap = serve("--memory", "--auto-create", 1, "--nodes", 2, "--control", "127.0.0.1:0")
     for line in process.stderr:
         if "controlled at" in line:
             url = line.partition("controlled at ")[2].partition(";")[0]
@@ -46,7 +46,7 @@ def sent(bootstrap, value):
 
 def test_a_test_in_any_language_scripts_faults_and_sees_the_requests(served):
     bootstrap, control = served
-    assert call(control, "GET", "/v1") == (200, {"version": 1, "bootstrap": bootstrap, "nodes": [1]})
+    assert call(control, "GET", "/v1") == (200, {"version": 1, "bootstrap": bootstrap, "nodes": [1, 2]})
     plan = {"rules": [{"api": "Produce", "nth": 1, "error": "NOT_ENOUGH_REPLICAS", "name": "first"}, {"api": "Produce", "nth": 3, "hold": True}]}
     assert call(control, "POST", "/v1/faults", plan) == (200, {"rules": [1, 2]})
     assert sent(bootstrap, b"1") == [None]
@@ -78,6 +78,23 @@ def test_time_is_set(served):
     assert call(control, "GET", "/v1/clock")[1]["is_frozen"] is False
 
 
+def test_leaders_and_coordinators_move_and_nodes_stop(served):
+    bootstrap, control = served
+    assert sent(bootstrap, b"3") == [None]
+
+    def leader():
+        return Producer({"bootstrap.servers": bootstrap}).list_topics("orders", timeout=10).topics["orders"].partitions[0].leader
+
+    to = leader() % 2 + 1
+    assert call(control, "POST", "/v1/leaders/move", {"topic": "orders", "partition": 0, "to": to}) == (200, {})
+    assert leader() == to
+    assert call(control, "POST", "/v1/coordinators/move", {"group_id": "billing", "to": to}) == (200, {})
+    assert call(control, "POST", f"/v1/nodes/{to}/stop") == (200, {})
+    assert leader() == -1, "its one replica is there"
+    assert call(control, "POST", f"/v1/nodes/{to}/start") == (200, {})
+    assert leader() == to
+
+
 def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
     _, control = served
     began = time.monotonic()
@@ -85,6 +102,8 @@ def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
         ("GET", "/", None, 404, "paths begin with /v1"),
         ("GET", "/v2/faults", None, 404, "paths begin with /v1"),
         ("GET", "/v1/nothing", None, 404, "docs/reference/control.md"),
+        ("POST", "/v1/nodes/3/stop", None, 404, "there is no node 3; there are 2"),
+        ("POST", "/v1/leaders/move", {"topic": "orders", "partition": 0, "to": 9}, 400, "the broker has no node 9"),
         ("POST", "/v1/faults/99/release", None, 404, "there is no rule 99"),
         ("DELETE", "/v1/faults/x", None, 404, "there is no rule x"),
         ("POST", "/v1/faults", {"rules": [{"api": "Produze", "hold": True}]}, 400, "no API `Produze`"),

@@ -9,23 +9,16 @@ import base64
 import json
 import re
 import struct
-import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.support.batches import batch, batch_of, crc32c, record
+from tests.support.wire_client import Closed, WireClient
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-sys.path.insert(0, str(GOLDEN / "wire" / "vectors"))
-import replay  # noqa: E402 - what the recordings of requests are replayed with, found where they are
-import wirecodec  # noqa: E402
-
-with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-    SCHEMAS = wirecodec.Schemas()
 
 
 def vectors(name):
@@ -38,24 +31,8 @@ PRODUCE, LOOKUPS, FETCHES = (vectors(name) for name in ("produce", "list-offsets
 INVALID_RECORD = 87
 
 
-class Client:
-    """A connection over which requests go as the wire has them."""
-
-    def __init__(self, bootstrap):
-        host, _, port = bootstrap.rpartition(":")
-        self.wire = replay.Wire(host, int(port))
-        self.asked = 0
-
-    def ask(self, api, version, body, wait=20):
-        """The answer; None: there is none."""
-        self.asked += 1
-        self.wire.send(SCHEMAS.encode_request(api, version, body, self.asked))
-        raw = self.wire.receive(wait)
-        if raw is None:
-            return None
-        correlation, answer = SCHEMAS.decode_response(api, version, raw)
-        assert correlation == self.asked
-        return answer
+class Client(WireClient):
+    """A connection with the requests of these vectors."""
 
     def create(self, topic, config):
         """A topic of one partition."""
@@ -160,7 +137,7 @@ def test_batches_are_answered_as_kafka_answered_them(served, topic):
                 records = moved(records, by_ms)
             try:
                 answer = client.produce(topic, records, step["acks"], step["produceVersion"])
-            except replay.Closed:
+            except Closed:
                 answer = {"connectionClosed": True}
             compared += 1
             if wanted == {"noResponse": True}:
@@ -189,7 +166,7 @@ def test_without_acknowledgement_there_is_no_answer_and_a_refusal_closes_the_con
     good = batch([record(0, b"v")])
     assert client.produce("t", good, acks=0, wait=0.3) is None
     assert client.produce("t", good)["BaseOffset"] == 1
-    with pytest.raises(replay.Closed):
+    with pytest.raises(Closed):
         client.produce("t", good[:-1] + b"\xff", acks=0)
     assert kafka.records("t").num_rows == 2
 
@@ -293,7 +270,7 @@ def test_fetches_are_answered_as_kafka_answered_them(served):
             if "op" not in step:
                 continue
             if step.get("outcome") == "connection closed":
-                with pytest.raises(replay.Closed):
+                with pytest.raises(Closed):
                     client.wire.send(struct.pack(">hhih", 1, step["version"], 1, -1))
                     client.wire.receive()
                 compared += 1

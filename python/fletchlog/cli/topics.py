@@ -88,7 +88,7 @@ def describe(
 
 def _known(partition: fl.admin.PartitionDescription) -> dict[str, Any]:
     """A partition; -1 stands for what is not known of it."""
-    return {name: None if value < 0 else value for name, value in partition._asdict().items()}
+    return {name: None if isinstance(value, int) and value < 0 else value for name, value in partition._asdict().items()}
 
 
 def _row(partition: fl.admin.PartitionDescription, directory: str | None, *, sized: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 mod admin;
 mod group_admin;
+mod leaders;
 mod seal;
 mod security;
 mod time;
@@ -9,8 +10,8 @@ mod time;
 pub use seal::SealedDirectory;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -61,9 +62,11 @@ pub struct Broker {
     cleaner: OnceLock<CleanerThread>,
     /// What the clock calls after a change, as long as this exists.
     _clock_changed: Waker,
-    /// Every call holds it for reading, `close` for writing: no call runs while the logs are being closed.
+    /// Every call holds it for reading, `close` and changes of leaders for writing: no call runs meanwhile.
     gate: RwLock<()>,
     closed: AtomicBool,
+    /// See [`Broker::node_changes`].
+    node_changes: AtomicU64,
     /// Held by the thread that closes the broker.
     closing: Mutex<()>,
 }
@@ -141,6 +144,7 @@ impl Broker {
             _clock_changed: clock_changed,
             gate: RwLock::default(),
             closed: AtomicBool::new(false),
+            node_changes: AtomicU64::new(0),
             closing: Mutex::default(),
         });
         if broker.replicas.config().boolean("log.cleaner.enable") && !broker.is_read_only() {
@@ -167,15 +171,6 @@ impl Broker {
     /// Node ids ascending: 1..=nodes.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.replicas.controller().nodes()
-    }
-
-    /// Checks that a partition can have these replicas; an error has Kafka's text. Kafka:
-    /// `ReplicationControlManager#validateManualPartitionAssignment`.
-    ///
-    /// # Errors
-    /// INVALID_REPLICA_ASSIGNMENT.
-    pub fn check_assignment(&self, replicas: &[NodeId]) -> Result<(), BrokerError> {
-        self.replicas.controller().check_assignment(replicas)
     }
 
     /// Creates a topic; `config` has properties of `Scope::Topic`. When it returns, the topic is on disk at every durability level.
@@ -422,6 +417,16 @@ impl Broker {
         }
     }
 
+    /// Waits until no call runs; none begins until the result is dropped. `Closed` once `close` has begun.
+    fn alone(&self) -> Result<RwLockWriteGuard<'_, ()>, BrokerError> {
+        let guard = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        if self.is_closed() {
+            Err(BrokerError::Closed)
+        } else {
+            Ok(guard)
+        }
+    }
+
     /// The topics and partitions, for the transports.
     pub(crate) fn replicas(&self) -> &ReplicaManager {
         &self.replicas
@@ -432,6 +437,9 @@ impl Broker {
         let Ok(_open) = self.enter() else {
             return Handled::CloseConnection;
         };
+        if !self.replicas.controller().is_up(node) {
+            return Handled::CloseConnection;
+        }
         let _refresh_once = RefreshOnce::begin();
         self.do_scheduled_work();
         self.apis.handle(node, client, request)

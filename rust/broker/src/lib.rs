@@ -11,6 +11,7 @@ mod failures;
 mod features;
 mod group;
 mod kafka_apis;
+mod loading;
 pub mod local_transport;
 mod log_manager;
 mod metrics;
@@ -29,7 +30,9 @@ mod uuid;
 
 pub use broker::{Broker, OpenOptions, SealedDirectory};
 pub use config_description::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType};
-pub use controller::{AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic};
+pub use controller::{
+    AlterConfig, AlterConfigOp, Alteration, ConfigChange, CreatedTopic, ElectionType, MorePartitions, NewTopic,
+};
 pub use directory::{DirectoryKind, directory_kind};
 pub use error::BrokerError;
 pub use features::{Feature, FeatureUpdate, UpgradeType};
@@ -38,6 +41,7 @@ pub use group::{
     GroupDescription, GroupListing, GroupMember, GroupSpec, MemberAssignment, MemberSubscription, ServerAssignor,
     UnknownTopic,
 };
+pub use kafka_apis::TopicPage;
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use metrics::BrokerMetric;

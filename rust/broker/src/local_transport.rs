@@ -72,7 +72,8 @@ impl LocalTransport {
         if connection.waiting.is_none() && connection.held.is_empty() {
             return;
         }
-        if self.broker.is_closed() {
+        if self.broker.is_closed() || !self.broker.is_node_up(node_of_connection(id)) {
+            connection.cancel_waiting(&self.broker);
             connection.close(id, None);
             return;
         }
@@ -158,14 +159,14 @@ impl Connection {
 
 impl Transport for LocalTransport {
     fn bootstrap(&self) -> Vec<NodeId> {
-        vec![1]
+        let live = self.broker.replicas().controller().live_nodes();
+        vec![live.first().copied().unwrap_or(1)]
     }
 
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         self.keep_alive();
         let connection = self.connections.entry(node).or_default();
-        let nodes = self.broker.replicas().controller().num_nodes();
-        if !(1..=nodes).contains(&node_of_connection(node)) {
+        if !self.broker.is_node_up(node_of_connection(node)) {
             connection.close(node, Some(correlation_id));
             return;
         }

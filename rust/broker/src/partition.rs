@@ -2,11 +2,11 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use fletchlog_api::NodeId;
+use fletchlog_api::{ErrorCode, NodeId};
 use fletchlog_log::config::Durability;
 use fletchlog_log::fs::Fs;
 use fletchlog_log::{
@@ -16,9 +16,13 @@ use fletchlog_records::TopicPartition;
 use fletchlog_records::planted;
 
 use crate::BrokerError;
-use crate::directory::{Directory, TopicRecord, partition_dir_name};
+use crate::directory::{Directory, NO_LEADER, PartitionState, TopicRecord, partition_dir_name};
+use crate::error::ReadRefusal;
 use crate::sync::{Mutex, Rank, RwLock};
 use crate::topic_config::TopicConfig;
+
+/// A leader epoch that is not known yet.
+const NOT_READ: i32 = -1;
 
 /// A partition.
 #[derive(Debug)]
@@ -27,12 +31,20 @@ pub(crate) struct Partition {
     /// Its name in fetches by topic id.
     by_id: TopicPartition,
     topic_id: [u8; 16],
-    /// The leader first. It has the only copy; the others only appear in responses to clients.
-    replicas: Vec<NodeId>,
+    /// The replicas of the new partition. The directory of the first one has the log, whichever node leads later.
+    first_replicas: Vec<NodeId>,
+    /// `None`: nothing has changed since the partition was created.
+    changed_state: RwLock<Option<Arc<PartitionState>>>,
+    has_changed: AtomicBool,
+    /// What requests ask of the state.
+    leader: AtomicI32,
+    /// [`NOT_READ`]: the log's epochs were not read yet.
+    leader_epoch: AtomicI32,
+    /// Some replicas are not in sync.
+    is_under_replicated: AtomicBool,
     dir: PathBuf,
     config: RwLock<Arc<TopicConfig>>,
     log: OnceLock<Arc<PartitionLog>>,
-    leader_epoch: OnceLock<i32>,
     /// Held while its directory is created; true once the topic is deleted.
     deleted: Mutex<bool>,
     last_flush_ms: AtomicI64,
@@ -51,15 +63,23 @@ impl Partition {
         let nodes = u32::try_from(directory.log_dirs().len()).unwrap_or(1);
         let leader = record.leader_of(tp.partition, nodes);
         let log_dir = directory.log_dir_of(leader);
+        let state = record.states.get(&tp.partition);
         Self {
             dir: log_dir.path().join(partition_dir_name(&tp)),
             by_id,
             topic_id: record.id,
-            replicas: record.replicas_of(tp.partition, nodes),
+            first_replicas: record.replicas_of(tp.partition, nodes),
+            changed_state: RwLock::new(Rank::PartitionState, state.cloned()),
+            has_changed: AtomicBool::new(state.is_some()),
+            leader: AtomicI32::new(state.map_or(leader, |state| state.leader)),
+            leader_epoch: AtomicI32::new(NOT_READ),
+            is_under_replicated: AtomicBool::new(state.is_some_and(|state| state.is_under_replicated())),
             tp,
-            config: RwLock::new(Rank::PartitionConfig, config_of(leader)),
+            config: RwLock::new(
+                Rank::PartitionConfig,
+                config_of(state.map_or(leader, |state| state.leader)),
+            ),
             log: OnceLock::new(),
-            leader_epoch: OnceLock::new(),
             deleted: Mutex::new(Rank::PartitionDirectory, false),
             last_flush_ms: AtomicI64::new(i64::MAX),
             uncleanable: AtomicBool::new(false),
@@ -81,19 +101,101 @@ impl Partition {
         &self.topic_id
     }
 
-    /// Node that leads it.
+    /// Node that leads it; [`NO_LEADER`](crate::directory::NO_LEADER): none.
     pub(crate) fn leader(&self) -> NodeId {
-        self.replicas.first().copied().unwrap_or(1)
+        self.leader.load(Ordering::Acquire)
     }
 
-    /// The place of its leader's directory among those of all nodes.
+    /// The place of the directory that has its log among those of all nodes.
     pub(crate) fn node_index(&self) -> usize {
-        usize::try_from(self.leader() - 1).unwrap_or(0)
+        let node = self.first_replicas.first().copied().unwrap_or(1);
+        usize::try_from(node - 1).unwrap_or(0)
     }
 
-    /// Its replicas, the leader first; all of them count as in sync.
-    pub(crate) fn replicas(&self) -> &[NodeId] {
-        &self.replicas
+    /// Its replicas, the preferred leader first.
+    pub(crate) fn replicas(&self) -> Vec<NodeId> {
+        match &*self.changed_state.read() {
+            Some(state) => state.replicas.clone(),
+            None => self.first_replicas.clone(),
+        }
+    }
+
+    /// Whether it has never had a second replica.
+    pub(crate) fn has_one_replica(&self) -> bool {
+        match self.first_replicas.len() {
+            1 => !self.has_changed.load(Ordering::Acquire),
+            _ => false,
+        }
+    }
+
+    /// Its replicas, and those in sync.
+    pub(crate) fn replicas_and_isr(&self) -> (Vec<NodeId>, Vec<NodeId>) {
+        match &*self.changed_state.read() {
+            Some(state) => (state.replicas.clone(), state.isr.clone()),
+            None => (self.first_replicas.clone(), self.first_replicas.clone()),
+        }
+    }
+
+    /// The replicas that may lead although they are not in sync, and the last leader if there is none.
+    pub(crate) fn eligible_leaders(&self) -> (Vec<NodeId>, Vec<NodeId>) {
+        match &*self.changed_state.read() {
+            Some(state) => (state.elr.clone(), state.last_known_elr.clone()),
+            None => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// Leader, replicas and ISR. The epoch in it is as of the last change, see [`Partition::leader_epoch`].
+    pub(crate) fn state(&self) -> Arc<PartitionState> {
+        let changed = self.changed_state.read().clone();
+        changed.unwrap_or_else(|| Arc::new(PartitionState::new(self.first_replicas.clone())))
+    }
+
+    /// Whether some replicas are not in sync.
+    pub(crate) fn is_under_replicated(&self) -> bool {
+        self.is_under_replicated.load(Ordering::Acquire)
+    }
+
+    /// Puts a new state into effect; the next records of an open log have its leader epoch. No request runs meanwhile. Kafka:
+    /// `Partition#makeLeader`.
+    pub(crate) fn set_state(&self, state: &Arc<PartitionState>, read_only: bool) {
+        if let (Some(log), false) = (self.log.get(), read_only)
+            && let Err(error) = assign_epoch(log, state)
+        {
+            // The first append of the epoch does it again.
+            log::error!(
+                "the leader epoch {} of {} cannot be noted: {error}",
+                state.leader_epoch,
+                self.tp
+            );
+        }
+        *self.changed_state.write() = Some(Arc::clone(state));
+        self.has_changed.store(true, Ordering::Release);
+        self.is_under_replicated
+            .store(state.is_under_replicated(), Ordering::Release);
+        self.leader_epoch.fetch_max(state.leader_epoch, Ordering::AcqRel);
+        self.leader.store(state.leader, Ordering::Release);
+    }
+
+    /// Whether a node may answer a request that knows this leader epoch (-1: none): it has a replica, the epoch is the current one, and it
+    /// leads, if only the leader may answer. Returns the current epoch. Kafka: `Partition#localLogWithEpochOrThrow`,
+    /// `#getLocalLog`, in their order.
+    pub(crate) fn check_replica(
+        &self,
+        directory: &Directory,
+        node: NodeId,
+        known_epoch: i32,
+        leader_only: bool,
+    ) -> Result<i32, ReadRefusal> {
+        let leads = self.leader() == node;
+        if !leads && !self.replicas().contains(&node) {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+        }
+        let current = self.leader_epoch(directory)?;
+        check_leader_epoch(known_epoch, current)?;
+        if !leads && leader_only {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+        }
+        Ok(current)
     }
 
     /// Its directory.
@@ -185,6 +287,9 @@ impl Partition {
         self.last_flush_ms.store(now_ms, Ordering::Relaxed);
         if !directory.read_only() {
             log_dir.lower_offsets(&**fs, &self.tp, log.log_end_offset())?;
+            if let Some(state) = &*self.changed_state.read() {
+                assign_epoch(&log, state)?;
+            }
             if log.latest_epoch().is_none() {
                 // It has had no leader before. Kafka: `Partition#makeLeader`.
                 log.assign_leader_epoch(0)?;
@@ -283,23 +388,26 @@ impl Partition {
         }
     }
 
-    /// The leader epoch: stamped into appended batches, sent to clients and checked when they send it back. It is the latest epoch of
-    /// the stored log (0 for a new one) and never changes, as there is never another leader; it is read without opening the log. If
-    /// its file is damaged, it is 0 until the log is open and has determined it. A file that cannot be read is an error: as 0, the
-    /// epoch would go back.
+    /// The leader epoch: stamped into appended batches, sent to clients and checked when they send it back. At first it is the latest
+    /// epoch of the stored log (0 for a new one), which is read without opening the log; it rises with each change of the leader. If
+    /// the file of the epochs is damaged, it is 0 until the log is open and has determined it. A file that cannot be read is an error: as
+    /// 0, the epoch would go back.
     pub(crate) fn leader_epoch(&self, directory: &Directory) -> Result<i32, LogError> {
-        if let Some(epoch) = self.leader_epoch.get() {
-            return Ok(*epoch);
+        let known = self.leader_epoch.load(Ordering::Acquire);
+        if known != NOT_READ {
+            return Ok(known);
         }
+        let of_changes = self.changed_state.read().as_ref().map_or(0, |state| state.leader_epoch);
         let newest = if let Some(log) = self.opened_log() {
             log.latest_epoch()
         } else {
             match stored_leader_epoch(&**directory.fs(), &self.dir) {
-                Err(LogError::Damaged { .. }) => return Ok(0),
+                Err(LogError::Damaged { .. }) => return Ok(of_changes),
                 read => read?,
             }
         };
-        Ok(*self.leader_epoch.get_or_init(|| newest.unwrap_or(0).max(0)))
+        let newest = newest.unwrap_or(0).max(of_changes);
+        Ok(newest.max(self.leader_epoch.fetch_max(newest, Ordering::AcqRel)))
     }
 
     /// Appends as the leader and flushes as flush.messages and flush.ms require.
@@ -320,5 +428,24 @@ impl Partition {
             self.last_flush_ms.store(now_ms, Ordering::Relaxed);
         }
         Ok(info)
+    }
+}
+
+/// Notes in a log the epoch from which on a leader writes to it. Kafka: `Partition#makeLeader`.
+fn assign_epoch(log: &PartitionLog, state: &PartitionState) -> Result<(), LogError> {
+    let is_newer = log.latest_epoch().is_none_or(|latest| state.leader_epoch > latest);
+    match is_newer && state.leader != NO_LEADER {
+        true => log.assign_leader_epoch(state.leader_epoch),
+        false => Ok(()),
+    }
+}
+
+/// Kafka: `Partition#checkCurrentLeaderEpoch`; -1 = the client does not know the epoch (in a fetch any negative number says so,
+/// `FetchRequest#optionalEpoch`).
+fn check_leader_epoch(requested: i32, current: i32) -> Result<(), ErrorCode> {
+    match requested {
+        e if e == -1 || e == current => Ok(()),
+        e if e < current => Err(ErrorCode::FENCED_LEADER_EPOCH),
+        _ => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
     }
 }

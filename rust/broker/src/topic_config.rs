@@ -56,6 +56,10 @@ pub(crate) struct TopicConfig {
     pub(crate) flush_messages: i64,
     /// fsync at an append this long after the last flush.
     pub(crate) flush_ms: i64,
+    /// Replicas in sync that acks=all needs.
+    pub(crate) min_insync_replicas: usize,
+    /// Whether a replica that is not in sync may lead.
+    pub(crate) unclean_leader_election: bool,
 }
 
 impl TopicConfig {
@@ -134,6 +138,8 @@ impl TopicConfig {
             log,
             flush_messages: long("flush.messages", "log.flush.interval.messages"),
             flush_ms: long("flush.ms", "log.flush.interval.ms"),
+            min_insync_replicas: usize::try_from(int("min.insync.replicas", "min.insync.replicas")).unwrap_or(1),
+            unclean_leader_election: pick("unclean.leader.election.enable", "unclean.leader.election.enable") == "true",
         }
     }
 

@@ -61,6 +61,9 @@ impl Topic {
         let by_id = topic_by_id(record.id);
         let mut partitions = existing.to_vec();
         for partition in &partitions {
+            if let Some(state) = record.states.get(&partition.tp().partition) {
+                partition.set_state(state, directory.read_only());
+            }
             if !planted!("change-of-a-node-not-in-effect-for-open-logs") {
                 partition.set_config(config_of(partition.leader()));
             }

@@ -3,6 +3,7 @@
 mod brokers;
 mod commits;
 mod consumer_groups;
+mod coordinators;
 mod joining;
 mod leaving;
 mod member;

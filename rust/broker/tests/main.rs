@@ -14,6 +14,7 @@ mod directory;
 mod fetch_sessions;
 mod fetch_vectors;
 mod groups;
+mod leaders;
 mod live_reader;
 mod one_bad_log;
 mod produce_fetch;

@@ -56,6 +56,12 @@ pub struct PartitionOffsets {
     pub high_watermark: i64,
     /// End for read_committed.
     pub last_stable_offset: i64,
+    /// -1: an older broker does not say.
+    pub leader_epoch: i32,
+    /// The preferred leader first.
+    pub replicas: Vec<NodeId>,
+    /// The replicas in sync.
+    pub isr: Vec<NodeId>,
 }
 
 /// A topic.

@@ -72,7 +72,7 @@ impl TransactionSupportedOperation {
     }
 }
 
-/// How a Fetch names topics.
+/// How a Fetch names topics, and what else its version says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FetchTopicIds {
     /// By their ids, if the node serves a version that does: one session uses either names or ids. For a broker their names are then
@@ -80,4 +80,6 @@ pub struct FetchTopicIds {
     pub by_ids: bool,
     /// Partitions of topics that were created again, under the former ids: a version with ids forgets these too.
     pub replaced: Vec<(TopicId, i32)>,
+    /// Only leaders may answer: clients of its version do not know that they can fetch from followers.
+    pub leader_only: bool,
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use fletchlog_api::{Config, ConfigResource, Scope, SettableClock, Transport};
+use fletchlog_api::{Config, ConfigResource, CoordinatorType, Scope, SettableClock, Transport};
 use fletchlog_broker::{
     AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, DirectoryKind,
     LocalTransport, OpenOptions, ScramDeletion, ScramUpsertion, TopicDescription, directory_kind,
@@ -38,6 +38,7 @@ use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, bound_of, columns_from_py, threads_from_py, times_from_py};
 use crate::scan_builders::Builders;
 use crate::store;
+use crate::time::Wait;
 
 /// The topic in which copies and Spark's sinks store their progress (`fletchlog/ledger.py`). Listed only with the internal topics.
 pub const LEDGER: &str = "__fletchlog_ledger";
@@ -150,6 +151,12 @@ impl Broker {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until every listener has closed the connections of stopped nodes, and accepts those of running ones.
+    fn follow_nodes(&self) -> Result<(), Failure> {
+        let open: Vec<_> = self.listeners().iter().filter_map(Weak::upgrade).collect();
+        open.iter().try_for_each(|listener| Ok(listener.follow_nodes()?))
+    }
+
     fn describe(py: Python<'_>, topic: &TopicDescription) -> PyResult<Py<PyAny>> {
         let class = partition_description_class(py)?;
         let partitions = topic
@@ -164,6 +171,9 @@ impl Broker {
                     p.last_stable_offset,
                     p.size_bytes,
                     p.segments,
+                    p.leader_epoch,
+                    PyTuple::new(py, &p.replicas)?,
+                    PyTuple::new(py, &p.isr)?,
                 ))
             })
             .collect::<PyResult<Vec<_>>>()?;
@@ -185,7 +195,7 @@ impl Broker {
                 let Err(error) = outcome else { return Ok(()) };
                 let exists = exist_ok && error.code() == ErrorCode::TOPIC_ALREADY_EXISTS;
                 match if exists {
-                    broker.topic_page(&topic.name.as_str().into(), 0, 0)?.1
+                    broker.topic_page(&topic.name.as_str().into(), 0, 0)?.all
                 } else {
                     0
                 } {
@@ -462,6 +472,48 @@ impl Broker {
             .map(|known| transaction_to_py(py, known))
             .collect::<PyResult<_>>()?;
         PyList::new(py, rows)
+    }
+
+    #[doc = stub!(Broker.move_leader)]
+    #[pyo3(signature = (topic, partition, *, to))]
+    fn move_leader(&self, py: Python<'_>, topic: &str, partition: i32, to: i32) -> PyResult<()> {
+        let tp = TopicPartition::new(topic, partition);
+        self.inner.call(py, |broker, _| broker.move_leader(&tp, to))
+    }
+
+    #[doc = stub!(Broker.move_coordinator)]
+    #[pyo3(signature = (*, group_id=None, transactional_id=None, to, loading_ms=Wait(0)), text_signature = "($self, *, group_id=None, transactional_id=None, to, loading_ms=0)")]
+    fn move_coordinator(
+        &self,
+        py: Python<'_>,
+        group_id: Option<&str>,
+        transactional_id: Option<&str>,
+        to: i32,
+        loading_ms: Wait,
+    ) -> PyResult<()> {
+        let (of, id) = match (group_id, transactional_id) {
+            (Some(id), None) => (CoordinatorType::Group, id),
+            (None, Some(id)) => (CoordinatorType::Transaction, id),
+            _ => return Err(Failure::argument("give either group_id or transactional_id").into()),
+        };
+        self.inner
+            .call(py, |broker, _| broker.move_coordinator(of, id, to, loading_ms.0))
+    }
+
+    #[doc = stub!(Broker.stop_node)]
+    fn stop_node(&self, py: Python<'_>, node: i32) -> PyResult<()> {
+        self.inner.call(py, |broker, _| {
+            broker.stop_node(node)?;
+            self.follow_nodes()
+        })
+    }
+
+    #[doc = stub!(Broker.start_node)]
+    fn start_node(&self, py: Python<'_>, node: i32) -> PyResult<()> {
+        self.inner.call(py, |broker, _| {
+            broker.start_node(node)?;
+            self.follow_nodes()
+        })
     }
 
     #[doc = stub!(Broker.groups)]

@@ -582,7 +582,20 @@ fn topic_to_py(
     let class = partition_description_class(py)?;
     let partition = |p: &fletchlog_net::PartitionOffsets| {
         let ends = (p.log_start_offset, p.high_watermark, p.last_stable_offset);
-        class.call1((p.partition, p.leader, ends.0, ends.1, ends.2, UNKNOWN, UNKNOWN))
+        let (replicas, isr) = (PyTuple::new(py, &p.replicas)?, PyTuple::new(py, &p.isr)?);
+        let state = (p.leader_epoch, replicas, isr);
+        class.call1((
+            p.partition,
+            p.leader,
+            ends.0,
+            ends.1,
+            ends.2,
+            UNKNOWN,
+            UNKNOWN,
+            state.0,
+            state.1,
+            state.2,
+        ))
     };
     let partitions = described
         .partitions

@@ -87,7 +87,7 @@ fn close_inherited(py: Python<'_>) -> PyResult<()> {
     for server in open.iter().filter_map(Weak::upgrade) {
         for descriptor in server.descriptors() {
             // It fails if the descriptor is already closed.
-            let _ = close.call1((*descriptor,));
+            let _ = close.call1((descriptor,));
         }
         // Dropping the last reference would wait for a thread that this process does not have.
         std::mem::forget(server);

@@ -105,8 +105,10 @@ error_codes! {
     76 UNSUPPORTED_COMPRESSION_TYPE false "the codec is not supported by this version of the request";
     78 OFFSET_NOT_AVAILABLE true "the leader has not caught up with its own epoch yet";
     79 MEMBER_ID_REQUIRED false "the member has to join with the id it was given";
+    80 PREFERRED_LEADER_NOT_AVAILABLE true "the first replica of the partition cannot lead now";
     81 GROUP_MAX_SIZE_REACHED false "the group is full";
     82 FENCED_INSTANCE_ID false "another member uses this group.instance.id";
+    83 ELIGIBLE_LEADERS_NOT_AVAILABLE true "no replica of the partition can lead now";
     84 ELECTION_NOT_NEEDED false "the leader of the partition is the preferred one";
     85 NO_REASSIGNMENT_IN_PROGRESS false "no replicas of the partition are being moved";
     86 GROUP_SUBSCRIBED_TO_TOPIC false "a member of the group subscribes to the topic";

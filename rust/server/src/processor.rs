@@ -2,7 +2,7 @@
 
 mod faults;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     settle_wanted: AtomicU64,
     settle_done: Mutex<u64>,
     settled: Condvar,
+    /// Why the port of a node that has started cannot be used.
+    pub(crate) node_failure: Mutex<Option<std::io::Error>>,
 }
 
 impl Shared {
@@ -89,6 +91,7 @@ impl Shared {
             settle_wanted: AtomicU64::new(0),
             settle_done: Mutex::default(),
             settled: Condvar::new(),
+            node_failure: Mutex::default(),
         }
     }
 
@@ -232,6 +235,9 @@ pub(crate) struct Processor<S: Sockets> {
     clock: Arc<dyn Clock>,
     /// The node of each listening socket.
     nodes: Vec<NodeId>,
+    /// The listening sockets whose nodes are stopped, as of this number of changes.
+    stopped: BTreeSet<usize>,
+    node_changes: u64,
     channels: Slab<Channel<S>>,
     per_ip: HashMap<IpAddr, usize>,
     memory: Arc<MemoryPool>,
@@ -271,6 +277,8 @@ impl<S: Sockets> Processor<S> {
             }),
             shared,
             nodes,
+            stopped: BTreeSet::new(),
+            node_changes: 0,
             channels: Slab::new(),
             per_ip: HashMap::new(),
             muted: Vec::new(),
@@ -307,6 +315,7 @@ impl<S: Sockets> Processor<S> {
             for (id, completion) in self.shared.completions.take() {
                 self.contained(Some(id.slot), |processor| processor.on_completion(id, completion));
             }
+            self.follow_nodes();
             self.read_muted();
             self.run_timers(settles);
             if settles {
@@ -330,6 +339,40 @@ impl<S: Sockets> Processor<S> {
         if let (None, Some(slot)) = (done, slot) {
             contained("closing a connection", || self.close(slot, Some(DEFECT)));
         }
+    }
+
+    /// Closes the connections of nodes that have stopped and refuses new ones; accepts those of nodes that have started.
+    fn follow_nodes(&mut self) {
+        let broker = Arc::clone(self.shared.apis.broker());
+        let changes = broker.node_changes();
+        if changes == self.node_changes || self.close_by_ms.is_some() {
+            return;
+        }
+        for (index, node) in self.nodes.clone().into_iter().enumerate() {
+            let done = match (broker.is_node_up(node), self.stopped.contains(&index)) {
+                (true, true) => {
+                    let opened = self.sockets.open_listener(index);
+                    if opened.is_ok() {
+                        self.stopped.remove(&index);
+                    }
+                    opened
+                }
+                (false, false) => {
+                    self.stopped.insert(index);
+                    let of_node = self.channels.iter().filter(|(_, c)| c.peer.node() == node);
+                    for slot in of_node.map(|(slot, _)| slot).collect::<Vec<_>>() {
+                        self.contained(Some(slot), |processor| processor.close(slot, None));
+                    }
+                    self.sockets.close_listener(index)
+                }
+                _ => Ok(()),
+            };
+            if let Err(error) = done {
+                log::error!("the port of node {node} cannot be used: {error}");
+                *self.shared.node_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+        }
+        self.node_changes = changes;
     }
 
     /// How long to wait for events.

@@ -1,8 +1,8 @@
 //! Opening and closing a listener. Kafka: `SocketServer`.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::Ordering;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -12,7 +12,6 @@ use fletchlog_broker::Broker;
 use fletchlog_faults::Faults;
 use mio::net::TcpListener;
 use rustix::process::{Resource, getrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::apis::Apis;
 use crate::completions::Completions;
@@ -21,11 +20,8 @@ use crate::limits::Limits;
 use crate::processor::{Processor, Shared};
 use crate::request_handler_pool::RequestHandlerPool;
 use crate::security::Security;
-use crate::sockets::{Sockets, SystemSockets, WAKER};
+use crate::sockets::{BACKLOG, Sockets, SystemSockets, WAKER, bound};
 use crate::stats::Stats;
-
-/// Most connections that the system queues until they are accepted.
-const BACKLOG: i32 = 1024;
 
 /// Where to listen.
 #[derive(Debug, Clone)]
@@ -79,7 +75,7 @@ pub enum ListenError {
 pub struct SocketServer {
     shared: Arc<Shared>,
     endpoints: Vec<Endpoint>,
-    descriptors: Vec<RawFd>,
+    descriptors: Arc<[AtomicI32]>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// What the broker's clock calls after a change, as long as this exists.
     _clock_changed: Waker,
@@ -119,10 +115,10 @@ impl SocketServer {
             endpoints.push(endpoint(options, *node, nth, address)?);
             listeners.push(listener);
         }
-        let descriptors = listeners.iter().map(AsRawFd::as_raw_fd).collect();
         let poll = mio::Poll::new().map_err(ListenError::Start)?;
         let waker = waker(&poll).map_err(ListenError::Start)?;
         let sockets = SystemSockets::new(poll, listeners).map_err(ListenError::Start)?;
+        let descriptors = sockets.descriptors();
         let pool = RequestHandlerPool::new(limits.num_io_threads, limits.queued_max_requests);
         let shared = shared(broker, limits, options.config.clone(), security, &endpoints, waker);
         let completions = Arc::clone(&shared.completions);
@@ -154,16 +150,31 @@ impl SocketServer {
     }
 
     /// The listening sockets, until the listener is closed. A forked child inherits them and must close them, or the ports stay in use.
-    pub fn descriptors(&self) -> &[RawFd] {
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let all = self
+            .descriptors
+            .iter()
+            .map(|descriptor| descriptor.load(Ordering::Acquire));
         match self.shared.closing.load(Ordering::Acquire) {
-            true => &[],
-            false => &self.descriptors,
+            true => Vec::new(),
+            false => all.filter(|descriptor| *descriptor >= 0).collect(),
         }
     }
 
     /// The rules for faults of its clients' requests, and the record of these.
     pub fn faults(&self) -> &Arc<Faults> {
         &self.shared.faults
+    }
+
+    /// Waits until the listener has done what follows from the nodes that have stopped or started so far: the connections of stopped nodes
+    /// are closed and new ones are refused, those that have started accept. Returns at once for a listener that is closed.
+    ///
+    /// # Errors
+    /// The port of a node that has started cannot be used again.
+    pub fn follow_nodes(&self) -> Result<(), ListenError> {
+        self.shared.settle();
+        let mut failure = self.shared.node_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.take().map_or(Ok(()), |error| Err(ListenError::Start(error)))
     }
 
     /// The listener's counters.
@@ -258,10 +269,7 @@ fn bind(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), ListenError>
 }
 
 fn bind_to(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
+    let socket = bound(address)?;
     socket.listen(BACKLOG)?;
     let listener = TcpListener::from_std(socket.into());
     let address = listener.local_addr()?;

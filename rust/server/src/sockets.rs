@@ -2,11 +2,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::connection::PeerEnd;
 
@@ -49,6 +53,18 @@ pub trait Sockets: Send + 'static {
     /// Stops accepting connections.
     fn close_listeners(&mut self);
 
+    /// Refuses connections to a listener, and keeps its port.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn close_listener(&mut self, listener: usize) -> std::io::Result<()>;
+
+    /// Accepts connections to a listener again, on its port.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn open_listener(&mut self, listener: usize) -> std::io::Result<()>;
+
     /// Waits for an event or for [`crate::Completions`], at most `timeout`. An event reports a change: it is not repeated for bytes that
     /// arrived before.
     ///
@@ -57,15 +73,33 @@ pub trait Sockets: Send + 'static {
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<SocketEvent>) -> std::io::Result<()>;
 }
 
+/// Most connections that the system queues until they are accepted.
+pub(crate) const BACKLOG: i32 = 1024;
+
 /// The token of the waker. The listeners' tokens follow, then those of connections.
 pub(crate) const WAKER: Token = Token(0);
 const FIRST_LISTENER: usize = 1;
+
+/// The port of a listener.
+struct Place {
+    address: SocketAddr,
+    state: State,
+}
+
+enum State {
+    Open(TcpListener),
+    /// Bound, so that nobody else gets the port, and not listening: connections are refused.
+    Reserved(Socket),
+    Closed,
+}
 
 /// The sockets of the operating system.
 pub(crate) struct SystemSockets {
     poll: Poll,
     events: Events,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Place>,
+    /// The descriptor of each, see [`crate::SocketServer::descriptors`]; -1: none.
+    descriptors: Arc<[AtomicI32]>,
     /// The token of connection 0.
     first_connection: usize,
 }
@@ -75,17 +109,45 @@ impl SystemSockets {
     ///
     /// # Errors
     /// The system refuses.
-    pub(crate) fn new(poll: Poll, mut listeners: Vec<TcpListener>) -> std::io::Result<Self> {
-        for (index, listener) in listeners.iter_mut().enumerate() {
-            poll.registry()
-                .register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
-        }
-        Ok(Self {
+    pub(crate) fn new(poll: Poll, listeners: Vec<TcpListener>) -> std::io::Result<Self> {
+        let mut sockets = Self {
             poll,
             events: Events::with_capacity(1024),
             first_connection: FIRST_LISTENER + listeners.len(),
-            listeners,
-        })
+            descriptors: listeners.iter().map(|_| AtomicI32::new(-1)).collect(),
+            listeners: Vec::with_capacity(listeners.len()),
+        };
+        for (index, listener) in listeners.into_iter().enumerate() {
+            let address = listener.local_addr()?;
+            let state = State::Closed;
+            sockets.listeners.push(Place { address, state });
+            sockets.listen(index, listener)?;
+        }
+        Ok(sockets)
+    }
+
+    /// The descriptors of the listening sockets, now and later.
+    pub(crate) fn descriptors(&self) -> Arc<[AtomicI32]> {
+        Arc::clone(&self.descriptors)
+    }
+
+    fn listen(&mut self, index: usize, mut listener: TcpListener) -> std::io::Result<()> {
+        let token = Token(FIRST_LISTENER + index);
+        self.poll
+            .registry()
+            .register(&mut listener, token, Interest::READABLE)?;
+        self.set(index, State::Open(listener));
+        Ok(())
+    }
+
+    fn set(&mut self, index: usize, state: State) {
+        let descriptor = match &state {
+            State::Open(listener) => listener.as_raw_fd(),
+            State::Reserved(socket) => socket.as_raw_fd(),
+            State::Closed => -1,
+        };
+        self.descriptors[index].store(descriptor, Ordering::Release);
+        self.listeners[index].state = state;
     }
 }
 
@@ -93,9 +155,9 @@ impl Sockets for SystemSockets {
     type Socket = TcpStream;
 
     fn accept(&mut self, listener: usize) -> std::io::Result<(TcpStream, SocketAddr)> {
-        match self.listeners.get(listener) {
-            Some(listener) => listener.accept(),
-            None => Err(ErrorKind::WouldBlock.into()),
+        match self.listeners.get(listener).map(|place| &place.state) {
+            Some(State::Open(listener)) => listener.accept(),
+            _ => Err(ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -112,7 +174,30 @@ impl Sockets for SystemSockets {
     }
 
     fn close_listeners(&mut self) {
+        (0..self.listeners.len()).for_each(|index| self.set(index, State::Closed));
         self.listeners.clear();
+    }
+
+    fn close_listener(&mut self, listener: usize) -> std::io::Result<()> {
+        let Some(place) = self.listeners.get(listener) else {
+            return Ok(());
+        };
+        let address = place.address;
+        self.set(listener, State::Closed);
+        self.set(listener, State::Reserved(bound(address)?));
+        Ok(())
+    }
+
+    fn open_listener(&mut self, listener: usize) -> std::io::Result<()> {
+        let Some(place) = self.listeners.get_mut(listener) else {
+            return Ok(());
+        };
+        let socket = match std::mem::replace(&mut place.state, State::Closed) {
+            State::Reserved(socket) => socket,
+            _ => bound(place.address)?,
+        };
+        socket.listen(BACKLOG)?;
+        self.listen(listener, TcpListener::from_std(socket.into()))
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<SocketEvent>) -> std::io::Result<()> {
@@ -134,6 +219,18 @@ impl Sockets for SystemSockets {
         );
         Ok(())
     }
+}
+
+/// A socket that has this address and does not listen yet.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn bound(address: SocketAddr) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
 fn peer_end(event: &Event) -> PeerEnd {

@@ -423,7 +423,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "min.insync.replicas",
         Kind::Int(1, i32::MAX),
         Some("1"),
-        "Default of a topic's min.insync.replicas (any value holds, as all replicas count as in sync).",
+        "Default of a topic's min.insync.replicas of the replicas that there are. Replicas leave the set in sync while their nodes are stopped.",
     ),
     row(
         "num.io.threads",
@@ -466,6 +466,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(1, 100_000),
         Some("50"),
         "Partitions of __consumer_offsets, fixed when the first group commits or joins.",
+    ),
+    row(
+        "offsets.topic.replication.factor",
+        Kind::Int(1, 32_767),
+        Some("3"),
+        "Replicas of __consumer_offsets, at most the number of nodes.",
     ),
     row(
         "offsets.topic.segment.bytes",
@@ -601,6 +607,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Partitions of __transaction_state, fixed when the first transactional producer starts.",
     ),
     row(
+        "transaction.state.log.replication.factor",
+        Kind::Int(1, 32_767),
+        Some("3"),
+        "Replicas of __transaction_state, at most the number of nodes.",
+    ),
+    row(
         "transaction.state.log.segment.bytes",
         Kind::Int(14, i32::MAX),
         Some("104857600"),
@@ -616,6 +628,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "unclean.leader.election.enable",
         Kind::Boolean,
         Some("false"),
-        "Without meaning here: there is one replica and never an election.",
+        "Default of a topic's unclean.leader.election.enable.",
     ),
 ];

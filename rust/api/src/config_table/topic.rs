@@ -190,7 +190,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "min.insync.replicas",
         Kind::Int(1, i32::MAX),
         Some("1"),
-        "Replicas that must be in sync for acks=all. All replicas of a topic count as in sync, and Kafka never asks for more than there are (eligible.leader.replicas), so any value holds.",
+        "Replicas that must be in sync for acks=all, at most as many as there are. Replicas are in sync unless their nodes are stopped.",
     ),
     row(
         "preallocate",
@@ -268,7 +268,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "unclean.leader.election.enable",
         Kind::Boolean,
         Some("false"),
-        "Whether a replica that lags may become leader. There is one replica, so there is never an election.",
+        "Whether a replica that is not in sync leads a partition without leader when its node starts.",
     ),
 ];
 

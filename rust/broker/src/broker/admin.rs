@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use fletchlog_api::{ConfigResource, ErrorCode, NodeId};
 use fletchlog_log::ProducerState;
-use fletchlog_protocol::messages::metadata_response::MetadataResponseTopic;
 use fletchlog_protocol::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use fletchlog_records::TopicPartition;
 
@@ -17,6 +16,7 @@ use crate::config_description::{
 };
 use crate::controller::{AlterConfig, Alteration, ConfigChange, CreatedTopic, MorePartitions, NewTopic};
 use crate::features::{Feature, FeatureUpdate};
+use crate::kafka_apis::TopicPage;
 use crate::log_manager::LogDirDescription;
 use crate::metrics::{BrokerMetric, value};
 use crate::topic_names::validate_name;
@@ -153,17 +153,12 @@ impl Broker {
         Ok(table.name_of(&id).cloned())
     }
 
-    /// The metadata of a topic with at most `most` of its partitions, beginning at partition `from`, and the number of all its
-    /// partitions; 0: no such topic. Kafka: `KRaftMetadataCache#describeTopicResponse`.
+    /// The metadata of a topic with at most `most` of its partitions, beginning at partition `from`. Kafka:
+    /// `KRaftMetadataCache#describeTopicResponse`.
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
-    pub fn topic_page(
-        &self,
-        name: &Arc<str>,
-        from: usize,
-        most: usize,
-    ) -> Result<(MetadataResponseTopic, usize), BrokerError> {
+    pub fn topic_page(&self, name: &Arc<str>, from: usize, most: usize) -> Result<TopicPage, BrokerError> {
         let _open = self.enter()?;
         self.apis.topic_page(name, from, most)
     }
@@ -179,7 +174,7 @@ impl Broker {
         Ok(table.get(name).map(|topic| topic.record.id))
     }
 
-    /// The nodes of a partition's replicas, the leader first; `None`: no such partition. Opens no log.
+    /// The nodes of a partition's replicas, the preferred leader first; `None`: no such partition. Opens no log.
     ///
     /// # Errors
     /// `Closed`; read-only: the directory has become unreadable.
@@ -187,7 +182,7 @@ impl Broker {
         let _open = self.enter()?;
         self.replicas.controller().see_new_topics()?;
         let table = self.replicas.topic_table();
-        Ok(table.partition(tp).map(|partition| partition.replicas().to_vec()))
+        Ok(table.partition(tp).map(|partition| partition.replicas()))
     }
 
     /// The producer states of a partition, by producer id.

@@ -115,7 +115,9 @@ impl Controller {
                 record.assigned.insert(partition, replicas.clone());
             }
         }
+        let before = record.partitions;
         record.partitions = more.count;
+        self.place_new(&mut record, before, metadata.nodes)?;
         if validate_only {
             return Ok(());
         }

@@ -4,6 +4,7 @@
 mod alter_config;
 mod create_partitions;
 mod features;
+mod leaders;
 mod new_topic;
 mod producer_ids;
 mod security;
@@ -13,9 +14,13 @@ mod topics;
 
 pub use alter_config::{AlterConfig, AlterConfigOp, Alteration, ConfigChange};
 pub use create_partitions::MorePartitions;
+pub(crate) use leaders::Change;
+pub use leaders::ElectionType;
 pub use new_topic::{CreatedTopic, NewTopic};
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use features::CurrentLevels;
 use fletchlog_api::{Config, NodeId};
@@ -26,7 +31,7 @@ use crate::dynamic_config::BrokerConfigs;
 use crate::log_manager::LogManager;
 use crate::refresh_once::RefreshOnce;
 use crate::security::{CurrentSecurity, Rules};
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, Rank, RwLock};
 use crate::topics::Topic;
 
 /// The metadata of the cluster, and its changes. Thread-safe; one change at a time.
@@ -37,6 +42,10 @@ pub(crate) struct Controller {
     security: CurrentSecurity,
     authorizer: Option<Rules>,
     levels: CurrentLevels,
+    /// Nodes that do not run.
+    stopped: RwLock<BTreeSet<NodeId>>,
+    /// There are such nodes.
+    any_stopped: AtomicBool,
 }
 
 impl Controller {
@@ -48,6 +57,8 @@ impl Controller {
             authorizer: Rules::new(logs.config()),
             cluster_id: Arc::from(metadata.cluster_id.as_str()),
             metadata: Mutex::new(Rank::Metadata, metadata),
+            stopped: RwLock::new(Rank::Nodes, BTreeSet::new()),
+            any_stopped: AtomicBool::new(false),
             logs,
         }
     }
@@ -70,11 +81,6 @@ impl Controller {
     /// Node ids ascending: 1..=nodes.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
         (1..=self.num_nodes()).collect()
-    }
-
-    /// Checks that a partition can have these replicas.
-    pub(crate) fn check_assignment(&self, replicas: &[NodeId]) -> Result<(), BrokerError> {
-        new_topic::check_assignment(replicas, self.metadata.lock().nodes, None)
     }
 
     fn config(&self) -> &Config {

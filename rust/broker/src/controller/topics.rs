@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use fletchlog_api::{Config, ErrorCode, Scope};
+use fletchlog_api::{Config, ErrorCode, NodeId, Scope};
 use fletchlog_records::planted;
 
 use super::Controller;
 use super::new_topic::{CreatedTopic, NewTopic, Placement};
 use crate::config_description::describe_topic_config;
-use crate::directory::{ClusterMetadata, TopicRecord, deleted_dir_name};
+use crate::directory::{ClusterMetadata, NO_LEADER, TopicRecord, deleted_dir_name};
 use crate::each_log::EachLog;
 use crate::error::spread;
 use crate::partition::Partition;
@@ -82,7 +82,8 @@ impl Controller {
         check_alike(name, creation.names.get(&topic_names::unified(name)))?;
         let config = self.checked_config(&new.config)?;
         let placement = new.place(self.config(), creation.changed.nodes)?;
-        let record = new_record(&creation.changed, placement, config, true);
+        let mut record = new_record(&creation.changed, placement, config, true);
+        self.place_new(&mut record, 0, creation.changed.nodes)?;
         let created = CreatedTopic {
             topic_id: record.id,
             partitions: record.partitions,
@@ -150,6 +151,24 @@ impl Controller {
         self.internal_topic(TRANSACTION_STATE, "transaction.state.log.num.partitions", config)
     }
 
+    /// The number of replicas of an internal topic: the property, and at most the number of nodes.
+    fn internal_replication_factor(&self, name: &str) -> u32 {
+        let factor = match name {
+            TRANSACTION_STATE => self.config().int("transaction.state.log.replication.factor"),
+            _ => self.config().int("offsets.topic.replication.factor"),
+        };
+        factor.unsigned_abs().min(self.num_nodes().unsigned_abs())
+    }
+
+    /// The node that will lead a partition of an internal topic when the topic is created; [`NO_LEADER`](crate::directory::NO_LEADER): no node
+    /// of its replicas runs.
+    pub(crate) fn first_coordinator(&self, name: &str, partition: i32) -> NodeId {
+        let (factor, nodes) = (self.internal_replication_factor(name), self.num_nodes());
+        let first = partition.rem_euclid(nodes);
+        let replicas = (0..i32::try_from(factor).unwrap_or(1)).map(|i| 1 + (first + i) % nodes);
+        replicas.into_iter().find(|node| self.is_up(*node)).unwrap_or(NO_LEADER)
+    }
+
     fn internal_topic(
         &self,
         name: &str,
@@ -168,10 +187,11 @@ impl Controller {
         self.check_name_is_free(name)?;
         let placement = Placement {
             partitions: self.config().int(partitions),
-            replication_factor: 1,
+            replication_factor: self.internal_replication_factor(name),
             assigned: BTreeMap::new(),
         };
-        let record = new_record(&metadata, placement, config().into_iter().collect(), false);
+        let mut record = new_record(&metadata, placement, config().into_iter().collect(), false);
+        self.place_new(&mut record, 0, metadata.nodes)?;
         self.finish_deletions(&mut metadata)?;
         let topic = Topic::new(name, record.clone(), &self.configs(), self.logs.directory())?;
         let topic = Arc::new(topic);
@@ -469,6 +489,7 @@ fn new_record(
         first_leader: u32::try_from(k % u64::from(metadata.nodes)).unwrap_or(0),
         replication_factor: placement.replication_factor,
         assigned: placement.assigned,
+        states: BTreeMap::new(),
         config,
     }
 }

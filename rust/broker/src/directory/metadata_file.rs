@@ -11,17 +11,19 @@
 //! has version 2, so that a reader that would search for their logs elsewhere refuses it. `scram` and `acls` (`security/json.rs`) are
 //! written if SCRAM users or ACLs exist: version 3, so that a writer that does not know them does not lose them. `configs`
 //! (`dynamic_config`) is written if properties of nodes, groups or client metrics were altered: version 4, for the same reason.
-//! `features` (`features.rs`) is written if a level was ever changed: version 5.
+//! `features` (`features.rs`) is written if a level was ever changed: version 5. `states` of a topic (`partition_state.rs`) is written if
+//! leaders or replicas of its partitions have moved since it was created: version 6.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use fletchlog_api::NodeId;
 use fletchlog_log::checkpoint::{decode_uuid, encode_uuid};
 use fletchlog_log::fs::Fs;
 use serde_json::{Map, Value, json};
 
-use super::{MAX_NODES, MAX_PARTITIONS};
+use super::{MAX_NODES, MAX_PARTITIONS, PartitionState};
 use crate::dynamic_config::DynamicConfigs;
 use crate::features::FinalizedFeatures;
 use crate::security::SecurityRecord;
@@ -43,12 +45,15 @@ pub(crate) struct TopicRecord {
     pub(crate) replication_factor: u32,
     /// Replicas of the partitions that were placed by hand, the leader first.
     pub(crate) assigned: BTreeMap<i32, Vec<NodeId>>,
+    /// The state of the partitions whose leader or replicas have changed since they were created. Their logs stay in the directory of
+    /// their first leader.
+    pub(crate) states: BTreeMap<i32, Arc<PartitionState>>,
     /// What the user set.
     pub(crate) config: BTreeMap<String, String>,
 }
 
 impl TopicRecord {
-    /// Nodes of a partition's replicas, the leader first. Without an assignment: the stripe of Kafka's `StripedReplicaPlacer`, which
+    /// Nodes of a new partition's replicas, the leader first. Without an assignment: the stripe of Kafka's `StripedReplicaPlacer`, which
     /// begins at `first_leader` instead of a random node.
     pub(crate) fn replicas_of(&self, partition: i32, nodes: u32) -> Vec<NodeId> {
         if let Some(assigned) = self.assigned.get(&partition) {
@@ -59,7 +64,7 @@ impl TopicRecord {
         (0..self.replication_factor.max(1)).map(node).collect()
     }
 
-    /// Node of a partition's leader.
+    /// Node of a new partition's leader, whose directory has the log.
     pub(crate) fn leader_of(&self, partition: i32, nodes: u32) -> NodeId {
         self.replicas_of(partition, nodes).first().copied().unwrap_or(1)
     }
@@ -109,6 +114,7 @@ impl ClusterMetadata {
     pub(crate) fn to_json(&self) -> String {
         let topics: Vec<Value> = self.topics.iter().map(|(name, t)| topic_to_json(name, t)).collect();
         let version = match self.topics.values().any(|t| !t.assigned.is_empty()) {
+            _ if self.topics.values().any(|t| !t.states.is_empty()) => 6,
             _ if !self.features.is_default() => 5,
             _ if !self.configs.is_empty() => 4,
             _ if self.security != SecurityRecord::default() => 3,
@@ -129,10 +135,10 @@ impl ClusterMetadata {
         let value: Value = serde_json::from_slice(text).map_err(|e| format!("is not JSON: {e}"))?;
         let top = value.as_object().ok_or("is not a JSON object")?;
         match number(top, "version")? {
-            1..=5 => {}
+            1..=6 => {}
             other => {
                 return Err(format!(
-                    "has version {other}; this fletchlog reads versions 1 to 5, use a newer one"
+                    "has version {other}; this fletchlog reads versions 1 to 6, use a newer one"
                 ));
             }
         }
@@ -200,6 +206,13 @@ fn topic_to_json(name: &str, topic: &TopicRecord) -> Value {
             .map(|(p, nodes)| (p.to_string(), json!(nodes)))
             .collect();
     }
+    if !topic.states.is_empty() {
+        value["states"] = topic
+            .states
+            .iter()
+            .map(|(p, state)| (p.to_string(), state.to_json()))
+            .collect();
+    }
     value
 }
 
@@ -233,6 +246,7 @@ fn topic_from_json(name: &str, topic: &Map<String, Value>, nodes: u32) -> Result
             .filter(|f| (1..=nodes).contains(f))
             .ok_or_else(|| no_valid("`replication.factor`"))?,
         assigned: assigned_from_json(topic.get("assigned"), nodes).ok_or_else(|| no_valid("`assigned`"))?,
+        states: states_from_json(topic.get("states"), nodes).ok_or_else(|| no_valid("`states`"))?,
         config,
     })
 }
@@ -250,6 +264,17 @@ fn assigned_from_json(assigned: Option<&Value>, nodes: u32) -> Option<BTreeMap<i
         (!replicas.is_empty()).then_some((partition.parse().ok()?, replicas))
     };
     assigned.as_object()?.iter().map(replicas).collect()
+}
+
+fn states_from_json(states: Option<&Value>, nodes: u32) -> Option<BTreeMap<i32, Arc<PartitionState>>> {
+    let Some(states) = states else {
+        return Some(BTreeMap::new());
+    };
+    let state = |(partition, state): (&String, &Value)| {
+        let state = PartitionState::from_json(state.as_object()?, nodes)?;
+        Some((partition.parse().ok()?, Arc::new(state)))
+    };
+    states.as_object()?.iter().map(state).collect()
 }
 
 fn number(object: &Map<String, Value>, name: &str) -> Result<i64, String> {
@@ -292,6 +317,7 @@ mod tests {
                 first_leader: 2,
                 replication_factor: 1,
                 assigned: BTreeMap::new(),
+                states: BTreeMap::new(),
                 config,
             },
         );
@@ -303,6 +329,15 @@ mod tests {
         topic.assigned.insert(4, vec![3, 1]);
         assert!(metadata.to_json().contains("\"version\": 2"));
         assert_eq!(read(&metadata), metadata);
+        let topic = metadata.topics.get_mut("t").unwrap();
+        let moved = PartitionState::new(vec![3, 1]).moved_to(1);
+        topic.states.insert(4, Arc::new(moved));
+        assert!(metadata.to_json().contains("\"version\": 6"));
+        let found = read(&metadata).topics["t"].states[&4].clone();
+        assert_eq!(
+            (found.leader, found.leader_epoch, &*found.replicas),
+            (1, 1, &[1, 3][..])
+        );
     }
 
     #[test]
@@ -341,6 +376,7 @@ mod tests {
             first_leader: 1,
             replication_factor: 2,
             assigned: BTreeMap::new(),
+            states: BTreeMap::new(),
             config: BTreeMap::new(),
         };
         assert_eq!(topic.replicas_of(0, 3), [2, 3]);
@@ -356,7 +392,7 @@ mod tests {
             ("", "not JSON"),
             ("[]", "not a JSON object"),
             ("{}", "`version`"),
-            (&good.replace("\"version\": 1", "\"version\": 6"), "version 6"),
+            (&good.replace("\"version\": 1", "\"version\": 7"), "version 7"),
             (&good.replace("\"nodes\": 1", "\"nodes\": 0"), "`nodes`"),
             (
                 &good.replace("\"topics\": []", "\"topics\": [{\"name\": \"a b\"}]"),

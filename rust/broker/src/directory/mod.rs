@@ -22,9 +22,11 @@ mod log_dir;
 mod metadata_file;
 mod names;
 mod open;
+mod partition_state;
 
 pub(crate) use log_dir::{LogDir, LogOffsets};
 pub(crate) use metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
 pub(crate) use names::{deleted_dir_name, partition_dir_name};
 pub(crate) use open::{Directory, file_system};
 pub use open::{DirectoryKind, directory_kind};
+pub(crate) use partition_state::{NO_LEADER, NoElection, PartitionState};

@@ -537,6 +537,7 @@ fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterM
                 first_leader: 0,
                 replication_factor: 1,
                 assigned: BTreeMap::new(),
+                states: BTreeMap::new(),
                 config,
             }
         });

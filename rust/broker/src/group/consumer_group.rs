@@ -258,6 +258,21 @@ impl ConsumerGroup {
         }
     }
 
+    /// Restarts the sessions of the members behind sockets in full, as a new coordinator does. Kafka: `GroupMetadataManager#onLoaded`.
+    pub(crate) fn restart_sessions(&mut self, now_ms: i64, session_timeout_ms: impl Fn() -> i32) {
+        let in_sockets = self
+            .members
+            .values()
+            .filter(|member| *member.metadata.client_host != *IN_PROCESS);
+        for member in in_sockets {
+            let timeout_ms = member
+                .classic()
+                .map_or_else(&session_timeout_ms, |classic| classic.session_timeout_ms);
+            let at_ms = now_ms.saturating_add(i64::from(timeout_ms));
+            self.timers.set(&member.id, Timer::Session, at_ms);
+        }
+    }
+
     /// Changes the group as a record says; returns the record that would undo it. Kafka: `GroupMetadataManager#replay`.
     pub(crate) fn replay(&mut self, record: &ConsumerRecord) -> ConsumerRecord {
         match record {

@@ -17,6 +17,7 @@ use super::join::MAX_TEXT;
 use super::member::{ClientLiveness, Member};
 use super::state::{Group, GroupState};
 use super::table::{Deadlines, GroupTable, LockedGroup};
+use crate::loading::Loading;
 use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Changes, Mutex, MutexGuard, Periodic, Rank};
@@ -41,6 +42,8 @@ pub(crate) struct GroupCoordinator {
     /// The assignors of consumer groups, the default first.
     pub(super) assignors: Vec<Arc<str>>,
     pub(super) expiry_check_ms: i64,
+    /// Partitions of `__consumer_offsets` whose new leader is loading them.
+    pub(super) loading: Loading,
     members_named: AtomicU64,
     /// Suffix of every member id of this run.
     run: String,
@@ -82,6 +85,7 @@ impl GroupCoordinator {
                 .map(Arc::from)
                 .collect(),
             expiry_check_ms,
+            loading: Loading::default(),
             members_named: AtomicU64::new(0),
             run: uuid::random_hex(),
             replicas: Arc::clone(replicas),
@@ -229,7 +233,7 @@ impl GroupCoordinator {
         match table.get(CONSUMER_OFFSETS).and_then(|t| t.partition(number)) {
             Some(partition) => partition.leader(),
             // Before the first commit: where it will be.
-            None => 1 + number.rem_euclid(self.replicas.controller().num_nodes()),
+            None => self.replicas.controller().first_coordinator(CONSUMER_OFFSETS, number),
         }
     }
 
@@ -246,13 +250,13 @@ impl GroupCoordinator {
             % partitions.max(1)
     }
 
-    /// NOT_COORDINATOR unless `node` keeps the group.
+    /// NOT_COORDINATOR unless `node` keeps the group, COORDINATOR_LOAD_IN_PROGRESS while it loads it.
     pub(super) fn check_coordinator(&self, node: NodeId, group_id: &str) -> Result<(), ErrorCode> {
-        if self.coordinator_of(group_id) == node {
-            Ok(())
-        } else {
-            Err(ErrorCode::NOT_COORDINATOR)
+        if self.coordinator_of(group_id) != node {
+            return Err(ErrorCode::NOT_COORDINATOR);
         }
+        let clock = self.replicas.clock();
+        self.loading.check(|| self.partition_for(group_id), &**clock)
     }
 
     /// As [`Self::check_coordinator`]; INVALID_GROUP_ID for an id that cannot have members. Loads what an earlier run stored of the
@@ -298,7 +302,11 @@ impl GroupCoordinator {
             done.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
         });
         HeartbeatResponse {
-            error_code: beaten.err().unwrap_or(ErrorCode::NONE),
+            error_code: match beaten {
+                // The member must not rejoin. Kafka: `GroupCoordinatorService#heartbeat`.
+                Ok(()) | Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) => ErrorCode::NONE,
+                Err(error) => error,
+            },
             ..Default::default()
         }
     }

@@ -256,6 +256,22 @@ impl Member {
         *self.client_host != *IN_PROCESS
     }
 
+    /// The same member, whose client in this process was known before.
+    pub(crate) fn continued(self, before: Option<&Self>) -> Self {
+        match before.map(|before| &before.presence) {
+            Some(Presence::Transport(transport)) => Self {
+                presence: Presence::Transport(Arc::clone(transport)),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// False if its client was in the process of an earlier run.
+    pub(crate) fn may_be_alive(&self) -> bool {
+        self.is_behind_socket() || matches!(self.presence, Presence::Transport(_))
+    }
+
     /// A later join of the same member. Kafka: `GroupMetadata#updateMember`.
     pub(crate) fn update(&mut self, request: &JoinGroupRequest, client: &ClientLiveness, now_ms: i64) {
         self.protocols.clone_from(&request.protocols);

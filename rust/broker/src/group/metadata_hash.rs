@@ -80,6 +80,7 @@ mod tests {
                 first_leader: 0,
                 replication_factor: 1,
                 assigned: BTreeMap::new(),
+                states: BTreeMap::new(),
                 config: BTreeMap::new(),
             };
             table.insert(Arc::new(Topic::new(name, record, &configs, &directory).unwrap()));

@@ -14,6 +14,7 @@ mod consumer_member;
 mod consumer_offsets;
 mod consumer_records;
 mod coordinator;
+mod election;
 mod expiry;
 mod join;
 mod leave;

@@ -142,10 +142,14 @@ impl Group {
     pub(crate) fn load(&mut self, value: GroupMetadataValue, now_ms: i64) {
         let protocol = value.protocol.clone().unwrap_or_default();
         let members = value.members.into_iter().flatten();
-        self.members = members
-            .map(|member| Member::loaded(member, &protocol, now_ms))
-            .collect();
-        if !self.members.iter().any(Member::is_behind_socket) {
+        let known = std::mem::take(&mut self.members);
+        let loaded = |member| {
+            let member = Member::loaded(member, &protocol, now_ms);
+            let before = known.iter().find(|before| before.id == member.id);
+            member.continued(before)
+        };
+        self.members = members.map(loaded).collect();
+        if !self.members.iter().any(Member::may_be_alive) {
             self.members.clear();
         }
         let is_empty = self.members.is_empty();
@@ -160,6 +164,17 @@ impl Group {
         self.leader = value.leader.filter(|_| !is_empty);
         self.state_timestamp_ms = Some(value.current_state_timestamp).filter(|&t| t >= 0);
         self.subscribed_topics = self.compute_subscribed_topics();
+    }
+
+    /// Takes over the state of its last record; without one it has offsets only. Members in this process continue to live by their
+    /// clients.
+    pub(crate) fn restore(&mut self, value: Option<GroupMetadataValue>, now_ms: i64) {
+        let members = std::mem::take(&mut self.members);
+        self.end_classic();
+        if let Some(value) = value {
+            self.members = members;
+            self.load(value, now_ms);
+        }
     }
 
     /// Removes what it is as a classic group; its offsets stay.

@@ -15,9 +15,22 @@ use fletchlog_protocol::messages::metadata_response::{
 use super::KafkaApis;
 use crate::BrokerError;
 use crate::controller::NewTopic;
+use crate::directory::NO_LEADER;
 use crate::partition::Partition;
 use crate::topic_names;
 use crate::topics::Topic;
+
+/// A topic with some of its partitions.
+#[derive(Debug)]
+pub struct TopicPage {
+    /// The topic and these partitions.
+    pub topic: MetadataResponseTopic,
+    /// Of each of these partitions: the replicas that may lead although they are not in sync, and the last leader of a partition without
+    /// one (KIP-966).
+    pub eligible: Vec<(Vec<NodeId>, Vec<NodeId>)>,
+    /// Number of all its partitions; 0: no such topic.
+    pub all: usize,
+}
 
 impl KafkaApis {
     /// A Metadata request for topics by name. The brokers of the response have no address: the listener knows it.
@@ -43,7 +56,7 @@ impl KafkaApis {
                     .collect()
             }
         };
-        let nodes = self.replicas.controller().nodes();
+        let nodes = self.replicas.controller().live_nodes();
         let broker = |&node_id: &NodeId| MetadataResponseBroker {
             node_id,
             ..Default::default()
@@ -66,23 +79,25 @@ impl KafkaApis {
         unknown_topic(name, failed)
     }
 
-    /// The metadata of a topic with at most `most` of its partitions, beginning at partition `from`, and the number of all its
-    /// partitions.
-    pub(crate) fn topic_page(
-        &self,
-        name: &Arc<str>,
-        from: usize,
-        most: usize,
-    ) -> Result<(MetadataResponseTopic, usize), BrokerError> {
+    /// The metadata of a topic with at most `most` of its partitions, beginning at partition `from`.
+    pub(crate) fn topic_page(&self, name: &Arc<str>, from: usize, most: usize) -> Result<TopicPage, BrokerError> {
         self.replicas.controller().see_new_topics()?;
         let known = self.replicas.topic_table().get(name).cloned();
         let Some(topic) = known else {
-            return Ok((unknown_topic(name, None), 0));
+            return Ok(TopicPage {
+                topic: unknown_topic(name, None),
+                eligible: Vec::new(),
+                all: 0,
+            });
         };
         let all = &topic.partitions;
         let end = from.saturating_add(most).min(all.len());
         let page = all.get(from..end).unwrap_or_default();
-        Ok((self.describe_for_clients(&topic, page), all.len()))
+        Ok(TopicPage {
+            topic: self.describe_for_clients(&topic, page),
+            eligible: page.iter().map(|partition| partition.eligible_leaders()).collect(),
+            all: all.len(),
+        })
     }
 
     /// Creates the topics that do not exist; returns the errors of those that could not be created. Kafka:
@@ -131,16 +146,25 @@ impl KafkaApis {
     fn describe_for_clients(&self, topic: &Topic, partitions: &[Arc<Partition>]) -> MetadataResponseTopic {
         let partitions = partitions
             .iter()
-            .map(|p| MetadataResponsePartition {
-                partition_index: p.tp().partition,
-                leader_id: p.leader(),
-                leader_epoch: self.replicas.leader_epoch_of(p).unwrap_or_else(|error| {
-                    log::warn!("the leader epoch of {} cannot be read now: {error}", p.tp());
-                    -1
-                }),
-                replica_nodes: p.replicas().to_vec(),
-                isr_nodes: p.replicas().to_vec(),
-                ..Default::default()
+            .map(|p| {
+                let (replica_nodes, isr_nodes) = p.replicas_and_isr();
+                let (leader_id, controller) = (p.leader(), self.replicas.controller());
+                let is_offline = |node: &NodeId| !controller.is_up(*node);
+                MetadataResponsePartition {
+                    error_code: match leader_id {
+                        NO_LEADER => ErrorCode::LEADER_NOT_AVAILABLE,
+                        _ => ErrorCode::NONE,
+                    },
+                    partition_index: p.tp().partition,
+                    leader_id,
+                    leader_epoch: self.replicas.leader_epoch_of(p).unwrap_or_else(|error| {
+                        log::warn!("the leader epoch of {} cannot be read now: {error}", p.tp());
+                        -1
+                    }),
+                    offline_replicas: replica_nodes.iter().copied().filter(is_offline).collect(),
+                    replica_nodes,
+                    isr_nodes,
+                }
             })
             .collect();
         MetadataResponseTopic {
@@ -159,10 +183,17 @@ impl KafkaApis {
             CoordinatorType::Group | CoordinatorType::Other(_) => self.groups.coordinator_of(key),
             CoordinatorType::Transaction => self.transactions.coordinator_of(key),
         };
-        let coordinators = request.coordinator_keys.iter().map(|key| Coordinator {
-            key: Arc::clone(key),
-            node_id: node_of(key),
-            ..Default::default()
+        let coordinators = request.coordinator_keys.iter().map(|key| {
+            let node_id = node_of(key);
+            Coordinator {
+                key: Arc::clone(key),
+                node_id,
+                error_code: match node_id {
+                    NO_LEADER => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+                    _ => ErrorCode::NONE,
+                },
+                ..Default::default()
+            }
         });
         FindCoordinatorResponse {
             coordinators: coordinators.collect(),

@@ -2,6 +2,8 @@
 
 mod metadata;
 
+pub use metadata::TopicPage;
+
 use std::sync::Arc;
 
 use fletchlog_api::{LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Response};

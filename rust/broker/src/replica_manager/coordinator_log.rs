@@ -1,10 +1,12 @@
 //! Appending to and reading the logs in which coordinators keep their state: `__consumer_offsets`, `__transaction_state`.
 
 use bytes::Bytes;
+use fletchlog_api::ErrorCode;
 use fletchlog_log::{AppendError, AppendOrigin, FetchBound, LogError};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, RecordBatch, RecordError};
 
 use crate::BrokerError;
+use crate::directory::NO_LEADER;
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
 
@@ -39,6 +41,16 @@ impl ReplicaManager {
         origin: AppendOrigin,
         now_ms: i64,
     ) -> Result<i64, BrokerError> {
+        let refuse = |code: ErrorCode| {
+            let text = format!("{} cannot be written: {}", partition.tp(), code.message());
+            Err(BrokerError::kafka(code, text))
+        };
+        if partition.leader() == NO_LEADER {
+            return refuse(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        if self.is_under_min_isr(partition) {
+            return refuse(ErrorCode::NOT_ENOUGH_REPLICAS);
+        }
         let log = self.log_of(partition)?;
         match partition.append(self.logs.directory(), log, batch, origin, now_ms) {
             Ok(info) => {

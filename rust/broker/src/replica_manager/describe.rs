@@ -30,7 +30,14 @@ pub struct TopicDescription {
 #[allow(missing_docs)]
 pub struct PartitionDescription {
     pub partition: i32,
+    /// -1: none.
     pub leader: NodeId,
+    /// -1: its file cannot be read.
+    pub leader_epoch: i32,
+    /// The preferred leader first.
+    pub replicas: Vec<NodeId>,
+    /// The replicas in sync.
+    pub isr: Vec<NodeId>,
     pub log_start_offset: i64,
     pub high_watermark: i64,
     pub last_stable_offset: i64,
@@ -40,8 +47,12 @@ pub struct PartitionDescription {
 
 impl PartitionDescription {
     /// A partition with this value for everything that its log would show. 0: nothing was written to it; -1: its log cannot be read.
-    fn of_length(partition: &Partition, length: i64) -> Self {
+    fn of_length(partition: &Partition, leader_epoch: i32, length: i64) -> Self {
+        let (replicas, isr) = partition.replicas_and_isr();
         Self {
+            leader_epoch,
+            replicas,
+            isr,
             partition: partition.tp().partition,
             leader: partition.leader(),
             log_start_offset: length,
@@ -69,7 +80,8 @@ impl ReplicaManager {
                 return Err(BrokerError::unknown_topic(name));
             };
             let described = describing.note(partition, described);
-            partitions.push(described.unwrap_or_else(|| PartitionDescription::of_length(partition, -1)));
+            let unreadable = || PartitionDescription::of_length(partition, self.known_epoch(partition), -1);
+            partitions.push(described.unwrap_or_else(unreadable));
         }
         describing.report();
         Ok(TopicDescription {
@@ -83,7 +95,11 @@ impl ReplicaManager {
     fn describe_partition(&self, partition: &Partition) -> Result<PartitionDescription, BrokerError> {
         // Describing a partition that was never used does not create its log.
         if partition.opened_log().is_none() && !self.has_log(partition)? {
-            return Ok(PartitionDescription::of_length(partition, 0));
+            return Ok(PartitionDescription::of_length(
+                partition,
+                self.known_epoch(partition),
+                0,
+            ));
         }
         let log = self.log_of(partition)?;
         Ok(PartitionDescription {
@@ -92,8 +108,12 @@ impl ReplicaManager {
             last_stable_offset: log.last_stable_offset(),
             size_bytes: i64::try_from(log.size()).unwrap_or(i64::MAX),
             segments: i64::try_from(log.segments().len()).unwrap_or(i64::MAX),
-            ..PartitionDescription::of_length(partition, 0)
+            ..PartitionDescription::of_length(partition, self.known_epoch(partition), 0)
         })
+    }
+
+    fn known_epoch(&self, partition: &Partition) -> i32 {
+        self.leader_epoch_of(partition).unwrap_or(-1)
     }
 
     /// `describe_producers`. Kafka: `ReplicaManager#activeProducerState`.

@@ -7,7 +7,6 @@ use fletchlog_protocol::messages::offset_for_leader_epoch_request::OffsetForLead
 use fletchlog_protocol::messages::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use fletchlog_records::TopicPartition;
 
-use super::fetch::check_leader_epoch;
 use crate::error::ReadRefusal;
 use crate::replica_manager::ReplicaManager;
 
@@ -57,11 +56,7 @@ impl ReplicaManager {
         leader_epoch: i32,
     ) -> Result<(i32, i64), ReadRefusal> {
         let partition = self.partition(tp)?;
-        if partition.leader() != node {
-            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
-        }
-        let current = partition.leader_epoch(self.logs.directory())?;
-        check_leader_epoch(current_leader_epoch, current)?;
+        partition.check_replica(self.logs.directory(), node, current_leader_epoch, true)?;
         let log = self.log_of(&partition)?;
         Ok(log.end_offset_for_epoch(leader_epoch))
     }

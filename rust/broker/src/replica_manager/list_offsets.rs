@@ -9,7 +9,7 @@ use fletchlog_protocol::messages::list_offsets_response::{ListOffsetsPartitionRe
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
-use super::fetch::{check_leader_epoch, fetch_bound};
+use super::fetch::fetch_bound;
 use crate::error::ReadRefusal;
 use crate::replica_manager::ReplicaManager;
 
@@ -63,12 +63,8 @@ impl ReplicaManager {
         isolation: IsolationLevel,
     ) -> Result<TimestampAndOffset, ReadRefusal> {
         let partition = self.partition(&TopicPartition::new(Arc::clone(topic), asked.partition_index))?;
-        if partition.leader() != node {
-            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
-        }
-        let log = self.log_of(&partition)?;
-        let current = partition.leader_epoch(self.logs.directory())?;
-        check_leader_epoch(asked.current_leader_epoch, current)?;
+        let log = self.log_as_replica(&partition, node)?;
+        let current = partition.check_replica(self.logs.directory(), node, asked.current_leader_epoch, true)?;
         let bound = fetch_bound(isolation);
         match asked.timestamp {
             // Nothing is tiered here.

@@ -22,6 +22,7 @@ use fletchlog_records::TopicPartition;
 use crate::BrokerError;
 use crate::controller::Controller;
 use crate::dynamic_config::BrokerConfigs;
+use crate::error::ReadRefusal;
 use crate::failures::Failures;
 use crate::log_manager::LogManager;
 use crate::metrics::{BrokerMetric, BrokerTopicMetrics, value};
@@ -173,6 +174,18 @@ impl ReplicaManager {
         })?;
         let partition = table.get(name).and_then(|topic| topic.partition(tp.partition));
         partition.cloned().ok_or_else(|| BrokerError::unknown_partition(tp))
+    }
+
+    /// As [`Self::log_of`], for a request to `node`: a node without a replica opens no log.
+    pub(crate) fn log_as_replica<'a>(
+        &self,
+        partition: &'a Partition,
+        node: NodeId,
+    ) -> Result<&'a Arc<PartitionLog>, ReadRefusal> {
+        if partition.leader() != node && !partition.replicas().contains(&node) {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+        }
+        Ok(self.log_of(partition)?)
     }
 
     /// The log of a partition, opened on first use, refreshed when read-only.

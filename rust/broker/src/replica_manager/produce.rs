@@ -11,13 +11,14 @@ use fletchlog_api::{ErrorCode, NodeId, ProduceRequest, ProduceResponse, Transact
 use fletchlog_log::{AppendError, AppendInfo, AppendOrigin, PartitionLog};
 use fletchlog_protocol::messages::produce_request::PartitionProduceData;
 use fletchlog_protocol::messages::produce_response::{
-    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, PartitionProduceResponse, TopicProduceResponse,
 };
 use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, MAGIC_POSITION, TRANSACTIONAL_MASK};
 use fletchlog_records::{BatchHeader, TopicPartition};
 
 use super::ReplicaManager;
 use crate::BrokerError;
+use crate::directory::NO_LEADER;
 use crate::partition::Partition;
 
 /// Asks the transaction coordinator whether a producer may write to a partition. Kafka: `AddPartitionsToTxnManager`, which returns 47
@@ -91,7 +92,10 @@ impl ReplicaManager {
             });
             answer.unwrap_or_else(|refusal| {
                 self.metrics.produced(refusal.0, 0, 0);
-                refused(index, refusal)
+                PartitionProduceResponse {
+                    current_leader: self.leader_to_ask(&tp, refusal.0),
+                    ..refused(index, refusal)
+                }
             })
         };
         let topics = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
@@ -114,7 +118,12 @@ impl ReplicaManager {
     pub(crate) fn append_one(&self, tp: &TopicPartition, records: Bytes) -> Result<(i64, i64, i64), BrokerError> {
         self.for_writing("produce")?;
         let partition = self.partition(tp)?;
-        let answer = if is_transactional(&records) {
+        let answer = if partition.leader() == NO_LEADER {
+            let text = format!("{tp} has no leader: all nodes of its replicas are stopped; start one of them");
+            refused(tp.partition, (ErrorCode::NOT_LEADER_OR_FOLLOWER, Some(text)))
+        } else if self.is_under_min_isr(&partition) {
+            refused(tp.partition, (ErrorCode::NOT_ENOUGH_REPLICAS, None))
+        } else if is_transactional(&records) {
             refused(tp.partition, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None))
         } else if let Err(refusal) = check_topic(tp) {
             refused(tp.partition, refusal)
@@ -151,7 +160,35 @@ impl ReplicaManager {
     ) -> Result<PartitionProduceResponse, Refusal> {
         let partition = self.partition_to_write(node, acks, tp)?;
         let log = self.log_of(&partition).map_err(with_text)?;
+        if acks == ALL && self.is_under_min_isr(&partition) {
+            let code = ErrorCode::NOT_ENOUGH_REPLICAS;
+            self.metrics.produced(code, 0, 0);
+            return Ok(PartitionProduceResponse {
+                log_start_offset: log.log_start_offset(),
+                ..refused(tp.partition, (code, None))
+            });
+        }
         Ok(self.answer(&partition, size, write(&partition, log)?))
+    }
+
+    /// Whether too few replicas are in sync for acks=all. Kafka: `Partition#appendRecordsToLeader`.
+    pub(crate) fn is_under_min_isr(&self, partition: &Partition) -> bool {
+        partition.is_under_replicated()
+            && partition
+                .state()
+                .is_under_min_isr(partition.config().min_insync_replicas)
+    }
+
+    /// The leader that a client should ask instead, if the error says so (KIP-951). Kafka: `KafkaApis#handleProduceRequest`.
+    fn leader_to_ask(&self, tp: &TopicPartition, error: ErrorCode) -> LeaderIdAndEpoch {
+        let partition = (error == ErrorCode::NOT_LEADER_OR_FOLLOWER).then(|| self.partition(tp).ok());
+        let Some(partition) = partition.flatten() else {
+            return LeaderIdAndEpoch::default();
+        };
+        LeaderIdAndEpoch {
+            leader_id: partition.leader(),
+            leader_epoch: self.leader_epoch_of(&partition).unwrap_or(-1),
+        }
     }
 
     /// The partition of a Produce request with these `acks` to `node`, if it may be written to.
@@ -308,6 +345,9 @@ impl ReplicaManager {
         })
     }
 }
+
+/// acks of a request that waits for every replica in sync.
+const ALL: i16 = -1;
 
 /// Number of logs for which one more thread pays off.
 const LOGS_A_THREAD: usize = 32;

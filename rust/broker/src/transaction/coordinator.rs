@@ -12,6 +12,7 @@ use super::producer_ids::ProducerIdManager;
 use super::state::TransactionMetadata;
 use crate::BrokerError;
 use crate::group::GroupCoordinator;
+use crate::loading::Loading;
 use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Mutex, MutexGuard, Periodic, Rank};
@@ -55,6 +56,8 @@ pub(crate) struct TransactionCoordinator {
     /// The checks for time-outs and for expired ids (monotonic).
     pub(super) timeout_check: Periodic,
     pub(super) expiry_check: Periodic,
+    /// Partitions of `__transaction_state` whose new leader is loading them.
+    loading: Loading,
 }
 
 /// A transactional id with its lock, which is held during appends of its metadata, its markers and the records of its verified
@@ -124,6 +127,7 @@ impl TransactionCoordinator {
             expiration_ms: interval("transactional.id.expiration.ms"),
             timeout_check: Periodic::new(now_ms.saturating_add(timeout_check_ms)),
             expiry_check: Periodic::new(now_ms.saturating_add(expiry_check_ms)),
+            loading: Loading::default(),
             replicas: Arc::clone(replicas),
             groups: Arc::clone(groups),
         };
@@ -218,7 +222,7 @@ impl TransactionCoordinator {
     }
 
     /// The partition of `__transaction_state` that keeps the id. Kafka: `TransactionStateManager#partitionFor`.
-    pub(super) fn partition_for(&self, transactional_id: &str) -> i32 {
+    pub(crate) fn partition_for(&self, transactional_id: &str) -> i32 {
         let partitions = match self.replicas.topic_table().get(TRANSACTION_STATE) {
             Some(topic) => topic.record.partitions,
             None => self.replicas.config().int("transaction.state.log.num.partitions"),
@@ -236,7 +240,7 @@ impl TransactionCoordinator {
         match table.get(TRANSACTION_STATE).and_then(|t| t.partition(number)) {
             Some(partition) => partition.leader(),
             // Before the first transactional producer: where it will be.
-            None => 1 + number.rem_euclid(self.replicas.controller().num_nodes()),
+            None => self.replicas.controller().first_coordinator(TRANSACTION_STATE, number),
         }
     }
 
@@ -249,7 +253,15 @@ impl TransactionCoordinator {
         if self.coordinator_of(transactional_id) != node {
             return Err(ErrorCode::NOT_COORDINATOR);
         }
-        Ok(())
+        let clock = self.replicas.clock();
+        self.loading.check(|| self.partition_for(transactional_id), &**clock)
+    }
+
+    /// Called after the leader of a partition of `__transaction_state` has changed. The new coordinator finds in the log what is in memory; it
+    /// loads for `loading_ms`, and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile. Kafka: `TransactionCoordinator#onElection`.
+    pub(crate) fn on_election(&self, partition: i32, loading_ms: i64) {
+        let loaded_ms = self.replicas.clock().monotonic_ms().saturating_add(loading_ms);
+        self.loading.begin(partition, loaded_ms);
     }
 
     /// All known transactional ids, sorted. A read-only broker reads them from `__transaction_state` each time.

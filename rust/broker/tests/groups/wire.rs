@@ -31,14 +31,20 @@ pub struct Conn {
 
 impl World {
     pub fn new(config: &[(&str, &str)]) -> Self {
+        Self::of_nodes(1, config)
+    }
+    pub fn of_nodes(nodes: u32, config: &[(&str, &str)]) -> Self {
         let clock = VirtualClock::new();
-        let broker = Broker::in_memory(options(None, false, config), clock.clone()).unwrap();
+        let broker = Broker::in_memory(options(Some(nodes), false, config), clock.clone()).unwrap();
         broker.create_topic("t", 2, &[]).unwrap();
         Self { broker, clock }
     }
     pub fn connect(&self) -> Conn {
+        self.connect_to(1)
+    }
+    pub fn connect_to(&self, node: NodeId) -> Conn {
         Conn {
-            port: self.broker.connect(1, "/10.0.0.7"),
+            port: self.broker.connect(node, "/10.0.0.7"),
             arrived: Arc::default(),
             id: "".into(),
             instance: None,
@@ -66,6 +72,16 @@ impl World {
 }
 
 impl Conn {
+    /// The same member, connected to another node.
+    pub fn at(&self, world: &World, node: NodeId) -> Self {
+        Self {
+            id: self.id.clone(),
+            instance: self.instance.clone(),
+            generation: self.generation,
+            metadata: self.metadata.clone(),
+            ..world.connect_to(node)
+        }
+    }
     pub fn send(&self, request: Request) {
         let arrived = self.arrived.clone();
         match self.port.handle(request) {

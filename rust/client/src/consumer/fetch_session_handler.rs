@@ -144,7 +144,11 @@ impl FetchSessionHandler {
             session_epoch: self.epoch,
             topics,
             forgotten_topics_data: forgotten.collect(),
-            topic_ids: FetchTopicIds { by_ids, replaced },
+            topic_ids: FetchTopicIds {
+                by_ids,
+                replaced,
+                leader_only: false,
+            },
             ..Default::default()
         }
     }

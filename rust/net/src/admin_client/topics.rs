@@ -420,6 +420,7 @@ impl Call<'_, '_> {
     /// Starts and ends of a topic's partitions, from their leaders.
     fn offsets(&mut self, topic: &MetadataResponseTopic) -> Result<Vec<PartitionOffsets>, Stop> {
         let mut all = Vec::new();
+        let described: BTreeMap<i32, _> = topic.partitions.iter().map(|p| (p.partition_index, p)).collect();
         for (leader, partitions) in by_leader(topic)? {
             let mut look_up =
                 |timestamp, isolation| self.offsets_by_partition(leader, &partitions, timestamp, isolation);
@@ -430,7 +431,11 @@ impl Call<'_, '_> {
                 let of = |listed: &BTreeMap<i32, ListOffsetsPartitionResponse>| {
                     listed.get(&tp.partition).map_or(-1, |listed| listed.offset)
                 };
+                let described = described.get(&tp.partition);
                 all.push(PartitionOffsets {
+                    leader_epoch: described.map_or(-1, |p| p.leader_epoch),
+                    replicas: described.map(|p| p.replica_nodes.clone()).unwrap_or_default(),
+                    isr: described.map(|p| p.isr_nodes.clone()).unwrap_or_default(),
                     partition: tp.partition,
                     leader,
                     log_start_offset: of(&starts),

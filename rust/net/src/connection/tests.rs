@@ -516,6 +516,7 @@ fn fetch_by_ids(by_ids: bool) -> Request {
         topic_ids: FetchTopicIds {
             by_ids,
             replaced: vec![([6; 16], 3)],
+            ..Default::default()
         },
         ..Default::default()
     })

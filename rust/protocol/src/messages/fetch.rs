@@ -109,6 +109,8 @@ message! {
 
 /// First version that names topics by their ids alone.
 const BY_ID: i16 = 13;
+/// First version that followers may answer (KIP-392). Kafka: `FetchParams#fetchOnlyLeader`.
+const FROM_FOLLOWERS: i16 = 11;
 
 impl FetchRequest {
     /// The newest version that can carry it. Kafka: `AbstractFetch#createFetchRequest`.
@@ -148,9 +150,11 @@ impl FetchRequest {
         self
     }
 
-    /// In a version with topic ids, puts what stands for an id ([`topic_by_id`]) in the place of each topic's name.
+    /// Notes what the version means. In a version with topic ids, puts what stands for an id ([`topic_by_id`]) in the place of each topic's
+    /// name.
     fn of_version(mut self, version: i16) -> Self {
         self.topic_ids.by_ids = version >= BY_ID;
+        self.topic_ids.leader_only = version < FROM_FOLLOWERS;
         if version >= BY_ID {
             for topic in &mut self.topics {
                 topic.topic = topic_by_id(topic.topic_id);

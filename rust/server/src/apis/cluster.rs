@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use fletchlog_broker::{AclOperation, CLUSTER_NAME, LogDirDescription, ResourceType};
+use fletchlog_broker::{AclOperation, CLUSTER_NAME, LogDirDescription, ResourceType, TopicPage};
 use fletchlog_protocol::messages::{
     DescribeClusterRequest, DescribeClusterResponse, DescribeLogDirsRequest, DescribeLogDirsResponse,
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, describe_cluster_response,
@@ -43,12 +43,15 @@ pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         broker_id: e.node,
         host: e.host.as_str().into(),
         port: i32::from(e.port),
+        is_fenced: !call.broker().is_node_up(e.node),
         ..Default::default()
     };
+    let endpoints = call.apis.endpoints.iter();
+    let shown = endpoints.filter(|e| request.include_fenced_brokers || call.broker().is_node_up(e.node));
     call.answer(DescribeClusterResponse {
         cluster_id: cluster.cluster_id.unwrap_or_default(),
         controller_id: cluster.controller_id,
-        brokers: call.apis.endpoints.iter().map(broker).collect(),
+        brokers: shown.map(broker).collect(),
         cluster_authorized_operations: match request.include_cluster_authorized_operations {
             true => call.authorized_operations(CLUSTER_OPERATIONS, ResourceType::Cluster, CLUSTER_NAME),
             false => OPERATIONS_OMITTED,
@@ -108,11 +111,12 @@ pub(super) fn describe_topic_partitions(call: &mut Call<'_>) -> Result<Handled, 
         } else {
             0
         };
-        let (topic, all) = call.broker().topic_page(name, skip, room).map_err(|_| CLOSED)?;
+        let page = call.broker().topic_page(name, skip, room).map_err(|_| CLOSED)?;
         let operations = call.authorized_operations(TOPIC_OPERATIONS, ResourceType::Topic, name);
-        let end = skip.saturating_add(topic.partitions.len());
-        room -= topic.partitions.len();
-        topics.push(described_topic(topic, operations));
+        let end = skip.saturating_add(page.topic.partitions.len());
+        room -= page.topic.partitions.len();
+        let all = page.all;
+        topics.push(described_topic(page, operations));
         if end < all {
             next_cursor = Some(cursor(name, i32::try_from(end).unwrap_or(i32::MAX)));
         }
@@ -146,18 +150,19 @@ fn refused_topic(
 }
 
 fn described_topic(
-    topic: metadata_response::MetadataResponseTopic,
+    TopicPage { topic, eligible, .. }: TopicPage,
     topic_authorized_operations: i32,
 ) -> describe_topic_partitions_response::DescribeTopicPartitionsResponseTopic {
-    let partition = |p: metadata_response::MetadataResponsePartition| {
+    let partition = |(p, (elr, last_known_elr)): (metadata_response::MetadataResponsePartition, (Vec<_>, Vec<_>))| {
         describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition {
             partition_index: p.partition_index,
             leader_id: p.leader_id,
             leader_epoch: p.leader_epoch,
             replica_nodes: p.replica_nodes,
             isr_nodes: p.isr_nodes,
-            eligible_leader_replicas: Some(Vec::new()),
-            last_known_elr: Some(Vec::new()),
+            offline_replicas: p.offline_replicas,
+            eligible_leader_replicas: Some(elr),
+            last_known_elr: Some(last_known_elr),
             ..Default::default()
         }
     };
@@ -166,7 +171,7 @@ fn described_topic(
         name: topic.name,
         topic_id: topic.topic_id,
         is_internal: topic.is_internal,
-        partitions: topic.partitions.into_iter().map(partition).collect(),
+        partitions: topic.partitions.into_iter().zip(eligible).map(partition).collect(),
         topic_authorized_operations,
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use fletchlog_api as api;
 use fletchlog_api::{IsolationLevel, topic_id_of};
 use fletchlog_broker::{AclOperation, Broker, ResourceType};
-use fletchlog_protocol::messages::fetch_response::PartitionData;
+use fletchlog_protocol::messages::fetch_response::{LeaderIdAndEpoch, NodeEndpoint, PartitionData};
 use fletchlog_protocol::messages::{FetchRequest, FetchResponse, fetch_request, fetch_response};
 use fletchlog_records::{ErrorCode, TopicPartition};
 
 use super::authorization::Client;
+use super::metadata::endpoints_of_leaders;
 use super::{CLOSED, Call, Handled, Unreadable, response};
 
 pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
@@ -23,6 +24,8 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let (broker, client) = (Arc::clone(call.broker()), call.peer.client());
     let is_denied = request.topics.iter().any(|t| is_denied(&broker, &client, &t.topic));
     let follower = Follower::of(call, &request);
+    // A broker that replicates asks the leader.
+    request.topic_ids.leader_only |= follower.is_some();
     let (granted, reserved) = call.apis.unsent.reserve(request.max_bytes);
     *call.reserved = Some(reserved);
     request.max_bytes = granted;
@@ -30,6 +33,7 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         // A refusal does not wait.
         request.max_wait_ms = 0;
     }
+    let (version, endpoints) = (call.version(), Arc::clone(&call.apis.endpoints));
     call.ask(api::Request::Fetch(request), move |answer| {
         let mut answer: FetchResponse = response!(Fetch, answer)?;
         if by_id {
@@ -44,9 +48,32 @@ pub(super) fn fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             .iter_mut()
             .flat_map(|t| &mut t.partitions)
             .for_each(fail_negative_limit);
+        hint_leaders(version, &broker, &endpoints, &mut answer);
         Ok(answer)
     })
 }
+
+/// Adds the addresses of the leaders that the client should ask instead; an older client does not learn of them. Kafka:
+/// `KafkaApis#processFetchResponse`.
+fn hint_leaders(version: i16, broker: &Broker, endpoints: &[crate::Endpoint], answer: &mut FetchResponse) {
+    let hints = answer.responses.iter_mut().flat_map(|t| &mut t.partitions);
+    let hints = hints.filter(|p| p.error_code != ErrorCode::NONE);
+    if version < WITH_LEADERS {
+        return hints.for_each(|p| p.current_leader = LeaderIdAndEpoch::default());
+    }
+    let leaders = hints.map(|p| p.current_leader.leader_id);
+    let endpoints = endpoints_of_leaders(broker, endpoints, leaders).into_iter();
+    let endpoint = |e: &crate::Endpoint| NodeEndpoint {
+        node_id: e.node,
+        host: e.host.as_str().into(),
+        port: i32::from(e.port),
+        rack: None,
+    };
+    answer.node_endpoints = endpoints.map(endpoint).collect();
+}
+
+/// The first version whose responses name leaders (KIP-951).
+const WITH_LEADERS: i16 = 16;
 
 /// A broker that fetches as a follower of the partitions. It is always refused: no broker of another process is a replica.
 struct Follower {

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fletchlog_api as api;
-use fletchlog_broker::{AclOperation, CLUSTER_NAME, ResourceType};
+use fletchlog_api::NodeId;
+use fletchlog_broker::{AclOperation, Broker, CLUSTER_NAME, ResourceType};
 use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
 use fletchlog_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse, metadata_request,
@@ -170,8 +171,25 @@ impl Apis {
             port: i32::from(e.port),
             ..Default::default()
         };
-        self.endpoints.iter().map(broker).collect()
+        let live = self.endpoints.iter().filter(|e| self.broker.is_node_up(e.node));
+        live.map(broker).collect()
     }
+}
+
+/// The addresses of the leaders in a response, each once, in the order in which they come; those of stopped nodes are left out (KIP-951).
+/// Kafka: `KafkaApis#getCurrentLeader`.
+pub(super) fn endpoints_of_leaders<'a>(
+    broker: &Broker,
+    endpoints: &'a [crate::Endpoint],
+    leaders: impl IntoIterator<Item = NodeId>,
+) -> Vec<&'a crate::Endpoint> {
+    let mut found: Vec<&crate::Endpoint> = Vec::new();
+    for leader in leaders {
+        let is_new = found.iter().all(|e| e.node != leader);
+        let endpoint = endpoints.iter().find(|e| e.node == leader);
+        found.extend(endpoint.filter(|_| is_new && broker.is_node_up(leader)));
+    }
+    found
 }
 
 pub(super) fn find_coordinator(call: &mut Call<'_>) -> Result<Handled, Unreadable> {

@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use fletchlog_api as api;
+use fletchlog_api::NodeId;
 use fletchlog_broker::panics::place;
 use fletchlog_broker::{Broker, Outcome, Port, RefreshOnce, Ticket};
 use fletchlog_protocol::by_topic::grouped;
@@ -88,6 +89,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// The node that it is connected to.
+    pub(crate) fn node(&self) -> NodeId {
+        self.port.node()
+    }
+
     /// A client that has just connected.
     pub(crate) fn new(port: Port, address: SocketAddr, authenticates: bool) -> Self {
         Self {
@@ -129,7 +135,7 @@ impl Peer {
 pub(crate) struct Apis {
     broker: Arc<Broker>,
     clock: Arc<dyn api::Clock>,
-    endpoints: Vec<Endpoint>,
+    endpoints: Arc<[Endpoint]>,
     /// TLS and SASL of the listener.
     pub(crate) security: Security,
     unsent: Unsent,
@@ -148,7 +154,7 @@ impl Apis {
                 .queued_max_request_bytes
                 .max(usize::try_from(limits.socket_request_max_bytes).unwrap_or(0)),
             broker,
-            endpoints,
+            endpoints: endpoints.into(),
         }
     }
 

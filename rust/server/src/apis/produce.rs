@@ -8,15 +8,20 @@ use fletchlog_api::TopicId;
 use fletchlog_broker::AclOperation;
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use fletchlog_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use fletchlog_protocol::messages::produce_response::{
+    LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
+};
 use fletchlog_protocol::messages::{ProduceRequest, ProduceResponse};
 use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, COMPRESSION_MASK, MAGIC_POSITION, TRANSACTIONAL_MASK};
 use fletchlog_records::{Compression, ErrorCode, RecordError, TopicPartition, next_batch_size};
 
+use super::metadata::endpoints_of_leaders;
 use super::{CLOSED, Call, Handled, Unreadable, response};
 
 /// The first version that names topics by their ids alone.
 const BY_ID: i16 = 13;
+/// The first version whose responses name leaders (KIP-951).
+const WITH_LEADERS: i16 = 10;
 /// The first version that may carry zstd.
 const ZSTD: i16 = 7;
 
@@ -182,8 +187,32 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         topic_id,
         partition_responses,
     };
+    let mut responses: Vec<TopicProduceResponse> = responses.map(topic).collect();
+    let node_endpoints = hint_leaders(call, &mut responses);
     call.answer(ProduceResponse {
-        responses: responses.map(topic).collect(),
+        responses,
+        node_endpoints,
         ..Default::default()
     })
+}
+
+/// The addresses of the leaders that a client should ask instead; an older client does not learn of them.
+fn hint_leaders(call: &Call<'_>, responses: &mut [TopicProduceResponse]) -> Vec<NodeEndpoint> {
+    let hints = responses
+        .iter_mut()
+        .flat_map(|topic| &mut topic.partition_responses)
+        .filter(|p| p.error_code == ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    if call.version() < WITH_LEADERS {
+        hints.for_each(|p| p.current_leader = LeaderIdAndEpoch::default());
+        return Vec::new();
+    }
+    let leaders = hints.map(|p| p.current_leader.leader_id);
+    let endpoints = endpoints_of_leaders(call.broker(), &call.apis.endpoints, leaders).into_iter();
+    let endpoint = |e: &crate::Endpoint| NodeEndpoint {
+        node_id: e.node,
+        host: e.host.as_str().into(),
+        port: i32::from(e.port),
+        rack: None,
+    };
+    endpoints.map(endpoint).collect()
 }

@@ -1,12 +1,11 @@
-//! ElectLeaders, AlterReplicaLogDirs and the reassignment of partitions. Every partition is led by its first replica, and
-//! replicas share one copy of the bytes in one directory, so there is nothing to elect and nothing to move.
-//! Kafka: `ReplicationControlManager`, `ReplicaManager`.
+//! ElectLeaders, AlterReplicaLogDirs and the reassignment of partitions. Replicas share one copy of the bytes, so a reassignment is complete
+//! at once, and a replica has one directory. Kafka: `ReplicationControlManager`, `ReplicaManager`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use fletchlog_api::NodeId;
-use fletchlog_broker::AclOperation;
+use fletchlog_broker::{AclOperation, BrokerError, ElectionType};
 use fletchlog_protocol::messages::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse, ListPartitionReassignmentsRequest,
@@ -18,16 +17,10 @@ use fletchlog_records::{ErrorCode, TopicPartition};
 use super::authorization::cluster_refused;
 use super::{CLOSED, Call, Handled, Unreadable, by_topic};
 
-type Refusal = (ErrorCode, Option<Arc<str>>);
-
 /// The replicas of a partition; `None`: the topic or the partition is unknown.
 fn replicas(call: &Call<'_>, topic: &Arc<str>, partition: i32) -> Result<Option<Vec<NodeId>>, Unreadable> {
     let tp = TopicPartition::new(Arc::clone(topic), partition);
     call.broker().replicas_of(&tp).map_err(|_| CLOSED)
-}
-
-fn is_known(call: &Call<'_>, topic: &str) -> Result<bool, Unreadable> {
-    Ok(call.broker().topic_id(topic).map_err(|_| CLOSED)?.is_some())
 }
 
 pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
@@ -48,53 +41,78 @@ pub(super) fn elect_leaders(call: &mut Call<'_>) -> Result<Handled, Unreadable> 
         // Kafka does not check the authorizer in this case.
         return call.answer(ElectLeadersResponse::default());
     }
-    let is_type_known = (0..=1).contains(&request.election_type);
-    let topics: Vec<(Arc<str>, Vec<i32>)> = match request.topic_partitions {
-        Some(topics) => topics.into_iter().map(|t| (t.topic, t.partitions)).collect(),
-        // All partitions: those that need no election are left out of the response.
-        None if !is_type_known => Vec::new(),
-        None => {
-            let all = call.broker().topics(true).map_err(|_| CLOSED)?;
-            all.into_iter().map(|topic| (topic, Vec::new())).collect()
-        }
+    let how = match request.election_type {
+        0 => Some(ElectionType::Preferred),
+        1 => Some(ElectionType::Unclean),
+        _ => None,
     };
-    let mut results = Vec::with_capacity(topics.len());
-    for (topic, partitions) in topics {
-        let mut of_topic = Vec::with_capacity(partitions.len());
-        for partition in partitions {
-            let (error, text) = if is_type_known {
-                no_election(call, &topic, partition)?
-            } else {
-                let text = format!("Unknown election type {}", request.election_type);
-                (ErrorCode::INVALID_REQUEST, text)
-            };
-            of_topic.push(elected(partition, error, Some(text.into())));
-        }
-        results.push(elect_leaders_response::ReplicaElectionResult {
-            topic,
-            partition_result: of_topic,
-        });
-    }
-    let error = if is_type_known {
-        ErrorCode::NONE
-    } else {
-        ErrorCode::INVALID_REQUEST
+    let Some(how) = how else {
+        let text: Arc<str> = format!("Unknown election type {}", request.election_type).into();
+        let error = ErrorCode::INVALID_REQUEST;
+        let refused = |topic: elect_leaders_request::TopicPartitions| elect_leaders_response::ReplicaElectionResult {
+            topic: topic.topic,
+            partition_result: topic
+                .partitions
+                .into_iter()
+                .map(|partition| elected(partition, error, Some(Arc::clone(&text))))
+                .collect(),
+        };
+        let topics = request.topic_partitions.unwrap_or_default().into_iter();
+        let results = topics.map(refused).collect();
+        return elections(call, error, results);
     };
-    elections(call, error, results)
+    let results = match request.topic_partitions {
+        Some(topics) => elect_named(call, how, topics)?,
+        None => elect_all(call, how)?,
+    };
+    elections(call, ErrorCode::NONE, results)
 }
 
-/// The reason why a partition elects no leader. Kafka: `ReplicationControlManager#electLeader`.
-fn no_election(call: &Call<'_>, topic: &Arc<str>, partition: i32) -> Result<(ErrorCode, String), Unreadable> {
-    if replicas(call, topic, partition)?.is_some() {
-        let text = "Leader election not needed for topic partition.".to_owned();
-        return Ok((ErrorCode::ELECTION_NOT_NEEDED, text));
-    }
-    let text = if is_known(call, topic)? {
-        format!("No such partition as {topic}-{partition}")
-    } else {
-        format!("No such topic as {topic}")
+type Results = Vec<elect_leaders_response::ReplicaElectionResult>;
+
+/// Elects leaders of the partitions that a request names; the response has its order.
+fn elect_named(
+    call: &Call<'_>,
+    how: ElectionType,
+    topics: Vec<elect_leaders_request::TopicPartitions>,
+) -> Result<Results, Unreadable> {
+    let of_topic = |t: &elect_leaders_request::TopicPartitions| {
+        let topic = Arc::clone(&t.topic);
+        let partitions = t.partitions.clone().into_iter();
+        partitions.map(move |partition| TopicPartition::new(Arc::clone(&topic), partition))
     };
-    Ok((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text))
+    let wanted: Vec<TopicPartition> = topics.iter().flat_map(of_topic).collect();
+    let elections = call.broker().elect_leaders(how, Some(&wanted)).map_err(|_| CLOSED)?;
+    let mut results = elections.into_iter().map(result_of);
+    let topic = |t: elect_leaders_request::TopicPartitions| elect_leaders_response::ReplicaElectionResult {
+        partition_result: results.by_ref().take(t.partitions.len()).collect(),
+        topic: t.topic,
+    };
+    Ok(topics.into_iter().map(topic).collect())
+}
+
+/// Elects leaders of all partitions: those that need no election are left out of the response, their topics are not.
+fn elect_all(call: &Call<'_>, how: ElectionType) -> Result<Results, Unreadable> {
+    let mut by_topic: BTreeMap<Arc<str>, Vec<elect_leaders_response::PartitionResult>> = BTreeMap::new();
+    for topic in call.broker().topics(true).map_err(|_| CLOSED)? {
+        by_topic.insert(topic, Vec::new());
+    }
+    for election in call.broker().elect_leaders(how, None).map_err(|_| CLOSED)? {
+        let topic = Arc::clone(&election.0.topic);
+        by_topic.entry(topic).or_default().push(result_of(election));
+    }
+    let topic = |(topic, partition_result)| elect_leaders_response::ReplicaElectionResult {
+        topic,
+        partition_result,
+    };
+    Ok(by_topic.into_iter().map(topic).collect())
+}
+
+fn result_of((tp, result): (TopicPartition, Result<(), BrokerError>)) -> elect_leaders_response::PartitionResult {
+    match result {
+        Ok(()) => elected(tp.partition, ErrorCode::NONE, None),
+        Err(error) => elected(tp.partition, error.code(), Some(error.kafka_message().into())),
+    }
 }
 
 fn elected(partition_id: i32, error: ErrorCode, text: Option<Arc<str>>) -> elect_leaders_response::PartitionResult {
@@ -132,25 +150,32 @@ pub(super) fn alter_partition_reassignments(call: &mut Call<'_>) -> Result<Handl
             ..Default::default()
         });
     }
+    let of_topic = |t: &alter_partition_reassignments_request::ReassignableTopic| {
+        let topic = Arc::clone(&t.name);
+        let partitions = t.partitions.clone().into_iter();
+        partitions.map(move |p| (TopicPartition::new(Arc::clone(&topic), p.partition_index), p.replicas))
+    };
+    let wanted: Vec<_> = request.topics.iter().flat_map(of_topic).collect();
+    let may_change_factor = request.allow_replication_factor_change;
+    let results = call.broker().reassign_partitions(&wanted, may_change_factor);
+    let mut results = results.map_err(|_| CLOSED)?.into_iter();
+    let mut partition = |p: alter_partition_reassignments_request::ReassignablePartition| {
+        let (error_code, error_message) = match results.next() {
+            None | Some(Ok(())) => (ErrorCode::NONE, None),
+            Some(Err(error)) if error.code() == ErrorCode::NO_REASSIGNMENT_IN_PROGRESS => (error.code(), None),
+            Some(Err(error)) => (error.code(), Some(error.kafka_message().into())),
+        };
+        alter_partition_reassignments_response::ReassignablePartitionResponse {
+            partition_index: p.partition_index,
+            error_code,
+            error_message,
+        }
+    };
     let mut responses = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
-        let mut partitions = Vec::with_capacity(topic.partitions.len());
-        for partition in topic.partitions {
-            let (error, error_message) = reassign(
-                call,
-                &topic.name,
-                partition.partition_index,
-                partition.replicas.as_deref(),
-            )?;
-            partitions.push(alter_partition_reassignments_response::ReassignablePartitionResponse {
-                partition_index: partition.partition_index,
-                error_code: error,
-                error_message,
-            });
-        }
         responses.push(alter_partition_reassignments_response::ReassignableTopicResponse {
             name: topic.name,
-            partitions,
+            partitions: topic.partitions.into_iter().map(&mut partition).collect(),
         });
     }
     call.answer(AlterPartitionReassignmentsResponse {
@@ -176,36 +201,6 @@ fn refused_topic(
         name: topic.name,
         partitions: topic.partitions.into_iter().map(refused).collect(),
     }
-}
-
-/// `target`: the wanted replicas; `None`: cancel a reassignment.
-fn reassign(
-    call: &Call<'_>,
-    topic: &Arc<str>,
-    partition: i32,
-    target: Option<&[NodeId]>,
-) -> Result<Refusal, Unreadable> {
-    let refused = |error, text: String| Ok((error, Some(text.into())));
-    let Some(current) = replicas(call, topic, partition)? else {
-        let text = match is_known(call, topic)? {
-            true => format!("Unable to find partition {topic}:{partition}."),
-            false => format!("Unable to find a topic named {topic}."),
-        };
-        return refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text);
-    };
-    let Some(target) = target else {
-        return Ok((ErrorCode::NO_REASSIGNMENT_IN_PROGRESS, None));
-    };
-    if let Err(error) = call.broker().check_assignment(target) {
-        return refused(error.code(), error.kafka_message());
-    }
-    if target == current {
-        return Ok((ErrorCode::NONE, None));
-    }
-    refused(
-        ErrorCode::INVALID_REPLICA_ASSIGNMENT,
-        format!("{topic}-{partition} is on {current:?} and cannot be moved: replicas share one copy of the bytes."),
-    )
 }
 
 pub(super) fn list_partition_reassignments(call: &mut Call<'_>) -> Result<Handled, Unreadable> {

@@ -60,16 +60,31 @@ impl FetchManager {
         }
     }
 
-    /// See [`FetchSessionCache::changed`].
-    pub(super) fn changed(&self, partition: &Partition) -> Vec<i32> {
-        let Some(mut cache) = self.cache(partition.leader()) else {
-            return Vec::new();
+    /// See [`FetchSessionCache::changed`]; the sessions are those of all nodes with a replica.
+    pub(super) fn changed(&self, partition: &Partition) -> Vec<(NodeId, i32)> {
+        if partition.has_one_replica() {
+            return self.changed_on(partition.leader(), partition).collect();
+        }
+        let nodes = partition.replicas().into_iter();
+        nodes.flat_map(|node| self.changed_on(node, partition)).collect()
+    }
+
+    /// As [`Self::changed`], also for nodes that have had a replica.
+    pub(super) fn changed_on_all_nodes(&self, partition: &Partition) -> Vec<(NodeId, i32)> {
+        let nodes = NodeId::try_from(self.caches.len()).unwrap_or(NodeId::MAX);
+        let of_node = |node| self.changed_on(node, partition);
+        (1..=nodes).flat_map(of_node).collect()
+    }
+
+    fn changed_on(&self, node: NodeId, partition: &Partition) -> impl Iterator<Item = (NodeId, i32)> {
+        let holders: Vec<i32> = match self.cache(node) {
+            Some(mut cache) => {
+                let names = partition.fetched_as().into_iter();
+                names.flat_map(|tp| cache.changed(tp)).collect()
+            }
+            None => Vec::new(),
         };
-        partition
-            .fetched_as()
-            .into_iter()
-            .flat_map(|tp| cache.changed(tp))
-            .collect()
+        holders.into_iter().map(move |id| (node, id))
     }
 
     /// What a session's fetch has to read now; nothing if the session is gone.

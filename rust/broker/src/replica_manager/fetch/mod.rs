@@ -10,7 +10,7 @@ mod tests;
 
 pub(crate) use fetch_manager::FetchManager;
 pub(crate) use purgatory::FetchPurgatory;
-pub(crate) use read::{check_leader_epoch, fetch_bound};
+pub(crate) use read::fetch_bound;
 
 use std::sync::Arc;
 
@@ -42,6 +42,8 @@ pub(crate) struct FetchParams {
     pub(crate) min_bytes: i64,
     pub(crate) max_bytes: i64,
     pub(crate) isolation: fletchlog_api::IsolationLevel,
+    /// Followers do not answer.
+    pub(crate) leader_only: bool,
 }
 
 impl ReplicaManager {
@@ -57,6 +59,7 @@ impl ReplicaManager {
             min_bytes: i64::from(request.min_bytes.min(max_bytes)),
             max_bytes: i64::from(max_bytes),
             isolation: request.isolation_level,
+            leader_only: request.topic_ids.leader_only,
         };
         let new = match self.fetches.new_context(node, &request, now_ms) {
             Ok(new) => new,
@@ -103,9 +106,19 @@ impl ReplicaManager {
     /// As `partition_changed`, for several partitions at once: a fetch that this completes has the changes of all of them.
     pub(crate) fn partitions_changed<'a>(&self, partitions: impl IntoIterator<Item = &'a Partition>) {
         let note = |partition: &'a Partition| (partition, self.fetches.changed(partition));
-        let noted: Vec<(&Partition, Vec<i32>)> = partitions.into_iter().map(note).collect();
+        let noted: Vec<(&Partition, Vec<(NodeId, i32)>)> = partitions.into_iter().map(note).collect();
         for (partition, holders) in noted {
-            self.purgatory.check(self, partition, &holders);
+            self.purgatory.check(self, partition, &holders, None);
+        }
+    }
+
+    /// To be called after the leader or the replicas of partitions have changed: waiting fetches that this refuses are completed, but at
+    /// the new leader, as in Kafka. Kafka: `ReplicaManager#applyLocalFollowersDelta`, `#maybeCompleteDelayedFetch`.
+    pub(crate) fn leaders_changed(&self, partitions: &[Arc<Partition>]) {
+        for partition in partitions {
+            let holders = self.fetches.changed_on_all_nodes(partition);
+            self.purgatory
+                .check(self, partition, &holders, Some(partition.leader()));
         }
     }
 }

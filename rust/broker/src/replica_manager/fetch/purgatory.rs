@@ -164,6 +164,8 @@ struct Watched {
     fetch: Mutex<Option<DelayedFetch>>,
     answer: Arc<Answer>,
     deadline_ms: i64,
+    /// The node that was asked.
+    node: NodeId,
     keys: Vec<Key>,
 }
 
@@ -240,6 +242,7 @@ impl FetchPurgatory {
             let id = waiting.last_id;
             let watched = Arc::new(Watched {
                 deadline_ms: fetch.deadline_ms,
+                node: fetch.params.node,
                 keys,
                 fetch: Mutex::new(rank, Some(fetch)),
                 answer: Arc::new(Answer::of_fetch(id)),
@@ -256,29 +259,36 @@ impl FetchPurgatory {
         watched.answer.clone()
     }
 
-    /// Called after a change of a partition, which is in these sessions of its leader: completes the fetches that were waiting for
-    /// it. Those that had timed out before are completed with the data that exists.
-    pub(crate) fn check(&self, replicas: &ReplicaManager, partition: &Partition, sessions: &[i32]) {
+    /// Called after a change of a partition, which is in these sessions: completes the fetches that were waiting for it, except those to
+    /// the node `but`. Those that had timed out before are completed with the data that exists.
+    pub(crate) fn check(
+        &self,
+        replicas: &ReplicaManager,
+        partition: &Partition,
+        sessions: &[(NodeId, i32)],
+        but: Option<NodeId>,
+    ) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let sessions = sessions.iter().map(|id| Key::Session(partition.leader(), *id));
+        let sessions = sessions.iter().map(|(node, id)| Key::Session(*node, *id));
         let listed = partition.fetched_as().map(|tp| Key::Partition(tp.clone()));
-        self.check_keys(replicas, listed.into_iter().chain(sessions));
+        self.check_keys(replicas, listed.into_iter().chain(sessions), but);
     }
 
     /// Called after a session was removed: its fetch need not wait any longer.
     pub(crate) fn check_session(&self, replicas: &ReplicaManager, node: NodeId, id: i32) {
-        self.check_keys(replicas, [Key::Session(node, id)]);
+        self.check_keys(replicas, [Key::Session(node, id)], None);
     }
 
-    fn check_keys(&self, replicas: &ReplicaManager, keys: impl IntoIterator<Item = Key>) {
+    fn check_keys(&self, replicas: &ReplicaManager, keys: impl IntoIterator<Item = Key>, but: Option<NodeId>) {
         let now_ms = replicas.clock().monotonic_ms();
         // In the order in which they began to wait.
         let candidates: BTreeMap<u64, Arc<Watched>> = {
             let waiting = self.waiting.lock();
             let ids = keys.into_iter().filter_map(|key| waiting.by_key.get(&key)).flatten();
             ids.filter_map(|id| Some((*id, waiting.by_id.get(id)?.clone())))
+                .filter(|(_, watched)| but != Some(watched.node))
                 .collect()
         };
         for (id, watched) in candidates {

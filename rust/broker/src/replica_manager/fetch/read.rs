@@ -5,11 +5,14 @@ use std::sync::Arc;
 use fletchlog_api::{ErrorCode, IsolationLevel};
 use fletchlog_log::{FetchBound, FetchDataInfo, LogBounds, PartitionLog};
 use fletchlog_protocol::messages::fetch_request::FetchPartition;
-use fletchlog_protocol::messages::fetch_response::{AbortedTransaction, EpochEndOffset, PartitionData};
+use fletchlog_protocol::messages::fetch_response::{
+    AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData,
+};
 use fletchlog_records::TopicPartition;
 
 use super::FetchParams;
 use crate::error::ReadRefusal;
+use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
 
 /// A partition and its response.
@@ -89,7 +92,11 @@ pub(crate) fn read_partitions<'a>(
                 } else {
                     result.has_error = true;
                     limit = limit.max(0);
-                    result.responses.push((tp.clone(), failed(tp, refusal)))
+                    let response = PartitionData {
+                        current_leader: current_leader(replicas, params, tp, refusal.code),
+                        ..failed(tp, refusal)
+                    };
+                    result.responses.push((tp.clone(), response));
                 }
             }
         }
@@ -121,12 +128,8 @@ fn read_one(
     min_one: bool,
 ) -> Result<(PartitionData, Position), ReadRefusal> {
     let partition = replicas.fetched_partition(tp, params.by_topic_ids)?;
-    if partition.leader() != params.node {
-        return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
-    }
-    let log = replicas.log_of(&partition)?;
-    let current = partition.leader_epoch(replicas.logs.directory())?;
-    check_leader_epoch(request.current_leader_epoch.max(-1), current)?;
+    let log = replicas.log_as_replica(&partition, params.node)?;
+    check_replica(replicas, params, &partition, request)?;
     // The bounds from before the read: what is added after this belongs to the next fetch.
     let bounds = log.bounds()?;
     let bound = fetch_bound(params.isolation);
@@ -223,13 +226,13 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     let Ok(log) = replicas.log_of(&partition) else {
         return Progress::Answer;
     };
-    let (Ok(bounds), Ok(current)) = (log.bounds(), partition.leader_epoch(replicas.logs.directory())) else {
+    let Ok(bounds) = log.bounds() else {
         return Progress::Answer;
     };
     let bound = bounds.of(fetch_bound(params.isolation));
     if request.fetch_offset > bounds.log_end_offset
         || request.fetch_offset < bounds.log_start_offset
-        || check_leader_epoch(request.current_leader_epoch.max(-1), current).is_err()
+        || check_replica(replicas, params, &partition, request).is_err()
         || !matches!(diverging_epoch(log, request, &bounds), Ok(None))
     {
         return Progress::Answer;
@@ -283,13 +286,37 @@ fn failed(tp: &TopicPartition, refusal: ReadRefusal) -> PartitionData {
     }
 }
 
-/// Kafka: `Partition#checkCurrentLeaderEpoch`; -1 = the client does not know the epoch (in a fetch any negative number says so,
-/// `FetchRequest#optionalEpoch`).
-pub(crate) fn check_leader_epoch(requested: i32, current: i32) -> Result<(), ErrorCode> {
-    match requested {
-        e if e == -1 || e == current => Ok(()),
-        e if e < current => Err(ErrorCode::FENCED_LEADER_EPOCH),
-        _ => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+/// Whether the node may answer the fetch of a partition. In a fetch any negative epoch says that the client does not know it
+/// (`FetchRequest#optionalEpoch`).
+fn check_replica(
+    replicas: &ReplicaManager,
+    params: &FetchParams,
+    partition: &Partition,
+    request: &FetchPartition,
+) -> Result<(), ReadRefusal> {
+    let known_epoch = request.current_leader_epoch.max(-1);
+    partition.check_replica(replicas.logs.directory(), params.node, known_epoch, params.leader_only)?;
+    Ok(())
+}
+
+/// The leader that a client should ask instead, for the errors that say so (KIP-951). Kafka: `KafkaApis#processFetchResponse`.
+fn current_leader(
+    replicas: &ReplicaManager,
+    params: &FetchParams,
+    tp: &TopicPartition,
+    error: ErrorCode,
+) -> LeaderIdAndEpoch {
+    let is_moved = matches!(
+        error,
+        ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH
+    );
+    let partition = is_moved.then(|| replicas.fetched_partition(tp, params.by_topic_ids).ok());
+    let Some(partition) = partition.flatten() else {
+        return LeaderIdAndEpoch::default();
+    };
+    LeaderIdAndEpoch {
+        leader_id: partition.leader(),
+        leader_epoch: replicas.leader_epoch_of(&partition).unwrap_or(-1),
     }
 }
 

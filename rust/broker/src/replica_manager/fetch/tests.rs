@@ -414,6 +414,7 @@ fn a_fetch_that_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answ
     let params = FetchParams {
         node: 1,
         by_topic_ids: false,
+        leader_only: false,
         max_wait_ms: 500,
         min_bytes: 1,
         max_bytes: 1 << 20,

@@ -63,6 +63,15 @@ impl Sockets for ListenerSockets {
 
     fn close_listeners(&mut self) {}
 
+    /// Connections are accepted, and closed by the broker.
+    fn close_listener(&mut self, _listener: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn open_listener(&mut self, _listener: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Fails once the broker has been killed.
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<SocketEvent>) -> Result<()> {
         self.watch.wait(timeout.unwrap_or(Duration::MAX));

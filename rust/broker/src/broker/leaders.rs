@@ -1,0 +1,296 @@
+//! Events of a cluster: leaders and coordinators move, nodes stop and start (spec 6.8). No call of the broker runs meanwhile, so a client sees an
+//! event before or after its request, never within it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fletchlog_api::{CoordinatorType, ErrorCode, NodeId};
+use fletchlog_records::TopicPartition;
+
+use super::{Broker, only};
+use crate::BrokerError;
+use crate::controller::{Change, ElectionType};
+use crate::directory::{NO_LEADER, PartitionState};
+use crate::partition::Partition;
+use crate::topic_names::{CONSUMER_OFFSETS, TRANSACTION_STATE};
+
+/// Partitions, and the result for each.
+type Elections = Vec<(TopicPartition, Result<(), BrokerError>)>;
+
+impl Broker {
+    /// Makes a node the leader of a partition, as a reassignment that puts the node first and the election of the preferred leader do: the
+    /// leader epoch rises, waiting fetches that know the former epoch end with FENCED_LEADER_EPOCH, but at the new leader. A node
+    /// without a replica takes the place of the leader among the replicas. For the leader itself nothing changes.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST for a node that does not exist, NOT_LEADER_OR_FOLLOWER for one that is stopped or not
+    /// in sync, `ReadOnly`, `Closed`, storage errors.
+    pub fn move_leader(&self, tp: &TopicPartition, to: NodeId) -> Result<(), BrokerError> {
+        let _alone = self.alone()?;
+        let partition = self.replicas.partition(tp)?;
+        self.move_partition(&partition, to, 0)
+    }
+
+    /// Makes a node the coordinator of a group, or of a transactional id, and of all others of its partition of the internal topic, which
+    /// is created if it does not exist. What waits at the former coordinator ends with NOT_COORDINATOR; the new one answers
+    /// COORDINATOR_LOAD_IN_PROGRESS for `loading_ms`, and then knows what was last written.
+    ///
+    /// # Errors
+    /// As [`Broker::move_leader`].
+    pub fn move_coordinator(
+        &self,
+        of: CoordinatorType,
+        id: &str,
+        to: NodeId,
+        loading_ms: i64,
+    ) -> Result<(), BrokerError> {
+        let _alone = self.alone()?;
+        let controller = self.replicas.controller();
+        let (topic, number) = match of {
+            CoordinatorType::Transaction => (controller.transaction_topic()?, self.transactions.partition_for(id)),
+            _ => (controller.offsets_topic()?, self.groups.partition_for(id)),
+        };
+        let partition = topic.partition(number);
+        let partition = partition.ok_or_else(|| BrokerError::unknown_topic(&topic.name))?;
+        self.move_partition(partition, to, loading_ms)
+    }
+
+    fn move_partition(&self, partition: &Arc<Partition>, to: NodeId, loading_ms: i64) -> Result<(), BrokerError> {
+        let controller = self.replicas.controller();
+        controller.check_node_id(to)?;
+        let refuse = |why: &str| {
+            let text = format!("node {to} cannot lead {}: {why}", partition.tp());
+            BrokerError::kafka(ErrorCode::NOT_LEADER_OR_FOLLOWER, text)
+        };
+        if !controller.is_up(to) {
+            return Err(refuse("it is stopped; start it first"));
+        }
+        let mut change = |_: usize, partition: &Partition, state: &PartitionState| {
+            if state.leader == to {
+                return Ok(None);
+            }
+            if !state.replicas.contains(&to) {
+                let leader = match state.leader {
+                    NO_LEADER => state.replicas.first().copied(),
+                    leader => Some(leader),
+                };
+                let others = state.replicas.iter().copied().filter(|node| Some(*node) != leader);
+                let target: Vec<NodeId> = std::iter::once(to).chain(others).collect();
+                return controller.reassigned(partition.tp(), state, &target, true).map(Some);
+            }
+            match state.isr.contains(&to) {
+                true => Ok(Some(state.moved_to(to))),
+                false => Err(refuse(
+                    "its replica is not in sync; an unclean election could choose it",
+                )),
+            }
+        };
+        only(self.change_leaders(std::slice::from_ref(partition), loading_ms, &mut change)).map(drop)
+    }
+
+    /// Gives partitions other replicas, in one step: all replicas share one copy of the bytes. A target that is `None` would cancel a
+    /// reassignment, and none is ever in progress. `may_change_factor`: the number of replicas may change. Returns the result of each.
+    ///
+    /// # Errors
+    /// `Closed`. Per partition: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
+    /// INVALID_REPLICATION_FACTOR, `ReadOnly`, storage errors.
+    pub fn reassign_partitions(
+        &self,
+        wanted: &[(TopicPartition, Option<Vec<NodeId>>)],
+        may_change_factor: bool,
+    ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        let _alone = self.alone()?;
+        let mut results = Vec::with_capacity(wanted.len());
+        let (mut partitions, mut targets) = (Vec::new(), Vec::new());
+        for (place, (tp, target)) in wanted.iter().enumerate() {
+            let checked = self.reassigned_partition(tp).and_then(|partition| match target {
+                Some(target) => Ok((partition, target)),
+                None => {
+                    let text = "No partition reassignment is in progress.";
+                    Err(BrokerError::kafka(ErrorCode::NO_REASSIGNMENT_IN_PROGRESS, text))
+                }
+            });
+            results.push(checked.map(|(partition, target)| {
+                partitions.push(partition);
+                targets.push((place, target));
+            }));
+        }
+        let controller = self.replicas.controller();
+        let mut change = |place: usize, partition: &Partition, state: &PartitionState| {
+            let (_, target) = targets[place];
+            let reassigned = controller.reassigned(partition.tp(), state, target, may_change_factor);
+            reassigned.map(Some)
+        };
+        let changed = self.change_leaders(&partitions, 0, &mut change);
+        for ((place, _), changed) in targets.iter().zip(changed) {
+            results[*place] = changed.map(drop);
+        }
+        Ok(results)
+    }
+
+    /// Kafka: `ReplicationControlManager#alterPartitionReassignment`, its texts.
+    fn reassigned_partition(&self, tp: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
+        let topic = self.replicas.topic(&tp.topic).ok();
+        let text = match &topic {
+            Some(_) => format!("Unable to find partition {}:{}.", tp.topic, tp.partition),
+            None => format!("Unable to find a topic named {}.", tp.topic),
+        };
+        let partition = topic.and_then(|topic| topic.partition(tp.partition).cloned());
+        partition.ok_or_else(|| BrokerError::kafka(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text))
+    }
+
+    /// Elects leaders. `None`: of all partitions, and the result has those only that have another leader then. Kafka:
+    /// `ReplicationControlManager#electLeaders`.
+    ///
+    /// # Errors
+    /// `Closed`. Per partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
+    /// ELIGIBLE_LEADERS_NOT_AVAILABLE, `ReadOnly`, storage errors.
+    pub fn elect_leaders(
+        &self,
+        how: ElectionType,
+        wanted: Option<&[TopicPartition]>,
+    ) -> Result<Elections, BrokerError> {
+        let _alone = self.alone()?;
+        let controller = self.replicas.controller();
+        let mut change = |_: usize, _: &Partition, state: &PartitionState| controller.elected(state, how).map(Some);
+        let Some(wanted) = wanted else {
+            let all = self.all_partitions();
+            let results = self.change_leaders(&all, 0, &mut change);
+            let elected = all.iter().zip(results).filter(|(_, changed)| !is_not_needed(changed));
+            return Ok(elected
+                .map(|(p, changed)| (p.tp().clone(), changed.map(drop)))
+                .collect());
+        };
+        let found: Vec<Result<Arc<Partition>, BrokerError>> =
+            wanted.iter().map(|tp| self.elected_partition(tp)).collect();
+        let known: Vec<Arc<Partition>> = found.iter().flatten().cloned().collect();
+        let mut changed = self.change_leaders(&known, 0, &mut change).into_iter();
+        let result = |found: Result<_, BrokerError>| found.and_then(|_| changed.next().unwrap_or(Ok(false)).map(drop));
+        Ok(wanted.iter().cloned().zip(found.into_iter().map(result)).collect())
+    }
+
+    /// Kafka: `ReplicationControlManager#electLeader`, its texts.
+    fn elected_partition(&self, tp: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
+        let topic = self.replicas.topic(&tp.topic).ok();
+        let text = match &topic {
+            Some(_) => format!("No such partition as {tp}"),
+            None => format!("No such topic as {}", tp.topic),
+        };
+        let partition = topic.and_then(|topic| topic.partition(tp.partition).cloned());
+        partition.ok_or_else(|| BrokerError::kafka(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, text))
+    }
+
+    /// Stops a node, as a controlled shutdown does: its replicas leave the sets in sync, and other nodes lead and coordinate in its place.
+    /// A partition without another replica in sync has no leader. Requests to the node are not answered, and a listener closes its
+    /// connections ([`Broker::node_changes`]). For a stopped node nothing changes.
+    ///
+    /// # Errors
+    /// INVALID_REQUEST for a node that does not exist, `ReadOnly`, `Closed`, storage errors, after which the node runs.
+    pub fn stop_node(&self, node: NodeId) -> Result<(), BrokerError> {
+        self.set_up(node, false, &|partition, state| {
+            state.without(node, partition.config().min_insync_replicas)
+        })
+    }
+
+    /// Starts a stopped node: its replicas are in sync at once. Leaders do not come back by themselves, but a partition without leader has
+    /// one again if the node's replica may lead without loss, or with it where `unclean.leader.election.enable` is true.
+    ///
+    /// # Errors
+    /// As [`Broker::stop_node`], after which the node is stopped.
+    pub fn start_node(&self, node: NodeId) -> Result<(), BrokerError> {
+        let controller = self.replicas.controller();
+        self.set_up(node, true, &|partition, state| {
+            let config = partition.config();
+            let returned = state.with(node, config.min_insync_replicas);
+            let unclean = || {
+                let is_asked = state.replicas.contains(&node) && config.unclean_leader_election;
+                is_asked
+                    .then(|| state.elect_unclean(|node| controller.is_up(node)).ok())
+                    .flatten()
+            };
+            let mut next = returned.or_else(unclean)?;
+            for follower in state.replicas.iter().copied().filter(|node| controller.is_up(*node)) {
+                next = next.with(follower, config.min_insync_replicas).unwrap_or(next);
+            }
+            Some(next)
+        })
+    }
+
+    fn set_up(
+        &self,
+        node: NodeId,
+        is_up: bool,
+        change: &dyn Fn(&Partition, &PartitionState) -> Option<PartitionState>,
+    ) -> Result<(), BrokerError> {
+        let _alone = self.alone()?;
+        self.replicas.for_writing("stop and start nodes")?;
+        let controller = self.replicas.controller();
+        if !controller.set_up(node, is_up)? {
+            return Ok(());
+        }
+        let all = self.all_partitions();
+        let results = self.change_leaders(&all, 0, &mut |_, partition, state| Ok(change(partition, state)));
+        if let Some(error) = results.into_iter().find_map(Result::err) {
+            controller.set_up(node, !is_up)?;
+            return Err(error);
+        }
+        log::info!("node {node} {}", if is_up { "has started" } else { "has stopped" });
+        self.node_changes.fetch_add(1, Ordering::SeqCst);
+        self.replicas.changes().notify();
+        Ok(())
+    }
+
+    fn all_partitions(&self) -> Vec<Arc<Partition>> {
+        let table = self.replicas.topic_table();
+        table
+            .iter()
+            .flat_map(|topic| topic.partitions.iter().cloned())
+            .collect()
+    }
+
+    /// Number of times that nodes have stopped or started. A listener that is woken ([`Broker::watch`]) compares it.
+    pub fn node_changes(&self) -> u64 {
+        self.node_changes.load(Ordering::SeqCst)
+    }
+
+    /// Whether a node runs; false for a number that no node has.
+    pub fn is_node_up(&self, node: NodeId) -> bool {
+        let controller = self.replicas.controller();
+        controller.is_up(node) && controller.check_node_id(node).is_ok()
+    }
+
+    /// Changes states of partitions, and lets everyone who waits see it. New coordinators load for `loading_ms`. Returns whether each has
+    /// changed.
+    fn change_leaders(
+        &self,
+        partitions: &[Arc<Partition>],
+        loading_ms: i64,
+        change: Change<'_>,
+    ) -> Vec<Result<bool, BrokerError>> {
+        let leaders: Vec<NodeId> = partitions.iter().map(|partition| partition.leader()).collect();
+        let results = self.replicas.controller().change_states(partitions, change);
+        let changed: Vec<Arc<Partition>> = partitions
+            .iter()
+            .zip(&results)
+            .filter(|(_, changed)| matches!(changed, Ok(true)))
+            .map(|(partition, _)| Arc::clone(partition))
+            .collect();
+        self.replicas.leaders_changed(&changed);
+        let moved = partitions.iter().zip(leaders);
+        let moved = moved.filter(|(partition, before)| partition.leader() != *before);
+        for (partition, _) in moved {
+            log::info!("{} is led by node {} now", partition.tp(), partition.leader());
+            match &*partition.tp().topic {
+                CONSUMER_OFFSETS => self.groups.on_election(partition, loading_ms),
+                TRANSACTION_STATE => self.transactions.on_election(partition.tp().partition, loading_ms),
+                _ => {}
+            }
+        }
+        self.replicas.changes().notify();
+        results
+    }
+}
+
+fn is_not_needed(changed: &Result<bool, BrokerError>) -> bool {
+    matches!(changed, Err(error) if error.code() == ErrorCode::ELECTION_NOT_NEEDED)
+}

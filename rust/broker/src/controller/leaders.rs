@@ -1,0 +1,197 @@
+//! Leaders, replicas and running nodes: their changes. Kafka: `ReplicationControlManager`, `BrokerHeartbeatManager`.
+//!
+//! A change of many partitions is one write of `fletchlog.metadata`. No request runs meanwhile: the caller has the broker for itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fletchlog_api::{ErrorCode, NodeId};
+use fletchlog_records::TopicPartition;
+
+use super::Controller;
+use super::new_topic::check_assignment;
+use crate::BrokerError;
+use crate::directory::{ClusterMetadata, NoElection, PartitionState, TopicRecord};
+use crate::error::spread;
+use crate::partition::Partition;
+
+/// How a leader is elected. Kafka: `ElectionType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElectionType {
+    /// The first replica, if it is in sync.
+    Preferred,
+    /// Any replica on a running node, for a partition without leader: records may be lost.
+    Unclean,
+}
+
+/// What becomes of a partition, which has this place among those to be changed; `None`: it stays as it is.
+pub(crate) type Change<'a> =
+    &'a mut dyn FnMut(usize, &Partition, &PartitionState) -> Result<Option<PartitionState>, BrokerError>;
+
+impl Controller {
+    /// Whether a node runs.
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+        !self.any_stopped.load(Ordering::Acquire) || !self.stopped.read().contains(&node)
+    }
+
+    /// The nodes that run, ascending.
+    pub(crate) fn live_nodes(&self) -> Vec<NodeId> {
+        let nodes = self.nodes().into_iter();
+        nodes.filter(|node| self.is_up(*node)).collect()
+    }
+
+    /// Notes that a node runs, or does not; false: it did so before.
+    ///
+    /// # Errors
+    /// INVALID_REQUEST: no such node.
+    pub(crate) fn set_up(&self, node: NodeId, is_up: bool) -> Result<bool, BrokerError> {
+        self.check_node_id(node)?;
+        let mut stopped = self.stopped.write();
+        let is_new = match is_up {
+            true => stopped.remove(&node),
+            false => stopped.insert(node),
+        };
+        self.any_stopped.store(!stopped.is_empty(), Ordering::Release);
+        Ok(is_new)
+    }
+
+    /// Checks that the broker has this node.
+    pub(crate) fn check_node_id(&self, node: NodeId) -> Result<(), BrokerError> {
+        if (1..=self.num_nodes()).contains(&node) {
+            return Ok(());
+        }
+        let text = format!("the broker has no node {node}; its nodes are 1 to {}", self.num_nodes());
+        Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text))
+    }
+
+    /// Changes the states of partitions. Each change succeeds or fails separately; those that succeed are in one write of the metadata.
+    /// Returns whether each partition has changed. A partition that comes twice is changed twice.
+    pub(crate) fn change_states(
+        &self,
+        partitions: &[Arc<Partition>],
+        change: Change<'_>,
+    ) -> Vec<Result<bool, BrokerError>> {
+        let mut metadata = self.metadata.lock();
+        let mut new: BTreeMap<TopicPartition, PartitionState> = BTreeMap::new();
+        let mut one = |(place, partition): (usize, &Arc<Partition>)| {
+            self.logs.for_writing("move leaders")?;
+            let current = match new.get(partition.tp()) {
+                Some(changed) => changed.clone(),
+                None => self.state_of(partition)?,
+            };
+            let Some(next) = change(place, partition, &current)?.filter(|next| *next != current) else {
+                return Ok(false);
+            };
+            new.insert(partition.tp().clone(), next);
+            Ok(true)
+        };
+        let mut results: Vec<Result<bool, BrokerError>> = partitions.iter().enumerate().map(&mut one).collect();
+        if let Err(error) = self.store_states(&mut metadata, new) {
+            let changed = results
+                .iter()
+                .enumerate()
+                .filter(|(_, changed)| matches!(changed, Ok(true)));
+            let places: Vec<usize> = changed.map(|(place, _)| place).collect();
+            spread(error, &places, &mut results);
+        }
+        results
+    }
+
+    /// The state of a partition with its leader epoch.
+    fn state_of(&self, partition: &Partition) -> Result<PartitionState, BrokerError> {
+        Ok(PartitionState {
+            leader_epoch: partition.leader_epoch(self.logs.directory())?,
+            ..PartitionState::clone(&partition.state())
+        })
+    }
+
+    /// Writes new states, and puts them into effect.
+    fn store_states(
+        &self,
+        metadata: &mut ClusterMetadata,
+        new: BTreeMap<TopicPartition, PartitionState>,
+    ) -> Result<(), BrokerError> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut changed = metadata.clone();
+        let mut names = Vec::new();
+        for (tp, state) in new {
+            if let Some(record) = changed.topics.get_mut(&*tp.topic) {
+                record.states.insert(tp.partition, Arc::new(state));
+                if names.last() != Some(&tp.topic) {
+                    names.push(tp.topic);
+                }
+            }
+        }
+        self.store_or_undo(&changed, metadata)?;
+        *metadata = changed;
+        for name in names {
+            let (Some(record), Ok(topic)) = (metadata.topics.get(&*name), self.topic(&name)) else {
+                continue;
+            };
+            let altered = topic.altered(record.clone(), &self.configs(), self.logs.directory())?;
+            self.logs.insert(Arc::new(altered));
+        }
+        Ok(())
+    }
+
+    /// The states of new partitions of a topic, if some nodes do not run: replicas there are not in sync.
+    ///
+    /// # Errors
+    /// INVALID_REPLICA_ASSIGNMENT: none of the nodes that were chosen by hand runs.
+    pub(super) fn place_new(&self, record: &mut TopicRecord, from: i32, nodes: u32) -> Result<(), BrokerError> {
+        if !self.any_stopped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        for partition in from..record.partitions {
+            let replicas = record.replicas_of(partition, nodes);
+            let state = PartitionState::created(replicas, |node| self.is_up(node));
+            if state.isr.is_empty() && record.assigned.contains_key(&partition) {
+                let text = format!(
+                    "All brokers specified in the manual partition assignment for partition {partition} are fenced or in controlled shutdown."
+                );
+                return Err(BrokerError::kafka(ErrorCode::INVALID_REPLICA_ASSIGNMENT, text));
+            }
+            if state.is_under_replicated() {
+                record.states.insert(partition, Arc::new(state));
+            }
+        }
+        Ok(())
+    }
+
+    /// What an election makes of a partition.
+    pub(crate) fn elected(&self, state: &PartitionState, how: ElectionType) -> Result<PartitionState, BrokerError> {
+        let is_up = |node| self.is_up(node);
+        let elected = match how {
+            ElectionType::Preferred => state.elect_preferred(is_up),
+            ElectionType::Unclean => state.elect_unclean(is_up),
+        };
+        elected.map_err(|(code, text): NoElection| BrokerError::kafka(code, text))
+    }
+
+    /// What a reassignment makes of a partition; all of its replicas are in sync at once. Kafka:
+    /// `ReplicationControlManager#alterPartitionReassignment`.
+    pub(crate) fn reassigned(
+        &self,
+        tp: &TopicPartition,
+        state: &PartitionState,
+        target: &[NodeId],
+        may_change_factor: bool,
+    ) -> Result<PartitionState, BrokerError> {
+        check_assignment(target, self.num_nodes().unsigned_abs(), None)?;
+        if !may_change_factor && target.len() != state.replicas.len() {
+            let text = format!(
+                "The replication factor is changed from {} to {}",
+                state.replicas.len(),
+                target.len()
+            );
+            return Err(BrokerError::kafka(ErrorCode::INVALID_REPLICATION_FACTOR, text));
+        }
+        state.reassigned(target, |node| self.is_up(node)).ok_or_else(|| {
+            let text = format!("no node of {target:?} runs, so {tp} cannot be moved there; start one of them first");
+            BrokerError::kafka(ErrorCode::INVALID_REPLICA_ASSIGNMENT, text)
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! Coordinators that move to another node (spec 8.14, recorded from a Kafka 4.4.0).
+
+use fletchlog_api::*;
+
+use super::commits::commit;
+use super::wire::*;
+
+/// A broker of three nodes without an initial delay.
+fn world() -> World {
+    World::of_nodes(3, &[("group.initial.rebalance.delay.ms", "0")])
+}
+
+fn coordinator(world: &World) -> NodeId {
+    world.broker.group_coordinator("g")
+}
+
+/// Moves the group to the next node; returns it.
+fn move_on(world: &World, loading_ms: i64) -> NodeId {
+    let next = coordinator(world) % 3 + 1;
+    let moved = world
+        .broker
+        .move_coordinator(CoordinatorType::Group, "g", next, loading_ms);
+    moved.unwrap();
+    assert_eq!(coordinator(world), next);
+    next
+}
+
+/// A member of a stable group of its own, at its coordinator.
+fn stable(world: &World) -> Conn {
+    let mut conn = world.connect_to(coordinator(world));
+    conn.join();
+    assert_eq!(conn.sync(&[(conn.id.clone(), "mine")]), ErrorCode::NONE);
+    conn
+}
+
+#[test]
+fn members_generations_and_offsets_are_at_the_new_coordinator_and_the_old_one_refuses() {
+    let world = world();
+    let old = stable(&world);
+    let commit_of = |conn: &Conn| commit(conn, "g", conn.generation, &conn.id, None, &[("t", 0, 7)]);
+    assert_eq!(commit_of(&old), [0]);
+    let new = old.at(&world, move_on(&world, 0));
+    assert_eq!(old.heartbeat(), ErrorCode::NOT_COORDINATOR);
+    assert_eq!(commit_of(&old), [16]);
+    let mut late = world.connect_to(old_node(&world));
+    late.begin_join();
+    let refused = late.joined().unwrap();
+    assert_eq!(
+        (refused.error_code, &*refused.member_id),
+        (ErrorCode::NOT_COORDINATOR, "")
+    );
+    assert_eq!(new.heartbeat(), ErrorCode::NONE);
+    assert_eq!(commit_of(&new), [0]);
+    assert_eq!(world.group(), ("Stable", 1));
+}
+
+/// The node before the current coordinator.
+fn old_node(world: &World) -> NodeId {
+    (coordinator(world) + 1) % 3 + 1
+}
+
+#[test]
+fn sessions_begin_anew_in_full() {
+    let world = world();
+    let old = stable(&world);
+    world.clock.advance(i64::from(SESSION) - 1);
+    let new = old.at(&world, move_on(&world, 0));
+    world.clock.advance(i64::from(SESSION) - 1);
+    world.broker.run_due();
+    assert_eq!(world.group(), ("Stable", 1));
+    world.clock.advance(2);
+    world.broker.run_due();
+    assert_eq!(world.group(), ("Empty", 0));
+    assert_eq!(new.heartbeat(), ErrorCode::UNKNOWN_MEMBER_ID);
+}
+
+#[test]
+fn a_rebalance_in_progress_is_undone_and_a_waiting_join_refused_with_its_member_id() {
+    let world = world();
+    let first = stable(&world);
+    let mut second = world.connect_to(coordinator(&world));
+    second.begin_join();
+    assert_eq!(first.heartbeat(), ErrorCode::REBALANCE_IN_PROGRESS);
+    let node = move_on(&world, 0);
+    let refused = second.joined().expect("answered at once");
+    assert_eq!(
+        (refused.error_code, refused.generation_id),
+        (ErrorCode::NOT_COORDINATOR, -1)
+    );
+    assert!(!refused.member_id.is_empty());
+    let first = first.at(&world, node);
+    assert_eq!(first.heartbeat(), ErrorCode::NONE, "the generation before");
+    assert_eq!(world.group(), ("Stable", 1));
+    let mut again = second.at(&world, node);
+    again.id = refused.member_id;
+    again.begin_join();
+    assert_eq!(again.joined().unwrap().error_code, ErrorCode::UNKNOWN_MEMBER_ID);
+}
+
+#[test]
+fn a_sync_that_waits_is_refused_and_the_generation_is_the_one_before() {
+    let world = world();
+    let mut first = stable(&world);
+    let before = first.generation;
+    let mut second = world.connect_to(coordinator(&world));
+    second.begin_join();
+    first.begin_join();
+    assert_eq!(first.joined().unwrap().error_code, ErrorCode::NONE);
+    assert_eq!(second.joined().unwrap().error_code, ErrorCode::NONE);
+    second.begin_sync(&[]);
+    assert!(second.synced().is_none(), "it waits for the leader");
+    let node = move_on(&world, 0);
+    assert_eq!(second.synced().unwrap().error_code, ErrorCode::NOT_COORDINATOR);
+    let mut first = first.at(&world, node);
+    assert_eq!(first.heartbeat(), ErrorCode::ILLEGAL_GENERATION);
+    first.generation = before;
+    assert_eq!(first.heartbeat(), ErrorCode::NONE);
+    assert_eq!(world.group(), ("Stable", 1));
+}
+
+#[test]
+fn while_the_new_coordinator_loads_only_heartbeats_succeed() {
+    let world = world();
+    let old = stable(&world);
+    let new = old.at(&world, move_on(&world, 200));
+    assert_eq!(new.heartbeat(), ErrorCode::NONE);
+    assert_eq!(commit(&new, "g", new.generation, &new.id, None, &[("t", 0, 7)]), [14]);
+    new.begin_join();
+    let mut refused = new;
+    assert_eq!(
+        refused.joined().unwrap().error_code,
+        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+    );
+    world.clock.advance(200);
+    assert_eq!(
+        commit(&refused, "g", refused.generation, &refused.id, None, &[("t", 0, 7)]),
+        [0]
+    );
+}
+
+#[test]
+fn a_stopped_coordinator_is_followed_by_the_next_replica() {
+    let world = world();
+    let old = stable(&world);
+    let node = coordinator(&world);
+    world.broker.stop_node(node).unwrap();
+    let next = coordinator(&world);
+    assert_eq!(next, node % 3 + 1);
+    assert_eq!(old.at(&world, next).heartbeat(), ErrorCode::NONE);
+}
