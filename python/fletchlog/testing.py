@@ -202,10 +202,12 @@ class FaultSelector:
         self._rules = rules
         self._keys = {key: value for key, value in keys.items() if value is not None}
         self._when = when
+        self._has_action = False
 
     def _add(self, **action: Any) -> FaultRule:
         import json
 
+        self._has_action = True
         (number,) = self._rules.add(json.dumps({"rules": [self._keys | action]}), self._when)
         return FaultRule(self._rules, number)
 
@@ -269,6 +271,10 @@ class FaultSelector:
         """A new connection gets a TLS alert (`handshake_failure`) and is closed."""
         return self._add(tls_failure=True)
 
+    def __repr__(self) -> str:
+        """What it selects."""
+        return f"<fletchlog.testing.FaultSelector {self._keys}>"
+
 
 class FaultPlan:
     """What goes wrong between a listener and its clients, and what these asked for. Thread-safe.
@@ -283,6 +289,7 @@ class FaultPlan:
     def __init__(self, rules: FaultRules) -> None:
         """Those of one listener."""
         self._rules = rules
+        self._selectors: list[FaultSelector] = []
 
     def on(
         self,
@@ -339,7 +346,9 @@ class FaultPlan:
             "name": name,
             "optional": optional or None,
         }
-        return FaultSelector(self._rules, keys, when)
+        selector = FaultSelector(self._rules, keys, when)
+        self._selectors.append(selector)
+        return selector
 
     def load(self, plan: Mapping[str, Any] | str | PathLike[str]) -> list[FaultRule]:
         """Adds the rules of a plan: a mapping, or a file of JSON or TOML.
@@ -389,8 +398,13 @@ class FaultPlan:
         """Rules that have not applied to any request, but those that are optional or cleared."""
         return [FaultRule(self._rules, number) for number, _, _, applied, _, optional, cleared in self._rules.report() if not (applied or optional or cleared)]
 
+    def without_action(self) -> list[FaultSelector]:
+        """Selectors of which no method was called, such as `error`: they change nothing. A test of the fixture fails for them."""
+        return [selector for selector in self._selectors if not selector._has_action]  # noqa: SLF001 - of this module
+
     def clear(self) -> None:
         """Ends every rule and random faults. What rules hold is carried out."""
+        self._selectors.clear()
         self._rules.clear()
 
     def report(self) -> str:
@@ -413,7 +427,7 @@ class FaultPlan:
     def requests(
         self,
         *,
-        api: str | None = None,
+        api: str | Sequence[str] | None = None,
         client_id: str | None = None,
         topic: str | None = None,
         partition: int | None = None,
@@ -429,7 +443,7 @@ class FaultPlan:
 
         def selected(row: Request) -> bool:
             matches = [
-                api is None or row.api == api,
+                api is None or row.api in ([api] if isinstance(api, str) else api),
                 client_id is None or fnmatchcase(row.client_id, _pattern(client_id)),
                 node is None or row.node == node,
                 connection is None or row.connection == connection,

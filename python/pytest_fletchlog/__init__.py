@@ -84,11 +84,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 
 def _never_applied(opened: Kafka) -> list[str]:
-    """The rules of a broker that did not apply. A test may have closed it: then none is known."""
+    """The rules of a broker that did not apply, and selectors without an action. A test may have closed it: then none is known."""
     import contextlib
 
     with contextlib.suppress(Exception):
-        return [f"{rule.rule}: {rule.matched} requests matched" for rule in opened.faults.never_applied()]
+        unfinished = [f"{selector} has no action, such as .error(..)" for selector in opened.faults.without_action()]
+        return unfinished + [f"{rule.rule}: {rule.matched} requests matched" for rule in opened.faults.never_applied()]
     return []
 
 

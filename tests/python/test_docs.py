@@ -8,6 +8,7 @@ import pkgutil
 import re
 import shlex
 import sys
+import tomllib
 import types
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,10 @@ def run_blocks(found: list[tuple[str, str]], page: str, namespace: dict[str, Any
             continue
         if language == "java":  # for the reader's own project
             continue
+        if language == "toml":  # a plan of faults
+            with fl.Broker.in_memory() as broker, broker.listen() as listener:
+                listener.faults.load(tomllib.loads(text))
+            continue
         if language == "console":  # a server that goes on, tools of Kafka, pip and make
             for line in text.splitlines():
                 is_accepted(line.removeprefix("$ "))
@@ -65,6 +70,8 @@ def is_accepted(line: str) -> None:
 
 # They need Spark and a server that speaks S3: tests/spark and tests/stores run them.
 ELSEWHERE = {"howto/pyspark.md", "howto/spark-connect.md", "howto/spark-on-a-cluster.md", "howto/object-stores.md"}
+# Its tests run as tests: tests/wire/test_service_mistakes.py.
+ELSEWHERE |= {"howto/test-a-service.md"}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])

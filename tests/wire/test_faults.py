@@ -290,6 +290,7 @@ def test_recorded_requests_are_rows_and_arrow(kafka):
     table = requests.to_pyarrow()
     assert tuple(table.column_names) == Request._fields
     produced = kafka.requests(api="Produce")
+    assert [row.api for row in kafka.requests(api=["Produce", "InitProducerId"], client_id="wri*")] == ["Produce"]
     assert table.num_rows == len(requests) >= len(produced) == 1
     assert produced.to_pyarrow()["partitions"].to_pylist() == [[{"topic": topic, "partition": 0}]]
     assert "Produce" in repr(produced)

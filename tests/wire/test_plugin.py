@@ -40,6 +40,9 @@ def test_rule_that_never_applied(kafka):
     kafka.faults.on(api="Produce", topic="nothing").lose_response()
     kafka.faults.on(api="Fetch", optional=True).lose_response()
 
+def test_selector_without_action(kafka):
+    kafka.faults.on(api="Produce", nth=3)
+
 def test_rule_on_a_shared_broker(kafka_session):
     kafka_session.faults.on(api="Produce", nth=1).error("NOT_ENOUGH_REPLICAS")
     kafka_session.topic(name="faulty")
@@ -79,10 +82,11 @@ def run(folder, tests, *options):
 
 def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path):
     printed = run(tmp_path, TESTS)
-    assert "3 failed, 5 passed" in printed, printed
+    assert "4 failed, 5 passed" in printed, printed
     assert "rules for faults never applied to a request (a rule may with optional=True):" in printed
     assert "{'api': 'Produce', 'lose_response'" not in printed
     assert "'topic': 'nothing'}: 0 requests matched" in printed, printed
+    assert "FaultSelector {'api': 'Produce', 'nth': 3}> has no action" in printed, printed
     assert "topic orders, offsets by partition 0: 0..1" in printed
     assert "TimeoutError: group nobody does not exist after 0.01 s; wanted Stable" in printed
     assert "group readers is Empty with 0 members, lag orders-0: 0" in printed
