@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "faults": {"records", "api", "protocol"},
     "server": {"records", "api", "broker", "faults", "protocol", "sasl", "tls"},
     "net": {"records", "api", "protocol", "sasl", "tls"},
-    "proxy": {"api", "protocol", "tls"},
+    "proxy": {"api", "faults", "protocol", "tls"},
     "jni": {"records", "api", "log", "arrow", "broker"},
     "python": {"server", "faults", "net", "proxy", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
     "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls", "testing"},

@@ -652,7 +652,15 @@ class Cluster:
     """
 
     def __new__(cls, servers: str | _Properties, config: _Properties | None = None) -> Self: ...
-    def proxy(self, listen: str = "127.0.0.1:0", *, advertised: str | None = None, config: _Properties | None = None) -> Proxy:
+    def proxy(
+        self,
+        listen: str = "127.0.0.1:0",
+        *,
+        advertised: str | None = None,
+        config: _Properties | None = None,
+        faults: Mapping[str, Any] | str | PathLike[str] | None = None,
+        record: bool = False,
+    ) -> Proxy:
         """Opens a proxy before the cluster: clients of any language that use its `bootstrap` reach every node through it.
 
         Bytes pass as they are. Only the addresses of nodes in responses are replaced by those of the proxy's own ports, of which it opens one for each address that a
@@ -666,11 +674,13 @@ class Cluster:
             listen: `HOST:PORT` of the first port; with a port other than 0 the nodes get the next free ones.
             advertised: Host under which clients reach the proxy, if it is another one (a container).
             config: Properties of the proxy's ports, as of a listener: `security.protocol` and `ssl.*` for TLS with the clients.
+            faults: A plan of what is to go wrong, as `Proxy.faults.load` takes it.
+            record: Records requests from the start: `proxy.faults.requests()`.
 
         Raises:
             fletchlog.errors.ConfigError: A property is unknown, or lacks what it needs.
             fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
-            fletchlog.errors.InvalidArgumentError: Not `HOST:PORT`, or every interface (0.0.0.0) without `advertised`.
+            fletchlog.errors.InvalidArgumentError: Not `HOST:PORT`, or every interface (0.0.0.0) without `advertised`; a plan that cannot be understood.
         """
     @property
     def nodes(self) -> list[int]:
@@ -1439,6 +1449,13 @@ class Proxy:
     @property
     def bootstrap(self) -> str:
         """`host:port`: the clients' `bootstrap.servers`."""
+    @property
+    def faults(self) -> FaultPlan:
+        """What is to go wrong between its clients and the cluster, by rules as those of `Listener.faults`; and the record of requests.
+
+        Times of delays are the machine's. The node of a connection to `bootstrap` is -1: it may be any. Of a fetch by topic ids the names are known once a
+        response has named them.
+        """
     def close(self) -> None:
         """Closes every port and every connection. Closing twice does nothing."""
     def __enter__(self) -> Self: ...

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 import fletchlog as fl
 from fletchlog.errors import ConfigError, InvalidArgumentError, ListenerError
+from tests.support.batches import batch_of
 from tests.support.certificates import Authority
 
 NODES = 3
@@ -60,6 +61,8 @@ def response(connection):
     if len(head) < 4:
         return None
     frame = received(connection, struct.unpack(">i", head)[0])
+    if len(frame) < 4:
+        return None
     return struct.unpack(">i", frame[:4])[0], frame[4:]
 
 
@@ -150,7 +153,7 @@ def test_a_client_that_reads_nothing_stops_its_node_not_the_memory_of_the_proxy(
     nodes = Producer({"bootstrap.servers": proxy.bootstrap}).list_topics(timeout=20).brokers
     partition = struct.pack(">iqi", 0, 0, 2_000_000)
     fetch = struct.pack(">iiiib", -1, 0, 1, 2_000_000, 0) + struct.pack(">ih", 1, 5) + b"large" + struct.pack(">i", 1) + partition
-    count = 300
+    count = 150
     with connect(f"{nodes[leader].host}:{nodes[leader].port}") as connection, connect(proxy.bootstrap) as other:
         connection.sendall(b"".join(request(1, 4, n, fetch) for n in range(count)))
         sent, before = 0, -1
@@ -181,6 +184,169 @@ def test_a_node_that_is_down_closes_connections_and_is_found_again():
         with broker.listen(port=port), connect(proxy.bootstrap) as connection:
             connection.sendall(request(18, 0, 1))
             assert response(connection)[0] == 1
+
+
+def exchanged(bootstrap, faults, rule):
+    """What a client gets for requests that it sends one behind the other, while this rule is about ApiVersions: correlation ids and errors, or the end."""
+    added = rule(faults.on(api="ApiVersions", nth=2))
+    metadata = struct.pack(">i", 0)
+    found = []
+    with connect(bootstrap) as connection:
+        for number in range(6):
+            try:
+                connection.sendall(request(18, 0, number) if number % 2 else request(3, 1, number, metadata))
+                connection.settimeout(0.3)
+                got = response(connection)
+            except (TimeoutError, ConnectionError):
+                got = "nothing"
+            if got in (None, "nothing"):
+                found.append("the end" if got is None else "nothing")
+                break
+            found.append((got[0], got[1][:2] if number % 2 else len(got[1]) > 10))
+    return found, added.matched, added.applied
+
+
+RULES = {
+    "error": lambda on: on.error("UNKNOWN_SERVER_ERROR"),
+    "error, handled": lambda on: on.error("UNKNOWN_SERVER_ERROR", handled=True),
+    "lose_response": lambda on: on.lose_response(),
+    "close": lambda on: on.close(),
+    "close after": lambda on: on.close("after"),
+    "black_hole": lambda on: on.black_hole(),
+    "black_hole after": lambda on: on.black_hole("after"),
+    "delay": lambda on: on.delay(20),
+    "delay_response": lambda on: on.delay_response(20),
+    "cut": lambda on: on.cut(6),
+    "wrong_correlation_id": lambda on: on.wrong_correlation_id(),
+    "slow": lambda on: on.slow(4000),
+    "throttle": lambda on: on.throttle(100),
+}
+
+
+def test_the_address_of_a_new_leader_in_a_response_is_that_of_the_proxy(cluster, proxy):
+    broker, listener = cluster
+    old = broker.describe_topic("orders").partitions[0].leader
+    new = old % NODES + 1
+    nodes = Producer({"bootstrap.servers": proxy.bootstrap}).list_topics(timeout=20).brokers
+    broker.move_leader("orders", 0, to=new)
+    batch = batch_of(1, 100)
+    data = bytes([2, 7]) + b"orders" + bytes([2]) + struct.pack(">i", 0) + bytes([len(batch) + 1]) + batch + bytes([0, 0, 0])
+    produce = struct.pack(">hhih", 0, 10, 7, -1) + bytes([0, 0]) + struct.pack(">hi", -1, 1000) + data
+    with connect(f"{nodes[old].host}:{nodes[old].port}") as connection:
+        connection.sendall(struct.pack(">i", len(produce)) + produce)
+        correlation_id, body = response(connection)
+    assert correlation_id == 7
+    endpoint = struct.pack(">i", new) + b"\x0a127.0.0.1" + struct.pack(">i", nodes[new].port)
+    assert endpoint in body
+    assert not any(struct.pack(">i", port) in body for port in ports(listener.bootstrap))
+
+
+OUTCOMES = {
+    "lose_response": "response lost",
+    "close": "closed",
+    "close after": "response lost",
+    "black_hole": "client gone",
+    "black_hole after": "black hole",
+    "cut": "response cut",
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_does_the_same_at_a_listener_and_at_a_proxy_before_it(name):
+    with fl.Broker.in_memory() as broker, broker.listen() as direct, broker.listen() as real, fl.Cluster(f"kafka://{real.bootstrap}").proxy() as proxy:
+        expected = exchanged(direct.bootstrap, direct.faults, RULES[name])
+        assert expected[2] == 1
+        proxy.faults.record_requests()
+        assert exchanged(proxy.bootstrap, proxy.faults, RULES[name]) == expected
+        outcome = "pending"
+        while outcome == "pending":
+            (outcome,) = [row.outcome for row in proxy.faults.requests(api="ApiVersions") if row.fault is not None]
+        assert outcome == OUTCOMES.get(name, "answered")
+
+
+def test_rules_keep_the_order_of_requests_in_flight(proxy):
+    error = proxy.faults.on(api="ApiVersions", nth=3).error("UNKNOWN_SERVER_ERROR")
+    gate = proxy.faults.on(api="ApiVersions", nth=6, times=1).hold()
+    late = proxy.faults.on(api="Metadata", nth=4, times=1).delay_response(50)
+    metadata = struct.pack(">i", -1)
+    with connect(proxy.bootstrap) as connection:
+        connection.sendall(b"".join(request(18, 0, n) if n % 2 else request(3, 1, n, metadata) for n in range(40)))
+        gate.wait()
+        answers = [response(connection) for _ in range(11)]
+        connection.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        connection.settimeout(20)
+        gate.release()
+        answers += [response(connection) for _ in range(29)]
+    assert [number for number, _ in answers] == list(range(40))
+    assert [body[:2] for number, body in answers if number % 2].count(b"\xff\xff") == 1
+    assert [rule.applied for rule in (error, gate, late)] == [1, 1, 1]
+
+
+def test_a_held_request_is_carried_out_after_its_client_has_closed_its_side(cluster, proxy):
+    broker, _ = cluster
+    gate = proxy.faults.on(api="Metadata", topic="made").hold()
+    with connect(proxy.bootstrap) as connection:
+        connection.sendall(request(3, 4, 1, struct.pack(">ih", 1, 4) + b"made" + b"\x01"))
+        gate.wait()
+        connection.shutdown(socket.SHUT_WR)
+        assert "made" not in broker.topics()
+        gate.release()
+        assert response(connection)[0] == 1
+        assert response(connection) is None
+    assert "made" in broker.topics()
+
+
+def test_a_lost_acknowledgement_does_not_repeat_an_idempotent_record(cluster, proxy):
+    broker, _ = cluster
+    rule = proxy.faults.on(api="Produce", topic="orders", nth=1).lose_response()
+    proxy.faults.record_requests()
+    producer = Producer({"bootstrap.servers": proxy.bootstrap, "enable.idempotence": True, "retry.backoff.ms": 10})
+    producer.produce("orders", b"once", partition=0)
+    assert producer.flush(20) == 0
+    assert rule.applied == 1
+    assert broker.describe_topic("orders").partitions[0].high_watermark == 1
+    first, again = proxy.faults.requests(api="Produce")
+    assert (first.outcome, first.topics, again.outcome, again.errors) == ("response lost", ["orders"], "answered", [])
+    assert first.node == again.node == broker.describe_topic("orders").partitions[0].leader
+
+
+def test_a_fetch_by_topic_ids_is_selected_by_name(cluster, proxy):
+    with fl.Producer(f"kafka://{proxy.bootstrap}") as producer:
+        producer.send("orders", value=b"v", partition=0).result()
+    rule = proxy.faults.on(api="Fetch", topic="orders", partition=0, times=1).error("NOT_LEADER_OR_FOLLOWER")
+    proxy.faults.on(api="Fetch", topic="other", optional=True).close()
+    with fl.Consumer(f"kafka://{proxy.bootstrap}", {"auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([("orders", 0)])
+        assert [record.value for record in consumer.poll(timeout_ms=20_000)] == [b"v"]
+    assert rule.applied == 1
+
+
+def test_connections_are_refused_by_rule(proxy):
+    proxy.faults.on(connection=1).refuse_connection()
+    proxy.faults.on(connection=2).tls_failure()
+    with connect(proxy.bootstrap) as connection, contextlib.suppress(ConnectionResetError):
+        assert connection.recv(10) == b""
+    with connect(proxy.bootstrap) as connection, contextlib.suppress(ConnectionResetError):
+        assert connection.recv(10) == bytes([21, 3, 3, 0, 2, 2, 40])
+    with connect(proxy.bootstrap) as connection:
+        connection.sendall(request(18, 0, 1))
+        assert response(connection)[0] == 1
+
+
+def test_a_plan_and_a_record_from_the_start(cluster, tmp_path):
+    broker, listener = cluster
+    plan = {"rules": [{"api": "Produce", "nth": 1, "error": "NOT_ENOUGH_REPLICAS"}]}
+    with fl.Cluster(f"kafka://{listener.bootstrap}") as real:
+        with real.proxy(faults=plan, record=True) as proxy:
+            producer = Producer({"bootstrap.servers": proxy.bootstrap, "retry.backoff.ms": 10})
+            producer.produce("orders", b"v", partition=0)
+            assert producer.flush(20) == 0
+            assert [row.errors for row in proxy.faults.requests(api="Produce")] == [["NOT_ENOUGH_REPLICAS"], []]
+        with pytest.raises(InvalidArgumentError):
+            real.proxy(faults={"rules": [{"api": "Prodduce", "close": "before"}]})
+    assert broker.describe_topic("orders").partitions[0].high_watermark == 1
 
 
 @pytest.mark.parametrize("hostile", [b"\xff\xff\xff\xff", b"\0\0\0\x01x", b"GET / HTTP/1.1\r\n\r\n", struct.pack(">ihhi", 8, 17, 0, 1)])
@@ -253,13 +419,20 @@ def test_mistakes_are_named(cluster):
                 connect(proxy.bootstrap)
 
 
-def test_the_command_relays_until_it_is_ended(cluster):
+def test_the_command_relays_until_it_is_ended(cluster, tmp_path):
     _, listener = cluster
+    plan, record = tmp_path / "plan.toml", tmp_path / "session.jsonl"
+    plan.write_text('[[rules]]\napi = "ApiVersions"\nnth = 1\nclose = "before"\n')
     command = [sys.executable, "-m", "fletchlog", "proxy", f"kafka://{listener.bootstrap}", "--listen", "127.0.0.1:0", "--print-address"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*command, "--faults", plan, "--record", record], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         printed = json.loads(process.stdout.readline())
         assert printed["pid"] == process.pid
         assert len(Producer({"bootstrap.servers": printed["bootstrap"]}).list_topics(timeout=20).brokers) == NODES
         process.terminate()
         assert process.wait(20) == 0
-        assert f"relaying to kafka://{listener.bootstrap}" in process.stderr.read()
+        words = process.stderr.read()
+    assert f"relaying to kafka://{listener.bootstrap}" in words
+    assert "applied 1" in words
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert (rows[0]["api"], rows[0]["outcome"]) == ("ApiVersions", "closed")
+    assert any(row["api"] == "Metadata" and row["outcome"] == "answered" for row in rows)

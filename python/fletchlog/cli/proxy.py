@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from fletchlog._core import log_to
 from fletchlog._place import CLUSTER
 from fletchlog.cli import serve
 from fletchlog.cli.arguments import argument, option
-from fletchlog.cli.common import configured, properties
+from fletchlog.cli.common import CommandError, configured, properties
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG
 from fletchlog.cli.text import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from typing import IO
 
     from fletchlog._place import Place
 
@@ -23,6 +27,8 @@ def proxy(
     advertised: str | None = option("--advertised", "The host under which clients reach it, if that is another one.", metavar="HOST"),
     config: list[str] | None = CONFIG,
     command_config: Path | None = COMMAND_CONFIG,
+    faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
+    record: Path | None = option("--record", "At the end, write the requests of the clients: a line of JSON for each.", metavar="FILE"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),
     with_parent: bool = option("--with-parent", "End when the process that started it ends.", False),
 ) -> None:
@@ -32,7 +38,7 @@ def proxy(
 
     fletchlog proxy kafka://real:9092 --listen 127.0.0.1:9092
 
-    fletchlog proxy kafka://real:9093 --command-config client.properties --listen 127.0.0.1:0 --print-address
+    fletchlog proxy kafka://real:9093 --command-config client.properties --faults plan.toml --record session.jsonl
     """
     import fletchlog as fl
 
@@ -41,8 +47,33 @@ def proxy(
     if with_parent:
         serve.end_with_parent(stop)
     log_to(lambda line: note(f"fletchlog: {line}"))
-    with fl.Cluster(cluster.name, configured(command_config)) as real, real.proxy(listen, advertised=advertised, config=properties(config)) as relay:
+    with (
+        _written(record) as out,
+        fl.Cluster(cluster.name, configured(command_config)) as real,
+        real.proxy(listen, advertised=advertised, config=properties(config), record=record is not None) as relay,
+    ):
+        plan = serve.load_plan(relay, faults) if faults else None
         if print_address:
             print(serve.address(relay.bootstrap), flush=True)
         note(f"relaying to {cluster} at {relay.bootstrap}; Ctrl-C ends it")
         serve.wait(stopped)
+        if plan:
+            note(plan.report())
+        if out:
+            import json
+
+            out.writelines(f"{json.dumps(request._asdict())}\n" for request in relay.faults.requests())
+
+
+@contextlib.contextmanager
+def _written(path: Path | None) -> Iterator[IO[str] | None]:
+    """The file of that name, which is opened before anything else is done; None without a name."""
+    if path is None:
+        yield None
+        return
+    try:
+        out = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--record {path}: {error.strerror or error}") from None
+    with out:
+        yield out

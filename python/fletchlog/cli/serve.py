@@ -69,7 +69,7 @@ def serve(
     with _broker(directory, memory, nodes, read_only, given) as broker:
         host, port = _host_and_port("--listen", listen)
         with broker.listen(host, port, advertised=advertised) as listener:
-            plan = _load(listener, faults) if faults else None
+            plan = load_plan(listener, faults) if faults else None
             with _controlled(broker, listener, control) as url:
                 if print_address:
                     print(address(listener.bootstrap, url), flush=True)
@@ -96,8 +96,8 @@ def _controlled(broker: fl.Broker, listener: fl.types.Listener, control: str | N
         yield opened.url
 
 
-def _load(listener: fl.types.Listener, path: Path) -> FaultPlan:
-    """The rules of a file, added to those of a listener."""
+def load_plan(listener: fl.types.Listener | fl.types.Proxy, path: Path) -> FaultPlan:
+    """The rules of a file, added to those of a listener or a proxy."""
     from fletchlog.errors import InvalidArgumentError
 
     plan = listener.faults

@@ -94,6 +94,11 @@ impl Splitter {
         matches!(self.state, State::Collect(_))
     }
 
+    /// A part of a frame was returned, or its head.
+    pub(crate) fn is_within_frame(&self) -> bool {
+        self.state != State::Head
+    }
+
     /// The next piece, if it has arrived.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! Proxy        opens and closes; one thread                                      (proxy)
 //!   Relay      the thread: ports, connections, events                             (relay)
 //!     Link     a client's connection and that to its node; backpressure           (link)
+//!       Responses  in the order of the requests; those of rules for faults         (responses)
 //!       End    one socket, with or without TLS                                    (end)
 //!       Splitter  bytes -> heads of frames, bytes that pass, whole frames         (frames)
 //!     rewrite  the addresses in a response, by the tables of the protocol         (rewrite)
@@ -17,6 +18,7 @@ mod link;
 mod proxy;
 mod relay;
 mod resolver;
+mod responses;
 mod rewrite;
 mod share;
 

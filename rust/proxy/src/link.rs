@@ -5,13 +5,15 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use fletchlog_faults::{Arrived, Exchange, Faults, Step, Wait};
 use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::header::request_header_version;
 use mio::net::TcpStream;
 
 use crate::end::End;
 use crate::frames::{Piece, SIZE, Splitter};
-use crate::rewrite::{Map, has_addresses, rewrite};
+use crate::responses::{Kind, Responses, Waiting};
+use crate::rewrite::{Found, has_addresses};
 
 /// Most bytes that are read in one direction before the other connections have their turn.
 const BYTES_A_TURN: usize = 1024 * 1024;
@@ -24,29 +26,56 @@ const REQUEST_HEAD: usize = 8;
 /// Bytes of a response's head: correlation id.
 const RESPONSE_HEAD: usize = 4;
 
-/// A request without its response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct InFlight {
-    api_key: i16,
-    version: i16,
-    correlation_id: i32,
+/// A connection: its slot, and a number that no other connection has.
+pub(crate) type LinkId = (usize, u64);
+
+/// What a link needs of the proxy.
+pub(crate) struct Context<'a> {
+    pub(crate) found: &'a mut dyn Found,
+    pub(crate) faults: &'a Faults,
+    /// Called when a rule releases the request that it holds.
+    pub(crate) resume: &'a dyn Fn() -> Box<dyn FnOnce() + Send>,
+    /// Monotonic ms.
+    pub(crate) now_ms: i64,
 }
 
 /// What the connection needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// An event of one of its sockets.
+    /// An event of one of its sockets, or its time.
     Wait,
     /// Another turn: bytes that have arrived are not read yet.
     Again,
-    /// To be closed: both sides have ended.
+    /// To be closed: both sides have ended, or a rule says so.
     Close,
+}
+
+/// What says which response belongs to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RequestId {
+    pub(crate) api_key: i16,
+    pub(crate) version: i16,
+    pub(crate) correlation_id: i32,
+}
+
+/// A request that a rule holds back. Nothing behind it is read.
+struct Held {
+    id: RequestId,
+    has_response: bool,
+    exchange: Exchange,
+    step: Step,
+    /// When it goes on; `None`: when it is released.
+    until_ms: Option<i64>,
 }
 
 /// The two connections.
 pub(crate) struct Link {
     /// No other link has it.
     pub(crate) serial: u64,
+    /// The number of the connection for rules.
+    pub(crate) number: u64,
+    /// The node, as far as responses have named it; -1: unknown.
+    pub(crate) node: i32,
     pub(crate) client: End,
     /// `None`: the name of its node is being resolved, or no address was tried.
     pub(crate) server: Option<End>,
@@ -56,23 +85,34 @@ pub(crate) struct Link {
     /// The node, for messages and TLS.
     pub(crate) host: String,
     requests: Splitter,
-    responses: Splitter,
-    in_flight: InFlights,
+    /// The head of the request that is being collected.
+    collected: Option<RequestId>,
+    held: Option<Held>,
+    /// A rule has ended the requests of this connection: nothing more is read of them.
+    is_mute: bool,
+    arriving: Splitter,
+    responses: Responses,
 }
 
 impl Link {
     /// A client that has connected to the port of this node.
-    pub(crate) fn new(serial: u64, client: End, host: String) -> Self {
+    pub(crate) fn new(id: (u64, u64), node: i32, client: End, host: String) -> Self {
+        let (serial, number) = id;
         Self {
             serial,
+            number,
+            node,
             client,
             server: None,
             is_connected: false,
             addresses: VecDeque::new(),
             host,
             requests: Splitter::new(REQUEST_HEAD),
-            responses: Splitter::new(RESPONSE_HEAD),
-            in_flight: InFlights::default(),
+            collected: None,
+            held: None,
+            is_mute: false,
+            arriving: Splitter::new(RESPONSE_HEAD),
+            responses: Responses::default(),
         }
     }
 
@@ -81,35 +121,263 @@ impl Link {
         self.server.as_mut().map(|server| &mut server.socket)
     }
 
-    /// Reads, writes and rewrites what can be. `map` gives the other address of an address.
+    /// When it needs a turn without an event (monotonic ms).
+    pub(crate) fn next_ms(&self) -> Option<i64> {
+        let held_ms = self.held.as_ref().and_then(|held| held.until_ms);
+        [held_ms, self.responses.next_ms()].into_iter().flatten().min()
+    }
+
+    /// The rule that holds its request was released.
+    pub(crate) fn release(&mut self, now_ms: i64) {
+        if let Some(held) = self.held.as_mut().filter(|held| held.until_ms.is_none()) {
+            held.until_ms = Some(now_ms);
+        }
+    }
+
+    /// It is closed: what becomes of its requests. `by_proxy`: not by the client.
+    pub(crate) fn end(&mut self, faults: &Faults, by_proxy: bool) {
+        let outcome = if by_proxy { "closed" } else { "client gone" };
+        let held = self.held.take().map(|held| held.exchange);
+        for exchange in self.responses.exchanges().chain(held) {
+            faults.ended(&exchange, outcome);
+        }
+        faults.disconnected(self.number);
+    }
+
+    /// Reads, writes and rewrites what can be.
     ///
     /// # Errors
     /// Why the link is to be closed.
-    pub(crate) fn pump(&mut self, map: Map<'_>) -> Result<Turn, String> {
-        let Some(server) = self.server.as_mut().filter(|_| self.is_connected) else {
+    pub(crate) fn pump(&mut self, cx: &mut Context<'_>) -> Result<Turn, String> {
+        let Some(mut server) = self.server.take_if(|_| self.is_connected) else {
             return Ok(Turn::Wait);
         };
-        let in_flight = &mut self.in_flight;
-        let drops = server.has_ended;
-        let mut request = |splitter: &mut Splitter, piece| match in_flight.request(splitter, piece) {
-            Ok(bytes) => Ok(bytes.filter(|_| !drops)),
-            Err(error) => Err(error),
-        };
-        let up = transfer(&mut self.client, server, &mut self.requests, &mut request)
-            .map_err(|failed| failed.of("the client"))?;
-        let mut response = |splitter: &mut Splitter, piece| self.in_flight.response(splitter, piece, map);
-        let down = transfer(server, &mut self.client, &mut self.responses, &mut response)
-            .map_err(|failed| failed.of("the node"))?;
-        if self.client.has_ended && server.queued() == 0 {
+        let done = self.relay(&mut server, cx);
+        self.server = Some(server);
+        done
+    }
+
+    fn relay(&mut self, server: &mut End, cx: &mut Context<'_>) -> Result<Turn, String> {
+        let is_due = |held: &mut Held| held.until_ms.is_some_and(|until_ms| until_ms <= cx.now_ms);
+        if let Some(held) = self.held.take_if(is_due) {
+            self.step(server, cx, (held.id, held.has_response), held.exchange, held.step);
+        }
+        let up = self.up(server, cx).map_err(|failed| failed.of("the client"))?;
+        let down = self.down(server, cx).map_err(|failed| failed.of("the node"))?;
+        if self.client.has_ended && self.held.is_none() && server.queued() == 0 {
             server.shut();
         }
-        if server.has_ended && self.client.queued() == 0 {
+        if server.has_ended && self.client.queued() == 0 && !self.responses.is_paused() {
             self.client.shut();
         }
-        if self.client.has_ended && (server.has_ended || self.client.is_shut()) && self.client.queued() == 0 {
+        let has_all = server.has_ended && self.responses.next_ms().is_none();
+        let is_answered = has_all || self.client.is_shut() || self.responses.is_silent();
+        let is_over = self.client.has_ended && self.held.is_none() && is_answered;
+        if (is_over || self.responses.is_closing()) && self.client.queued() == 0 {
             return Ok(Turn::Close);
         }
         Ok(if up || down { Turn::Again } else { Turn::Wait })
+    }
+
+    /// No further request is carried out.
+    fn is_deaf(&self) -> bool {
+        self.is_mute || self.responses.is_silent() || self.responses.is_closing()
+    }
+
+    /// Moves requests to the node; true: there are more, and others should have their turn.
+    fn up(&mut self, server: &mut End, cx: &mut Context<'_>) -> Result<bool, Failed> {
+        let mut left = BYTES_A_TURN;
+        server.flush()?;
+        loop {
+            while !self.is_deaf() && self.held.is_none() {
+                let Some(piece) = self.requests.next().map_err(Failed::Content)? else {
+                    break;
+                };
+                self.request(server, cx, piece).map_err(Failed::Content)?;
+            }
+            server.flush()?;
+            let is_full = server.queued() > MOST_QUEUED && !self.requests.collects();
+            if !self.client.can_read || is_full || self.held.is_some() {
+                return Ok(false);
+            }
+            if left == 0 {
+                return Ok(true);
+            }
+            let count = self.client.read(self.requests.room())?.unwrap_or(0);
+            // A client that is not listened to is read all the same: it may close the connection.
+            self.requests.filled(if self.is_deaf() { 0 } else { count });
+            left = left.saturating_sub(count);
+            if count == 0 {
+                self.requests.trim();
+            }
+        }
+    }
+
+    fn request(&mut self, server: &mut End, cx: &mut Context<'_>, piece: Piece) -> Result<(), String> {
+        match piece {
+            Piece::Head(head) => self.head(&head, cx.faults.is_active()),
+            Piece::Bytes(bytes) => {
+                if !server.has_ended {
+                    server.push(bytes);
+                }
+                Ok(())
+            }
+            Piece::Frame(frame) => {
+                let Some(id) = self.collected.take() else { return Ok(()) };
+                let request = frame.slice(SIZE..);
+                let has_response = id.api_key != ApiKey::Produce.code() || acks(&request, id.version) != Some(0);
+                let Some(arrived) = cx.faults.arrived(self.number, self.node, &request) else {
+                    self.forward(server, (id, has_response), None, request);
+                    return Ok(());
+                };
+                let Arrived { exchange, wait, step } = arrived;
+                let until_ms = match wait {
+                    Wait::No => {
+                        self.step(server, cx, (id, has_response), exchange, step);
+                        return Ok(());
+                    }
+                    Wait::Ms(ms) => Some(cx.now_ms.saturating_add(ms)),
+                    Wait::Release(_) => None,
+                };
+                self.held = Some(Held {
+                    id,
+                    has_response,
+                    exchange,
+                    step,
+                    until_ms,
+                });
+                if let Wait::Release(rule) = wait {
+                    cx.faults.on_release(rule, (cx.resume)());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes the head of a request. It passes as it is, unless rules have to see all of it.
+    fn head(&mut self, head: &[u8], is_seen: bool) -> Result<(), String> {
+        let i16_at = |at: usize| i16::from_be_bytes([head[at], head[at + 1]]);
+        let id = RequestId {
+            api_key: i16_at(SIZE),
+            version: i16_at(SIZE + 2),
+            correlation_id: i32::from_be_bytes([head[SIZE + 4], head[SIZE + 5], head[SIZE + 6], head[SIZE + 7]]),
+        };
+        if id.api_key == ApiKey::SaslHandshake.code() && id.version == 0 {
+            let why = "SaslHandshake of version 0, whose tokens are no requests; use a client of Kafka 1.0 or newer";
+            return Err(why.to_owned());
+        }
+        if is_seen {
+            self.collected = Some(id);
+            self.requests.collect();
+            return Ok(());
+        }
+        let has_response = match (id.api_key == ApiKey::Produce.code()).then(|| acks(&head[SIZE..], id.version)) {
+            None => true,
+            Some(Some(acks)) => acks != 0,
+            // The head is too short. All of a request without acks is one that the node will not be able to read either.
+            Some(None) if self.requests.ask_for_more() => return Ok(()),
+            Some(None) => true,
+        };
+        if has_response {
+            self.responses.expect(id, Kind::Remote, None);
+        }
+        self.requests.pass();
+        Ok(())
+    }
+
+    /// Does with a request what the rules have decided.
+    fn step(
+        &mut self,
+        server: &mut End,
+        cx: &mut Context<'_>,
+        (id, has_response): (RequestId, bool),
+        exchange: Exchange,
+        step: Step,
+    ) {
+        match step {
+            Step::Handle(request) if has_response => {
+                self.forward(server, (id, true), Some(exchange), request);
+            }
+            Step::Handle(request) => {
+                self.forward(server, (id, false), None, request);
+                self.responses.without_response(cx, &mut self.client, exchange);
+            }
+            Step::Answer(chunks) => self.responses.expect(id, Kind::Local(chunks), Some(exchange)),
+            Step::Close => {
+                self.is_mute = true;
+                self.responses.expect(id, Kind::Close, Some(exchange));
+            }
+            Step::Nothing => {
+                self.is_mute = true;
+                self.responses.expect(id, Kind::Silence, Some(exchange));
+            }
+        }
+    }
+
+    /// Sends a request, which has no size in front, to the node.
+    fn forward(&mut self, server: &mut End, of: (RequestId, bool), exchange: Option<Exchange>, request: Bytes) {
+        if server.has_ended {
+            return;
+        }
+        if let (id, true) = of {
+            self.responses.expect(id, Kind::Remote, exchange);
+        }
+        let size = i32::try_from(request.len()).unwrap_or(i32::MAX);
+        server.push(Bytes::copy_from_slice(&size.to_be_bytes()));
+        server.push(request);
+    }
+
+    /// Moves responses to the client; true: there are more, and others should have their turn.
+    fn down(&mut self, server: &mut End, cx: &mut Context<'_>) -> Result<bool, Failed> {
+        let mut left = BYTES_A_TURN;
+        self.responses.send_late(cx, &mut self.client);
+        if !self.arriving.is_within_frame() {
+            self.responses.settle(cx, &mut self.client);
+        }
+        self.client.flush()?;
+        loop {
+            while !self.responses.is_paused() {
+                let Some(piece) = self.arriving.next().map_err(Failed::Content)? else {
+                    break;
+                };
+                self.response(cx, piece).map_err(Failed::Content)?;
+            }
+            self.client.flush()?;
+            let is_full = self.client.queued() > MOST_QUEUED && !self.arriving.collects();
+            if !server.can_read || is_full || self.responses.is_paused() {
+                return Ok(false);
+            }
+            if left == 0 {
+                return Ok(true);
+            }
+            let count = server.read(self.arriving.room())?.unwrap_or(0);
+            self.arriving.filled(count);
+            left = left.saturating_sub(count);
+            if count == 0 {
+                self.arriving.trim();
+            }
+        }
+    }
+
+    fn response(&mut self, cx: &mut Context<'_>, piece: Piece) -> Result<(), String> {
+        match piece {
+            Piece::Bytes(bytes) => self.client.push(bytes),
+            Piece::Head(head) => {
+                let correlation_id = i32::from_be_bytes([head[SIZE], head[SIZE + 1], head[SIZE + 2], head[SIZE + 3]]);
+                let Waiting { id, exchange, .. } = self.responses.next(correlation_id)?;
+                if has_addresses(id.api_key, id.version) || exchange.is_some() {
+                    self.responses.begin(id, exchange);
+                    self.arriving.collect();
+                } else {
+                    self.arriving.pass();
+                }
+            }
+            Piece::Frame(frame) => self.responses.arrived(cx, &mut self.client, frame)?,
+        }
+        if !self.arriving.is_within_frame() {
+            self.responses.settle(cx, &mut self.client);
+        }
+        Ok(())
     }
 }
 
@@ -134,120 +402,6 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// What to write for a piece.
-type OnPiece<'a> = &'a mut dyn FnMut(&mut Splitter, Piece) -> Result<Option<Bytes>, String>;
-
-/// Moves bytes of one direction; true: there are more, and others should have their turn.
-fn transfer(from: &mut End, to: &mut End, splitter: &mut Splitter, on_piece: OnPiece<'_>) -> Result<bool, Failed> {
-    let mut left = BYTES_A_TURN;
-    to.flush()?;
-    while from.can_read && !from.has_ended && (to.queued() <= MOST_QUEUED || splitter.collects()) {
-        if left == 0 {
-            return Ok(true);
-        }
-        let count = from.read(splitter.room())?.unwrap_or(0);
-        splitter.filled(count);
-        left = left.saturating_sub(count);
-        while let Some(piece) = splitter.next().map_err(Failed::Content)? {
-            if let Some(bytes) = on_piece(splitter, piece).map_err(Failed::Content)? {
-                to.push(bytes);
-            }
-        }
-        splitter.trim();
-        to.flush()?;
-    }
-    Ok(false)
-}
-
-/// The requests that have no response yet, in their order: a node answers the requests of a connection one after the other.
-#[derive(Debug, Default)]
-struct InFlights {
-    requests: VecDeque<InFlight>,
-    /// The request whose response is being read.
-    current: Option<InFlight>,
-}
-
-impl InFlights {
-    /// Notes a request; it passes as it is.
-    fn request(&mut self, splitter: &mut Splitter, piece: Piece) -> Result<Option<Bytes>, String> {
-        let head = match piece {
-            Piece::Bytes(bytes) | Piece::Frame(bytes) => return Ok(Some(bytes)),
-            Piece::Head(head) => head,
-        };
-        let i16_at = |at: usize| i16::from_be_bytes([head[at], head[at + 1]]);
-        let (api_key, version) = (i16_at(SIZE), i16_at(SIZE + 2));
-        let correlation_id = i32::from_be_bytes([head[SIZE + 4], head[SIZE + 5], head[SIZE + 6], head[SIZE + 7]]);
-        if api_key == ApiKey::SaslHandshake.code() && version == 0 {
-            return Err(
-                "SaslHandshake of version 0, whose tokens are no requests; use a client of Kafka 1.0 or newer"
-                    .to_owned(),
-            );
-        }
-        let has_response = match (api_key == ApiKey::Produce.code()).then(|| acks(&head[SIZE..], version)) {
-            None => true,
-            Some(Some(acks)) => acks != 0,
-            // The head is too short.
-            Some(None) => {
-                if splitter.ask_for_more() {
-                    return Ok(None);
-                }
-                // A request that the node will not be able to read either.
-                true
-            }
-        };
-        if has_response {
-            self.requests.push_back(InFlight {
-                api_key,
-                version,
-                correlation_id,
-            });
-        }
-        splitter.pass();
-        Ok(None)
-    }
-
-    /// Finds the request of a response, and replaces the addresses in it.
-    fn response(&mut self, splitter: &mut Splitter, piece: Piece, map: Map<'_>) -> Result<Option<Bytes>, String> {
-        match piece {
-            Piece::Bytes(bytes) => Ok(Some(bytes)),
-            Piece::Head(head) => {
-                let correlation_id = i32::from_be_bytes([head[SIZE], head[SIZE + 1], head[SIZE + 2], head[SIZE + 3]]);
-                let request = self.requests.pop_front();
-                let request = request.filter(|request| request.correlation_id == correlation_id);
-                let Some(request) = request else {
-                    return Err(format!(
-                        "a response with correlation id {correlation_id}, which is not that of the oldest request"
-                    ));
-                };
-                self.current = Some(request);
-                match has_addresses(request.api_key, request.version) {
-                    true => splitter.collect(),
-                    false => splitter.pass(),
-                }
-                Ok(None)
-            }
-            Piece::Frame(frame) => {
-                let Some(request) = self.current.take() else {
-                    return Ok(Some(frame));
-                };
-                let rewritten = rewrite(&frame[SIZE..], request.api_key, request.version, map);
-                let rewritten = rewritten.map_err(|error| {
-                    format!(
-                        "a response to API {} of version {} cannot be read: {error}",
-                        request.api_key, request.version
-                    )
-                })?;
-                let Some(body) = rewritten else { return Ok(Some(frame)) };
-                let size = i32::try_from(body.len()).map_err(|_| "a response of 2 GiB".to_owned())?;
-                let mut whole = Vec::with_capacity(SIZE + body.len());
-                whole.extend(size.to_be_bytes());
-                whole.extend(body);
-                Ok(Some(whole.into()))
-            }
-        }
-    }
-}
-
 /// The acks of a Produce request, from its first bytes; `None`: they are too few.
 fn acks(head: &[u8], version: i16) -> Option<i16> {
     let i16_at = |at: usize| Some(i16::from_be_bytes([*head.get(at)?, *head.get(at + 1)?]));
@@ -261,7 +415,8 @@ fn acks(head: &[u8], version: i16) -> Option<i16> {
     let tags = unsigned_varint(head, &mut at)?;
     for _ in 0..tags {
         unsigned_varint(head, &mut at)?;
-        at = at.checked_add(unsigned_varint(head, &mut at)?)?;
+        let size = unsigned_varint(head, &mut at)?;
+        at = at.checked_add(size)?;
     }
     let transactional_id = unsigned_varint(head, &mut at)?;
     i16_at(at.checked_add(transactional_id.saturating_sub(1))?)
@@ -278,4 +433,43 @@ fn unsigned_varint(bytes: &[u8], at: &mut usize) -> Option<usize> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use fletchlog_protocol::header::RequestHeader;
+    use fletchlog_protocol::messages::ProduceRequest;
+    use fletchlog_protocol::{Message, frame};
+
+    use super::*;
+
+    #[test]
+    fn the_acks_of_every_version_are_found_in_as_few_bytes_as_possible() {
+        for version in ProduceRequest::MIN_VERSION..=ProduceRequest::MAX_VERSION {
+            for (client_id, transactional_id) in [(None, None), (Some("c"), Some("t")), (Some("client"), None)] {
+                for given in [0, 1, -1] {
+                    let header = RequestHeader {
+                        api_key: ProduceRequest::API_KEY,
+                        api_version: version,
+                        correlation_id: 7,
+                        client_id: client_id.map(Into::into),
+                    };
+                    let request = ProduceRequest {
+                        transactional_id: transactional_id.map(Into::into),
+                        acks: given,
+                        ..Default::default()
+                    };
+                    let mut writer = frame::begin();
+                    header.encode(&mut writer).unwrap();
+                    request.encode(&mut writer, version).unwrap();
+                    let bytes = frame::finish(writer).unwrap().concat().split_off(SIZE);
+                    assert_eq!(acks(&bytes, version), Some(given));
+                    let needed = (0..bytes.len())
+                        .find(|count| acks(&bytes[..*count], version).is_some())
+                        .unwrap();
+                    assert!(acks(&bytes[..needed], version) == Some(given) && needed < bytes.len());
+                }
+            }
+        }
+    }
 }

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use fletchlog_api::transport::Waker;
-use fletchlog_api::{Config, ConfigError};
+use fletchlog_api::transport::{SystemClock, Waker};
+use fletchlog_api::{Clock, Config, ConfigError};
+use fletchlog_faults::Faults;
 use fletchlog_tls::{ClientTls, ServerTls};
 
-use crate::relay::{Ports, Relay, Tls, WAKER};
+use crate::relay::{Names, Ports, Relay, Shared, Tls, WAKER};
 use crate::resolver::Resolver;
 
 /// Where a proxy listens, and for which cluster.
@@ -57,8 +58,7 @@ pub enum ProxyError {
 /// An open proxy. Thread-safe. Dropping it closes it.
 pub struct Proxy {
     bootstrap: String,
-    closing: Arc<AtomicBool>,
-    waker: Waker,
+    shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -105,16 +105,25 @@ impl Proxy {
             }
         });
         let listen = (options.host.clone(), options.port);
-        let (ports, bound) = Ports::open(registry, listen, advertised.clone(), options.servers).map_err(|source| {
-            ProxyError::Address {
-                host: options.host,
-                port: options.port,
-                source,
-            }
+        let names = Names::default();
+        let known = Arc::clone(&names);
+        let opened = Ports::open(registry, listen, advertised.clone(), options.servers, names);
+        let (ports, bound) = opened.map_err(|source| ProxyError::Address {
+            host: options.host,
+            port: options.port,
+            source,
         })?;
-        let closing = Arc::new(AtomicBool::new(false));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let name_of = move |id: &[u8; 16]| known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let shared = Arc::new(Shared {
+            closing: AtomicBool::new(false),
+            faults: Arc::new(Faults::new(Arc::clone(&clock), Arc::new(name_of))),
+            clock,
+            waker: Arc::clone(&waker),
+            released: Mutex::default(),
+        });
         let resolver = Resolver::new(Arc::clone(&waker));
-        let relay = Relay::new(poll, ports, tls, resolver, Arc::clone(&closing));
+        let relay = Relay::new(poll, ports, tls, resolver, Arc::clone(&shared));
         let thread = std::thread::Builder::new()
             .name("fletchlog-proxy".to_owned())
             .spawn(move || relay.run())
@@ -125,8 +134,7 @@ impl Proxy {
         };
         Ok(Self {
             bootstrap,
-            closing,
-            waker,
+            shared,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -136,11 +144,16 @@ impl Proxy {
         &self.bootstrap
     }
 
+    /// The rules for faults of its clients' requests, and the record of these. The time of delays is the machine's.
+    pub fn faults(&self) -> &Arc<Faults> {
+        &self.shared.faults
+    }
+
     /// Closes every port and every connection. Idempotent.
     pub fn close(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.closing.store(true, Ordering::Release);
-        (self.waker)();
+        self.shared.closing.store(true, Ordering::Release);
+        (self.shared.waker)();
         if let Some(thread) = thread {
             // Its panic was reported when it happened.
             let _ = thread.join();

@@ -1,12 +1,15 @@
 //! The thread of a proxy: its ports, connections and events.
 
-use std::collections::HashMap;
-use std::io::{self, ErrorKind};
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fletchlog_api::Clock;
+use fletchlog_api::transport::Waker;
+use fletchlog_faults::{Action, Faults};
 use fletchlog_tls::{ClientTls, ServerTls};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
@@ -14,14 +17,18 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
 
 use crate::end::End;
-use crate::link::{Link, Turn};
+use crate::link::{Context, Link, LinkId, Turn};
 use crate::resolver::Resolver;
+use crate::rewrite::Found;
 
 /// The token of the waker; those of ports and connections follow.
 pub(crate) const WAKER: Token = Token(0);
 
 /// How long connections wait that could not be accepted, mostly for lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// A TLS record: alert, version 1.2, two bytes: fatal, `handshake_failure`. RFC 8446, section 6.
+const HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
 
 /// Whose socket a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +63,10 @@ struct Port {
     /// Where connections go: one address, or the bootstrap servers in turn.
     targets: Vec<(String, u16)>,
     next: usize,
+    /// The port's number.
+    bound: u16,
+    /// The node, as far as responses have named it; -1: unknown.
+    node: i32,
 }
 
 /// The ports of the proxy: one for the bootstrap servers, and one for each address that responses have named.
@@ -68,9 +79,14 @@ pub(crate) struct Ports {
     advertised: String,
     /// The port that is tried for the next node; 0: any free one.
     next_port: u16,
-    /// The port of each address of a node.
-    by_target: HashMap<(String, u16), u16>,
+    /// The port of each address of a node, by its place in `ports`.
+    by_target: HashMap<(String, u16), usize>,
+    /// Names of topics that responses have named, by their ids.
+    names: Names,
 }
+
+/// Names of topics by their ids.
+pub(crate) type Names = Arc<Mutex<HashMap<[u8; 16], Arc<str>>>>;
 
 impl Ports {
     /// Listens for the bootstrap servers; returns the port.
@@ -79,6 +95,7 @@ impl Ports {
         (host, port): (String, u16),
         advertised: String,
         servers: Vec<(String, u16)>,
+        names: Names,
     ) -> io::Result<(Self, u16)> {
         let mut ports = Self {
             ports: Vec::new(),
@@ -87,6 +104,7 @@ impl Ports {
             advertised,
             next_port: 0,
             by_target: HashMap::new(),
+            names,
         };
         let bound = ports.listen(port, servers)?;
         ports.next_port = if port == 0 { 0 } else { port.saturating_add(1) };
@@ -104,29 +122,10 @@ impl Ports {
             listener,
             targets,
             next: 0,
+            bound,
+            node: -1,
         });
         Ok(bound)
-    }
-
-    /// The address under which clients reach a node's address, on a port that is opened for it.
-    fn other(&mut self, host: &str, port: u16) -> Result<Option<(String, u16)>, String> {
-        let target = (host.to_owned(), port);
-        let known = self.by_target.get(&target).copied();
-        let bound = match known {
-            Some(bound) => bound,
-            None => {
-                let bound = self.listen_for(target.clone()).map_err(|error| {
-                    format!(
-                        "no port can be opened on {} for the node at {host}:{port}: {error}",
-                        self.host
-                    )
-                })?;
-                log::info!("the node at {host}:{port} is reached at {}:{bound}", self.advertised);
-                self.by_target.insert(target, bound);
-                bound
-            }
-        };
-        Ok(Some((self.advertised.clone(), bound)))
     }
 
     /// Opens the next port; one that another program has is left out.
@@ -148,6 +147,42 @@ impl Ports {
     }
 }
 
+impl Found for Ports {
+    /// The address under which clients reach a node's address, on a port that is opened for it.
+    fn address(&mut self, node: Option<i32>, host: &str, port: u16) -> Result<Option<(String, u16)>, String> {
+        let target = (host.to_owned(), port);
+        let index = match self.by_target.get(&target).copied() {
+            Some(index) => index,
+            None => {
+                let bound = self.listen_for(target.clone()).map_err(|error| {
+                    format!(
+                        "no port can be opened on {} for the node at {host}:{port}: {error}",
+                        self.host
+                    )
+                })?;
+                log::info!("the node at {host}:{port} is reached at {}:{bound}", self.advertised);
+                let index = self.ports.len() - 1;
+                self.by_target.insert(target, index);
+                index
+            }
+        };
+        let found = &mut self.ports[index];
+        found.node = node.unwrap_or(found.node);
+        Ok(Some((self.advertised.clone(), found.bound)))
+    }
+
+    fn topic(&mut self, id: [u8; 16], name: &str) {
+        let mut names = lock(&self.names);
+        if names.get(&id).is_none_or(|known| &**known != name) {
+            names.insert(id, name.into());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// TLS towards the clients and towards the nodes; `None`: plain.
 pub(crate) struct Tls {
     pub(crate) listener: Option<ServerTls>,
@@ -160,24 +195,37 @@ pub(crate) struct Relay {
     pub(crate) ports: Ports,
     pub(crate) tls: Tls,
     pub(crate) resolver: Resolver,
-    pub(crate) closing: Arc<AtomicBool>,
+    pub(crate) shared: Arc<Shared>,
     links: Slab<Link>,
     serial: u64,
     /// Links that have more to do, without a further event.
     again: Vec<usize>,
     /// Ports whose connections could not be accepted.
     accept_again: Vec<usize>,
+    /// When connections need a turn without an event (monotonic ms).
+    times: BTreeSet<(i64, LinkId)>,
+}
+
+/// State shared by the thread and the handle of the proxy.
+pub(crate) struct Shared {
+    pub(crate) closing: AtomicBool,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) faults: Arc<Faults>,
+    pub(crate) waker: Waker,
+    /// Connections whose request was released.
+    pub(crate) released: Mutex<Vec<LinkId>>,
 }
 
 impl Relay {
     /// A thread without connections.
-    pub(crate) fn new(poll: Poll, ports: Ports, tls: Tls, resolver: Resolver, closing: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(poll: Poll, ports: Ports, tls: Tls, resolver: Resolver, shared: Arc<Shared>) -> Self {
         Self {
             poll,
             ports,
             tls,
             resolver,
-            closing,
+            shared,
+            times: BTreeSet::new(),
             links: Slab::new(),
             serial: 0,
             again: Vec::new(),
@@ -188,12 +236,8 @@ impl Relay {
     /// Relays until the proxy is closed.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(1024);
-        while !self.closing.load(Ordering::Acquire) {
-            let timeout = match (self.again.is_empty(), self.accept_again.is_empty()) {
-                (false, _) => Some(Duration::ZERO),
-                (true, false) => Some(ACCEPT_AGAIN),
-                (true, true) => None,
-            };
+        while !self.shared.closing.load(Ordering::Acquire) {
+            let timeout = self.timeout();
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => {
                     log::error!("the proxy ends: its sockets cannot be watched: {error}");
@@ -215,6 +259,39 @@ impl Relay {
             for (link, addresses) in self.resolver.take() {
                 self.resolved(link, addresses);
             }
+            self.resume();
+        }
+        for slot in self.links.iter().map(|(slot, _)| slot).collect::<Vec<_>>() {
+            self.close(slot, None, true);
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let until = |(when_ms, _): &(i64, LinkId)| {
+            let left_ms = when_ms.saturating_sub(self.shared.clock.monotonic_ms());
+            Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))
+        };
+        let accept = (!self.accept_again.is_empty()).then_some(ACCEPT_AGAIN);
+        let again = (!self.again.is_empty()).then_some(Duration::ZERO);
+        let timed = self.times.first().map(until);
+        [accept, again, timed].into_iter().flatten().min()
+    }
+
+    /// Gives a turn to the connections whose time has come, and to those whose request was released.
+    fn resume(&mut self) {
+        let now_ms = self.shared.clock.monotonic_ms();
+        let released = std::mem::take(&mut *lock(&self.shared.released));
+        for (slot, serial) in released {
+            if let Some(link) = self.links.get_mut(slot).filter(|link| link.serial == serial) {
+                link.release(now_ms);
+                self.pump(slot);
+            }
+        }
+        while let Some((when_ms, (slot, _))) = self.times.first().copied()
+            && when_ms <= now_ms
+        {
+            self.times.pop_first();
+            self.pump(slot);
         }
     }
 
@@ -247,7 +324,8 @@ impl Relay {
                 Ok((socket, _)) => {
                     let target = port.targets[port.next % port.targets.len()].clone();
                     port.next = port.next.wrapping_add(1);
-                    if let Err(error) = self.open(socket, target) {
+                    let node = port.node;
+                    if let Err(error) = self.open(socket, target, node) {
                         log::warn!("a connection of a client could not be opened: {error}");
                     }
                 }
@@ -263,7 +341,16 @@ impl Relay {
     }
 
     /// A client has connected; its node's name is looked up.
-    fn open(&mut self, mut socket: TcpStream, (host, port): (String, u16)) -> io::Result<()> {
+    fn open(&mut self, mut socket: TcpStream, (host, port): (String, u16), node: i32) -> io::Result<()> {
+        let (number, action) = self.shared.faults.connected(node);
+        if let Some(action) = action {
+            if action == Action::TlsFailure {
+                // It may fail: the connection is closed anyway.
+                let _ = socket.write(&HANDSHAKE_FAILURE);
+            }
+            self.shared.faults.disconnected(number);
+            return Ok(());
+        }
         let tls = self.tls.listener.as_ref().map(ServerTls::session).transpose();
         let tls = tls.map_err(io::Error::other)?;
         socket.set_nodelay(true)?;
@@ -274,7 +361,7 @@ impl Relay {
         self.serial += 1;
         let id = (entry.key(), self.serial);
         self.resolver.resolve(id, &host, port);
-        entry.insert(Link::new(self.serial, End::new(socket, tls), host));
+        entry.insert(Link::new((self.serial, number), node, End::new(socket, tls), host));
         Ok(())
     }
 
@@ -286,7 +373,7 @@ impl Relay {
             Ok(addresses) => link.addresses = addresses.into(),
             Err(error) => {
                 let why = format!("the name {} cannot be resolved: {error}", link.host);
-                return self.close(slot, Some(&why));
+                return self.close(slot, Some(&why), true);
             }
         }
         self.connect(slot, "it has no address");
@@ -297,7 +384,7 @@ impl Relay {
         let Some(link) = self.links.get_mut(slot) else { return };
         let Some(address) = link.addresses.pop_front() else {
             let why = format!("the node {} cannot be reached: {why}", link.host);
-            return self.close(slot, Some(&why));
+            return self.close(slot, Some(&why), true);
         };
         let opened = TcpStream::connect(address).and_then(|mut socket| {
             let both = Interest::READABLE | Interest::WRITABLE;
@@ -342,23 +429,46 @@ impl Relay {
 
     fn pump(&mut self, slot: usize) {
         let Some(link) = self.links.get_mut(slot) else { return };
-        let ports = &mut self.ports;
-        match link.pump(&mut |host, port| ports.other(host, port)) {
+        let id = (slot, link.serial);
+        let shared = &self.shared;
+        let resume = || {
+            let shared = Arc::clone(shared);
+            let resume: Box<dyn FnOnce() + Send> = Box::new(move || {
+                lock(&shared.released).push(id);
+                (shared.waker)();
+            });
+            resume
+        };
+        let mut context = Context {
+            found: &mut self.ports,
+            faults: &shared.faults,
+            resume: &resume,
+            now_ms: shared.clock.monotonic_ms(),
+        };
+        let turn = link.pump(&mut context);
+        if let Some(next_ms) = link.next_ms() {
+            self.times.insert((next_ms, id));
+        }
+        match turn {
             Ok(Turn::Wait) => {}
             Ok(Turn::Again) => self.again.push(slot),
-            Ok(Turn::Close) => self.close(slot, None),
-            Err(why) => self.close(slot, Some(&why)),
+            Ok(Turn::Close) => {
+                let by_proxy = !link.client.has_ended;
+                self.close(slot, None, by_proxy);
+            }
+            Err(why) => self.close(slot, Some(&why), true),
         }
     }
 
-    /// Closes both connections; a reason is logged.
-    fn close(&mut self, slot: usize, why: Option<&str>) {
+    /// Closes both connections; a reason is logged. `by_proxy`: the client has not closed its own.
+    fn close(&mut self, slot: usize, why: Option<&str>, by_proxy: bool) {
         let Some(mut link) = self.links.try_remove(slot) else {
             return;
         };
         if let Some(why) = why {
             log::warn!("a connection through the proxy was closed: {why}");
         }
+        link.end(&self.shared.faults, by_proxy);
         let ends = [Some(&mut link.client), link.server.as_mut()];
         for end in ends.into_iter().flatten() {
             end.shut();

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use fletchlog_api::transport::Waker;
 
-/// A connection that waits: its slot, and a number that no other connection has.
-pub(crate) type LinkId = (usize, u64);
+use crate::link::LinkId;
 
 /// A connection that waits, and its addresses or why there are none.
 pub(crate) type Resolved = (LinkId, Result<Vec<SocketAddr>, String>);

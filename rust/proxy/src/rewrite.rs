@@ -13,8 +13,16 @@ use fletchlog_protocol::schema::{FieldSpec, FieldType};
 
 use crate::share;
 
-/// The other address of an address; `None`: it stays.
-pub(crate) type Map<'a> = &'a mut dyn FnMut(&str, u16) -> Result<Option<(String, u16)>, String>;
+/// What is found in a response.
+pub(crate) trait Found {
+    /// The other address of an address, which is that of this node, if the response says so; `None`: it stays.
+    ///
+    /// # Errors
+    /// There can be no other address: the response must not pass.
+    fn address(&mut self, node: Option<i32>, host: &str, port: u16) -> Result<Option<(String, u16)>, String>;
+    /// A topic and its id.
+    fn topic(&mut self, id: [u8; 16], name: &str);
+}
 
 /// The fields of a response that may have addresses.
 struct Table {
@@ -73,8 +81,13 @@ fn holds_address(field_type: FieldType, version: i16) -> bool {
 /// A response (without its size) with other addresses; `None`: it has none that change.
 ///
 /// # Errors
-/// It cannot be read by the tables, or `map` failed.
-pub(crate) fn rewrite(frame: &[u8], api_key: i16, version: i16, map: Map<'_>) -> Result<Option<Vec<u8>>, String> {
+/// It cannot be read by the tables, or [`Found::address`] failed.
+pub(crate) fn rewrite(
+    frame: &[u8],
+    api_key: i16,
+    version: i16,
+    found: &mut dyn Found,
+) -> Result<Option<Vec<u8>>, String> {
     let Some(table) = table(api_key) else { return Ok(None) };
     let mut walk = Walk {
         from: frame,
@@ -83,7 +96,7 @@ pub(crate) fn rewrite(frame: &[u8], api_key: i16, version: i16, map: Map<'_>) ->
         out: Vec::new(),
         version,
         flexible: version >= table.first_flexible,
-        map,
+        found,
     };
     walk.skip(4)?;
     // The header of the response is flexible with its body (ApiVersions, for which this does not hold, has no addresses).
@@ -106,7 +119,7 @@ struct Walk<'a, 'm> {
     out: Vec<u8>,
     version: i16,
     flexible: bool,
-    map: Map<'m>,
+    found: &'m mut dyn Found,
 }
 
 impl Walk<'_, '_> {
@@ -151,7 +164,8 @@ impl Walk<'_, '_> {
 
     /// The fields of a struct, and the tagged fields behind them.
     fn structure(&mut self, fields: &'static [FieldSpec]) -> Result<(), String> {
-        let (mut host, mut port) = (None, None);
+        let (mut host, mut port, mut node) = (None, None, None);
+        let (mut name, mut topic_id) = (None, None);
         let version = self.version;
         let present = |field: &&FieldSpec| field.presence.versions.contains(version);
         for field in fields
@@ -164,11 +178,22 @@ impl Walk<'_, '_> {
             match field.name {
                 "host" => host = Some((start, self.at)),
                 "port" => port = Some((start, self.at)),
+                "node_id" | "broker_id" => {
+                    node = self.from[start..self.at]
+                        .first_chunk()
+                        .map(|id| i32::from_be_bytes(*id))
+                }
+                "name" => name = Some((start, self.at)),
+                "topic_id" => topic_id = self.from[start..self.at].first_chunk().copied(),
                 _ => {}
             }
         }
         if let (Some(host), Some(port)) = (host, port) {
-            self.address(host, port)?;
+            self.address(node, host, port)?;
+        }
+        if let (Some(name), Some(topic_id)) = (name, topic_id) {
+            let name = self.text(name.0)?;
+            self.found.topic(topic_id, &name);
         }
         if self.flexible {
             self.tagged(fields)?;
@@ -176,13 +201,18 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Replaces an address that was just read, whose host and port have these bytes.
-    fn address(&mut self, host: (usize, usize), port: (usize, usize)) -> Result<(), String> {
-        let end = self.at;
-        self.at = host.0;
+    /// The string that begins here, which was read before.
+    fn text(&mut self, start: usize) -> Result<String, String> {
+        let end = std::mem::replace(&mut self.at, start);
         let length = self.length(false)?.unwrap_or(0);
         let text = String::from_utf8_lossy(&self.from[self.at..self.at + length]).into_owned();
         self.at = end;
+        Ok(text)
+    }
+
+    /// Replaces an address that was just read, whose host and port have these bytes.
+    fn address(&mut self, node: Option<i32>, host: (usize, usize), port: (usize, usize)) -> Result<(), String> {
+        let text = self.text(host.0)?;
         let bytes = &self.from[port.0..port.1];
         let number = bytes.iter().fold(0i64, |sum, byte| (sum << 8) | i64::from(*byte));
         let number = u16::try_from(number).unwrap_or(0);
@@ -190,7 +220,7 @@ impl Walk<'_, '_> {
         if text.is_empty() || number == 0 {
             return Ok(());
         }
-        if let Some((other, other_port)) = (self.map)(&text, number)? {
+        if let Some((other, other_port)) = self.found.address(node, &text, number)? {
             self.copy_to(host.0);
             self.put_string(&other)?;
             self.copied = host.1;
@@ -259,7 +289,7 @@ impl Walk<'_, '_> {
             out: Vec::new(),
             version: self.version,
             flexible: self.flexible,
-            map: &mut *self.map,
+            found: &mut *self.found,
         };
         inner.value(field_type)?;
         if inner.copied > 0 {
@@ -323,9 +353,25 @@ mod tests {
         frame::finish(writer).unwrap().concat().split_off(4)
     }
 
+    /// Replaces the host `real`, and notes the rest.
+    #[derive(Default)]
+    struct Noted {
+        nodes: Vec<Option<i32>>,
+        topics: Vec<([u8; 16], String)>,
+    }
+
+    impl Found for Noted {
+        fn address(&mut self, node: Option<i32>, host: &str, port: u16) -> Result<Option<(String, u16)>, String> {
+            self.nodes.push(node);
+            Ok((host == "real").then(|| (OTHER.to_owned(), port + 1)))
+        }
+        fn topic(&mut self, id: [u8; 16], name: &str) {
+            self.topics.push((id, name.to_owned()));
+        }
+    }
+
     fn rewritten(frame: &[u8], api_key: i16, version: i16) -> Option<Vec<u8>> {
-        let mut map = |host: &str, port: u16| Ok((host == "real").then(|| (OTHER.to_owned(), port + 1)));
-        rewrite(frame, api_key, version, &mut map).unwrap()
+        rewrite(frame, api_key, version, &mut Noted::default()).unwrap()
     }
 
     /// `of` makes the response with this host and port. What is rewritten is what the other address would have given.
@@ -344,7 +390,7 @@ mod tests {
             assert_eq!(rewritten(&mine, M::API_KEY, version), None, "{} {version}", M::NAME);
             for cut in 0..real.len() {
                 // An error or nothing, never a panic.
-                let _ = rewrite(&real[..cut], M::API_KEY, version, &mut |_, _| Ok(None));
+                let _ = rewrite(&real[..cut], M::API_KEY, version, &mut Noted::default());
             }
         }
     }
@@ -444,6 +490,31 @@ mod tests {
             }],
             ..Default::default()
         });
+    }
+
+    #[test]
+    fn the_nodes_of_addresses_and_the_ids_of_topics_are_found() {
+        let broker = |node_id| metadata_response::MetadataResponseBroker {
+            node_id,
+            host: "real".into(),
+            port: 9092,
+            ..Default::default()
+        };
+        let message = MetadataResponse {
+            brokers: vec![broker(4), broker(2)],
+            topics: vec![metadata_response::MetadataResponseTopic {
+                name: Some("orders".into()),
+                topic_id: [7; 16],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        for (version, topics) in [(9, vec![]), (12, vec![([7; 16], "orders".to_owned())])] {
+            let mut noted = Noted::default();
+            let frame = encoded(&message, version);
+            rewrite(&frame, MetadataResponse::API_KEY, version, &mut noted).unwrap();
+            assert_eq!((noted.nodes, noted.topics), (vec![Some(4), Some(2)], topics));
+        }
     }
 
     #[test]

@@ -114,25 +114,31 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.proxy)]
-    #[pyo3(signature = (listen="127.0.0.1:0", *, advertised=None, config=None))]
-    fn proxy(
+    #[pyo3(signature = (listen="127.0.0.1:0", *, advertised=None, config=None, faults=None, record=false))]
+    #[allow(clippy::too_many_arguments)] // the contract's keywords
+    fn proxy<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         listen: &str,
         advertised: Option<String>,
-        config: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Proxy> {
+        config: Option<&Bound<'py, PyAny>>,
+        faults: Option<&Bound<'py, PyAny>>,
+        record: bool,
+    ) -> PyResult<Bound<'py, Proxy>> {
         let Peer::Cluster(servers, _) = &*self.peer else {
             return Err(Failure::argument("a Broker is no cluster: use its listen()").into());
         };
-        Proxy::open(
-            py,
-            servers,
-            self.config.clone(),
-            listen,
-            advertised,
-            properties_from_py(config)?,
-        )
+        let config = properties_from_py(config)?;
+        let proxy = Proxy::open(py, servers, self.config.clone(), listen, advertised, config)?;
+        let proxy = Bound::new(py, proxy)?;
+        let plan = proxy.getattr("faults")?;
+        if record {
+            plan.call_method0("record_requests")?;
+        }
+        if let Some(faults) = faults {
+            plan.call_method1("load", (faults,))?;
+        }
+        Ok(proxy)
     }
 
     #[doc = stub!(Cluster.nodes)]

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fletchlog_faults::{Predicate, RequestRow, RequestView, Rule, RuleReport, rule_json, rules_of};
-use fletchlog_server::SocketServer;
+use fletchlog_faults::{Faults, Predicate, RequestRow, RequestView, Rule, RuleReport, rule_json, rules_of};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -14,13 +13,13 @@ use crate::gate::gate;
 #[doc = stub!(FaultRules)]
 #[pyclass(frozen, module = "fletchlog.testing")]
 pub struct FaultRules {
-    server: Arc<SocketServer>,
+    faults: Arc<Faults>,
 }
 
 impl FaultRules {
-    /// The rules of a listener.
-    pub fn new(server: Arc<SocketServer>) -> Self {
-        Self { server }
+    /// The rules of a listener or of a proxy.
+    pub fn new(faults: Arc<Faults>) -> Self {
+        Self { faults }
     }
 }
 
@@ -51,7 +50,7 @@ impl FaultRules {
         let predicate = when.map(predicate);
         gate(py, |_| {
             let (rules, random) = rules_of(plan).map_err(|error| Failure::argument(error.to_string()))?;
-            let faults = self.server.faults();
+            let faults = &self.faults;
             if random.is_some() {
                 faults.set_random(random);
             }
@@ -64,7 +63,7 @@ impl FaultRules {
     #[pyo3(signature = (number=None))]
     fn clear(&self, py: Python<'_>, number: Option<u64>) -> PyResult<()> {
         gate(py, |_| {
-            self.server.faults().clear(number);
+            self.faults.clear(number);
             Ok::<_, Failure>(())
         })
     }
@@ -72,7 +71,7 @@ impl FaultRules {
     #[doc = stub!(FaultRules.report)]
     fn report(&self, py: Python<'_>) -> PyResult<Vec<Report>> {
         gate(py, |_| {
-            let reports = self.server.faults().report();
+            let reports = self.faults.report();
             Ok::<_, Failure>(reports.into_iter().map(report).collect())
         })
     }
@@ -80,7 +79,7 @@ impl FaultRules {
     #[doc = stub!(FaultRules.drawn)]
     fn drawn(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         gate(py, |_| {
-            let drawn = self.server.faults().drawn();
+            let drawn = self.faults.drawn();
             Ok::<_, Failure>(drawn.iter().map(|rule| rule_json(rule).to_string()).collect())
         })
     }
@@ -90,7 +89,7 @@ impl FaultRules {
         let mut left = Duration::from_millis(at_most_ms);
         loop {
             let now = left.min(LOOK);
-            let holds = py.detach(|| self.server.faults().wait_until_held(number, now));
+            let holds = py.detach(|| self.faults.wait_until_held(number, now));
             left -= now;
             if holds || left.is_zero() {
                 return Ok(holds);
@@ -102,7 +101,7 @@ impl FaultRules {
     #[doc = stub!(FaultRules.release)]
     fn release(&self, py: Python<'_>, number: u64) -> PyResult<()> {
         gate(py, |_| {
-            self.server.faults().release(number);
+            self.faults.release(number);
             Ok::<_, Failure>(())
         })
     }
@@ -110,7 +109,7 @@ impl FaultRules {
     #[doc = stub!(FaultRules.record)]
     fn record(&self, py: Python<'_>, records: bool) -> PyResult<()> {
         gate(py, |_| {
-            self.server.faults().record(records);
+            self.faults.record(records);
             Ok::<_, Failure>(())
         })
     }
@@ -118,7 +117,7 @@ impl FaultRules {
     #[doc = stub!(FaultRules.requests)]
     fn requests(&self, py: Python<'_>) -> PyResult<Vec<Row>> {
         gate(py, |_| {
-            let rows = self.server.faults().requests();
+            let rows = self.faults.requests();
             Ok::<_, Failure>(rows.into_iter().map(row).collect())
         })
     }

@@ -138,11 +138,11 @@ impl Listener {
     #[getter]
     fn faults<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let server = slf
+        let faults = slf
             .get()
             .server
-            .call(py, |server, _| Ok::<_, Failure>(Arc::clone(server)))?;
-        let rules = FaultRules::new(server);
+            .call(py, |server, _| Ok::<_, Failure>(Arc::clone(server.faults())))?;
+        let rules = FaultRules::new(faults);
         py.import("fletchlog.testing")?.getattr("FaultPlan")?.call1((rules,))
     }
 

@@ -1,5 +1,7 @@
 //! `fletchlog.types.Proxy`.
 
+use std::sync::Arc;
+
 use fletchlog_api::{Config, Scope};
 use fletchlog_net::Address;
 use fletchlog_proxy::{Proxy as Engine, ProxyOptions};
@@ -7,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::convert::unpicklable;
 use crate::errors::Failure;
+use crate::fault_rules::FaultRules;
 use crate::fork::Shared;
 
 #[doc = stub!(Proxy)]
@@ -70,6 +73,13 @@ impl Proxy {
     #[getter]
     fn bootstrap(&self) -> PyResult<String> {
         Ok(self.inner.get()?.bootstrap().to_owned())
+    }
+
+    #[doc = stub!(Proxy.faults)]
+    #[getter]
+    fn faults<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rules = FaultRules::new(Arc::clone(self.inner.get()?.faults()));
+        py.import("fletchlog.testing")?.getattr("FaultPlan")?.call1((rules,))
     }
 
     #[doc = stub!(Proxy.close)]
