@@ -1397,7 +1397,7 @@ class FaultRules:
     def add(self, plan: str, when: Callable[[dict[str, Any]], object] | None = None) -> list[int]:
         """Adds the rules of a plan in JSON, each with this condition; returns their numbers."""
     def clear(self, number: int | None = None) -> None:
-        """Clears a rule, or all of them and random faults; what a rule holds is carried out."""
+        """Clears a rule, or all of them, and random faults with what they did; what a rule holds is carried out."""
     def report(self) -> list[tuple[int, str, int, int, int, bool, bool]]:
         """Of each rule: its number, itself in JSON, how many requests matched, to how many it applied, how many it holds, whether it is optional, whether it was cleared."""
     def drawn(self) -> list[str]:
@@ -1408,6 +1408,9 @@ class FaultRules:
         """Carries out what a rule holds; it holds nothing from now on."""
     def record(self, records: bool) -> None:
         """Records requests from now on, or ends that. What was recorded is forgotten."""
+    @staticmethod
+    def check_api(name: str) -> None:
+        """Raises InvalidArgumentError if Kafka has no API of this name."""
     def requests(self) -> list[tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]:
         """The recorded requests, oldest first."""
 

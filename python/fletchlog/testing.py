@@ -403,17 +403,18 @@ class FaultPlan:
         return [selector for selector in self._selectors if not selector._has_action]  # noqa: SLF001 - of this module
 
     def clear(self) -> None:
-        """Ends every rule and random faults. What rules hold is carried out."""
+        """Ends every rule, and random faults, whose `drawn()` is forgotten. What rules hold is carried out."""
         self._selectors.clear()
         self._rules.clear()
 
     def report(self) -> str:
-        """A line for each rule: to how many requests it applied; and the plan that random faults amounted to."""
+        """A line for each rule that was not cleared: to how many requests it applied; and the plan that random faults amounted to."""
         import json
 
         lines = [
-            f"rule {number} {rule}: matched {matched}, applied {applied}" + (f", holds {held}" if held else "") + (", cleared" if cleared else "")
+            f"rule {number} {rule}: matched {matched}, applied {applied}" + (f", holds {held}" if held else "")
             for number, rule, matched, applied, held, _, cleared in self._rules.report()
+            if not cleared
         ]
         drawn = self.drawn()
         if drawn["rules"]:
@@ -439,11 +440,17 @@ class FaultPlan:
         """What clients asked for, oldest first, since `record_requests()`; the fixture records from the start.
 
         Every argument selects, as in `on`. Requests of clients in this process are not among them: they do not pass the listener.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: Kafka has no API of that name.
         """
+        apis = [api] if isinstance(api, str) else api
+        for name in apis or ():
+            self._rules.check_api(name)
 
         def selected(row: Request) -> bool:
             matches = [
-                api is None or row.api in ([api] if isinstance(api, str) else api),
+                apis is None or row.api in apis,
                 client_id is None or fnmatchcase(row.client_id, _pattern(client_id)),
                 node is None or row.node == node,
                 connection is None or row.connection == connection,

@@ -117,8 +117,8 @@ class Kafka:
         now = self.clock.now_ms
         for row in self.listener.last_requests().to_pyarrow().to_pylist():
             lines.append(f"{(now - row['time_ms']) / 1000:.3f} s ago: {row['api']} by client id {row['client_id']} at {row['address']}")
-        if self.faults.rules or self.faults.drawn()["rules"]:
-            lines.append(f"faults: {self.faults.report()}")
+        if (faults := self.faults.report()) != "no rules":
+            lines.append(f"faults: {faults}")
         return "\n".join(lines)
 
     def _group(self, group_id: str) -> str:

@@ -205,7 +205,9 @@ def test_connections_and_responses_fail_in_every_way(kafka):
             assert time.monotonic() - began >= least
     outcomes = [row.outcome for row in kafka.requests()]
     assert outcomes[:4] == ["answered", "closed", "response lost", "response cut"]
-    assert kafka.requests(connection=first + 8)[0].outcome in ("pending", "client gone")
+    assert kafka.requests(connection=first + 8)[0].outcome == "black hole"
+    with pytest.raises(InvalidArgumentError, match="no API `produce`; did you mean Produce"):
+        kafka.requests(api="produce")
 
 
 def test_a_throttled_client_sees_the_pause(kafka):

@@ -26,6 +26,8 @@ pub type Predicate = Arc<dyn Fn(&RequestView) -> bool + Send + Sync>;
 /// What a held request calls when it may go on.
 type Resume = Box<dyn FnOnce() + Send>;
 
+/// The outcome of a request without a response on an open connection.
+const BLACK_HOLE: &str = "black hole";
 /// Bytes of the size in front of a frame.
 const SIZE: usize = 4;
 
@@ -228,12 +230,12 @@ impl Faults {
     /// Random faults from now on, in place of those before; `None`: none.
     pub fn set_random(&self, random: Option<RandomFaults>) {
         let mut state = self.lock();
-        state.random = random;
+        (state.random, state.drawn) = (random, Vec::new());
         state.sent.clear();
         self.set_active(&state);
     }
 
-    /// Clears a rule: it applies to nothing more, and what it holds is carried out. `None`: every rule, and random faults.
+    /// Clears a rule: it applies to nothing more, and what it holds is carried out. `None`: every rule, and random faults with what they did.
     pub fn clear(&self, number: Option<u64>) {
         let mut resumed = Vec::new();
         let mut state = self.lock();
@@ -244,7 +246,7 @@ impl Faults {
             }
         }
         if number.is_none() {
-            state.random = None;
+            (state.random, state.drawn) = (None, Vec::new());
         }
         self.set_active(&state);
         drop(state);
@@ -369,7 +371,10 @@ impl Faults {
                 self.refuse(&mut exchange, request, tree, session.as_deref(), &rule),
             ),
             Action::Close(When::BeforeHandling) => (Wait::No, Step::Close),
-            Action::BlackHole(When::BeforeHandling) => (Wait::No, Step::Nothing),
+            Action::BlackHole(When::BeforeHandling) => {
+                self.finish(&exchange, BLACK_HOLE, None);
+                (Wait::No, Step::Nothing)
+            }
             Action::Delay(ms) => (Wait::Ms(*ms), handle()),
             Action::Hold => (Wait::Release(of), handle()),
             action => {
@@ -563,7 +568,7 @@ impl Faults {
                     (answered.chunks, answered.then, outcome) = (Vec::new(), Then::Close, "response lost")
                 }
                 Action::BlackHole(_) => {
-                    (answered.chunks, answered.then, outcome) = (Vec::new(), Then::Nothing, "black hole")
+                    (answered.chunks, answered.then, outcome) = (Vec::new(), Then::Nothing, BLACK_HOLE)
                 }
                 Action::DelayResponse(ms) => answered.delay_ms = *ms,
                 Action::Slow(rate) => answered.bytes_per_second = Some(*rate),
@@ -605,7 +610,9 @@ impl Faults {
             errors_of(&response, exchange.header.api_version, &mut errors);
         }
         let now_ms = self.clock.monotonic_ms();
-        if let Some(row) = self.lock().requests.get(exchange.number) {
+        if let Some(row) = self.lock().requests.get(exchange.number)
+            && row.outcome != BLACK_HOLE
+        {
             row.duration_ms = Some(now_ms - row.arrived_ms);
             row.response_bytes = bytes.map(|bytes| bytes.len().saturating_sub(SIZE));
             row.errors = errors;

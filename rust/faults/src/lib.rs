@@ -18,7 +18,7 @@ mod requests;
 mod rule;
 
 pub use faults::{Answered, Arrived, Exchange, Faults, Predicate, RuleReport, Step, Then, TopicNames, Wait};
-pub use plan::{PlanError, rule_json, rules_of};
+pub use plan::{PlanError, api_of, rule_json, rules_of};
 pub use random::{RandomFaults, RandomKind};
 pub use request_view::RequestView;
 pub use requests::RequestRow;

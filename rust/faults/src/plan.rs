@@ -209,8 +209,11 @@ fn apis(keys: &mut Keys) -> Result<Vec<&'static str>, String> {
     names.unwrap_or_default().iter().map(|name| api_of(name)).collect()
 }
 
-/// Kafka's name of an API.
-fn api_of(name: &str) -> Result<&'static str, String> {
+/// Kafka's name of an API, which is this text.
+///
+/// # Errors
+/// There is none; the text says which was meant.
+pub fn api_of(name: &str) -> Result<&'static str, String> {
     let all = || (0..=i16::from(u8::MAX)).filter_map(api_name);
     all().find(|known| *known == name).ok_or_else(|| {
         let hint = all().find(|known| known.eq_ignore_ascii_case(&name.replace('_', "")));
@@ -373,6 +376,7 @@ pub fn rule_json(rule: &Rule) -> Value {
             put("handled", handled.then_some(json!(true)));
             ("error", json!(code.name()))
         }
+        Action::Close(When::AfterHandling) => ("lose_response", json!(true)),
         Action::Close(at) => ("close", when(at)),
         Action::BlackHole(at) => ("black_hole", when(at)),
         Action::Delay(ms) => ("delay_ms", json!(ms)),
@@ -406,7 +410,7 @@ mod tests {
             r#"{"api":"Produce","error":"NOT_ENOUGH_REPLICAS","nth":3,"topic":"orders"}"#,
             r#"{"api":["Fetch","ListOffsets"],"error":"NOT_LEADER_OR_FOLLOWER","handled":true,"partition":2,"times":4}"#,
             r#"{"client_id":"billing-*","close":"before","version":[3,7]}"#,
-            r#"{"close":"after","connection":2,"name":"lost"}"#,
+            r#"{"connection":2,"lose_response":true,"name":"lost"}"#,
             r#"{"black_hole":"after","group":"g","optional":true}"#,
             r#"{"delay_ms":5,"transactional_id":"t*"}"#,
             r#"{"delay_response_ms":5,"node":1}"#,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fletchlog_faults::{Faults, Predicate, RequestRow, RequestView, Rule, RuleReport, rule_json, rules_of};
+use fletchlog_faults::{Faults, Predicate, RequestRow, RequestView, Rule, RuleReport, api_of, rule_json, rules_of};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -112,6 +112,12 @@ impl FaultRules {
             self.faults.record(records);
             Ok::<_, Failure>(())
         })
+    }
+
+    #[doc = stub!(FaultRules.check_api)]
+    #[staticmethod]
+    fn check_api(name: &str) -> PyResult<()> {
+        Ok(api_of(name).map(drop).map_err(Failure::argument)?)
     }
 
     #[doc = stub!(FaultRules.requests)]

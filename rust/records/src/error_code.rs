@@ -46,6 +46,7 @@ error_codes! {
     5 LEADER_NOT_AVAILABLE true "the partition has no leader at the moment";
     6 NOT_LEADER_OR_FOLLOWER true "this broker does not lead that topic-partition";
     7 REQUEST_TIMED_OUT true "the request timed out";
+    8 BROKER_NOT_AVAILABLE false "the broker is not available";
     9 REPLICA_NOT_AVAILABLE true "the replica is not available";
     10 MESSAGE_TOO_LARGE false "the batch is larger than max.message.bytes";
     12 OFFSET_METADATA_TOO_LARGE false "the metadata of the committed offset is too large";
@@ -77,6 +78,7 @@ error_codes! {
     38 INVALID_REPLICATION_FACTOR false "the replication factor is not valid";
     39 INVALID_REPLICA_ASSIGNMENT false "the assignment of replicas is not valid";
     40 INVALID_CONFIG false "a configuration is not valid";
+    41 NOT_CONTROLLER true "this node is not the controller";
     42 INVALID_REQUEST false "the request is not valid";
     43 UNSUPPORTED_FOR_MESSAGE_FORMAT false "the message format on the broker does not support this request";
     44 POLICY_VIOLATION false "the request violates a policy";
@@ -95,10 +97,12 @@ error_codes! {
     57 LOG_DIR_NOT_FOUND false "the broker has no such log directory";
     58 SASL_AUTHENTICATION_FAILED false "SASL authentication failed";
     59 UNKNOWN_PRODUCER_ID false "the broker holds no state for this producer id";
+    60 REASSIGNMENT_IN_PROGRESS false "replicas of the partition are being moved";
     68 NON_EMPTY_GROUP false "the group has members";
     69 GROUP_ID_NOT_FOUND false "there is no such group";
     70 FETCH_SESSION_ID_NOT_FOUND true "the fetch session id is unknown";
     71 INVALID_FETCH_SESSION_EPOCH true "the fetch session epoch is not the next one";
+    72 LISTENER_NOT_FOUND true "the leader has no address for this listener";
     73 TOPIC_DELETION_DISABLED false "topics cannot be deleted: delete.topic.enable is false";
     74 FENCED_LEADER_EPOCH true "the leader epoch of the request is older than the broker's";
     75 UNKNOWN_LEADER_EPOCH true "the leader epoch of the request is newer than the broker's";
@@ -114,6 +118,7 @@ error_codes! {
     86 GROUP_SUBSCRIBED_TO_TOPIC false "a member of the group subscribes to the topic";
     87 INVALID_RECORD false "the broker refused a record";
     88 UNSTABLE_OFFSET_COMMIT true "an offset is being committed by a transaction";
+    89 THROTTLING_QUOTA_EXCEEDED true "the quota of the client is exceeded for the moment";
     90 PRODUCER_FENCED false "a newer producer with the same transactional id exists";
     91 RESOURCE_NOT_FOUND false "what the request names does not exist";
     92 DUPLICATE_RESOURCE false "the request names the same thing twice";
