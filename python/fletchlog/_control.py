@@ -98,6 +98,8 @@ class Control:
                 self._broker.move_coordinator(**_named(given, known, "to"))
             case "POST", ["nodes", node, "stop"]:
                 self._broker.stop_node(self._node(node))
+            case "POST", ["nodes", node, "kill"]:
+                self._broker.kill_node(self._node(node))
             case "POST", ["nodes", node, "start"]:
                 self._broker.start_node(self._node(node))
             case _:

@@ -375,6 +375,15 @@ class Broker:
         Raises:
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
         """
+    def kill_node(self, node: int) -> None:
+        """As `stop_node`, after a crash that the cluster has detected: a killed node may have lost records.
+
+        So, when it starts, it does not lead a partition without leader, unless it was the last leader and no other replica may lead (KIP-966). The
+        time in which a cluster has not detected a crash yet does not exist here.
+
+        Raises:
+            fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
+        """
     def start_node(self, node: int) -> None:
         """Starts a stopped node: listeners accept its connections again, and its replicas are in sync at once.
 

@@ -99,6 +99,10 @@ class Kafka:
         """Stops a node; see `Broker.stop_node`."""
         self.broker.stop_node(node)
 
+    def kill_node(self, node: int) -> None:
+        """Ends a node as a crash does; see `Broker.kill_node`."""
+        self.broker.kill_node(node)
+
     def start_node(self, node: int) -> None:
         """Starts a stopped node; see `Broker.start_node`."""
         self.broker.start_node(node)

@@ -89,6 +89,7 @@ def test_leaders_and_coordinators_move_and_nodes_stop(served):
     assert call(control, "POST", "/v1/leaders/move", {"topic": "orders", "partition": 0, "to": to}) == (200, {})
     assert leader() == to
     assert call(control, "POST", "/v1/coordinators/move", {"group_id": "billing", "to": to}) == (200, {})
+    assert call(control, "POST", f"/v1/nodes/{to}/kill") == (200, {})
     assert call(control, "POST", f"/v1/nodes/{to}/stop") == (200, {})
     assert leader() == -1, "its one replica is there"
     assert call(control, "POST", f"/v1/nodes/{to}/start") == (200, {})

@@ -427,6 +427,29 @@ fn too_few_replicas_in_sync_refuse_acks_all_and_none_leaves_no_leader() {
 }
 
 #[test]
+fn a_killed_node_leads_again_only_if_nobody_else_could() {
+    let broker = cluster(&[&[2, 3]]);
+    broker.kill_node(2).unwrap();
+    assert_eq!(shown(&broker, 0), (3, 1, vec![3], vec![2]));
+    broker.kill_node(3).unwrap();
+    assert_eq!(shown(&broker, 0), (-1, 2, vec![], vec![2, 3]));
+    broker.start_node(2).unwrap();
+    assert_eq!(shown(&broker, 0), (-1, 2, vec![], vec![3]), "it was not in sync");
+    broker.start_node(3).unwrap();
+    assert_eq!(shown(&broker, 0), (3, 3, vec![2, 3], vec![]));
+    // With an unclean election allowed, the first node that starts leads.
+    create(&broker, "u", &[&[2, 3]], &[("unclean.leader.election.enable", "true")]);
+    let leader = || broker.describe_topic("u").unwrap().partitions[0].leader;
+    broker.stop_node(2).unwrap();
+    broker.kill_node(3).unwrap();
+    assert_eq!(leader(), -1);
+    broker.start_node(2).unwrap();
+    assert_eq!(leader(), 2);
+    broker.start_node(3).unwrap();
+    assert_eq!(shown(&broker, 0).0, 3, "without one, the last replica in sync");
+}
+
+#[test]
 fn a_topic_that_is_created_while_a_node_is_stopped_is_led_by_running_ones() {
     let broker = in_memory(3);
     broker.stop_node(3).unwrap();

@@ -508,6 +508,14 @@ impl Broker {
         })
     }
 
+    #[doc = stub!(Broker.kill_node)]
+    fn kill_node(&self, py: Python<'_>, node: i32) -> PyResult<()> {
+        self.inner.call(py, |broker, _| {
+            broker.kill_node(node)?;
+            self.follow_nodes()
+        })
+    }
+
     #[doc = stub!(Broker.start_node)]
     fn start_node(&self, py: Python<'_>, node: i32) -> PyResult<()> {
         self.inner.call(py, |broker, _| {

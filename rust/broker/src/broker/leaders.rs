@@ -187,9 +187,33 @@ impl Broker {
     /// # Errors
     /// INVALID_REQUEST for a node that does not exist, `ReadOnly`, `Closed`, storage errors, after which the node runs.
     pub fn stop_node(&self, node: NodeId) -> Result<(), BrokerError> {
-        self.set_up(node, false, &|partition, state| {
-            state.without(node, partition.config().min_insync_replicas)
-        })
+        self.end_node(node, false)
+    }
+
+    /// As [`Broker::stop_node`], after a crash of the node that the cluster has detected: when it starts, it may have lost records, so it is
+    /// not eligible to lead partitions without leader (KIP-966).
+    ///
+    /// # Errors
+    /// As [`Broker::stop_node`].
+    pub fn kill_node(&self, node: NodeId) -> Result<(), BrokerError> {
+        self.end_node(node, true)
+    }
+
+    fn end_node(&self, node: NodeId, is_killed: bool) -> Result<(), BrokerError> {
+        let _alone = self.alone()?;
+        self.replicas.for_writing("stop and start nodes")?;
+        let controller = self.replicas.controller();
+        if !controller.set_stopped(node, is_killed)? {
+            return Ok(());
+        }
+        let mut change = |_: usize, partition: &Partition, state: &PartitionState| {
+            Ok(state.without(node, partition.config().min_insync_replicas))
+        };
+        let changed = self.change_nodes(&mut change);
+        if changed.is_err() {
+            controller.set_started(node)?;
+        }
+        changed
     }
 
     /// Starts a stopped node: its replicas are in sync at once. Leaders do not come back by themselves, but a partition without leader has
@@ -198,43 +222,40 @@ impl Broker {
     /// # Errors
     /// As [`Broker::stop_node`], after which the node is stopped.
     pub fn start_node(&self, node: NodeId) -> Result<(), BrokerError> {
-        let controller = self.replicas.controller();
-        self.set_up(node, true, &|partition, state| {
-            let config = partition.config();
-            let returned = state.with(node, config.min_insync_replicas);
-            let unclean = || {
-                let is_asked = state.replicas.contains(&node) && config.unclean_leader_election;
-                is_asked
-                    .then(|| state.elect_unclean(|node| controller.is_up(node)).ok())
-                    .flatten()
-            };
-            let mut next = returned.or_else(unclean)?;
-            for follower in state.replicas.iter().copied().filter(|node| controller.is_up(*node)) {
-                next = next.with(follower, config.min_insync_replicas).unwrap_or(next);
-            }
-            Some(next)
-        })
-    }
-
-    fn set_up(
-        &self,
-        node: NodeId,
-        is_up: bool,
-        change: &dyn Fn(&Partition, &PartitionState) -> Option<PartitionState>,
-    ) -> Result<(), BrokerError> {
         let _alone = self.alone()?;
         self.replicas.for_writing("stop and start nodes")?;
         let controller = self.replicas.controller();
-        if !controller.set_up(node, is_up)? {
+        let Some(was_killed) = controller.set_started(node)? else {
             return Ok(());
+        };
+        let is_up = |node| controller.is_up(node);
+        let mut change = |_: usize, partition: &Partition, state: &PartitionState| {
+            let config = partition.config();
+            let min_isr = config.min_insync_replicas;
+            let mut next = state
+                .with(node, min_isr, was_killed, is_up)
+                .unwrap_or_else(|| state.clone());
+            if next.leader == NO_LEADER && config.unclean_leader_election && next.replicas.contains(&node) {
+                next = next.elect_unclean(is_up).unwrap_or(next);
+            }
+            if next.leader != NO_LEADER {
+                for follower in state.replicas.iter().copied().filter(|node| is_up(*node)) {
+                    next = next.with(follower, min_isr, false, is_up).unwrap_or(next);
+                }
+            }
+            Ok(Some(next))
+        };
+        let changed = self.change_nodes(&mut change);
+        if changed.is_err() {
+            controller.set_stopped(node, was_killed)?;
         }
-        let all = self.all_partitions();
-        let results = self.change_leaders(&all, 0, &mut |_, partition, state| Ok(change(partition, state)));
-        if let Some(error) = results.into_iter().find_map(Result::err) {
-            controller.set_up(node, !is_up)?;
-            return Err(error);
-        }
-        log::info!("node {node} {}", if is_up { "has started" } else { "has stopped" });
+        changed
+    }
+
+    /// Changes the states of all partitions after a node has stopped or started.
+    fn change_nodes(&self, change: Change<'_>) -> Result<(), BrokerError> {
+        let results = self.change_leaders(&self.all_partitions(), 0, change);
+        results.into_iter().try_for_each(|changed| changed.map(drop))?;
         self.node_changes.fetch_add(1, Ordering::SeqCst);
         self.replicas.changes().notify();
         Ok(())

@@ -32,7 +32,7 @@ pub(crate) type Change<'a> =
 impl Controller {
     /// Whether a node runs.
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
-        !self.any_stopped.load(Ordering::Acquire) || !self.stopped.read().contains(&node)
+        !self.any_stopped.load(Ordering::Acquire) || !self.stopped.read().contains_key(&node)
     }
 
     /// The nodes that run, ascending.
@@ -41,19 +41,29 @@ impl Controller {
         nodes.filter(|node| self.is_up(*node)).collect()
     }
 
-    /// Notes that a node runs, or does not; false: it did so before.
+    /// Notes that a node does not run; false: it was stopped before.
     ///
     /// # Errors
     /// INVALID_REQUEST: no such node.
-    pub(crate) fn set_up(&self, node: NodeId, is_up: bool) -> Result<bool, BrokerError> {
+    pub(crate) fn set_stopped(&self, node: NodeId, is_killed: bool) -> Result<bool, BrokerError> {
         self.check_node_id(node)?;
         let mut stopped = self.stopped.write();
-        let is_new = match is_up {
-            true => stopped.remove(&node),
-            false => stopped.insert(node),
-        };
-        self.any_stopped.store(!stopped.is_empty(), Ordering::Release);
+        let is_new = !stopped.contains_key(&node);
+        stopped.entry(node).or_insert(is_killed);
+        self.any_stopped.store(true, Ordering::Release);
         Ok(is_new)
+    }
+
+    /// Notes that a node runs; returns whether it was killed, `None`: it was not stopped.
+    ///
+    /// # Errors
+    /// INVALID_REQUEST: no such node.
+    pub(crate) fn set_started(&self, node: NodeId) -> Result<Option<bool>, BrokerError> {
+        self.check_node_id(node)?;
+        let mut stopped = self.stopped.write();
+        let was_killed = stopped.remove(&node);
+        self.any_stopped.store(!stopped.is_empty(), Ordering::Release);
+        Ok(was_killed)
     }
 
     /// Checks that the broker has this node.

@@ -18,7 +18,7 @@ pub(crate) use leaders::Change;
 pub use leaders::ElectionType;
 pub use new_topic::{CreatedTopic, NewTopic};
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -42,8 +42,8 @@ pub(crate) struct Controller {
     security: CurrentSecurity,
     authorizer: Option<Rules>,
     levels: CurrentLevels,
-    /// Nodes that do not run.
-    stopped: RwLock<BTreeSet<NodeId>>,
+    /// Nodes that do not run, and whether they were killed.
+    stopped: RwLock<BTreeMap<NodeId, bool>>,
     /// There are such nodes.
     any_stopped: AtomicBool,
 }
@@ -57,7 +57,7 @@ impl Controller {
             authorizer: Rules::new(logs.config()),
             cluster_id: Arc::from(metadata.cluster_id.as_str()),
             metadata: Mutex::new(Rank::Metadata, metadata),
-            stopped: RwLock::new(Rank::Nodes, BTreeSet::new()),
+            stopped: RwLock::new(Rank::Nodes, BTreeMap::new()),
             any_stopped: AtomicBool::new(false),
             logs,
         }

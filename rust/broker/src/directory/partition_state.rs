@@ -172,26 +172,43 @@ impl PartitionState {
         Some(next.led_by(elected.unwrap_or(NO_LEADER)))
     }
 
-    /// After a node has started: its replica is in sync again, and leads if nobody does and it may. `None`: nothing changes. Kafka:
-    /// `ReplicationControlManager#handleBrokerUnfenced`, `#alterPartition`.
-    pub(crate) fn with(&self, node: NodeId, min_insync_replicas: usize) -> Option<Self> {
-        if !self.replicas.contains(&node) || self.isr.contains(&node) {
-            return None;
+    /// After a node has started: its replica is in sync again. A partition without leader is led by it if it was eligible, or by the last
+    /// leader if nobody is. A node that was killed may have lost records, so it is not eligible. `None`: nothing changes. Kafka:
+    /// `ReplicationControlManager#handleBrokerUnfenced`, `#handleUncleanBrokerShutdown`, `#alterPartition`.
+    pub(crate) fn with(
+        &self,
+        node: NodeId,
+        min_insync_replicas: usize,
+        was_killed: bool,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> Option<Self> {
+        let mut next = self.clone();
+        if was_killed {
+            next.elr.retain(|eligible| *eligible != node);
         }
-        let is_eligible = self.elr.contains(&node) || (self.elr.is_empty() && self.last_known_elr == [node]);
-        let mut next = match self.leader {
-            NO_LEADER if !is_eligible => return None,
-            NO_LEADER => self.led_by(node),
-            _ => self.clone(),
-        };
-        next.isr.push(node);
-        next.isr.sort_unstable();
-        if !next.is_under_min_isr(min_insync_replicas) {
-            next.elr.clear();
+        if next.leader == NO_LEADER {
+            let last = next.last_known_elr.first().copied().filter(|last| is_up(*last));
+            let elected = match next.elr.is_empty() {
+                true => last,
+                false => Some(node).filter(|node| next.elr.contains(node)),
+            };
+            if let Some(elected) = elected {
+                next = next.led_by(elected);
+                next.isr = vec![elected];
+            }
         }
-        next.elr.retain(|eligible| *eligible != node);
-        next.last_known_elr.clear();
-        Some(next)
+        if next.leader != NO_LEADER {
+            if next.replicas.contains(&node) && !next.isr.contains(&node) {
+                next.isr.push(node);
+                next.isr.sort_unstable();
+            }
+            next.last_known_elr.clear();
+            next.elr.retain(|eligible| !next.isr.contains(eligible));
+            if !next.is_under_min_isr(min_insync_replicas) {
+                next.elr.clear();
+            }
+        }
+        (next != *self).then_some(next)
     }
 
     /// As `fletchlog.metadata` keeps it. Which replicas are in sync is not kept: when a broker is opened, all of its nodes run.
@@ -254,7 +271,10 @@ mod tests {
             "a follower changes no epoch"
         );
         assert_eq!(follower.without(3, 2), None);
-        assert_eq!(shown(&follower.with(3, 2).unwrap()), (2, 0, vec![1, 2, 3], vec![]));
+        assert_eq!(
+            shown(&follower.with(3, 2, false, |_| true).unwrap()),
+            (2, 0, vec![1, 2, 3], vec![])
+        );
     }
 
     #[test]
@@ -265,10 +285,26 @@ mod tests {
         let none = two.without(2, 2).unwrap();
         assert_eq!(shown(&none), (NO_LEADER, 2, vec![], vec![1, 2]));
         assert_eq!(none.last_known_elr, [2]);
-        assert_eq!(none.with(3, 2), None, "it was not in sync");
-        let back = none.with(2, 2).unwrap();
+        assert_eq!(none.with(3, 2, false, |node| node == 3), None, "it was not in sync");
+        let back = none.with(2, 2, false, |_| true).unwrap();
         assert_eq!(shown(&back), (2, 3, vec![2], vec![1]));
-        assert_eq!(shown(&back.with(3, 2).unwrap()), (2, 3, vec![2, 3], vec![]));
+        assert_eq!(
+            shown(&back.with(3, 2, false, |_| true).unwrap()),
+            (2, 3, vec![2, 3], vec![])
+        );
+    }
+
+    #[test]
+    fn a_killed_node_is_eligible_no_more_and_the_last_leader_leads_once_nobody_is() {
+        let alone = state(&[3]).without(3, 1).unwrap();
+        let back = alone.with(3, 1, true, |_| true).unwrap();
+        assert_eq!(shown(&back), (3, 2, vec![3], vec![]));
+        let none = state(&[2, 3]).without(3, 2).unwrap().without(2, 2).unwrap();
+        assert_eq!(shown(&none), (NO_LEADER, 1, vec![], vec![2, 3]));
+        let first = none.with(2, 2, true, |node| node == 2).unwrap();
+        assert_eq!(shown(&first), (NO_LEADER, 1, vec![], vec![3]), "3 could lead");
+        let second = first.with(3, 2, true, |_| true).unwrap();
+        assert_eq!(shown(&second), (2, 2, vec![2, 3], vec![]), "the last leader");
     }
 
     #[test]
