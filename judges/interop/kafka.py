@@ -27,7 +27,12 @@ SPARK_SOURCE = ("spark-sql-kafka-0-10_2.13", "4.2.0")
 SPARK_SOURCE_PARTS = [f"{SPARK_SOURCE[0]}-{SPARK_SOURCE[1]}", "spark-token-provider-kafka-0-10_2.13-4.2.0", "kafka-clients-3.9.2", "commons-pool2-2.13.1"]
 # a NameNode and DataNodes in one JVM
 HADOOP = ("hadoop-client-minicluster", "3.4.2")
-GROUPS = {LOGGING[0]: "org.slf4j", SPARK_SOURCE[0]: "org.apache.spark", HADOOP[0]: "org.apache.hadoop"}
+GROUPS = {
+    "junit-platform-console-standalone": "org.junit.platform",
+    LOGGING[0]: "org.slf4j",
+    SPARK_SOURCE[0]: "org.apache.spark",
+    HADOOP[0]: "org.apache.hadoop",
+}
 # small and quick to start: hundreds of short runs, not one long one
 JVM = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
