@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import socket
 import struct
 import subprocess
@@ -245,7 +246,7 @@ OUTCOMES = {
     "lose_response": "response lost",
     "close": "closed",
     "close after": "response lost",
-    "black_hole": "client gone",
+    "black_hole": "black hole",
     "black_hole after": "black hole",
     "cut": "response cut",
 }
@@ -399,6 +400,25 @@ SCRAM = {
     "sasl.mechanism": "SCRAM-SHA-256",
     "sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";',
 }
+
+
+def test_a_forked_child_leaves_the_ports_to_the_parent(proxy):
+    assert len(Producer({"bootstrap.servers": proxy.bootstrap}).list_topics(timeout=20).brokers) == NODES
+    context = multiprocessing.get_context("fork")
+    started, done = context.Event(), context.Event()
+
+    def wait():
+        started.set()
+        done.wait()
+
+    child = context.Process(target=wait)
+    child.start()
+    started.wait()
+    proxy.close()
+    with pytest.raises(ConnectionRefusedError):
+        connect(proxy.bootstrap)
+    done.set()
+    child.join()
 
 
 def test_mistakes_are_named(cluster):

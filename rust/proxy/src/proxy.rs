@@ -1,5 +1,6 @@
 //! Opening and closing a proxy.
 
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -9,7 +10,7 @@ use fletchlog_api::{Clock, Config, ConfigError};
 use fletchlog_faults::Faults;
 use fletchlog_tls::{ClientTls, ServerTls};
 
-use crate::relay::{Names, Ports, Relay, Shared, Tls, WAKER};
+use crate::relay::{Descriptors, Names, Ports, Relay, Shared, Tls, WAKER};
 use crate::resolver::Resolver;
 
 /// Where a proxy listens, and for which cluster.
@@ -59,6 +60,7 @@ pub enum ProxyError {
 pub struct Proxy {
     bootstrap: String,
     shared: Arc<Shared>,
+    descriptors: Descriptors,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -105,9 +107,16 @@ impl Proxy {
             }
         });
         let listen = (options.host.clone(), options.port);
-        let names = Names::default();
+        let (names, descriptors) = (Names::default(), Descriptors::default());
         let known = Arc::clone(&names);
-        let opened = Ports::open(registry, listen, advertised.clone(), options.servers, names);
+        let opened = Ports::open(
+            registry,
+            listen,
+            advertised.clone(),
+            options.servers,
+            names,
+            Arc::clone(&descriptors),
+        );
         let (ports, bound) = opened.map_err(|source| ProxyError::Address {
             host: options.host,
             port: options.port,
@@ -135,6 +144,7 @@ impl Proxy {
         Ok(Self {
             bootstrap,
             shared,
+            descriptors,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -142,6 +152,17 @@ impl Proxy {
     /// `host:port` of the port for the bootstrap servers.
     pub fn bootstrap(&self) -> &str {
         &self.bootstrap
+    }
+
+    /// The listening sockets, until the proxy is closed. A forked child inherits them and must close them, or the ports stay in use. Never waits:
+    /// there are none while another thread opens one.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        if self.shared.closing.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        self.descriptors
+            .try_lock()
+            .map_or_else(|_| Vec::new(), |open| open.clone())
     }
 
     /// The rules for faults of its clients' requests, and the record of these. The time of delays is the machine's.

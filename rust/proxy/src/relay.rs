@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -83,7 +84,11 @@ pub(crate) struct Ports {
     by_target: HashMap<(String, u16), usize>,
     /// Names of topics that responses have named, by their ids.
     names: Names,
+    descriptors: Descriptors,
 }
+
+/// The listening sockets.
+pub(crate) type Descriptors = Arc<Mutex<Vec<RawFd>>>;
 
 /// Names of topics by their ids.
 pub(crate) type Names = Arc<Mutex<HashMap<[u8; 16], Arc<str>>>>;
@@ -96,6 +101,7 @@ impl Ports {
         advertised: String,
         servers: Vec<(String, u16)>,
         names: Names,
+        descriptors: Descriptors,
     ) -> io::Result<(Self, u16)> {
         let mut ports = Self {
             ports: Vec::new(),
@@ -105,6 +111,7 @@ impl Ports {
             next_port: 0,
             by_target: HashMap::new(),
             names,
+            descriptors,
         };
         let bound = ports.listen(port, servers)?;
         ports.next_port = if port == 0 { 0 } else { port.saturating_add(1) };
@@ -118,6 +125,7 @@ impl Ports {
         let mut listener = TcpListener::from_std(listener);
         let token = Owner::Port(self.ports.len()).token();
         self.registry.register(&mut listener, token, Interest::READABLE)?;
+        lock(&self.descriptors).push(listener.as_raw_fd());
         self.ports.push(Port {
             listener,
             targets,

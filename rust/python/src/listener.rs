@@ -92,6 +92,7 @@ fn close_inherited(py: Python<'_>) -> PyResult<()> {
         // Dropping the last reference would wait for a thread that this process does not have.
         std::mem::forget(server);
     }
+    crate::proxy::close_inherited(&close);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! `fletchlog.types.Proxy`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fletchlog_api::{Config, Scope};
 use fletchlog_net::Address;
@@ -11,11 +11,29 @@ use crate::convert::unpicklable;
 use crate::errors::Failure;
 use crate::fault_rules::FaultRules;
 use crate::fork::Shared;
+use crate::listener::close_in_forked_children;
 
 #[doc = stub!(Proxy)]
 #[pyclass(frozen, module = "fletchlog.types")]
 pub struct Proxy {
-    inner: Shared<Engine>,
+    inner: Shared<Arc<Engine>>,
+}
+
+/// All proxies of this process.
+static OPEN: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+
+/// In a forked child: closes the listening sockets that the parent had. Nothing else of a proxy is touched: its thread is the parent's.
+pub fn close_inherited(close: &Bound<'_, PyAny>) {
+    // Locked forever if the parent was opening a proxy during the fork.
+    let Ok(open) = OPEN.try_lock() else { return };
+    for proxy in open.iter().filter_map(Weak::upgrade) {
+        for descriptor in proxy.descriptors() {
+            // It fails if the descriptor is already closed.
+            let _ = close.call1((descriptor,));
+        }
+        // Dropping the last reference would wait for a thread that this process does not have.
+        std::mem::forget(proxy);
+    }
 }
 
 impl Proxy {
@@ -42,7 +60,14 @@ impl Proxy {
             listener: Config::parse(Scope::Broker, listener.iter().map(|(k, v)| (k.as_str(), v.as_str())))
                 .map_err(Failure::from)?,
         };
-        let engine = crate::gate::gate(py, |_| Ok(Engine::start(options)?))?;
+        close_in_forked_children(py)?;
+        let engine = crate::gate::gate(py, |_| {
+            let engine = Arc::new(Engine::start(options)?);
+            let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+            open.retain(|other| other.strong_count() > 0);
+            open.push(Arc::downgrade(&engine));
+            Ok(engine)
+        })?;
         Ok(Self {
             inner: Shared::new("proxy", engine),
         })
@@ -91,7 +116,7 @@ impl Proxy {
     }
 
     fn __repr__(&self) -> String {
-        let bootstrap = self.inner.get().map_or("of another process", Engine::bootstrap);
+        let bootstrap = self.inner.get().map_or("of another process", |proxy| proxy.bootstrap());
         format!("<fletchlog.types.Proxy: {bootstrap}>")
     }
 
