@@ -524,6 +524,9 @@ def test_every_verb_of_a_cluster_is_awaited(broker):
                 assert await cluster.controller() == 1
                 assert await cluster.cluster_id() == broker.cluster_id
                 assert len((await cluster.describe_topic("u")).partitions) == 3
+                with await cluster.proxy() as proxy:
+                    async with fl.AsyncCluster(f"kafka://{proxy.bootstrap}") as behind:
+                        assert await behind.topics() == ["u"]
                 async with fl.AsyncProducer(f"kafka://{listener.bootstrap}") as producer:
                     await producer.send_and_wait("u", value=b"v", partition=0)
                 await cluster.alter_offsets("g", {("u", 0): 0})

@@ -75,6 +75,7 @@ class AsyncCluster:
     group_offsets = _awaited(Cluster.group_offsets)
     groups = _awaited(Cluster.groups)
     lag = _awaited(Cluster.lag)
+    proxy = _awaited(Cluster.proxy)
     scan = _awaited(Cluster.scan)
     topics = _awaited(Cluster.topics)
     transactions = _awaited(Cluster.transactions)
