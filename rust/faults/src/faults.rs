@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use fletchlog_api::Clock;
-use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_protocol::header::RequestHeader;
 use fletchlog_protocol::tree::{Node, Side, Tree};
-use fletchlog_protocol::{ApiKey, Reader, Writer, frame};
+use fletchlog_protocol::{ApiKey, Reader};
 
 use crate::error_answers::{Refusal, errors_of, merge};
+use crate::frames::{self, SIZE, concat, encoded, first_bytes, request_again, response_of};
 use crate::random::{RandomFaults, Sent};
 use crate::request_view::{RequestView, TopicPartitions, partition_of, topic_of};
 use crate::requests::{RequestRow, Requests};
@@ -28,9 +29,6 @@ type Resume = Box<dyn FnOnce() + Send>;
 
 /// The outcome of a request without a response on an open connection.
 const BLACK_HOLE: &str = "black hole";
-/// Bytes of the size in front of a frame.
-const SIZE: usize = 4;
-
 /// A request between its arrival and its response.
 #[derive(Debug)]
 pub struct Exchange {
@@ -38,7 +36,6 @@ pub struct Exchange {
     header: RequestHeader,
     /// What happens to its response.
     after: After,
-    fault: Option<Arc<str>>,
 }
 
 /// What happens to a response.
@@ -355,7 +352,6 @@ impl Faults {
             number,
             header,
             after: After::Nothing,
-            fault: rule.as_ref().map(|(_, rule)| describe(rule)),
         };
         let Some((of, rule)) = rule else {
             return Some(Arrived {
@@ -515,7 +511,7 @@ impl Faults {
             exchange.after = After::Merge(Box::new(refusal.fetch_response(session)), Arc::clone(rule));
             // A response with an error does not wait for data.
             tree.set("max_wait_ms", Node::Int(0));
-            return request_again(&exchange.header, &tree, request);
+            return Step::Handle(request_again(&exchange.header, &tree, request));
         }
         let Some(response) = refusal.response(&tree) else {
             exchange.after = After::Mark(Arc::clone(rule));
@@ -526,7 +522,7 @@ impl Faults {
             exchange.after = After::Merge(Box::new(response), Arc::clone(rule));
             return match *handled {
                 true => Step::Handle(request.clone()),
-                false => request_again(&exchange.header, &tree, request),
+                false => Step::Handle(request_again(&exchange.header, &tree, request)),
             };
         }
         encoded(&exchange.header, &response).map_or_else(|| Step::Handle(request.clone()), Step::Answer)
@@ -583,7 +579,9 @@ impl Faults {
                     }
                     answered.chunks = vec![bytes.freeze()];
                 }
-                Action::Throttle(ms) => throttle(&exchange.header, &mut answered.chunks, *ms),
+                Action::Throttle(ms) => frames::change(&exchange.header, &mut answered.chunks, |_, response| {
+                    response.set("throttle_time_ms", Node::Int((*ms).into()));
+                }),
                 _ => {}
             },
         }
@@ -617,7 +615,6 @@ impl Faults {
             row.response_bytes = bytes.map(|bytes| bytes.len().saturating_sub(SIZE));
             row.errors = errors;
             row.outcome = outcome;
-            row.fault.clone_from(&exchange.fault);
         }
     }
 
@@ -630,14 +627,12 @@ impl Faults {
         rule: &Rule,
     ) {
         let header = &exchange.header;
-        let response = response_of(header, concat(&chunks).freeze());
-        let (Action::Error { code, .. }, Some((api, mut response))) = (&rule.action, response) else {
+        let Action::Error { code, .. } = &rule.action else {
             return;
         };
-        change(&self.refusal(api, header.api_version, *code, rule), &mut response);
-        if let Some(changed) = encoded(header, &response) {
-            *chunks = changed;
-        }
+        frames::change(header, chunks, |api, response| {
+            change(&self.refusal(api, header.api_version, *code, rule), response);
+        });
     }
 
     fn refusal<'a>(
@@ -655,18 +650,6 @@ impl Faults {
             names: &self.names,
         }
     }
-}
-
-/// A request with another body.
-fn request_again(header: &RequestHeader, tree: &Tree, request: &Bytes) -> Step {
-    let write = || {
-        let mut writer = Writer::new();
-        header.encode(&mut writer).ok()?;
-        let api = ApiKey::from_code(header.api_key)?;
-        tree.encode(api, Side::Request, &mut writer, header.api_version).ok()?;
-        Some(writer.into_chunks().concat())
-    };
-    Step::Handle(write().map_or_else(|| request.clone(), Bytes::from))
 }
 
 impl Progress {
@@ -693,199 +676,5 @@ fn describe(rule: &Rule) -> Arc<str> {
     }
 }
 
-fn concat(chunks: impl AsRef<[Bytes]>) -> BytesMut {
-    let mut all = BytesMut::with_capacity(chunks.as_ref().iter().map(Bytes::len).sum());
-    chunks.as_ref().iter().for_each(|chunk| all.extend_from_slice(chunk));
-    all
-}
-
-fn first_bytes(chunks: &[Bytes], count: usize) -> Vec<Bytes> {
-    let mut all = concat(chunks);
-    all.truncate(count);
-    vec![all.freeze()]
-}
-
-/// The message of a response, with its size in front; `None`: it cannot be read.
-fn response_of(header: &RequestHeader, frame: Bytes) -> Option<(ApiKey, Tree)> {
-    let api = ApiKey::from_code(header.api_key)?;
-    let mut reader = Reader::of_trees(frame.slice(SIZE.min(frame.len())..));
-    ResponseHeader::decode(&mut reader, response_header_version(header.api_key, header.api_version)).ok()?;
-    let tree = Tree::decode(api, Side::Response, &mut reader, header.api_version).ok()?;
-    Some((api, tree))
-}
-
-/// The frame of a response to a request.
-fn encoded(header: &RequestHeader, response: &Tree) -> Option<Vec<Bytes>> {
-    let api = ApiKey::from_code(header.api_key)?;
-    let mut writer = frame::begin();
-    let version = response_header_version(header.api_key, header.api_version);
-    let correlation_id = header.correlation_id;
-    ResponseHeader { correlation_id }.encode(&mut writer, version);
-    response
-        .encode(api, Side::Response, &mut writer, header.api_version)
-        .ok()?;
-    frame::finish(writer).ok()
-}
-
-/// Sets the pause that a response asks for, if its version has one.
-fn throttle(header: &RequestHeader, chunks: &mut Vec<Bytes>, ms: i32) {
-    if let Some((_, mut response)) = response_of(header, concat(&chunks).freeze()) {
-        response.set("throttle_time_ms", Node::Int(ms.into()));
-        if let Some(changed) = encoded(header, &response) {
-            *chunks = changed;
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use fletchlog_api::transport::SystemClock;
-    use fletchlog_protocol::Response;
-    use fletchlog_records::ErrorCode;
-    use serde_json::Value;
-
-    use super::*;
-    use crate::rules_of;
-
-    fn faults(rule: &str) -> Faults {
-        let faults = Faults::new(Arc::new(SystemClock::default()), Arc::new(|_: &[u8; 16]| None));
-        let (rules, random) = rules_of(&format!("{{\"rules\": [{rule}]}}")).unwrap();
-        faults.set_random(random);
-        for rule in rules {
-            faults.add(rule, None);
-        }
-        faults
-    }
-
-    fn unhex(text: &str) -> Bytes {
-        let digits = text.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).unwrap());
-        digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
-    }
-
-    /// Requests and responses of a real Kafka, one of each API and version.
-    fn recorded() -> Vec<(Bytes, Option<Bytes>)> {
-        let wire = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/wire");
-        let read = |name: &str| std::fs::read_to_string(wire.join(name)).unwrap();
-        let text = read("vectors.jsonl") + &read("vectors-4.4.jsonl");
-        let step = |line: &str| {
-            let step: Value = serde_json::from_str(line).unwrap();
-            let response = step["responseHex"].as_str().map(unhex);
-            (unhex(step["requestHex"].as_str().unwrap()), response)
-        };
-        text.lines().map(step).collect()
-    }
-
-    /// Every error in a response, and whether it can be decoded as a client decodes it.
-    fn errors_in(request: &Bytes, chunks: &[Bytes]) -> Vec<ErrorCode> {
-        let header = RequestHeader::decode(&mut Reader::new(request.clone())).unwrap();
-        let frame = concat(chunks).freeze();
-        let (api, tree) = response_of(&header, frame.clone()).unwrap();
-        let mut reader = Reader::new(frame.slice(SIZE..));
-        ResponseHeader::decode(&mut reader, response_header_version(header.api_key, header.api_version)).unwrap();
-        Response::decode(api, &mut reader, header.api_version).unwrap();
-        assert_eq!(reader.remaining(), 0, "{api:?}");
-        let mut errors = Vec::new();
-        errors_of(&tree, header.api_version, &mut errors);
-        errors
-    }
-
-    #[test]
-    fn every_api_can_refuse_and_its_response_is_one_of_its_version() {
-        let faults = faults(r#"{"api": ["Produce"], "error": "REBALANCE_IN_PROGRESS"}"#);
-        let all: Vec<&'static str> = ApiKey::ALL.iter().map(|api| api.name()).collect();
-        faults.clear(None);
-        let (mut rule, _) = rules_of(r#"{"rules": [{"api": "Produce", "error": "REBALANCE_IN_PROGRESS"}]}"#).unwrap();
-        rule[0].selector.api = all;
-        faults.add(rule.remove(0), None);
-        let (mut refused, mut marked) = (0, 0);
-        for (request, response) in recorded() {
-            let Some(arrived) = faults.arrived(1, 1, &request) else {
-                continue;
-            };
-            let header = arrived.exchange.header.clone();
-            let what = format!("{header:?}");
-            let (chunks, is_refused) = match arrived.step {
-                Step::Answer(chunks) => (chunks, true),
-                Step::Handle(_) => match response {
-                    // One with an error of its own for the version, which is encoded as another version.
-                    Some(response) if ApiKey::from_code(header.api_key).is_some() => {
-                        let size = u32::try_from(response.len()).unwrap().to_be_bytes();
-                        let given = vec![Bytes::copy_from_slice(&size), response];
-                        (faults.answered(arrived.exchange, given).chunks, false)
-                    }
-                    _ => continue,
-                },
-                step => panic!("{what}: {step:?}"),
-            };
-            let errors = errors_in(&request, &chunks);
-            match is_refused {
-                true => assert_eq!(errors, [ErrorCode::REBALANCE_IN_PROGRESS], "{what}"),
-                false => marked += usize::from(errors == [ErrorCode::REBALANCE_IN_PROGRESS]),
-            }
-            refused += usize::from(is_refused);
-        }
-        assert!(refused > 1400 && marked >= 10, "{refused} refused, {marked} marked");
-    }
-
-    #[test]
-    fn a_rule_counts_its_matches_and_the_first_one_whose_turn_it_is_applies() {
-        let faults = faults(
-            r#"{"api": "Heartbeat", "nth": 2, "times": 2, "close": "before"}, {"api": "Heartbeat", "delay_ms": 7}"#,
-        );
-        // Heartbeat 0 of member m of group g in generation 1
-        let heartbeat = Bytes::from_static(b"\0\x0c\0\0\0\0\0\x07\xff\xff\0\x01g\0\0\0\x01\0\x01m");
-        let mut seen = Vec::new();
-        for _ in 0..5 {
-            let arrived = faults.arrived(1, 1, &heartbeat).unwrap();
-            seen.push((arrived.wait, matches!(arrived.step, Step::Close)));
-        }
-        let (late, closed) = ((Wait::Ms(7), false), (Wait::No, true));
-        assert_eq!(seen, [late, closed, closed, late, late]);
-        let counts: Vec<_> = faults
-            .report()
-            .iter()
-            .map(|report| (report.matched, report.applied))
-            .collect();
-        assert_eq!(counts, [(5, 2), (5, 3)]);
-        faults.clear(Some(2));
-        assert_eq!(faults.arrived(1, 1, &heartbeat).unwrap().wait, Wait::No);
-        assert!(faults.is_active());
-        faults.clear(None);
-        assert!(!faults.is_active());
-    }
-
-    #[test]
-    fn random_faults_are_the_same_for_the_same_seed_whatever_comes_between() {
-        let drawn = |seed: u64, others: bool| {
-            let faults = Faults::new(Arc::new(SystemClock::default()), Arc::new(|_: &[u8; 16]| None));
-            let (_, random) = rules_of(&format!("{{\"random\": {{\"seed\": {seed}, \"rate\": 0.3}}}}")).unwrap();
-            faults.set_random(random);
-            let of = |client: char| {
-                Bytes::from(
-                    [
-                        &b"\0\x0c\0\0\0\0\0\x07\0\x01"[..],
-                        &[client as u8],
-                        b"\0\x01g\0\0\0\x01\0\x01m",
-                    ]
-                    .concat(),
-                )
-            };
-            for _ in 0..50 {
-                faults.arrived(1, 1, &of('a')).unwrap();
-                if others {
-                    faults.arrived(2, 1, &of('b')).unwrap();
-                }
-            }
-            let a: Vec<Rule> = faults.drawn();
-            let a = a
-                .into_iter()
-                .filter(|rule| rule.selector.client_id.as_ref().is_some_and(|id| id.0 == "a"));
-            a.collect::<Vec<_>>()
-        };
-        assert_eq!(drawn(7, false), drawn(7, true));
-        assert_ne!(drawn(7, false), drawn(8, false));
-        assert!((5..30).contains(&drawn(7, false).len()));
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@
 
 mod error_answers;
 mod faults;
+mod frames;
 mod plan;
 mod random;
 mod request_view;
@@ -22,4 +23,4 @@ pub use plan::{PlanError, api_of, rule_json, rules_of};
 pub use random::{RandomFaults, RandomKind};
 pub use request_view::RequestView;
 pub use requests::RequestRow;
-pub use rule::{Action, Glob, Rule, Selector, When};
+pub use rule::{Action, Glob, HANDSHAKE_FAILURE, Rule, Selector, When};

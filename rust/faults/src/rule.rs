@@ -6,6 +6,10 @@ use fletchlog_records::ErrorCode;
 
 use crate::request_view::RequestView;
 
+/// What a connection gets for [`Action::TlsFailure`]. A TLS record: alert, version 1.2, two bytes: fatal, `handshake_failure`. RFC 8446,
+/// section 6.
+pub const HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
+
 /// A text with `*` for any characters, also none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob(pub String);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fletchlog_api::Clock;
 use fletchlog_api::transport::Waker;
-use fletchlog_faults::{Action, Faults};
+use fletchlog_faults::{Action, Faults, HANDSHAKE_FAILURE};
 use fletchlog_tls::{ClientTls, ServerTls};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
@@ -27,9 +27,6 @@ pub(crate) const WAKER: Token = Token(0);
 
 /// How long connections wait that could not be accepted, mostly for lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
-/// A TLS record: alert, version 1.2, two bytes: fatal, `handshake_failure`. RFC 8446, section 6.
-const HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
 
 /// Whose socket a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

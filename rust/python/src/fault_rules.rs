@@ -16,11 +16,12 @@ pub struct FaultRules {
     faults: Arc<Faults>,
 }
 
-impl FaultRules {
-    /// The rules of a listener or of a proxy.
-    pub fn new(faults: Arc<Faults>) -> Self {
-        Self { faults }
-    }
+/// `fletchlog.testing.FaultPlan` of the rules of a listener or of a proxy.
+pub fn plan_of<'py>(py: Python<'py>, faults: &Arc<Faults>) -> PyResult<Bound<'py, PyAny>> {
+    let rules = FaultRules {
+        faults: Arc::clone(faults),
+    };
+    py.import("fletchlog.testing")?.getattr("FaultPlan")?.call1((rules,))
 }
 
 /// number, name or description, selectors and action as JSON, matched, applied, held, optional, cleared

@@ -1,6 +1,7 @@
 //! `fletchlog.types.Listener`.
 
 use std::collections::HashMap;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -12,7 +13,7 @@ use pyo3::types::IntoPyDict;
 
 use crate::convert::unpicklable;
 use crate::errors::Failure;
-use crate::fault_rules::FaultRules;
+use crate::fault_rules::plan_of;
 use crate::fork::Shared;
 use crate::table::Table;
 use crate::trace::{columns, table};
@@ -40,9 +41,7 @@ impl Listener {
             config,
         };
         let server = Arc::new(SocketServer::start(broker, &options)?);
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|other| other.strong_count() > 0);
-        open.push(Arc::downgrade(&server));
+        is_open(&server);
         Ok(server)
     }
 
@@ -63,8 +62,28 @@ impl Listener {
     }
 }
 
-/// All listeners of this process.
-static OPEN: Mutex<Vec<Weak<SocketServer>>> = Mutex::new(Vec::new());
+/// What listens on ports: a listener or a proxy.
+pub trait Ports: Send + Sync {
+    /// The listening sockets.
+    fn descriptors(&self) -> Vec<RawFd>;
+}
+
+impl Ports for SocketServer {
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.descriptors()
+    }
+}
+
+/// All listeners and proxies of this process.
+static OPEN: Mutex<Vec<Weak<dyn Ports>>> = Mutex::new(Vec::new());
+
+/// Notes a listener or a proxy that was opened.
+pub fn is_open<T: Ports + 'static>(ports: &Arc<T>) {
+    let ports: Weak<T> = Arc::downgrade(ports);
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|other| other.strong_count() > 0);
+    open.push(ports);
+}
 
 /// From now on, forked children close the ports that they inherit.
 pub fn close_in_forked_children(py: Python<'_>) -> PyResult<()> {
@@ -78,21 +97,21 @@ pub fn close_in_forked_children(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-/// Closes the listening sockets that the parent had. Nothing else of a listener is touched: its locks and threads are the parent's.
+/// Closes the listening sockets that the parent had. Nothing else of a listener or a proxy is touched: its locks and threads are the
+/// parent's.
 #[pyfunction]
 fn close_inherited(py: Python<'_>) -> PyResult<()> {
-    // Locked forever if the parent was opening a listener during the fork.
+    // Locked forever if the parent was opening one during the fork.
     let Ok(open) = OPEN.try_lock() else { return Ok(()) };
     let close = py.import("os")?.getattr("close")?;
-    for server in open.iter().filter_map(Weak::upgrade) {
-        for descriptor in server.descriptors() {
+    for ports in open.iter().filter_map(Weak::upgrade) {
+        for descriptor in ports.descriptors() {
             // It fails if the descriptor is already closed.
             let _ = close.call1((descriptor,));
         }
         // Dropping the last reference would wait for a thread that this process does not have.
-        std::mem::forget(server);
+        std::mem::forget(ports);
     }
-    crate::proxy::close_inherited(&close);
     Ok(())
 }
 
@@ -143,8 +162,7 @@ impl Listener {
             .get()
             .server
             .call(py, |server, _| Ok::<_, Failure>(Arc::clone(server.faults())))?;
-        let rules = FaultRules::new(faults);
-        py.import("fletchlog.testing")?.getattr("FaultPlan")?.call1((rules,))
+        plan_of(py, &faults)
     }
 
     #[doc = stub!(Listener.close)]

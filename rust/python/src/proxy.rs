@@ -1,6 +1,7 @@
 //! `fletchlog.types.Proxy`.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use fletchlog_api::{Config, Scope};
 use fletchlog_net::Address;
@@ -9,9 +10,9 @@ use pyo3::prelude::*;
 
 use crate::convert::unpicklable;
 use crate::errors::Failure;
-use crate::fault_rules::FaultRules;
+use crate::fault_rules::plan_of;
 use crate::fork::Shared;
-use crate::listener::close_in_forked_children;
+use crate::listener::{Ports, close_in_forked_children, is_open};
 
 #[doc = stub!(Proxy)]
 #[pyclass(frozen, module = "fletchlog.types")]
@@ -19,20 +20,9 @@ pub struct Proxy {
     inner: Shared<Arc<Engine>>,
 }
 
-/// All proxies of this process.
-static OPEN: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
-
-/// In a forked child: closes the listening sockets that the parent had. Nothing else of a proxy is touched: its thread is the parent's.
-pub fn close_inherited(close: &Bound<'_, PyAny>) {
-    // Locked forever if the parent was opening a proxy during the fork.
-    let Ok(open) = OPEN.try_lock() else { return };
-    for proxy in open.iter().filter_map(Weak::upgrade) {
-        for descriptor in proxy.descriptors() {
-            // It fails if the descriptor is already closed.
-            let _ = close.call1((descriptor,));
-        }
-        // Dropping the last reference would wait for a thread that this process does not have.
-        std::mem::forget(proxy);
+impl Ports for Engine {
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.descriptors()
     }
 }
 
@@ -63,9 +53,7 @@ impl Proxy {
         close_in_forked_children(py)?;
         let engine = crate::gate::gate(py, |_| {
             let engine = Arc::new(Engine::start(options)?);
-            let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-            open.retain(|other| other.strong_count() > 0);
-            open.push(Arc::downgrade(&engine));
+            is_open(&engine);
             Ok(engine)
         })?;
         Ok(Self {
@@ -103,8 +91,7 @@ impl Proxy {
     #[doc = stub!(Proxy.faults)]
     #[getter]
     fn faults<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let rules = FaultRules::new(Arc::clone(self.inner.get()?.faults()));
-        py.import("fletchlog.testing")?.getattr("FaultPlan")?.call1((rules,))
+        plan_of(py, self.inner.get()?.faults())
     }
 
     #[doc = stub!(Proxy.close)]

@@ -151,7 +151,6 @@ struct Channel<S: Sockets> {
     address: SocketAddr,
     connection: Connection,
     peer: Arc<Peer>,
-    node: NodeId,
     serial: u64,
     /// Its number for rules: connections are counted from 1.
     number: u64,
@@ -523,7 +522,6 @@ impl<S: Sockets> Processor<S> {
             address,
             connection: Connection::default(),
             peer: Arc::new(Peer::new(port, address, self.shared.apis.security.sasl().is_some())),
-            node,
             serial: self.serial,
             number,
             exchange: None,

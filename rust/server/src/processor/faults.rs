@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::NodeId;
-use fletchlog_faults::{Action, Answered, Arrived, Exchange, Step, Then, Wait};
+use fletchlog_faults::{Action, Answered, Arrived, Exchange, HANDSHAKE_FAILURE, Step, Then, Wait};
 
 use super::Processor;
 use crate::apis::Peer;
@@ -15,8 +15,6 @@ use crate::sockets::Sockets;
 
 /// The reason for closing a connection because of a rule.
 const FAULT: &str = "a rule for faults says so";
-/// A TLS record: alert, version 1.2, two bytes: fatal, `handshake_failure`. RFC 8446, section 6.
-const HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
 /// Interval between the pieces of a slow response.
 const PIECE_MS: i64 = 100;
 
@@ -64,7 +62,8 @@ impl<S: Sockets> Processor<S> {
         let Some(channel) = self.channels.get_mut(id.slot) else {
             return false;
         };
-        let Some(Arrived { exchange, wait, step }) = self.shared.faults.arrived(channel.number, channel.node, frame)
+        let Some(Arrived { exchange, wait, step }) =
+            self.shared.faults.arrived(channel.number, channel.peer.node(), frame)
         else {
             return false;
         };
