@@ -55,7 +55,7 @@ LAYERS = {
         *("replica_manager", "metrics", "failures"),
         *("controller", "refresh_once", "config_description"),
         *("log_manager", "topics", "each_log", "panics", "partition", "loading"),
-        *("directory", "topic_names", "security", "uuid", "dynamic_config", "features", "topic_config", "sync", "error"),
+        *("directory", "topic_names", "security", "uuid", "dynamic_config", "features", "topic_config", "node_ids", "sync", "error"),
     ],
     "log": [
         # what looks at files that no log has open

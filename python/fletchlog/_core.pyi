@@ -156,7 +156,8 @@ class Broker:
     Args:
         path: Directory, also as `file:///PATH`. With `read_only` also a place on an object store, `s3://bucket/prefix`.
         create: Makes the directory if it does not exist. Without it a mistyped path is an error; an empty directory is taken either way.
-        nodes: Number of nodes; None: what the directory says, 1 for a new one.
+        nodes: Number of nodes, or the racks of nodes by their ids, `{1: "r1", 2: None}` (broker.id, broker.rack). A directory keeps its ids, not
+            the racks. None: what the directory says, 1 for a new one.
         read_only: Takes no lock and never writes; sees what a live writer adds.
         take_over: Writes to a directory that a Kafka broker has written, and keeps fletchlog's metadata there. Needed once: later openings find it.
         config: Broker properties, see `config_table()`.
@@ -178,15 +179,15 @@ class Broker:
         path: str | PathLike[str],
         *,
         create: bool = False,
-        nodes: int | None = None,
+        nodes: int | Mapping[int, str | None] | None = None,
         read_only: bool = False,
         take_over: bool = False,
         config: BrokerConfig | _AnyProperties | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Self: ...
     @staticmethod
-    def in_memory(*, nodes: int = 1, config: BrokerConfig | _AnyProperties | None = None) -> Broker:
-        """A broker in memory, gone when it is closed."""
+    def in_memory(*, nodes: int | Mapping[int, str | None] = 1, config: BrokerConfig | _AnyProperties | None = None) -> Broker:
+        """A broker in memory, gone when it is closed. `nodes` as for a directory."""
     @property
     def nodes(self) -> list[int]:
         """Node ids, ascending."""

@@ -96,6 +96,7 @@ BrokerConfig = TypedDict(
         "producer.id.expiration.ms": int | str,
         "queued.max.request.bytes": int | str,
         "queued.max.requests": int | str,
+        "replica.selector.class": str,
         "sasl.enabled.mechanisms": str | list[str],
         "sasl.server.max.receive.size": int | str,
         "security.protocol": str,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from pytest_fletchlog.kafka import Kafka
 
@@ -46,14 +46,14 @@ def kafka_session(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafka]]:
-    """Makes clusters: `kafka_cluster(nodes=3, config={...})`. Each is closed after the test."""
+    """Makes clusters: `kafka_cluster(nodes=3, config={...})`; `nodes={1: "r1", 2: "r2"}` gives ids and racks. Each is closed after the test."""
     import contextlib
 
     with contextlib.ExitStack() as stack:
         yield lambda nodes=3, config=None: stack.enter_context(_opened(request, nodes, config))
 
 
-def _opened(request: pytest.FixtureRequest, nodes: int = 1, config: dict[str, str] | None = None) -> Kafka:
+def _opened(request: pytest.FixtureRequest, nodes: int | Mapping[int, str | None] = 1, config: dict[str, str] | None = None) -> Kafka:
     """A broker whose state is shown when a test that uses it fails."""
     from pytest_fletchlog.kafka import Kafka
 

@@ -37,10 +37,10 @@ class Kafka:
         faults: What goes wrong between clients and this broker, see `fletchlog.testing.FaultPlan`. A rule that never applied fails the test.
     """
 
-    def __init__(self, nodes: int = 1, config: Mapping[str, Any] | None = None) -> None:
-        """Opens both; `config` are broker properties."""
+    def __init__(self, nodes: int | Mapping[int, str | None] = 1, config: Mapping[str, Any] | None = None) -> None:
+        """Opens both. `nodes` is a number, or the racks of nodes by their ids; `config` are broker properties."""
         # with several nodes a topic has replicas, so that another node can lead it
-        of_cluster = {"default.replication.factor": str(min(3, nodes))}
+        of_cluster = {"default.replication.factor": str(min(3, nodes if isinstance(nodes, int) else len(nodes)))}
         self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | of_cluster | dict(config or {}))
         self.listener = self.broker.listen()
         self.bootstrap = self.listener.bootstrap

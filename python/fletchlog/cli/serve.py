@@ -36,7 +36,8 @@ def serve(
     memory: bool = option("--memory", "Keep everything in memory.", False),
     listen: str = option("--listen", "Where to listen. Port 0: a free one.", "127.0.0.1:9092", "HOST:PORT"),
     advertised: str | None = option("--advertised", "Where clients reach it, if that is another address.", metavar="HOST[:PORT]"),
-    nodes: int | None = option("--nodes", "Number of nodes: as many ports, from that of --listen on."),
+    nodes: str | None = option("--nodes", "Number of nodes, or their ids: 0,1,2. As many ports, from that of --listen on."),
+    racks: str | None = option("--racks", "Rack of each node, in the order of their ids: r1,r2,r3."),
     read_only: bool = option("--read-only", "Serve a directory that another process writes, a Kafka broker too.", False),
     auto_create: int | None = option("--auto-create", "Create topics that clients ask for.", metavar="PARTITIONS"),
     config: list[str] | None = CONFIG,
@@ -66,7 +67,7 @@ def serve(
         given = {"log.cleaner.enable": "true"} | given
     if lenient:
         given = _known(given)
-    with _broker(directory, memory, nodes, read_only, given) as broker:
+    with _broker(directory, memory, _nodes(nodes, racks), read_only, given) as broker:
         host, port = _host_and_port("--listen", listen)
         with broker.listen(host, port, advertised=advertised) as listener:
             plan = load_plan(listener, faults) if faults else None
@@ -108,7 +109,22 @@ def load_plan(listener: fl.types.Listener | fl.types.Proxy, path: Path) -> Fault
     return plan
 
 
-def _broker(directory: Place | None, memory: bool, nodes: int | None, read_only: bool, config: dict[str, Any]) -> fl.Broker:
+def _nodes(nodes: str | None, racks: str | None) -> int | dict[int, str | None] | None:
+    """What --nodes and --racks say; None: nothing."""
+    words = [word.strip() for word in (nodes or "").split(",") if word.strip()]
+    if nodes is not None and not (words and all(word.isdecimal() for word in words)):
+        raise CommandError(f"--nodes {nodes}: give a number of nodes, or their ids as in 0,1,2")
+    is_number = nodes is not None and "," not in nodes
+    if racks is None:
+        return int(words[0]) if is_number else {int(word): None for word in words} or None
+    ids = list(range(1, int(words[0]) + 1)) if is_number else sorted(map(int, words)) or [1]
+    named = [rack.strip() or None for rack in racks.split(",")]
+    if len(named) != len(ids):
+        raise CommandError(f"--racks {racks}: {len(named)} given, but there are {len(ids)} nodes; give a rack for each, or nothing between two commas")
+    return dict(zip(ids, named, strict=True))
+
+
+def _broker(directory: Place | None, memory: bool, nodes: int | dict[int, str | None] | None, read_only: bool, config: dict[str, Any]) -> fl.Broker:
     """The broker that is served."""
     import fletchlog as fl
 

@@ -43,6 +43,9 @@ pub(crate) const LOOK_AGAIN_MS: i64 = 10;
 pub struct OpenOptions {
     /// Number of nodes; `None`: the number in the directory, or 1 for a new directory. A different number is an error.
     pub nodes: Option<u32>,
+    /// Ids of the nodes and their racks (broker.id, broker.rack); empty: 1 to the number of nodes, without racks. The directory keeps the
+    /// ids: others than there are an error.
+    pub named_nodes: Vec<(NodeId, Option<Arc<str>>)>,
     /// Takes no lock and writes nothing.
     pub read_only: bool,
     /// `Scope::Broker` properties.
@@ -121,9 +124,10 @@ impl Broker {
             return Err(ConfigError::Conflict("a broker takes broker properties".to_owned()).into());
         }
         ConsumerGroupConfig::new(&options.config).validate(&options.config)?;
-        let (directory, metadata) = Directory::open(fs, path, options.nodes, options.read_only)?;
+        let ids: Vec<NodeId> = options.named_nodes.iter().map(|(id, _)| *id).collect();
+        let (directory, metadata) = Directory::open(fs, path, options.nodes, &ids, options.read_only)?;
         let logs = Arc::new(LogManager::open(directory, &metadata, options.config, clock)?);
-        let controller = Arc::new(Controller::new(logs.clone(), metadata));
+        let controller = Arc::new(Controller::new(logs.clone(), metadata, options.named_nodes));
         let replicas = Arc::new(ReplicaManager::new(logs.clone(), controller));
         let groups = Arc::new(GroupCoordinator::new(&replicas));
         let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
@@ -168,9 +172,14 @@ impl Broker {
         })
     }
 
-    /// Node ids ascending: 1..=nodes.
+    /// The ids of the nodes, ascending.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.replicas.controller().nodes()
+    }
+
+    /// The rack of a node, if it has one.
+    pub fn rack_of(&self, node: NodeId) -> Option<&Arc<str>> {
+        self.replicas.controller().rack_of(node)
     }
 
     /// Creates a topic; `config` has properties of `Scope::Topic`. When it returns, the topic is on disk at every durability level.

@@ -15,6 +15,7 @@ mod loading;
 pub mod local_transport;
 mod log_manager;
 mod metrics;
+mod node_ids;
 pub mod panics;
 mod partition;
 pub mod port;

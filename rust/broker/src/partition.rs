@@ -33,6 +33,7 @@ pub(crate) struct Partition {
     topic_id: [u8; 16],
     /// The replicas of the new partition. The directory of the first one has the log, whichever node leads later.
     first_replicas: Vec<NodeId>,
+    node_index: usize,
     /// `None`: nothing has changed since the partition was created.
     changed_state: RwLock<Option<Arc<PartitionState>>>,
     has_changed: AtomicBool,
@@ -60,7 +61,7 @@ impl Partition {
         config_of: impl Fn(NodeId) -> Arc<TopicConfig>,
         directory: &Directory,
     ) -> Self {
-        let nodes = u32::try_from(directory.log_dirs().len()).unwrap_or(1);
+        let nodes = directory.nodes();
         let leader = record.leader_of(tp.partition, nodes);
         let log_dir = directory.log_dir_of(leader);
         let state = record.states.get(&tp.partition);
@@ -68,6 +69,7 @@ impl Partition {
             dir: log_dir.path().join(partition_dir_name(&tp)),
             by_id,
             topic_id: record.id,
+            node_index: nodes.index_of(leader).unwrap_or(0),
             first_replicas: record.replicas_of(tp.partition, nodes),
             changed_state: RwLock::new(Rank::PartitionState, state.cloned()),
             has_changed: AtomicBool::new(state.is_some()),
@@ -108,8 +110,7 @@ impl Partition {
 
     /// The place of the directory that has its log among those of all nodes.
     pub(crate) fn node_index(&self) -> usize {
-        let node = self.first_replicas.first().copied().unwrap_or(1);
-        usize::try_from(node - 1).unwrap_or(0)
+        self.node_index
     }
 
     /// Its replicas, the preferred leader first.

@@ -16,6 +16,7 @@ mod fetch_vectors;
 mod groups;
 mod leaders;
 mod live_reader;
+mod nodes;
 mod one_bad_log;
 mod produce_fetch;
 mod producer_ids;

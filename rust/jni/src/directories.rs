@@ -37,6 +37,7 @@ pub(crate) fn open(path: &Path) -> Result<Arc<Broker>, String> {
     }
     let options = OpenOptions {
         nodes: None,
+        named_nodes: Vec::new(),
         read_only: true,
         config: Config::parse(Scope::Broker, []).map_err(|error| error.to_string())?,
     };

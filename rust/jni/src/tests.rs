@@ -14,6 +14,7 @@ use super::*;
 fn writer(path: &Path) -> Arc<Broker> {
     let options = OpenOptions {
         nodes: None,
+        named_nodes: Vec::new(),
         read_only: false,
         config: Config::parse(Scope::Broker, []).unwrap(),
     };

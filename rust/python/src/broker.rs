@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use fletchlog_api::{Config, ConfigResource, CoordinatorType, Scope, SettableClock, Transport};
+use fletchlog_api::{Config, ConfigResource, CoordinatorType, NodeId, Scope, SettableClock, Transport};
 use fletchlog_broker::{
     AlterConfig, AlterConfigOp, AlteredUsers, Broker as Engine, BrokerError, ConfigEntry, DirectoryKind,
     LocalTransport, OpenOptions, ScramDeletion, ScramUpsertion, TopicDescription, directory_kind,
@@ -17,7 +17,7 @@ use fletchlog_server::SocketServer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyTuple};
 
 use crate::acls::{acls_from_py, acls_to_py, filter_or_all, filters_from_py, scram_mechanism};
 use crate::clock::{Clock, Listeners};
@@ -73,13 +73,54 @@ fn altered(users: AlteredUsers) -> Result<(), Failure> {
         .map_err(Failure::from)
 }
 
-fn options(nodes: Option<i64>, read_only: bool, config: Option<&Bound<'_, PyAny>>) -> PyResult<OpenOptions> {
-    let nodes = nodes.map(|nodes| number_from_py("nodes", nodes, 1)).transpose()?;
+fn options(
+    nodes: Option<&Bound<'_, PyAny>>,
+    read_only: bool,
+    config: Option<&Bound<'_, PyAny>>,
+) -> PyResult<OpenOptions> {
+    let named_nodes = nodes.and_then(|nodes| nodes.cast::<PyMapping>().ok());
+    let count = nodes.filter(|_| named_nodes.is_none()).map(nodes_from_py).transpose()?;
     Ok(OpenOptions {
-        nodes,
+        named_nodes: named_nodes.map(named_nodes_from_py).transpose()?.unwrap_or_default(),
+        nodes: count,
         read_only,
         config: config_from_py(Scope::Broker, config)?,
     })
+}
+
+/// A number of nodes.
+fn nodes_from_py(nodes: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let wrong = |_| {
+        let text = format!(
+            "nodes is a number, or the racks of nodes by their ids, {{1: \"r1\", 2: None}}, not {}",
+            describe(nodes)
+        );
+        PyTypeError::new_err(text)
+    };
+    Ok(number_from_py("nodes", nodes.extract().map_err(wrong)?, 1)?)
+}
+
+/// Racks by the ids of nodes; `None`: a node without one.
+fn named_nodes_from_py(nodes: &Bound<'_, PyMapping>) -> PyResult<Vec<(NodeId, Option<Arc<str>>)>> {
+    let node = |item: Bound<'_, PyAny>| {
+        let wrong = |_| {
+            let text = format!(
+                "nodes has ids and racks, {{1: \"r1\", 2: None}}, not {}",
+                describe(&item)
+            );
+            PyTypeError::new_err(text)
+        };
+        let (id, rack): (i64, Option<String>) = item.extract().map_err(wrong)?;
+        Ok((
+            number_from_py("the id of a node", id, 0)?,
+            rack.filter(|rack| !rack.is_empty()).map(Arc::from),
+        ))
+    };
+    let named: Vec<_> = nodes.items()?.iter().map(node).collect::<PyResult<_>>()?;
+    match named.is_empty() {
+        true => Err(Failure::argument("nodes has no node; give a number, or at least one id").into()),
+        false => Ok(named),
+    }
 }
 
 /// Refuses to create a directory from a mistyped path, and to write to one of a Kafka broker unless the caller asks for it.
@@ -238,7 +279,7 @@ impl Broker {
         path: PathBuf,
         positional: &Bound<'_, PyTuple>,
         create: bool,
-        nodes: Option<i64>,
+        nodes: Option<&Bound<'_, PyAny>>,
         read_only: bool,
         take_over: bool,
         config: Option<&Bound<'_, PyAny>>,
@@ -278,9 +319,13 @@ impl Broker {
 
     #[doc = stub!(Broker.in_memory)]
     #[staticmethod]
-    #[pyo3(signature = (*, nodes=1, config=None))]
-    fn in_memory(py: Python<'_>, nodes: i64, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let options = options(Some(nodes), false, config)?;
+    #[pyo3(signature = (*, nodes=None, config=None), text_signature = "(*, nodes=1, config=None)")]
+    fn in_memory(
+        py: Python<'_>,
+        nodes: Option<&Bound<'_, PyAny>>,
+        config: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let options = options(nodes, false, config)?;
         Self::open_with(py, "in memory".to_owned(), || {
             Engine::in_memory(options, Arc::new(SettableClock::default()))
         })

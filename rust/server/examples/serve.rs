@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let properties = properties.iter().filter_map(|p| p.split_once('='));
     let options = OpenOptions {
         nodes: Some(nodes),
+        named_nodes: Vec::new(),
         read_only: false,
         config: Config::parse(Scope::Broker, properties)?,
     };

@@ -79,6 +79,7 @@ pub(crate) fn open(disk: &SimDisk) -> Result<Arc<Broker>, BrokerError> {
     let properties = [("fletchlog.durability", "fsync"), ("offsets.topic.num.partitions", "1")];
     let options = OpenOptions {
         nodes: Some(NODES),
+        named_nodes: Vec::new(),
         read_only: false,
         config: Config::parse(Scope::Broker, properties)?,
     };

@@ -31,6 +31,7 @@ pub(crate) fn open(disk: &SimDisk, clock: &Arc<VirtualClock>) -> Result<Arc<Brok
     ];
     let options = OpenOptions {
         nodes: Some(1),
+        named_nodes: Vec::new(),
         read_only: false,
         config: Config::parse(Scope::Broker, properties)?,
     };

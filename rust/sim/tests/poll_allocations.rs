@@ -52,6 +52,7 @@ fn allocations_per_poll(records_per_batch: usize) -> Vec<usize> {
     let clock = VirtualClock::new();
     let options = OpenOptions {
         nodes: Some(1),
+        named_nodes: Vec::new(),
         read_only: false,
         config: Config::parse(Scope::Broker, []).unwrap(),
     };

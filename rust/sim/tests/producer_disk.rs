@@ -36,6 +36,7 @@ impl Cluster {
         ];
         let options = OpenOptions {
             nodes: Some(1),
+            named_nodes: Vec::new(),
             read_only: false,
             config: Config::parse(Scope::Broker, properties).unwrap(),
         };

@@ -22,6 +22,7 @@ fn embedded(partitions: i32) -> Arc<Broker> {
     let broker = Broker::in_memory(
         OpenOptions {
             nodes: Some(1),
+            named_nodes: Vec::new(),
             read_only: false,
             config,
         },

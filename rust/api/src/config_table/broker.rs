@@ -510,6 +510,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "With so many requests that wait for a thread a listener reads no further ones; they stay in their sockets.",
     ),
     row(
+        "replica.selector.class",
+        Kind::OneOf(&["org.apache.kafka.common.replica.RackAwareReplicaSelector"]),
+        None,
+        "With it a leader names a follower in sync in the rack of a consumer (client.rack, KIP-392), which reads from there then. Default: clients read from leaders.",
+    ),
+    row(
         "sasl.enabled.mechanisms",
         Kind::ListOf(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]),
         Some(""),

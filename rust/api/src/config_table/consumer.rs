@@ -57,7 +57,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "client.rack",
         Kind::Text,
         Some(""),
-        "Where this client is: a broker whose replica.selector.class looks at racks names a near follower to read from, for metadata.max.age.ms at a time. For a cluster.",
+        "Where this client is: a broker whose replica.selector.class looks at racks names a near follower to read from, for metadata.max.age.ms at a time.",
     ),
     key(
         "default.api.timeout.ms",

@@ -201,8 +201,8 @@ impl Controller {
     /// Checks that the broker has the node whose properties are meant.
     pub(crate) fn check_node(&self, resource: &ConfigResource) -> Result<(), BrokerError> {
         match resource {
-            ConfigResource::Broker(node) if !self.nodes().contains(node) => {
-                let text = format!("the broker has no node {node}; its nodes are 1 to {}", self.num_nodes());
+            ConfigResource::Broker(node) if !self.node_ids().contains(*node) => {
+                let text = format!("the broker has no node {node}; its nodes are {}", self.node_ids());
                 Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text))
             }
             _ => Ok(()),

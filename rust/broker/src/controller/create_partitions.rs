@@ -109,15 +109,15 @@ impl Controller {
                     ),
                 ));
             }
-            let factor = record.replicas_of(0, metadata.nodes).len();
+            let factor = record.replicas_of(0, &metadata.nodes).len();
             for (partition, replicas) in (record.partitions..).zip(assignments) {
-                check_assignment(replicas, metadata.nodes, Some(factor))?;
+                check_assignment(replicas, &metadata.nodes, Some(factor))?;
                 record.assigned.insert(partition, replicas.clone());
             }
         }
         let before = record.partitions;
         record.partitions = more.count;
-        self.place_new(&mut record, before, metadata.nodes)?;
+        self.place_new(&mut record, before, &metadata.nodes)?;
         if validate_only {
             return Ok(());
         }

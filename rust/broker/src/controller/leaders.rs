@@ -14,6 +14,7 @@ use super::new_topic::check_assignment;
 use crate::BrokerError;
 use crate::directory::{ClusterMetadata, NoElection, PartitionState, TopicRecord};
 use crate::error::spread;
+use crate::node_ids::NodeIds;
 use crate::partition::Partition;
 
 /// How a leader is elected. Kafka: `ElectionType`.
@@ -68,10 +69,10 @@ impl Controller {
 
     /// Checks that the broker has this node.
     pub(crate) fn check_node_id(&self, node: NodeId) -> Result<(), BrokerError> {
-        if (1..=self.num_nodes()).contains(&node) {
+        if self.node_ids().contains(node) {
             return Ok(());
         }
-        let text = format!("the broker has no node {node}; its nodes are 1 to {}", self.num_nodes());
+        let text = format!("the broker has no node {node}; its nodes are {}", self.node_ids());
         Err(BrokerError::kafka(ErrorCode::INVALID_REQUEST, text))
     }
 
@@ -151,7 +152,7 @@ impl Controller {
     ///
     /// # Errors
     /// INVALID_REPLICA_ASSIGNMENT: none of the nodes that were chosen by hand runs.
-    pub(super) fn place_new(&self, record: &mut TopicRecord, from: i32, nodes: u32) -> Result<(), BrokerError> {
+    pub(super) fn place_new(&self, record: &mut TopicRecord, from: i32, nodes: &NodeIds) -> Result<(), BrokerError> {
         if !self.any_stopped.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -190,7 +191,7 @@ impl Controller {
         target: &[NodeId],
         may_change_factor: bool,
     ) -> Result<PartitionState, BrokerError> {
-        check_assignment(target, self.num_nodes().unsigned_abs(), None)?;
+        check_assignment(target, self.node_ids(), None)?;
         if !may_change_factor && target.len() != state.replicas.len() {
             let text = format!(
                 "The replication factor is changed from {} to {}",

@@ -29,6 +29,7 @@ use crate::BrokerError;
 use crate::directory::ClusterMetadata;
 use crate::dynamic_config::BrokerConfigs;
 use crate::log_manager::LogManager;
+use crate::node_ids::NodeIds;
 use crate::refresh_once::RefreshOnce;
 use crate::security::{CurrentSecurity, Rules};
 use crate::sync::{Mutex, Rank, RwLock};
@@ -46,11 +47,17 @@ pub(crate) struct Controller {
     stopped: RwLock<BTreeMap<NodeId, bool>>,
     /// There are such nodes.
     any_stopped: AtomicBool,
+    racks: BTreeMap<NodeId, Arc<str>>,
 }
 
 impl Controller {
-    /// A controller over these logs.
-    pub(crate) fn new(logs: Arc<LogManager>, metadata: ClusterMetadata) -> Self {
+    /// A controller over these logs; some nodes are in racks.
+    pub(crate) fn new(
+        logs: Arc<LogManager>,
+        metadata: ClusterMetadata,
+        named_nodes: Vec<(NodeId, Option<Arc<str>>)>,
+    ) -> Self {
+        let racks = named_nodes.into_iter().filter_map(|(node, rack)| Some((node, rack?)));
         Self {
             security: CurrentSecurity::new(&metadata.security),
             levels: CurrentLevels::new(&metadata.features),
@@ -59,6 +66,7 @@ impl Controller {
             metadata: Mutex::new(Rank::Metadata, metadata),
             stopped: RwLock::new(Rank::Nodes, BTreeMap::new()),
             any_stopped: AtomicBool::new(false),
+            racks: racks.collect(),
             logs,
         }
     }
@@ -75,12 +83,22 @@ impl Controller {
 
     /// Number of nodes.
     pub(crate) fn num_nodes(&self) -> i32 {
-        i32::try_from(self.logs.directory().log_dirs().len()).unwrap_or(i32::MAX)
+        i32::try_from(self.node_ids().count()).unwrap_or(i32::MAX)
     }
 
-    /// Node ids ascending: 1..=nodes.
+    /// The nodes.
+    pub(crate) fn node_ids(&self) -> &NodeIds {
+        self.logs.directory().nodes()
+    }
+
+    /// The ids of the nodes, ascending.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
-        (1..=self.num_nodes()).collect()
+        self.node_ids().as_slice().to_vec()
+    }
+
+    /// The rack of a node, if it has one.
+    pub(crate) fn rack_of(&self, node: NodeId) -> Option<&Arc<str>> {
+        self.racks.get(&node)
     }
 
     fn config(&self) -> &Config {

@@ -7,6 +7,7 @@ use fletchlog_api::{Config, ErrorCode, NodeId};
 
 use crate::BrokerError;
 use crate::config_description::ConfigEntry;
+use crate::node_ids::NodeIds;
 
 /// Kafka's controller creates at most this many partitions at once (`ReplicationControlManager`); each is a directory.
 pub(super) const MAX_PARTITIONS: i32 = 10_000;
@@ -65,7 +66,7 @@ impl NewTopic {
     ///
     /// # Errors
     /// INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
-    pub(super) fn place(&self, broker: &Config, nodes: u32) -> Result<Placement, BrokerError> {
+    pub(super) fn place(&self, broker: &Config, nodes: &NodeIds) -> Result<Placement, BrokerError> {
         if !self.assignments.is_empty() {
             return self.place_by_hand(nodes);
         }
@@ -87,18 +88,19 @@ impl NewTopic {
             given => given,
         };
         let replication_factor = factor.unsigned_abs();
-        if replication_factor > nodes {
+        if replication_factor > nodes.count() {
             return Err(BrokerError::kafka(
                 ErrorCode::INVALID_REPLICATION_FACTOR,
                 format!(
-                    "Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be reached because only {nodes} broker(s) are registered or some brokers have all their log directories cordoned."
+                    "Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be reached because only {} broker(s) are registered or some brokers have all their log directories cordoned.",
+                    nodes.count()
                 ),
             ));
         }
         Placement::new(partitions, replication_factor, BTreeMap::new())
     }
 
-    fn place_by_hand(&self, nodes: u32) -> Result<Placement, BrokerError> {
+    fn place_by_hand(&self, nodes: &NodeIds) -> Result<Placement, BrokerError> {
         for (given, what) in [
             (i32::from(self.replication_factor), "replication factor"),
             (self.partitions, "numPartitions"),
@@ -159,7 +161,7 @@ fn invalid(text: String) -> BrokerError {
 }
 
 /// Checks that a partition can have these replicas. `factor`: the number of replicas of the partitions before it.
-pub(super) fn check_assignment(replicas: &[NodeId], nodes: u32, factor: Option<usize>) -> Result<(), BrokerError> {
+pub(super) fn check_assignment(replicas: &[NodeId], nodes: &NodeIds, factor: Option<usize>) -> Result<(), BrokerError> {
     if replicas.is_empty() {
         return Err(invalid(
             "The manual partition assignment includes an empty replica list.".to_owned(),
@@ -168,7 +170,7 @@ pub(super) fn check_assignment(replicas: &[NodeId], nodes: u32, factor: Option<u
     let mut sorted = replicas.to_vec();
     sorted.sort_unstable();
     for (i, node) in sorted.iter().enumerate() {
-        if !u32::try_from(*node).is_ok_and(|node| (1..=nodes).contains(&node)) {
+        if !nodes.contains(*node) {
             return Err(invalid(format!(
                 "The manual partition assignment includes broker {node}, but no such broker is registered."
             )));

@@ -12,6 +12,7 @@ use crate::{Broker, OpenOptions};
 fn broker() -> Arc<Broker> {
     let options = OpenOptions {
         nodes: None,
+        named_nodes: Vec::new(),
         read_only: false,
         config: Config::parse(Scope::Broker, []).unwrap(),
     };

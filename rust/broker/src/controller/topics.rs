@@ -81,9 +81,9 @@ impl Controller {
         self.check_name_is_free(name)?;
         check_alike(name, creation.names.get(&topic_names::unified(name)))?;
         let config = self.checked_config(&new.config)?;
-        let placement = new.place(self.config(), creation.changed.nodes)?;
+        let placement = new.place(self.config(), &creation.changed.nodes)?;
         let mut record = new_record(&creation.changed, placement, config, true);
-        self.place_new(&mut record, 0, creation.changed.nodes)?;
+        self.place_new(&mut record, 0, &creation.changed.nodes)?;
         let created = CreatedTopic {
             topic_id: record.id,
             partitions: record.partitions,
@@ -163,10 +163,10 @@ impl Controller {
     /// The node that will lead a partition of an internal topic when the topic is created; [`NO_LEADER`](crate::directory::NO_LEADER): no node
     /// of its replicas runs.
     pub(crate) fn first_coordinator(&self, name: &str, partition: i32) -> NodeId {
-        let (factor, nodes) = (self.internal_replication_factor(name), self.num_nodes());
-        let first = partition.rem_euclid(nodes);
-        let replicas = (0..i32::try_from(factor).unwrap_or(1)).map(|i| 1 + (first + i) % nodes);
-        replicas.into_iter().find(|node| self.is_up(*node)).unwrap_or(NO_LEADER)
+        let factor = u64::from(self.internal_replication_factor(name));
+        let first = u64::from(partition.unsigned_abs());
+        let mut replicas = (0..factor).map(|i| self.node_ids().at(first + i));
+        replicas.find(|node| self.is_up(*node)).unwrap_or(NO_LEADER)
     }
 
     fn internal_topic(
@@ -191,7 +191,7 @@ impl Controller {
             assigned: BTreeMap::new(),
         };
         let mut record = new_record(&metadata, placement, config().into_iter().collect(), false);
-        self.place_new(&mut record, 0, metadata.nodes)?;
+        self.place_new(&mut record, 0, &metadata.nodes)?;
         self.finish_deletions(&mut metadata)?;
         let topic = Topic::new(name, record.clone(), &self.configs(), self.logs.directory())?;
         let topic = Arc::new(topic);
@@ -474,7 +474,7 @@ fn check_alike(name: &str, alike: Option<&Arc<str>>) -> Result<(), BrokerError> 
     }
 }
 
-/// The k-th topic starts its stripe of leaders on node 1 + k mod nodes; internal topics always on node 1, so that the time of the
+/// The k-th topic starts its stripe of leaders on the node at place k mod the number of nodes; internal topics always on the first, so that the time of the
 /// first commit does not move the leaders of later topics.
 fn new_record(
     metadata: &ClusterMetadata,
@@ -486,7 +486,7 @@ fn new_record(
     TopicRecord {
         id: uuid::random(),
         partitions: placement.partitions,
-        first_leader: u32::try_from(k % u64::from(metadata.nodes)).unwrap_or(0),
+        first_leader: u32::try_from(k % u64::from(metadata.nodes.count())).unwrap_or(0),
         replication_factor: placement.replication_factor,
         assigned: placement.assigned,
         states: BTreeMap::new(),

@@ -12,7 +12,8 @@
 //! written if SCRAM users or ACLs exist: version 3, so that a writer that does not know them does not lose them. `configs`
 //! (`dynamic_config`) is written if properties of nodes, groups or client metrics were altered: version 4, for the same reason.
 //! `features` (`features.rs`) is written if a level was ever changed: version 5. `states` of a topic (`partition_state.rs`) is written if
-//! leaders or replicas of its partitions have moved since it was created: version 6.
+//! leaders or replicas of its partitions have moved since it was created: version 6. `node.ids` is written if the nodes have other ids than 1
+//! to `nodes`: version 7.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,9 +24,10 @@ use fletchlog_log::checkpoint::{decode_uuid, encode_uuid};
 use fletchlog_log::fs::Fs;
 use serde_json::{Map, Value, json};
 
-use super::{MAX_NODES, MAX_PARTITIONS, PartitionState};
+use super::{MAX_PARTITIONS, PartitionState};
 use crate::dynamic_config::DynamicConfigs;
 use crate::features::FinalizedFeatures;
+use crate::node_ids::{MAX_NODES, NodeIds};
 use crate::security::SecurityRecord;
 use crate::{BrokerError, uuid};
 
@@ -39,7 +41,7 @@ pub(crate) struct TopicRecord {
     pub(crate) id: [u8; 16],
     /// Number of partitions.
     pub(crate) partitions: i32,
-    /// Partition p leads on node 1 + (first_leader + p) mod nodes, unless it is in `assigned`.
+    /// Partition p leads on the node at place (first_leader + p) mod the number of nodes, unless it is in `assigned`.
     pub(crate) first_leader: u32,
     /// Replicas of each partition as clients see them; the leader keeps the only copy.
     pub(crate) replication_factor: u32,
@@ -55,18 +57,19 @@ pub(crate) struct TopicRecord {
 impl TopicRecord {
     /// Nodes of a new partition's replicas, the leader first. Without an assignment: the stripe of Kafka's `StripedReplicaPlacer`, which
     /// begins at `first_leader` instead of a random node.
-    pub(crate) fn replicas_of(&self, partition: i32, nodes: u32) -> Vec<NodeId> {
+    pub(crate) fn replicas_of(&self, partition: i32, nodes: &NodeIds) -> Vec<NodeId> {
         if let Some(assigned) = self.assigned.get(&partition) {
             return assigned.clone();
         }
         let first = u64::from(self.first_leader) + u64::from(partition.unsigned_abs());
-        let node = |i: u32| NodeId::try_from((first + u64::from(i)) % u64::from(nodes.max(1))).unwrap_or(0) + 1;
+        let node = |i: u32| nodes.at(first + u64::from(i));
         (0..self.replication_factor.max(1)).map(node).collect()
     }
 
     /// Node of a new partition's leader, whose directory has the log.
-    pub(crate) fn leader_of(&self, partition: i32, nodes: u32) -> NodeId {
-        self.replicas_of(partition, nodes).first().copied().unwrap_or(1)
+    pub(crate) fn leader_of(&self, partition: i32, nodes: &NodeIds) -> NodeId {
+        let replicas = self.replicas_of(partition, nodes);
+        replicas.first().copied().unwrap_or(nodes.first())
     }
 }
 
@@ -75,8 +78,8 @@ impl TopicRecord {
 pub(crate) struct ClusterMetadata {
     /// Cluster id, as in meta.properties.
     pub(crate) cluster_id: String,
-    /// Number of nodes.
-    pub(crate) nodes: u32,
+    /// The nodes.
+    pub(crate) nodes: NodeIds,
     /// First producer id that is not in an allocated block.
     pub(crate) next_producer_id: i64,
     /// Topics ever created (internal ones not counted): spreads leaders.
@@ -96,7 +99,7 @@ pub(crate) struct ClusterMetadata {
 
 impl ClusterMetadata {
     /// A new cluster.
-    pub(crate) fn new(nodes: u32) -> Self {
+    pub(crate) fn new(nodes: NodeIds) -> Self {
         Self {
             cluster_id: encode_uuid(&uuid::random()),
             nodes,
@@ -114,6 +117,7 @@ impl ClusterMetadata {
     pub(crate) fn to_json(&self) -> String {
         let topics: Vec<Value> = self.topics.iter().map(|(name, t)| topic_to_json(name, t)).collect();
         let version = match self.topics.values().any(|t| !t.assigned.is_empty()) {
+            _ if !self.nodes.is_numbered() => 7,
             _ if self.topics.values().any(|t| !t.states.is_empty()) => 6,
             _ if !self.features.is_default() => 5,
             _ if !self.configs.is_empty() => 4,
@@ -121,9 +125,12 @@ impl ClusterMetadata {
             is_assigned => 1 + i32::from(is_assigned),
         };
         let deleting: Vec<String> = self.deleting.iter().map(encode_uuid).collect();
-        let mut value = json!({"version": version, "cluster.id": self.cluster_id, "nodes": self.nodes,
+        let mut value = json!({"version": version, "cluster.id": self.cluster_id, "nodes": self.nodes.count(),
             "next.producer.id": self.next_producer_id, "topics.created": self.topics_created,
             "topics": topics, "deleting": deleting});
+        if !self.nodes.is_numbered() {
+            value["node.ids"] = json!(self.nodes.as_slice());
+        }
         self.security.write(&mut value);
         self.configs.write(&mut value);
         self.features.write(&mut value);
@@ -135,10 +142,10 @@ impl ClusterMetadata {
         let value: Value = serde_json::from_slice(text).map_err(|e| format!("is not JSON: {e}"))?;
         let top = value.as_object().ok_or("is not a JSON object")?;
         match number(top, "version")? {
-            1..=6 => {}
+            1..=7 => {}
             other => {
                 return Err(format!(
-                    "has version {other}; this fletchlog reads versions 1 to 6, use a newer one"
+                    "has version {other}; this fletchlog reads versions 1 to 7, use a newer one"
                 ));
             }
         }
@@ -146,9 +153,10 @@ impl ClusterMetadata {
             .ok()
             .filter(|n| (1..=MAX_NODES).contains(n))
             .ok_or_else(|| format!("has no valid `nodes` (1 to {MAX_NODES})"))?;
+        let nodes = node_ids_from_json(top.get("node.ids"), nodes).ok_or("has no valid `node.ids`")?;
         let mut metadata = Self {
             cluster_id: string(top, "cluster.id")?.to_owned(),
-            nodes,
+            nodes: nodes.clone(),
             next_producer_id: number(top, "next.producer.id")?,
             topics_created: u64::try_from(number(top, "topics.created")?)
                 .map_err(|_| "has a negative `topics.created`")?,
@@ -162,7 +170,7 @@ impl ClusterMetadata {
             let topic = topic.as_object().ok_or("has a topic that is not an object")?;
             let name = string(topic, "name")?;
             crate::topic_names::validate_name(name).map_err(|reason| format!("names a topic `{name}`: {reason}"))?;
-            let record = topic_from_json(name, topic, nodes)?;
+            let record = topic_from_json(name, topic, &nodes)?;
             metadata.topics.insert(name.to_owned(), record);
         }
         for id in list(top, "deleting")? {
@@ -216,7 +224,7 @@ fn topic_to_json(name: &str, topic: &TopicRecord) -> Value {
     value
 }
 
-fn topic_from_json(name: &str, topic: &Map<String, Value>, nodes: u32) -> Result<TopicRecord, String> {
+fn topic_from_json(name: &str, topic: &Map<String, Value>, nodes: &NodeIds) -> Result<TopicRecord, String> {
     let no_valid = |what: &str| format!("has no valid {what} for topic {name}");
     let config = topic
         .get("config")
@@ -243,7 +251,7 @@ fn topic_from_json(name: &str, topic: &Map<String, Value>, nodes: u32) -> Result
         partitions,
         first_leader: u32::try_from(number(topic, "first.leader")?).map_err(|_| no_valid("`first.leader`"))?,
         replication_factor: factor
-            .filter(|f| (1..=nodes).contains(f))
+            .filter(|f| (1..=nodes.count()).contains(f))
             .ok_or_else(|| no_valid("`replication.factor`"))?,
         assigned: assigned_from_json(topic.get("assigned"), nodes).ok_or_else(|| no_valid("`assigned`"))?,
         states: states_from_json(topic.get("states"), nodes).ok_or_else(|| no_valid("`states`"))?,
@@ -251,13 +259,23 @@ fn topic_from_json(name: &str, topic: &Map<String, Value>, nodes: u32) -> Result
     })
 }
 
-fn assigned_from_json(assigned: Option<&Value>, nodes: u32) -> Option<BTreeMap<i32, Vec<NodeId>>> {
+/// `None`: they are not valid, or not as many as `count`.
+fn node_ids_from_json(ids: Option<&Value>, count: u32) -> Option<NodeIds> {
+    let Some(ids) = ids else {
+        return Some(NodeIds::numbered(count));
+    };
+    let id = |id: &Value| NodeId::try_from(id.as_i64()?).ok();
+    let ids = ids.as_array()?.iter().map(id).collect::<Option<_>>()?;
+    NodeIds::of(ids).ok().filter(|ids| ids.count() == count)
+}
+
+fn assigned_from_json(assigned: Option<&Value>, nodes: &NodeIds) -> Option<BTreeMap<i32, Vec<NodeId>>> {
     let Some(assigned) = assigned else {
         return Some(BTreeMap::new());
     };
     let node = |value: &Value| {
         let node = NodeId::try_from(value.as_i64()?).ok()?;
-        (1..=nodes).contains(&u32::try_from(node).ok()?).then_some(node)
+        nodes.contains(node).then_some(node)
     };
     let replicas = |(partition, replicas): (&String, &Value)| {
         let replicas: Vec<NodeId> = replicas.as_array()?.iter().map(node).collect::<Option<_>>()?;
@@ -266,7 +284,7 @@ fn assigned_from_json(assigned: Option<&Value>, nodes: u32) -> Option<BTreeMap<i
     assigned.as_object()?.iter().map(replicas).collect()
 }
 
-fn states_from_json(states: Option<&Value>, nodes: u32) -> Option<BTreeMap<i32, Arc<PartitionState>>> {
+fn states_from_json(states: Option<&Value>, nodes: &NodeIds) -> Option<BTreeMap<i32, Arc<PartitionState>>> {
     let Some(states) = states else {
         return Some(BTreeMap::new());
     };
@@ -304,7 +322,7 @@ mod tests {
 
     #[test]
     fn everything_written_is_read_back() {
-        let mut metadata = ClusterMetadata::new(3);
+        let mut metadata = ClusterMetadata::new(NodeIds::numbered(3));
         metadata.next_producer_id = 5000;
         metadata.topics_created = 7;
         metadata.deleting.push([9; 16]);
@@ -338,12 +356,18 @@ mod tests {
             (found.leader, found.leader_epoch, &*found.replicas),
             (1, 1, &[1, 3][..])
         );
+        metadata.nodes = NodeIds::of(vec![0, 1, 3]).unwrap();
+        assert!(metadata.to_json().contains("\"version\": 7"));
+        assert_eq!(read(&metadata).nodes, metadata.nodes);
+        let text = metadata.to_json().replace("\"nodes\": 3", "\"nodes\": 2");
+        let error = ClusterMetadata::from_json(text.as_bytes()).unwrap_err();
+        assert_eq!(error, "has no valid `node.ids`");
     }
 
     #[test]
     fn users_and_rules_are_read_back_and_only_a_newer_reader_takes_their_file() {
         use fletchlog_sasl::{ScramCredential, ScramMechanism};
-        let mut metadata = ClusterMetadata::new(1);
+        let mut metadata = ClusterMetadata::new(NodeIds::numbered(1));
         let credential = ScramCredential::from_salted_password(ScramMechanism::Sha512, b"salted", b"salt", 4096);
         let of = ("alice".to_owned(), ScramMechanism::Sha512);
         metadata.security.scram.insert(of, credential);
@@ -379,20 +403,24 @@ mod tests {
             states: BTreeMap::new(),
             config: BTreeMap::new(),
         };
-        assert_eq!(topic.replicas_of(0, 3), [2, 3]);
-        assert_eq!(topic.replicas_of(4, 3), [3, 1]);
+        let three = NodeIds::numbered(3);
+        assert_eq!(topic.replicas_of(0, &three), [2, 3]);
+        assert_eq!(topic.replicas_of(4, &three), [3, 1]);
         topic.assigned.insert(4, vec![1, 2]);
-        assert_eq!((topic.replicas_of(4, 3), topic.leader_of(4, 3)), (vec![1, 2], 1));
+        assert_eq!(
+            (topic.replicas_of(4, &three), topic.leader_of(4, &three)),
+            (vec![1, 2], 1)
+        );
     }
 
     #[test]
     fn a_file_of_another_version_or_shape_is_refused_with_the_reason() {
-        let good = ClusterMetadata::new(1).to_json();
+        let good = ClusterMetadata::new(NodeIds::numbered(1)).to_json();
         for (bad, reason) in [
             ("", "not JSON"),
             ("[]", "not a JSON object"),
             ("{}", "`version`"),
-            (&good.replace("\"version\": 1", "\"version\": 7"), "version 7"),
+            (&good.replace("\"version\": 1", "\"version\": 8"), "version 8"),
             (&good.replace("\"nodes\": 1", "\"nodes\": 0"), "`nodes`"),
             (
                 &good.replace("\"topics\": []", "\"topics\": [{\"name\": \"a b\"}]"),

@@ -1,7 +1,7 @@
 //! The broker's directory: what it is, who may write it, and which log directories it holds.
 //!
 //! ```text
-//! data/                      nodes = 1: this is a Kafka log.dir          data/            nodes > 1
+//! data/                      one node: this is a Kafka log.dir           data/            several nodes
 //!   fletchlog.metadata       topics, ids, configs (fletchlog)              fletchlog.metadata, .lock
 //!   .lock                    one writer                                    node-1/        a Kafka log.dir each
 //!   meta.properties          node.id, cluster.id, directory.id             node-2/
@@ -11,9 +11,6 @@
 //!   <topic>-<p>.<hex>-delete a log being removed;  ...-stray: one that belongs to no topic
 //! ```
 
-/// Maximum number of nodes of an embedded broker. Each costs a log directory and a session cache; the clusters that they model have
-/// tens.
-pub(crate) const MAX_NODES: u32 = 1_000;
 /// Maximum number of partitions of a topic in a directory: ten times what can be created at once. A larger number in a file or a
 /// directory name is damage: it would cost memory for every partition below it.
 pub(crate) const MAX_PARTITIONS: i32 = 100_000;

@@ -14,10 +14,11 @@ use fletchlog_log::tiered::open_local;
 use fletchlog_records::TopicPartition;
 use fletchlog_records::planted;
 
+use super::MAX_PARTITIONS;
 use super::log_dir::{LogDir, sync_names};
 use super::metadata_file::{ClusterMetadata, METADATA_FILE, TopicRecord};
 use super::names::{self, DirName};
-use super::{MAX_NODES, MAX_PARTITIONS};
+use crate::node_ids::{MAX_NODES, NodeIds};
 use crate::sync::lock;
 use crate::{BrokerError, uuid};
 
@@ -44,6 +45,7 @@ pub(crate) struct Directory {
     root: PathBuf,
     kind: Kind,
     read_only: bool,
+    nodes: NodeIds,
     log_dirs: Vec<LogDir>,
     locks: Mutex<Vec<Box<dyn DirLock>>>,
     /// `fletchlog.metadata` as it was last read by [`Directory::reload`]. It is kept open, so that no other file gets its inode.
@@ -149,28 +151,34 @@ fn not_for_writing(fs: &dyn Fs, root: &Path) -> BrokerError {
 }
 
 impl Directory {
-    /// Opens the directory. With `read_only` nothing is written and no lock is taken.
+    /// Opens the directory, which has this number of nodes, and these ids if there are any. With `read_only` nothing is written and no lock is
+    /// taken.
     pub(crate) fn open(
         fs: Arc<dyn Fs>,
         root: &Path,
         nodes: Option<u32>,
+        ids: &[NodeId],
         read_only: bool,
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
         if nodes.is_some_and(|nodes| !(1..=MAX_NODES).contains(&nodes)) {
             let reason = format!("can have 1 to {MAX_NODES} nodes, not {}", nodes.unwrap_or(0));
             return Err(BrokerError::directory(&*fs, root, reason));
         }
+        let wanted = match ids {
+            [] => nodes.map(NodeIds::numbered),
+            ids => Some(NodeIds::of(ids.to_vec()).map_err(|reason| BrokerError::directory(&*fs, root, reason))?),
+        };
         if read_only {
-            Self::open_read_only(fs, root, nodes)
+            Self::open_read_only(fs, root, wanted)
         } else {
-            Self::open_for_writing(fs, root, nodes)
+            Self::open_for_writing(fs, root, wanted)
         }
     }
 
     fn open_read_only(
         fs: Arc<dyn Fs>,
         root: &Path,
-        nodes: Option<u32>,
+        nodes: Option<NodeIds>,
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
         let (kind, metadata) = match classify(&*fs, root)? {
             DirectoryKind::Missing => {
@@ -190,8 +198,8 @@ impl Directory {
             DirectoryKind::Fletchlog => (Kind::Ours, ClusterMetadata::load(&*fs, root)?.0),
             DirectoryKind::Kafka | DirectoryKind::Partitions => (Kind::Kafka, derive_metadata(&*fs, root, true)?),
         };
-        check_nodes(&*fs, root, nodes, metadata.nodes)?;
-        let log_dirs = node_paths(root, metadata.nodes)
+        check_nodes(&*fs, root, nodes.as_ref(), &metadata.nodes)?;
+        let log_dirs = node_paths(root, &metadata.nodes)
             .iter()
             .map(|path| LogDir::open_for_reading(&*fs, path))
             .collect::<Result<_, _>>()?;
@@ -200,6 +208,7 @@ impl Directory {
             root: root.to_path_buf(),
             kind,
             read_only: true,
+            nodes: metadata.nodes.clone(),
             log_dirs,
             locks: Mutex::default(),
             reloaded: Mutex::default(),
@@ -210,7 +219,7 @@ impl Directory {
     fn open_for_writing(
         fs: Arc<dyn Fs>,
         root: &Path,
-        nodes: Option<u32>,
+        nodes: Option<NodeIds>,
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
         match classify(&*fs, root)? {
             DirectoryKind::Missing | DirectoryKind::Empty => create_durably(&*fs, root)
@@ -223,7 +232,7 @@ impl Directory {
         // Classified again under the lock: another process may have been quicker.
         let metadata = match classify(&*fs, root)? {
             DirectoryKind::Missing | DirectoryKind::Empty => {
-                let metadata = ClusterMetadata::new(nodes.unwrap_or(1));
+                let metadata = ClusterMetadata::new(nodes.clone().unwrap_or(NodeIds::numbered(1)));
                 metadata.store(&*fs, root)?;
                 metadata
             }
@@ -232,28 +241,29 @@ impl Directory {
                 ClusterMetadata::load(&*fs, root)?.0
             }
             DirectoryKind::Kafka => {
-                check_nodes(&*fs, root, nodes, 1)?;
+                check_nodes(&*fs, root, nodes.as_ref(), &NodeIds::numbered(1))?;
                 let metadata = derive_metadata(&*fs, root, false)?;
                 metadata.store(&*fs, root)?;
                 metadata
             }
             DirectoryKind::Partitions => return Err(not_for_writing(&*fs, root)),
         };
-        check_nodes(&*fs, root, nodes, metadata.nodes)?;
+        check_nodes(&*fs, root, nodes.as_ref(), &metadata.nodes)?;
         let mut log_dirs = Vec::new();
-        for (path, node_id) in node_paths(root, metadata.nodes).iter().zip(1..) {
+        for (path, node_id) in node_paths(root, &metadata.nodes).iter().zip(metadata.nodes.as_slice()) {
             if path != root {
                 fs.create_dir_all(path)
                     .map_err(|e| BrokerError::directory(&*fs, path, format!("cannot be created: {e}")))?;
                 locks.push(take_lock(&*fs, path)?);
             }
-            log_dirs.push(LogDir::open_for_writing(&*fs, path, node_id, &metadata.cluster_id)?);
+            log_dirs.push(LogDir::open_for_writing(&*fs, path, *node_id, &metadata.cluster_id)?);
         }
         let directory = Self {
             fs,
             root: root.to_path_buf(),
             kind: Kind::Ours,
             read_only: false,
+            nodes: metadata.nodes.clone(),
             log_dirs,
             locks: Mutex::new(locks),
             reloaded: Mutex::default(),
@@ -288,10 +298,10 @@ impl Directory {
     /// The first failure, after everything else was tried; other failures are logged.
     pub(crate) fn clear_leftovers(&self, metadata: &ClusterMetadata) -> Result<(), BrokerError> {
         let mut first = Ok(());
-        for (dir, node) in self.log_dirs.iter().zip(1..) {
+        for (dir, node) in self.log_dirs.iter().zip(self.nodes.as_slice()) {
             let mut changed = false;
             for (name, parsed) in dir.list(&*self.fs)? {
-                match self.clear_leftover(&dir.path().join(name), parsed, node, metadata) {
+                match self.clear_leftover(&dir.path().join(name), parsed, *node, metadata) {
                     Ok(cleared) => changed |= cleared,
                     Err(error) if first.is_ok() => first = Err(error),
                     Err(error) => log::error!("{error}"),
@@ -323,7 +333,7 @@ impl Directory {
         let known = metadata
             .topics
             .get(&*tp.topic)
-            .is_some_and(|t| tp.partition < t.partitions && t.leader_of(tp.partition, metadata.nodes) == node);
+            .is_some_and(|t| tp.partition < t.partitions && t.leader_of(tp.partition, &metadata.nodes) == node);
         let deleting = || {
             let id = checkpoint::read_partition_metadata(&*self.fs, path).ok().flatten();
             id.is_some_and(|id| metadata.deleting.contains(&id))
@@ -373,16 +383,20 @@ impl Directory {
         self.kind == Kind::Kafka
     }
 
-    /// One log directory per node, node 1 first.
+    /// The nodes.
+    pub(crate) fn nodes(&self) -> &NodeIds {
+        &self.nodes
+    }
+
+    /// One log directory per node, in the order of [`Self::nodes`].
     pub(crate) fn log_dirs(&self) -> &[LogDir] {
         &self.log_dirs
     }
 
     /// The log directory of a node.
     pub(crate) fn log_dir_of(&self, node: NodeId) -> &LogDir {
-        let index = usize::try_from(node - 1).unwrap_or(0);
         // The nodes in the metadata were checked when it was read or changed.
-        &self.log_dirs[index]
+        &self.log_dirs[self.nodes.index_of(node).unwrap_or(0)]
     }
 
     /// Read-only: the metadata, read again; `None`: it is the same as `seen`.
@@ -426,23 +440,25 @@ fn has_partition(metadata: &ClusterMetadata, tp: &TopicPartition) -> bool {
     topic.is_some_and(|t| tp.partition < t.partitions)
 }
 
-fn node_paths(root: &Path, nodes: u32) -> Vec<PathBuf> {
-    if nodes == 1 {
-        vec![root.to_path_buf()]
-    } else {
-        (1..=nodes).map(|n| root.join(format!("node-{n}"))).collect()
+fn node_paths(root: &Path, nodes: &NodeIds) -> Vec<PathBuf> {
+    match nodes.as_slice() {
+        [_] => vec![root.to_path_buf()],
+        ids => ids.iter().map(|id| root.join(format!("node-{id}"))).collect(),
     }
 }
 
-fn check_nodes(fs: &dyn Fs, root: &Path, wanted: Option<u32>, found: u32) -> Result<(), BrokerError> {
-    match wanted {
-        Some(n) if n != found => Err(BrokerError::directory(
-            fs,
-            root,
-            format!("has {found} node(s), not {n}; leave nodes= out or give {found}"),
-        )),
-        _ => Ok(()),
-    }
+fn check_nodes(fs: &dyn Fs, root: &Path, wanted: Option<&NodeIds>, found: &NodeIds) -> Result<(), BrokerError> {
+    let Some(wanted) = wanted.filter(|wanted| *wanted != found) else {
+        return Ok(());
+    };
+    let reason = match wanted.is_numbered() && found.is_numbered() {
+        true => {
+            let (found, wanted) = (found.count(), wanted.count());
+            format!("has {found} node(s), not {wanted}; leave nodes= out or give {found}")
+        }
+        false => format!("has the nodes {found}, not {wanted}; leave nodes= out or give these ids"),
+    };
+    Err(BrokerError::directory(fs, root, reason))
 }
 
 fn refuse_part_of_a_cluster(fs: &dyn Fs, root: &Path) -> Result<(), BrokerError> {
@@ -504,7 +520,7 @@ fn take_lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn DirLock>, BrokerError> {
 /// configurations are in the cluster's metadata log and unknown here, so retention is off; logs that Kafka compacts (they are in the
 /// cleaner's checkpoint) stay marked as compacted.
 fn derive_metadata(fs: &dyn Fs, root: &Path, read_only: bool) -> Result<ClusterMetadata, BrokerError> {
-    let mut metadata = ClusterMetadata::new(1);
+    let mut metadata = ClusterMetadata::new(NodeIds::numbered(1));
     if let Some(id) = checkpoint::read_meta_properties(fs, root)?.and_then(|properties| properties.cluster_id) {
         metadata.cluster_id = id;
     }

@@ -7,6 +7,8 @@ use fletchlog_api::NodeId;
 use fletchlog_records::ErrorCode;
 use serde_json::{Map, Value, json};
 
+use crate::node_ids::NodeIds;
+
 /// No node leads the partition. Kafka: `LeaderConstants#NO_LEADER`.
 pub(crate) const NO_LEADER: NodeId = -1;
 
@@ -217,13 +219,10 @@ impl PartitionState {
     }
 
     /// Reads it; a partition that had no leader has its first replica as its leader, in the next epoch. `None`: it is not valid.
-    pub(super) fn from_json(value: &Map<String, Value>, nodes: u32) -> Option<Self> {
-        let is_node = |node: i64| u32::try_from(node).is_ok_and(|node| (1..=nodes).contains(&node));
+    pub(super) fn from_json(value: &Map<String, Value>, nodes: &NodeIds) -> Option<Self> {
         let node = |value: &Value| {
-            value
-                .as_i64()
-                .filter(|node| is_node(*node))
-                .and_then(|node| NodeId::try_from(node).ok())
+            let node = NodeId::try_from(value.as_i64()?).ok()?;
+            nodes.contains(node).then_some(node)
         };
         let replicas: Vec<NodeId> = value
             .get("replicas")?
@@ -347,7 +346,7 @@ mod tests {
     fn a_partition_without_a_leader_has_one_when_the_broker_is_opened_again() {
         let none = state(&[2, 1]).without(1, 1).unwrap().without(2, 1).unwrap();
         let value = none.to_json();
-        let read = PartitionState::from_json(value.as_object().unwrap(), 2).unwrap();
+        let read = PartitionState::from_json(value.as_object().unwrap(), &NodeIds::numbered(2)).unwrap();
         assert_eq!(shown(&read), (2, 2, vec![2, 1], vec![]));
         for (key, bad) in [
             ("leader", json!(3)),
@@ -356,7 +355,11 @@ mod tests {
         ] {
             let mut value = value.clone();
             value[key] = bad;
-            assert_eq!(PartitionState::from_json(value.as_object().unwrap(), 2), None, "{key}");
+            assert_eq!(
+                PartitionState::from_json(value.as_object().unwrap(), &NodeIds::numbered(2)),
+                None,
+                "{key}"
+            );
         }
     }
 }

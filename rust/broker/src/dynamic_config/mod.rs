@@ -13,6 +13,7 @@ use fletchlog_api::{Config, ConfigResource, ErrorCode, NodeId};
 use serde_json::{Map, Value, json};
 
 use crate::BrokerError;
+use crate::node_ids::NodeIds;
 
 pub(crate) use broker::{is_dynamic, is_of_table, kind_of};
 pub(crate) use client_metrics::CLIENT_METRICS;
@@ -109,26 +110,31 @@ pub(crate) struct BrokerConfigs {
 
 /// A value for each node; nodes with the same properties share it.
 #[derive(Debug)]
-pub(crate) struct ByNode<T>(Vec<Arc<T>>);
+pub(crate) struct ByNode<T> {
+    nodes: NodeIds,
+    values: Vec<Arc<T>>,
+}
 
 impl<T> ByNode<T> {
     /// The value of a node; for an unknown node id, that of the first node.
     pub(crate) fn of(&self, node: NodeId) -> &Arc<T> {
-        let index = usize::try_from(node - 1).unwrap_or(0);
-        self.0.get(index).unwrap_or(&self.0[0])
+        &self.values[self.nodes.index_of(node).unwrap_or(0)]
     }
 }
 
 impl BrokerConfigs {
-    /// The properties of `nodes` nodes. A stored value that this release does not accept is skipped, as in Kafka, and logged.
-    pub(crate) fn new(fixed: &Config, altered: &DynamicConfigs, nodes: NodeId) -> Self {
+    /// The properties of these nodes. A stored value that this release does not accept is skipped, as in Kafka, and logged.
+    pub(crate) fn new(fixed: &Config, altered: &DynamicConfigs, nodes: &NodeIds) -> Self {
         let all = Arc::new(effective(fixed.clone(), altered.of(&ConfigResource::AllBrokers)));
-        let of_node = |node| match altered.of(&ConfigResource::Broker(node)) {
+        let of_node = |node: &NodeId| match altered.of(&ConfigResource::Broker(*node)) {
             own if own.is_empty() => Arc::clone(&all),
             own => Arc::new(effective(Config::clone(&all), own)),
         };
         Self {
-            nodes: ByNode((1..=nodes.max(1)).map(of_node).collect()),
+            nodes: ByNode {
+                values: nodes.as_slice().iter().map(of_node).collect(),
+                nodes: nodes.clone(),
+            },
             fixed: fixed.clone(),
             altered: altered.clone(),
         }
@@ -136,8 +142,7 @@ impl BrokerConfigs {
 
     /// The same broker after another change.
     pub(crate) fn altered_to(&self, altered: &DynamicConfigs) -> Self {
-        let nodes = NodeId::try_from(self.nodes.0.len()).unwrap_or(NodeId::MAX);
-        Self::new(&self.fixed, altered, nodes)
+        Self::new(&self.fixed, altered, &self.nodes.nodes)
     }
 
     /// The properties that the broker was opened with.
@@ -164,14 +169,17 @@ impl BrokerConfigs {
 
     /// Computes a value for each node from its properties.
     pub(crate) fn by_node<T>(&self, of: impl Fn(&Config) -> T) -> ByNode<T> {
-        let mut made: Vec<Arc<T>> = Vec::with_capacity(self.nodes.0.len());
-        for (index, config) in self.nodes.0.iter().enumerate() {
-            let same = self.nodes.0[..index]
+        let mut made: Vec<Arc<T>> = Vec::with_capacity(self.nodes.values.len());
+        for (index, config) in self.nodes.values.iter().enumerate() {
+            let same = self.nodes.values[..index]
                 .iter()
                 .position(|known| Arc::ptr_eq(known, config));
             made.push(same.map_or_else(|| Arc::new(of(config)), |same| Arc::clone(&made[same])));
         }
-        ByNode(made)
+        ByNode {
+            nodes: self.nodes.nodes.clone(),
+            values: made,
+        }
     }
 }
 
@@ -293,7 +301,7 @@ mod tests {
             properties(&[("log.retention.ms", "2"), ("message.max.bytes", "not a number")]),
         );
         altered.set(&ConfigResource::Broker(2), properties(&[("log.retention.ms", "3")]));
-        let configs = BrokerConfigs::new(&fixed, &altered, 2);
+        let configs = BrokerConfigs::new(&fixed, &altered, &NodeIds::numbered(2));
         let values = [1, 2].map(|node| configs.of(node).long("log.retention.ms"));
         assert_eq!(values, [2, 3]);
         assert_eq!(configs.of(1).int("num.partitions"), 4);

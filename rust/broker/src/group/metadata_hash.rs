@@ -69,9 +69,9 @@ mod tests {
         ];
         let path = std::path::Path::new("/memory");
         let fs = Arc::new(fletchlog_log::fs::MemoryFs::new());
-        let (directory, _) = Directory::open(fs, path, None, false).unwrap();
+        let (directory, _) = Directory::open(fs, path, None, &[], false).unwrap();
         let config = Config::parse(Scope::Broker, [("num.partitions", "1")]).unwrap();
-        let configs = BrokerConfigs::new(&config, &DynamicConfigs::default(), 1);
+        let configs = BrokerConfigs::new(&config, &DynamicConfigs::default(), directory.nodes());
         let mut table = TopicTable::default();
         for (name, id) in topics {
             let record = TopicRecord {

@@ -59,6 +59,7 @@ impl KafkaApis {
         let nodes = self.replicas.controller().live_nodes();
         let broker = |&node_id: &NodeId| MetadataResponseBroker {
             node_id,
+            rack: self.replicas.controller().rack_of(node_id).cloned(),
             ..Default::default()
         };
         Ok(MetadataResponse {

@@ -34,13 +34,13 @@ impl LogManager {
         let fs = self.directory.fs();
         let mut dirs = Vec::new();
         let mut describing = EachLog::new("cannot be examined");
-        for (dir, node) in self.directory.log_dirs().iter().zip(1..) {
+        for (dir, node) in self.directory.log_dirs().iter().zip(self.directory.nodes().as_slice()) {
             let space = fs.space(dir.path());
             let space =
                 space.map_err(|e| BrokerError::directory(&**fs, dir.path(), format!("cannot be examined: {e}")))?;
             let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
             dirs.push(LogDirDescription {
-                node,
+                node: *node,
                 path: fs.display(dir.path()),
                 total_bytes: space.map_or(-1, |(total, _)| bytes(total)),
                 usable_bytes: space.map_or(-1, |(_, usable)| bytes(usable)),

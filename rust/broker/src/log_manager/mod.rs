@@ -11,7 +11,7 @@ pub use log_dirs::LogDirDescription;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, NodeId};
+use fletchlog_api::{Clock, Config};
 use fletchlog_log::config::Durability;
 use fletchlog_log::{PartitionLog, checkpoint};
 use fletchlog_records::TopicPartition;
@@ -62,8 +62,7 @@ impl LogManager {
         config: Config,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, BrokerError> {
-        let nodes = NodeId::try_from(directory.log_dirs().len()).unwrap_or(NodeId::MAX);
-        let configs = BrokerConfigs::new(&config, &metadata.configs, nodes);
+        let configs = BrokerConfigs::new(&config, &metadata.configs, directory.nodes());
         let mut building = EachLog::new("cannot be opened");
         let table = TopicTable::build(metadata, &configs, &directory, &TopicTable::default(), &mut building);
         building.outcome()?;

@@ -39,6 +39,8 @@ pub(crate) struct ReplicaManager {
     purgatory: FetchPurgatory,
     failures: Failures,
     metrics: BrokerTopicMetrics,
+    /// replica.selector.class is set: leaders name followers near consumers.
+    selects_replicas: bool,
     /// Waiting clients wait for its next change.
     changes: Changes,
 }
@@ -47,9 +49,9 @@ impl ReplicaManager {
     /// A replica manager over these logs, whose topics this controller keeps.
     pub(crate) fn new(logs: Arc<LogManager>, controller: Arc<Controller>) -> Self {
         let slots = usize::try_from(logs.config().int("max.incremental.fetch.session.cache.slots")).unwrap_or(0);
-        let nodes = NodeId::try_from(logs.directory().log_dirs().len()).unwrap_or(NodeId::MAX);
         Self {
-            fetches: FetchManager::new(nodes, slots, !logs.is_read_only()),
+            fetches: FetchManager::new(logs.directory().nodes().clone(), slots, !logs.is_read_only()),
+            selects_replicas: logs.config().get("replica.selector.class").is_some(),
             controller,
             purgatory: FetchPurgatory::default(),
             failures: Failures::default(),

@@ -26,6 +26,7 @@ pub use fletchlog_testing::{START_MS as START, VirtualClock};
 pub fn options(nodes: Option<u32>, read_only: bool, config: &[(&str, &str)]) -> OpenOptions {
     OpenOptions {
         nodes,
+        named_nodes: Vec::new(),
         read_only,
         config: Config::parse(Scope::Broker, config.iter().copied()).unwrap(),
     }

@@ -2,6 +2,7 @@
 //! Kafka: `AbstractFetch`, `Fetcher#sendFetches`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fletchlog_api::{
     Completion, ErrorCode, FetchRequest, FetchResponse, NO_TOPIC_ID, NodeId, Request, Response, java_hash,
@@ -322,6 +323,7 @@ fn with_settings(request: FetchRequest, settings: &Settings) -> FetchRequest {
         min_bytes: settings.fetch_min_bytes,
         max_bytes: settings.fetch_max_bytes,
         isolation_level: settings.isolation_level,
+        rack_id: Arc::clone(&settings.rack),
         ..request
     }
 }

@@ -1,5 +1,7 @@
 //! The consumer's properties as typed values, and the rules between them.
 
+use std::sync::Arc;
+
 use fletchlog_api::{Config, ConfigError, IsolationLevel};
 
 use super::decision_table::{ReadMode, Row, row_of};
@@ -37,6 +39,7 @@ pub struct Settings {
     pub fetch_min_bytes: i32,
     pub fetch_max_wait_ms: i32,
     pub isolation_level: IsolationLevel,
+    pub rack: Arc<str>,
     pub check_crcs: bool,
     pub decompression_limit: usize,
     pub retry_backoff_ms: i64,
@@ -86,6 +89,7 @@ impl Settings {
                 "read_committed" => IsolationLevel::ReadCommitted,
                 _ => IsolationLevel::ReadUncommitted,
             },
+            rack: config.text("client.rack").into(),
             check_crcs: config.boolean("check.crcs"),
             decompression_limit: usize::try_from(config.long("fletchlog.decompression.limit.bytes"))
                 .unwrap_or(usize::MAX),

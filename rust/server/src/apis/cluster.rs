@@ -43,8 +43,8 @@ pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         broker_id: e.node,
         host: e.host.as_str().into(),
         port: i32::from(e.port),
+        rack: call.broker().rack_of(e.node).cloned(),
         is_fenced: !call.broker().is_node_up(e.node),
-        ..Default::default()
     };
     let endpoints = call.apis.endpoints.iter();
     let shown = endpoints.filter(|e| request.include_fenced_brokers || call.broker().is_node_up(e.node));

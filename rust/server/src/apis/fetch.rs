@@ -67,7 +67,7 @@ fn hint_leaders(version: i16, broker: &Broker, endpoints: &[crate::Endpoint], an
         node_id: e.node,
         host: e.host.as_str().into(),
         port: i32::from(e.port),
-        rack: None,
+        rack: broker.rack_of(e.node).cloned(),
     };
     answer.node_endpoints = endpoints.map(endpoint).collect();
 }

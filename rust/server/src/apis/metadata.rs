@@ -169,7 +169,7 @@ impl Apis {
             node_id: e.node,
             host: e.host.as_str().into(),
             port: i32::from(e.port),
-            ..Default::default()
+            rack: self.broker.rack_of(e.node).cloned(),
         };
         let live = self.endpoints.iter().filter(|e| self.broker.is_node_up(e.node));
         live.map(broker).collect()

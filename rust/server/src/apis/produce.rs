@@ -212,7 +212,7 @@ fn hint_leaders(call: &Call<'_>, responses: &mut [TopicProduceResponse]) -> Vec<
         node_id: e.node,
         host: e.host.as_str().into(),
         port: i32::from(e.port),
-        rack: None,
+        rack: call.broker().rack_of(e.node).cloned(),
     };
     endpoints.map(endpoint).collect()
 }

@@ -68,6 +68,7 @@ impl World {
         ];
         let options = OpenOptions {
             nodes: None,
+            named_nodes: Vec::new(),
             read_only: false,
             config: Config::parse(Scope::Broker, own.iter().chain(config).copied()).unwrap(),
         };

@@ -55,6 +55,7 @@ impl Listener {
         });
         let options = OpenOptions {
             nodes: None,
+            named_nodes: Vec::new(),
             read_only: false,
             config: Config::parse(
                 Scope::Broker,
@@ -427,6 +428,7 @@ fn with_compacted(topics: &[&str], cleaner: &str) -> Arc<Broker> {
     let config = [("log.cleaner.enable", cleaner), ("log.cleaner.backoff.ms", "1")];
     let options = OpenOptions {
         nodes: None,
+        named_nodes: Vec::new(),
         read_only: false,
         config: Config::parse(Scope::Broker, config).unwrap(),
     };

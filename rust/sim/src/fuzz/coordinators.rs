@@ -71,6 +71,7 @@ fn open(fs: &Arc<dyn Fs>, clock: &Arc<VirtualClock>, read_only: bool) -> Result<
     ];
     let options = OpenOptions {
         nodes: None,
+        named_nodes: Vec::new(),
         read_only,
         config: Config::parse(Scope::Broker, config).unwrap(),
     };

@@ -45,6 +45,7 @@ fn open(fs: Arc<dyn Fs>, read_only: bool) -> Result<Arc<Broker>, BrokerError> {
     ];
     let options = OpenOptions {
         nodes: None,
+        named_nodes: Vec::new(),
         read_only,
         config: Config::parse(Scope::Broker, config).unwrap(),
     };

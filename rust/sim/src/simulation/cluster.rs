@@ -89,6 +89,7 @@ impl Cluster {
     pub fn open(&mut self, net: &SharedNet) -> Arc<Broker> {
         let options = OpenOptions {
             nodes: Some(self.nodes),
+            named_nodes: Vec::new(),
             read_only: false,
             config: self.config.clone(),
         };

@@ -32,6 +32,7 @@ pub fn open(disk: &SimDisk, durability: &str) -> Result<Arc<Broker>, BrokerError
 pub fn open_with(disk: &SimDisk, nodes: u32, properties: &[(&str, &str)]) -> Result<Arc<Broker>, BrokerError> {
     let options = OpenOptions {
         nodes: Some(nodes),
+        named_nodes: Vec::new(),
         read_only: false,
         config: Config::parse(Scope::Broker, properties.iter().copied())?,
     };

@@ -24,6 +24,7 @@ fn cluster(topics: &[(&str, i32)]) -> Cluster {
     let config = Config::parse(Scope::Broker, []).unwrap();
     let options = OpenOptions {
         nodes: Some(2),
+        named_nodes: Vec::new(),
         read_only: false,
         config,
     };

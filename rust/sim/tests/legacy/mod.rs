@@ -20,6 +20,7 @@ fn broker(clock: Arc<dyn Clock>, topics: &[(&str, i32)]) -> Arc<Broker> {
     let broker = Broker::in_memory(
         OpenOptions {
             nodes: Some(3),
+            named_nodes: Vec::new(),
             read_only: false,
             config,
         },

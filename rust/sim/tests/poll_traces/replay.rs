@@ -164,6 +164,7 @@ pub fn rebuild(scenario: &Scenario, clock: &Arc<VirtualClock>) -> Arc<Broker> {
     let broker = Broker::in_memory(
         OpenOptions {
             nodes: Some(1),
+            named_nodes: Vec::new(),
             read_only: false,
             config,
         },

@@ -25,6 +25,7 @@ fn broker_of(
     let config = Config::parse(Scope::Broker, []).unwrap();
     let options = OpenOptions {
         nodes: Some(nodes),
+        named_nodes: Vec::new(),
         read_only: false,
         config,
     };

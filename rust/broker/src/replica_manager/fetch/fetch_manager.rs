@@ -6,6 +6,7 @@ use super::read::{Position, ReadResult};
 use super::session::FetchSession;
 use super::session::Reading;
 use super::session_cache::{BuiltResponse, Context, FetchSessionCache, NewContext, full_context};
+use crate::node_ids::NodeIds;
 use crate::partition::Partition;
 use crate::sync::{Mutex, MutexGuard, Rank};
 
@@ -15,7 +16,8 @@ const HELD_AT_ONCE: usize = 1000;
 /// The fetch sessions. Each node has a cache of its own.
 #[derive(Debug)]
 pub(crate) struct FetchManager {
-    /// Node 1 first.
+    nodes: NodeIds,
+    /// In the order of the nodes.
     caches: Vec<Mutex<FetchSessionCache>>,
 }
 
@@ -26,16 +28,16 @@ impl FetchManager {
     }
 
     /// Empty caches. `reports_changes`: the caller calls [`Self::changed`] after every change of a partition.
-    pub(crate) fn new(nodes: NodeId, slots: usize, reports_changes: bool) -> Self {
-        let cache = |_| Mutex::new(Rank::FetchSessions, FetchSessionCache::new(slots, reports_changes));
+    pub(crate) fn new(nodes: NodeIds, slots: usize, reports_changes: bool) -> Self {
+        let cache = |_: &NodeId| Mutex::new(Rank::FetchSessions, FetchSessionCache::new(slots, reports_changes));
         Self {
-            caches: (0..nodes).map(cache).collect(),
+            caches: nodes.as_slice().iter().map(cache).collect(),
+            nodes,
         }
     }
 
     fn cache(&self, node: NodeId) -> Option<MutexGuard<'_, FetchSessionCache>> {
-        let index = usize::try_from(node.checked_sub(1)?).ok()?;
-        self.caches.get(index).map(Mutex::lock)
+        self.caches.get(self.nodes.index_of(node)?).map(Mutex::lock)
     }
 
     /// What a fetch reads, and how its response is made. Kafka: `FetchManager#newContext`.
@@ -71,9 +73,8 @@ impl FetchManager {
 
     /// As [`Self::changed`], also for nodes that have had a replica.
     pub(super) fn changed_on_all_nodes(&self, partition: &Partition) -> Vec<(NodeId, i32)> {
-        let nodes = NodeId::try_from(self.caches.len()).unwrap_or(NodeId::MAX);
-        let of_node = |node| self.changed_on(node, partition);
-        (1..=nodes).flat_map(of_node).collect()
+        let of_node = |node: &NodeId| self.changed_on(*node, partition);
+        self.nodes.as_slice().iter().flat_map(of_node).collect()
     }
 
     fn changed_on(&self, node: NodeId, partition: &Partition) -> impl Iterator<Item = (NodeId, i32)> {

@@ -34,7 +34,7 @@ pub(crate) enum Fetched {
 }
 
 /// The parts of a fetch that are the same for all partitions.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct FetchParams {
     pub(crate) node: NodeId,
     pub(crate) by_topic_ids: bool,
@@ -44,6 +44,8 @@ pub(crate) struct FetchParams {
     pub(crate) isolation: fletchlog_api::IsolationLevel,
     /// Followers do not answer.
     pub(crate) leader_only: bool,
+    /// The rack of a client that may be sent to a follower there; `None`: it is not.
+    pub(crate) rack: Option<Arc<str>>,
 }
 
 impl ReplicaManager {
@@ -60,6 +62,9 @@ impl ReplicaManager {
             max_bytes: i64::from(max_bytes),
             isolation: request.isolation_level,
             leader_only: request.topic_ids.leader_only,
+            rack: Some(&request.rack_id)
+                .filter(|rack| self.selects_replicas && !rack.is_empty())
+                .cloned(),
         };
         let new = match self.fetches.new_context(node, &request, now_ms) {
             Ok(new) => new,

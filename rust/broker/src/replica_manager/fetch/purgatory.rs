@@ -39,11 +39,11 @@ impl DelayedFetch {
     pub(crate) fn new(replicas: &ReplicaManager, params: FetchParams, new: NewContext, now_ms: i64) -> Self {
         let NewContext { context, reading } = new;
         Self {
+            deadline_ms: now_ms.saturating_add(params.max_wait_ms),
             first: read_partitions(replicas, &params, &reading.partitions),
             params,
             context,
             reading,
-            deadline_ms: now_ms.saturating_add(params.max_wait_ms),
             unknown: FxHashSet::default(),
         }
     }
@@ -63,6 +63,7 @@ impl DelayedFetch {
             || self.first.bytes >= self.params.min_bytes
             || self.first.has_error
             || self.first.diverges
+            || self.first.is_elsewhere
     }
 
     /// The response from the first reading.

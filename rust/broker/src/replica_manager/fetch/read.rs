@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, IsolationLevel};
+use bytes::Bytes;
+use fletchlog_api::{ErrorCode, IsolationLevel, NodeId};
 use fletchlog_log::{FetchBound, FetchDataInfo, LogBounds, PartitionLog};
 use fletchlog_protocol::messages::fetch_request::FetchPartition;
 use fletchlog_protocol::messages::fetch_response::{
@@ -29,6 +30,8 @@ pub(crate) struct ReadResult {
     pub(crate) has_error: bool,
     /// Whether the client has records of any partition that its log does not have.
     pub(crate) diverges: bool,
+    /// Whether the client is sent to a follower for any partition.
+    pub(crate) is_elsewhere: bool,
     /// Where each readable partition was read, to find out later how much has been added.
     pub(crate) positions: Vec<Position>,
 }
@@ -69,6 +72,7 @@ pub(crate) fn read_partitions<'a>(
         bytes: 0,
         has_error: false,
         diverges: false,
+        is_elsewhere: false,
         positions: Vec::new(),
     };
     let mut unknown: Vec<(&TopicPartition, ErrorCode)> = Vec::new();
@@ -80,6 +84,7 @@ pub(crate) fn read_partitions<'a>(
                 let size = response.size();
                 min_one &= size == 0;
                 result.diverges |= response.diverging_epoch().is_some();
+                result.is_elsewhere |= response.preferred_read_replica().is_some();
                 let size = i64::try_from(size).unwrap_or(i64::MAX);
                 limit = limit.saturating_sub(size).max(0);
                 result.bytes = result.bytes.saturating_add(size);
@@ -132,6 +137,11 @@ fn read_one(
     check_replica(replicas, params, &partition, request)?;
     // The bounds from before the read: what is added after this belongs to the next fetch.
     let bounds = log.bounds()?;
+    if let Some(rack) = &params.rack
+        && let Some(follower) = preferred_read_replica(replicas, params.node, &partition, rack, request, &bounds)
+    {
+        return Ok(sent_to(follower, tp, request, &bounds));
+    }
     let bound = fetch_bound(params.isolation);
     let diverging_epoch = diverging_epoch(log, request, &bounds)?;
     let at_end = diverging_epoch.is_none() && bounds.is_at_end(request.fetch_offset, bound);
@@ -178,6 +188,45 @@ fn read_one(
             at_end,
         },
     ))
+}
+
+/// The follower that a client in this rack is sent to: one in sync in that rack, unless the leader is there. Kafka:
+/// `ReplicaManager#findPreferredReadReplica`, `RackAwareReplicaSelector#select`.
+fn preferred_read_replica(
+    replicas: &ReplicaManager,
+    node: NodeId,
+    partition: &Partition,
+    rack: &Arc<str>,
+    request: &FetchPartition,
+    bounds: &LogBounds,
+) -> Option<NodeId> {
+    let is_in_rack = |node: &NodeId| replicas.controller.rack_of(*node) == Some(rack);
+    let is_leader = partition.leader() == node;
+    let has_offset = (bounds.log_start_offset..=bounds.log_end_offset).contains(&request.fetch_offset);
+    if !is_leader || !has_offset || is_in_rack(&node) {
+        return None;
+    }
+    let (_, isr) = partition.replicas_and_isr();
+    isr.into_iter().filter(is_in_rack).max()
+}
+
+/// The response that sends a client to a follower. It has no records.
+fn sent_to(
+    follower: NodeId,
+    tp: &TopicPartition,
+    request: &FetchPartition,
+    bounds: &LogBounds,
+) -> (PartitionData, Position) {
+    let response = PartitionData {
+        partition_index: tp.partition,
+        high_watermark: bounds.high_watermark,
+        last_stable_offset: bounds.last_stable_offset,
+        log_start_offset: bounds.log_start_offset,
+        preferred_read_replica: follower,
+        records: Some(Bytes::new()),
+        ..Default::default()
+    };
+    (response, Position::unread(&tp.topic, request))
 }
 
 /// Segment and position of the fetch offset.

@@ -189,6 +189,7 @@ impl FetchSession {
             let changed = has_records
                 || result.error_code != ErrorCode::NONE
                 || result.diverging_epoch().is_some()
+                || result.preferred_read_replica().is_some()
                 || cached.high_watermark != result.high_watermark
                 || cached.log_start_offset != result.log_start_offset;
             // After an error the partition is sent once more when the error is over.

@@ -151,6 +151,7 @@ impl Side {
         let clock = VirtualClock::new();
         let options = OpenOptions {
             nodes: Some(1),
+            named_nodes: Vec::new(),
             read_only: false,
             config: Config::parse(Scope::Broker, []).unwrap(),
         };
@@ -419,6 +420,7 @@ fn a_fetch_that_begins_to_wait_for_a_topic_that_was_made_again_meanwhile_is_answ
         min_bytes: 1,
         max_bytes: 1 << 20,
         isolation: IsolationLevel::ReadUncommitted,
+        rack: None,
     };
     let context = side.broker.replicas().fetches.new_context(1, &request, 0).unwrap();
     let fetch = DelayedFetch::new(side.broker.replicas(), params, context, 0);
