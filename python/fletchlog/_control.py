@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fletchlog.errors import InvalidArgumentError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
     from fletchlog import Broker
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 VERSION = 1
 # Most bytes of the body of a request.
 LARGEST = 16 << 20
+# Longest wait for a rule to hold a request, s.
+LONGEST_S = 86_400
+KINDS = {str: "a text", int: "a whole number", float: "a number"}
 SELECTORS = {"api": str, "client_id": str, "topic": str, "partition": int, "group": str, "transactional_id": str, "node": int, "connection": int}
 
 
@@ -62,31 +65,33 @@ class Control:
         """Closes."""
         self.close()
 
-    def answer(self, method: str, path: list[str], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request. `path` follows the version; `given` is the body, or the query of a GET."""
+    def answer(self, method: str, path: list[str], given: Mapping[str, Any], query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+        """The answer to a request. `path` follows the version; `given` is the body."""
         match method, path:
             case "GET", []:
                 return {"version": VERSION, "bootstrap": self._listener.bootstrap, "nodes": self._broker.nodes}
             case "GET", ["faults"]:
                 return self._report()
             case "POST", ["faults"]:
+                if not given:
+                    raise InvalidArgumentError("a plan has `rules`, `random` or both: there is no body, or it is empty")
                 return {"rules": [rule.number for rule in self._faults.load(given)]}
             case "DELETE", ["faults"]:
                 self._faults.clear()
             case "DELETE", ["faults", number]:
                 self._rule(number).clear()
             case "POST", ["faults", number, "release"]:
-                self._rule(number).release()
+                self._gate(number).release()
             case "POST", ["faults", number, "wait"]:
-                self._rule(number).wait(**_named(given, {"timeout": (int, float)}))
+                self._gate(number).wait(**_timeout(given))
             case "GET", ["requests"]:
-                return {"requests": [row._asdict() for row in self._faults.requests(**_query(given))]}
+                return {"requests": [row._asdict() for row in self._faults.requests(**_query(query))]}
             case "DELETE", ["requests"]:
                 self._faults.record_requests()
             case "GET", ["clock"]:
                 return {"now_ms": self._broker.clock.now_ms, "is_frozen": self._broker.clock.is_frozen}
             case "POST", ["clock", "advance"]:
-                self._broker.clock.advance(**_named(given, {"seconds": (int, float)}, "seconds"))
+                self._broker.clock.advance(**_named(given, {"seconds": float}, "seconds"))
             case "POST", ["clock", "freeze"]:
                 self._broker.clock.freeze()
             case "POST", ["clock", "resume"]:
@@ -112,6 +117,12 @@ class Control:
             raise _NotFoundError(f"there is no rule {number}; there are {len(rules)}")
         return rules[int(number) - 1]
 
+    def _gate(self, number: str) -> FaultRule:
+        rule = self._rule(number)
+        if not rule.rule.get("hold"):
+            raise InvalidArgumentError(f"rule {number} holds no request: only a rule with `hold` does")
+        return rule
+
     def _node(self, number: str) -> int:
         if not number.isdecimal() or int(number) not in self._broker.nodes:
             raise _NotFoundError(f"there is no node {number}; there are {len(self._broker.nodes)}")
@@ -122,25 +133,39 @@ class Control:
         return {"rules": [{key: getattr(rule, key) for key in keys} for rule in self._faults.rules], "drawn": self._faults.drawn()}
 
 
-def _named(given: Mapping[str, Any], known: Mapping[str, type | tuple[type, ...]], *needed: str) -> dict[str, Any]:
-    """The values of a body, each of its type."""
+def _named(given: Mapping[str, Any], known: Mapping[str, type], *needed: str) -> dict[str, Any]:
+    """The values of a body, each of its type; `float` takes whole numbers too."""
     for name, value in given.items():
         if name not in known:
             raise InvalidArgumentError(f"`{name}` is unknown; known are {', '.join(known)}")
-        if not isinstance(value, known[name]) or isinstance(value, bool):
-            raise InvalidArgumentError(f"`{name}` cannot be {value!r}")
+        kind = known[name]
+        if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
+            raise InvalidArgumentError(f"`{name}` must be {KINDS[kind]}, not {json.dumps(value)}")
     for name in needed:
         if name not in given:
             raise InvalidArgumentError(f"`{name}` is missing")
     return dict(given)
 
 
-def _query(given: Mapping[str, str]) -> dict[str, Any]:
-    """The selectors of a query."""
+def _timeout(given: Mapping[str, Any]) -> dict[str, Any]:
+    """How long a request waits for a rule to hold."""
+    found = _named(given, {"timeout": float})
+    if not 0 <= found.get("timeout", 0) <= LONGEST_S:
+        raise InvalidArgumentError(f"`timeout` must be from 0 to {LONGEST_S} seconds, not {json.dumps(found['timeout'])}")
+    return found
+
+
+def _query(given: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The selectors of a query; `api` may be repeated."""
     found: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in given:
         if name not in SELECTORS:
             raise InvalidArgumentError(f"`{name}` is unknown; known are {', '.join(SELECTORS)}")
+        if name == "api":
+            found.setdefault(name, []).append(value)
+            continue
+        if name in found:
+            raise InvalidArgumentError(f"`{name}` is given twice; only `api` may be repeated")
         try:
             found[name] = SELECTORS[name](value)
         except ValueError:
@@ -157,16 +182,21 @@ def _handler(control: Control) -> type[BaseHTTPRequestHandler]:
         wbufsize = -1
 
         def _serve(self) -> None:
-            status, body = self._answered()
+            self._send(*self._answered())
+
+        def _send(self, status: int, body: dict[str, Any]) -> None:
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
+            if self.close_connection:
+                self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(data)
+            if self.command != "HEAD":
+                self.wfile.write(data)
             self.wfile.flush()
 
-        do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - names of the base class
+        do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = _serve  # noqa: N815 - names of the base class
 
         def _answered(self) -> tuple[int, dict[str, Any]]:
             try:
@@ -174,8 +204,8 @@ def _handler(control: Control) -> type[BaseHTTPRequestHandler]:
                 version, *path = [part for part in url.path.split("/") if part] or [""]
                 if version != f"v{VERSION}":
                     return 404, _error(_NotFoundError(f"{url.path} is unknown: paths begin with /v{VERSION}"))
-                given = self._body() if self.command == "POST" else dict(parse_qsl(url.query))
-                return 200, control.answer(self.command, path, given)
+                given = self._body() if self.command == "POST" else {}
+                return 200, control.answer(self.command, path, given, parse_qsl(url.query, keep_blank_values=True))
             except _NotFoundError as error:
                 return 404, _error(error)
             except TimeoutError as error:
@@ -184,6 +214,8 @@ def _handler(control: Control) -> type[BaseHTTPRequestHandler]:
                 return 400, _error(error)
             except KafkaError as error:
                 return 409, _error(error)
+            except Exception as error:  # noqa: BLE001 - the client gets an answer, whatever it is
+                return 500, _error(error)
 
         def _body(self) -> dict[str, Any]:
             length = int(self.headers.get("Content-Length") or 0)
@@ -194,10 +226,18 @@ def _handler(control: Control) -> type[BaseHTTPRequestHandler]:
             # A page in a browser cannot send this type to another origin without asking.
             if data and self.headers.get_content_type() != "application/json":
                 raise InvalidArgumentError("the Content-Type of a body must be application/json")
-            body = json.loads(data or b"{}")
+            try:
+                body = json.loads(data or b"{}")
+            except ValueError as error:
+                raise InvalidArgumentError(f"the body is no JSON: {error}") from None
             if not isinstance(body, dict):
                 raise InvalidArgumentError("a body must be a JSON object")
             return body
+
+        def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+            """Of a request that is no HTTP, or has an unknown method."""
+            self.close_connection = True
+            self._send(code, {"error": "InvalidRequestError", "message": message or explain or self.responses[code][0]})
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
             pass

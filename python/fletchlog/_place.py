@@ -6,7 +6,7 @@ import contextlib
 import os
 
 from fletchlog._core import Broker, Cluster
-from fletchlog.errors import InvalidArgumentError
+from fletchlog.errors import DirectoryError, InvalidArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,15 +97,19 @@ def opened(
         return Cluster(place.name, config)
     if config:
         raise InvalidArgumentError(f"the {what} {place} is no cluster: config has properties of the clients of one")
-    if place.kind == DIRECTORY and not create and _is_address(place.name):
-        raise InvalidArgumentError(f"the {what} {place} is no directory; the address of a cluster is kafka://{place}")
+    if place.kind == DIRECTORY and not create:
+        if meant := address_meant(place.name):
+            raise InvalidArgumentError(f"the {what} {place} is no directory; the address of a cluster is {meant}")
+        if read_only and not os.path.lexists(place.name):
+            raise DirectoryError(f"{place}: does not exist; check the name")
     return Broker(place.name, read_only=read_only, create=create, storage_options=storage_options)
 
 
-def _is_address(name: str) -> bool:
-    """Whether it looks like HOST:PORT, and no file has that name."""
-    host, colon, port = name.rpartition(",")[2].rpartition(":")
-    return bool(host and colon and port.isdigit()) and not os.path.lexists(name)
+def address_meant(name: str) -> str | None:
+    """`kafka://HOST:PORT`, if it looks like an address whose beginning is missing or mistyped, and no file has that name."""
+    rest = name.removeprefix("kafka:").lstrip("/") if name.startswith("kafka:") else name
+    host, _, port = rest.rpartition(",")[2].rpartition(":")
+    return f"kafka://{rest}" if host and port.isdigit() and "/" not in host and not os.path.lexists(name) else None
 
 
 @contextlib.contextmanager

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import fletchlog as fl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from datetime import timedelta
     from types import TracebackType
 
     import pyarrow as pa
 
-    from fletchlog.testing import Requests
+    from fletchlog.testing import Request, Requests
 
 DEFAULTS = {
     # Kafka's own defaults, which the embedded broker does not have
@@ -25,6 +26,21 @@ DEFAULTS = {
     # `clock.advance` deletes what retention would delete
     "log.retention.check.interval.ms": "300000",
 }
+# What `produce` writes with: from 4.2 on a producer halves a batch that is too large for the log, until a record is refused. If a leader is
+# missing, the test ends in these 10 s, and says so.
+_PRODUCER: dict[str, Any] = {
+    "fletchlog.producer.version": "4.2",
+    "acks": "1",
+    "enable.idempotence": False,
+    "linger.ms": 0,
+    "max.block.ms": 10_000,
+    "delivery.timeout.ms": 10_000,
+    "request.timeout.ms": 10_000,
+}
+# Kafka: ClassicGroupState, ConsumerGroupState
+_STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+# A failed test shows so many of the last requests.
+_SHOWN = 50
 
 
 class Kafka:
@@ -39,6 +55,8 @@ class Kafka:
 
     def __init__(self, nodes: int | Mapping[int, str | None] = 1, config: Mapping[str, Any] | None = None) -> None:
         """Opens both. `nodes` is a number, or the racks of nodes by their ids; `config` are broker properties."""
+        if not isinstance(nodes, int | Mapping):
+            raise TypeError(f"nodes: expected a number, or the racks of nodes by their ids, got {type(nodes).__name__} {nodes!r}")
         # with several nodes a topic has replicas, so that another node can lead it
         of_cluster = {"default.replication.factor": str(min(3, nodes if isinstance(nodes, int) else len(nodes)))}
         self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | of_cluster | dict(config or {}))
@@ -51,17 +69,26 @@ class Kafka:
 
     def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, Any] | None = None) -> str:
         """Creates a topic and returns its name; without a name, one that is not taken."""
+        if not isinstance(partitions, int):
+            raise TypeError(f"partitions: expected a number, got {type(partitions).__name__} {partitions!r}; the name of a topic is name={partitions!r}")
         name = name or f"topic-{next(self._names)}"
         self.broker.create_topic(name, partitions=partitions, config=dict(config or {}))
         return name
 
     def produce(self, topic: str, values: Iterable[bytes | str | tuple[bytes | str | None, bytes | str | None]], partition: int | None = None) -> None:
-        """Writes records, each a value or a pair of key and value, and waits until they are in the log."""
-        with fl.Producer(self.broker) as producer:
-            for given in values:
-                key, value = given if isinstance(given, tuple) else (None, given)
-                producer.send(topic, key=_bytes(key), value=_bytes(value), partition=partition)
+        """Writes records, each a value or a pair of key and value, and waits until they are in the log.
+
+        Raises:
+            fletchlog.errors.KafkaError: The first one that is not, 10 seconds later for example because no node leads its partition.
+        """
+        if isinstance(values, str | bytes | Mapping):
+            example = "list(values.items())" if isinstance(values, Mapping) else f"[{values!r}]"
+            raise TypeError(f"values: expected a list of values, or of pairs of key and value, got {type(values).__name__} {values!r}; write {example}")
+        with fl.Producer(self.broker, _PRODUCER) as producer:
+            futures = [producer.send(topic, key=key, value=value, partition=partition) for key, value in map(_pair, values)]
             producer.flush()
+            for future in futures:
+                future.result()
 
     def records(self, topic: str, **options: Any) -> pa.Table:
         """What is in a topic, as an Arrow table, partition by partition in offset order; options of `Broker.scan`."""
@@ -72,7 +99,12 @@ class Kafka:
 
         Raises:
             TimeoutError: It is not, after `timeout_s` seconds; the message says how it is.
+            ValueError: Kafka has no such state.
         """
+        if state not in _STATES:
+            raise ValueError(f"state is {state!r}; a group is one of {', '.join(_STATES)}")
+        if not isinstance(members, int | None):
+            raise TypeError(f"members: expected a number, got {type(members).__name__} {members!r}")
         deadline = time.monotonic() + timeout_s
         while True:
             group = next((self.broker.describe_group(g.group_id) for g in self.broker.groups() if g.group_id == group_id), None)
@@ -118,12 +150,18 @@ class Kafka:
         for row in self.listener.stats().to_pyarrow().to_pylist():
             client = row["client"] or "a client that does not say its name"
             lines.append(f"{row['requests']} x {row['api']} version {row['version']} by {client}")
-        now = self.clock.now_ms
-        for row in self.listener.last_requests().to_pyarrow().to_pylist():
-            lines.append(f"{(now - row['time_ms']) / 1000:.3f} s ago: {row['api']} by client id {row['client_id']} at {row['address']}")
+        lines += self._last_requests()
         if (faults := self.faults.report()) != "no rules":
             lines.append(f"faults: {faults}")
         return "\n".join(lines)
+
+    def _last_requests(self) -> list[str]:
+        """A line for each, also for those that a rule has answered; those that arrived, where the test has ended the record."""
+        now = self.clock.now_ms
+        if recorded := self.faults.requests()[-_SHOWN:]:
+            return [f"{(now - row.time_ms) / 1000:.3f} s ago: {_shown(row)}" for row in recorded]
+        rows = self.listener.last_requests().to_pyarrow().to_pylist()
+        return [f"{(now - row['time_ms']) / 1000:.3f} s ago: {row['api']} by client id {row['client_id']} at {row['address']}" for row in rows]
 
     def _group(self, group_id: str) -> str:
         """A group, its members, and how many records it has not read yet."""
@@ -142,6 +180,22 @@ class Kafka:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         """Closes."""
         self.close()
+
+
+def _shown(row: Request) -> str:
+    """A request, and what became of it where that is not an answer without an error."""
+    became = [row.outcome] if row.outcome != "answered" or row.fault else []
+    became += [*row.errors, *([f"rule {row.fault}"] if row.fault else [])]
+    return f"{row.api} by client id {row.client_id} on connection {row.connection}" + (f": {', '.join(became)}" if became else "")
+
+
+def _pair(given: Any) -> tuple[bytes | None, bytes | None]:
+    """Key and value of a record; text as UTF-8."""
+    try:
+        key, value = given if isinstance(given, tuple) else (None, given)
+    except ValueError:
+        raise TypeError(f"a record is a value or a pair of key and value, got {given!r}") from None
+    return _bytes(key), _bytes(value)
 
 
 def _bytes(value: bytes | str | None) -> bytes | None:

@@ -4,6 +4,8 @@ import csv
 import json
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fletchlog as fl
@@ -113,6 +115,26 @@ def test_a_group_begins_and_ends_where_it_says(cli, ten):
 )
 def test_what_does_not_go_together_is_refused(cli, ten, words, text):
     assert text in cli("consume", ten, "t", *words, code=1).err
+
+
+def test_to_follow_is_to_print_lines_as_they_come(cli, ten):
+    assert [line["offset"] for line in cli("consume", ten, "t", "--follow", "-n", 3).lines] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "read"),
+    [
+        ("a.parquet", [], lambda file: pq.read_table(file).num_rows),
+        ("a.FEATHER", [], lambda file: pa.ipc.open_stream(file).read_all().num_rows),
+        ("a.json", [], lambda file: len(json.loads(file.read_bytes()))),
+        ("a.jsonl", ["--follow", "-n", 20], lambda file: len(file.read_bytes().splitlines())),
+        ("a.csv", ["-f", "raw"], lambda file: len(file.read_bytes().splitlines())),
+        ("a.txt", ["-n", 20], lambda file: file.read_text().count("\n│")),
+    ],
+)
+def test_the_name_of_a_file_says_its_format(cli, ten, tmp_path, name, words, read):
+    cli("consume", ten, "t", "-o", tmp_path / name, *words)
+    assert read(tmp_path / name) == 20
 
 
 def test_templates_are_kcats(data):

@@ -1,6 +1,8 @@
 """The commands that pages show for several terminals, as somebody types them; `tests/python/test_docs.py` runs those that end by themselves."""
 
+import contextlib
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -9,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import fletchlog as fl
+
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "howto"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 def commands(page):
@@ -33,6 +37,7 @@ class Serving:
         self.process.communicate()
 
 
+@pytest.mark.slow
 def test_a_server_and_the_shell_beside_it(shell):
     (shell.folder / "orders.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
     serve, *others = commands("processes.md")
@@ -43,6 +48,7 @@ def test_a_server_and_the_shell_beside_it(shell):
     assert consumed.stdout.count(b'{"id": ') == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the page makes a certificate with openssl")
 def test_a_listener_with_a_certificate_that_signs_itself(shell):
     *make, serve = commands("tls.md")
@@ -55,3 +61,39 @@ def test_a_listener_with_a_certificate_that_signs_itself(shell):
         assert address.startswith("localhost:")
         done = shell.run("topics", "create", f"kafka://{address}", "t", "--command-config", "client.properties")
         assert done.stderr + done.stdout == f"created t with 1 partition in kafka://{address}\n".encode()
+
+
+def test_the_commands_for_those_who_come_from_others(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = re.findall(r"^\| `(?:kcat|kafka-)[^|]*\| `fletchlog (.*?)` \|$", (DOCS.parent / "coming-from.md").read_text(), re.MULTILINE)
+    assert len(rows) == 27
+    with fl.Broker("data", create=True) as broker:
+        for topic in ("orders", "t"):
+            broker.create_topic(topic, partitions=3)
+            with fl.Producer(broker) as producer:
+                producer.send_many(topic, [b"v"] * 10, partition=0)
+        group = fl.Consumer(broker, {"group.id": "g", "auto.offset.reset": "earliest"})
+        group.subscribe(["t"])
+        group.poll()
+        group.commit()
+        group.close()
+        copier = fl.Producer(broker, {"transactional.id": "copier"})
+        copier.init_transactions()
+        copier.begin_transaction()
+        copier.send("orders", b"open").result()
+    with contextlib.suppress(fl.errors.KafkaError):
+        copier.close(0)
+    # what ends by itself here; a topic that is new
+    ours = {"--follow": "--follow -n 1", "create data/ t ": "create data/ new ", "F.log": "data/t-0/00000000000000000000.log"}
+
+    def check(row, place):
+        for theirs, instead in ({"kafka://h:9092": place} | ours).items():
+            row = row.replace(theirs, instead)
+        cli(*shlex.split(row), stdin="y\n" if "delete" in row else "k:v\n")
+
+    for row in rows:
+        check(row, "data/")
+    with fl.Broker("data") as broker, broker.listen() as kafka:
+        for row in rows:
+            if "kafka://" in row:
+                check(row, f"kafka://{kafka.bootstrap}")

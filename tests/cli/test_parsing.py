@@ -25,7 +25,7 @@ def test_options_may_be_anywhere_and_take_the_next_word_whatever_it_is():
         "consume --max=3 -p 0 -p 1 --from 2h -- d t u",
     ):
         given = values(words)
-        assert (str(given.pop("directory")), given) == ("d", {"topics": ["t", "u"], "form": "table", "most": 3, "partition": [0, 1], "start": "2h"})
+        assert (str(given.pop("directory")), given) == ("d", {"topics": ["t", "u"], "most": 3, "partition": [0, 1], "start": "2h"})
     assert values("produce d t --key -- --delimiter - -f=csv file.csv", "--value=-x=y")["key"] == "--"
     assert {name: values("produce d t --key -x --value= -c a=-b")[name] for name in ("key", "value", "config")} == {
         "key": "-x",
@@ -87,7 +87,13 @@ def test_help_names_every_command_and_every_option(cli):
         assert f"\n  {name} " in listed
     assert "add-partitions" in cli("topics", "--help").out
     shown = " ".join(cli("consume", "-h").out.split())
-    for part in ("fletchlog consume [OPTIONS] DIR TOPIC...", "--from earliest|latest|TIME", "[default: table]", "--follow", "%t topic"):
+    for part in (
+        "fletchlog consume [OPTIONS] DIR TOPIC...",
+        "--from earliest|latest|TIME",
+        "default: by the file's name, else table, with --follow jsonl",
+        "--follow",
+        "%t topic",
+    ):
         assert part in shown
     assert cli(code=2).out == listed
 

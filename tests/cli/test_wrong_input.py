@@ -42,6 +42,21 @@ def here(tmp_path, monkeypatch):
 DIRECTORIES = ["nowhere", "file", "empty", "loop", "bad0", "bad1", "bad2", "bad3", "/dev/null", "", "d/t-0", "d\n", "a" * 300, "\udcff"]
 
 
+@pytest.mark.parametrize("typed", ["127.0.0.1:9092", "h1:9092,h2:9092", "kafka:/h1:9092", "kafka:h1:9092"])
+def test_an_address_without_its_beginning_is_no_directory(cli, here, typed):
+    address = f"kafka://{typed.removeprefix('kafka:').removeprefix('/')}"
+    for words in (["consume", typed, "t"], ["topics", "create", typed, "t"], ["groups", "list", typed]):
+        assert f"{typed} is no directory; the address of a cluster is {address}, a directory of this name is ./{typed}" in cli(*words, code=1).err
+    with pytest.raises(fl.errors.InvalidArgumentError, match=f"the address of a cluster is {address}"):
+        fl.scan(typed, "t")
+    assert not (here / typed).exists()
+    cli("topics", "create", "./12:30", "t")
+    cli("topics", "create", "12:30", "u")
+    assert fl.scan("12:30", "t").to_pyarrow().num_rows == 0
+    with pytest.raises(fl.errors.DirectoryError, match="nowhere: does not exist; check the name"):
+        fl.scan("nowhere", "t")
+
+
 # Damage that these commands do not read, and names of files that can be written.
 READABLE = {"bad0", "bad1", "bad3"}
 WRITABLE = {"nowhere", "file", "/dev/null", "d\n", "\udcff"}

@@ -63,6 +63,9 @@ def test_a_test_in_any_language_scripts_faults_and_sees_the_requests(served):
         ("answered", [], None),
         ("answered", [], '{"api'),
     ]
+    _, found = call(control, "GET", "/v1/requests?api=Produce&api=Metadata")
+    assert {row["api"] for row in found["requests"]} == {"Produce", "Metadata"}
+    assert call(control, "GET", "/v1/requests?api=Produce&topic=") == (200, {"requests": []})
     assert call(control, "DELETE", "/v1/faults") == (200, {})
     assert call(control, "DELETE", "/v1/requests") == (200, {})
     assert call(control, "GET", "/v1/requests") == (200, {"requests": []})
@@ -99,6 +102,8 @@ def test_leaders_and_coordinators_move_and_nodes_stop(served):
 def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
     _, control = served
     began = time.monotonic()
+    rules = [{"api": "DeleteTopics", "error": "INVALID_REQUEST"}, {"api": "DeleteGroups", "hold": True}]
+    gate = call(control, "POST", "/v1/faults", {"rules": rules})[1]["rules"][-1]
     for method, path, body, status, part in [
         ("GET", "/", None, 404, "paths begin with /v1"),
         ("GET", "/v2/faults", None, 404, "paths begin with /v1"),
@@ -112,7 +117,17 @@ def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
         ("POST", "/v1/faults", [], 400, "must be a JSON object"),
         ("POST", "/v1/clock/advance", {}, 400, "`seconds` is missing"),
         ("POST", "/v1/clock/advance", {"seconds": -1}, 400, "-1"),
-        ("POST", "/v1/clock/advance", {"seconds": "45"}, 400, "`seconds` cannot be '45'"),
+        ("POST", "/v1/clock/advance", {"seconds": "45"}, 400, '`seconds` must be a number, not "45"'),
+        ("POST", "/v1/leaders/move", {"topic": "orders", "partition": 0.5, "to": 1}, 400, "`partition` must be a whole number, not 0.5"),
+        ("POST", "/v1/faults", None, 400, "there is no body"),
+        ("POST", "/v1/faults", {}, 400, "a plan has `rules`, `random` or both"),
+        ("POST", f"/v1/faults/{gate}/wait", {"timeout": -1}, 400, "`timeout` must be from 0 to 86400 seconds, not -1"),
+        ("POST", f"/v1/faults/{gate}/wait", {"timeout": float("nan")}, 400, "`timeout` must be from 0 to 86400 seconds, not NaN"),
+        ("POST", f"/v1/faults/{gate - 1}/wait", {"timeout": 1}, 400, "only a rule with `hold` does"),
+        ("POST", f"/v1/faults/{gate - 1}/release", None, 400, "only a rule with `hold` does"),
+        ("PUT", "/v1/faults", None, 404, "PUT /v1/faults is unknown"),
+        ("OPTIONS", "/v1/faults", None, 501, "Unsupported method ('OPTIONS')"),
+        ("GET", "/v1/requests?topic=a&topic=b", None, 400, "`topic` is given twice"),
         ("POST", "/v1/clock/advance", {"minutes": 1}, 400, "`minutes` is unknown; known are seconds"),
         ("GET", "/v1/requests?partition=x", None, 400, "`partition` must be a number, not 'x'"),
         ("GET", "/v1/requests?id=x", None, 400, "`id` is unknown; known are api, client_id"),
@@ -120,9 +135,12 @@ def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
         found, answer = call(control, method, path, body)
         assert (found, part in answer["message"]) == (status, True), (path, answer)
     assert call(control, "POST", "/v1/clock/freeze", {}, {"Content-Type": "text/plain"})[0] == 400
-    assert call(control, "POST", "/v1/faults", {"rules": [{"hold": True, "api": "DeleteGroups"}]})[0] == 200
-    number = call(control, "GET", "/v1/faults")[1]["rules"][-1]["number"]
-    assert call(control, "POST", f"/v1/faults/{number}/wait", {"timeout": 0.05})[0] == 408
+    control.request("POST", "/v1/faults", "[", JSON)
+    assert json.loads(control.getresponse().read()) == {
+        "error": "InvalidArgumentError",
+        "message": "the body is no JSON: Expecting value: line 1 column 2 (char 1)",
+    }
+    assert call(control, "POST", f"/v1/faults/{gate}/wait", {"timeout": 0.05})[0] == 408
     assert time.monotonic() - began < 20
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 TESTS = """
+import pytest
 from confluent_kafka import Consumer, Producer
 
 def test_fresh(kafka):
@@ -24,7 +25,30 @@ def test_cluster(kafka_cluster, kafka_session):
     assert len(kafka_cluster(nodes=2).bootstrap.split(",")) == 2
     assert kafka_session.broker.topics() == ["shared"]
 
+def test_what_the_log_refuses_is_raised(kafka):
+    small = kafka.topic(config={"max.message.bytes": 100})
+    with pytest.raises(Exception, match="larger than max.message.bytes"):
+        kafka.produce(small, ["short", "long" * 100])
+    assert kafka.records(small)["value"].to_pylist() == [b"short"]
+    with pytest.raises(TypeError, match=r"write \\['one'\\]"):
+        kafka.produce(small, "one")
+    with pytest.raises(TypeError, match=r"list\\(values.items\\(\\)\\)"):
+        kafka.produce(small, {"key": "one"})
+    with pytest.raises(TypeError, match="a pair of key and value, got"):
+        kafka.produce(small, [("key", "one", 0)])
+
+def test_wrong_arguments_are_named(kafka, kafka_cluster):
+    with pytest.raises(TypeError, match="name='orders'"):
+        kafka.topic("orders")
+    with pytest.raises(TypeError, match="nodes: expected a number, .* got str '3'"):
+        kafka_cluster(nodes="3")
+    with pytest.raises(ValueError, match="state is 'stable'; a group is one of Stable, Empty"):
+        kafka.wait_for_group("readers", state="stable")
+    with pytest.raises(TypeError, match="members: expected a number, got str '1'"):
+        kafka.wait_for_group("readers", members="1")
+
 def test_fails(kafka):
+    kafka.faults.on(api="Produce", nth=1, name="first").error("NOT_LEADER_OR_FOLLOWER")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(kafka.topic(name="orders"), b"v")
     assert producer.flush(10) == 0
@@ -39,6 +63,12 @@ def test_fails(kafka):
 def test_rule_that_never_applied(kafka):
     kafka.faults.on(api="Produce", topic="nothing").lose_response()
     kafka.faults.on(api="Fetch", optional=True).lose_response()
+    Producer({"bootstrap.servers": kafka.bootstrap}).list_topics("something", timeout=10)
+    kafka.faults.on(api=["Produce", "Metadata"], topic="some").close()
+
+@pytest.mark.xfail
+def test_rule_of_an_expected_failure(kafka):
+    kafka.faults.on(api="Produce").close()
 
 def test_selector_without_action(kafka):
     kafka.faults.on(api="Produce", nth=3)
@@ -82,15 +112,19 @@ def run(folder, tests, *options):
 
 def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path):
     printed = run(tmp_path, TESTS)
-    assert "4 failed, 5 passed" in printed, printed
+    assert "4 failed, 7 passed, 1 xfailed" in printed, printed
     assert "rules for faults never applied to a request (a rule may with optional=True):" in printed
-    assert "{'api': 'Produce', 'lose_response': True, 'topic': 'nothing'}: 0 requests matched" in printed, printed
+    assert "{'api': 'Produce', 'lose_response': True, 'topic': 'nothing'}: 0 requests matched of 0 Produce\n" in printed, printed
+    assert re.search("'topic': 'some'}: 0 requests matched of [1-9]+ Produce or Metadata, for something\n", printed), printed
+    assert "selections of requests without an action, which change nothing:\n" in printed
     assert "FaultSelector {'api': 'Produce', 'nth': 3}> has no action" in printed, printed
     assert "topic orders, offsets by partition 0: 0..1" in printed
     assert "TimeoutError: group nobody does not exist after 0.01 s; wanted Stable" in printed
     assert "group readers is Empty with 0 members, lag orders-0: 0" in printed
     assert "1 x Produce version 10 by confluent-kafka-python" in printed
-    assert re.search(r"\d\.\d{3} s ago: LeaveGroup by client id rdkafka at 127.0.0.1:\d+", printed)
+    assert re.search(r"\d\.\d{3} s ago: LeaveGroup by client id rdkafka on connection \d+\n", printed)
+    # The broker has not seen a request that a rule answers.
+    assert re.search(r"s ago: Produce by client id rdkafka on connection \d+: answered, NOT_LEADER_OR_FOLLOWER, rule first\n", printed), printed
     # A test that has closed its broker fails for its own reason.
     assert "AssertionError: after the end" in printed
     assert re.search(r"its state cannot be shown: .*Closed", printed)

@@ -199,6 +199,11 @@ def test_it_starts_without_what_takes_long_to_import():
     [
         ([], "either a directory or --memory"),
         (["--memory", "--listen", "nowhere"], "--listen wants HOST:PORT"),
+        (["--memory", "--nodes", "0"], "--nodes is from 1 to 1000, not 0"),
+        (["--memory", "--nodes", "99999999999999999999"], "--nodes is from 1 to 1000, not 99999999999999999999"),
+        (["--memory", "--nodes", "1,4294967296"], "the id of a node is at most 2147483647, not 4294967296"),
+        (["localhost:9092"], "localhost:9092 is no directory; --listen says where to listen"),
+        (["--memory", "--faults", "nowhere.toml"], "--faults nowhere.toml: No such file or directory\n"),
         (["--memory", "--auto-create", "0"], "--auto-create wants"),
         (["--memory", "--config", "no.such=1"], "no.such"),
         (["--memory", "--read-only"], "--read-only is for a directory"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from fletchlog._place import CLUSTER, STORE, Place
+from fletchlog._place import CLUSTER, STORE, Place, address_meant
 from fletchlog.cli.text import note, visible
 
 TYPE_CHECKING = False
@@ -241,6 +241,8 @@ def opened_directory(place: Place, *, read_only: bool = False, create: bool = Fa
         if not read_only:
             refuse(place)
         return fl.Broker(place.name, read_only=True, nodes=nodes, storage_options=storage_options())
+    if meant := address_meant(place.name):
+        raise CommandError(f"{place} is no directory; the address of a cluster is {meant}, a directory of this name is ./{place}")
     if not create and not os.path.lexists(place):
         raise CommandError(f"{place}: does not exist; `fletchlog topics create {place} TOPIC` makes it")
     if not read_only:

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 
 TABLE_ROWS = 50
+# A format that is written, by the end of the name of a file.
+_BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 
 
 def consume(
     directory: Place = PLACE,
     topics: list[str] = argument("TOPIC", "Topics to read.", complete=names_of_topics),
-    form: str = option("--format -f", f"{', '.join(FORMATS)}, or a template of kcat.", "table"),
+    form: str | None = option("--format -f", f"{', '.join(FORMATS)}, or a template of kcat; default: by the file's name, else table, with --follow jsonl."),
     output: Path | None = option("--output -o", "File to write."),
     most: int | None = option("--max -n", f"Stop after this many records (table: {TABLE_ROWS})."),
     partition: list[int] | None = PARTITIONS,
@@ -64,9 +66,11 @@ def consume(
 
       fletchlog consume data/ orders -f jsonl | jq .value   # for other tools
 
+      fletchlog consume data/ orders --follow -f raw        # values as they come
+
       fletchlog consume data/ orders -f '%p@%o %k: %s\n'    # as kcat prints them
 
-      fletchlog consume data/ orders payments -f parquet -o all.parquet
+      fletchlog consume data/ orders payments -o all.parquet
 
       fletchlog consume kafka://h1:9092 orders -n 20        # from a cluster
 
@@ -76,6 +80,7 @@ def consume(
     """
     import fletchlog as fl
 
+    form = form or _form_of(output) or ("jsonl" if follow else "table")
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
     asked = configured(command_config, config)
@@ -111,6 +116,11 @@ def consume(
                     group_offsets.commit(to.shown(), but=existing.gone)
     if output is not None:
         note(f"wrote {counted(to.count, 'record')} to {output}")
+
+
+def _form_of(output: Path | None) -> str | None:
+    """The format that the name of a file says, as `fletchlog produce` reads it."""
+    return _BY_SUFFIX.get(output.suffix.lower()) if output else None
 
 
 def _check(

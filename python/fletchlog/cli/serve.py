@@ -7,7 +7,7 @@ import os
 import signal
 
 from fletchlog._core import log_to
-from fletchlog._place import STORE
+from fletchlog._place import STORE, address_meant
 from fletchlog.cli.arguments import READABLE, argument, option
 from fletchlog.cli.common import CommandError, properties, properties_of_file, refuse_kafkas, storage_options
 from fletchlog.cli.options import CONFIG
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 LAST_PORT = 65_535
+# Ids of nodes are numbers of 32 bits; how many nodes a broker has: docs/limits.md.
+LAST_NODE, MOST_NODES = (1 << 31) - 1, 1_000
 # Parameters of glibc's mallopt, and the bytes that are set for both.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_AT_MOST = 1 << 20
@@ -104,8 +106,10 @@ def load_plan(listener: fl.types.Listener | fl.types.Proxy, path: Path) -> Fault
     plan = listener.faults
     try:
         plan.load(path)
-    except (InvalidArgumentError, OSError) as error:
-        raise CommandError(f"--faults {path}: {error}") from None
+    except OSError as error:
+        raise CommandError(f"--faults {path}: {error.strerror or error}") from None
+    except InvalidArgumentError as error:
+        raise CommandError(f"--faults {path}: {str(error).removeprefix(f'{path} ')}") from None
     return plan
 
 
@@ -115,6 +119,10 @@ def _nodes(nodes: str | None, racks: str | None) -> int | dict[int, str | None] 
     if nodes is not None and not (words and all(word.isdecimal() for word in words)):
         raise CommandError(f"--nodes {nodes}: give a number of nodes, or their ids as in 0,1,2")
     is_number = nodes is not None and "," not in nodes
+    if is_number and not 1 <= int(words[0]) <= MOST_NODES:
+        raise CommandError(f"--nodes is from 1 to {MOST_NODES}, not {nodes}; ids of nodes have a comma, as in 0,1")
+    if too_large := next((word for word in words if int(word) > LAST_NODE), None):
+        raise CommandError(f"--nodes {nodes}: the id of a node is at most {LAST_NODE}, not {too_large}")
     if racks is None:
         return int(words[0]) if is_number else {int(word): None for word in words} or None
     ids = list(range(1, int(words[0]) + 1)) if is_number else sorted(map(int, words)) or [1]
@@ -134,6 +142,8 @@ def _broker(directory: Place | None, memory: bool, nodes: int | dict[int, str | 
         if read_only:
             raise CommandError("--read-only is for a directory: memory is empty at the start")
         return fl.Broker.in_memory(nodes=nodes or 1, config=config)
+    if address_meant(directory.name):
+        raise CommandError(f"{directory} is no directory; --listen says where to listen, and ./{directory} is a directory of this name")
     store = directory.kind == STORE
     if not read_only and not store:
         refuse_kafkas(directory)

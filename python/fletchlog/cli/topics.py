@@ -9,6 +9,7 @@ from fletchlog._place import CLUSTER, DIRECTORY
 from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, changed_properties, configured, confirm, opened, properties, topic
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, DELETE_CONFIG, JSON, PLACE, TOPIC, YES, names_of_topics
+from fletchlog.cli.serve import MOST_NODES
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted
 
@@ -53,6 +54,8 @@ def create(
 
     fletchlog topics create data/ clicks -c message.timestamp.type=LogAppendTime
     """
+    if nodes is not None and not 1 <= nodes <= MOST_NODES:
+        raise CommandError(f"--nodes is from 1 to {MOST_NODES}, not {nodes}")
     with opened(directory, create=True, nodes=nodes, client=configured(command_config)) as broker:
         broker.create_topic(name, partitions=partitions, config=properties(config))
     done(f"created {name} with {counted(partitions, 'partition')} in {directory}", as_json=as_json, topic=name, partitions=partitions)
