@@ -209,7 +209,8 @@ def example_producer() -> Any:
     """A producer whose second request loses its acknowledgement."""
     with fl.Broker.in_memory() as broker:
         broker.create_topic("orders", partitions=1)
-        faults = fl.testing.Faults(script={2: "lost-ack"})
+        faults = fl.testing.FaultPlan()
+        faults.on(api="Produce", nth=2).lose_response()
         config = {
             "enable.idempotence": True,
             "batch.size": 1,

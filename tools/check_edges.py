@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "proxy": {"api", "faults", "protocol", "tls"},
     "jni": {"records", "api", "log", "arrow", "broker"},
     "python": {"server", "faults", "net", "proxy", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
-    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "server", "net", "tls", "testing"},
+    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "faults", "server", "net", "tls", "testing"},
 }
 # crates for tests: development dependencies of all others
 FOR_TESTS = {"testing", "sim"}
@@ -78,7 +78,7 @@ LAYERS = {
     ],
     "client": [
         # other ways to use the clients
-        *("faults", "producer", "group/legacy"),
+        *("producer", "group/legacy"),
         # the consumer's calls
         *("consumer/range_scan", "consumer/until", "consumer/poll", "consumer/positions", "consumer/offsets_for_times", "consumer/consumer"),
         # what a poll does

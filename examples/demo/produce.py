@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 PARTITIONS = 6
 NODES = 3
-LOST_ACK = 0.02
-REFUSED = 0.02
+# how many requests are appended without an acknowledgement, or refused: each half
+FAULTS = 0.04
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,19 @@ def produce(broker: Any, flights: Flights, report: Report, progress: Progress, s
     rows: list[dict[str, Any]] = []
     for way in WAYS:
         broker.create_topic(way.topic, partitions=PARTITIONS, config=TOPIC)
-        faults = fl.testing.Faults(seed=seed, lost_ack=LOST_ACK, refused=REFUSED)
+        faults = fl.testing.FaultPlan()
+        faults.random(seed=seed, rate=FAULTS, api="Produce", kinds=["lose_response", "error"])
         task = progress.add_task(f"producing: {way.label}", total=flights.count)
         with fl.Producer(broker, COMMON | way.config, faults=faults) as producer:
             for start in range(0, flights.count, CHUNK):
                 # a chunk is complete before the first request leaves: the run depends on the seed alone, not on timing
-                with faults.held():
+                with faults.collect_sends():
                     producer.send_arrow(way.topic, flights.records.slice(start, CHUNK))
                 producer.flush()
                 progress.update(task, completed=min(start + CHUNK, flights.count))
-        actions = faults.log().to_pyarrow()
-        rows.append({"producer": way.label, "sent": flights.count, **_compare(broker, way.topic, flights.count), **_count(actions)})
-    report.data["produce"] = {"lost_ack": LOST_ACK, "refused": REFUSED, "seed": seed, "topics": dict(zip((w.topic for w in WAYS), rows, strict=True))}
+        requests = faults.requests(api="Produce")
+        rows.append({"producer": way.label, "sent": flights.count, **_compare(broker, way.topic, flights.count), **_count(requests)})
+    report.data["produce"] = {"faults": FAULTS, "seed": seed, "topics": dict(zip((w.topic for w in WAYS), rows, strict=True))}
     report.rows(rows)
     report.say("duplicates: records that are in the log again. inversions: records that came after one that was sent later (first copies only, per partition).")
     for way, row in zip(WAYS, rows, strict=True):
@@ -109,10 +110,9 @@ def _compare(broker: Any, topic: str, sent: int) -> dict[str, int]:
     return {"in_log": in_log, "missing": sent - distinct, "duplicates": in_log - distinct, "inversions": inversions}
 
 
-def _count(actions: Any) -> dict[str, int]:
-    names = actions.column("action").to_pylist()
+def _count(requests: Any) -> dict[str, int]:
     return {
-        "requests": len(names),
-        "lost_acks": sum(1 for name in names if name == "lost-ack"),
-        "refusals": sum(1 for name in names if name.startswith("refused")),
+        "requests": len(requests),
+        "lost_acks": sum(1 for request in requests if request.outcome == "response lost"),
+        "refusals": sum(1 for request in requests if request.fault and request.errors),
     }

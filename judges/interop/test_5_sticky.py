@@ -78,9 +78,9 @@ def ours(client: str, partitions: int, runs: list[Run]) -> list[list[int]]:
         for topic in dict.fromkeys(of.topic for of in runs):
             own.create_topic(topic, partitions=partitions)
         for of in runs:
-            faults = fl.testing.Faults(script={})
+            faults = fl.testing.FaultPlan()
             with fl.Producer(own, {**of.config, "fletchlog.producer.version": client}, faults=faults) as producer:
-                with faults.held():
+                with faults.collect_sends():
                     futures = [producer.send(of.topic, value=value, key=key, timestamp_ms=stamp) for key, value, stamp in of.records]
                 producer.flush()
                 places.append([future.result(10).partition for future in futures])

@@ -24,7 +24,7 @@ What a program needs every day is here. The rest is in modules, which are attrib
 | `files` | check and read segments without a broker |
 | `transfer` | copy topics, export directories |
 | `spark`, `pipeline` | PySpark: its format, functions over its DataFrames |
-| `testing` | scripted and random faults |
+| `testing` | faults by rules and from a seed |
 | `legacy` | the 0.8 high-level consumer |
 
 Importing this package starts no thread, takes no lock and imports neither pyarrow nor pandas, polars or pyspark. What is written in

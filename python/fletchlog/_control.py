@@ -85,7 +85,7 @@ class Control:
             case "POST", ["faults", number, "wait"]:
                 self._gate(number).wait(**_timeout(given))
             case "GET", ["requests"]:
-                return {"requests": [row._asdict() for row in self._faults.requests(**_query(query))]}
+                return {"requests": [row.as_dict() for row in self._faults.requests(**_query(query))]}
             case "DELETE", ["requests"]:
                 self._faults.record_requests()
             case "GET", ["clock"]:

@@ -55,8 +55,6 @@ __all__ = [
     "Cluster",
     "Consumer",
     "FaultRules",
-    "Faults",
-    "Held",
     "LegacyConsumer",
     "LegacyStream",
     "Listener",
@@ -1006,7 +1004,7 @@ class Producer(Generic[_GK, _GV]):
             `"kafka://HOST:PORT,..."`, or a directory, which is opened for writing and closed with the producer. A configuration with `bootstrap.servers`
             may be given instead.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.producer.version` selects the release reproduced.
-        faults: What is to go wrong between this producer and the broker.
+        faults: What is to go wrong between this producer and the broker, for tests: a `fletchlog.testing.FaultPlan`.
         key_serializer: Called with each key that `send` is given, but None; returns its bytes. A function, or one of `fletchlog.serde`.
         value_serializer: The same for values. Without them keys and values are bytes.
 
@@ -1022,7 +1020,7 @@ class Producer(Generic[_GK, _GV]):
         source: Source,
         config: ProducerConfig | _AnyProperties | None = None,
         *,
-        faults: Faults | None = None,
+        faults: FaultPlan | None = None,
         key_serializer: _Serializer[_GK] | None = None,
         value_serializer: _Serializer[_GV] | None = None,
     ) -> Producer[_GK, _GV]: ...
@@ -1031,7 +1029,7 @@ class Producer(Generic[_GK, _GV]):
         cls,
         source: ProducerConfig | _AnyProperties,
         *,
-        faults: Faults | None = None,
+        faults: FaultPlan | None = None,
         key_serializer: _Serializer[_GK] | None = None,
         value_serializer: _Serializer[_GV] | None = None,
     ) -> Producer[_GK, _GV]: ...
@@ -1041,7 +1039,7 @@ class Producer(Generic[_GK, _GV]):
         source: None = None,
         *,
         config: ProducerConfig | _AnyProperties,
-        faults: Faults | None = None,
+        faults: FaultPlan | None = None,
         key_serializer: _Serializer[_GK] | None = None,
         value_serializer: _Serializer[_GV] | None = None,
     ) -> Producer[_GK, _GV]: ...
@@ -1270,47 +1268,6 @@ class Transaction(Generic[_GK, _GV]):
     def __exit__(self, _class: object, exception: object, _traceback: object, /) -> None: ...
 
 @final
-class Faults:
-    """What is to go wrong between producers and their broker; share it between producers to fault them together.
-
-    Produce requests are numbered from 1 as they arrive. Nothing is answered until the client has nothing more to send; then
-    the oldest request is treated. So a run is a function of configuration, calls and faults, never of timing.
-
-    Args:
-        seed: Random faults: what happens to request n depends on the seed and n alone.
-        lost_ack: How often (0 to 1) a request is appended but never acknowledged, and the connection closed.
-        refused: How often a request is refused with a retriable error, not appended.
-        disconnect: How often the connection is closed before the request is carried out.
-        script: Instead: `{number: action}`; every other request is `ok`. Actions: `ok`, `lost-ack`, `disconnect`,
-            `refused:CODE`, `appended-refused:CODE` (number or name; suffix `@P`: only partition P), `drop`, `drop-appended`,
-            `late:MS`, `wait:MS/ACTION`.
-
-    Raises:
-        fletchlog.errors.InvalidArgumentError: An action that cannot be read, rates outside 0 to 1, a script and rates.
-    """
-
-    def __new__(
-        cls,
-        *,
-        seed: int | None = None,
-        lost_ack: float = 0.0,
-        refused: float = 0.0,
-        disconnect: float = 0.0,
-        script: Mapping[int, str] | None = None,
-    ) -> Self: ...
-    def held(self) -> Held:
-        """A context in which sends pile up before anything is put on the wire."""
-    def log(self) -> Table:
-        """What was done to every request so far: one row per request and partition, in order of arrival."""
-
-@final
-class Held:
-    """The context of `Faults.held`."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_exception: object) -> None: ...
-
-@final
 class RecordFuture:
     """The outcome of one `send`. Thread-safe."""
 
@@ -1402,8 +1359,10 @@ class Clock:
 
 @final
 class FaultRules:
-    """The rules of one listener and its record of requests, as `fletchlog.testing.FaultPlan` uses them. Thread-safe."""
+    """The rules of a plan and its record of requests, as `fletchlog.testing.FaultPlan` uses them. Thread-safe."""
 
+    def __new__(cls) -> Self:
+        """For clients in this process; requests are recorded."""
     def add(self, plan: str, when: Callable[[dict[str, Any]], object] | None = None) -> list[int]:
         """Adds the rules of a plan in JSON, each with this condition; returns their numbers."""
     def clear(self, number: int | None = None) -> None:
@@ -1418,6 +1377,10 @@ class FaultRules:
         """Carries out what a rule holds; it holds nothing from now on."""
     def record(self, records: bool) -> None:
         """Records requests from now on, or ends that. What was recorded is forgotten."""
+    def collect_sends(self) -> None:
+        """Until `resume_sends` producers in this process send nothing; when it returns, none is about to send."""
+    def resume_sends(self) -> None:
+        """Ends a `collect_sends`."""
     @staticmethod
     def check_api(name: str) -> None:
         """Raises InvalidArgumentError if Kafka has no API of this name."""
@@ -1490,6 +1453,7 @@ class Consumer(Generic[_K, _V]):
             `"kafka://HOST:PORT,..."`, a directory or an object store. A directory is opened for this consumer and closed with it: for writing with a
             `group.id`, since the group commits offsets there, else for reading only. A configuration with `bootstrap.servers` may be given instead.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.consumer.version` selects the release reproduced.
+        faults: What is to go wrong between this consumer and the broker, for tests: a `fletchlog.testing.FaultPlan`.
         key_deserializer: Called with the bytes of each key, but None; returns the `key` of the `Record`. A function, or one of `fletchlog.serde`.
         value_deserializer: The same for values. Without them keys and values are bytes. Both run when a record is handed out by itself: by
             `for record in records`, by an index, by `for record in consumer`. The columns of `Records` stay bytes; `serde.deserialize` decodes
@@ -1507,6 +1471,7 @@ class Consumer(Generic[_K, _V]):
         source: Source,
         config: ConsumerConfig | _AnyProperties | None = None,
         *,
+        faults: FaultPlan | None = None,
         key_deserializer: _Deserializer[_K] | None = None,
         value_deserializer: _Deserializer[_V] | None = None,
     ) -> Consumer[_K, _V]: ...
@@ -1515,6 +1480,7 @@ class Consumer(Generic[_K, _V]):
         cls,
         source: ConsumerConfig | _AnyProperties,
         *,
+        faults: FaultPlan | None = None,
         key_deserializer: _Deserializer[_K] | None = None,
         value_deserializer: _Deserializer[_V] | None = None,
     ) -> Consumer[_K, _V]: ...
@@ -1524,6 +1490,7 @@ class Consumer(Generic[_K, _V]):
         source: None = None,
         *,
         config: ConsumerConfig | _AnyProperties,
+        faults: FaultPlan | None = None,
         key_deserializer: _Deserializer[_K] | None = None,
         value_deserializer: _Deserializer[_V] | None = None,
     ) -> Consumer[_K, _V]: ...

@@ -1,7 +1,8 @@
-"""For tests of programs: what goes wrong between clients and a broker, by rules, from a script or from a seed; and what clients asked for.
+"""For tests of programs: what goes wrong between clients and a broker, by rules or from a seed; and what clients asked for.
 
-`FaultPlan` works for clients in any language, at a listener: `broker.listen().faults`, or `kafka.faults` in a test with the fixture. `Faults` works
-inside this process, between `fletchlog.Producer` and its broker.
+A `FaultPlan` is that of a listener (`broker.listen().faults`), for clients in any language; of a proxy (`cluster.proxy().faults`); of the fixture
+(`kafka.faults`); or one that `FaultPlan()` makes for clients in this process: `Producer(broker, faults=plan)`, and so for a `Consumer` and the
+clients of asyncio.
 
 The pytest fixtures `kafka`, `kafka_session` and `kafka_cluster` are in the plug-in `pytest_fletchlog`, which pytest finds by itself.
 """
@@ -9,30 +10,58 @@ The pytest fixtures `kafka`, `kafka_session` and `kafka_cluster` are in the plug
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, overload
 
-from fletchlog._core import FaultRules, Faults, Held
+from fletchlog._core import FaultRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from os import PathLike
 
     import pyarrow as pa
 
-__all__ = ["FaultPlan", "FaultRule", "FaultSelector", "Faults", "Held", "Request", "Requests"]
+__all__ = ["FaultPlan", "FaultRule", "FaultSelector", "ProducedBatch", "Request", "Requests"]
 
 When: TypeAlias = Literal["before", "after"]
 RandomKind: TypeAlias = Literal["error", "lose_response", "close", "delay"]
 
 
+class ProducedBatch(NamedTuple):
+    """A batch of a Produce request, and what the broker said.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition.
+        producer_id: The producer's id; None: the producer is not idempotent.
+        producer_epoch: The producer's epoch; None: the same.
+        base_sequence: Sequence of its first record; None: the same.
+        records: How many records it has.
+        error: Name of the error in the response, also in one that a rule discards; None: no error, or no response.
+        base_offset: Offset of its first record in the response; None: no response, or an error.
+    """
+
+    topic: str
+    partition: int
+    producer_id: int | None
+    producer_epoch: int | None
+    base_sequence: int | None
+    records: int
+    error: str | None
+    base_offset: int | None
+
+
 class Request(NamedTuple):
     """A request of a client, and what became of it.
 
+    Those of a client in this process that has the plan as `faults=` are recorded too. Their version is the newest that this client uses, their
+    sizes are those of that version, whether or not the bytes exist; each connection to a node, and to a coordinator, has a number.
+
     Attributes:
         number: From 1, over all connections, in the order of arrival.
-        time_ms: When it arrived, ms since 1970, by the broker's clock.
+        time_ms: When it arrived, ms since 1970, by the broker's clock; by the machine's in a plan that `FaultPlan()` has made.
         connection: Number of its connection, from 1.
         node: Id of the node that was asked.
         api: Kafka's name of the API, such as "Fetch".
@@ -47,9 +76,12 @@ class Request(NamedTuple):
         duration_ms: Time until its response was ready, ms; None: it has none yet.
         response_bytes: Size of its response; None: none was sent.
         errors: Names of the errors in the response, each once.
-        outcome: "pending", "answered", "without response" (acks=0), "response lost", "response cut", "black hole", "closed" (by the broker)
-            or "client gone".
+        outcome: "pending", "answered", "without response" (acks=0), "response lost", "response cut", "black hole", "closed" (by the broker),
+            "client gone" or "connection lost" (of a client in this process: an earlier request ended the connection).
         fault: The rule that applied to it: its name, or the rule in JSON; None: none.
+        after: Of a client in this process: number of the Produce whose turn was last when this request was sent; 0: none. So it says what a
+            producer with several requests in flight could know.
+        batches: The batches of a Produce, in its order.
     """
 
     number: int
@@ -70,6 +102,12 @@ class Request(NamedTuple):
     errors: list[str]
     outcome: str
     fault: str | None
+    after: int
+    batches: list[ProducedBatch]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its fields by name; each batch is a dict as well."""
+        return self._asdict() | {"batches": [batch._asdict() for batch in self.batches]}
 
 
 class Requests(Sequence[Request]):
@@ -102,7 +140,7 @@ class Requests(Sequence[Request]):
         return "\n".join([f"<{len(self._rows)} requests>", *lines])
 
     def to_pyarrow(self) -> pa.Table:
-        """A table with a row for each, whose columns are the fields of `Request`: `partitions` is a list of structs of topic and partition."""
+        """A table with a row for each, whose columns are the fields of `Request`: `partitions` and `batches` are lists of structs."""
         import pyarrow as pa
 
         texts = pa.list_(pa.string())
@@ -125,8 +163,23 @@ class Requests(Sequence[Request]):
             "errors": texts,
             "outcome": pa.string(),
             "fault": pa.string(),
+            "after": pa.uint64(),
+            "batches": pa.list_(
+                pa.struct(
+                    [
+                        ("topic", pa.string()),
+                        ("partition", pa.int32()),
+                        ("producer_id", pa.int64()),
+                        ("producer_epoch", pa.int16()),
+                        ("base_sequence", pa.int32()),
+                        ("records", pa.int32()),
+                        ("error", pa.string()),
+                        ("base_offset", pa.int64()),
+                    ]
+                )
+            ),
         }
-        rows = [row._asdict() | {"partitions": [{"topic": topic, "partition": partition} for topic, partition in row.partitions]} for row in self._rows]
+        rows = [row.as_dict() | {"partitions": [{"topic": topic, "partition": partition} for topic, partition in row.partitions]} for row in self._rows]
         return pa.Table.from_pylist(rows, schema=pa.schema(types))
 
 
@@ -211,7 +264,7 @@ class FaultSelector:
         (number,) = self._rules.add(json.dumps({"rules": [self._keys | action]}), self._when)
         return FaultRule(self._rules, number)
 
-    def error(self, error: str | int, *, handled: bool = False) -> FaultRule:
+    def error(self, error: str | int, *, handled: bool = False, log_start_offset: int | None = None) -> FaultRule:
         """The response has an error.
 
         It is in the partitions that `topic` and `partition` select, and the others are carried out; without these it is the error of the whole
@@ -220,8 +273,10 @@ class FaultSelector:
         Args:
             error: Kafka's name or code, such as "NOT_LEADER_OR_FOLLOWER".
             handled: The request is carried out all the same: a record is written, and the client does not know it.
+            log_start_offset: Of Produce: the start of the log in the response, by which a producer judges UNKNOWN_PRODUCER_ID. None: -1.
         """
-        return self._add(error=error, **({"handled": True} if handled else {}))
+        beside = {"handled": handled or None, "log_start_offset": log_start_offset}
+        return self._add(error=error, **{key: value for key, value in beside.items() if value is not None})
 
     def lose_response(self) -> FaultRule:
         """The request is carried out, its response never arrives: the connection is closed."""
@@ -236,7 +291,15 @@ class FaultSelector:
         return self._add(black_hole=when)
 
     def delay(self, delay_ms: int | timedelta) -> FaultRule:
-        """The request is carried out later, even if its client has closed the connection by then; ms of the broker's clock."""
+        """The request is carried out later, even if its client has closed the connection by then; ms of the broker's clock.
+
+        Of a client in this process: ms of the machine, and a request whose connection is closed is discarded. For another action after a delay
+        give `delay_ms` to `on`.
+        """
+        if "delay_ms" in self._keys:
+            from fletchlog.errors import InvalidArgumentError
+
+            raise InvalidArgumentError("delay: `on(delay_ms=...)` delays another action, such as `error`; give the time to delay() alone")
         return self._add(delay_ms=_ms(delay_ms))
 
     def delay_response(self, delay_ms: int | timedelta) -> FaultRule:
@@ -244,7 +307,10 @@ class FaultSelector:
         return self._add(delay_response_ms=_ms(delay_ms))
 
     def hold(self) -> FaultRule:
-        """The request waits until `release()`: a barrier. It is carried out then even if its client has closed the connection."""
+        """The request waits until `release()`: a barrier.
+
+        It is carried out then even if its client has closed the connection; that of a client in this process is discarded then.
+        """
         return self._add(hold=True)
 
     def throttle(self, throttle_time_ms: int | timedelta) -> FaultRule:
@@ -277,18 +343,28 @@ class FaultSelector:
 
 
 class FaultPlan:
-    """What goes wrong between a listener and its clients, and what these asked for. Thread-safe.
+    """What goes wrong between clients and a broker, and what these asked for. Thread-safe.
 
         kafka.faults.on(api="Produce", topic="orders", nth=3).error("NOT_ENOUGH_REPLICAS")
         kafka.faults.on(api="OffsetCommit", group="billing").lose_response()
         gate = kafka.faults.on(api="JoinGroup").hold()
 
+        plan = fl.testing.FaultPlan()
+        plan.on(api="Produce", nth=1).lose_response()
+        producer = fl.Producer(broker, faults=plan)
+
     Every rule counts the requests that match it. To a request the first rule applies, in the order in which they were added, whose turn it is.
+
+    `Producer`, `Consumer`, `AsyncProducer` and `AsyncConsumer` take a plan as `faults=`, also that of a listener; several clients may share one. Their
+    requests meet the rules when they are sent: also those that a connection takes with it that an earlier request has ended. Produce requests to
+    a broker in this process are held until the producer has nothing more to send, then each has its turn: so a run is a function of
+    configuration, calls and rules, not of timing. Rules about bytes (`cut`, `slow`, `wrong_correlation_id`, `refuse_connection`, `tls_failure`) are refused
+    while such a client has the plan. Heartbeats that a member of a cluster's group sends between two polls do not meet them.
     """
 
-    def __init__(self, rules: FaultRules) -> None:
-        """Those of one listener."""
-        self._rules = rules
+    def __init__(self, rules: FaultRules | None = None) -> None:
+        """For clients in this process, whose requests are recorded from the start. `rules`: those of a listener or of a proxy."""
+        self._rules = FaultRules() if rules is None else rules
         self._selectors: list[FaultSelector] = []
 
     def on(
@@ -305,6 +381,7 @@ class FaultPlan:
         transactional_id: str | None = None,
         nth: int | None = None,
         times: int | None = None,
+        delay_ms: int | timedelta | None = None,
         when: Callable[[dict[str, Any]], object] | None = None,
         name: str | None = None,
         optional: bool = False,
@@ -323,8 +400,9 @@ class FaultPlan:
             transactional_id: A transactional id of the request.
             nth: The first match that the rule applies to, from 1. With it the rule applies once, unless `times` says more.
             times: To how many requests it applies at most. None: until it is cleared.
+            delay_ms: How long the request waits before the action, ms.
             when: Called with each request that the rest selects, as a dict of the first fields of `Request`; false: it does not match. It runs in the
-                listener's thread, which waits for it.
+                listener's thread, or in the client's that sends, which waits for it.
             name: Its name in reports.
             optional: A rule that never applied fails the test of the fixture, unless this is True.
 
@@ -343,6 +421,7 @@ class FaultPlan:
             "transactional_id": transactional_id,
             "nth": nth,
             "times": times,
+            "delay_ms": None if delay_ms is None else _ms(delay_ms),
             "name": name,
             "optional": optional or None,
         }
@@ -353,9 +432,10 @@ class FaultPlan:
     def load(self, plan: Mapping[str, Any] | str | PathLike[str]) -> list[FaultRule]:
         """Adds the rules of a plan: a mapping, or a file of JSON or TOML.
 
-        A plan is `{"rules": [...]}`, in TOML `[[rules]]`; a rule has the names of `on` as keys, and one action: `error` (with `handled`), `close`,
-        `lose_response`, `black_hole`, `delay_ms`, `delay_response_ms`, `hold`, `throttle_time_ms`, `cut_after_bytes`, `wrong_correlation_id`,
-        `slow_bytes_per_second`, `refuse_connection`, `tls_failure`. `random` is an object of `seed`, `rate`, `kinds` and `api`.
+        A plan is `{"rules": [...]}`, in TOML `[[rules]]`; a rule has the names of `on` as keys, and one action: `error` (with `handled` and
+        `log_start_offset`), `close`, `lose_response`, `black_hole`, `delay_ms` (alone, or beside another action), `delay_response_ms`, `hold`,
+        `throttle_time_ms`, `cut_after_bytes`, `wrong_correlation_id`, `slow_bytes_per_second`, `refuse_connection`, `tls_failure`. `random` is an
+        object of `seed`, `rate`, `kinds` and `api`.
 
         Raises:
             fletchlog.errors.InvalidArgumentError: A rule that cannot be understood: which one, and what is possible. Nothing is added.
@@ -437,9 +517,9 @@ class FaultPlan:
         node: int | None = None,
         connection: int | None = None,
     ) -> Requests:
-        """What clients asked for, oldest first, since `record_requests()`; the fixture records from the start.
+        """What clients asked for, oldest first, since `record_requests()`; the fixture and `FaultPlan()` record from the start.
 
-        Every argument selects, as in `on`. Requests of clients in this process are not among them: they do not pass the listener.
+        Every argument selects, as in `on`. Of the clients in this process those are recorded that have the plan as `faults=`.
 
         Raises:
             fletchlog.errors.InvalidArgumentError: Kafka has no API of that name.
@@ -461,8 +541,23 @@ class FaultPlan:
             ]
             return all(matches)
 
-        rows = (Request(*head, *names, *outcome) for head, names, outcome in self._rules.requests())
+        rows = (
+            Request._make([*head, *names, *outcome, [ProducedBatch(*batch) for batch in batches]])
+            for head, names, (*outcome, batches) in self._rules.requests()
+        )
         return Requests(row for row in rows if selected(row))
+
+    @contextmanager
+    def collect_sends(self) -> Iterator[None]:
+        """A context in which producers in this process that have the plan send nothing: the records of all `send` calls in it are there at once.
+
+        So which records share a request does not depend on timing.
+        """
+        self._rules.collect_sends()
+        try:
+            yield
+        finally:
+            self._rules.resume_sends()
 
     def __repr__(self) -> str:
         """Its report."""
@@ -506,3 +601,22 @@ def _ms(duration: int | timedelta) -> int:
     if isinstance(duration, timedelta):
         return duration // timedelta(milliseconds=1)
     return duration
+
+
+def Faults(*_arguments: object, **_keywords: object) -> NoReturn:  # noqa: N802 - the name of a class that there was
+    """There is one class for all faults, `FaultPlan`.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Always; it has the word of `FaultPlan` for each of those that `Faults` had.
+    """
+    from fletchlog.errors import InvalidArgumentError
+
+    raise InvalidArgumentError(
+        "fletchlog.testing.Faults is now FaultPlan: plan = FaultPlan(); plan.on(api='Produce', nth=N).ACTION; Producer(..., faults=plan). "
+        "ACTION for request N of script={N: ...}: lost-ack is lose_response(); disconnect is close(); refused:CODE is error(CODE), "
+        "refused:CODE:START is error(CODE, log_start_offset=START), refused:CODE@P is on(..., partition=P).error(CODE); "
+        "appended-refused:CODE is error(CODE, handled=True); drop is black_hole(); drop-appended is black_hole('after'); "
+        "late:MS is delay_response(MS); wait:MS/ok is delay(MS), wait:MS/ACTION is on(..., delay_ms=MS).ACTION. "
+        "seed, lost_ack, refused and disconnect are plan.random(seed=..., rate=..., api='Produce', kinds=['lose_response', 'error', 'close']). "
+        "held() is collect_sends(); log() is requests(api='Produce'), where batches has producer ids, sequences and offsets"
+    )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import fletchlog as fl
+from tests.support import fault_script
 
 # No multiple of the number of clients, so that each has its turn.
 EVERY = 4
@@ -96,7 +97,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 class Outcome(NamedTuple):
-    """What a script did: the log per partition, per send its offset or None, errors by name, `Faults.log` row by row."""
+    """What a script did: the log per partition, per send its offset or None, errors by name, a row for each Produce and partition."""
 
     log: list[list[list[int]]]
     futures: list[int | None]
@@ -106,7 +107,7 @@ class Outcome(NamedTuple):
 
 def run(scenario: dict[str, Any], client: str) -> Outcome:
     """One script against a broker in memory."""
-    faults = fl.testing.Faults(script={int(n): action for n, action in scenario["script"].items()})
+    faults = fault_script.plan_of({int(n): action for n, action in scenario["script"].items()})
     config = {**DEFAULTS, **scenario["config"], "fletchlog.producer.version": client}
     topic = scenario.get("topic", "t")
     with fl.Broker.in_memory() as broker:
@@ -116,7 +117,7 @@ def run(scenario: dict[str, Any], client: str) -> Outcome:
         for step in scenario["steps"]:
             match step:
                 case {"send": partitions}:
-                    with faults.held():
+                    with faults.collect_sends():
                         for partition in partitions:
                             futures.append(send(producer, topic, len(futures), partition))
                 case {"flush": _}:
@@ -130,7 +131,7 @@ def run(scenario: dict[str, Any], client: str) -> Outcome:
         log = [log_of(broker, topic, p, ids) for p in range(scenario["partitions"])]
     offsets = [None if isinstance(result, Exception) else result for result in outcomes]
     errors = {type(result).__name__ for result in outcomes if isinstance(result, Exception)}
-    return Outcome(log, offsets, errors, faults.log().to_pyarrow().to_pylist())
+    return Outcome(log, offsets, errors, fault_script.rows(faults))
 
 
 def send(producer: fl.Producer, topic: str, number: int, partition: int) -> Any:
@@ -159,37 +160,3 @@ def test_the_log_and_every_future_are_those_of_the_java_producer(client: str, nu
     ours = run(scenario, client)
     assert [[row[:2] + row[3:] for row in rows] for rows in ours.log] == [[row[:2] + row[3:] for row in rows] for rows in expected["log"]]
     assert ours.futures == [f if isinstance(f, int) else None for f in expected["futures"]]
-
-
-def test_a_partition_whose_back_off_has_ended_goes_past_one_that_must_wait() -> None:
-    """As the Java producer 2.6.3 did when `make test-interop` met this script: its sender goes round the partitions while one must wait.
-
-    Request 14 (partition 1, its epoch bumped) leaves after the answer to 12, although partition 2 has a batch that may not go yet.
-    """
-    scenario = {
-        "partitions": 3,
-        "config": {"enable.idempotence": "true", "retry.backoff.ms": "40", "retry.backoff.max.ms": "40"},
-        "steps": [
-            {"send": [0, 1, 2]},
-            {"flush": True},
-            {"send": [0, 0]},
-            {"flush": True},
-            {"send": [0, 1, 1, 2, 2, 1, 2, 2, 0, 2, 0, 2, 0]},
-            {"flush": True},
-            {"send": [0, 1, 0, 0]},
-            {"flush": True},
-        ],
-        "script": {
-            "2": "lost-ack",
-            "3": "disconnect",
-            "6": "refused:20@1",
-            "8": "appended-refused:20",
-            "11": "appended-refused:7",
-            "12": "refused:10@1",
-            "14": "refused:56",
-        },
-    }
-    ours = run(scenario, "2.6.3")
-    treated_before = {row["request"]: row["after"] for row in ours.requests}
-    assert list(treated_before.values()) == [0, 1, 1, 2, 4, 5, 5, 5, 5, 5, 6, 7, 8, 12, 13, 14, 16, 17, 17, 17]
-    assert ours.futures == [0, 0, 0, 1, 2, 3, None, 1, 1, 2, 2, 3, 4, 4, 5, 5, 6, 6, 7, 3, 8, 9]

@@ -75,9 +75,11 @@ def small_page(small_runs):
     with fl.Broker.in_memory() as broker:
         broker.create_topic("orders", partitions=2)
         config = {"fletchlog.trace": True, "enable.idempotence": True, "batch.size": 1, "retry.backoff.ms": 1}
-        faults = fl.testing.Faults(script={2: "lost-ack", 4: "refused:NOT_ENOUGH_REPLICAS"})
+        faults = fl.testing.FaultPlan()
+        faults.on(api="Produce", nth=2).lose_response()
+        faults.on(api="Produce", nth=4).error("NOT_ENOUGH_REPLICAS")
         with fl.Producer(broker, config, faults=faults) as producer:
-            with faults.held():
+            with faults.collect_sends():
                 for i in range(40):
                     producer.send("orders", value=b"v", partition=i % 2)
             producer.flush()

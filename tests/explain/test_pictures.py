@@ -238,7 +238,8 @@ def test_runs_that_are_the_same_are_named_in_a_sentence_by_their_releases(small_
 
 
 def test_a_producers_trace_joins_the_page(runs, small_broker):
-    faults = fl.testing.Faults(script={1: "lost-ack"})
+    faults = fl.testing.FaultPlan()
+    faults.on(api="Produce", nth=1).lose_response()
     with fl.Producer(small_broker, {"fletchlog.trace": True, "enable.idempotence": True, "retry.backoff.ms": 1}, faults=faults) as producer:
         producer.send("orders", value=b"v", partition=0)
         producer.flush()

@@ -420,7 +420,8 @@ def test_the_number_of_records_that_wait_is_bounded(broker):
     broker.create_topic("t")
 
     async def main():
-        faults = fl.testing.Faults(script={1: "drop"})
+        faults = fl.testing.FaultPlan()
+        faults.on(api="Produce", nth=1).black_hole()
         config = {
             "buffer.memory": 40_000,
             "batch.size": 10_000,

@@ -92,10 +92,10 @@ def test_a_full_buffer_does_not_stop_the_loop(broker: fl.Broker) -> None:
     broker.create_topic("t")
 
     async def run() -> None:
-        faults = fl.testing.Faults(script={})
+        faults = fl.testing.FaultPlan()
         with fl.Producer(broker, {"buffer.memory": 65_536, "max.block.ms": 60_000}, faults=faults) as producer:
             async with ticking() as ticks:
-                with faults.held():
+                with faults.collect_sends():
                     futures = [producer.send("t", value=bytes(1000), partition=0) for _ in range(200)]
                     before = ticks()
                     await asyncio.sleep(0.2)
@@ -104,7 +104,7 @@ def test_a_full_buffer_does_not_stop_the_loop(broker: fl.Broker) -> None:
                 outcomes = await asyncio.gather(*futures)
             assert [outcome.offset for outcome in outcomes] == list(range(200))
         with fl.Producer(broker, {"buffer.memory": 65_536, "max.block.ms": 300}, faults=faults) as producer:
-            with faults.held():
+            with faults.collect_sends():
                 futures = [producer.send("t", value=bytes(1000), partition=0) for _ in range(200)]
                 with pytest.raises(errors.BufferExhaustedError, match=r"max\.block\.ms"):
                     await futures[-1]

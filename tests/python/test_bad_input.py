@@ -139,7 +139,7 @@ def test_numbers_outside_their_range_are_refused(topic: fl.Broker, tmp_path: Pat
         lambda: fl.Broker.in_memory(nodes=-1),
         lambda: topic.read_batches("t", 0, 0, -1),
         lambda: topic.scan("t", start_offset=9, end_offset=4),
-        lambda: fl.testing.Faults(seed=-1),
+        lambda: fl.testing.FaultPlan().random(seed=-1, rate=0.1),
     ):
         with pytest.raises(fl.errors.InvalidArgumentError):
             call()

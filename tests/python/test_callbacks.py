@@ -48,7 +48,8 @@ def test_close_and_a_transaction_wait_for_callbacks(broker: fl.Broker) -> None:
 
 def test_a_callback_gets_the_exception_that_the_future_has(broker: fl.Broker) -> None:
     called: list[Any] = []
-    faults = fl.testing.Faults(script={1: "refused:INVALID_REQUIRED_ACKS"})
+    faults = fl.testing.FaultPlan()
+    faults.on(api="Produce", nth=1).error("INVALID_REQUIRED_ACKS")
     with fl.Producer(broker, {"enable.idempotence": False}, faults=faults) as producer:
         futures = [producer.send("t", b"v", partition=0, callback=lambda *outcome: called.append(outcome))]
         producer.flush()

@@ -14,7 +14,8 @@ import fletchlog as fl
 def test_records_stay_queued_after_the_time_is_over(limit: int | timedelta) -> None:
     with fl.Broker.in_memory() as broker:
         broker.create_topic("t")
-        faults = fl.testing.Faults(script={1: "drop"})
+        faults = fl.testing.FaultPlan()
+        faults.on(api="Produce", nth=1).black_hole()
         with fl.Producer(broker, {"request.timeout.ms": 1_000, "retry.backoff.ms": 1}, faults=faults) as producer:
             future = producer.send("t", b"v")
             with pytest.raises(fl.errors.KafkaTimeoutError, match="not everything is decided after 30 ms: the records stay queued"):

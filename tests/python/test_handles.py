@@ -146,7 +146,7 @@ def test_clients_of_a_closed_broker_say_so(topic: fl.Broker) -> None:
         consumer.close(timeout_ms=100)
 
 
-@pytest.mark.parametrize("make", [lambda b: b, fl.Producer, fl.Consumer, lambda b: b.scan("t"), lambda _: fl.testing.Faults(seed=1)])
+@pytest.mark.parametrize("make", [lambda b: b, fl.Producer, fl.Consumer, lambda b: b.scan("t")])
 def test_handles_cannot_be_pickled_or_copied_and_say_what_to_send(topic: fl.Broker, make: Callable[[fl.Broker], Any]) -> None:
     handle = make(topic)
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):

@@ -142,7 +142,8 @@ def test_producing(log: fl.Broker, what: str) -> None:
 
 
 def test_a_flush_that_waits_for_answers_that_never_come(log: fl.Broker) -> None:
-    faults = fl.testing.Faults(script=dict.fromkeys(range(1, 1000), "drop"))
+    faults = fl.testing.FaultPlan()
+    faults.on(api="Produce").black_hole()
     config = {"request.timeout.ms": 60_000, "delivery.timeout.ms": 120_000}
     producer = fl.Producer(log, config, faults=faults)
     producer.send("t", value=b"never answered")

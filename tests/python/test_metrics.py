@@ -42,7 +42,9 @@ def test_a_producer_counts_records_batches_and_requests(broker: fl.Broker) -> No
 
 
 def test_what_is_sent_again_is_counted_as_a_retry(broker: fl.Broker) -> None:
-    with fl.Producer(broker, {"retry.backoff.ms": 0}, faults=fl.testing.Faults(script={1: "lost-ack"})) as producer:
+    faults = fl.testing.FaultPlan()
+    faults.on(api="Produce", nth=1).lose_response()
+    with fl.Producer(broker, {"retry.backoff.ms": 0}, faults=faults) as producer:
         producer.send("t", b"v", partition=0).result()
         metrics = producer.metrics()
         assert (metrics["record-send-total"], metrics["record-retry-total"], metrics["record-error-total"]) == (2, 1, 0)

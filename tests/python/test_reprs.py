@@ -59,13 +59,10 @@ def test_a_future_says_its_outcome() -> None:
 
 
 def test_faults_say_what_goes_wrong() -> None:
-    faults = fl.testing.Faults(script={1: "lost-ack"})
-    assert repr(faults) == "<fletchlog.testing.Faults: a script of 1 request>"
-    assert repr(fl.testing.Faults(seed=7, refused=0.5)) == "<fletchlog.testing.Faults: seed=7 lost_ack=0 refused=0.5 disconnect=0>"
-    held = faults.held()
-    assert repr(held) == "<fletchlog.Held: not held>"
-    with held:
-        assert repr(held) == "<fletchlog.Held: held>"
+    plan = fl.testing.FaultPlan()
+    assert repr(plan) == "<fletchlog.testing.FaultPlan: no rules>"
+    plan.on(api="Produce", nth=2).lose_response()
+    assert repr(plan) == '<fletchlog.testing.FaultPlan: rule 1 {"api":"Produce","lose_response":true,"nth":2}: matched 0, applied 0>'
 
 
 def test_what_was_read_is_shown_in_a_line(tmp_path: pathlib.Path) -> None:

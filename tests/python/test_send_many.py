@@ -109,7 +109,8 @@ def test_what_is_wrong_is_raised_with_what_was_queued(broker: fl.Broker, argumen
 
 
 def test_flush_raises_the_first_failure_and_later_records_arrive(broker: fl.Broker) -> None:
-    faults = fl.testing.Faults(script={1: "refused:INVALID_REQUIRED_ACKS"})
+    faults = fl.testing.FaultPlan()
+    faults.on(api="Produce", nth=1).error("INVALID_REQUIRED_ACKS")
     with fl.Producer(broker, {"linger.ms": 60_000}, faults=faults) as producer:
         assert producer.send_many("t", [b"lost"], partition=0) == 1
         with pytest.raises(fl.errors.KafkaError, match="acks"):

@@ -34,7 +34,7 @@ def producers(broker: fl.Broker, request: pytest.FixtureRequest) -> Iterator[Pro
     """Makes producers that may begin, of a release that knows only version 1 of transactions, or version 2; closes them."""
     made: list[fl.Producer] = []
 
-    def make(transactional_id: str = "id", init: bool = True, faults: fl.testing.Faults | None = None, **config: Any) -> fl.Producer:
+    def make(transactional_id: str = "id", init: bool = True, faults: fl.testing.FaultPlan | None = None, **config: Any) -> fl.Producer:
         properties = {"fletchlog.producer.version": request.param} | {name.replace("_", "."): value for name, value in config.items()}
         producer = fl.Producer(broker, {"transactional.id": transactional_id, "retry.backoff.ms": 5, **properties}, faults=faults)
         made.append(producer)

@@ -147,7 +147,8 @@ def test_the_broker_lists_its_transactional_ids(broker: fl.Broker, producers: Pr
 
 
 def test_faults_lose_and_double_nothing(broker: fl.Broker, producers: Producers) -> None:
-    faults = fl.testing.Faults(seed=11, lost_ack=0.15, disconnect=0.1)
+    faults = fl.testing.FaultPlan()
+    faults.random(seed=11, rate=0.25, api="Produce", kinds=["lose_response", "close"])
     producer = producers(faults=faults, batch_size=200)
     expected: list[bytes] = []
     for round_ in range(12):
@@ -161,7 +162,7 @@ def test_faults_lose_and_double_nothing(broker: fl.Broker, producers: Producers)
             producer.commit_transaction()
             expected += sent
     assert values(broker)[0] == expected
-    assert {"lost-ack", "disconnect"} <= set(faults.log().to_pyarrow()["action"].to_pylist())
+    assert {"response lost", "closed"} <= {request.outcome for request in faults.requests(api="Produce")}
 
 
 @pytest.mark.parametrize("release", ["2.6", "4.4"])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fletchlog.configs import ConsumerConfig
     from fletchlog.explain import Explanation
     from fletchlog.serde import Deserializer
+    from fletchlog.testing import FaultPlan
     from fletchlog.types import ConsumerGroupMetadata, Metrics, OffsetAndMetadata, OffsetAndTimestamp, Record, Source, Table
 
 _Partition = TopicPartition | tuple[str, int]
@@ -46,6 +47,7 @@ class AsyncConsumer:
     Args:
         source: As for `Consumer`: a `Broker`, a cluster (`"kafka://host:9092"`, an `AsyncCluster`), a directory, or the configuration alone.
         config: As for `Consumer`.
+        faults: What is to go wrong, for tests: a `fletchlog.testing.FaultPlan`.
         key_deserializer: As for `Consumer`; called in the event loop.
         value_deserializer: As for `Consumer`; called in the event loop.
     """
@@ -55,11 +57,12 @@ class AsyncConsumer:
         source: Source | AsyncCluster | ConsumerConfig | Mapping[str, Any] | None = None,
         config: ConsumerConfig | Mapping[str, Any] | None = None,
         *,
+        faults: FaultPlan | None = None,
         key_deserializer: Callable[[bytes], Any] | Deserializer | None = None,
         value_deserializer: Callable[[bytes], Any] | Deserializer | None = None,
     ) -> None:
-        deserializers: dict[str, Any] = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
-        self._consumer: Consumer[Any, Any] = Consumer(blocking(source), config, **deserializers)
+        given: dict[str, Any] = {"faults": faults, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
+        self._consumer: Consumer[Any, Any] = Consumer(blocking(source), config, **given)
         self._calls = Calls(self._consumer, self._consumer._timed_work())  # noqa: SLF001 - of this package
         # rebalance callbacks that have not run yet
         self._callbacks: deque[tuple[_Listener, list[TopicPartition]]] = deque()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from fletchlog.configs import ProducerConfig
-    from fletchlog.testing import Faults
+    from fletchlog.testing import FaultPlan
     from fletchlog.types import ConsumerGroupMetadata, Metrics, OffsetAndMetadata, RecordMetadata, Source, Table, TopicPartition
 
 _Bytes = bytes | bytearray | memoryview
@@ -36,7 +36,7 @@ class AsyncProducer:
     Args:
         source: As for `Producer`: a `Broker`, a cluster (`"kafka://host:9092"`, an `AsyncCluster`), a directory, or the configuration alone.
         config: As for `Producer`.
-        faults: What is to go wrong, for tests.
+        faults: What is to go wrong, for tests: a `fletchlog.testing.FaultPlan`.
         key_serializer: Makes bytes of each key. It runs in the event loop.
         value_serializer: Makes bytes of each value. It runs in the event loop.
     """
@@ -46,7 +46,7 @@ class AsyncProducer:
         source: Source | AsyncCluster | ProducerConfig | Mapping[str, Any] | None = None,
         config: ProducerConfig | Mapping[str, Any] | None = None,
         *,
-        faults: Faults | None = None,
+        faults: FaultPlan | None = None,
         key_serializer: Callable[[Any], _Bytes | None] | None = None,
         value_serializer: Callable[[Any], _Bytes | None] | None = None,
     ) -> None:

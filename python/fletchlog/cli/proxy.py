@@ -62,7 +62,7 @@ def proxy(
         if out:
             import json
 
-            out.writelines(f"{json.dumps(request._asdict())}\n" for request in relay.faults.requests())
+            out.writelines(f"{json.dumps(request.as_dict())}\n" for request in relay.faults.requests())
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ const SLICE: Duration = Duration::from_millis(50);
 thread_local! {
     static SUSPENDS: Cell<bool> = const { Cell::new(false) };
     static WANTED: Cell<Option<Duration>> = const { Cell::new(None) };
+    static MOST: Cell<Duration> = const { Cell::new(Duration::MAX) };
 }
 
 /// Waits at most `limit` with `wait`, which gets the time that it may take and returns whether something has come. Returns false at the
@@ -20,9 +21,15 @@ pub fn wait(limit: Duration, wait: impl FnOnce(Duration) -> bool) -> bool {
     if !SUSPENDS.get() {
         return wait(limit.min(SLICE));
     }
+    MOST.set(Duration::MAX);
     let came = wait(Duration::ZERO);
-    WANTED.set((!came).then_some(limit));
+    WANTED.set((!came).then_some(limit.min(MOST.get())));
     came
+}
+
+/// Inside the function that [`wait`] calls: something is due after this time, so a suspended call looks again then.
+pub fn at_most(time: Duration) {
+    MOST.set(MOST.get().min(time));
 }
 
 /// Whether the call in this thread is suspended where others sleep.
@@ -62,6 +69,14 @@ mod tests {
             }));
             assert_eq!(take_wanted(), Some(long));
             assert_eq!(take_wanted(), None);
+            let short = Duration::from_millis(7);
+            assert!(!wait(long, |_| {
+                at_most(short);
+                false
+            }));
+            assert_eq!(take_wanted(), Some(short));
+            assert!(!wait(long, |_| false));
+            assert_eq!(take_wanted(), Some(long));
             assert!(wait(long, |_| true));
             assert_eq!(take_wanted(), None, "something has come");
         });

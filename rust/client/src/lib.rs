@@ -5,7 +5,6 @@ pub mod assignor;
 mod backoff;
 pub mod consumer;
 pub mod error;
-pub mod faults;
 pub mod group;
 mod metrics;
 mod net;

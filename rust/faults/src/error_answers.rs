@@ -17,6 +17,8 @@ pub(crate) struct Refusal<'a> {
     pub(crate) api: ApiKey,
     pub(crate) version: i16,
     pub(crate) code: ErrorCode,
+    /// In a response of Produce.
+    pub(crate) log_start_offset: Option<i64>,
     pub(crate) selector: &'a Selector,
     pub(crate) names: &'a TopicNames,
 }
@@ -197,6 +199,7 @@ impl Refusal<'_> {
                 *value = Node::Int(*beside);
             }
             match (self.api, spec.name) {
+                (ApiKey::Produce, "log_start_offset") => *value = Node::Int(self.log_start_offset.unwrap_or(-1)),
                 // Kafka sends no records, and not null.
                 (ApiKey::Fetch, "records") => *value = Node::Bytes(bytes::Bytes::new()),
                 (ApiKey::DescribeClientQuotas, "entries") => *value = Node::Null,

@@ -8,14 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use fletchlog_api::Clock;
 use fletchlog_protocol::header::RequestHeader;
+use fletchlog_protocol::topic_ids::TopicId;
 use fletchlog_protocol::tree::{Node, Side, Tree};
 use fletchlog_protocol::{ApiKey, Reader};
 
 use crate::error_answers::{Refusal, errors_of, merge};
 use crate::frames::{self, SIZE, concat, encoded, first_bytes, request_again, response_of};
+use crate::plan::PlanError;
 use crate::random::{RandomFaults, Sent};
 use crate::request_view::{RequestView, TopicPartitions, partition_of, topic_of};
-use crate::requests::{RequestRow, Requests};
+use crate::requests::{RequestRow, Requests, answer_batches, batches_of};
 use crate::rule::{Action, Rule, When};
 
 /// The name of a topic with this id; `None`: it is not known.
@@ -33,9 +35,41 @@ const BLACK_HOLE: &str = "black hole";
 #[derive(Debug)]
 pub struct Exchange {
     number: u64,
-    header: RequestHeader,
+    pub(crate) header: RequestHeader,
     /// What happens to its response.
     after: After,
+}
+
+impl Exchange {
+    /// Whether a rule says anything about the response.
+    pub(crate) fn is_changed(&self) -> bool {
+        !matches!(self.after, After::Nothing)
+    }
+
+    /// Whether the response will have other content.
+    pub(crate) fn changes_response(&self) -> bool {
+        matches!(
+            self.after,
+            After::Merge(..) | After::Mark(_) | After::Act(Action::Throttle(_))
+        )
+    }
+
+    /// The same, whose response is left as it is.
+    pub(crate) fn without_change(self) -> Self {
+        let after = match self.changes_response() {
+            true => After::Nothing,
+            false => self.after,
+        };
+        Self { after, ..self }
+    }
+
+    /// The pause that a rule asks the client for, ms.
+    pub(crate) fn throttle_ms(&self) -> Option<i64> {
+        match self.after {
+            After::Act(Action::Throttle(ms)) => Some(ms.into()),
+            _ => None,
+        }
+    }
 }
 
 /// What happens to a response.
@@ -146,6 +180,14 @@ struct State {
     /// Partitions of the fetch session of each connection, with the topic's name or id of the request.
     sessions: HashMap<u64, Session>,
     connections: u64,
+    /// Clients in this process that the rules are for, which know nothing of bytes.
+    clients: usize,
+    /// Number of the Produce request of such a client whose turn was last.
+    last_turn: u64,
+    /// While it is not 0, producers in this process send nothing.
+    collecting: usize,
+    /// Producers that are choosing what to send.
+    draining: usize,
 }
 
 type Session = BTreeMap<Arc<str>, (Node, BTreeSet<i32>)>;
@@ -159,7 +201,13 @@ pub struct Faults {
     state: Mutex<State>,
     /// A request has come to a rule that holds it.
     held: Condvar,
+    /// No producer is choosing what to send.
+    drained: Condvar,
+    learned: Learned,
 }
+
+/// Names of topics that Metadata responses have had.
+type Learned = Arc<Mutex<HashMap<TopicId, Arc<str>>>>;
 
 impl std::fmt::Debug for Faults {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -170,13 +218,107 @@ impl std::fmt::Debug for Faults {
 impl Faults {
     /// Without a rule, and without a record.
     pub fn new(clock: Arc<dyn Clock>, names: TopicNames) -> Self {
+        let learned = Learned::default();
+        let known = Arc::clone(&learned);
+        let find = move |id: &TopicId| names(id).or_else(|| known.lock().ok()?.get(id).cloned());
         Self {
             clock,
-            names,
+            names: Arc::new(find),
             is_active: AtomicBool::new(false),
             state: Mutex::default(),
             held: Condvar::new(),
+            drained: Condvar::new(),
+            learned,
         }
+    }
+
+    /// The same, for clients in this process alone: rules about bytes are refused.
+    pub fn of_clients(clock: Arc<dyn Clock>) -> Self {
+        let faults = Self::new(clock, Arc::new(|_: &TopicId| None));
+        faults.lock().clients = 1;
+        faults
+    }
+
+    /// From now on they are for one more client in this process, until [`Faults::detach`].
+    ///
+    /// # Errors
+    /// A rule is about the bytes of a socket.
+    pub(crate) fn attach(&self) -> Result<(), PlanError> {
+        let mut state = self.lock();
+        let mut rules = state.rules.iter().filter(|progress| !progress.report.is_cleared);
+        if let Some(progress) = rules.find(|progress| progress.report.rule.action.is_of_bytes()) {
+            return Err(PlanError::of_bytes(progress.report.number, &progress.report.rule));
+        }
+        state.clients += 1;
+        Ok(())
+    }
+
+    /// Such a client is closed.
+    pub(crate) fn detach(&self) {
+        let mut state = self.lock();
+        state.clients = state.clients.saturating_sub(1);
+    }
+
+    /// Whether these rules can be added. Thread-safe, but another thread may add a client before they are.
+    ///
+    /// # Errors
+    /// A rule is about the bytes of a socket, and a client in this process uses the rules.
+    pub fn check(&self, rules: &[Rule]) -> Result<(), PlanError> {
+        let state = self.lock();
+        let refused = rules.iter().find(|rule| state.clients > 0 && rule.action.is_of_bytes());
+        refused.map_or(Ok(()), |rule| {
+            Err(PlanError::of_bytes(state.rules.len() as u64 + 1, rule))
+        })
+    }
+
+    /// The name of a topic, as a Metadata response has it.
+    pub(crate) fn learn(&self, id: TopicId, name: &Arc<str>) {
+        self.learned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(id)
+            .or_insert_with(|| Arc::clone(name));
+    }
+
+    /// Collects sends: until [`Faults::resume_sends`] producers in this process send nothing. When this returns, none is about to send. May
+    /// be called several times.
+    pub fn collect_sends(&self) {
+        let mut state = self.lock();
+        state.collecting += 1;
+        while state.draining > 0 {
+            state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The reverse of [`Faults::collect_sends`].
+    pub fn resume_sends(&self) {
+        let mut state = self.lock();
+        state.collecting = state.collecting.saturating_sub(1);
+    }
+
+    /// A producer is about to choose what to send; false: it must not.
+    pub(crate) fn begin_drain(&self) -> bool {
+        let mut state = self.lock();
+        let is_free = state.collecting == 0;
+        state.draining += usize::from(is_free);
+        is_free
+    }
+
+    /// It has sent what it chose.
+    pub(crate) fn end_drain(&self) {
+        let mut state = self.lock();
+        state.draining = state.draining.saturating_sub(1);
+        self.drained.notify_all();
+    }
+
+    /// The turn of a Produce request of a client in this process.
+    pub(crate) fn begin_turn(&self, exchange: &Exchange) {
+        self.lock().last_turn = exchange.number;
+    }
+
+    /// Whether faults come from a seed.
+    pub(crate) fn are_random(&self) -> bool {
+        self.lock().random.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -347,7 +489,11 @@ impl Faults {
             .filter(|_| api == Some(ApiKey::Fetch))
             .map(|tree| self.fetch_session(&mut view, tree));
         let rule = self.rule_for(&view);
-        let number = self.recorded(view, rule.as_ref());
+        let number = self.recorded(
+            view,
+            rule.as_ref(),
+            tree.as_ref().filter(|_| api == Some(ApiKey::Produce)),
+        );
         let mut exchange = Exchange {
             number,
             header,
@@ -361,21 +507,25 @@ impl Faults {
             });
         };
         let handle = || Step::Handle(request.clone());
+        let wait = match rule.delay_ms {
+            0 => Wait::No,
+            ms => Wait::Ms(ms),
+        };
         let (wait, step) = match &rule.action {
             Action::Error { .. } => (
-                Wait::No,
+                wait,
                 self.refuse(&mut exchange, request, tree, session.as_deref(), &rule),
             ),
-            Action::Close(When::BeforeHandling) => (Wait::No, Step::Close),
+            Action::Close(When::BeforeHandling) => (wait, Step::Close),
             Action::BlackHole(When::BeforeHandling) => {
                 self.finish(&exchange, BLACK_HOLE, None);
-                (Wait::No, Step::Nothing)
+                (wait, Step::Nothing)
             }
             Action::Delay(ms) => (Wait::Ms(*ms), handle()),
             Action::Hold => (Wait::Release(of), handle()),
             action => {
                 exchange.after = After::Act(action.clone());
-                (Wait::No, handle())
+                (wait, handle())
             }
         };
         Some(Arrived { exchange, wait, step })
@@ -419,9 +569,11 @@ impl Faults {
     }
 
     /// Records a request; returns its number.
-    fn recorded(&self, request: RequestView, rule: Option<&(u64, Arc<Rule>)>) -> u64 {
+    fn recorded(&self, request: RequestView, rule: Option<&(u64, Arc<Rule>)>, produce: Option<&Tree>) -> u64 {
         let mut state = self.lock();
-        let records = state.records;
+        let (records, after) = (state.records, state.last_turn);
+        let batches = produce.filter(|_| records);
+        let batches = batches.map(|tree| batches_of(tree, request.version, &self.names));
         state.requests.push(records, |number| RequestRow {
             number,
             time_ms: self.clock.now_ms(),
@@ -431,6 +583,8 @@ impl Faults {
             response_bytes: None,
             errors: Vec::new(),
             outcome: "pending",
+            batches: batches.unwrap_or_default(),
+            after,
             fault: rule.map(|(_, rule)| describe(rule)),
         })
     }
@@ -503,10 +657,12 @@ impl Faults {
     ) -> Step {
         let api = ApiKey::from_code(exchange.header.api_key);
         // An API or a version that is not known is carried out: the broker knows how it refuses it.
-        let (Some(mut tree), Some(api), Action::Error { code, handled }) = (tree, api, &rule.action) else {
+        let (Some(mut tree), Some(api), Action::Error { handled, .. }) = (tree, api, &rule.action) else {
             return Step::Handle(request.clone());
         };
-        let refusal = self.refusal(api, exchange.header.api_version, *code, rule);
+        let Some(refusal) = self.refusal(api, exchange.header.api_version, rule) else {
+            return Step::Handle(request.clone());
+        };
         if let Some(session) = session.filter(|_| rule.selector.is_partial() || *handled) {
             exchange.after = After::Merge(Box::new(refusal.fetch_response(session)), Arc::clone(rule));
             // A response with an error does not wait for data.
@@ -536,6 +692,8 @@ impl Faults {
             bytes_per_second: None,
             then: Then::Continue,
         };
+        // What the broker said in a response that is discarded.
+        let mut discarded = None;
         let mut outcome = match answered.chunks.is_empty() {
             true => "without response",
             false => "answered",
@@ -561,15 +719,18 @@ impl Faults {
             }
             After::Act(action) => match action {
                 Action::Close(_) => {
-                    (answered.chunks, answered.then, outcome) = (Vec::new(), Then::Close, "response lost")
+                    discarded = Some(std::mem::take(&mut answered.chunks));
+                    (answered.then, outcome) = (Then::Close, "response lost");
                 }
                 Action::BlackHole(_) => {
-                    (answered.chunks, answered.then, outcome) = (Vec::new(), Then::Nothing, BLACK_HOLE)
+                    discarded = Some(std::mem::take(&mut answered.chunks));
+                    (answered.then, outcome) = (Then::Nothing, BLACK_HOLE);
                 }
                 Action::DelayResponse(ms) => answered.delay_ms = *ms,
                 Action::Slow(rate) => answered.bytes_per_second = Some(*rate),
                 Action::Cut(bytes) => {
-                    answered.chunks = first_bytes(&answered.chunks, *bytes);
+                    let first = first_bytes(&answered.chunks, *bytes);
+                    discarded = Some(std::mem::replace(&mut answered.chunks, first));
                     (answered.then, outcome) = (Then::Close, "response cut");
                 }
                 Action::WrongCorrelationId => {
@@ -585,8 +746,24 @@ impl Faults {
                 _ => {}
             },
         }
+        if let Some(chunks) = discarded {
+            self.note_batches(&exchange, &chunks);
+        }
         self.finish(&exchange, outcome, Some(&answered.chunks));
         answered
+    }
+
+    /// Records what a response says about the batches of a Produce request.
+    fn note_batches(&self, exchange: &Exchange, chunks: &[Bytes]) {
+        if exchange.header.api_key != ApiKey::Produce.code() || !self.lock().records {
+            return;
+        }
+        if let Some((_, response)) = response_of(&exchange.header, concat(chunks).freeze()) {
+            let version = exchange.header.api_version;
+            if let Some(row) = self.lock().requests.get(exchange.number) {
+                answer_batches(&mut row.batches, &response, version, &self.names);
+            }
+        }
     }
 
     /// A request ends without a response: "closed", "client gone".
@@ -598,6 +775,9 @@ impl Faults {
     fn finish(&self, exchange: &Exchange, outcome: &'static str, chunks: Option<&[Bytes]>) {
         if !self.lock().records {
             return;
+        }
+        if let Some(chunks) = chunks.filter(|chunks| !chunks.is_empty()) {
+            self.note_batches(exchange, chunks);
         }
         let mut errors = Vec::new();
         let bytes = chunks.filter(|chunks| !chunks.is_empty()).map(concat);
@@ -627,28 +807,29 @@ impl Faults {
         rule: &Rule,
     ) {
         let header = &exchange.header;
-        let Action::Error { code, .. } = &rule.action else {
-            return;
-        };
         frames::change(header, chunks, |api, response| {
-            change(&self.refusal(api, header.api_version, *code, rule), response);
+            if let Some(refusal) = self.refusal(api, header.api_version, rule) {
+                change(&refusal, response);
+            }
         });
     }
 
-    fn refusal<'a>(
-        &'a self,
-        api: ApiKey,
-        version: i16,
-        code: fletchlog_records::ErrorCode,
-        rule: &'a Rule,
-    ) -> Refusal<'a> {
-        Refusal {
+    /// The error of a rule; `None`: it has another action.
+    fn refusal<'a>(&'a self, api: ApiKey, version: i16, rule: &'a Rule) -> Option<Refusal<'a>> {
+        let Action::Error {
+            code, log_start_offset, ..
+        } = rule.action
+        else {
+            return None;
+        };
+        Some(Refusal {
             api,
             version,
             code,
+            log_start_offset,
             selector: &rule.selector,
             names: &self.names,
-        }
+        })
     }
 }
 

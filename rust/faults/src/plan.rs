@@ -12,11 +12,11 @@
 //! | `nth` | the first match that it applies to, from 1 |
 //! | `times` | to how many requests it applies at most; without it to one with `nth`, else until it is cleared |
 //! | `optional` | true: that it never applied is no mistake |
-//! | `error` | action: name or code of Kafka's error; with `"handled": true` the request is carried out all the same |
+//! | `error` | action: name or code of Kafka's error; with `"handled": true` the request is carried out all the same; `log_start_offset` is that of a Produce response with the error |
 //! | `close` | action: `"before"` or `"after"` the request is carried out |
 //! | `lose_response` | action: true; the same as `"close": "after"` |
 //! | `black_hole` | action: `"before"` or `"after"` |
-//! | `delay_ms`, `delay_response_ms`, `throttle_time_ms` | action: ms |
+//! | `delay_ms`, `delay_response_ms`, `throttle_time_ms` | action: ms. `delay_ms` may be beside another action, which then happens so much later |
 //! | `hold` | action: true |
 //! | `cut_after_bytes` | action: bytes of the response, its size included |
 //! | `wrong_correlation_id`, `refuse_connection`, `tls_failure` | action: true |
@@ -24,7 +24,7 @@
 
 use std::ops::RangeInclusive;
 
-use fletchlog_protocol::api_name;
+use fletchlog_protocol::{ApiKey, api_name};
 use fletchlog_records::ErrorCode;
 use serde_json::{Map, Value, json};
 
@@ -48,6 +48,18 @@ pub enum PlanError {
         /// What is wrong with it, and what is possible.
         reason: String,
     },
+}
+
+impl PlanError {
+    /// A rule that a client in this process cannot have.
+    pub(crate) fn of_bytes(number: u64, rule: &Rule) -> Self {
+        Self::Rule {
+            rule: format!("rule {number} ({})", rule_json(rule)),
+            reason: "it is about the bytes of a socket, and the plan is for clients in this process, which have none; use it at a listener or a \
+                     proxy (`broker.listen().faults`, `cluster.proxy().faults`)"
+                .to_owned(),
+        }
+    }
 }
 
 /// The rules of a plan, and its random faults.
@@ -143,7 +155,7 @@ impl Keys {
 
 const SELECTORS: &str =
     "name, api, version, client_id, connection, node, topic, partition, group, transactional_id, nth, times, optional";
-const ACTIONS: &str = "error (with handled), close, lose_response, black_hole, delay_ms, delay_response_ms, hold, throttle_time_ms, \
+const ACTIONS: &str = "error (with handled and log_start_offset), close, lose_response, black_hole, delay_ms (also beside another action), delay_response_ms, hold, throttle_time_ms, \
                        cut_after_bytes, wrong_correlation_id, slow_bytes_per_second, refuse_connection, tls_failure";
 
 fn rule_of(value: Value) -> Result<Rule, String> {
@@ -163,18 +175,21 @@ fn rule_of(value: Value) -> Result<Rule, String> {
     let nth = keys.number("nth", 1)?;
     let times = keys.number("times", 1)?;
     let optional = keys.truth("optional")?;
+    let delay_ms: Option<i64> = keys.number("delay_ms", 0)?;
     let mut actions = actions(&mut keys)?;
     keys.end(&format!("{SELECTORS}; and the actions {ACTIONS}"))?;
-    let action = match (actions.pop(), actions.is_empty()) {
-        (Some(action), true) => action,
-        (None, _) => return Err(format!("it has no action; the actions are {ACTIONS}")),
-        (Some(_), false) => return Err("it has more than one action; a rule has one, write two rules".to_owned()),
+    let (action, delay_ms) = match (actions.pop(), actions.is_empty(), delay_ms) {
+        (Some(action), true, delay_ms) => (action, delay_ms.unwrap_or(0)),
+        (None, _, Some(delay_ms)) => (Action::Delay(delay_ms), 0),
+        (None, _, None) => return Err(format!("it has no action; the actions are {ACTIONS}")),
+        (Some(_), false, _) => return Err("it has more than one action; a rule has one, write two rules".to_owned()),
     };
-    check(&selector, &action)?;
+    check(&selector, &action, delay_ms)?;
     Ok(Rule {
         name,
         selector,
         action,
+        delay_ms,
         times: times.or(nth.map(|_| 1)),
         nth: nth.unwrap_or(1),
         optional,
@@ -182,7 +197,7 @@ fn rule_of(value: Value) -> Result<Rule, String> {
 }
 
 /// Refuses what could never apply.
-fn check(selector: &Selector, action: &Action) -> Result<(), String> {
+fn check(selector: &Selector, action: &Action, delay_ms: i64) -> Result<(), String> {
     let of_requests = Selector {
         node: None,
         connection: None,
@@ -194,8 +209,17 @@ fn check(selector: &Selector, action: &Action) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    if matches!(action, Action::Error { .. }) && selector.api.is_empty() {
+    if delay_ms > 0 && (action.is_of_connection() || *action == Action::Hold) {
+        return Err("`delay_ms` cannot be beside `hold`, `refuse_connection` or `tls_failure`".to_owned());
+    }
+    let Action::Error { log_start_offset, .. } = action else {
+        return Ok(());
+    };
+    if selector.api.is_empty() {
         return Err("an error needs an `api`: each API reports errors in its own way".to_owned());
+    }
+    if log_start_offset.is_some() && selector.api != [ApiKey::Produce.name()] {
+        return Err("`log_start_offset` is in errors of Produce alone: it needs `api` Produce".to_owned());
     }
     Ok(())
 }
@@ -244,17 +268,18 @@ fn version(value: &Value) -> Option<RangeInclusive<i16>> {
 fn actions(keys: &mut Keys) -> Result<Vec<Action>, String> {
     let mut found = Vec::new();
     let handled = keys.take("handled", "true or false", Value::as_bool)?;
+    let log_start_offset = keys.number("log_start_offset", -1)?;
     if let Some(code) = keys.take("error", "a name or a code", |value| Some(value.clone()))? {
         found.push(Action::Error {
             code: error_of(&code)?,
             handled: handled.unwrap_or(false),
+            log_start_offset,
         });
-    } else if handled.is_some() {
-        return Err("`handled` belongs to `error`".to_owned());
+    } else if handled.is_some() || log_start_offset.is_some() {
+        return Err("`handled` and `log_start_offset` belong to `error`".to_owned());
     }
     found.extend(keys.when("close")?.map(Action::Close));
     found.extend(keys.when("black_hole")?.map(Action::BlackHole));
-    found.extend(keys.number("delay_ms", 0)?.map(Action::Delay));
     found.extend(keys.number("delay_response_ms", 0)?.map(Action::DelayResponse));
     found.extend(keys.number("throttle_time_ms", 0)?.map(Action::Throttle));
     found.extend(keys.number("cut_after_bytes", 0)?.map(Action::Cut));
@@ -371,9 +396,15 @@ pub fn rule_json(rule: &Rule) -> Value {
         When::BeforeHandling => json!("before"),
         When::AfterHandling => json!("after"),
     };
+    put("delay_ms", (rule.delay_ms > 0).then(|| json!(rule.delay_ms)));
     let (key, value) = match &rule.action {
-        Action::Error { code, handled } => {
+        Action::Error {
+            code,
+            handled,
+            log_start_offset,
+        } => {
             put("handled", handled.then_some(json!(true)));
+            put("log_start_offset", log_start_offset.map(|offset| json!(offset)));
             ("error", json!(code.name()))
         }
         Action::Close(When::AfterHandling) => ("lose_response", json!(true)),
@@ -409,7 +440,9 @@ mod tests {
         for text in [
             r#"{"api":"Produce","error":"NOT_ENOUGH_REPLICAS","nth":3,"topic":"orders"}"#,
             r#"{"api":["Fetch","ListOffsets"],"error":"NOT_LEADER_OR_FOLLOWER","handled":true,"partition":2,"times":4}"#,
+            r#"{"api":"Produce","delay_ms":5,"error":"UNKNOWN_PRODUCER_ID","log_start_offset":7}"#,
             r#"{"client_id":"billing-*","close":"before","version":[3,7]}"#,
+            r#"{"close":"before","delay_ms":9}"#,
             r#"{"connection":2,"lose_response":true,"name":"lost"}"#,
             r#"{"black_hole":"after","group":"g","optional":true}"#,
             r#"{"delay_ms":5,"transactional_id":"t*"}"#,
@@ -438,7 +471,12 @@ mod tests {
                 &["no API `produce`", "did you mean Produce?"],
             ),
             (r#"{"api": "Prod", "hold": true}"#, &["no API `Prod`", "JoinGroup"]),
-            (r#"{"hold": true, "delay_ms": 1}"#, &["more than one action"]),
+            (r#"{"hold": true, "throttle_time_ms": 1}"#, &["more than one action"]),
+            (r#"{"hold": true, "delay_ms": 1}"#, &["cannot be beside `hold`"]),
+            (
+                r#"{"api": "Fetch", "error": 6, "log_start_offset": 1}"#,
+                &["it needs `api` Produce"],
+            ),
             (
                 r#"{"error": "NOT_LEADER", "api": "Fetch"}"#,
                 &["no error \"NOT_LEADER\"", "NOT_LEADER_OR_FOLLOWER"],
@@ -454,7 +492,10 @@ mod tests {
                 &["`nth` must be a whole number, 1 or more, not 0"],
             ),
             (r#"{"close": true}"#, &["`close` must be", "before"]),
-            (r#"{"handled": true, "hold": true}"#, &["`handled` belongs to `error`"]),
+            (
+                r#"{"handled": true, "hold": true}"#,
+                &["`handled` and `log_start_offset` belong to `error`"],
+            ),
             (
                 r#"{"refuse_connection": true, "client_id": "a"}"#,
                 &["only node and connection"],

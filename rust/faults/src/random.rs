@@ -69,6 +69,7 @@ impl RandomFaults {
                 Action::Error {
                     code: codes[pick(codes.len(), 2)],
                     handled: false,
+                    log_start_offset: None,
                 }
             }
             RandomKind::LoseResponse => Action::Close(When::AfterHandling),
@@ -93,6 +94,7 @@ impl RandomFaults {
                 ..Selector::default()
             },
             action,
+            delay_ms: 0,
             nth: *count,
             times: Some(1),
             optional: false,

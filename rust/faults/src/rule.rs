@@ -75,6 +75,8 @@ pub enum Action {
         code: ErrorCode,
         /// The request is carried out all the same.
         handled: bool,
+        /// `log_start_offset` beside the error, in a response of Produce; `None`: -1.
+        log_start_offset: Option<i64>,
     },
     /// The connection is closed.
     Close(When),
@@ -109,6 +111,8 @@ pub struct Rule {
     pub selector: Selector,
     /// What happens.
     pub action: Action,
+    /// How long the request waits before that, ms; 0: not at all.
+    pub delay_ms: i64,
     /// The first match that it applies to, from 1.
     pub nth: u64,
     /// To how many requests it applies at most; `None`: until it is cleared.
@@ -172,6 +176,11 @@ impl Action {
     /// Whether it is about connections, not requests.
     pub fn is_of_connection(&self) -> bool {
         matches!(self, Self::RefuseConnection | Self::TlsFailure)
+    }
+
+    /// Whether it is about the bytes of a socket, which a client in this process does not have.
+    pub(crate) fn is_of_bytes(&self) -> bool {
+        self.is_of_connection() || matches!(self, Self::Cut(_) | Self::WrongCorrelationId | Self::Slow(_))
     }
 }
 

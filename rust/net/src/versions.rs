@@ -5,27 +5,6 @@ use std::collections::BTreeMap;
 use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::messages::ApiVersionsResponse;
 
-/// Versions that the client can send, where they are fewer than `protocol` can encode.
-///
-/// Produce 13 names topics by id alone, as TxnOffsetCommit 6, OffsetCommit 10 and OffsetFetch 10 do. AddPartitionsToTxn 4 is for brokers.
-/// JoinGroup 9 may ask a leader not to assign (KIP-814). A Metadata request below version 4 cannot forbid the creation of a topic.
-fn sent_versions(api: ApiKey) -> (i16, i16) {
-    match api {
-        ApiKey::Produce => (3, 12),
-        ApiKey::Fetch => (4, 18),
-        ApiKey::Metadata => (4, 13),
-        ApiKey::JoinGroup => (0, 8),
-        ApiKey::OffsetCommit => (2, 9),
-        ApiKey::OffsetFetch => (1, 9),
-        ApiKey::InitProducerId => (0, 5),
-        ApiKey::AddPartitionsToTxn => (0, 3),
-        ApiKey::TxnOffsetCommit => (0, 5),
-        // Version 0 is followed by bytes without headers.
-        ApiKey::SaslHandshake => (1, 1),
-        other => (other.min_version(), other.max_version()),
-    }
-}
-
 /// The name of the feature that says how transactions end (KIP-890). Kafka: `TransactionVersion#FEATURE_NAME`.
 const TRANSACTION_VERSION: &str = "transaction.version";
 
@@ -77,7 +56,7 @@ impl Versions {
     /// The newest version that both know and that is not above `newest`, or why there is none. Kafka:
     /// `NodeApiVersions#latestUsableVersion`.
     pub(crate) fn usable(&self, api: ApiKey, newest: i16) -> Result<i16, String> {
-        let (min, max) = sent_versions(api);
+        let (min, max) = api.sent_versions();
         let max = max.min(newest);
         let Some(&(served_min, served_max)) = self.served.get(&api) else {
             return Err(format!("it does not serve {}", api.name()));

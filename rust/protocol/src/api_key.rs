@@ -128,6 +128,27 @@ macro_rules! api_keys {
 for_each_api!(api_keys);
 
 impl ApiKey {
+    /// Oldest and newest version that fletchlog's clients can send, where they are fewer than this crate can encode.
+    ///
+    /// Produce 13 names topics by id alone, as TxnOffsetCommit 6, OffsetCommit 10 and OffsetFetch 10 do. AddPartitionsToTxn 4 is for brokers.
+    /// JoinGroup 9 may ask a leader not to assign (KIP-814). A Metadata request below version 4 cannot forbid the creation of a topic.
+    pub fn sent_versions(self) -> (i16, i16) {
+        match self {
+            Self::Produce => (3, 12),
+            Self::Fetch => (4, 18),
+            Self::Metadata => (4, 13),
+            Self::JoinGroup => (0, 8),
+            Self::OffsetCommit => (2, 9),
+            Self::OffsetFetch => (1, 9),
+            Self::InitProducerId => (0, 5),
+            Self::AddPartitionsToTxn => (0, 3),
+            Self::TxnOffsetCommit => (0, 5),
+            // Version 0 is followed by bytes without headers.
+            Self::SaslHandshake => (1, 1),
+            other => (other.min_version(), other.max_version()),
+        }
+    }
+
     /// First version of the response whose client pauses for `throttle_time_ms`; `None`: it never does. Kafka:
     /// `AbstractResponse#shouldClientThrottle` of each response, release 4.4.0.
     pub(crate) fn first_throttling_version(self) -> Option<i16> {

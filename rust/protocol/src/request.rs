@@ -37,6 +37,16 @@ macro_rules! requests {
             pub fn encode(self, w: &mut Writer, version: i16) -> Result<(), WireError> {
                 match self { $(Self::$api(request) => request.for_version(version).encode(w, version),)* }
             }
+
+            /// Reads the body of a request of an API at a version.
+            ///
+            /// # Errors
+            /// As [`Message::decode`].
+            pub fn decode(api: ApiKey, r: &mut Reader, version: i16) -> Result<Self, WireError> {
+                match api {
+                    $(ApiKey::$api => $request::decode(r, version).map(|m| Self::$api(m.of_version(version))),)*
+                }
+            }
         }
 
         impl Response {
@@ -48,6 +58,14 @@ macro_rules! requests {
                 match api {
                     $(ApiKey::$api => $response::decode(r, version).map(|m| Self::$api(m.of_version(version))),)*
                 }
+            }
+
+            /// Writes its body at a version.
+            ///
+            /// # Errors
+            /// As [`Message::encode`].
+            pub fn encode(self, w: &mut Writer, version: i16) -> Result<(), WireError> {
+                match self { $(Self::$api(response) => response.for_version(version).encode(w, version),)* }
             }
 
             /// Its API.

@@ -19,6 +19,7 @@ use crate::convert::{
 };
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
+use crate::fault_rules::{rules_from_py, with_rules};
 use crate::fork::{Exclusive, Stop};
 use crate::offsets::{found_to_py, offsets_to_py, times_from_py};
 use crate::peer::Peer;
@@ -251,15 +252,17 @@ fn until_from_py(until: &Bound<'_, PyAny>) -> PyResult<Until> {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (source=None, config=None, *, key_deserializer=None, value_deserializer=None))]
+    #[pyo3(signature = (source=None, config=None, *, faults=None, key_deserializer=None, value_deserializer=None))]
     fn new(
         py: Python<'_>,
         source: Option<&Bound<'_, PyAny>>,
         config: Option<&Bound<'_, PyAny>>,
+        faults: Option<&Bound<'_, PyAny>>,
         key_deserializer: Option<&Bound<'_, PyAny>>,
         value_deserializer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         import_classes(py)?;
+        let faults = rules_from_py(faults)?;
         let deserializers = Deserializers::from_py(key_deserializer, value_deserializer)?;
         let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config)?;
         let traced = config.boolean("fletchlog.trace");
@@ -271,7 +274,7 @@ impl Consumer {
         let given = config.clone();
         let engine = crate::gate::gate(py, |_| {
             let clock = peer.clock();
-            let transport = peer.connect(&given, &clock)?;
+            let transport = with_rules(peer.connect(&given, &clock)?, faults, &clock, &given)?;
             Ok(Engine::new(given, transport, clock)?)
         })?;
         let wakeup = engine.wakeup_handle();

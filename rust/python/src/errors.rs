@@ -11,7 +11,7 @@ use fletchlog_arrow::import::ImportError;
 use fletchlog_broker::BrokerError;
 use fletchlog_client::ClientError;
 use fletchlog_client::assignor::AssignorError;
-use fletchlog_client::faults::FaultError;
+use fletchlog_faults::PlanError;
 use fletchlog_log::scan::ScanError;
 use fletchlog_log::{AppendError, LogError};
 use fletchlog_proxy::ProxyError;
@@ -405,8 +405,8 @@ impl From<AssignorError> for Failure {
     }
 }
 
-impl From<FaultError> for Failure {
-    fn from(error: FaultError) -> Self {
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
         Self::argument(error.to_string())
     }
 }

@@ -3,10 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fletchlog_faults::{Faults, Predicate, RequestRow, RequestView, Rule, RuleReport, api_of, rule_json, rules_of};
+use fletchlog_api::transport::SystemClock;
+use fletchlog_api::{Clock, Config, Transport};
+use fletchlog_faults::{
+    FaultTransport, Faults, Predicate, ProducedBatch, RequestRow, RequestView, Rule, RuleReport, api_of, rule_json,
+    rules_of,
+};
+use fletchlog_records::ErrorCode;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::convert::describe;
 use crate::errors::Failure;
 use crate::gate::gate;
 
@@ -24,6 +32,36 @@ pub fn plan_of<'py>(py: Python<'py>, faults: &Arc<Faults>) -> PyResult<Bound<'py
     py.import("fletchlog.testing")?.getattr("FaultPlan")?.call1((rules,))
 }
 
+/// The rules of the plan that a client was given.
+pub fn rules_from_py(plan: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Arc<Faults>>> {
+    let Some(plan) = plan else { return Ok(None) };
+    let rules = plan.getattr("_rules").ok();
+    match rules.as_ref().and_then(|rules| rules.cast::<FaultRules>().ok()) {
+        Some(rules) => Ok(Some(Arc::clone(&rules.get().faults))),
+        None => Err(PyTypeError::new_err(format!(
+            "faults: give a fletchlog.testing.FaultPlan, as FaultPlan() makes it or as a listener, a proxy or the fixture has it, got {}",
+            describe(plan)
+        ))),
+    }
+}
+
+/// The transport of a client, with rules before it if it was given any.
+pub fn with_rules(
+    transport: Box<dyn Transport>,
+    rules: Option<Arc<Faults>>,
+    clock: &Arc<dyn Clock>,
+    config: &Config,
+) -> Result<Box<dyn Transport>, Failure> {
+    match rules {
+        None => Ok(transport),
+        Some(rules) => {
+            let client_id = config.text("client.id");
+            let transport = FaultTransport::new(transport, rules, Arc::clone(clock), client_id)?;
+            Ok(Box::new(transport))
+        }
+    }
+}
+
 /// number, name or description, selectors and action as JSON, matched, applied, held, optional, cleared
 type Report = (u64, String, u64, u64, usize, bool, bool);
 
@@ -37,7 +75,21 @@ type Row = (
         Vec<&'static str>,
         &'static str,
         Option<String>,
+        u64,
+        Vec<Batch>,
     ),
+);
+
+/// A batch of a recorded Produce, in the order of the fields of `fletchlog.testing.ProducedBatch`.
+type Batch = (
+    String,
+    i32,
+    Option<i64>,
+    Option<i16>,
+    Option<i32>,
+    i32,
+    Option<&'static str>,
+    Option<i64>,
 );
 
 /// How often a wait looks whether the caller was interrupted.
@@ -45,13 +97,23 @@ const LOOK: Duration = Duration::from_millis(50);
 
 #[pymethods]
 impl FaultRules {
+    #[new]
+    fn new() -> Self {
+        let faults = Faults::of_clients(Arc::new(SystemClock::default()));
+        faults.record(true);
+        Self {
+            faults: Arc::new(faults),
+        }
+    }
+
     #[doc = stub!(FaultRules.add)]
     #[pyo3(signature = (plan, when=None))]
     fn add(&self, py: Python<'_>, plan: &str, when: Option<Py<PyAny>>) -> PyResult<Vec<u64>> {
         let predicate = when.map(predicate);
         gate(py, |_| {
-            let (rules, random) = rules_of(plan).map_err(|error| Failure::argument(error.to_string()))?;
+            let (rules, random) = rules_of(plan)?;
             let faults = &self.faults;
+            faults.check(&rules)?;
             if random.is_some() {
                 faults.set_random(random);
             }
@@ -111,6 +173,22 @@ impl FaultRules {
     fn record(&self, py: Python<'_>, records: bool) -> PyResult<()> {
         gate(py, |_| {
             self.faults.record(records);
+            Ok::<_, Failure>(())
+        })
+    }
+
+    #[doc = stub!(FaultRules.collect_sends)]
+    fn collect_sends(&self, py: Python<'_>) -> PyResult<()> {
+        gate(py, |_| {
+            self.faults.collect_sends();
+            Ok::<_, Failure>(())
+        })
+    }
+
+    #[doc = stub!(FaultRules.resume_sends)]
+    fn resume_sends(&self, py: Python<'_>) -> PyResult<()> {
+        gate(py, |_| {
+            self.faults.resume_sends();
             Ok::<_, Failure>(())
         })
     }
@@ -188,7 +266,24 @@ fn row(row: RequestRow) -> Row {
             row.errors.iter().map(|error| error.name()).collect(),
             row.outcome,
             row.fault.map(|fault| fault.to_string()),
+            row.after,
+            row.batches.into_iter().map(batch).collect(),
         ),
+    )
+}
+
+fn batch(batch: ProducedBatch) -> Batch {
+    let known = batch.producer_id >= 0;
+    let error = batch.answer.map(|(error, _)| error);
+    (
+        batch.topic.to_string(),
+        batch.partition,
+        known.then_some(batch.producer_id),
+        known.then_some(batch.producer_epoch),
+        (batch.base_sequence >= 0).then_some(batch.base_sequence),
+        batch.records,
+        error.filter(|error| *error != ErrorCode::NONE).map(ErrorCode::name),
+        batch.answer.map(|(_, offset)| offset).filter(|offset| *offset >= 0),
     )
 }
 

@@ -30,7 +30,6 @@ pub mod convert;
 mod deserializers;
 pub mod errors;
 pub mod fault_rules;
-mod faults;
 pub mod fork;
 pub mod gate;
 mod groups;
@@ -87,8 +86,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<clock::Clock>()?;
     module.add_class::<cluster::Cluster>()?;
     module.add_class::<consumer::Consumer>()?;
-    module.add_class::<faults::Faults>()?;
-    module.add_class::<faults::Held>()?;
     module.add_class::<legacy::LegacyConsumer>()?;
     module.add_class::<legacy::LegacyStream>()?;
     module.add_class::<fault_rules::FaultRules>()?;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use fletchlog_api::{Config, ErrorCode, Scope};
 use fletchlog_arrow::import::ProducerBatch;
-use fletchlog_client::faults::FaultTransport;
 use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns, RecordFuture as Future, RecordMetadata};
 use fletchlog_client::{ClientError, Producer as Engine};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
@@ -24,7 +23,7 @@ use crate::convert::{
     optional_bytes_from_py, record_metadata_to_py, unpicklable,
 };
 use crate::errors::Failure;
-use crate::faults::Faults;
+use crate::fault_rules::{rules_from_py, with_rules};
 use crate::fork::{Shared, Stop};
 use crate::gate::gate;
 use crate::table::Table;
@@ -171,7 +170,7 @@ impl Producer {
         py: Python<'_>,
         source: Option<&Bound<'_, PyAny>>,
         config: Option<&Bound<'_, PyAny>>,
-        faults: Option<&Bound<'_, Faults>>,
+        faults: Option<&Bound<'_, PyAny>>,
         key_serializer: Option<&Bound<'_, PyAny>>,
         value_serializer: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -180,15 +179,12 @@ impl Producer {
         let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
         let Client { peer, config, owned } = Client::from_py(py, Scope::Producer, source, config)?;
         let traced = config.boolean("fletchlog.trace");
-        let faults = faults.map(|faults| faults.get().engine());
+        let faults = rules_from_py(faults)?;
         let given = config.clone();
         let engine = gate(py, |_| {
             let clock = peer.clock();
             let connected = peer.connect(&given, &clock)?;
-            let transport = match faults {
-                Some(faults) => Box::new(FaultTransport::new(connected, faults, Arc::clone(&clock))),
-                None => connected,
-            };
+            let transport = with_rules(connected, faults, &clock, &given)?;
             Ok(Engine::new(given, transport, clock)?)
         })?;
         Ok(Self {

@@ -7,7 +7,6 @@ use crate::producer_harness::Bench;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
 use fletchlog_client::ClientError;
-use fletchlog_client::faults::Faults;
 use fletchlog_sim::sim_disk::{Fault, SimDisk};
 use fletchlog_sim::stepped::{decide, never};
 use fletchlog_testing::VirtualClock;
@@ -47,7 +46,7 @@ impl Cluster {
 
     fn producer(&self, config: &[(&str, &str)]) -> Bench {
         let all = [&TIMES, config].concat();
-        let faults = Faults::scripted([]).unwrap();
+        let faults = crate::producer_harness::faults::scripted([]);
         Bench::new(LocalTransport::new(self.broker.clone()), &self.clock, faults, &all)
     }
 

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::producer_harness::cluster::{broker, log_bytes};
+use crate::producer_harness::faults::{Done, done, random, scripted};
 use crate::producer_harness::{Bench, records_of, virtual_wait};
 use fletchlog_api::{Config, Scope, Transport};
 use fletchlog_broker::LocalTransport;
-use fletchlog_client::faults::{FaultLogEntry, FaultPartition, FaultRates, Faults};
 use fletchlog_client::producer::{Producer, ProducerRecord, RecordColumns, RecordFuture};
+use fletchlog_faults::{ProducedBatch, RandomKind};
+use fletchlog_records::ErrorCode;
 use fletchlog_sim::stepped::never;
 use fletchlog_testing::VirtualClock;
 use proptest::prelude::*;
@@ -27,7 +29,7 @@ struct Run {
 /// What happens to the requests.
 #[derive(Debug, Clone)]
 enum Chaos {
-    Seeded(u64, FaultRates),
+    Seeded(u64, f64, &'static [RandomKind]),
     /// In order, after one record of each partition was acknowledged: the broker knows the producer there. (Without that,
     /// Kafka lets an unknown producer start at any sequence: the hole of spec 9.6.)
     Script(Vec<&'static str>),
@@ -56,8 +58,8 @@ fn run(chaos: Chaos, partitions: i32, nodes: u32, records: usize, group: usize, 
         0
     };
     let faults = match &chaos {
-        Chaos::Seeded(seed, rates) => Faults::seeded(*seed, *rates),
-        Chaos::Script(actions) => Faults::scripted((known as u64 + 1..).zip(actions.iter().copied())),
+        Chaos::Seeded(seed, rate, kinds) => random(*seed, *rate, kinds),
+        Chaos::Script(actions) => scripted((known as u64 + 1..).zip(actions.iter().copied())),
     };
     let mut all = vec![
         ("batch.size", "1"),
@@ -66,7 +68,7 @@ fn run(chaos: Chaos, partitions: i32, nodes: u32, records: usize, group: usize, 
         ("linger.ms", "0"),
     ];
     all.extend_from_slice(config);
-    let mut bench = Bench::new(LocalTransport::new(broker.clone()), &clock, faults.unwrap(), &all);
+    let mut bench = Bench::new(LocalTransport::new(broker.clone()), &clock, faults, &all);
     let mut futures = Vec::new();
     while futures.len() < records {
         let group = if futures.len() < known {
@@ -96,7 +98,7 @@ fn run(chaos: Chaos, partitions: i32, nodes: u32, records: usize, group: usize, 
                 .collect()
         })
         .collect();
-    let done = bench.faults.log();
+    let done = done(&bench.faults);
     Run {
         log,
         futures,
@@ -114,14 +116,16 @@ fn run(chaos: Chaos, partitions: i32, nodes: u32, records: usize, group: usize, 
 /// batches; the client holds back nothing while a batch is sent again, so several refusals of an appended batch in a row let
 /// any number of later ones pass it, with two in flight already. Such a batch gets OUT_OF_ORDER_SEQUENCE_NUMBER until
 /// delivery.timeout.ms: it is in the log, once, and its sends fail (spec 3.4, 9.6 "could be older than the window").
-fn resent_beyond_the_window(log: &[FaultLogEntry]) -> bool {
+fn resent_beyond_the_window(log: &[Done]) -> bool {
     let mut appended: BTreeMap<i32, Vec<(i16, i32)>> = BTreeMap::new();
     let mut beyond = false;
     for entry in log {
-        for sent in &entry.partitions {
+        for sent in &entry.batches {
             let batch = (sent.producer_epoch, sent.base_sequence);
-            let known = appended.entry(sent.tp.partition).or_default();
-            let out_of_order = sent.answer.is_some_and(|(error, _)| error == 45);
+            let known = appended.entry(sent.partition).or_default();
+            let out_of_order = sent
+                .answer
+                .is_some_and(|(error, _)| error == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
             match known.iter().rposition(|b| *b == batch) {
                 Some(at) => beyond |= out_of_order && known.len() - at > 5,
                 None if was_appended(entry, sent) => known.push(batch),
@@ -132,8 +136,8 @@ fn resent_beyond_the_window(log: &[FaultLogEntry]) -> bool {
     beyond
 }
 
-fn was_appended(entry: &FaultLogEntry, sent: &FaultPartition) -> bool {
-    entry.action.starts_with("appended-refused") || sent.answer.is_some_and(|(error, _)| error == 0)
+fn was_appended(entry: &Done, sent: &ProducedBatch) -> bool {
+    entry.action.starts_with("appended-refused") || sent.answer.is_some_and(|(error, _)| error == ErrorCode::NONE)
 }
 
 fn sent(partitions: i32, records: usize) -> Vec<Vec<usize>> {
@@ -149,13 +153,7 @@ fn first_copies(log: &[usize]) -> Vec<usize> {
     log.iter().copied().filter(|n| seen.insert(*n)).collect()
 }
 
-fn rates() -> impl Strategy<Value = FaultRates> {
-    (0.0..0.3f64, 0.0..0.3f64, 0.0..0.2f64).prop_map(|(lost_ack, refused, disconnect)| FaultRates {
-        lost_ack,
-        refused,
-        disconnect,
-    })
-}
+const KINDS: [RandomKind; 3] = [RandomKind::LoseResponse, RandomKind::Error, RandomKind::Close];
 
 const RELEASES: [&str; 5] = ["2.4", "2.6", "3.2", "3.9", "4.3"];
 
@@ -189,10 +187,10 @@ proptest! {
 
     #[test]
     fn one_request_in_flight_keeps_order_without_idempotence_and_loses_nothing(
-        seed: u64, rates in rates(), release in prop::sample::select(&RELEASES[..]),
+        seed: u64, rate in 0.0..0.7f64, kinds in 1..=KINDS.len(), release in prop::sample::select(&RELEASES[..]),
         partitions in 1..5i32, nodes in 1..4u32, records in 1..60usize, group in 1..20usize,
     ) {
-        let run = run(Chaos::Seeded(seed, rates), partitions, nodes, records, group, &[
+        let run = run(Chaos::Seeded(seed, rate, &KINDS[..kinds]), partitions, nodes, records, group, &[
             ("enable.idempotence", "false"),
             ("max.in.flight.requests.per.connection", "1"),
             ("fletchlog.producer.version", release),
@@ -204,9 +202,9 @@ proptest! {
 
     #[test]
     fn several_requests_in_flight_lose_nothing_that_is_retriable(
-        seed: u64, rates in rates(), release in prop::sample::select(&RELEASES[..]), records in 1..60usize,
+        seed: u64, rate in 0.0..0.7f64, kinds in 1..=KINDS.len(), release in prop::sample::select(&RELEASES[..]), records in 1..60usize,
     ) {
-        let run = run(Chaos::Seeded(seed, rates), 2, 1, records, 8, &[
+        let run = run(Chaos::Seeded(seed, rate, &KINDS[..kinds]), 2, 1, records, 8, &[
             ("enable.idempotence", "false"),
             ("fletchlog.producer.version", release),
         ]);
@@ -285,12 +283,17 @@ fn an_idempotent_producer_does_neither_under_the_same_faults() {
 
 #[test]
 fn the_same_seed_replays_the_same_run() {
-    let rates = FaultRates {
-        lost_ack: 0.1,
-        refused: 0.1,
-        disconnect: 0.1,
+    let once = || {
+        run(
+            Chaos::Seeded(5, 0.3, &KINDS),
+            3,
+            2,
+            80,
+            7,
+            &[("enable.idempotence", "false")],
+        )
+        .log
     };
-    let once = || run(Chaos::Seeded(5, rates), 3, 2, 80, 7, &[("enable.idempotence", "false")]).log;
     assert_eq!(once(), once());
 }
 

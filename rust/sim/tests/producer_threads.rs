@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::producer_harness::cluster::log_bytes;
+use crate::producer_harness::faults::{done, scripted};
 use crate::producer_harness::records_of;
 use fletchlog_api::transport::SystemClock;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
-use fletchlog_client::faults::{FaultTransport, Faults};
 use fletchlog_client::producer::{OnDecided, ProducerRecord, RecordColumns};
 use fletchlog_client::{ClientError, Producer};
+use fletchlog_faults::{FaultTransport, Faults};
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::default())
@@ -40,7 +41,7 @@ fn producer(broker: &Arc<Broker>, faults: Option<&Arc<Faults>>, config: &[(&str,
     match faults {
         None => Producer::new(config, Box::new(local), clock).unwrap(),
         Some(faults) => {
-            let transport = FaultTransport::new(Box::new(local), faults.clone(), clock.clone());
+            let transport = FaultTransport::new(Box::new(local), faults.clone(), clock.clone(), "").unwrap();
             Producer::new(config, Box::new(transport), clock).unwrap()
         }
     }
@@ -150,7 +151,7 @@ fn a_closed_producer_refuses_records_and_closes_twice() {
 #[test]
 fn a_close_that_may_not_wait_fails_what_is_undecided() {
     let broker = embedded(1);
-    let faults = Faults::scripted([(1, "drop")]).unwrap();
+    let faults = scripted([(1, "drop")]);
     let producer = producer(&broker, Some(&faults), &[("batch.size", "1")]);
     let first = producer.send(&record(0, b"a"), &mut never).unwrap();
     producer.close(Some(0), &mut never).unwrap();
@@ -198,7 +199,7 @@ fn wrong_records_are_errors_that_leave_the_producer_usable() {
 #[test]
 fn waiting_calls_ask_their_interrupt_and_stop() {
     let broker = embedded(1);
-    let faults = Faults::scripted([(1, "drop")]).unwrap();
+    let faults = scripted([(1, "drop")]);
     let producer = producer(&broker, Some(&faults), &[("batch.size", "1"), ("buffer.memory", "200")]);
     let first = producer.send(&record(0, b"a"), &mut never).unwrap();
     let asked = AtomicUsize::new(0);
@@ -223,7 +224,7 @@ fn waiting_calls_ask_their_interrupt_and_stop() {
 #[test]
 fn memory_that_stays_full_fails_the_record_after_max_block() {
     let broker = embedded(1);
-    let faults = Faults::scripted([(1, "drop")]).unwrap();
+    let faults = scripted([(1, "drop")]);
     let config = [("batch.size", "1"), ("buffer.memory", "200"), ("max.block.ms", "500")];
     let producer = producer(&broker, Some(&faults), &config);
     producer.send(&record(0, b"a"), &mut never).unwrap();
@@ -269,7 +270,7 @@ fn columns_larger_than_the_memory_flow_through_and_their_failure_is_reported_by_
     assert_eq!(total, 200_000);
     producer.close(None, &mut never).unwrap();
 
-    let faults = Faults::scripted([(1, "refused:INVALID_RECORD")]).unwrap();
+    let faults = scripted([(1, "refused:INVALID_RECORD")]);
     let failing = self::producer(&broker, Some(&faults), &[]);
     failing.send_columns("t", &Tens::new(10), 0, &mut never).unwrap();
     assert!(matches!(
@@ -339,7 +340,7 @@ fn a_send_that_would_have_to_wait_or_fail_is_left_to_the_call_that_does() {
 #[test]
 fn memory_that_is_full_is_waited_for_by_the_call_that_waits() {
     let broker = embedded(1);
-    let faults = Faults::scripted([(1, "drop")]).unwrap();
+    let faults = scripted([(1, "drop")]);
     let config = [
         ("batch.size", "1"),
         ("buffer.memory", "200"),
@@ -361,24 +362,25 @@ fn memory_that_is_full_is_waited_for_by_the_call_that_waits() {
 #[test]
 fn sends_under_hold_are_complete_before_the_sender_sees_them() {
     let broker = embedded(1);
-    let faults = Faults::scripted([(1, "refused:6")]).unwrap();
+    let faults = scripted([(1, "refused:6")]);
     let config = [("batch.size", "1"), ("retry.backoff.ms", "10"), ("acks", "all")];
     let producer = producer(&broker, Some(&faults), &config);
     producer.partitions_for("t", &mut || false).unwrap();
     {
-        let _held = faults.hold();
+        faults.collect_sends();
         for number in 0..8 {
             // 40 characters, so that each is a batch of its own.
             producer
                 .send(&record(0, format!("{number:<40}").as_bytes()), &mut never)
                 .unwrap();
         }
-        assert!(faults.log().is_empty());
+        assert!(done(&faults).is_empty());
+        faults.resume_sends();
     }
     producer.flush(&mut never).unwrap();
     // Recorded scenario 001 on 2.6.3.
     assert_eq!(values(&broker, 0).concat().replace(' ', ""), "12340567");
-    assert_eq!(faults.log()[5].after, 2);
+    assert_eq!(done(&faults)[5].after, 2);
     producer.close(None, &mut never).unwrap();
 }
 
@@ -459,7 +461,7 @@ impl RecordColumns for Numbered {
 fn rows_that_users_append_and_compress_beside_the_sender_arrive_once_and_in_order() {
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let broker = embedded(3);
-        let faults = Faults::scripted([(2, "lost-ack"), (5, "drop"), (9, "lost-ack"), (12, "drop")]).unwrap();
+        let faults = scripted([(2, "lost-ack"), (5, "drop"), (9, "lost-ack"), (12, "drop")]);
         let config = [
             ("compression.type", codec),
             ("enable.idempotence", "true"),

@@ -23,7 +23,7 @@ mod transaction;
 mod waiter;
 
 pub use crate::group::ConsumerGroupMetadata;
-pub(crate) use future::lock;
+
 pub use future::{OnDecided, RecordFuture};
 pub use partitioner::{murmur2, partition_for_key};
 pub use producer::Producer;

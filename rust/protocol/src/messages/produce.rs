@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fletchlog_records::ErrorCode;
 
 use crate::Message;
-use crate::by_topic::{grouped, in_runs};
+use crate::by_topic::grouped;
 use crate::local::TransactionSupportedOperation;
 
 message! {
@@ -107,23 +107,7 @@ impl ProduceRequest {
     }
 }
 
-/// A partition's response, with its topic.
-type OfTopic = (Arc<str>, produce_response::PartitionProduceResponse);
-
 impl ProduceResponse {
-    /// A response with these partitions in this order.
-    pub fn of(partitions: impl IntoIterator<Item = OfTopic>) -> Self {
-        let topic = |(name, partition_responses)| produce_response::TopicProduceResponse {
-            name,
-            partition_responses,
-            ..Default::default()
-        };
-        Self {
-            responses: in_runs(partitions).into_iter().map(topic).collect(),
-            ..Default::default()
-        }
-    }
-
     /// The partitions in the order of the response, each with its topic.
     pub fn partitions(&self) -> impl Iterator<Item = (&Arc<str>, &produce_response::PartitionProduceResponse)> {
         let topics = self.responses.iter();
@@ -148,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_is_sent_has_each_topic_once_and_a_response_keeps_the_order() {
+    fn a_request_that_is_sent_has_each_topic_once() {
         let order = [("b", 1), ("a", 2), ("a", 0), ("b", 4)];
         let topic = |(name, index): (&str, i32)| produce_request::TopicProduceData {
             name: name.into(),
@@ -168,11 +152,5 @@ mod tests {
         let request = request.for_version(ProduceRequest::MAX_VERSION);
         assert_eq!(request.topic_data.len(), 2);
         assert_eq!(of(&request), named([("b", 1), ("b", 4), ("a", 2), ("a", 0)]));
-
-        let refused = |index| produce_response::PartitionProduceResponse::refused(index, ErrorCode::NONE);
-        let response = ProduceResponse::of(order.map(|(topic, index)| (topic.into(), refused(index))));
-        assert_eq!(response.responses.len(), 3);
-        let partitions = response.partitions().map(|(topic, p)| (topic.to_string(), p.index));
-        assert_eq!(partitions.collect::<Vec<_>>(), named(order));
     }
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub mod cluster;
+pub mod faults;
 pub mod scenario;
 
 use bytes::Bytes;
 use fletchlog_api::{Config, NodeId, Request, Scope, Transport};
 use fletchlog_client::ClientError;
-use fletchlog_client::faults::{FaultTransport, Faults};
 use fletchlog_client::producer::{Producer, ProducerRecord, RecordFuture};
+use fletchlog_faults::{FaultTransport, Faults};
 use fletchlog_records::{BatchIter, RecordCursor};
 use fletchlog_sim::stepped::never;
 use fletchlog_testing::{VirtualClock, Watch, WatchedTransport};
@@ -118,7 +119,7 @@ impl Bench {
     ) -> Self {
         let broker = Box::new(virtual_wait(broker, clock));
         let recorder = Recorder::default();
-        let transport = FaultTransport::new(broker, faults.clone(), clock.clone());
+        let transport = FaultTransport::new(broker, faults.clone(), clock.clone(), "").unwrap();
         let transport = WatchedTransport::new(transport, recorder.clone());
         let config = Config::parse(Scope::Producer, config.iter().copied()).unwrap();
         let producer = Producer::stepped(config, Box::new(transport), clock.clone()).unwrap();

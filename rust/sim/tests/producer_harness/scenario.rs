@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use fletchlog_client::faults::Faults;
 use fletchlog_testing::VirtualClock;
 use serde_json::Value;
 
+use super::faults::{done, scripted};
 use super::{Bench, Stored, java_name};
 use fletchlog_sim::stepped::never;
 
@@ -155,7 +155,23 @@ where
     T: fletchlog_api::Transport + 'static,
     R: Fn(i32) -> Vec<Stored>,
 {
-    let scenario = read(&format!("producer-faults/scenarios/{number}.json"));
+    run_script(
+        client,
+        &read(&format!("producer-faults/scenarios/{number}.json")),
+        cluster,
+    )
+}
+
+/// The same with a scenario that is not among the recordings.
+pub fn run_script<T, R>(
+    client: &str,
+    scenario: &Value,
+    cluster: impl FnOnce(&std::sync::Arc<VirtualClock>, &str, i32) -> (T, R),
+) -> Outcome
+where
+    T: fletchlog_api::Transport + 'static,
+    R: Fn(i32) -> Vec<Stored>,
+{
     let partitions = i32::try_from(scenario["partitions"].as_i64().unwrap()).unwrap();
     let mut config: BTreeMap<&str, &str> = DEFAULTS.into_iter().collect();
     for (name, value) in scenario["config"].as_object().unwrap() {
@@ -168,7 +184,7 @@ where
         .unwrap()
         .iter()
         .map(|(n, a)| (n.parse().unwrap(), a.as_str().unwrap()));
-    let faults = Faults::scripted(script).unwrap();
+    let faults = scripted(script);
 
     let clock = VirtualClock::new();
     let topic = scenario["topic"].as_str().unwrap_or("t");
@@ -202,10 +218,10 @@ where
         i64::try_from(ids.iter().position(|&known| known == id).unwrap()).unwrap()
     };
     let sent = bench.requests.lock().unwrap();
-    let requests = sent.iter().zip(bench.faults.log()).map(|(parts, entry)| {
+    let requests = sent.iter().zip(done(&bench.faults)).map(|(parts, entry)| {
         let mut parts: Vec<Part> = parts
             .iter()
-            .zip(&entry.partitions)
+            .zip(&entry.batches)
             .map(|((partition, records), part)| Part {
                 partition: i64::from(*partition),
                 ids: records.iter().map(id_of).collect(),
@@ -214,7 +230,7 @@ where
                     i64::from(part.producer_epoch),
                     i64::from(part.base_sequence),
                 ),
-                answer: part.answer.map(|(error, offset)| (i64::from(error), offset)),
+                answer: part.answer.map(|(error, offset)| (i64::from(error.code()), offset)),
             })
             .collect();
         parts.sort_by_key(|p| p.partition);

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use crate::producer_harness::Bench;
 use fletchlog_api::{Clock, Config, ErrorCode, Scope};
 use fletchlog_broker::{Broker, LocalTransport};
-use fletchlog_client::faults::Faults;
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_records::{RecordCursor, TopicPartition};
 use fletchlog_sim::stepped::never;
@@ -37,7 +36,7 @@ impl Cluster {
     fn producer(&self, id: &str, script: &[(u64, &str)], config: &[(&str, &str)]) -> Bench {
         let mut all = vec![("transactional.id", id), ("fletchlog.producer.version", "3.9")];
         all.extend_from_slice(config);
-        let faults = Faults::scripted(script.iter().copied()).unwrap();
+        let faults = crate::producer_harness::faults::scripted(script.iter().copied());
         Bench::new(LocalTransport::new(self.broker.clone()), &self.clock, faults, &all)
     }
 

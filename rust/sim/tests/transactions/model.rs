@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fletchlog_client::ClientError;
-use fletchlog_client::faults::{FaultRates, Faults};
+use fletchlog_faults::RandomKind;
 use proptest::prelude::*;
 
 use super::{Cluster, code};
@@ -75,11 +75,7 @@ impl World {
     }
 
     fn start(&mut self, p: usize) -> Bench {
-        let rates = FaultRates {
-            lost_ack: 0.1,
-            refused: 0.1,
-            disconnect: 0.1,
-        };
+        let kinds = [RandomKind::LoseResponse, RandomKind::Error, RandomKind::Close];
         self.seed += 1;
         let id = format!("p{p}");
         let config = [
@@ -93,7 +89,7 @@ impl World {
             ("transaction.timeout.ms", "900000"),
         ];
         let transport = fletchlog_broker::LocalTransport::new(self.cluster.broker.clone());
-        let faults = Faults::seeded(self.seed, rates).unwrap();
+        let faults = crate::producer_harness::faults::random(self.seed, 0.3, &kinds);
         let bench = Bench::new(transport, &self.cluster.clock, faults, &config);
         bench.producer.init_transactions(&mut never).unwrap();
         bench

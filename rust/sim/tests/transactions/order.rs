@@ -119,7 +119,7 @@ fn a_producer_without_a_transactional_id_has_no_transactions() {
     let cluster = Cluster::new();
     let clock = &cluster.clock;
     let transport = fletchlog_broker::LocalTransport::new(cluster.broker.clone());
-    let faults = fletchlog_client::faults::Faults::scripted([]).unwrap();
+    let faults = crate::producer_harness::faults::scripted([]);
     let mut bench = crate::producer_harness::Bench::new(transport, clock, faults, &[("enable.idempotence", "true")]);
     illegal(bench.producer.init_transactions(&mut never), "transactional.id");
     illegal(bench.producer.begin_transaction(), "transactional.id");

@@ -14,7 +14,7 @@ use fletchlog_api::{
     StorageFailure,
 };
 use fletchlog_protocol::messages::find_coordinator_response::Coordinator;
-use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
+use fletchlog_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use fletchlog_testing::{Answer, ScriptedTransport};
 
 use super::*;
@@ -164,7 +164,14 @@ impl Fixture {
             base_offset,
             ..PartitionProduceResponse::refused(0, error)
         };
-        let response = ProduceResponse::of([("t".into(), answer)]);
+        let response = ProduceResponse {
+            responses: vec![TopicProduceResponse {
+                name: "t".into(),
+                partition_responses: vec![answer],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
         self.answer(|r| matches!(r, Request::Produce(_)), Ok(Response::Produce(response)));
     }
 
