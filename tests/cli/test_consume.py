@@ -108,6 +108,7 @@ def test_a_group_begins_and_ends_where_it_says(cli, ten):
         (["--group", "g", "--from", "1h"], "fletchlog groups reset"),
         (["--follow", "--until", "now", "-f", "jsonl"], "--until"),
         (["--follow", "-f", "json"], "--format jsonl"),
+        (["-o", "a.jsonl.gz"], "--output a.jsonl.gz: nothing is compressed"),
         (["-f", "%q"], "%q means nothing"),
         (["-f", "%"], "means nothing"),
         (["-f", r"\x1"], "means nothing"),
@@ -115,6 +116,21 @@ def test_a_group_begins_and_ends_where_it_says(cli, ten):
 )
 def test_what_does_not_go_together_is_refused(cli, ten, words, text):
     assert text in cli("consume", ten, "t", *words, code=1).err
+
+
+def test_a_table_says_that_there_is_more(cli, data):
+    with fl.Broker(data, create=True) as broker:
+        broker.create_topic("t", partitions=2)
+        with fl.Producer(broker) as producer:
+            producer.send_many("t", [b"v"] * 50, partition=0)
+    said = "these are the first 50 records: --max N shows more, --format jsonl all\n"
+    assert cli("consume", data, "t").err == ""
+    with fl.Broker(data) as broker, fl.Producer(broker) as producer:
+        producer.send("t", b"one more", partition=1)
+    for words in ([], ["--group", "g"], ["-p", 0, "-p", 1, "--tail", 50]):
+        assert cli("consume", data, "t", *words).err == said
+    for words in (["--group", "g"], ["-p", 0], ["-n", 50], ["-n", 51], ["-f", "raw"], ["--tail", 49]):
+        assert cli("consume", data, "t", *words).err == ""
 
 
 def test_to_follow_is_to_print_lines_as_they_come(cli, ten):

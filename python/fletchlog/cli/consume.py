@@ -80,7 +80,8 @@ def consume(
     """
     import fletchlog as fl
 
-    form = form or _form_of(output) or ("jsonl" if follow else "table")
+    named = _form_of(output)
+    form = form or named or ("jsonl" if follow else "table")
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
     asked = configured(command_config, config)
@@ -114,12 +115,25 @@ def consume(
             finally:
                 if group_offsets is not None:
                     group_offsets.commit(to.shown(), but=existing.gone)
+            if most is None and to.count == limit and _are_left(consumer, polled, to.shown(), ends | stops):
+                note(f"these are the first {limit} records: --max N shows more, --format jsonl all")
     if output is not None:
         note(f"wrote {counted(to.count, 'record')} to {output}")
 
 
+def _are_left(consumer: Any, last: _Polled, shown: Offsets, goals: Offsets) -> bool:
+    """Whether there are records behind those that were shown; `last`: the last poll."""
+    return any(shown.get(tp, 0 if tp in last.cut else consumer.position(tp)) < goal for tp, goal in goals.items() if tp in consumer.assignment())
+
+
 def _form_of(output: Path | None) -> str | None:
-    """The format that the name of a file says, as `fletchlog produce` reads it."""
+    """The format that the name of a file says, as `fletchlog produce` reads it.
+
+    Raises:
+        CommandError: A name of a compressed file.
+    """
+    if output and output.suffix.lower() in {".gz", ".zst"}:
+        raise CommandError(f"--output {output}: nothing is compressed; `fletchlog consume .. -f jsonl | gzip` does it")
     return _BY_SUFFIX.get(output.suffix.lower()) if output else None
 
 
