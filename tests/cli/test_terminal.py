@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fletchlog as fl
+from fletchlog.cli.text import note_log
 
 # many processes, each of which starts an interpreter
 pytestmark = pytest.mark.timeout(180)
@@ -130,6 +131,12 @@ def test_standard_streams_that_are_full_or_closed_are_named(many):
     assert many.bash("fletchlog topics list d 2>&- && fletchlog topics list nowhere 2>&-").returncode == 1
     # no file of the broker got the number of the closed stream
     assert many.bash("echo 1 | fletchlog produce d t 2>&- && fletchlog verify d").returncode == 0
+
+
+def test_a_line_of_the_log_that_comes_again_and_again_is_counted(capsys):
+    for line in ["a"] * 101 + ["b", "a"]:
+        note_log(line)
+    assert capsys.readouterr().err.splitlines() == ["fletchlog: a", "fletchlog: a (10 times)", "fletchlog: a (100 times)", "fletchlog: b", "fletchlog: a"]
 
 
 @pytest.mark.slow

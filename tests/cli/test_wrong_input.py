@@ -42,6 +42,14 @@ def here(tmp_path, monkeypatch):
 DIRECTORIES = ["nowhere", "file", "empty", "loop", "bad0", "bad1", "bad2", "bad3", "/dev/null", "", "d/t-0", "d\n", "a" * 300, "\udcff"]
 
 
+def test_advice_names_the_place_that_was_given(cli, here):
+    shutil.copytree("d", "a b")
+    assert "there is no topic u; `fletchlog topics create 'a b' u` makes it" in cli("consume", "a b", "u", code=1).err
+    assert "there is no group g; `fletchlog groups list d` lists" in cli("groups", "describe", "d", "g", code=1).err
+    with fl.Broker("d"):
+        assert "to write too, let it `fletchlog serve d`, and use kafka://HOST:PORT" in cli("produce", "d", "t", stdin="v", code=1).err
+
+
 @pytest.mark.parametrize("typed", ["127.0.0.1:9092", "h1:9092,h2:9092", "kafka:/h1:9092", "kafka:h1:9092"])
 def test_an_address_without_its_beginning_is_no_directory(cli, here, typed):
     address = f"kafka://{typed.removeprefix('kafka:').removeprefix('/')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fletchlog._place import Place
 from fletchlog.cli.arguments import HELP, read, wrong
 from fletchlog.cli.common import CommandError, UsageError, fail, in_words_of_the_shell, missing
 from fletchlog.cli.interrupts import INTERRUPTED
@@ -11,6 +12,7 @@ from fletchlog.cli.text import note
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from fletchlog.cli.arguments import Command
 
@@ -115,9 +117,11 @@ def run(words: Sequence[str], prog: str = "fletchlog") -> None:
 
         completion.complete(words[1:])
         return
+    given: dict[str, Any] = {}
     try:
         name, command, rest = found(prog, words)
-        command(**read(name, command, rest))
+        given = read(name, command, rest)
+        command(**given)
     except UsageError as error:
         fail(str(error), 2)
     except ModuleNotFoundError as error:
@@ -125,7 +129,7 @@ def run(words: Sequence[str], prog: str = "fletchlog") -> None:
         fail(f"the command line needs {package}; install it with: pip install 'fletchlog[cli]'" if package in {"rich", "pyarrow", "numpy"} else str(error))
     # ImportError: an extra is missing, and its text says which
     except (CommandError, KafkaError, ImportError) as error:
-        fail(in_words_of_the_shell(error))
+        fail(in_words_of_the_shell(error, [value for value in given.values() if isinstance(value, Place)]))
     except OverflowError as error:
         fail(f"a number is out of range: {error}")
     except BrokenPipeError:

@@ -26,9 +26,10 @@ class UsageError(Exception):
     """An argument is no text; exit code 2, as for an option that there is not."""
 
 
-def in_words_of_the_shell(error: Exception) -> str:
-    """The sentence of an error. What it advises a program to call becomes the command that does it."""
+def in_words_of_the_shell(error: Exception, places: Iterable[Place] = ()) -> str:
+    """The sentence of an error. What it advises a program to call becomes the command that does it, on the place of this one if it has one only."""
     import re
+    import shlex
 
     from fletchlog import errors
 
@@ -41,7 +42,9 @@ def in_words_of_the_shell(error: Exception) -> str:
     text = re.sub(r"\bnode -\d+: ", "", str(error))
     command = next((words for kind, words in advice.items() if isinstance(error, kind)), None)
     # what follows the semicolon is the engine's advice, in words of Python
-    return text if command is None else f"{text.partition('; ')[0]}; {command}"
+    text = text if command is None else f"{text.partition('; ')[0]}; {command}"
+    names = [shlex.quote(str(place)) for place in places]
+    return re.sub("(`fletchlog [a-z ]+ )DIR\\b", lambda found: f"{found[1]}{names[0]}", text) if len(names) == 1 else text
 
 
 def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) -> fl.admin.TopicDescription:

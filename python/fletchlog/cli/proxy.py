@@ -10,7 +10,7 @@ from fletchlog.cli import serve
 from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, configured, properties
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG
-from fletchlog.cli.text import note
+from fletchlog.cli.text import note, note_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def proxy(
     serve.allow_files()
     if with_parent:
         serve.end_with_parent(stop)
-    log_to(lambda line: note(f"fletchlog: {line}"))
+    log_to(note_log)
     with (
         _written(record) as out,
         fl.Cluster(cluster.name, configured(command_config)) as real,

@@ -11,7 +11,7 @@ from fletchlog._place import STORE, address_meant
 from fletchlog.cli.arguments import READABLE, argument, option
 from fletchlog.cli.common import CommandError, properties, properties_of_file, refuse_kafkas, storage_options
 from fletchlog.cli.options import CONFIG
-from fletchlog.cli.text import note
+from fletchlog.cli.text import note, note_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def serve(
     _return_freed_memory()
     if with_parent:
         end_with_parent(stop)
-    log_to(lambda line: note(f"fletchlog: {line}"))
+    log_to(note_log)
     # As in Kafka: the first members of a group may start on many machines.
     given = {"group.initial.rebalance.delay.ms": "3000"} | _properties(config, config_file, auto_create)
     if memory:

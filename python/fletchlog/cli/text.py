@@ -12,9 +12,12 @@ from functools import cache
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from typing import Any
 
 # Python's substitutes for bytes of a path that are no UTF-8
 _BYTES = range(0xDC80, 0xDD00)
+# The last line of the log, and how often it has come.
+_last: list[Any] = ["", 0]
 
 
 @cache
@@ -45,6 +48,16 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Prints a line on standard error."""
     print(visible(text), file=sys.stderr)
+
+
+def note_log(line: str) -> None:
+    """Prints a line of the engine's log on standard error; one that comes again and again at the 1st, 10th, 100th time. For one thread."""
+    times = _last[1] + 1 if line == _last[0] else 1
+    _last[:] = line, times
+    if times == 1:
+        note(f"fletchlog: {line}")
+    elif str(times).strip("0") == "1":
+        note(f"fletchlog: {line} ({times:,} times)")
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
