@@ -66,7 +66,7 @@ def test_a_listener_with_a_certificate_that_signs_itself(shell):
 def test_the_commands_for_those_who_come_from_others(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = re.findall(r"^\| `(?:kcat|kafka-)[^|]*\| `fletchlog (.*?)` \|$", (DOCS.parent / "coming-from.md").read_text(), re.MULTILINE)
-    assert len(rows) == 27
+    assert len(rows) == 28
     with fl.Broker("data", create=True) as broker:
         for topic in ("orders", "t"):
             broker.create_topic(topic, partitions=3)

@@ -27,6 +27,14 @@ def test_a_topic_is_created_listed_described_and_deleted(cli, data):
     assert "clicks" in cli("topics", "list", data).out
 
 
+def test_a_topic_that_exists_is_left_as_it_is_if_asked(cli, data):
+    assert cli("topics", "create", data, "t", "-p", 3, "--if-not-exists").out == f"created t with 3 partitions in {data}\n"
+    assert "Topic 't' already exists; --if-not-exists accepts that" in cli("topics", "create", data, "t", "-p", 3, code=1).err
+    for words in ([], ["-p", 5, "-c", "retention.ms=1"]):
+        assert cli("topics", "create", data, "t", "--if-not-exists", *words).out == f"found t with 3 partitions in {data}\n"
+    assert cli("topics", "describe", data, "t", "--json").json[0]["config"] == {}
+
+
 def test_a_topic_is_altered(cli, data):
     cli("topics", "create", data, "orders", "-c", "retention.ms=1000", "-c", "segment.bytes=5000")
     cli("topics", "alter", data, "orders", "--partitions", 3, "-c", "retention.ms=2000", "-d", "segment.bytes")

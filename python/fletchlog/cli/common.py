@@ -35,6 +35,7 @@ def in_words_of_the_shell(error: Exception, places: Iterable[Place] = ()) -> str
 
     advice = {
         errors.UnknownTopicOrPartitionError: "`fletchlog topics create DIR TOPIC` makes one, `fletchlog topics list DIR` lists what there is",
+        errors.TopicAlreadyExistsError: "--if-not-exists accepts that",
         errors.GroupIdNotFoundError: "`fletchlog groups list DIR` lists what there is",
         errors.DirectoryLockedError: "commands that only read work beside it; to write too, let it `fletchlog serve DIR`, and use kafka://HOST:PORT",
     }
@@ -42,7 +43,7 @@ def in_words_of_the_shell(error: Exception, places: Iterable[Place] = ()) -> str
     text = re.sub(r"\bnode -\d+: ", "", str(error))
     command = next((words for kind, words in advice.items() if isinstance(error, kind)), None)
     # what follows the semicolon is the engine's advice, in words of Python
-    text = text if command is None else f"{text.partition('; ')[0]}; {command}"
+    text = text if command is None else f"{text.partition('; ')[0].removesuffix('.')}; {command}"
     names = [shlex.quote(str(place)) for place in places]
     return re.sub("(`fletchlog [a-z ]+ )DIR\\b", lambda found: f"{found[1]}{names[0]}", text) if len(names) == 1 else text
 

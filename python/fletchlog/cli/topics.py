@@ -45,6 +45,7 @@ def create(
     partitions: int = option("--partitions -p", "Number of partitions.", 1),
     config: list[str] | None = CONFIG,
     nodes: int | None = option("--nodes", "Number of nodes when the directory is new."),
+    if_not_exists: bool = option("--if-not-exists", "Leave a topic that exists already as it is.", False),
     as_json: bool = JSON,
     command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
@@ -57,8 +58,14 @@ def create(
     if nodes is not None and not 1 <= nodes <= MOST_NODES:
         raise CommandError(f"--nodes is from 1 to {MOST_NODES}, not {nodes}")
     with opened(directory, create=True, nodes=nodes, client=configured(command_config)) as broker:
-        broker.create_topic(name, partitions=partitions, config=properties(config))
-    done(f"created {name} with {counted(partitions, 'partition')} in {directory}", as_json=as_json, topic=name, partitions=partitions)
+        exists = if_not_exists and name in broker.topics()
+        if exists:
+            partitions = len(broker.describe_topic(name).partitions)
+        else:
+            broker.create_topic(name, partitions=partitions, config=properties(config))
+    done(
+        f"{'found' if exists else 'created'} {name} with {counted(partitions, 'partition')} in {directory}", as_json=as_json, topic=name, partitions=partitions
+    )
 
 
 def describe(
