@@ -310,7 +310,7 @@ ADVICE = {
     "PolicyViolationError": "Alter the topic's `cleanup.policy`, or open without `read_only`; the text says which.",
     "InvalidTopicError": "Use letters, digits, `.`, `_` and `-`, at most 249 characters.",
     "InvalidPartitionsError": "Give a number from 1 on that is not lower than before.",
-    "TopicAlreadyExistsError": "Use it, or delete it first.",
+    "TopicAlreadyExistsError": "Use it (`exist_ok=True` accepts it), or delete it first.",
     "UnknownTopicOrPartitionError": "`broker.topics()` or `fletchlog topics list` lists what there is; create the topic.",
     "OffsetOutOfRangeError": "Seek to a valid offset, or set `auto.offset.reset` to earliest or latest.",
     "NoOffsetForPartitionError": "Commit or seek first, or set `auto.offset.reset` to earliest or latest.",

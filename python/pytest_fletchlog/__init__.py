@@ -9,6 +9,8 @@
 `kafka` is fresh for each test, `kafka_session` lives as long as the run (one for each worker of xdist), and `kafka_cluster(nodes=3)`
 makes a cluster. When a test fails, its report shows the topics and what clients asked for. Nothing is imported before a
 fixture is used.
+
+With annotations, `from pytest_fletchlog.kafka import Kafka`: `kafka` and `kafka_session` are a `Kafka`, `kafka_cluster` is a `Callable[..., Kafka]`.
 """
 
 from __future__ import annotations

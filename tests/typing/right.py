@@ -14,8 +14,15 @@ from fletchlog import serde
 from fletchlog.admin import NewTopic
 from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from fletchlog.types import Column, IsolationLevel, OffsetAndMetadata, RecordMetadata
+from pytest_fletchlog.kafka import Kafka
 
 T0 = fl.TopicPartition("t", 0)
+
+
+def fixtures(kafka: Kafka) -> None:
+    assert_type(kafka.topic(partitions=3), str)
+    kafka.produce("t", ["v", (b"k", "v"), ("k", None)])
+    assert_type(kafka.requests(api="Fetch")[0].errors, list[str])
 
 
 def place(broker: fl.Broker, cluster: fl.Cluster, path: Path) -> None:

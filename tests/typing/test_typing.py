@@ -47,6 +47,11 @@ def test_there_are_sixty(name: str) -> None:
     assert sorted(lines(name).values()) == list(range(1, 61))
 
 
+@pytest.mark.parametrize("package", ["fletchlog", "pytest_fletchlog"])
+def test_a_package_says_that_it_is_typed(package: str) -> None:
+    assert (PACKAGE / package / "py.typed").is_file()
+
+
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_a_checker_finds_every_wrong_line_and_nothing_else(checker: str) -> None:
     if importlib.util.find_spec(checker) is None:
