@@ -96,12 +96,14 @@ def _idle(opened: Kafka) -> list[str]:
             words += ["selections of requests without an action, which change nothing:", *(f"  {one} has no action, such as .error(..)" for one in unfinished)]
         if rules := opened.faults.never_applied():
             words += ["rules for faults never applied to a request (a rule may with optional=True):"]
-            words += [f"  {rule.rule}: {rule.matched} requests matched{_came(opened, rule)}" for rule in rules]
+            words += [f"  {rule.rule}: {rule.matched} request{'' if rule.matched == 1 else 's'} matched{_came(opened, rule)}" for rule in rules]
     return words
 
 
 def _came(opened: Kafka, rule: FaultRule) -> str:
-    """What clients have sent of the APIs of a rule that matched nothing: the reason is in its other selectors, or they sent none."""
+    """Why a rule did not apply: it begins later, or clients sent none of its APIs, or its other selectors do not fit those."""
+    if rule.matched < rule.rule.get("nth", 1) and rule.matched:
+        return f", and it begins with number {rule.rule['nth']}"
     if rule.matched or not (apis := rule.rule.get("api")):
         return ""
     of_api = opened.requests(api=apis)

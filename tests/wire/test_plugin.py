@@ -70,6 +70,10 @@ def test_rule_that_never_applied(kafka):
 def test_rule_of_an_expected_failure(kafka):
     kafka.faults.on(api="Produce").close()
 
+def test_rule_that_begins_later(kafka):
+    kafka.faults.on(api="Metadata", topic="once", nth=1000).close()
+    Producer({"bootstrap.servers": kafka.bootstrap}).list_topics("once", timeout=10)
+
 def test_selector_without_action(kafka):
     kafka.faults.on(api="Produce", nth=3)
 
@@ -112,10 +116,11 @@ def run(folder, tests, *options):
 
 def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path):
     printed = run(tmp_path, TESTS)
-    assert "4 failed, 7 passed, 1 xfailed" in printed, printed
+    assert "5 failed, 7 passed, 1 xfailed" in printed, printed
     assert "rules for faults never applied to a request (a rule may with optional=True):" in printed
     assert "{'api': 'Produce', 'lose_response': True, 'topic': 'nothing'}: 0 requests matched of 0 Produce\n" in printed, printed
     assert re.search("'topic': 'some'}: 0 requests matched of [1-9]+ Produce or Metadata, for something\n", printed), printed
+    assert re.search("'topic': 'once'}: [1-9] requests? matched, and it begins with number 1000\n", printed), printed
     assert "selections of requests without an action, which change nothing:\n" in printed
     assert "FaultSelector {'api': 'Produce', 'nth': 3}> has no action" in printed, printed
     assert "topic orders, offsets by partition 0: 0..1" in printed
