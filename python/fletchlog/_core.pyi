@@ -1361,8 +1361,7 @@ class Clock:
 class FaultRules:
     """The rules of a plan and its record of requests, as `fletchlog.testing.FaultPlan` uses them. Thread-safe."""
 
-    def __new__(cls) -> Self:
-        """For clients in this process; requests are recorded."""
+    def __new__(cls) -> Self: ...
     def add(self, plan: str, when: Callable[[dict[str, Any]], object] | None = None) -> list[int]:
         """Adds the rules of a plan in JSON, each with this condition; returns their numbers."""
     def clear(self, number: int | None = None) -> None:

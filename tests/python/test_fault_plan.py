@@ -170,6 +170,31 @@ def test_a_listener_and_a_client_in_this_process_share_a_plan(broker: fl.Broker)
         assert rows[0].batches == [("t", 0, None, None, None, 1, None, 10)]
 
 
+def test_the_plan_of_the_fixture_is_for_clients_of_its_broker_too(kafka: Any) -> None:
+    topic = kafka.topic()
+    kafka.faults.on(api="Produce", topic=topic, nth=1).error("NOT_ENOUGH_REPLICAS")
+    with fl.Producer(kafka.broker, {"client.id": "own", "retry.backoff.ms": 1}, faults=kafka.faults) as producer:
+        assert producer.send(topic, b"v").result(10).offset == 0
+    assert [request.errors for request in kafka.requests(api="Produce", client_id="own")] == [["NOT_ENOUGH_REPLICAS"], []]
+
+
+def test_requests_that_a_connection_takes_with_it_are_recorded_and_sent_again(broker: fl.Broker, plan: fl.testing.FaultPlan) -> None:
+    plan.on(api="Produce", nth=1).close()
+    with fl.Producer(
+        broker, {"batch.size": 1, "linger.ms": 0, "retry.backoff.ms": 1, "reconnect.backoff.ms": 1, "enable.idempotence": True}, faults=plan
+    ) as producer:
+        with plan.collect_sends():
+            futures = [producer.send("t", b"%-40d" % number, partition=0) for number in range(20, 23)]
+            assert not plan.requests(api="Produce")
+        assert [future.result(10).offset for future in futures] == [10, 11, 12]
+    requests = plan.requests(api="Produce")
+    assert [request.outcome for request in requests] == ["closed", "connection lost", "connection lost", "answered", "answered", "answered"]
+    assert [request.batches[0].base_sequence for request in requests] == [0, 1, 2, 0, 1, 2]
+    assert [request.batches[0].base_offset for request in requests] == [None, None, None, 10, 11, 12]
+    first = requests[0].number
+    assert [request.after for request in requests[:4]] == [0, 0, 0, first]
+
+
 def test_rules_about_bytes_are_refused_by_name(broker: fl.Broker, plan: fl.testing.FaultPlan) -> None:
     for add in (
         lambda: plan.on().cut(3),
