@@ -19,6 +19,11 @@ def run(*words, code=0):
     return result.stdout if code == 0 else result.stderr
 
 
+def test_the_name_of_an_assignor_is_one_line():
+    lines = run("-t", "t=4", "-m", "3").splitlines()
+    assert {"range", "cooperative-sticky"} <= {line.strip() for line in lines}
+
+
 groups = st.tuples(
     st.dictionaries(st.sampled_from("abc"), st.integers(1, 6), min_size=1),
     st.integers(1, 5),

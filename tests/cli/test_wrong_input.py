@@ -46,6 +46,7 @@ def test_advice_names_the_place_that_was_given(cli, here):
     shutil.copytree("d", "a b")
     assert "there is no topic u; `fletchlog topics create 'a b' u` makes it" in cli("consume", "a b", "u", code=1).err
     assert "there is no group g; `fletchlog groups list d` lists" in cli("groups", "describe", "d", "g", code=1).err
+    assert "nowhere: does not exist; check the name" in cli("export", "nowhere", "copy", code=1).err
     with fl.Broker("d"):
         assert "to write too, let it `fletchlog serve d`, and use kafka://HOST:PORT" in cli("produce", "d", "t", stdin="v", code=1).err
 

@@ -148,7 +148,7 @@ def _print(stages: Sequence[tuple[str, Sequence[Ownership]]]) -> None:
     console = out()
     for number, one in enumerate(stages[0][1]):
         members = sorted({member for _, found in stages for member in found[number].owners})
-        table = Table("member", title=one.assignor, title_justify="left", box=None, pad_edge=False)
+        table = Table("member", title=one.assignor, title_justify="left", min_width=len(one.assignor), box=None, pad_edge=False)
         for title, _ in stages:
             table.add_column(title or "owns")
         for member in members:

@@ -41,6 +41,7 @@ def in_words_of_the_shell(error: Exception, places: Iterable[Place] = ()) -> str
     }
     # a server that is only an address has no number yet
     text = re.sub(r"\bnode -\d+: ", "", str(error))
+    text = text.replace("does not exist; open it without read_only to create it", "does not exist; check the name")
     command = next((words for kind, words in advice.items() if isinstance(error, kind)), None)
     # what follows the semicolon is the engine's advice, in words of Python
     text = text if command is None else f"{text.partition('; ')[0].removesuffix('.')}; {command}"
