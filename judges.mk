@@ -21,7 +21,7 @@ test-binding: build ## Rust tests of the binding (panics become exceptions)
 # SEED=n CASES=n choose and size what is generated; both are printed.
 test-interop: tools-java build ## Judge fletchlog by real Kafka releases: tools, brokers, clients (needs a JDK, Maven, Go, Node.js, cc)
 	@for tool in $(TOOLS_OF_INTEROP); do command -v $$tool >/dev/null || { \
-	  echo "make: $$tool is missing. test-interop needs a JDK 17, Maven 3.8, Go 1.25, Node.js 20 or newer and a C compiler on PATH." >&2; exit 1; }; done
+	  echo "make: $$tool is missing. test-interop needs a JDK 17, Maven 3.8, Go 1.26, Node.js 20 or newer and a C compiler on PATH." >&2; exit 1; }; done
 	$(BIN)/python -m pytest judges/interop --timeout=900 -p no:cacheprovider
 
 # The oldest release that is supported; the one in .venv is the newest.

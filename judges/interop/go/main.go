@@ -1,4 +1,4 @@
-// Reads and writes a cluster with franz-go or sarama: go run . CLIENT BOOTSTRAP. Prints what it saw as JSON.
+// Reads and writes a cluster with franz-go or sarama: go run . CLIENT BOOTSTRAP. Prints what it saw as JSON. go run . plans: see plans.go.
 package main
 
 import (
@@ -167,6 +167,10 @@ func withSarama(bootstrap string) seen {
 }
 
 func main() {
+	if os.Args[1] == "plans" {
+		plans()
+		return
+	}
 	clients := map[string]func(string) seen{"franz-go": franz, "sarama": withSarama}
 	saw := clients[os.Args[1]](os.Args[2])
 	sort.Strings(saw.Committed)
