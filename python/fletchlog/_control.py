@@ -200,11 +200,13 @@ def _handler(control: Control) -> type[BaseHTTPRequestHandler]:
 
         def _answered(self) -> tuple[int, dict[str, Any]]:
             try:
+                # what is not read would be the beginning of the next request
+                data = self._read()
                 url = urlsplit(self.path)
                 version, *path = [part for part in url.path.split("/") if part] or [""]
                 if version != f"v{VERSION}":
                     return 404, _error(_NotFoundError(f"{url.path} is unknown: paths begin with /v{VERSION}"))
-                given = self._body() if self.command == "POST" else {}
+                given = self._body(data) if self.command == "POST" else {}
                 return 200, control.answer(self.command, path, given, parse_qsl(url.query, keep_blank_values=True))
             except _NotFoundError as error:
                 return 404, _error(error)
@@ -217,12 +219,14 @@ def _handler(control: Control) -> type[BaseHTTPRequestHandler]:
             except Exception as error:  # noqa: BLE001 - the client gets an answer, whatever it is
                 return 500, _error(error)
 
-        def _body(self) -> dict[str, Any]:
+        def _read(self) -> bytes:
             length = int(self.headers.get("Content-Length") or 0)
             if not 0 <= length <= LARGEST:
                 self.close_connection = True
                 raise InvalidArgumentError(f"a body has at most {LARGEST} bytes, not {length}")
-            data = self.rfile.read(length)
+            return self.rfile.read(length)
+
+        def _body(self, data: bytes) -> dict[str, Any]:
             # A page in a browser cannot send this type to another origin without asking.
             if data and self.headers.get_content_type() != "application/json":
                 raise InvalidArgumentError("the Content-Type of a body must be application/json")

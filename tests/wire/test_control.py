@@ -107,6 +107,8 @@ def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
     for method, path, body, status, part in [
         ("GET", "/", None, 404, "paths begin with /v1"),
         ("GET", "/v2/faults", None, 404, "paths begin with /v1"),
+        ("POST", "/v2/faults", {"rules": []}, 404, "paths begin with /v1"),
+        ("PUT", "/v1/faults", {"rules": []}, 404, "PUT /v1/faults is unknown"),
         ("GET", "/v1/nothing", None, 404, "docs/reference/control.md"),
         ("POST", "/v1/nodes/3/stop", None, 404, "there is no node 3; there are 2"),
         ("POST", "/v1/leaders/move", {"topic": "orders", "partition": 0, "to": 9}, 400, "the broker has no node 9"),
@@ -142,6 +144,14 @@ def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
     }
     assert call(control, "POST", f"/v1/faults/{gate}/wait", {"timeout": 0.05})[0] == 408
     assert time.monotonic() - began < 20
+
+
+def test_the_body_of_a_request_that_has_none_is_left_out(served):
+    _, control = served
+    for method, path in [("GET", "/v1/faults"), ("DELETE", "/v1/faults"), ("GET", "/v1")] * 2:
+        control.request(method, path, "null")
+        response = control.getresponse()
+        assert (response.status, bool(json.loads(response.read()).get("error"))) == (200, False)
 
 
 def test_an_address_that_is_taken_is_named(served):
