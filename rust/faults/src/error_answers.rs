@@ -301,8 +301,13 @@ impl Refusal<'_> {
     }
 }
 
-/// Adds what a response with errors lists to another response of the same API and version.
+/// Puts a response with errors into another response of the same API and version: what has an error of its own replaces what it is about, and
+/// what is listed beside it stays.
 pub(crate) fn merge(into: &mut Tree, errors: Tree) {
+    if has_own_error(&errors) {
+        *into = errors;
+        return;
+    }
     for (place, value) in into.values.iter_mut().zip(errors.values) {
         let (Node::Array(all), Node::Array(more)) = (place, value) else {
             continue;
@@ -318,6 +323,13 @@ pub(crate) fn merge(into: &mut Tree, errors: Tree) {
             }
         }
     }
+}
+
+/// Whether a struct has an error that is not in one of those that it lists.
+fn has_own_error(tree: &Tree) -> bool {
+    let mut fields = tree.table.iter().zip(&tree.values);
+    fields
+        .any(|(spec, node)| is_error(spec) && node.int().is_some_and(|code| code != i64::from(ErrorCode::NONE.code())))
 }
 
 /// Whether two structs of the same table have equal keys, and so are about the same topic, partition or group.

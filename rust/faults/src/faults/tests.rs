@@ -147,3 +147,44 @@ fn random_faults_are_the_same_for_the_same_seed_whatever_comes_between() {
     assert_ne!(drawn(7, false), drawn(8, false));
     assert!((5..30).contains(&drawn(7, false).len()));
 }
+
+// Heartbeat 0 of member m of group g in generation 1, and a response without error.
+const HEARTBEAT: &[u8] = b"\0\x0c\0\0\0\0\0\x07\xff\xff\0\x01g\0\0\0\x01\0\x01m";
+const BEATS: &[u8] = b"\0\0\0\x06\0\0\0\x07\0\0";
+
+#[test]
+fn held_requests_go_on_in_the_order_of_arrival_when_their_rule_is_released() {
+    let faults = faults(r#"{"api": "Heartbeat", "hold": true}"#);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for number in 0..3 {
+        let arrived = faults.arrived(1, 1, &Bytes::from_static(HEARTBEAT)).unwrap();
+        assert_eq!(arrived.wait, Wait::Release(1));
+        let order = Arc::clone(&order);
+        faults.on_release(1, Box::new(move || order.lock().unwrap().push(number)));
+    }
+    assert!(faults.wait_until_held(1, Duration::ZERO));
+    assert_eq!(faults.report()[0].held, 3);
+    faults.release(1);
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
+    assert_eq!(faults.report()[0].held, 0);
+}
+
+#[test]
+fn a_request_whose_error_is_handled_is_carried_out() {
+    for (handled, is_carried_out) in [("true", true), ("false", false)] {
+        let rule = format!(r#"{{"api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "handled": {handled}}}"#);
+        let faults = faults(&rule);
+        let request = Bytes::from_static(HEARTBEAT);
+        let arrived = faults.arrived(1, 1, &request).unwrap();
+        let chunks = match arrived.step {
+            Step::Answer(chunks) if !is_carried_out => chunks,
+            Step::Handle(frame) if is_carried_out && frame == request => {
+                faults
+                    .answered(arrived.exchange, vec![Bytes::from_static(BEATS)])
+                    .chunks
+            }
+            step => panic!("handled {handled}: {step:?}"),
+        };
+        assert_eq!(errors_in(&request, &chunks), [ErrorCode::REBALANCE_IN_PROGRESS]);
+    }
+}
