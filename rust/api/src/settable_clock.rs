@@ -12,9 +12,8 @@ const STOPPED: i64 = i64::MIN;
 /// The machine's clocks plus an offset, or stopped. Wall clock and monotonic clock move together, and neither goes back by a call.
 /// Thread-safe. A reading costs two loads of an atomic number more than one of [`SystemClock`]: the second one shows that the clock was
 /// not stopped between the first and the machine's clock.
-#[derive(Default)]
 pub struct SettableClock {
-    machine: SystemClock,
+    machine: Arc<dyn Clock>,
     /// What is added to the machine's wall clock, ms; or [`STOPPED`].
     wall_offset_ms: AtomicI64,
     /// What is added to the machine's monotonic clock, ms; or [`STOPPED`].
@@ -42,6 +41,12 @@ struct Stopped {
     monotonic_ms: i64,
 }
 
+impl Default for SettableClock {
+    fn default() -> Self {
+        Self::over(Arc::new(SystemClock::default()))
+    }
+}
+
 impl std::fmt::Debug for SettableClock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SettableClock")
@@ -55,6 +60,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SettableClock {
+    /// A clock that runs as `machine` does until it is set.
+    pub fn over(machine: Arc<dyn Clock>) -> Self {
+        Self {
+            machine,
+            wall_offset_ms: AtomicI64::new(0),
+            monotonic_offset_ms: AtomicI64::new(0),
+            state: Mutex::default(),
+            moving: Mutex::default(),
+            watchers: Mutex::default(),
+        }
+    }
+
     /// Stops the clock. Does nothing if it is frozen.
     pub fn freeze(&self) {
         {
@@ -194,17 +211,13 @@ impl Drop for HeldClock<'_> {
 /// The clock of a client in the broker's process. Its time-outs are on the machine's clock, as those of any client, so no call of it hangs
 /// because the broker's clock is frozen; the wall clock, which is in the records that it writes, is the broker's.
 pub struct ClientClock {
-    machine: SystemClock,
     broker: Arc<dyn Clock>,
 }
 
 impl ClientClock {
     /// For a client of the broker with this clock.
     pub fn new(broker: Arc<dyn Clock>) -> Self {
-        Self {
-            machine: SystemClock::default(),
-            broker,
-        }
+        Self { broker }
     }
 }
 
@@ -213,7 +226,7 @@ impl Clock for ClientClock {
         self.broker.now_ms()
     }
     fn monotonic_ms(&self) -> i64 {
-        self.machine.monotonic_ms()
+        self.broker.machine_ms()
     }
 }
 

@@ -11,6 +11,7 @@ use fletchlog_protocol::header::RequestHeader;
 use fletchlog_protocol::topic_ids::TopicId;
 use fletchlog_protocol::tree::{Node, Side, Tree};
 use fletchlog_protocol::{ApiKey, Reader};
+use fletchlog_records::planted;
 
 use crate::error_answers::{Refusal, errors_of, merge};
 use crate::frames::{self, SIZE, concat, encoded, first_bytes, request_again, response_of};
@@ -446,6 +447,9 @@ impl Faults {
             std::mem::take(&mut progress.waiting)
         });
         drop(state);
+        if planted!("held-requests-forgotten") {
+            return;
+        }
         resumed.into_iter().flatten().for_each(|resume| resume());
     }
 
@@ -674,7 +678,7 @@ impl Faults {
             return Step::Handle(request.clone());
         };
         let is_whole = !rule.selector.is_partial() || !refusal.take_out(&mut tree, None);
-        if *handled || !is_whole {
+        if (*handled && !planted!("handled-error-not-handled")) || !is_whole {
             exchange.after = After::Merge(Box::new(response), Arc::clone(rule));
             return match *handled {
                 true => Step::Handle(request.clone()),

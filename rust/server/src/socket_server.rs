@@ -202,7 +202,8 @@ impl Drop for SocketServer {
 }
 
 /// Serves clients of `broker` over these sockets, which have a listener for each node. Everything runs in the caller's thread, also disk
-/// I/O, so that a simulation is deterministic. Ends when waiting for the sockets fails; `waker` ends their wait.
+/// I/O, so that a simulation is deterministic. Ends when waiting for the sockets fails; `waker` ends their wait. `started` is called first,
+/// with the rules for faults of the listener.
 ///
 /// # Errors
 /// A property is wrong.
@@ -211,10 +212,13 @@ pub fn serve_over<S: Sockets>(
     endpoints: &[Endpoint],
     sockets: S,
     waker: Waker,
+    started: impl FnOnce(&Arc<Faults>),
 ) -> Result<(), ListenError> {
     let config = broker.config();
     let (limits, security) = (Limits::new(config)?, Security::new(config)?);
-    let shared = shared(broker, limits, Vec::new(), security, endpoints, waker);
+    broker.clock().watch(&waker);
+    let shared = shared(broker, limits, Vec::new(), security, endpoints, Arc::clone(&waker));
+    started(&shared.faults);
     let nodes = endpoints.iter().map(|endpoint| endpoint.node).collect();
     Processor::new(sockets, shared, nodes, RequestHandlerPool::new(0, 1)).run();
     Ok(())

@@ -1,4 +1,4 @@
-//! Power loss at every storage operation of a broker: metadata, checkpoints, topics, records, committed offsets, producer ids
+//! Power loss at every storage operation of a broker: metadata, checkpoints, topics, leaders, records, committed offsets, producer ids
 //! (reliability C1, C2, M8).
 //!
 //! Between two responses, each partition and each committed offset may be in the state before, after, or in between.
@@ -12,7 +12,9 @@ use fletchlog_log::FetchBound;
 use fletchlog_log::scan::{Scan, ScanOrder, ScanRange};
 use fletchlog_records::TopicPartition;
 
-use crate::broker_workload::{BrokerWorkload, Model, Records, committed, new_producer_id, open, produce, value};
+use crate::broker_workload::{
+    BrokerWorkload, Model, Records, committed, leader, new_producer_id, open, produce, value,
+};
 use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation, around};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
@@ -117,6 +119,7 @@ impl Crash<'_> {
             }
         }
         self.offsets(broker, &ends)?;
+        self.leaders(broker, &ends)?;
         Ok(ends)
     }
 
@@ -161,6 +164,21 @@ impl Crash<'_> {
             if found != Some(*before) && found != Some(*after) {
                 return Err(format!(
                     "committed for {tp}: {found:?}, was {before}, was to be {after}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn leaders(&self, broker: &Arc<Broker>, ends: &Ends) -> Result<(), String> {
+        for (tp, before) in self.before.leaders.iter().filter(|(tp, _)| ends.contains_key(tp)) {
+            let Some(after) = self.after.leaders.get(tp) else {
+                continue;
+            };
+            let found = leader(broker, tp)?;
+            if found != *before && found != *after {
+                return Err(format!(
+                    "the leader of {tp} and its epoch: {found:?}, was {before:?}, was to be {after:?}"
                 ));
             }
         }

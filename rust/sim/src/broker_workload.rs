@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::{
-    Clock, Completion, Config, ErrorCode, InitProducerIdRequest, OffsetAndMetadata, OffsetCommitRequest,
+    Clock, Completion, Config, ErrorCode, InitProducerIdRequest, NodeId, OffsetAndMetadata, OffsetCommitRequest,
     OffsetFetchRequest, Request, Response, Scope, Transport,
 };
 use fletchlog_broker::{Broker, BrokerError, LocalTransport, OpenOptions};
+use fletchlog_protocol::messages::MetadataRequest;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
 use crate::course::{Course, Workload};
@@ -46,6 +47,8 @@ pub(crate) struct Model {
     pub topics: BTreeMap<&'static str, usize>,
     pub records: BTreeMap<TopicPartition, Records>,
     pub committed: BTreeMap<TopicPartition, i64>,
+    /// Leader and leader epoch, of partitions whose leader was moved.
+    pub leaders: BTreeMap<TopicPartition, (NodeId, i32)>,
     /// Greatest producer id that was assigned.
     pub producer_id: i64,
 }
@@ -57,6 +60,7 @@ impl Model {
             topics: BTreeMap::new(),
             records: BTreeMap::new(),
             committed: BTreeMap::new(),
+            leaders: BTreeMap::new(),
             producer_id: -1,
         }
     }
@@ -150,6 +154,19 @@ pub(crate) fn committed(broker: &Arc<Broker>, tp: &TopicPartition) -> Result<Opt
         }
         other => Err(format!("committed offset of {tp}: {other:?}")),
     }
+}
+
+/// The leader of a partition, and its epoch.
+pub(crate) fn leader(broker: &Arc<Broker>, tp: &TopicPartition) -> Result<(NodeId, i32), String> {
+    let request = MetadataRequest::for_topics(Some(vec![Arc::clone(&tp.topic)]), false);
+    let Response::Metadata(response) = ask(broker, Request::Metadata(request))? else {
+        return Err("no metadata".to_owned());
+    };
+    let mut partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+    let found = partitions.find(|p| p.partition_index == tp.partition);
+    found
+        .map(|p| (p.leader_id, p.leader_epoch))
+        .ok_or_else(|| format!("{tp} has no metadata"))
 }
 
 /// A new producer id.
@@ -264,6 +281,7 @@ impl BrokerWorkload {
                 for tp in partitions(name) {
                     model.records.remove(&tp);
                     model.committed.remove(&tp);
+                    model.leaders.remove(&tp);
                 }
             }
             1 => {
@@ -290,7 +308,19 @@ impl BrokerWorkload {
                 }
                 model.producer_id = id;
             }
-            7..10 => {
+            7 => {
+                let to = 1 + i32::from(rng.below(2) == 1);
+                let (old, now) = self.insist(disk, broker, |b| {
+                    let old = leader(b, &tp)?;
+                    b.move_leader(&tp, to).map_err(text)?;
+                    Ok((old, leader(b, &tp)?))
+                })?;
+                if now.0 != to || now.1 != old.1 + i32::from(now.0 != old.0) {
+                    return Err(format!("{tp}: {old:?} became {now:?} when node {to} was to lead"));
+                }
+                model.leaders.insert(tp, now);
+            }
+            8..10 => {
                 let offset = records.end;
                 self.insist(disk, broker, |b| commit(b, &tp, offset))?;
                 model.committed.insert(tp, offset);

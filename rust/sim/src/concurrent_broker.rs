@@ -85,6 +85,7 @@ impl Model {
         self.topics.extend(other.topics);
         self.records.extend(other.records);
         self.committed.extend(other.committed);
+        self.leaders.extend(other.leaders);
         self.producer_id = self.producer_id.max(other.producer_id);
     }
 }

@@ -8,7 +8,7 @@ use fletchlog_sim::sim_disk::Lie;
 use fletchlog_sim::simulation::{self, Between, Report};
 
 /// What runs must meet between them: a run in which nothing happens has no anomaly either.
-const KINDS: [&str; 27] = [
+const KINDS: [&str; 31] = [
     "aborted",
     "cleaned",
     "cleaned because of lag",
@@ -17,9 +17,11 @@ const KINDS: [&str; 27] = [
     "cleaned in background",
     "cleaned in rounds",
     "cleaned transaction state",
+    "clock set ahead",
     "committed offsets",
     "committed transaction",
     "copy",
+    "crashed node",
     "deleted records",
     "disk fault",
     "failed cleaning",
@@ -27,12 +29,14 @@ const KINDS: [&str; 27] = [
     "group poll",
     "killed",
     "lowered level",
-    "moved leaders",
+    "moved coordinator",
+    "moved leader",
     "power loss",
     "refused member",
     "retention",
     "seek",
     "send",
+    "stopped node",
     "tombstone",
     "tombstone removed",
     "unknown send",
@@ -84,7 +88,17 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             Action::Note(text) if text.contains("transaction.version is 1") => drop(kinds.insert("lowered level")),
             Action::Note(text) if text.contains("is refused") => drop(kinds.insert("refused member")),
             Action::Note(text) if text.contains("fenced") => drop(kinds.insert("fenced member")),
-            Action::Note(text) if text.contains("roles") => drop(kinds.insert("moved leaders")),
+            Action::Note(text) if text.contains("not possible") => {}
+            Action::Note(text) if text.contains(" leads ") => drop(kinds.insert("moved leader")),
+            Action::Note(text) if text.contains(" coordinates ") => drop(kinds.insert("moved coordinator")),
+            Action::Note(text) if text.contains("node") && text.ends_with("crashes") => {
+                kinds.insert("crashed node");
+            }
+            Action::Note(text) if text.contains("node") && text.ends_with("stops") => {
+                kinds.insert("stopped node");
+            }
+            Action::Note(text) if text.ends_with("ahead") => drop(kinds.insert("clock set ahead")),
+            Action::Note(text) if text.contains("releases") => drop(kinds.insert("released request")),
             Action::Moved(to) if to.iter().any(|(_, offset)| offset.is_some_and(|o| o > 0)) => {
                 kinds.insert("seek");
             }
@@ -180,20 +194,26 @@ fn loses_newest_tombstone(history: &History) -> bool {
 }
 
 /// What runs over sockets must meet between them.
-const KINDS_OVER_SOCKETS: [&str; 14] = [
+const KINDS_OVER_SOCKETS: [&str; 20] = [
     "aborted",
     "cleaned",
+    "clock set ahead",
     "committed offsets",
     "committed transaction",
     "copy",
+    "crashed node",
     "deleted records",
     "fenced member",
     "group poll",
     "killed",
     "lowered level",
+    "moved coordinator",
+    "moved leader",
     "power loss",
     "refused member",
+    "released request",
     "send",
+    "stopped node",
     "unknown send",
 ];
 

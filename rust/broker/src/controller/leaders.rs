@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use fletchlog_api::{ErrorCode, NodeId};
 use fletchlog_records::TopicPartition;
+use fletchlog_records::planted;
 
 use super::Controller;
 use super::new_topic::check_assignment;
@@ -136,7 +137,9 @@ impl Controller {
                 }
             }
         }
-        self.store_or_undo(&changed, metadata)?;
+        if !planted!("leader-kept-in-memory") {
+            self.store_or_undo(&changed, metadata)?;
+        }
         *metadata = changed;
         for name in names {
             let (Some(record), Ok(topic)) = (metadata.topics.get(&*name), self.topic(&name)) else {

@@ -5,6 +5,7 @@
 
 use fletchlog_api::NodeId;
 use fletchlog_records::ErrorCode;
+use fletchlog_records::planted;
 use serde_json::{Map, Value, json};
 
 use crate::node_ids::NodeIds;
@@ -89,7 +90,9 @@ impl PartitionState {
     fn led_by(&self, leader: NodeId) -> Self {
         Self {
             leader,
-            leader_epoch: self.leader_epoch.saturating_add(1),
+            leader_epoch: self
+                .leader_epoch
+                .saturating_add(i32::from(!planted!("leader-moves-within-an-epoch"))),
             ..self.clone()
         }
     }

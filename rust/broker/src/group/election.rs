@@ -11,6 +11,7 @@ use bytes::Bytes;
 use fletchlog_api::ErrorCode;
 use fletchlog_protocol::Value;
 use fletchlog_protocol::values::{ConsumerOffsetsKey, GroupMetadataValue};
+use fletchlog_records::planted;
 use fletchlog_records::{DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError};
 
 use super::coordinator::GroupCoordinator;
@@ -49,7 +50,11 @@ impl GroupCoordinator {
 
     /// Ends what the former coordinator had in memory only. True: a rebalance was in progress.
     fn resign(&self, group: &mut Group, loaded_ms: i64) -> bool {
-        for member in &mut group.members {
+        for member in group
+            .members
+            .iter_mut()
+            .filter(|_| !planted!("joins-wait-for-the-former-coordinator"))
+        {
             let id = Arc::clone(&member.id);
             member.answer_join(join_error(ErrorCode::NOT_COORDINATOR, id), self.changes());
             member.answer_sync(sync_error(ErrorCode::NOT_COORDINATOR), self.changes());

@@ -38,19 +38,30 @@ fn bounds(broker: &Broker, tp: &TopicPartition) -> Option<(i64, i64)> {
 
 /// Runs retention on all partitions, and records the new log starts.
 fn run_retention(hand: &Hand, process: u32) {
+    with_log_starts(hand, process, |broker| {
+        let segments = broker.run_retention()?;
+        Ok((segments > 0).then(|| format!("retention has deleted {segments} segments")))
+    });
+}
+
+/// Does what may delete segments, and records the new log starts. `work` says in words what it did.
+pub(super) fn with_log_starts(
+    hand: &Hand,
+    process: u32,
+    work: impl FnOnce(&Broker) -> Result<Option<String>, BrokerError>,
+) {
     let cluster = hand.world.cluster();
     let Some(broker) = cluster.broker() else { return };
     let all = |p: Partition| (p, bounds(broker, &hand.world.tp(p)));
     let before: Vec<_> = hand.world.partitions().into_iter().map(all).collect();
-    let outcome = match broker.run_retention() {
-        Ok(0) => return,
-        Ok(segments) => {
-            let text = format!("retention has deleted {segments} segments");
-            hand.world.recorder().note(process, Action::Note(text));
+    let outcome = match work(broker) {
+        Ok(text) => {
+            text.into_iter()
+                .for_each(|text| hand.world.recorder().note(process, Action::Note(text)));
             Outcome::Ok
         }
         Err(_) if cluster.disk_has_failed() => Outcome::Unknown,
-        Err(error) => return hand.surprise(format!("retention: {error}")),
+        Err(error) => return hand.surprise(format!("what may delete segments: {error}")),
     };
     for (partition, was) in before {
         let tp = hand.world.tp(partition);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, Scope};
+use fletchlog_api::{Clock, Config, Scope, SettableClock};
 use fletchlog_broker::{Broker, OpenOptions};
 
 use super::network::{SharedNet, lock};
@@ -11,7 +11,6 @@ use super::plan::{CompactionPlan, Plan};
 use crate::disk_state::Left;
 use crate::rng::Rng;
 use crate::sim_disk::{Fault, Lie, SimDisk};
-use fletchlog_testing::VirtualClock;
 
 const ROOT: &str = "/data";
 /// The topic of all records except copies.
@@ -22,7 +21,7 @@ pub(super) const COPIES: &str = "copies";
 pub(super) struct Cluster {
     disk: SimDisk,
     broker: Option<Arc<Broker>>,
-    clock: Arc<VirtualClock>,
+    clock: Arc<SettableClock>,
     nodes: u32,
     config: Config,
     fsync: bool,
@@ -33,13 +32,16 @@ fn config(plan: &Plan) -> Config {
     let durability = if plan.fsync { "fsync" } else { "page-cache" };
     let segment = plan.segment_bytes.to_string();
     let roll_ms = plan.roll_ms.to_string();
+    let replicas = plan.events.replicas.to_string();
     let dedupe_buffer = plan.compaction.map(|compaction| compaction.dedupe_buffer.to_string());
     let mut properties = vec![
         ("fletchlog.durability", durability),
         ("log.segment.bytes", segment.as_str()),
         ("log.roll.ms", roll_ms.as_str()),
         ("log.index.interval.bytes", "200"),
+        ("default.replication.factor", replicas.as_str()),
         ("offsets.topic.num.partitions", "3"),
+        ("offsets.topic.replication.factor", replicas.as_str()),
         ("group.consumer.assignment.interval.ms", "100"),
         ("group.consumer.heartbeat.interval.ms", "500"),
         ("group.consumer.min.heartbeat.interval.ms", "500"),
@@ -48,6 +50,7 @@ fn config(plan: &Plan) -> Config {
         ("offsets.topic.segment.bytes", segment.as_str()),
         ("transaction.state.log.segment.bytes", segment.as_str()),
         ("transaction.state.log.num.partitions", "3"),
+        ("transaction.state.log.replication.factor", replicas.as_str()),
         ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000"),
         ("fletchlog.strict.first.sequence", "true"),
     ];
@@ -61,7 +64,7 @@ fn config(plan: &Plan) -> Config {
 
 impl Cluster {
     /// Creates a cluster with its topics.
-    pub fn new(plan: &Plan, clock: &Arc<VirtualClock>, net: &SharedNet, lie: Option<Lie>) -> Self {
+    pub fn new(plan: &Plan, clock: &Arc<SettableClock>, net: &SharedNet, lie: Option<Lie>) -> Self {
         let mut cluster = Self {
             disk: SimDisk::with_dirs(&[Path::new(ROOT)]),
             broker: None,

@@ -188,11 +188,13 @@ pub(super) fn member(hand: &mut Hand, index: usize) {
                 (Life::Refused, None) => break,
                 (Life::Fenced, other) => {
                     rival = other;
-                    // A reopened broker knows only the ids that it had stored, which are those before a rebalance that had not ended. And
+                    // A reopened broker, and a new coordinator, know only the ids that were stored, which are those before a rebalance that had not ended. And
                     // a static member gets a new id for each JoinGroup request: the later of two requests counts, even if it arrives on
                     // a connection that the member has closed.
                     let joined_late = lock(&hand.world.net).pipes.late.contains(&ApiKey::JoinGroup.code());
-                    if alone && !joined_late && hand.world.plan.crash_every_ms == 0 {
+                    let plan = &hand.world.plan;
+                    let reloads = plan.crash_every_ms > 0 || plan.events.reloads_coordinators();
+                    if alone && !joined_late && !reloads && !plan.delays_joins() {
                         hand.surprise(format!("member-{index}-{lives} is fenced without another member"));
                     }
                     break;

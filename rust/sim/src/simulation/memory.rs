@@ -37,7 +37,7 @@ struct Appended {
     sequence: i32,
     crc: u32,
     records: bytes::Bytes,
-    /// `None`: the disk failed, so it may or may not be in the log.
+    /// `None`: the disk failed, or nobody saw the response, so it may or may not be in the log.
     offset: Option<i64>,
     /// Number of restarts before it, and the log start at that time.
     restarts: u32,
@@ -46,6 +46,12 @@ struct Appended {
 
 /// The producer is known but not the batch before it, or the producer is unknown.
 const REFUSED: [ErrorCode; 2] = [ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode::UNKNOWN_PRODUCER_ID];
+
+/// The batch may be in the log in spite of the error.
+const APPENDED_IN_SPITE: [ErrorCode; 2] = [
+    ErrorCode::KAFKA_STORAGE_ERROR,
+    ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+];
 
 /// A partition's producer, with its epoch.
 type Producer = (TopicPartition, (i64, i16));
@@ -95,28 +101,45 @@ impl Memory {
         self.starts.insert(tp.clone(), offset);
     }
 
-    /// The broker has responded to a request with these batches.
-    pub fn answered(&mut self, sent: &[Batch], response: &ProduceResponse) {
+    /// The broker has responded to a request with these batches. Nobody has seen a response to `pending`, which may be in the log.
+    pub fn answered(&mut self, sent: &[Batch], response: &ProduceResponse, pending: &[&Batch]) {
         for batch in sent {
             let is_of = |topic: &Arc<str>, index: i32| *topic == batch.tp.topic && index == batch.tp.partition;
             let mut answers = response.partitions();
             if let Some((_, answer)) = answers.find(|(topic, answer)| is_of(topic, answer.index)) {
-                self.answer(batch, answer);
+                self.answer(batch, answer, pending);
             }
         }
     }
 
-    fn answer(&mut self, batch: &Batch, answer: &PartitionProduceResponse) {
-        let of = |starts: &BTreeMap<TopicPartition, i64>| starts.get(&batch.tp).copied().unwrap_or(0);
-        let start = of(&self.starts_at_restart);
-        let new = |offset| Appended {
+    /// These batches were sent, and their connection was lost before their responses.
+    pub fn unanswered(&mut self, lost: Vec<Batch>) {
+        for batch in lost {
+            let new = self.appended_now(&batch, None);
+            let known = self.appended.entry((batch.tp, batch.producer)).or_default();
+            if !known.iter().any(|a| (a.sequence, a.crc) == (batch.sequence, batch.crc)) {
+                known.push(new);
+            }
+        }
+    }
+
+    fn appended_now(&self, batch: &Batch, offset: Option<i64>) -> Appended {
+        Appended {
             sequence: batch.sequence,
             crc: batch.crc,
             records: batch.records.clone(),
             offset,
             restarts: self.restarts,
-            start: of(&self.starts),
-        };
+            start: self.starts.get(&batch.tp).copied().unwrap_or(0),
+        }
+    }
+
+    fn answer(&mut self, batch: &Batch, answer: &PartitionProduceResponse, pending: &[&Batch]) {
+        let start = self.starts_at_restart.get(&batch.tp).copied().unwrap_or(0);
+        let (unknown, new) = (
+            self.appended_now(batch, None),
+            self.appended_now(batch, Some(answer.base_offset)),
+        );
         if answer.error_code == ErrorCode::RECORD_LIST_TOO_LARGE {
             self.too_large.insert((batch.tp.clone(), batch.producer));
         }
@@ -128,16 +151,18 @@ impl Memory {
             .iter()
             .rposition(|a| (a.sequence, a.crc) == (batch.sequence, batch.crc));
         let was = at.map(|at| known[at].clone());
-        let later = at.map_or(0, |at| known.len() - 1 - at);
+        let is_later = |p: &&&Batch| (&p.tp, p.producer) == (&batch.tp, batch.producer) && p.sequence > batch.sequence;
+        let pending = pending.iter().filter(is_later).count();
+        let later = at.map_or(0, |at| known.len() - 1 - at + pending);
         let refused = REFUSED.contains(&answer.error_code);
         if answer.error_code == ErrorCode::NONE {
             match at {
                 Some(at) if known[at].offset.is_none() => known[at].offset = Some(answer.base_offset),
                 Some(at) if known[at].offset == Some(answer.base_offset) => return,
-                _ => known.push(new(Some(answer.base_offset))),
+                _ => known.push(new),
             }
-        } else if answer.error_code == ErrorCode::KAFKA_STORAGE_ERROR && at.is_none() {
-            known.push(new(None));
+        } else if APPENDED_IN_SPITE.contains(&answer.error_code) && at.is_none() {
+            known.push(unknown);
         }
         let wrong = match was {
             _ if !refused && answer.error_code != ErrorCode::NONE => return,
@@ -145,9 +170,9 @@ impl Memory {
             None if refused && known.last().is_some_and(deleted) => None,
             None => return,
             Some(was) if deleted(&was) => None,
+            Some(was) if refused && (later >= WINDOW || (before_restart(&was) && later > 0)) => None,
             Some(was) if was.offset.is_none() => return,
             Some(_) if !refused => Some("was appended once more"),
-            Some(was) if later >= WINDOW || (before_restart(&was) && later > 0) => None,
             Some(_) => Some("was refused as out of order"),
         };
         match wrong {

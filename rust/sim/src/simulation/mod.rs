@@ -2,7 +2,7 @@
 //! history that the clients saw.
 //!
 //! Every run of a seed is the same. Client processes are threads that take turns ([`scheduler`]): which one runs next depends only on
-//! virtual time. A crash reopens an image of the disk; a leader move changes the ids of nodes ([`leaders`]).
+//! virtual time. A crash reopens an image of the disk.
 
 mod admin;
 mod cleaner;
@@ -10,9 +10,9 @@ mod closing;
 mod cluster;
 mod consumers;
 mod copier;
+mod events;
 mod group_members;
 mod group_watch;
-mod leaders;
 mod members;
 mod memory;
 mod nemesis;
@@ -31,7 +31,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use fletchlog_api::IsolationLevel;
+use fletchlog_api::{IsolationLevel, SettableClock};
 use fletchlog_broker::panics::CONTAINED;
 
 use crate::checker::{self, Anomaly};
@@ -177,9 +177,10 @@ fn run_plan(plan: Plan, lie: Option<Lie>) -> Report {
         parts.push(Box::new(sockets::serve));
     }
     let scheduler = Arc::new(Scheduler::new(parts.len() + 1, clock.clone()));
+    let ahead = Arc::new(SettableClock::over(clock));
     let net = Net::new(scheduler.clone(), rng.fork(), &plan, moment.clone());
-    let cluster = Cluster::new(&plan, &clock, &net, lie);
-    let world = Arc::new(World::new(plan, clock, scheduler.clone(), net, cluster, moment));
+    let cluster = Cluster::new(&plan, &ahead, &net, lie);
+    let world = Arc::new(World::new(plan, ahead, scheduler.clone(), net, cluster, moment));
     let threads: Vec<JoinHandle<()>> = parts
         .into_iter()
         .enumerate()
@@ -271,6 +272,7 @@ fn report(world: &World) -> Report {
     let mut surprises = std::mem::take(&mut *world.surprises());
     let (forgotten, rewritten, late, wrongly_forgotten, requests) = {
         let net = &mut *lock(&world.net);
+        net.listener_ended();
         let wrongly = std::mem::take(&mut net.memory.wrongly_forgotten);
         surprises.append(&mut net.pipes.unanswered);
         let fetches = net.fetches.iter().map(|(process, tp, arrived, offsets)| Fetch {

@@ -1,7 +1,9 @@
-//! The actor that injects faults: the broker is killed, stopped or loses power, disk calls fail, nodes pause, leaders move.
+//! The actor that injects faults: the broker is killed, stopped or loses power, disk calls fail, nodes pause. [`events`] are those of a
+//! cluster.
 
 use fletchlog_broker::{Feature, FeatureUpdate, UpgradeType};
 
+use super::events;
 use super::network::lock;
 use super::world::Hand;
 use crate::history::Action;
@@ -35,12 +37,7 @@ pub(super) fn run(hand: &mut Hand) {
             lock(&hand.world.net).pause(node, until);
             note(hand, process, format!("node {node} is paused"));
         }
-        if hand.strikes(plan.move_every_ms, step) {
-            let a = hand.rng.below(nodes);
-            let b = (a + 1) % nodes;
-            lock(&hand.world.net).leaders.swap(a, b);
-            note(hand, process, format!("nodes {} and {} change roles", a + 1, b + 1));
-        }
+        events::step(hand, process, step);
         if hand.strikes(plan.transactions.level_every_ms, step) {
             change_level(hand, process);
         }
@@ -48,11 +45,12 @@ pub(super) fn run(hand: &mut Hand) {
     if hand.world.cluster().mend_disk() {
         restart(hand, process);
     }
+    events::end(hand, process);
     lock(&hand.world.net).heal();
     note(hand, process, "the faults are over".to_owned());
 }
 
-fn note(hand: &Hand, process: u32, text: String) {
+pub(super) fn note(hand: &Hand, process: u32, text: String) {
     hand.world.recorder().note(process, Action::Note(text));
 }
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 use fletchlog_api::transport::{coordinator_connection, node_of_connection};
 use fletchlog_api::{Completion, Failure, FetchResponse, InProcess, NodeId, Request, Response, Transport};
 use fletchlog_broker::{Broker, Feature, LocalTransport};
+use fletchlog_faults::Faults as ListenerFaults;
+use fletchlog_protocol::ApiKey;
 use fletchlog_records::{BatchIter, TopicPartition};
 
-use super::leaders::Leaders;
 use super::members::Members;
 use super::memory::{Batch, Memory, batches_of};
 use super::plan::Plan;
-use super::port::{Asked, Connection, Fate, Port, Underway, at_server};
+use super::port::{Asked, Connection, Fate, Port, Underway};
 use super::recorder::Moment;
 use super::scheduler::{ActorId, Scheduler};
 use super::sockets::Pipes;
@@ -44,11 +45,14 @@ pub(super) struct Net {
     me: Weak<Mutex<Net>>,
     scheduler: Arc<Scheduler>,
     rng: Rng,
+    /// The broker's nodes are 1 to this number.
+    pub nodes: NodeId,
     pub faults: Faults,
-    pub leaders: Leaders,
     pub members: Members,
     /// The connections, in a run over sockets.
     pub pipes: Pipes,
+    /// The rules for faults of the listener, in a run over sockets.
+    pub listener_faults: Option<Arc<ListenerFaults>>,
     broker: Option<Arc<Broker>>,
     /// The level of transaction.version when the broker went down.
     transaction_version: i16,
@@ -100,10 +104,11 @@ impl Net {
             Mutex::new(Self {
                 me: me.clone(),
                 pipes: Pipes::new(me.clone(), scheduler.clone(), rng.fork(), plan.faults),
+                listener_faults: None,
                 scheduler,
                 rng,
                 faults: plan.faults,
-                leaders: Leaders::new(plan.nodes),
+                nodes: i32::try_from(plan.nodes).unwrap_or(1),
                 members: Members::default(),
                 broker: None,
                 transaction_version: 0,
@@ -142,13 +147,30 @@ impl Net {
         self.transaction_version = self.transaction_version();
         self.broker = None;
         self.late = None;
-        self.memory.restarted();
         self.pipes.kill_listener();
+        self.note_lost();
+        self.memory.restarted();
         for port in 0..self.ports.len() {
             self.ports[port].server = None;
             let nodes: Vec<NodeId> = self.ports[port].connections.keys().copied().collect();
             nodes.into_iter().for_each(|node| self.close(port, node));
         }
+    }
+
+    /// Batches whose connections were closed before their responses may be in the log.
+    pub fn note_lost(&mut self) {
+        let lost = self.pipes.take_lost();
+        self.memory.unanswered(lost);
+    }
+
+    /// A listener has ended, or the run has. What rules for faults delayed may have been carried out after its client closed the connection.
+    pub fn listener_ended(&mut self) {
+        let faults = self.listener_faults.take();
+        let requests = faults.iter().flat_map(|faults| faults.requests());
+        let delays = |fault: &str| fault.contains("delay_ms") || fault.contains("hold");
+        let late = requests.filter(|row| row.fault.as_deref().is_some_and(delays));
+        let keys = late.filter_map(|row| ApiKey::ALL.iter().find(|key| key.name() == row.request.api));
+        self.pipes.late.extend(keys.map(|key| key.code()));
     }
 
     /// Pauses a node until a time.
@@ -244,19 +266,18 @@ impl Net {
 
     /// The oldest request of a connection arrives.
     fn arrive(&mut self, port: usize, node: NodeId, epoch: u64) {
-        let real = self.leaders.real(node_of_connection(node));
         let now = self.scheduler.now();
-        if let Some(&until) = self.paused.get(&real).filter(|&&until| until > now) {
+        if let Some(&until) = self.paused.get(&node_of_connection(node)).filter(|&&until| until > now) {
             return self.later(until, move |net| net.arrive(port, node, epoch));
         }
         let Some(Underway { id, fate, request, .. }) = self.ports[port].connection(node).take_oldest(epoch) else {
             return;
         };
-        let request = self.leaders.to_broker(real, self.members.for_broker(request));
+        let request = self.members.for_broker(request);
         let closed = self.ports[port].closed;
         let connection = self.ports[port].connection(node);
         if closed || connection.epoch != epoch {
-            return self.arrive_late(real, request);
+            return self.arrive_late(node, request);
         }
         if connection.silent {
             return;
@@ -266,7 +287,7 @@ impl Net {
         };
         if matches!(request, Request::Produce(_)) && self.rng.chance(self.faults.twice) {
             let (at, again) = (now + self.latency(), request.clone());
-            self.later(at, move |net| net.arrive_late(real, again));
+            self.later(at, move |net| net.arrive_late(node, again));
         }
         self.requests += 1;
         let asked = Asked {
@@ -278,22 +299,23 @@ impl Net {
         };
         let port = &mut self.ports[port];
         port.asked.insert(id, asked);
-        port.server(broker).send(at_server(node, real), id, request);
+        port.server(broker).send(node, id, request);
         self.collect_all();
     }
 
     /// A batch arrives from a closed connection, or a second time.
-    fn arrive_late(&mut self, real: NodeId, request: Request) {
+    fn arrive_late(&mut self, node: NodeId, request: Request) {
         let Some(broker) = self.broker.clone() else { return };
         if !matches!(request, Request::Produce(_)) || self.rng.chance(500) {
             return;
         }
         let late = self.late.get_or_insert_with(|| LocalTransport::new(broker));
         let batches = sequenced(&request);
-        late.send(real, 0, request);
-        while let Some(completion) = late.receive(real) {
+        let node = node_of_connection(node);
+        late.send(node, 0, request);
+        while let Some(completion) = late.receive(node) {
             if let Ok(Response::Produce(response)) = &completion.result {
-                self.memory.answered(&batches, response);
+                self.memory.answered(&batches, response, &[]);
             }
         }
         self.collect_all();
@@ -318,8 +340,8 @@ impl Net {
     }
 
     fn collect(&mut self, port: usize) {
-        for real in self.leaders.nodes() {
-            for server_id in [real, coordinator_connection(real)] {
+        for node in 1..=self.nodes {
+            for server_id in [node, coordinator_connection(node)] {
                 while let Some(completion) = self.ports[port].server.as_mut().and_then(|s| s.receive(server_id)) {
                     self.answered(port, completion);
                 }
@@ -334,7 +356,7 @@ impl Net {
         };
         let (node, epoch) = (asked.node, asked.epoch);
         if let Ok(Response::Produce(response)) = &completion.result {
-            self.memory.answered(&asked.batches, response);
+            self.memory.answered(&asked.batches, response, &[]);
         }
         let (now, latency) = (self.scheduler.now(), self.latency());
         let silence = self.rng.chance(self.faults.silence);
@@ -354,7 +376,7 @@ impl Net {
         }
         let at = connection.last_answer_ms.max(now + latency);
         connection.last_answer_ms = at;
-        let response = self.leaders.to_client(self.members.rename(response));
+        let response = self.members.rename(response);
         self.later(at, move |net| net.deliver(port, &asked, id, response));
     }
 
@@ -385,8 +407,7 @@ impl Net {
     }
 
     fn reopen(&mut self, port: usize, node: NodeId) -> Vec<i32> {
-        let real = self.leaders.real(node_of_connection(node));
-        self.ports[port].reopen(node, real)
+        self.ports[port].reopen(node)
     }
 }
 

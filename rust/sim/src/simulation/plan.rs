@@ -68,6 +68,124 @@ impl TransactionPlan {
     }
 }
 
+/// What happens to leaders, coordinators, nodes and the broker's clock: average ms between two such events, 0 = none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EventPlan {
+    /// Replicas of every partition.
+    pub replicas: u32,
+    pub leader_every_ms: usize,
+    pub coordinator_every_ms: usize,
+    /// Longest time for which a new coordinator loads, ms.
+    pub loading_ms: usize,
+    /// A node stops or starts.
+    pub node_every_ms: usize,
+    /// The broker's clock is set ahead.
+    pub advance_every_ms: usize,
+}
+
+impl EventPlan {
+    /// From numbers of its own: the rest of a seed's plan does not depend on it.
+    fn of(seed: u64, nodes: u32, calm: bool) -> Self {
+        let rng = &mut Rng::new(seed ^ 0xE7E2_7500);
+        let mut every = |per_mille: usize, ms: usize| match rng.chance(per_mille) && !calm {
+            true => ms + rng.below(ms),
+            false => 0,
+        };
+        let (leader, coordinator, node, advance) = (
+            every(500, 2_000),
+            every(500, 3_000),
+            every(400, 3_000),
+            every(300, 4_000),
+        );
+        let of_several = |every_ms| if nodes > 1 { every_ms } else { 0 };
+        Self {
+            replicas: 1 + u32::try_from(rng.below(nodes as usize)).unwrap_or(0),
+            leader_every_ms: of_several(leader),
+            coordinator_every_ms: of_several(coordinator),
+            loading_ms: pick(rng, &[0, 100, 2_000]),
+            node_every_ms: of_several(node),
+            advance_every_ms: advance,
+        }
+    }
+
+    /// Whether coordinators read again what they have stored.
+    pub fn reloads_coordinators(self) -> bool {
+        self.coordinator_every_ms > 0 || self.node_every_ms > 0
+    }
+}
+
+/// Rules for faults at a listener, each with the share of runs that have it, per mille.
+const RULES: [(usize, &str); 14] = [
+    (
+        300,
+        r#""api": "Produce", "error": "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "handled": true, "times": 3"#,
+    ),
+    (
+        200,
+        r#""api": "Produce", "partition": 0, "error": "NOT_LEADER_OR_FOLLOWER", "times": 2"#,
+    ),
+    (200, r#""api": "Fetch", "error": "UNKNOWN_LEADER_EPOCH", "times": 4"#),
+    (
+        200,
+        r#""api": ["OffsetCommit", "TxnOffsetCommit"], "lose_response": true, "times": 2"#,
+    ),
+    (
+        200,
+        r#""api": ["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"], "hold": true"#,
+    ),
+    (
+        200,
+        r#""api": ["Produce", "EndTxn", "AddPartitionsToTxn"], "hold": true, "times": 2"#,
+    ),
+    (
+        200,
+        r#""api": ["EndTxn", "InitProducerId"], "close": "after", "times": 3"#,
+    ),
+    (
+        200,
+        r#""api": ["Produce", "Heartbeat"], "black_hole": "after", "times": 2"#,
+    ),
+    (
+        200,
+        r#""api": ["EndTxn", "Produce", "OffsetCommit"], "delay_ms": 2500, "times": 2"#,
+    ),
+    (
+        200,
+        r#""api": ["Fetch", "Metadata"], "delay_response_ms": 1500, "times": 4"#,
+    ),
+    (
+        200,
+        r#""api": ["Fetch", "FindCoordinator"], "cut_after_bytes": 9, "times": 3"#,
+    ),
+    (200, r#""api": "Fetch", "slow_bytes_per_second": 3000, "times": 4"#),
+    (
+        200,
+        r#""api": ["Produce", "Fetch"], "throttle_time_ms": 700, "times": 3"#,
+    ),
+    (200, r#""refuse_connection": true, "times": 3"#),
+];
+
+/// A plan of faults for a listener in JSON; without a rule in some runs.
+fn listener_faults(seed: u64, calm: bool) -> String {
+    let rng = &mut Rng::new(seed ^ 0xFA01_7500);
+    let mut rules = Vec::new();
+    for (per_mille, rule) in RULES {
+        let (takes_part, nth) = (rng.chance(per_mille) && !calm, 1 + rng.below(20));
+        if takes_part {
+            rules.push(format!(r#"{{{rule}, "nth": {nth}, "optional": true}}"#));
+        }
+    }
+    let rules = rules.join(", ");
+    if calm || rng.chance(500) {
+        return format!(r#"{{"rules": [{rules}]}}"#);
+    }
+    let thousandths = 1 + rng.below(20);
+    format!(
+        r#"{{"rules": [{rules}], "random": {{"seed": {seed}, "rate": {}}}}}"#,
+        thousandths as f64 / 1_000.0
+    )
+}
+
 /// How the topic is compacted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CompactionPlan {
@@ -158,11 +276,13 @@ pub(super) struct Plan {
     pub faults: Faults,
     /// Most requests in flight of every producer.
     pub most_in_flight: usize,
-    /// ms between two crashes, pauses or moves, on average; 0 = none.
+    /// ms between two crashes or pauses, on average; 0 = none.
     pub crash_every_ms: usize,
     pub power_loss: bool,
     pub pause_every_ms: usize,
-    pub move_every_ms: usize,
+    pub events: EventPlan,
+    /// Rules for faults at the listener; empty without one.
+    pub listener_faults: String,
     /// Average ms between two crashes of a client; 0 = none.
     pub client_crash_every_ms: usize,
     /// Average ms between two failing disk calls; 0 = none. Only with fsync, because a failure loses what is only in the page cache.
@@ -246,7 +366,11 @@ impl Plan {
             most_in_flight,
             power_loss: rng.chance(500),
             pause_every_ms: every(rng, 300, 4_000),
-            move_every_ms: if nodes > 1 { every(rng, 500, 3_000) } else { 0 },
+            events: EventPlan::of(seed, u32::try_from(nodes).unwrap_or(1), calm),
+            listener_faults: match sockets {
+                true => listener_faults(seed, calm),
+                false => String::new(),
+            },
             client_crash_every_ms: every(rng, 400, 6_000),
             disk_fault_every_ms: every(rng, 700, 2_000),
             delete_every_ms: if rng.chance(400) { 500 + rng.below(3_000) } else { 0 },
@@ -259,15 +383,17 @@ impl Plan {
         if !plan.fsync {
             plan.disk_fault_every_ms = 0;
         }
-        if sockets {
-            plan.move_every_ms = 0; // Leaders do not move: the broker's bytes contain its own node ids.
-        }
         plan
     }
 
     /// Whether the group is a consumer group (KIP-848), in which a static member keeps its place while it lives.
     pub fn uses_consumer_protocol(&self) -> bool {
         self.group.is_some_and(|group| group.assignor.starts_with(REMOTE))
+    }
+
+    /// Whether rules for faults at the listener may delay a JoinGroup request until its client has closed the connection.
+    pub fn delays_joins(&self) -> bool {
+        self.listener_faults.contains("JoinGroup") || self.listener_faults.contains("random")
     }
 
     /// Whether the machine loses power while acknowledged records are only in the page cache.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use fletchlog_api::transport::{coordinator_connection, node_of_connection};
 use fletchlog_api::{Completion, Failure, NodeId, Request, Response, Transport};
 use fletchlog_broker::{Broker, LocalTransport};
 
@@ -98,11 +97,11 @@ impl Port {
         self.server.get_or_insert_with(|| LocalTransport::new(broker))
     }
 
-    /// Drops everything in transit on a connection, whose node is `real` for the broker. Returns the requests without a response.
-    pub fn reopen(&mut self, node: NodeId, real: NodeId) -> Vec<i32> {
+    /// Drops everything in transit on a connection. Returns the requests without a response.
+    pub fn reopen(&mut self, node: NodeId) -> Vec<i32> {
         self.asked.retain(|_, asked| asked.node != node);
         if let Some(server) = &mut self.server {
-            server.disconnect(at_server(node, real));
+            server.disconnect(node);
         }
         let connection = self.connection(node);
         connection.epoch += 1;
@@ -119,14 +118,5 @@ impl Port {
         self.closed = true;
         self.server = None;
         self.asked.clear();
-    }
-}
-
-/// The broker's id of a connection, whose node is `real` for the broker.
-pub(super) fn at_server(connection: NodeId, real: NodeId) -> NodeId {
-    if connection == node_of_connection(connection) {
-        real
-    } else {
-        coordinator_connection(real)
     }
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fletchlog_api::Clock;
+use fletchlog_api::{Clock, SettableClock};
 
 use crate::history::{Action, History, Keyed, Op, Outcome, Partition, Step, Value};
-use fletchlog_testing::VirtualClock;
 
 /// The latest moment of a history.
 #[derive(Debug, Clone, Default)]
@@ -27,15 +26,15 @@ impl Moment {
 pub(super) struct Recorder {
     ops: Vec<Op>,
     moment: Moment,
-    clock: Arc<VirtualClock>,
-    /// The wall clock at each moment, ms.
+    clock: Arc<SettableClock>,
+    /// The broker's wall clock at each moment, ms.
     times: Vec<i64>,
     processes: u32,
     values: u64,
 }
 
 impl Recorder {
-    pub fn new(clock: Arc<VirtualClock>, moment: Moment) -> Self {
+    pub fn new(clock: Arc<SettableClock>, moment: Moment) -> Self {
         Self {
             ops: Vec::new(),
             moment,

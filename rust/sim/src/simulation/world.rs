@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fletchlog_api::{Clock, Config, Scope, Transport};
+use fletchlog_api::{ClientClock, Clock, Config, Scope, SettableClock, Transport};
 use fletchlog_client::Consumer;
 use fletchlog_client::producer::Producer;
 use fletchlog_records::{Record, RecordCursor, RecordSpan, TopicPartition};
@@ -16,11 +16,11 @@ use super::scheduler::{ActorId, Scheduler};
 use super::sockets;
 use crate::history::{Keyed, Partition, Value};
 use crate::rng::Rng;
-use fletchlog_testing::VirtualClock;
 
 pub(super) struct World {
     pub plan: Plan,
-    pub clock: Arc<VirtualClock>,
+    /// The broker's clock, which may be ahead of the machine's.
+    pub clock: Arc<SettableClock>,
     pub scheduler: Arc<Scheduler>,
     pub net: SharedNet,
     recorder: Mutex<Recorder>,
@@ -39,7 +39,7 @@ fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl World {
     pub fn new(
         plan: Plan,
-        clock: Arc<VirtualClock>,
+        clock: Arc<SettableClock>,
         scheduler: Arc<Scheduler>,
         net: SharedNet,
         cluster: Cluster,
@@ -163,8 +163,9 @@ impl Hand {
         })
     }
 
+    /// The clock of a client.
     fn clock(&self) -> Arc<dyn Clock> {
-        self.world.clock.clone()
+        Arc::new(ClientClock::new(self.world.clock.clone()))
     }
 
     pub fn producer(&self, properties: &[(&str, &str)]) -> Producer {

@@ -15,6 +15,7 @@ pub(crate) use read::fetch_bound;
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, FetchRequest, FetchResponse, NodeId};
+use fletchlog_records::planted;
 
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
@@ -120,7 +121,10 @@ impl ReplicaManager {
     /// To be called after the leader or the replicas of partitions have changed: waiting fetches that this refuses are completed, but at
     /// the new leader, as in Kafka. Kafka: `ReplicaManager#applyLocalFollowersDelta`, `#maybeCompleteDelayedFetch`.
     pub(crate) fn leaders_changed(&self, partitions: &[Arc<Partition>]) {
-        for partition in partitions {
+        for partition in partitions
+            .iter()
+            .filter(|_| !planted!("fetches-wait-at-the-former-leader"))
+        {
             let holders = self.fetches.changed_on_all_nodes(partition);
             self.purgatory
                 .check(self, partition, &holders, Some(partition.leader()));

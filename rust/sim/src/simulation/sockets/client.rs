@@ -11,7 +11,7 @@ use fletchlog_api::transport::{Waker, node_of_connection};
 use fletchlog_api::{Clock, Completion, Config, NodeId, Ready, Request, Response, Transport};
 use fletchlog_net::{ConnectionSettings, SocketEvent, Sockets, TcpTransport, bootstrap_servers};
 
-use super::super::network::{SharedNet, fetched, lock};
+use super::super::network::{Net, SharedNet, fetched, lock};
 use super::super::scheduler::{ActorId, Scheduler};
 use super::pipes::{PipeId, Side, WatcherId};
 use super::server::{HOST, node_of_port, port_of};
@@ -33,8 +33,10 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let mut net = lock(&self.net);
         let (written, answered) = net.pipes.write(self.id, self.side, bytes);
+        net.note_lost();
+        let Net { pipes, memory, .. } = &mut *net;
         for (batches, answers) in answered {
-            net.memory.answered(&batches, &answers);
+            memory.answered(&batches, &answers, &pipes.pending());
         }
         written
     }
@@ -99,13 +101,10 @@ impl Watch {
     }
 }
 
-/// The node in bootstrap.servers.
-const FIRST_NODE: NodeId = 1;
-
-/// The node of a connection.
+/// The node of a connection. Those to bootstrap.servers, which are the nodes in their order, are -1, -2, ..
 fn address(connection: NodeId) -> NodeId {
     if connection < 0 {
-        FIRST_NODE
+        -connection
     } else {
         node_of_connection(connection)
     }
@@ -172,7 +171,9 @@ pub(in super::super) fn connect(
     config: &Config,
     clock: Arc<dyn Clock>,
 ) -> Box<dyn Transport> {
-    let servers = format!("{HOST}:{}", port_of(FIRST_NODE));
+    let nodes = lock(net).nodes;
+    let servers = (1..=nodes).map(|node| format!("{HOST}:{}", port_of(node)));
+    let servers = servers.collect::<Vec<_>>().join(",");
     let addresses = bootstrap_servers(&servers).unwrap_or_else(|e| panic!("{servers}: {e}"));
     let settings = ConnectionSettings::new(config, addresses, None).unwrap_or_else(|e| panic!("{servers}: {e}"));
     let (watcher, scheduler) = {

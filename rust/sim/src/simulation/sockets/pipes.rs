@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use fletchlog_api::NodeId;
 
+use super::super::memory::Batch;
 use super::super::network::{Faults, Net, lock};
 use super::super::scheduler::{ActorId, Scheduler};
 use super::flow::{End, Flow};
@@ -124,6 +125,8 @@ pub(in super::super) struct Pipes {
     waiting: BTreeMap<NodeId, VecDeque<PipeId>>,
     /// Nodes with new waiting connections.
     knocked: BTreeSet<NodeId>,
+    /// Stopped nodes.
+    refusing: BTreeSet<NodeId>,
     /// Paused nodes, and the time until which no bytes arrive there.
     paused: BTreeMap<NodeId, i64>,
     /// Requests that reached the listener.
@@ -132,6 +135,8 @@ pub(in super::super) struct Pipes {
     pub late: BTreeSet<i16>,
     /// Requests that should have failed when their connection did.
     pub unanswered: Vec<String>,
+    /// Batches whose connection was closed before their responses.
+    lost: Vec<Batch>,
 }
 
 impl Pipes {
@@ -148,10 +153,12 @@ impl Pipes {
             listened: 0,
             waiting: BTreeMap::new(),
             knocked: BTreeSet::new(),
+            refusing: BTreeSet::new(),
             paused: BTreeMap::new(),
             requests: 0,
             late: BTreeSet::new(),
             unanswered: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -177,16 +184,37 @@ impl Pipes {
         self.listening == Some(which)
     }
 
+    /// Lets the listener look at what has changed in the broker.
+    pub fn wake_listener(&self) {
+        self.scheduler.notify(self.watchers[LISTENER].actor);
+    }
+
     /// Kills the listener's process: the operating system closes its sockets.
     pub fn kill_listener(&mut self) {
         self.listening = None;
         self.waiting.clear();
         self.knocked.clear();
+        self.refusing.clear();
         let open = |(&id, pipe): (&PipeId, &Pipe)| (pipe.state == State::Open).then_some(id);
         let open: Vec<PipeId> = self.pipes.iter().filter_map(open).collect();
         open.into_iter().for_each(|id| self.close(id, Side::Listener));
         self.watchers[LISTENER].changed.clear();
-        self.scheduler.notify(self.watchers[LISTENER].actor);
+        self.wake_listener();
+    }
+
+    /// A node is stopped: connections that wait there are closed, and new ones are refused. `which` listener noticed it.
+    pub(super) fn refuse(&mut self, which: u64, node: NodeId) {
+        if !self.is_listening(which) {
+            return;
+        }
+        self.refusing.insert(node);
+        let waiting = self.waiting.remove(&node).unwrap_or_default();
+        waiting.into_iter().for_each(|id| self.close(id, Side::Listener));
+    }
+
+    /// A stopped node has started.
+    pub(super) fn accept_again(&mut self, node: NodeId) {
+        self.refusing.remove(&node);
     }
 
     /// Delays bytes to a node until a time.
@@ -253,8 +281,9 @@ impl Pipes {
 
     /// An attempt to connect arrives.
     fn knock(&mut self, id: PipeId) {
-        let listens = self.listening.is_some() && !self.rng.chance(self.faults.close_before);
+        let breaks = self.rng.chance(self.faults.close_before);
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        let listens = self.listening.is_some() && !breaks && !self.refusing.contains(&pipe.node);
         pipe.state = if listens { State::Open } else { State::Refused };
         if listens {
             self.waiting.entry(pipe.node).or_default().push_back(id);
@@ -443,6 +472,16 @@ impl Pipes {
         Ok(count)
     }
 
+    /// The batches that the broker has received and not answered so far.
+    pub fn pending(&self) -> Vec<&Batch> {
+        self.pipes.values().flat_map(|pipe| pipe.tap.pending()).collect()
+    }
+
+    /// The batches that the broker has received and will not answer, since the last call.
+    pub fn take_lost(&mut self) -> Vec<Batch> {
+        std::mem::take(&mut self.lost)
+    }
+
     /// Breaks the connection for both ends, after the bytes that have arrived.
     fn break_off(&mut self, id: PipeId) {
         let end = if self.rng.chance(500) { End::Reset } else { End::Closed };
@@ -469,6 +508,7 @@ impl Pipes {
         };
         if side == Side::Listener {
             pipe.listener_token = None;
+            self.lost.extend(pipe.tap.unanswered());
         }
         if pipe.state != State::Open || pipe.outgoing(side).unread {
             self.pipes.remove(&id);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fletchlog_api::NodeId;
 use fletchlog_broker::Broker;
+use fletchlog_faults::{Faults, rules_of};
 use fletchlog_server::connection::PeerEnd;
 use fletchlog_server::{Endpoint, SocketEvent, Sockets, serve_over};
 
@@ -63,12 +64,13 @@ impl Sockets for ListenerSockets {
 
     fn close_listeners(&mut self) {}
 
-    /// Connections are accepted, and closed by the broker.
-    fn close_listener(&mut self, _listener: usize) -> Result<()> {
+    fn close_listener(&mut self, listener: usize) -> Result<()> {
+        lock(&self.watch.net).pipes.refuse(self.which, self.nodes[listener]);
         Ok(())
     }
 
-    fn open_listener(&mut self, _listener: usize) -> Result<()> {
+    fn open_listener(&mut self, listener: usize) -> Result<()> {
+        lock(&self.watch.net).pipes.accept_again(self.nodes[listener]);
         Ok(())
     }
 
@@ -127,5 +129,19 @@ fn serve(hand: &Hand, broker: &Arc<Broker>) {
     let waker = watch.waker();
     let nodes = endpoints.iter().map(|endpoint| endpoint.node).collect();
     let sockets = ListenerSockets { watch, which, nodes };
-    serve_over(broker, &endpoints, sockets, waker).unwrap_or_else(|e| panic!("the listener: {e}"));
+    let started = |faults: &Arc<Faults>| {
+        let plan = &hand.world.plan.listener_faults;
+        let (rules, random) = rules_of(plan).unwrap_or_else(|e| panic!("{plan}: {e}"));
+        if hand.in_chaos() {
+            for rule in rules {
+                faults.add(rule, None);
+            }
+            faults.set_random(random);
+        }
+        faults.record(true);
+        lock(net).listener_faults = Some(Arc::clone(faults));
+    };
+    let served = serve_over(broker, &endpoints, sockets, waker, started);
+    served.unwrap_or_else(|e| panic!("the listener: {e}"));
+    lock(net).listener_ended();
 }

@@ -51,6 +51,18 @@ impl Tap {
         answered
     }
 
+    /// The batches that the broker has received and not answered.
+    pub fn pending(&self) -> impl Iterator<Item = &Batch> {
+        self.asked.iter().flat_map(|(_, batches)| batches)
+    }
+
+    /// The same; they are forgotten here.
+    pub fn unanswered(&mut self) -> impl Iterator<Item = Batch> {
+        std::mem::take(&mut self.asked)
+            .into_iter()
+            .flat_map(|(_, batches)| batches)
+    }
+
     /// The socket has taken `count` bytes.
     pub fn taken(&mut self, count: usize) {
         self.taken += count;
