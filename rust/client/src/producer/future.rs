@@ -161,9 +161,13 @@ impl BatchResult {
             }
         }
     }
-    /// The records continue in smaller batches, given by the index of each one's first record, ascending, from 0. Returns the results of
-    /// those.
-    pub(crate) fn split(&self, firsts: &[i32]) -> Vec<Arc<Self>> {
+    /// The records continue in other batches, given by the index of each one's first record, ascending, from 0. Returns the results of
+    /// those. One batch with all records has this result: a batch may be "split" into itself any number of times, and results that refer to
+    /// each other would then be a list of any length.
+    pub(crate) fn split(self: &Arc<Self>, firsts: &[i32]) -> Vec<Arc<Self>> {
+        if firsts.len() == 1 {
+            return vec![Arc::clone(self)];
+        }
         let pieces: Vec<_> = firsts.iter().map(|&first| (first, Self::new(&self.signal))).collect();
         let results = pieces.iter().map(|(_, piece)| piece.clone()).collect();
         self.continue_in(pieces);
@@ -314,5 +318,27 @@ mod tests {
         let future = RecordFuture::new(result.clone(), at(0), None);
         assert_eq!(future.try_result().unwrap().unwrap().offset, 10);
         assert!(!future.on_decided(Box::new(|_| ())), "it is decided");
+    }
+
+    /// A release before 4.2 splits a batch that a topic refuses into batches of batch.size, until delivery.timeout.ms.
+    #[test]
+    fn a_batch_that_is_split_into_itself_keeps_its_result() {
+        let signal = Signal::new(Arc::new(SystemClock::default()));
+        let result = BatchResult::new(&signal);
+        let calls = Arc::new(AtomicI64::new(0));
+        let counted = calls.clone();
+        let called = Box::new(move |_: &Result<RecordMetadata, ClientError>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let future = RecordFuture::new(result.clone(), Place { index: 1, timestamp: 5 }, Some(called));
+        let mut last = result;
+        for _ in 0..1_000_000 {
+            last = last.split(&[0]).remove(0);
+        }
+        assert!(Arc::ptr_eq(&last, &future.result));
+        let pieces = last.split(&[0, 1]);
+        pieces[1].written(&TopicPartition::new("t", 0), 10, -1);
+        assert_eq!(future.try_result().unwrap().unwrap().offset, 10);
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
     }
 }
