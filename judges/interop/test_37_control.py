@@ -17,10 +17,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "control"
 JUNIT = ("junit-platform-console-standalone", "1.13.4")
 
 
-def passed(command: list[str], directory: Path) -> str:
+def passed(command: list[str], directory: Path, variables: dict[str, str] | None = None) -> str:
     """What a runner prints, which finds `fletchlog` on PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(command, cwd=directory, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(command, cwd=directory, env=os.environ | {"PATH": path} | (variables or {}), capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-2000:]}"
     return done.stdout
 

@@ -1,0 +1,125 @@
+"""Part 36: franz-go's own tests: those of moved leaders, written for its kfake, and those of its client, while leaders and coordinators move.
+
+The tests for kfake run against `fletchlog serve --control`. They are taken out of the module of kfake as the Go module proxy has it; `kfake/cluster.go` gives the names that they use. Those that answer requests
+themselves (`ControlKey`), need share groups or add nodes are not among them: they test franz-go or kfake alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from fletchlog.errors import UnknownTopicOrPartitionError
+from pytest_fletchlog.kafka import Kafka
+
+from . import kafka
+from .programs import PART
+from .test_16_wire_languages import SOURCES, require
+from .test_37_control import passed
+
+KFAKE = "github.com/twmb/franz-go/pkg/kfake@v0.0.0-20260918054303-01f206a7e32c"
+TESTS = [
+    "TestMoveTopicPartitionChangesLeader",
+    "TestShufflePartitionLeadersIsUsable",
+    "TestCoordinatorAPIs",
+    "TestOffsetForLeaderEpochCurrentEpoch",
+    "TestOffsetForLeaderEpochAfterLeaderChange",
+    "TestOffsetForLeaderEpochEmptyPartition",
+    "TestFaultNode",
+    "TestProduceLeaderHintMovesWithoutBackoff",
+    "TestStreamingCompressionMigration",
+]
+HELPERS = ["newCluster", "newPlainClient", "newCoverCluster", "produceSync", "waitCh", "proseWorkload", "faultReq", "listOffsetsReq", "listOffsetsCode"]
+PACKAGES = {
+    "bytes": "bytes",
+    "context": "context",
+    "fmt": "fmt",
+    "kadm": "github.com/twmb/franz-go/pkg/kadm",
+    "kerr": "github.com/twmb/franz-go/pkg/kerr",
+    "kgo": "github.com/twmb/franz-go/pkg/kgo",
+    "kmsg": "github.com/twmb/franz-go/pkg/kmsg",
+    "rand": "math/rand",
+    "atomic": "sync/atomic",
+    "sync": "sync",
+    "testing": "testing",
+    "time": "time",
+}
+
+
+# The client's tests that write, read in groups of both protocols, and copy exactly once
+OF_CLIENT = "TestGroupETL|TestTxnEtl|TestGroupSimple|TestIssue434|TestAddRemovePartitions"
+RECORDS = 5000
+MOVE_SECONDS = 0.3
+# A client whose JoinGroup meets one move after the other gives up, and the tests take that for a failure
+GROUP_ROUNDS = 7
+
+
+def functions(directory: Path) -> str:
+    """The tests and what they call, as one Go file."""
+    source = "\n".join(path.read_text() for path in sorted(directory.glob("*_test.go")))
+    found = []
+    for name in [*HELPERS, *TESTS]:
+        match = re.search(rf"^func {name}[\[(].*?^}}$", source, re.MULTILINE | re.DOTALL)
+        assert match, f"{name} is not in {directory}"
+        found.append(match.group())
+    # nodes count from 0 there, and no release of the client has the option
+    body = "\n\n".join(found).replace("cl.Broker(int(node))", "broker(cl, int(node))").replace("kgo.StreamingCompression(),", "")
+    used = [f'"{path}"' for name, path in PACKAGES.items() if re.search(rf"\b{name}\.", body)]
+    return "package kfake\n\nimport (\n\t" + "\n\t".join(used) + "\n)\n\n" + body + "\n"
+
+
+def test_franz_gos_tests_of_moved_leaders(count: Callable[..., None]) -> None:
+    require("go", "Go 1.26 or newer")
+    target = kafka.CACHE / "kfake-tests"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(SOURCES / "kfake", target)
+    module = json.loads(passed(["go", "mod", "download", "-json", KFAKE], target))
+    (target / "moved_test.go").write_text(functions(Path(module["Dir"])))
+    printed = passed(["go", "test", "-count=1", "-v", "."], target)
+    assert sorted(re.findall(r"^--- PASS: (\w+)", printed, re.MULTILINE)) == sorted(TESTS)
+    count(PART, tests_of_franz_go=len(TESTS))
+
+
+def move(opened: Kafka, rng: random.Random, ends: threading.Event) -> int:
+    """Moves leaders and coordinators until the end; how often."""
+    moves, rounds, broker = 0, 0, opened.broker
+    while not ends.wait(MOVE_SECONDS):
+        rounds += 1
+        with contextlib.suppress(UnknownTopicOrPartitionError):  # a test deletes its topics
+            for topic in broker.topics():
+                opened.move_leader(topic, rng.randrange(len(broker.describe_topic(topic).partitions)), to=rng.randint(1, 3))
+                moves += 1
+        if transactions := broker.transactions():
+            opened.move_coordinator(transactional_id=rng.choice(transactions).transactional_id, to=rng.randint(1, 3))
+            moves += 1
+        if rounds % GROUP_ROUNDS == 0 and (groups := broker.groups()):
+            opened.move_coordinator(rng.choice(groups).group_id, to=rng.randint(1, 3))
+            moves += 1
+    return moves
+
+
+@pytest.mark.timeout(600)
+def test_franz_gos_tests_of_its_client_while_leaders_move(tmp_path: Path, seed: int, count: Callable[..., None]) -> None:
+    require("go", "Go 1.25 or newer")
+    program = kafka.CACHE / "kgo.test"
+    passed(["go", "test", "-c", "-o", str(program), "github.com/twmb/franz-go/pkg/kgo"], SOURCES / "go")
+    given = {"KGO_TEST_RF": "3", "KGO_TEST_RECORDS": str(RECORDS), "KGO_LOG_LEVEL": "none"}
+    with Kafka(nodes=3, config={"num.partitions": "4", "group.min.session.timeout.ms": "100"}) as opened, ThreadPoolExecutor(1) as threads:
+        ends = threading.Event()
+        moves = threads.submit(move, opened, random.Random(seed), ends)
+        try:
+            printed = passed([str(program), "-test.v", "-test.run", OF_CLIENT], tmp_path, given | {"KGO_SEEDS": opened.bootstrap})
+        finally:
+            ends.set()
+        tests = re.findall(r"^--- PASS: (\w+)", printed, re.MULTILINE)
+        assert sorted(tests) == sorted(OF_CLIENT.split("|"))
+        count(PART, tests_of_franz_go=len(tests), moves=moves.result())
