@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::nearest::nearest_name;
 use crate::other_clients::{self, Foreign};
 
 mod broker;
@@ -559,40 +560,16 @@ fn check(kind: &Kind, default: Option<&str>, value: &str) -> Result<(), String> 
     }
 }
 
-/// The known name that ends with this one, or the one with the smallest edit distance, if it is small enough
-/// for a typing error.
+/// The known name that ends with this one, or the one it was probably meant to be.
 fn nearest(scope: Scope, name: &str) -> Option<String> {
-    /// Longer than any name: it cannot be a misspelt one, and comparing costs its length times that of all names.
-    const TOO_LONG: usize = 100;
-    if name.len() > TOO_LONG {
-        return None;
-    }
     let given = name.to_ascii_lowercase().replace('_', ".");
-    let distance = |known: &str| match known.strip_suffix(&*given) {
-        Some(before) if before.ends_with('.') => 0,
-        _ => edit_distance(&given, known),
-    };
-    keys(scope)
-        .iter()
-        .map(|k| (distance(k.name), k.name))
+    let ends_so = |known: &&str| known.strip_suffix(&*given).is_some_and(|before| before.ends_with('.'));
+    let names = || keys(scope).iter().map(|k| k.name);
+    names()
+        .filter(ends_so)
         .min()
-        .filter(|&(distance, known)| distance <= known.len().max(given.len()) / 2)
-        .map(|(_, known)| known.to_owned())
-}
-
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &cb) in b.iter().enumerate() {
-            let substitution = diagonal + usize::from(ca != cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substitution.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+        .or_else(|| nearest_name(&given, names()))
+        .map(str::to_owned)
 }
 
 #[cfg(test)]

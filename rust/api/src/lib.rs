@@ -5,6 +5,7 @@ mod config_resource;
 pub mod config_table;
 pub mod java_hash;
 mod legacy_group;
+mod nearest;
 mod other_clients;
 pub mod partition_states;
 mod security_texts;
@@ -28,6 +29,7 @@ pub use fletchlog_protocol::topic_ids::{NO_TOPIC_ID, TopicId, topic_by_id, topic
 pub use fletchlog_protocol::{CoordinatorType, IsolationLevel, OffsetAndMetadata, Request, Response};
 pub use fletchlog_records::ErrorCode;
 pub use legacy_group::{LegacyGroupAction, LegacyGroupMember, LegacyGroupRequest, LegacyGroupResponse};
+pub use nearest::nearest_name;
 pub use other_clients::takes_objects;
 pub use partition_states::PartitionStates;
 pub use settable_clock::{ClientClock, HeldClock, SettableClock};

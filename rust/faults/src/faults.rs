@@ -403,9 +403,13 @@ impl Faults {
         state.rules.iter().map(report).collect()
     }
 
-    /// The random faults that happened so far, as rules that do the same without the seed.
+    /// The random faults that happened so far, as rules that do the same without the seed: by client id, API and number of the request, so
+    /// equal whatever the time of each was.
     pub fn drawn(&self) -> Vec<Rule> {
-        self.lock().drawn.clone()
+        let mut drawn = self.lock().drawn.clone();
+        let client_id = |rule: &Rule| rule.selector.client_id.as_ref().map(|id| id.0.clone());
+        drawn.sort_by_cached_key(|rule| (client_id(rule), rule.selector.api.clone(), rule.nth));
+        drawn
     }
 
     /// What was recorded, oldest first: the last 100,000 requests.

@@ -24,6 +24,7 @@
 
 use std::ops::RangeInclusive;
 
+use fletchlog_api::nearest_name;
 use fletchlog_protocol::{ApiKey, api_name};
 use fletchlog_records::ErrorCode;
 use serde_json::{Map, Value, json};
@@ -43,7 +44,7 @@ pub enum PlanError {
     /// A rule that cannot be understood.
     #[error("{rule}: {reason}")]
     Rule {
-        /// Which rule: "rule 2", with its name if it has one.
+        /// Which rule: "rule 2", with its name if it has one; "the rule" if there is only one.
         rule: String,
         /// What is wrong with it, and what is possible.
         reason: String,
@@ -80,10 +81,15 @@ pub fn rules_of(plan: &str) -> Result<(Vec<Rule>, Option<RandomFaults>), PlanErr
     if let Some(key) = plan.keys().next() {
         return Err(PlanError::Shape(format!("`{key}` is unknown")));
     }
+    let is_alone = rules.len() == 1;
     let rules = rules.into_iter().enumerate().map(|(at, rule)| {
+        let number = match is_alone {
+            true => "the rule".to_owned(),
+            false => format!("rule {}", at + 1),
+        };
         let name = match rule.get("name").and_then(Value::as_str) {
-            Some(name) => format!("rule {} (`{name}`)", at + 1),
-            None => format!("rule {}", at + 1),
+            Some(name) => format!("{number} (`{name}`)"),
+            None => number,
         };
         rule_of(rule).map_err(|reason| PlanError::Rule { rule: name, reason })
     });
@@ -227,7 +233,7 @@ fn check(selector: &Selector, action: &Action, delay_ms: i64) -> Result<(), Stri
 fn apis(keys: &mut Keys) -> Result<Vec<&'static str>, String> {
     let names = keys.take("api", "a name or an array of names", |value| match value {
         Value::String(name) => Some(vec![name.clone()]),
-        Value::Array(names) => names.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
+        Value::Array(names) if !names.is_empty() => names.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
         _ => None,
     })?;
     names.unwrap_or_default().iter().map(|name| api_of(name)).collect()
@@ -240,13 +246,24 @@ fn apis(keys: &mut Keys) -> Result<Vec<&'static str>, String> {
 pub fn api_of(name: &str) -> Result<&'static str, String> {
     let all = || (0..=i16::from(u8::MAX)).filter_map(api_name);
     all().find(|known| *known == name).ok_or_else(|| {
-        let hint = all().find(|known| known.eq_ignore_ascii_case(&name.replace('_', "")));
-        let hint = hint.map_or_else(
-            || "names are Kafka's, such as Produce or JoinGroup".to_owned(),
-            |known| format!("did you mean {known}?"),
-        );
-        format!("Kafka has no API `{name}`; {hint}")
+        let given = name.replace('_', "");
+        let hint = all().find(|known| known.eq_ignore_ascii_case(&given));
+        let hint = hint.or_else(|| nearest(&given, all));
+        format!(
+            "Kafka has no API `{name}`; {}",
+            meant(hint, "names are Kafka's, such as Produce or JoinGroup")
+        )
     })
+}
+
+/// The first name that begins as the given one, or the nearest one.
+fn nearest<'a, I: Iterator<Item = &'a str>>(given: &str, names: impl Fn() -> I) -> Option<&'a str> {
+    let begins = names().find(|known| !given.is_empty() && known.starts_with(given));
+    begins.or_else(|| nearest_name(given, names()))
+}
+
+fn meant(name: Option<&str>, otherwise: &str) -> String {
+    name.map_or_else(|| otherwise.to_owned(), |name| format!("did you mean {name}?"))
 }
 
 fn version(value: &Value) -> Option<RangeInclusive<i16>> {
@@ -258,7 +275,7 @@ fn version(value: &Value) -> Option<RangeInclusive<i16>> {
     };
     match value {
         Value::Array(ends) => match &ends[..] {
-            [first, last] => Some(number(first)?..=number(last)?),
+            [first, last] => Some(number(first)?..=number(last)?).filter(|versions| !versions.is_empty()),
             _ => None,
         },
         one => number(one).map(|one| one..=one),
@@ -307,14 +324,38 @@ fn error_of(value: &Value) -> Result<ErrorCode, String> {
             .and_then(ErrorCode::from_code),
     };
     found.filter(|code| *code != ErrorCode::NONE).ok_or_else(|| {
-        format!("Kafka has no error {value}; names are those of Kafka's table, such as NOT_LEADER_OR_FOLLOWER")
+        let names = || ErrorCode::ALL.iter().map(|code| code.name());
+        let given = value.as_str().map(as_in_table);
+        let hint = given.and_then(|given| nearest(&given, names));
+        let otherwise = "names are those of Kafka's table, such as NOT_LEADER_OR_FOLLOWER";
+        format!("Kafka has no error {value}; {}", meant(hint, otherwise))
     })
+}
+
+/// The name of an error as Kafka's table would have it, of the name of an exception: NotEnoughReplicasException is NOT_ENOUGH_REPLICAS.
+fn as_in_table(name: &str) -> String {
+    let name = name
+        .strip_suffix("Exception")
+        .or_else(|| name.strip_suffix("Error"))
+        .unwrap_or(name);
+    let mut text = String::with_capacity(2 * name.len());
+    let mut is_lower = false;
+    for letter in name.chars() {
+        if letter.is_uppercase() && is_lower {
+            text.push('_');
+        }
+        is_lower = letter.is_lowercase();
+        text.extend(letter.to_uppercase());
+    }
+    text
 }
 
 fn random_of(value: Value) -> Result<RandomFaults, PlanError> {
     let read = || {
         let mut keys = Keys::of(value)?;
-        let seed = keys.number("seed", 0)?.unwrap_or(0);
+        let seed = keys
+            .number("seed", 0)?
+            .ok_or("it has no `seed`, a whole number, 0 or more")?;
         let rate = keys.take("rate", "a number from 0 to 1", |value| {
             value.as_f64().filter(|rate| (0.0..=1.0).contains(rate))
         })?;
@@ -464,13 +505,20 @@ mod tests {
     #[test]
     fn a_mistake_is_named_with_what_is_possible() {
         for (text, parts) in [
-            ("{}", &["rule 1", "no action", "lose_response"][..]),
+            ("{}", &["the rule: ", "no action", "lose_response"][..]),
             (r#"{"nht": 3, "hold": true}"#, &["`nht` is unknown", "nth"]),
             (
                 r#"{"api": "produce", "hold": true}"#,
                 &["no API `produce`", "did you mean Produce?"],
             ),
-            (r#"{"api": "Prod", "hold": true}"#, &["no API `Prod`", "JoinGroup"]),
+            (
+                r#"{"api": "Prod", "hold": true}"#,
+                &["no API `Prod`", "did you mean Produce?"],
+            ),
+            (r#"{"api": "Produse", "hold": true}"#, &["did you mean Produce?"]),
+            (r#"{"api": "no such thing at all", "hold": true}"#, &["JoinGroup"]),
+            (r#"{"api": [], "hold": true}"#, &["`api` must be"]),
+            (r#"{"version": [9, 3], "hold": true}"#, &["[first, last]"]),
             (r#"{"hold": true, "throttle_time_ms": 1}"#, &["more than one action"]),
             (r#"{"hold": true, "delay_ms": 1}"#, &["cannot be beside `hold`"]),
             (
@@ -479,7 +527,15 @@ mod tests {
             ),
             (
                 r#"{"error": "NOT_LEADER", "api": "Fetch"}"#,
-                &["no error \"NOT_LEADER\"", "NOT_LEADER_OR_FOLLOWER"],
+                &["no error \"NOT_LEADER\"", "did you mean NOT_LEADER_OR_FOLLOWER?"],
+            ),
+            (
+                r#"{"error": "NOT_ENOUGH_REPLICA", "api": "Fetch"}"#,
+                &["did you mean NOT_ENOUGH_REPLICAS?"],
+            ),
+            (
+                r#"{"error": "RebalanceInProgressException", "api": "Fetch"}"#,
+                &["did you mean REBALANCE_IN_PROGRESS?"],
             ),
             (r#"{"error": 0, "api": "Fetch"}"#, &["no error 0"]),
             (r#"{"error": 6}"#, &["needs an `api`"]),
@@ -502,7 +558,7 @@ mod tests {
             ),
             (
                 r#"{"version": [1], "hold": true, "name": "v"}"#,
-                &["rule 1 (`v`)", "[first, last]"],
+                &["the rule (`v`)", "[first, last]"],
             ),
         ] {
             let error = one(text).err().unwrap_or_else(|| panic!("{text} was accepted"));
@@ -515,9 +571,10 @@ mod tests {
             ("{", "not JSON"),
             (r#"{"rule": []}"#, "`rule` is unknown"),
             (r#"{"random": {"seed": 1}}"#, "no `rate`"),
-            (r#"{"random": {"rate": 2}}"#, "from 0 to 1"),
+            (r#"{"random": {"rate": 0.5}}"#, "no `seed`"),
+            (r#"{"random": {"seed": 1, "rate": 2}}"#, "from 0 to 1"),
             (
-                r#"{"random": {"rate": 0.1, "kinds": ["explode"]}}"#,
+                r#"{"random": {"seed": 1, "rate": 0.1, "kinds": ["explode"]}}"#,
                 "error, lose_response, close, delay",
             ),
         ] {
