@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "broker": {"records", "api", "protocol", "log", "sasl", "testing"},
     "tls": {"api"},
     "client": {"records", "api", "protocol", "testing"},
-    "faults": {"records", "api", "protocol"},
+    "faults": {"records", "api", "protocol", "testing"},
     "server": {"records", "api", "broker", "faults", "protocol", "sasl", "tls"},
     "net": {"records", "api", "protocol", "sasl", "tls"},
     "proxy": {"api", "faults", "protocol", "tls"},
@@ -74,7 +74,7 @@ LAYERS = {
     ],
     "records": [
         *("committed", "control", "rebuild", "retained", "batch", "legacy", "batch_builder", "encode", "record", "records_slice"),
-        *("time_range", "timestamp_merge", "batch_header", "compression", "varint", "crc", "field", "ids", "error", "error_code", "planted"),
+        *("time_range", "timestamp_merge", "batch_header", "compression", "varint", "crc", "field", "ids", "error", "error_code", "mix", "planted"),
     ],
     "client": [
         # other ways to use the clients

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fletchlog_records::ErrorCode;
+use fletchlog_records::{ErrorCode, mix};
 
 use crate::request_view::RequestView;
 use crate::rule::{Action, Glob, Rule, Selector, When};
@@ -129,12 +129,4 @@ fn retriable(api: &str) -> &'static [ErrorCode] {
         | "TxnOffsetCommit" => &[ErrorCode::NOT_COORDINATOR, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS],
         _ => &[ErrorCode::REQUEST_TIMED_OUT],
     }
-}
-
-/// splitmix64's finalizer: every bit of the number decides.
-fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -65,6 +65,8 @@ struct Connection {
     answers: VecDeque<Completion>,
     /// A request on it got no response: nothing moves any more.
     stuck: bool,
+    /// It is closed, and the client has not read that yet: what it sends is lost.
+    closed: bool,
     /// A response asked for a pause until then (monotonic ms).
     throttled_until_ms: i64,
 }
@@ -410,10 +412,7 @@ impl FaultTransport {
     fn lose(&mut self, node: NodeId) {
         let faults = Arc::clone(&self.faults);
         let connection = self.connection(node);
-        connection.stuck = false;
-        if connection.number != 0 {
-            faults.disconnected(std::mem::take(&mut connection.number));
-        }
+        (connection.stuck, connection.closed) = (false, true);
         let awaited = connection.awaited.drain(..);
         let awaited: Vec<_> = awaited.map(|a| (a.correlation_id, a.exchange, CLIENT_GONE)).collect();
         let paused = match connection.pause.take().map(|pause| pause.then) {
@@ -433,6 +432,14 @@ impl FaultTransport {
                 result: Err(Failure::Disconnected),
             });
         }
+    }
+
+    /// The client knows that a connection was closed: the next request opens it again.
+    fn reopen(&mut self, node: NodeId) {
+        let connection = self.connection(node);
+        connection.closed = false;
+        let number = std::mem::take(&mut connection.number);
+        self.faults.disconnected(number);
     }
 
     /// (number, node) of the oldest Produce that can have its turn.
@@ -557,13 +564,21 @@ impl Transport for FaultTransport {
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {
         let held = self.decided(node, correlation_id, request);
         self.moved_ms = self.clock.monotonic_ms();
-        self.connection(node).held.push_back(held);
-        self.pump();
+        let connection = self.connection(node);
+        connection.held.push_back(held);
+        match connection.closed {
+            true => self.lose(node),
+            false => self.pump(),
+        }
     }
 
     fn receive(&mut self, node: NodeId) -> Option<Completion> {
         self.pump();
-        let completion = self.connections.get_mut(&node)?.answers.pop_front()?;
+        let connection = self.connections.get_mut(&node)?;
+        let completion = connection.answers.pop_front()?;
+        if connection.closed && completion.result.is_err() {
+            self.reopen(node);
+        }
         self.note_answer(&completion);
         Some(completion)
     }
@@ -607,6 +622,7 @@ impl Transport for FaultTransport {
         self.lose(node);
         // The client has given these up itself.
         self.connection(node).answers.clear();
+        self.reopen(node);
     }
 
     fn begin_heartbeats(&mut self, plan: HeartbeatPlan) {
@@ -661,7 +677,11 @@ impl Drop for FaultTransport {
         let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
         for node in nodes {
             self.lose(node);
+            self.reopen(node);
         }
         self.faults.detach();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -198,9 +198,6 @@ fn jitter(config: &LogConfig, segment_ms: i64, base_offset: i64) -> i64 {
     if range <= 0 {
         return 0;
     }
-    // SplitMix64: spreads consecutive offsets.
-    let mut z = base_offset.cast_unsigned().wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) % range.cast_unsigned()).cast_signed()
+    // Consecutive offsets are spread.
+    (fletchlog_records::mix(base_offset.cast_unsigned()) % range.cast_unsigned()).cast_signed()
 }

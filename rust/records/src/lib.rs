@@ -16,6 +16,7 @@ pub mod error_code;
 mod field;
 pub mod ids;
 pub mod legacy;
+mod mix;
 #[doc(hidden)]
 pub mod planted;
 mod rebuild;
@@ -33,6 +34,7 @@ pub use compression::{Compression, DECOMPRESSION_LIMIT};
 pub use error::RecordError;
 pub use error_code::ErrorCode;
 pub use ids::{NO_TIMESTAMP, TimestampType, TopicPartition};
+pub use mix::mix;
 pub use rebuild::rebuild;
 pub use record::{Header, Record, RecordCursor};
 pub use records_slice::RecordsSlice;
