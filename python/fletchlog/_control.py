@@ -104,7 +104,7 @@ class Control:
             case "POST", ["nodes", node, "stop"]:
                 self._broker.stop_node(self._node(node))
             case "POST", ["nodes", node, "kill"]:
-                self._broker.kill_node(self._node(node))
+                self._broker.kill_node(self._node(node), **_named(given, {"detected_after_ms": int}))
             case "POST", ["nodes", node, "start"]:
                 self._broker.start_node(self._node(node))
             case _:

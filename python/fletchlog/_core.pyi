@@ -374,14 +374,22 @@ class Broker:
         Raises:
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
         """
-    def kill_node(self, node: int) -> None:
-        """As `stop_node`, after a crash that the cluster has detected: a killed node may have lost records.
+    def kill_node(self, node: int, *, detected_after_ms: int = 0) -> None:
+        """As `stop_node`, after a crash: a killed node may have lost records.
 
-        So, when it starts, it does not lead a partition without leader, unless it was the last leader and no other replica may lead (KIP-966). The
-        time in which a cluster has not detected a crash yet does not exist here.
+        So, when it starts, it does not lead a partition without leader, unless it was the last leader and no other replica may lead (KIP-966).
+
+        Until the crash is detected, metadata name the node as before, nobody leads what it led, and acks=all waits where it has a replica in sync: it is answered
+        REQUEST_TIMED_OUT after the request's time-out, or NONE once the crash is detected. Readers see nothing new there, and commits wait for
+        `offsets.commit.timeout.ms`. Killing or starting the node again detects the crash at once.
+
+        Args:
+            node: The node.
+            detected_after_ms: When the crash is detected, in ms of the broker's clock. 9000 is Kafka's default (`broker.session.timeout.ms`).
 
         Raises:
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
+            fletchlog.errors.InvalidArgumentError: A negative time.
         """
     def start_node(self, node: int) -> None:
         """Starts a stopped node: listeners accept its connections again, and its replicas are in sync at once.

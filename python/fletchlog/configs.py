@@ -86,6 +86,7 @@ BrokerConfig = TypedDict(
         "num.partitions": int | str,
         "oauthbearer.sasl.jaas.config": str,
         "offset.metadata.max.bytes": int | str,
+        "offsets.commit.timeout.ms": int | str,
         "offsets.retention.check.interval.ms": int | str,
         "offsets.retention.minutes": int | str,
         "offsets.topic.num.partitions": int | str,

@@ -131,9 +131,9 @@ class Kafka:
         """Stops a node; see `Broker.stop_node`."""
         self.broker.stop_node(node)
 
-    def kill_node(self, node: int) -> None:
-        """Ends a node as a crash does; see `Broker.kill_node`."""
-        self.broker.kill_node(node)
+    def kill_node(self, node: int, *, detected_after_ms: int = 0) -> None:
+        """Ends a node as a crash does, which the cluster detects after a time; see `Broker.kill_node`."""
+        self.broker.kill_node(node, detected_after_ms=detected_after_ms)
 
     def start_node(self, node: int) -> None:
         """Starts a stopped node; see `Broker.start_node`."""

@@ -269,6 +269,71 @@ def test_offsets_are_at_the_new_coordinator_and_the_old_one_refuses(cluster):
     assert found(old) == old, "the next replica"
 
 
+def waiting_produce(cluster, node, partition, timeout_ms):
+    """Sends a record with acks=all, which waits."""
+    data = [{"Index": partition, "Records": batch([record(0, b"v")]).hex()}]
+    body = {"TransactionalId": None, "Acks": -1, "TimeoutMs": timeout_ms, "TopicData": [{"TopicId": cluster.id, "PartitionData": data}]}
+    cluster.nodes[node].send("Produce", 13, body)
+
+
+def test_a_killed_node_is_noticed_after_a_time_as_in_kafka(cluster):
+    """Rules of the recording: until the fencing its leaders are named, acks=all waits, coordinators refuse after offsets.commit.timeout.ms."""
+    kafka = cluster.kafka
+    kafka.clock.freeze()
+    kafka.kill_node(2, detected_after_ms=9000)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(kafka.bootstrap.split(",")[1].split(":")[1])))
+    shown = cluster.metadata(1)
+    assert shown["brokers"] == [1, 2, 3]
+    assert [(p["leader"], p["isr"], p["offline"]) for p in shown["topics"][0]["p"]] == [(r[0], r, []) for r in REPLICAS]
+    assert cluster.probe(1, "DescribeCluster")["brokers"] == [[1, False], [2, False], [3, False]]
+    refused = produced(cluster.produce(1, 1, acks=1))
+    assert refused == {"p": [{"i": 1, "err": 6, "off": -1, "start": -1, "cur": [2, 0]}], "endpoints": [2]}
+    assert produced(cluster.produce(1, 0, acks=1))["p"][0]["err"] == 0
+    waiting_produce(cluster, 1, 0, 1500)
+    waiting_produce(cluster, 3, 2, 60_000)
+    assert cluster.nodes[1].receive("Produce", 13, wait=0.05) is None
+    kafka.clock.advance(seconds=1.5)
+    late = cluster.nodes[1].receive("Produce", 13)["Responses"][0]["PartitionResponses"][0]
+    assert (late["ErrorCode"], late["BaseOffset"], late["LogStartOffset"]) == (7, 2, 0)
+    assert fetched(cluster.ask(1, *cluster.fetch(1, 18, -1, partitions=[0], offset=1)))["p"] == [{"i": 0, "err": 0, "hw": "n"}]
+    kafka.clock.advance(seconds=7)
+    assert cluster.nodes[3].receive("Produce", 13, wait=0.05) is None
+    kafka.clock.advance(seconds=0.5)
+    assert produced(cluster.nodes[3].receive("Produce", 13)) == {"p": [{"i": 2, "err": 0, "off": "n"}]}
+    shown = cluster.metadata(1)
+    assert (shown["brokers"], shown["topics"][0]["p"][1]["leader"], shown["topics"][0]["p"][1]["epoch"]) == ([1, 3], 3, 1)
+    assert fetched(cluster.ask(1, *cluster.fetch(1, 18, -1, partitions=[0], offset=1)))["p"] == [{"i": 0, "err": 0, "hw": "n", "rec": True}]
+
+
+def test_a_group_coordinator_waits_for_its_replicas_as_in_kafka(cluster):
+    kafka = cluster.kafka
+    answer = cluster.ask(1, "FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": ["billing"]})
+    node = answer["Coordinators"][0]["NodeId"]
+    topics = [{"Name": "ev", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 1, "CommittedLeaderEpoch": -1, "CommittedMetadata": ""}]}]
+    commit = {"GroupId": "billing", "GenerationIdOrMemberEpoch": -1, "MemberId": "", "GroupInstanceId": None, "Topics": topics}
+
+    def committed(answer):
+        return answer["Topics"][0]["Partitions"][0]["ErrorCode"]
+
+    assert committed(cluster.ask(node, "OffsetCommit", 8, commit)) == 0
+    kafka.clock.freeze()
+    kafka.kill_node(node % 3 + 1, detected_after_ms=9000)
+    client, reader = cluster.nodes[node], WireClient(kafka.bootstrap.split(",")[node - 1])
+    client.send("OffsetCommit", 8, commit)
+    assert client.receive("OffsetCommit", 8, wait=0.05) is None
+    fetch = {"Groups": [{"GroupId": "billing", "MemberId": None, "MemberEpoch": -1, "Topics": None}], "RequireStable": True}
+    reader.send("OffsetFetch", 9, fetch)
+    assert reader.receive("OffsetFetch", 9, wait=0.05) is None
+    kafka.clock.advance(seconds=5)
+    assert committed(client.receive("OffsetCommit", 8)) == 15
+    assert reader.receive("OffsetFetch", 9)["Groups"][0]["ErrorCode"] == NOT_COORDINATOR
+    client.send("OffsetCommit", 8, commit)
+    kafka.clock.advance(seconds=4)
+    assert committed(client.receive("OffsetCommit", 8)) == 0
+    reader.wire.drop()
+
+
 def written(place, bootstrap, client, over):
     """Writes numbers until the events are over; returns how many."""
     numbers = itertools.count()
@@ -317,6 +382,8 @@ def test_clients_go_through_moves_and_a_stopped_node_without_a_lost_or_repeated_
             lambda: kafka.move_coordinator("billing", to=3),
             lambda: kafka.stop_node(3),
             lambda: kafka.start_node(3),
+            lambda: kafka.kill_node(2, detected_after_ms=300),
+            lambda: kafka.start_node(2),
             lambda: kafka.move_leader("orders", 0, to=3),
             over.set,
         ]

@@ -219,6 +219,7 @@ impl Broker {
             // Waiting fetches of the topics end with their error.
             let partitions = topics.iter().flat_map(|topic| &topic.partitions);
             self.replicas.partitions_changed(partitions.map(|p| &**p));
+            self.replicas.expire_produces(self.replicas.clock().monotonic_ms());
         }))
     }
 
@@ -443,15 +444,24 @@ impl Broker {
 
     /// Handles one request that a client sent to `node`.
     pub(crate) fn handle(&self, node: NodeId, client: &Arc<ClientLiveness>, request: Request) -> Handled {
+        self.see_ended_nodes();
         let Ok(_open) = self.enter() else {
             return Handled::CloseConnection;
         };
-        if !self.replicas.controller().is_up(node) {
+        if !self.replicas.controller().runs(node) {
             return Handled::CloseConnection;
         }
         let _refresh_once = RefreshOnce::begin();
         self.do_scheduled_work();
         self.apis.handle(node, client, request)
+    }
+
+    /// While a node has ended and the cluster does not know it: fences it when its time has come. Until then also new partitions wait for it.
+    fn see_ended_nodes(&self) {
+        if self.replicas.controller().any_undetected() {
+            self.detect_ended_nodes();
+            self.replicas.update_high_watermarks(&self.all_partitions());
+        }
     }
 
     /// One step of a legacy consumer; `None` once the broker is closed.
@@ -477,10 +487,12 @@ impl Broker {
     /// Does the timed work that is due: completes fetches and joins that have timed out, removes members whose clients are gone. A
     /// listener calls it at [`Broker::next_deadline`].
     pub fn run_due(&self) {
+        contained("the end of a node", || self.see_ended_nodes());
         let Ok(_open) = self.enter() else { return };
         place(|| "timers");
         let now_ms = self.replicas.clock().monotonic_ms();
         contained("waiting fetches", || self.replicas.expire_fetches(now_ms));
+        contained("waiting acknowledgements", || self.replicas.expire_produces(now_ms));
         contained("timed work of groups", || self.groups.tick(now_ms));
         self.do_scheduled_work();
     }
@@ -505,6 +517,8 @@ impl Broker {
     pub fn next_deadline(&self) -> Option<i64> {
         [
             self.replicas.purgatory().next_deadline(),
+            self.replicas.next_produce_deadline(),
+            self.replicas.controller().undetected().first().map(|(at_ms, _)| *at_ms),
             self.groups.next_deadline(),
             self.transactions.next_deadline(),
         ]

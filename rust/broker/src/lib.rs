@@ -46,7 +46,7 @@ pub use kafka_apis::TopicPage;
 pub use local_transport::LocalTransport;
 pub use log_manager::{CleanedPartition, LogDirDescription};
 pub use metrics::BrokerMetric;
-pub use port::{Outcome, Port, Ticket};
+pub use port::{Deferred, Outcome, Port, Ticket};
 pub use refresh_once::RefreshOnce;
 pub use replica_manager::{PartitionDescription, TopicDescription};
 pub use security::{

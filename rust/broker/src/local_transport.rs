@@ -91,7 +91,8 @@ impl LocalTransport {
             let Some((correlation_id, request)) = connection.held.pop_front() else {
                 return;
             };
-            match self.broker.handle(node_of_connection(id), &self.client, request) {
+            let handled = self.broker.handle(node_of_connection(id), &self.client, request);
+            match handled.or_later() {
                 Handled::Now(response) => {
                     connection.arrived.push_back(Completion {
                         node: id,
@@ -105,7 +106,7 @@ impl LocalTransport {
                     }
                     connection.waiting = Some((correlation_id, answer));
                 }
-                Handled::CloseConnection => {
+                Handled::After(_) | Handled::CloseConnection => {
                     connection.close(id, Some(correlation_id));
                     return;
                 }
@@ -159,8 +160,9 @@ impl Connection {
 
 impl Transport for LocalTransport {
     fn bootstrap(&self) -> Vec<NodeId> {
-        let live = self.broker.replicas().controller().live_nodes();
-        vec![live.first().copied().unwrap_or(1)]
+        let controller = self.broker.replicas().controller();
+        let running = controller.nodes().into_iter().find(|node| controller.runs(*node));
+        vec![running.unwrap_or(controller.node_ids().first())]
     }
 
     fn send(&mut self, node: NodeId, correlation_id: i32, request: Request) {

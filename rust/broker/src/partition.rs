@@ -43,6 +43,10 @@ pub(crate) struct Partition {
     leader_epoch: AtomicI32,
     /// Some replicas are not in sync.
     is_under_replicated: AtomicBool,
+    /// The high watermark stands still.
+    is_held: AtomicBool,
+    /// Its leader has begun meanwhile, and does not know the high watermark.
+    is_offset_unknown: AtomicBool,
     dir: PathBuf,
     config: RwLock<Arc<TopicConfig>>,
     log: OnceLock<Arc<PartitionLog>>,
@@ -65,6 +69,7 @@ impl Partition {
         let leader = record.leader_of(tp.partition, nodes);
         let log_dir = directory.log_dir_of(leader);
         let state = record.states.get(&tp.partition);
+        let config = config_of(state.map_or(leader, |state| state.leader));
         Self {
             dir: log_dir.path().join(partition_dir_name(&tp)),
             by_id,
@@ -76,11 +81,10 @@ impl Partition {
             leader: AtomicI32::new(state.map_or(leader, |state| state.leader)),
             leader_epoch: AtomicI32::new(NOT_READ),
             is_under_replicated: AtomicBool::new(state.is_some_and(|state| state.is_under_replicated())),
+            is_held: AtomicBool::new(state.is_some_and(|state| state.is_under_min_isr(config.min_insync_replicas))),
+            is_offset_unknown: AtomicBool::new(false),
             tp,
-            config: RwLock::new(
-                Rank::PartitionConfig,
-                config_of(state.map_or(leader, |state| state.leader)),
-            ),
+            config: RwLock::new(Rank::PartitionConfig, config),
             log: OnceLock::new(),
             deleted: Mutex::new(Rank::PartitionDirectory, false),
             last_flush_ms: AtomicI64::new(i64::MAX),
@@ -154,6 +158,46 @@ impl Partition {
     /// Whether some replicas are not in sync.
     pub(crate) fn is_under_replicated(&self) -> bool {
         self.is_under_replicated.load(Ordering::Acquire)
+    }
+
+    /// Whether the high watermark stands still: acks=all waits.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Acquire)
+    }
+
+    /// Lets the high watermark stand still or move on; true: this changes something. Kafka: `Partition#maybeIncrementLeaderHW`.
+    pub(crate) fn hold_high_watermark(&self, is_held: bool) -> bool {
+        if self.is_held.swap(is_held, Ordering::AcqRel) == is_held {
+            return false;
+        }
+        if !is_held {
+            self.is_offset_unknown.store(false, Ordering::Release);
+        }
+        if let Some(log) = self.log.get() {
+            log.hold_high_watermark(is_held);
+        }
+        true
+    }
+
+    /// Called for a new leader: it knows its high watermark only when that moves on.
+    pub(crate) fn note_new_leader(&self) {
+        self.is_offset_unknown.store(self.is_held(), Ordering::Release);
+    }
+
+    /// Whether the leader does not know yet where the log ends for clients. Kafka: `Partition#fetchOffsetForTimestamp`, its
+    /// OFFSET_NOT_AVAILABLE.
+    pub(crate) fn is_offset_unknown(&self) -> bool {
+        self.is_offset_unknown.load(Ordering::Acquire)
+    }
+
+    /// The end of the log for clients; 0 if the log is not open: nothing waits for it.
+    pub(crate) fn high_watermark(&self) -> i64 {
+        self.log.get().map_or(0, |log| log.high_watermark())
+    }
+
+    /// The end of the log; 0 if it is not open.
+    pub(crate) fn log_end(&self) -> i64 {
+        self.log.get().map_or(0, |log| log.log_end_offset())
     }
 
     /// Puts a new state into effect; the next records of an open log have its leader epoch. No request runs meanwhile. Kafka:
@@ -299,7 +343,11 @@ impl Partition {
         // The settings may have changed while the log was opened; the lock prevents a change until other threads find the log.
         let config = self.config.read();
         log.update_config(config.log.clone());
-        Ok(self.log.get_or_init(|| Arc::new(log)))
+        let log = self.log.get_or_init(|| Arc::new(log));
+        if self.is_held() {
+            log.hold_high_watermark(true);
+        }
+        Ok(log)
     }
 
     /// Creates the directory with its `partition.metadata`; the log is created when it is first needed.

@@ -1,6 +1,7 @@
 //! The broker's interface for connections from outside: request values in, responses out, without a thread that waits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fletchlog_api::{NodeId, Request, Response};
 
@@ -25,6 +26,8 @@ pub enum Outcome {
     Now(Response),
     /// The response comes later.
     Later(Ticket),
+    /// One of two responses comes later.
+    After(Deferred),
     /// The connection is to be closed without a response: Produce with acks=0 failed, or the broker is closed.
     Close,
 }
@@ -51,6 +54,26 @@ impl Ticket {
     }
 }
 
+/// A response that waits for the records of a coordinator: one if they are on all replicas in sync in time, otherwise another.
+#[derive(Debug)]
+pub struct Deferred {
+    /// In time.
+    pub response: Response,
+    /// After the time-out.
+    pub refused: Response,
+    /// Its response is one of these two.
+    pub ticket: Ticket,
+    is_refused: Arc<AtomicBool>,
+}
+
+impl Deferred {
+    /// A function that says, when the response has arrived, whether it is that after the time-out.
+    pub fn is_refused(&self) -> impl Fn() -> bool + Send + 'static {
+        let is_refused = Arc::clone(&self.is_refused);
+        move || is_refused.load(Ordering::SeqCst)
+    }
+}
+
 impl Port {
     /// The node that was connected to.
     pub fn node(&self) -> NodeId {
@@ -69,6 +92,15 @@ impl Port {
                     answer,
                 }),
             },
+            Handled::After(deferred) => Outcome::After(Deferred {
+                response: deferred.response,
+                refused: deferred.refused,
+                ticket: Ticket {
+                    broker: Arc::clone(&self.broker),
+                    answer: deferred.answer,
+                },
+                is_refused: deferred.is_refused,
+            }),
             Handled::CloseConnection => Outcome::Close,
         }
     }

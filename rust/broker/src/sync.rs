@@ -26,6 +26,7 @@ pub(crate) enum Rank {
     LegacyGroups,
     DelayedFetch,
     DelayedFetchOfSession,
+    ProducePurgatory,
     Metadata,
     Checkpoints,
     PartitionDirectory,

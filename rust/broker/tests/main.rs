@@ -10,6 +10,7 @@
 mod admin;
 mod cleaner;
 mod common;
+mod crashes;
 mod directory;
 mod fetch_sessions;
 mod fetch_vectors;

@@ -142,7 +142,14 @@ impl PartitionLog {
         let mut view = write(&self.view);
         view.log_end_offset = next_offset;
         view.active_size = segment.size();
-        view.first_unstable_offset = writer.producers.first_unstable_offset();
+        let first_unstable = writer.producers.first_unstable_offset();
+        if view.is_held {
+            // A marker ends its transaction for readers once it is below the high watermark.
+            let earlier = view.first_unstable_offset.into_iter();
+            view.first_unstable_offset = earlier.chain(first_unstable).min();
+            return Ok(());
+        }
+        view.first_unstable_offset = first_unstable;
         if config.durability == Durability::PageCache || planted!("visible-before-fsync") {
             view.high_watermark = next_offset;
         }

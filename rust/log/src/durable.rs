@@ -34,6 +34,11 @@ impl Durable {
         }
     }
 
+    /// Offsets below are on disk.
+    pub fn log_end(&self) -> i64 {
+        lock(&self.state).log_end
+    }
+
     pub fn recovery_point(&self) -> i64 {
         lock(&self.state).recovery_point
     }

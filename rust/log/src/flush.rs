@@ -3,6 +3,7 @@
 use fletchlog_records::planted;
 use std::sync::atomic::Ordering;
 
+use crate::config::Durability;
 use crate::durable::SyncTurn;
 use crate::fs::sync_dir;
 use crate::leader_epoch::LeaderEpochCache;
@@ -81,6 +82,23 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// Lets the high watermark stand still, while records are not on all replicas in sync (spec 6.9), or move to the log end again: with
+    /// durability fsync, to the end of what is on disk. Kafka: `Partition#maybeIncrementLeaderHW`.
+    pub fn hold_high_watermark(&self, is_held: bool) {
+        let writer = self.lock_writer();
+        let mut view = write(&self.view);
+        view.is_held = is_held;
+        if is_held {
+            return;
+        }
+        view.first_unstable_offset = writer.producers.first_unstable_offset();
+        let end = match self.config().durability {
+            Durability::PageCache => view.log_end_offset,
+            Durability::Fsync => self.durable.log_end(),
+        };
+        view.high_watermark = view.high_watermark.max(end);
+    }
+
     /// Syncs what has changed, up to the current log end.
     fn sync_to_end(&self, turn: &SyncTurn<'_>, side_files: bool) -> Result<i64, LogError> {
         let view = read(&self.view).clone();
@@ -100,7 +118,9 @@ impl PartitionLog {
         }
         {
             let mut published = write(&self.view);
-            published.high_watermark = published.high_watermark.max(view.log_end_offset);
+            if !published.is_held {
+                published.high_watermark = published.high_watermark.max(view.log_end_offset);
+            }
         }
         // Only after the high watermark: what is acknowledged can be read.
         turn.synced(view.log_end_offset, side_files);

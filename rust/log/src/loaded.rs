@@ -43,6 +43,7 @@ impl Loaded {
             log_start_offset: self.log_start_offset,
             log_end_offset: self.log_end_offset,
             high_watermark: self.log_end_offset,
+            is_held: false,
             first_unstable_offset: self.producers.first_unstable_offset(),
         };
         PartitionLog {

@@ -175,8 +175,8 @@ impl PartitionLog {
     pub fn log_end_offset(&self) -> i64 {
         read(&self.view).log_end_offset
     }
-    /// End for read_uncommitted: the log end, as there is one replica (spec 6.7); with durability fsync, the end of what is
-    /// on disk.
+    /// End for read_uncommitted: the log end, as there is one copy (spec 6.7); with durability fsync, the end of what is
+    /// on disk. While it is held (spec 6.9), it stands still.
     pub fn high_watermark(&self) -> i64 {
         read(&self.view).high_watermark
     }

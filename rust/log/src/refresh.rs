@@ -338,6 +338,7 @@ impl PartitionLog {
             log_start_offset: loaded.log_start_offset,
             log_end_offset: loaded.log_end_offset,
             high_watermark: loaded.log_end_offset,
+            is_held: false,
             first_unstable_offset: writer.producers.first_unstable_offset(),
         };
         Ok(())

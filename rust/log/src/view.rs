@@ -69,8 +69,10 @@ pub(crate) struct View {
     pub segments: Segments,
     pub log_start_offset: i64,
     pub log_end_offset: i64,
-    /// Below the log end only while appends wait for their fsync.
+    /// Below the log end only while appends wait for their fsync, or while it is held.
     pub high_watermark: i64,
+    /// The high watermark stands still.
+    pub is_held: bool,
     /// First offset of the oldest open transaction.
     pub first_unstable_offset: Option<i64>,
     /// Bytes of the active segment below the log end.

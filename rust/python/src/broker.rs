@@ -554,9 +554,11 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.kill_node)]
-    fn kill_node(&self, py: Python<'_>, node: i32) -> PyResult<()> {
+    #[pyo3(signature = (node, *, detected_after_ms=0))]
+    fn kill_node(&self, py: Python<'_>, node: i32, detected_after_ms: i64) -> PyResult<()> {
+        let detected_after_ms: i64 = number_from_py("detected_after_ms", detected_after_ms, 0)?;
         self.inner.call(py, |broker, _| {
-            broker.kill_node(node)?;
+            broker.crash_node(node, detected_after_ms)?;
             self.follow_nodes()
         })
     }

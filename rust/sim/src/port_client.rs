@@ -62,7 +62,7 @@ impl PortClient {
                 let response = arrived.lock().unwrap_or_else(PoisonError::into_inner).take();
                 response.ok_or(NO_ANSWER)
             }
-            Outcome::Close => Err(NO_ANSWER),
+            Outcome::After(_) | Outcome::Close => Err(NO_ANSWER),
         }
     }
 

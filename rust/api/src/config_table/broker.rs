@@ -450,6 +450,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Longest metadata text of a committed offset, in bytes.",
     ),
     row(
+        "offsets.commit.timeout.ms",
+        Kind::Int(1, i32::MAX),
+        Some("5000"),
+        "How long the coordinator of groups waits until its records are on all replicas in sync, in ms. Replicas are missing while nodes have ended that the cluster takes for running.",
+    ),
+    row(
         "offsets.retention.check.interval.ms",
         Kind::Long(1, i64::MAX),
         Some("600000"),

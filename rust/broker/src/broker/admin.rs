@@ -86,11 +86,16 @@ impl Broker {
         let _open = self.enter()?;
         let change = ConfigChange::Some(changes.to_vec());
         let resource = resource.clone();
-        only(
-            self.replicas
-                .controller()
-                .alter_configs(&[Alteration { resource, change }], validate_only),
-        )
+        only(self.altered(&[Alteration { resource, change }], validate_only))
+    }
+
+    fn altered(&self, alterations: &[Alteration], validate_only: bool) -> Vec<Result<(), BrokerError>> {
+        let results = self.replicas.controller().alter_configs(alterations, validate_only);
+        if !self.replicas.controller().all_run() {
+            // min.insync.replicas may be another one.
+            self.replicas.update_high_watermarks(&self.all_partitions());
+        }
+        results
     }
 
     /// As [`Broker::alter_config`], for several resources; returns the result of each alteration.
@@ -103,7 +108,7 @@ impl Broker {
         validate_only: bool,
     ) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let _open = self.enter()?;
-        Ok(self.replicas.controller().alter_configs(alterations, validate_only))
+        Ok(self.altered(alterations, validate_only))
     }
 
     /// Every property by name, with its source: of a topic as `node` sees it, of a node, of a group or of a subscription to client

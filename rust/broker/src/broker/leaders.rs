@@ -62,7 +62,7 @@ impl Broker {
             let text = format!("node {to} cannot lead {}: {why}", partition.tp());
             BrokerError::kafka(ErrorCode::NOT_LEADER_OR_FOLLOWER, text)
         };
-        if !controller.is_up(to) {
+        if !controller.runs(to) {
             return Err(refuse("it is stopped; start it first"));
         }
         let mut change = |_: usize, partition: &Partition, state: &PartitionState| {
@@ -199,6 +199,41 @@ impl Broker {
         self.end_node(node, true)
     }
 
+    /// As [`Broker::kill_node`], after a crash that the cluster detects only after a time (Kafka: broker.session.timeout.ms): until then
+    /// metadata name the node as before, and what it led and coordinated has nobody. The high watermark of partitions with a replica in sync
+    /// on the node stands still, so acks=all and writes of coordinators wait there. The time is that of the broker's clock. For a node that has
+    /// crashed, it is detected now.
+    ///
+    /// # Errors
+    /// As [`Broker::stop_node`].
+    pub fn crash_node(&self, node: NodeId, detected_after_ms: i64) -> Result<(), BrokerError> {
+        let controller = self.replicas.controller();
+        if detected_after_ms <= 0 || !controller.runs(node) {
+            return self.kill_node(node);
+        }
+        let _alone = self.alone()?;
+        self.replicas.for_writing("stop and start nodes")?;
+        let now_ms = self.replicas.clock().monotonic_ms();
+        controller.set_undetected(node, now_ms.saturating_add(detected_after_ms))?;
+        self.replicas.update_high_watermarks(&self.all_partitions());
+        self.node_changes.fetch_add(1, Ordering::SeqCst);
+        self.replicas.changes().notify();
+        Ok(())
+    }
+
+    /// Fences the nodes whose end the cluster has noticed by now. Kafka: `ReplicationControlManager#maybeFenceReplicas`.
+    pub(super) fn detect_ended_nodes(&self) {
+        let now_ms = self.replicas.clock().monotonic_ms();
+        for (at_ms, node) in self.replicas.controller().undetected() {
+            if at_ms > now_ms {
+                break;
+            }
+            if let Err(error) = self.end_node(node, true) {
+                log::error!("node {node} has ended and cannot be fenced: {error}");
+            }
+        }
+    }
+
     fn end_node(&self, node: NodeId, is_killed: bool) -> Result<(), BrokerError> {
         let _alone = self.alone()?;
         self.replicas.for_writing("stop and start nodes")?;
@@ -222,6 +257,10 @@ impl Broker {
     /// # Errors
     /// As [`Broker::stop_node`], after which the node is stopped.
     pub fn start_node(&self, node: NodeId) -> Result<(), BrokerError> {
+        if self.replicas.controller().is_up(node) && !self.replicas.controller().runs(node) {
+            // Kafka registers a broker again only after its session has ended.
+            self.end_node(node, true)?;
+        }
         let _alone = self.alone()?;
         self.replicas.for_writing("stop and start nodes")?;
         let controller = self.replicas.controller();
@@ -256,12 +295,13 @@ impl Broker {
     fn change_nodes(&self, change: Change<'_>) -> Result<(), BrokerError> {
         let results = self.change_leaders(&self.all_partitions(), 0, change);
         results.into_iter().try_for_each(|changed| changed.map(drop))?;
+        self.replicas.update_high_watermarks(&self.all_partitions());
         self.node_changes.fetch_add(1, Ordering::SeqCst);
         self.replicas.changes().notify();
         Ok(())
     }
 
-    fn all_partitions(&self) -> Vec<Arc<Partition>> {
+    pub(super) fn all_partitions(&self) -> Vec<Arc<Partition>> {
         let table = self.replicas.topic_table();
         table
             .iter()
@@ -277,7 +317,12 @@ impl Broker {
     /// Whether a node runs; false for a number that no node has.
     pub fn is_node_up(&self, node: NodeId) -> bool {
         let controller = self.replicas.controller();
-        controller.is_up(node) && controller.check_node_id(node).is_ok()
+        controller.runs(node) && controller.check_node_id(node).is_ok()
+    }
+
+    /// Whether the cluster knows that a node does not run. A node that has just crashed is not fenced yet ([`Broker::crash_node`]).
+    pub fn is_node_fenced(&self, node: NodeId) -> bool {
+        !self.replicas.controller().is_up(node)
     }
 
     /// Changes states of partitions, and lets everyone who waits see it. New coordinators load for `loading_ms`. Returns whether each has
@@ -297,10 +342,12 @@ impl Broker {
             .map(|(partition, _)| Arc::clone(partition))
             .collect();
         self.replicas.leaders_changed(&changed);
+        self.replicas.update_high_watermarks(&changed);
         let moved = partitions.iter().zip(leaders);
         let moved = moved.filter(|(partition, before)| partition.leader() != *before);
         for (partition, _) in moved {
             log::info!("{} is led by node {} now", partition.tp(), partition.leader());
+            partition.note_new_leader();
             match &*partition.tp().topic {
                 CONSUMER_OFFSETS => self.groups.on_election(partition, loading_ms),
                 TRANSACTION_STATE => self.transactions.on_election(partition.tp().partition, loading_ms),

@@ -32,15 +32,61 @@ pub(crate) type Change<'a> =
     &'a mut dyn FnMut(usize, &Partition, &PartitionState) -> Result<Option<PartitionState>, BrokerError>;
 
 impl Controller {
-    /// Whether a node runs.
+    /// Whether the cluster takes a node for running. Kafka: a broker that is not fenced.
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
         !self.any_stopped.load(Ordering::Acquire) || !self.stopped.read().contains_key(&node)
     }
 
-    /// The nodes that run, ascending.
+    /// The nodes that are not fenced, ascending.
     pub(crate) fn live_nodes(&self) -> Vec<NodeId> {
         let nodes = self.nodes().into_iter();
         nodes.filter(|node| self.is_up(*node)).collect()
+    }
+
+    /// Whether a node runs.
+    pub(crate) fn runs(&self, node: NodeId) -> bool {
+        self.is_up(node) && (!self.any_undetected() || !self.undetected.read().contains_key(&node))
+    }
+
+    /// Whether some nodes have ended that the cluster takes for running.
+    pub(crate) fn any_undetected(&self) -> bool {
+        self.any_undetected.load(Ordering::Acquire)
+    }
+
+    /// Whether all nodes run.
+    pub(crate) fn all_run(&self) -> bool {
+        !self.any_stopped.load(Ordering::Acquire) && !self.any_undetected()
+    }
+
+    /// Notes that a node has ended, which the cluster notices at this time (monotonic ms); false: it did not run.
+    ///
+    /// # Errors
+    /// INVALID_REQUEST: no such node.
+    pub(crate) fn set_undetected(&self, node: NodeId, deadline_ms: i64) -> Result<bool, BrokerError> {
+        self.check_node_id(node)?;
+        if !self.runs(node) {
+            return Ok(false);
+        }
+        self.undetected.write().insert(node, deadline_ms);
+        self.any_undetected.store(true, Ordering::Release);
+        Ok(true)
+    }
+
+    /// From now on the cluster knows whether a node runs.
+    fn set_detected(&self, node: NodeId) {
+        let mut undetected = self.undetected.write();
+        undetected.remove(&node);
+        self.any_undetected.store(!undetected.is_empty(), Ordering::Release);
+    }
+
+    /// Nodes that have ended, and when the cluster notices it (monotonic ms), in that order.
+    pub(crate) fn undetected(&self) -> Vec<(i64, NodeId)> {
+        if !self.any_undetected() {
+            return Vec::new();
+        }
+        let mut all: Vec<(i64, NodeId)> = self.undetected.read().iter().map(|(node, at)| (*at, *node)).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Notes that a node does not run; false: it was stopped before.
@@ -49,6 +95,7 @@ impl Controller {
     /// INVALID_REQUEST: no such node.
     pub(crate) fn set_stopped(&self, node: NodeId, is_killed: bool) -> Result<bool, BrokerError> {
         self.check_node_id(node)?;
+        self.set_detected(node);
         let mut stopped = self.stopped.write();
         let is_new = !stopped.contains_key(&node);
         stopped.entry(node).or_insert(is_killed);

@@ -47,6 +47,10 @@ pub(crate) struct Controller {
     stopped: RwLock<BTreeMap<NodeId, bool>>,
     /// There are such nodes.
     any_stopped: AtomicBool,
+    /// Nodes that have ended, and when the cluster notices it (monotonic ms).
+    undetected: RwLock<BTreeMap<NodeId, i64>>,
+    /// There are such nodes.
+    any_undetected: AtomicBool,
     racks: BTreeMap<NodeId, Arc<str>>,
 }
 
@@ -66,6 +70,8 @@ impl Controller {
             metadata: Mutex::new(Rank::Metadata, metadata),
             stopped: RwLock::new(Rank::Nodes, BTreeMap::new()),
             any_stopped: AtomicBool::new(false),
+            undetected: RwLock::new(Rank::Nodes, BTreeMap::new()),
+            any_undetected: AtomicBool::new(false),
             racks: racks.collect(),
             logs,
         }

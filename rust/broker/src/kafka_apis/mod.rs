@@ -1,5 +1,6 @@
 //! Passes each request to its handler. Kafka: `KafkaApis#handle`.
 
+mod coordinators;
 mod metadata;
 
 pub use metadata::TopicPage;
@@ -10,7 +11,7 @@ use fletchlog_api::{LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Re
 
 use crate::group::{ClientLiveness, GroupCoordinator, LegacyGroups};
 use crate::replica_manager::fetch::Fetched;
-use crate::replica_manager::{Produced, ReplicaManager};
+use crate::replica_manager::{Deferred, Produced, ReplicaManager};
 use crate::sync::Answer;
 use crate::transaction::TransactionCoordinator;
 
@@ -21,8 +22,20 @@ pub(crate) enum Handled {
     Now(Response),
     /// The response will arrive here.
     Later(Arc<Answer>),
+    /// One of two responses will arrive: a coordinator's waits for its records.
+    After(Box<Deferred>),
     /// The broker closes the connection without a response.
     CloseConnection,
+}
+
+impl Handled {
+    /// The same for a client that only waits for the response.
+    pub(crate) fn or_later(self) -> Self {
+        match self {
+            Self::After(deferred) => Self::Later(deferred.answer),
+            other => other,
+        }
+    }
 }
 
 /// Passes requests to the objects that handle them. Thread-safe.
@@ -53,6 +66,7 @@ impl KafkaApis {
         match request {
             Request::Produce(r) => match self.replicas.produce(node, r, &*self.transactions) {
                 Produced::Answered(response) => Handled::Now(Response::Produce(response)),
+                Produced::Later(answer) => Handled::Later(answer),
                 Produced::CloseConnection => Handled::CloseConnection,
             },
             Request::Fetch(r) => match self.replicas.fetch(node, r) {
@@ -70,39 +84,10 @@ impl KafkaApis {
                     Handled::CloseConnection
                 }
             },
-            Request::InitProducerId(r) => {
-                Handled::Now(Response::InitProducerId(self.transactions.init_producer_id(node, &r)))
-            }
-            Request::AddPartitionsToTxn(r) => Handled::Now(Response::AddPartitionsToTxn(
-                self.transactions.add_partitions_to_txn(node, &r),
-            )),
-            Request::AddOffsetsToTxn(r) => Handled::Now(Response::AddOffsetsToTxn(
-                self.transactions.add_offsets_to_txn(node, &r),
-            )),
-            Request::TxnOffsetCommit(r) => Handled::Now(Response::TxnOffsetCommit(self.groups.txn_offset_commit(
-                node,
-                &r,
-                client,
-                &*self.transactions,
-            ))),
-            Request::EndTxn(r) => Handled::Now(Response::EndTxn(self.transactions.end_txn(node, &r))),
             Request::FindCoordinator(r) => Handled::Now(Response::FindCoordinator(self.find_coordinator(&r))),
             Request::JoinGroup(r) => Handled::Later(self.groups.join_group(node, &r, client)),
             Request::SyncGroup(r) => Handled::Later(self.groups.sync_group(node, &r, client)),
-            Request::Heartbeat(r) => Handled::Now(Response::Heartbeat(self.groups.heartbeat(node, &r, client))),
-            Request::ConsumerGroupHeartbeat(r) => Handled::Now(Response::ConsumerGroupHeartbeat(
-                self.groups.consumer_group_heartbeat(node, &r, client),
-            )),
-            Request::LeaveGroup(r) => Handled::Now(Response::LeaveGroup(self.groups.leave_group(node, &r))),
-            Request::OffsetCommit(r) => {
-                Handled::Now(Response::OffsetCommit(self.groups.offset_commit(node, &r, client)))
-            }
-            Request::OffsetFetch(r) => Handled::Now(Response::OffsetFetch(self.groups.offset_fetch(node, &r))),
-            // Clients of this process do not send them, and the listener calls the broker's methods.
-            other => {
-                log::error!("the broker has no handler of {}", other.api().name());
-                Handled::CloseConnection
-            }
+            other => self.handle_by_coordinator(node, client, other),
         }
     }
 

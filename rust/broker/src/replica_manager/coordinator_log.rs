@@ -9,6 +9,7 @@ use crate::BrokerError;
 use crate::directory::NO_LEADER;
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
+use crate::topic_names::CONSUMER_OFFSETS;
 
 /// Bytes per read while loading: one batch of such records is far smaller, and a bigger batch is read whole anyway.
 const LOAD_CHUNK: usize = 1 << 20;
@@ -48,7 +49,9 @@ impl ReplicaManager {
         if partition.leader() == NO_LEADER {
             return refuse(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
-        if self.is_under_min_isr(partition) {
+        // The coordinator of groups writes as with acks=1, and its responses wait. Kafka: `CoordinatorPartitionWriter#append`.
+        let is_of_groups = &*partition.tp().topic == CONSUMER_OFFSETS;
+        if !is_of_groups && self.is_under_min_isr(partition) {
             return refuse(ErrorCode::NOT_ENOUGH_REPLICAS);
         }
         let log = self.log_of(partition)?;
@@ -71,10 +74,14 @@ impl ReplicaManager {
         mut apply: impl FnMut(&RecordBatch) -> Result<(), RecordError>,
     ) -> Result<i64, BrokerError> {
         let log = self.log_of(partition)?;
-        let end = log.high_watermark();
+        // A new coordinator loads also what is not on all replicas in sync.
+        let (end, bound) = match partition.is_held() {
+            true => (log.log_end_offset(), FetchBound::LogEnd),
+            false => (log.high_watermark(), FetchBound::HighWatermark),
+        };
         let mut next = from.max(log.log_start_offset());
         while next < end {
-            let data = log.read(next, LOAD_CHUNK, true, FetchBound::HighWatermark)?;
+            let data = log.read(next, LOAD_CHUNK, true, bound)?;
             let before = next;
             for batch in BatchIter::new(data.records) {
                 let batch = batch.map_err(LogError::from)?;

@@ -74,6 +74,9 @@ impl ReplicaManager {
             unknown if ListOffsetsRequest::first_version_of(unknown).is_none() => {
                 Err(ErrorCode::UNSUPPORTED_VERSION.into())
             }
+            ListOffsetsRequest::LATEST_TIMESTAMP if partition.is_offset_unknown() => {
+                Err(ErrorCode::OFFSET_NOT_AVAILABLE.into())
+            }
             timestamp => {
                 let mut found = log.fetch_offset_by_timestamp(timestamp, bound)?;
                 if timestamp == ListOffsetsRequest::LATEST_TIMESTAMP {

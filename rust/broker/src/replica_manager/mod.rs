@@ -1,6 +1,7 @@
 //! The topics and partitions of a broker: what is appended to them, read from them and looked up in them.
 //! Kafka: `ReplicaManager`.
 
+mod acks;
 mod coordinator_log;
 mod delete_records;
 mod describe;
@@ -9,6 +10,7 @@ mod leader_epochs;
 mod list_offsets;
 mod produce;
 
+pub(crate) use acks::Deferred;
 pub(crate) use coordinator_log::CoordinatorRecord;
 pub use describe::{PartitionDescription, TopicDescription};
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
@@ -29,6 +31,7 @@ use crate::metrics::{BrokerMetric, BrokerTopicMetrics, value};
 use crate::partition::Partition;
 use crate::sync::{Changes, ReadGuard};
 use crate::topics::{Topic, TopicTable};
+use acks::ProducePurgatory;
 use fetch::{FetchManager, FetchPurgatory};
 
 /// The topics of a broker and their partitions. Thread-safe; appends to different partitions run in parallel.
@@ -37,6 +40,7 @@ pub(crate) struct ReplicaManager {
     controller: Arc<Controller>,
     fetches: FetchManager,
     purgatory: FetchPurgatory,
+    acks: ProducePurgatory,
     failures: Failures,
     metrics: BrokerTopicMetrics,
     /// replica.selector.class is set: leaders name followers near consumers.
@@ -54,6 +58,7 @@ impl ReplicaManager {
             selects_replicas: logs.config().get("replica.selector.class").is_some(),
             controller,
             purgatory: FetchPurgatory::default(),
+            acks: ProducePurgatory::default(),
             failures: Failures::default(),
             metrics: BrokerTopicMetrics::default(),
             changes: Changes::default(),

@@ -17,9 +17,11 @@ use fletchlog_records::batch_header::{ATTRIBUTES_POSITION, MAGIC_POSITION, TRANS
 use fletchlog_records::{BatchHeader, TopicPartition};
 
 use super::ReplicaManager;
+use super::acks::Appended;
 use crate::BrokerError;
 use crate::directory::NO_LEADER;
 use crate::partition::Partition;
+use crate::sync::Answer;
 
 /// Asks the transaction coordinator whether a producer may write to a partition. Kafka: `AddPartitionsToTxnManager`, which returns 47
 /// where the coordinator returns PRODUCER_FENCED.
@@ -45,6 +47,8 @@ pub(crate) trait AddPartitionsToTxnManager {
 pub(crate) enum Produced {
     /// The response is sent (without partitions for acks=0).
     Answered(ProduceResponse),
+    /// The response comes when the records are on all replicas in sync, or after the request's time-out.
+    Later(Arc<Answer>),
     /// acks=0 and something failed: the broker can only close the connection.
     CloseConnection,
 }
@@ -57,7 +61,8 @@ impl ReplicaManager {
         request: ProduceRequest,
         transactions: &impl AddPartitionsToTxnManager,
     ) -> Produced {
-        let (acks, operation) = (request.acks, request.operation);
+        let (acks, operation, timeout_ms) = (request.acks, request.operation, request.timeout_ms);
+        let mut waiting: Vec<Appended> = Vec::new();
         self.logs
             .maybe_cleanup_logs(self.clock().now_ms(), &|p| self.partition_changed(p));
         // Kafka refuses the whole request when any batch is transactional and the request names no transactional id.
@@ -76,7 +81,7 @@ impl ReplicaManager {
             .collect();
         let may_write = |tp: &TopicPartition| self.partition_to_write(node, acks, tp).is_ok();
         let to_add = LazyCell::new(|| named.into_iter().filter(may_write).collect());
-        let one = |topic: &Arc<str>, PartitionProduceData { index, records }| {
+        let mut one = |topic: &Arc<str>, place, PartitionProduceData { index, records }| {
             if no_id {
                 return refused(index, (ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
             }
@@ -84,12 +89,19 @@ impl ReplicaManager {
             // Kafka never responds to null records. Here they count as empty, and empty records are refused.
             let records = records.unwrap_or_default();
             let size = records.len();
-            let answer = self.append(node, acks, &tp, size, |partition, log| match id {
-                Some(id) if is_transactional(&records) => {
-                    self.append_transactional((id, &to_add), operation, transactions, partition, log, records)
-                }
-                _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
-            });
+            let answer = self.append(
+                node,
+                acks,
+                (&tp, place),
+                size,
+                &mut waiting,
+                |partition, log| match id {
+                    Some(id) if is_transactional(&records) => {
+                        self.append_transactional((id, &to_add), operation, transactions, partition, log, records)
+                    }
+                    _ => Ok(self.append_to(partition, log, records, AppendOrigin::Client)),
+                },
+            );
             answer.unwrap_or_else(|refusal| {
                 self.metrics.produced(refusal.0, 0, 0);
                 PartitionProduceResponse {
@@ -98,8 +110,11 @@ impl ReplicaManager {
                 }
             })
         };
-        let topics = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
-            partition_responses: topic.partition_data.into_iter().map(|p| one(&topic.name, p)).collect(),
+        let topics = (0..).zip(request.topic_data).map(|(at, topic)| TopicProduceResponse {
+            partition_responses: (0..)
+                .zip(topic.partition_data)
+                .map(|(nth, p)| one(&topic.name, (at, nth), p))
+                .collect(),
             name: topic.name,
             topic_id: topic.topic_id,
         });
@@ -110,7 +125,8 @@ impl ReplicaManager {
         match acks {
             0 if response.partitions().any(|(_, p)| p.error_code != ErrorCode::NONE) => Produced::CloseConnection,
             0 => Produced::Answered(ProduceResponse::default()),
-            _ => Produced::Answered(response),
+            _ if waiting.is_empty() => Produced::Answered(response),
+            _ => Produced::Later(self.delay_produce(node, response, waiting, timeout_ms)),
         }
     }
 
@@ -149,13 +165,15 @@ impl ReplicaManager {
         Err(BrokerError::kafka(answer.error_code, message))
     }
 
-    /// Appends, with `write`, the data for one partition of a Produce request with these `acks` to `node`.
+    /// Appends, with `write`, the data for one partition of a Produce request with these `acks` to `node`. What has to wait until it is on
+    /// all replicas in sync is added to `waiting`, with its place in the response.
     fn append(
         &self,
         node: NodeId,
         acks: i16,
-        tp: &TopicPartition,
+        (tp, place): (&TopicPartition, (usize, usize)),
         size: usize,
+        waiting: &mut Vec<Appended>,
         write: impl FnOnce(&Partition, &PartitionLog) -> Result<Result<AppendInfo, AppendError>, Refusal>,
     ) -> Result<PartitionProduceResponse, Refusal> {
         let partition = self.partition_to_write(node, acks, tp)?;
@@ -168,7 +186,13 @@ impl ReplicaManager {
                 ..refused(tp.partition, (code, None))
             });
         }
-        Ok(self.answer(&partition, size, write(&partition, log)?))
+        let appended = write(&partition, log)?;
+        let end = appended.as_ref().ok().map(|info| info.last_offset + 1);
+        let answer = self.answer(&partition, size, appended);
+        if let (ALL, true, Some(end)) = (acks, partition.is_held(), end) {
+            waiting.push(Appended { place, partition, end });
+        }
+        Ok(answer)
     }
 
     /// Whether too few replicas are in sync for acks=all. Kafka: `Partition#appendRecordsToLeader`.
@@ -180,7 +204,7 @@ impl ReplicaManager {
     }
 
     /// The leader that a client should ask instead, if the error says so (KIP-951). Kafka: `KafkaApis#handleProduceRequest`.
-    fn leader_to_ask(&self, tp: &TopicPartition, error: ErrorCode) -> LeaderIdAndEpoch {
+    pub(super) fn leader_to_ask(&self, tp: &TopicPartition, error: ErrorCode) -> LeaderIdAndEpoch {
         let partition = (error == ErrorCode::NOT_LEADER_OR_FOLLOWER).then(|| self.partition(tp).ok());
         let Some(partition) = partition.flatten() else {
             return LeaderIdAndEpoch::default();

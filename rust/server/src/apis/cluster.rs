@@ -44,10 +44,10 @@ pub(super) fn describe_cluster(call: &mut Call<'_>) -> Result<Handled, Unreadabl
         host: e.host.as_str().into(),
         port: i32::from(e.port),
         rack: call.broker().rack_of(e.node).cloned(),
-        is_fenced: !call.broker().is_node_up(e.node),
+        is_fenced: call.broker().is_node_fenced(e.node),
     };
     let endpoints = call.apis.endpoints.iter();
-    let shown = endpoints.filter(|e| request.include_fenced_brokers || call.broker().is_node_up(e.node));
+    let shown = endpoints.filter(|e| request.include_fenced_brokers || !call.broker().is_node_fenced(e.node));
     call.answer(DescribeClusterResponse {
         cluster_id: cluster.cluster_id.unwrap_or_default(),
         controller_id: cluster.controller_id,

@@ -171,12 +171,12 @@ impl Apis {
             port: i32::from(e.port),
             rack: self.broker.rack_of(e.node).cloned(),
         };
-        let live = self.endpoints.iter().filter(|e| self.broker.is_node_up(e.node));
+        let live = self.endpoints.iter().filter(|e| !self.broker.is_node_fenced(e.node));
         live.map(broker).collect()
     }
 }
 
-/// The addresses of the leaders in a response, each once, in the order in which they come; those of stopped nodes are left out (KIP-951).
+/// The addresses of the leaders in a response, each once, in the order in which they come; those of fenced nodes are left out (KIP-951).
 /// Kafka: `KafkaApis#getCurrentLeader`.
 pub(super) fn endpoints_of_leaders<'a>(
     broker: &Broker,
@@ -187,7 +187,7 @@ pub(super) fn endpoints_of_leaders<'a>(
     for leader in leaders {
         let is_new = found.iter().all(|e| e.node != leader);
         let endpoint = endpoints.iter().find(|e| e.node == leader);
-        found.extend(endpoint.filter(|_| is_new && broker.is_node_up(leader)));
+        found.extend(endpoint.filter(|_| is_new && !broker.is_node_fenced(leader)));
     }
     found
 }

@@ -25,7 +25,8 @@ mod topics;
 mod transaction_admin;
 mod transactions;
 
-use std::collections::HashSet;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -34,7 +35,7 @@ use bytes::Bytes;
 use fletchlog_api as api;
 use fletchlog_api::NodeId;
 use fletchlog_broker::panics::place;
-use fletchlog_broker::{Broker, Outcome, Port, RefreshOnce, Ticket};
+use fletchlog_broker::{Broker, Deferred, Outcome, Port, RefreshOnce, Ticket};
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::header::{RequestHeader, ResponseHeader, outline, response_header_version};
 use fletchlog_protocol::{Message, Reader, WireError, frame};
@@ -211,11 +212,13 @@ impl Apis {
             header,
             reader,
             reserved,
+            asked: Asked::default(),
         };
         let id = call.header.correlation_id;
         let _refresh_once = RefreshOnce::begin();
         place(|| format!("request {id}"));
         let handled = call.pass(api, handler);
+        let handled = handled.and_then(|handled| call.after_writes(&frame, handler, handled));
         place(|| format!("request {id}, handled"));
         handled.unwrap_or_else(|error| Handled::Close(format!("{}: {error}", outline(frame))))
     }
@@ -232,6 +235,18 @@ pub(crate) struct Call<'a> {
     reader: Reader,
     /// Reserved memory for the records that are read for the response.
     reserved: &'a mut Option<Reserved>,
+    asked: Asked,
+}
+
+/// What the broker was asked for at once.
+#[derive(Default)]
+struct Asked {
+    /// Number of requests so far.
+    count: Cell<usize>,
+    /// Responses that wait for records of a coordinator, by the number of their request.
+    deferred: RefCell<BTreeMap<usize, Deferred>>,
+    /// What takes the place of responses, by the number of their request.
+    instead: RefCell<BTreeMap<usize, api::Response>>,
 }
 
 impl Call<'_> {
@@ -258,12 +273,55 @@ impl Call<'_> {
         Ok(Handled::Answer(encode(&self.header, message)?))
     }
 
-    /// Asks the broker for something to which it always responds at once.
+    /// Asks the broker for something to which it always responds at once. A coordinator's response may have to wait
+    /// ([`Call::after_writes`]).
     fn ask_now(&self, request: api::Request) -> Result<api::Response, Unreadable> {
+        let nth = self.asked.count.replace(self.asked.count.get() + 1);
+        if let Some(response) = self.asked.instead.borrow_mut().remove(&nth) {
+            return Ok(response);
+        }
         match self.peer.port.handle(request) {
             Outcome::Now(response) => Ok(response),
+            Outcome::After(deferred) => {
+                let response = deferred.response.clone();
+                self.asked.deferred.borrow_mut().insert(nth, deferred);
+                Ok(response)
+            }
             Outcome::Later(_) | Outcome::Close => Err(CLOSED),
         }
+    }
+
+    /// If a coordinator's response has to wait for its records, so does this one. What is sent after the time-out is made by the same handler.
+    fn after_writes(&mut self, frame: &Bytes, handler: Handler, handled: Handled) -> Result<Handled, Unreadable> {
+        let deferred = std::mem::take(self.asked.deferred.get_mut());
+        let Some((_, last)) = deferred.last_key_value() else {
+            return Ok(handled);
+        };
+        let Handled::Answer(in_time) = handled else {
+            return Ok(handled);
+        };
+        let (ticket, is_refused) = (last.ticket.clone(), last.is_refused());
+        let refusals = deferred.into_iter().map(|(nth, deferred)| (nth, deferred.refused));
+        let mut reader = Reader::new(frame.clone());
+        let mut again = Call {
+            apis: self.apis,
+            peer: self.peer,
+            header: RequestHeader::decode(&mut reader)?,
+            reader,
+            reserved: &mut None,
+            asked: Asked {
+                instead: RefCell::new(refusals.collect()),
+                ..Asked::default()
+            },
+        };
+        let Handled::Answer(too_late) = handler(&mut again)? else {
+            return Err(OTHER_KIND);
+        };
+        let answer = move |_| match is_refused() {
+            true => Ok(too_late),
+            false => Ok(in_time),
+        };
+        Ok(Handled::Later(ticket, Box::new(answer)))
     }
 
     /// Asks the broker, and responds with the message that `respond` makes of its response, now or later.
@@ -283,6 +341,7 @@ impl Call<'_> {
         Ok(match self.peer.port.handle(request) {
             Outcome::Now(response) => Handled::Answer(encoded(response)?),
             Outcome::Later(ticket) => Handled::Later(ticket, Box::new(encoded)),
+            Outcome::After(deferred) => Handled::Later(deferred.ticket, Box::new(encoded)),
             Outcome::Close => return Err(CLOSED),
         })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fletchlog_api as api;
 use fletchlog_api::TopicId;
-use fletchlog_broker::AclOperation;
+use fletchlog_broker::{AclOperation, Broker};
 use fletchlog_protocol::by_topic::grouped;
 use fletchlog_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use fletchlog_protocol::messages::produce_response::{
@@ -113,6 +113,29 @@ impl Asked {
         response
     }
 
+    /// The topics of the response to the client: what the broker was asked for, then what was refused before.
+    fn responses(mut self, answer: ProduceResponse) -> Vec<TopicProduceResponse> {
+        let refused = std::mem::take(&mut self.refused).into_iter().map(|(tp, id, error)| {
+            let response = PartitionProduceResponse::refused(tp.partition, error);
+            ((tp.topic, id), response)
+        });
+        let appended = answer.responses.into_iter().flat_map(|topic| {
+            let key = (topic.name, topic.topic_id);
+            topic.partition_responses.into_iter().map(move |p| (key.clone(), p))
+        });
+        let appended = appended.map(|((name, id), p)| {
+            let tp = TopicPartition::new(name, p.index);
+            let response = self.response(&tp, p);
+            ((tp.topic, id), response)
+        });
+        let topic = |((name, topic_id), partition_responses)| TopicProduceResponse {
+            name,
+            topic_id,
+            partition_responses,
+        };
+        grouped(appended.chain(refused)).into_iter().map(topic).collect()
+    }
+
     /// Refuses everything, as an exception in Kafka's handler does.
     fn fail(&mut self, error: ErrorCode) {
         let all = self.topic_data.drain(..).flat_map(|topic| {
@@ -161,58 +184,51 @@ pub(super) fn produce(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         asked.fail(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     }
     request.topic_data = std::mem::take(&mut asked.topic_data);
-    let answer = call.ask_now(api::Request::Produce(request))?;
     if acks == 0 {
+        call.ask_now(api::Request::Produce(request))?;
         return match asked.refused.is_empty() {
             true => Ok(Handled::NoAnswer),
             false => Err(Unreadable::Refused("a batch is refused, and acks=0 has no answer")),
         };
     }
-    let refused = std::mem::take(&mut asked.refused).into_iter().map(|(tp, id, error)| {
-        let response = PartitionProduceResponse::refused(tp.partition, error);
-        ((tp.topic, id), response)
-    });
-    let appended = response!(Produce, answer)?.responses.into_iter().flat_map(|topic| {
-        let key = (topic.name, topic.topic_id);
-        topic.partition_responses.into_iter().map(move |p| (key.clone(), p))
-    });
-    let appended = appended.map(|((name, id), p)| {
-        let tp = TopicPartition::new(name, p.index);
-        let response = asked.response(&tp, p);
-        ((tp.topic, id), response)
-    });
-    let responses = grouped(appended.chain(refused)).into_iter();
-    let topic = |((name, topic_id), partition_responses)| TopicProduceResponse {
-        name,
-        topic_id,
-        partition_responses,
-    };
-    let mut responses: Vec<TopicProduceResponse> = responses.map(topic).collect();
-    let node_endpoints = hint_leaders(call, &mut responses);
-    call.answer(ProduceResponse {
-        responses,
-        node_endpoints,
-        ..Default::default()
+    let (version, broker, endpoints) = (
+        call.version(),
+        Arc::clone(call.broker()),
+        Arc::clone(&call.apis.endpoints),
+    );
+    call.ask(api::Request::Produce(request), move |answer| {
+        let mut responses = asked.responses(response!(Produce, answer)?);
+        let node_endpoints = hint_leaders(version, &broker, &endpoints, &mut responses);
+        Ok(ProduceResponse {
+            responses,
+            node_endpoints,
+            ..Default::default()
+        })
     })
 }
 
 /// The addresses of the leaders that a client should ask instead; an older client does not learn of them.
-fn hint_leaders(call: &Call<'_>, responses: &mut [TopicProduceResponse]) -> Vec<NodeEndpoint> {
+fn hint_leaders(
+    version: i16,
+    broker: &Broker,
+    endpoints: &[crate::Endpoint],
+    responses: &mut [TopicProduceResponse],
+) -> Vec<NodeEndpoint> {
     let hints = responses
         .iter_mut()
         .flat_map(|topic| &mut topic.partition_responses)
         .filter(|p| p.error_code == ErrorCode::NOT_LEADER_OR_FOLLOWER);
-    if call.version() < WITH_LEADERS {
+    if version < WITH_LEADERS {
         hints.for_each(|p| p.current_leader = LeaderIdAndEpoch::default());
         return Vec::new();
     }
     let leaders = hints.map(|p| p.current_leader.leader_id);
-    let endpoints = endpoints_of_leaders(call.broker(), &call.apis.endpoints, leaders).into_iter();
+    let endpoints = endpoints_of_leaders(broker, endpoints, leaders).into_iter();
     let endpoint = |e: &crate::Endpoint| NodeEndpoint {
         node_id: e.node,
         host: e.host.as_str().into(),
         port: i32::from(e.port),
-        rack: call.broker().rack_of(e.node).cloned(),
+        rack: broker.rack_of(e.node).cloned(),
     };
     endpoints.map(endpoint).collect()
 }

@@ -1,0 +1,279 @@
+//! Responses that wait until records are on all replicas in sync: those of acks=all, and those of coordinators. Kafka: `DelayedProduce`,
+//! `CoordinatorRuntime`, its deferred events.
+//!
+//! All replicas share one copy of the bytes, so nothing waits but while the high watermark of a partition is held: a node has ended and the
+//! cluster has not noticed it, or too few replicas are in sync.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use fletchlog_api::{ErrorCode, NodeId, ProduceResponse, Response};
+use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
+
+use super::ReplicaManager;
+use crate::partition::Partition;
+use crate::sync::{Answer, Mutex, Rank};
+
+/// Records of a Produce request that are not on all replicas in sync yet.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    /// Places in the response: the topic, the partition in it.
+    pub(super) place: (usize, usize),
+    pub(super) partition: Arc<Partition>,
+    /// The offset after the last record.
+    pub(super) end: i64,
+}
+
+/// A Produce request with acks=all that waits.
+#[derive(Debug)]
+struct DelayedProduce {
+    node: NodeId,
+    response: ProduceResponse,
+    waiting: Vec<Appended>,
+}
+
+/// A request to a coordinator whose response waits until everything before it in the coordinator's log is on all replicas in sync.
+#[derive(Debug)]
+struct DelayedWrite {
+    partition: Arc<Partition>,
+    end: i64,
+    response: Response,
+    /// The response after the time-out.
+    refused: Response,
+    is_refused: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+enum Delayed {
+    Produce(DelayedProduce),
+    Write(DelayedWrite),
+}
+
+#[derive(Debug)]
+struct Waiting {
+    delayed: Delayed,
+    deadline_ms: i64,
+    answer: Arc<Answer>,
+}
+
+/// A response that waits, in both of its forms.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    /// If the records are on all replicas in time.
+    pub(crate) response: Response,
+    /// After the time-out.
+    pub(crate) refused: Response,
+    /// Where one of them will arrive.
+    pub(crate) answer: Arc<Answer>,
+    /// Whether the second one has arrived.
+    pub(crate) is_refused: Arc<AtomicBool>,
+}
+
+/// The requests that wait for acknowledgements.
+#[derive(Debug)]
+pub(crate) struct ProducePurgatory {
+    waiting: Mutex<Vec<Waiting>>,
+    /// Number of them, so that no lock is taken without any.
+    count: AtomicUsize,
+}
+
+impl Default for ProducePurgatory {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::new(Rank::ProducePurgatory, Vec::new()),
+            count: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl ProducePurgatory {
+    /// When the next request times out.
+    pub(crate) fn next_deadline(&self) -> Option<i64> {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        self.waiting.lock().iter().map(|waiting| waiting.deadline_ms).min()
+    }
+
+    fn add(&self, replicas: &ReplicaManager, delayed: Delayed, wait_ms: i64) -> Arc<Answer> {
+        let now_ms = replicas.clock().monotonic_ms();
+        let answer = Arc::new(Answer::default());
+        {
+            let mut waiting = self.waiting.lock();
+            waiting.push(Waiting {
+                delayed,
+                deadline_ms: now_ms.saturating_add(wait_ms),
+                answer: Arc::clone(&answer),
+            });
+            self.count.store(waiting.len(), Ordering::SeqCst);
+        }
+        replicas.changes().notify();
+        // The high watermark may have moved meanwhile.
+        self.check(replicas, now_ms);
+        answer
+    }
+
+    /// Completes the requests that can be completed, and those that have timed out. In the order in which they began to wait.
+    pub(crate) fn check(&self, replicas: &ReplicaManager, now_ms: i64) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let done: Vec<Waiting> = {
+            let mut waiting = self.waiting.lock();
+            let all = std::mem::take(&mut *waiting);
+            let (done, left) = all
+                .into_iter()
+                .partition(|one| one.deadline_ms <= now_ms || one.delayed.is_complete(replicas));
+            *waiting = left;
+            self.count.store(waiting.len(), Ordering::SeqCst);
+            done
+        };
+        for one in done {
+            one.answer
+                .complete(one.delayed.into_response(replicas), replicas.changes());
+        }
+    }
+}
+
+impl Delayed {
+    fn is_complete(&self, replicas: &ReplicaManager) -> bool {
+        match self {
+            Self::Produce(produce) => {
+                let mut waiting = produce.waiting.iter();
+                waiting.all(|appended| appended.outcome(replicas, produce.node).is_some())
+            }
+            Self::Write(write) => write.is_written() || write.has_moved(replicas),
+        }
+    }
+
+    /// The response as of now.
+    fn into_response(self, replicas: &ReplicaManager) -> Response {
+        match self {
+            Self::Produce(mut produce) => {
+                for appended in &produce.waiting {
+                    let (topic, partition) = appended.place;
+                    let topic = produce.response.responses.get_mut(topic);
+                    if let Some(answer) = topic.and_then(|topic| topic.partition_responses.get_mut(partition)) {
+                        appended.complete(replicas, produce.node, answer);
+                    }
+                }
+                Response::Produce(produce.response)
+            }
+            Self::Write(write) if write.is_written() => write.response,
+            Self::Write(write) => {
+                write.is_refused.store(true, Ordering::SeqCst);
+                write.refused
+            }
+        }
+    }
+}
+
+impl DelayedWrite {
+    fn is_written(&self) -> bool {
+        self.partition.high_watermark() >= self.end
+    }
+
+    fn has_moved(&self, replicas: &ReplicaManager) -> bool {
+        !replicas.topic_table().holds(&self.partition)
+    }
+}
+
+impl Appended {
+    /// The error, if it is known. Kafka: `DelayedProduce#tryComplete`, `Partition#checkEnoughReplicasReachOffset`.
+    fn outcome(&self, replicas: &ReplicaManager, node: NodeId) -> Option<ErrorCode> {
+        if !replicas.topic_table().holds(&self.partition) {
+            return Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        }
+        if self.partition.leader() != node {
+            return Some(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        (self.partition.high_watermark() >= self.end).then_some(ErrorCode::NONE)
+    }
+
+    /// An error keeps the offset: the records are in the log.
+    fn complete(&self, replicas: &ReplicaManager, node: NodeId, answer: &mut PartitionProduceResponse) {
+        answer.error_code = self.outcome(replicas, node).unwrap_or(ErrorCode::REQUEST_TIMED_OUT);
+        answer.current_leader = replicas.leader_to_ask(self.partition.tp(), answer.error_code);
+    }
+}
+
+impl ReplicaManager {
+    /// The response to a Produce request, once its records are on all replicas in sync or its time has passed.
+    pub(super) fn delay_produce(
+        &self,
+        node: NodeId,
+        response: ProduceResponse,
+        waiting: Vec<Appended>,
+        timeout_ms: i32,
+    ) -> Arc<Answer> {
+        let produce = DelayedProduce {
+            node,
+            response,
+            waiting,
+        };
+        let wait_ms = i64::from(timeout_ms.max(0));
+        self.acks.add(self, Delayed::Produce(produce), wait_ms)
+    }
+
+    /// A coordinator's response, which waits if records of its log are not on all replicas in sync, for at most `wait_ms`. `written`: the
+    /// end of that log before the request; `None`: it waits also for earlier records. Returns the response if it need not wait.
+    pub(crate) fn after_writes(
+        &self,
+        partition: &Arc<Partition>,
+        written: Option<i64>,
+        (response, refused): (Response, Response),
+        wait_ms: i64,
+    ) -> Result<Response, Box<Deferred>> {
+        let end = partition.log_end();
+        if partition.high_watermark() >= end || written.is_some_and(|before| before >= end) {
+            return Ok(response);
+        }
+        let is_refused = Arc::new(AtomicBool::new(false));
+        let write = DelayedWrite {
+            partition: Arc::clone(partition),
+            end,
+            response: response.clone(),
+            refused: refused.clone(),
+            is_refused: Arc::clone(&is_refused),
+        };
+        let answer = self.acks.add(self, Delayed::Write(write), wait_ms);
+        Err(Box::new(Deferred {
+            response,
+            refused,
+            answer,
+            is_refused,
+        }))
+    }
+
+    /// Lets the high watermarks of partitions stand still or move on, as their states and the nodes require. Waiting requests see it. Kafka:
+    /// `Partition#maybeIncrementLeaderHW`.
+    pub(crate) fn update_high_watermarks<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) {
+        let changed = partitions.into_iter().filter(|partition| {
+            let is_held = self.must_hold(partition);
+            partition.hold_high_watermark(is_held)
+        });
+        let changed: Vec<&Partition> = changed.map(|partition| &**partition).collect();
+        self.partitions_changed(changed);
+        self.acks.check(self, self.clock().monotonic_ms());
+    }
+
+    fn must_hold(&self, partition: &Partition) -> bool {
+        let controller = self.controller();
+        if !partition.is_under_replicated() && !controller.any_undetected() {
+            return false;
+        }
+        let state = partition.state();
+        state.is_under_min_isr(partition.config().min_insync_replicas)
+            || state.isr.iter().any(|node| !controller.runs(*node))
+    }
+
+    /// Completes requests that have timed out.
+    pub(crate) fn expire_produces(&self, now_ms: i64) {
+        self.acks.check(self, now_ms);
+    }
+
+    /// When the next of these times out.
+    pub(crate) fn next_produce_deadline(&self) -> Option<i64> {
+        self.acks.next_deadline()
+    }
+}

@@ -1,0 +1,313 @@
+//! Nodes that have ended before the cluster notices it, and too few replicas in sync (spec 6.9, recorded from a Kafka 4.4.0).
+
+use std::sync::Arc;
+
+use fletchlog_api::*;
+use fletchlog_broker::{Broker, NewTopic};
+use fletchlog_protocol::messages::fetch_response::PartitionData;
+use fletchlog_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use fletchlog_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
+
+use crate::common::*;
+
+const NONE: ErrorCode = ErrorCode::NONE;
+
+/// Three nodes, and a topic with these replicas and min.insync.replicas.
+fn cluster(replicas: &[NodeId], min_isr: &str) -> (Arc<Broker>, Arc<VirtualClock>) {
+    let clock = VirtualClock::new();
+    let config = [
+        ("offsets.topic.num.partitions", "1"),
+        ("transaction.state.log.num.partitions", "1"),
+    ];
+    let broker = Broker::in_memory(options(Some(3), false, &config), clock.clone()).unwrap();
+    let new = NewTopic {
+        assignments: vec![(0, replicas.to_vec())],
+        config: vec![("min.insync.replicas".to_owned(), Some(min_isr.to_owned()))],
+        ..NewTopic::default()
+    };
+    broker.create_topic_with("t", &new).unwrap();
+    (broker, clock)
+}
+
+fn produce(acks: i16, timeout_ms: i32) -> Request {
+    Request::Produce(ProduceRequest {
+        acks,
+        timeout_ms,
+        topic_data: topic_data([(tp("t", 0), batch(1, 1))]),
+        ..Default::default()
+    })
+}
+
+fn produced(response: Response) -> PartitionProduceResponse {
+    let Response::Produce(mut response) = response else {
+        panic!("{response:?}")
+    };
+    response.responses[0].partition_responses.remove(0)
+}
+
+fn outcome(response: Response) -> (ErrorCode, i64, i64) {
+    let p = produced(response);
+    (p.error_code, p.base_offset, p.log_start_offset)
+}
+
+fn fetch(client: &mut Client, node: NodeId) -> PartitionData {
+    nth(&client.fetch(node, fetch_of(&[(&tp("t", 0), 0, 1 << 20)])), 0).clone()
+}
+
+fn latest(client: &mut Client, node: NodeId) -> (ErrorCode, i64) {
+    client.list_offset(node, &tp("t", 0), ListOffsetsRequest::LATEST_TIMESTAMP)
+}
+
+/// Leader, epoch, ISR of the partition, and the live nodes.
+fn shown(client: &mut Client, node: NodeId) -> (NodeId, i32, Vec<NodeId>, Vec<NodeId>) {
+    let request = MetadataRequest::for_topics(Some(vec!["t".into()]), false);
+    let Response::Metadata(answer) = client.ask(node, Request::Metadata(request)) else {
+        panic!()
+    };
+    let p = &answer.topics[0].partitions[0];
+    let brokers = answer.brokers.iter().map(|broker| broker.node_id).collect();
+    (p.leader_id, p.leader_epoch, p.isr_nodes.clone(), brokers)
+}
+
+fn pass(broker: &Broker, clock: &VirtualClock, ms: i64) {
+    clock.advance(ms);
+    broker.run_due();
+}
+
+#[test]
+fn until_the_end_of_a_node_is_detected_acks_all_waits_and_nothing_new_is_seen() {
+    let (broker, clock) = cluster(&[1, 2, 3], "2");
+    let mut client = Client::new(&broker);
+    assert_eq!(outcome(client.ask(1, produce(-1, 1000))), (NONE, 0, 0));
+    broker.crash_node(3, 9000).unwrap();
+    assert!(!broker.is_node_up(3) && !broker.is_node_fenced(3));
+    assert_eq!(shown(&mut client, 1), (1, 0, vec![1, 2, 3], vec![1, 2, 3]));
+    assert_eq!(outcome(client.ask(1, produce(1, 1000))), (NONE, 1, 0), "acks=1");
+    client.send(1, produce(-1, 1500));
+    let mut patient = Client::new(&broker);
+    patient.send(1, produce(-1, 60_000));
+    assert_eq!(client.take(1).map(outcome), None, "it waits");
+    assert_eq!(broker.next_deadline(), Some(clock.monotonic_ms() + 1500));
+    assert_eq!(
+        (
+            fetch(&mut patient, 2).high_watermark,
+            latest(&mut Client::new(&broker), 1)
+        ),
+        (1, (NONE, 1))
+    );
+    pass(&broker, &clock, 1500);
+    let late = produced(client.take(1).unwrap());
+    assert_eq!((late.error_code, late.base_offset), (ErrorCode::REQUEST_TIMED_OUT, 2));
+    assert_eq!((late.log_start_offset, late.current_leader.leader_id), (0, -1));
+    pass(&broker, &clock, 7499);
+    assert_eq!(
+        (patient.take(1).map(outcome), fetch(&mut client, 1).high_watermark),
+        (None, 1)
+    );
+    pass(&broker, &clock, 1);
+    assert_eq!(patient.take(1).map(outcome), Some((NONE, 3, 0)));
+    assert_eq!(shown(&mut client, 1), (1, 0, vec![1, 2], vec![1, 2]));
+    assert_eq!(
+        (fetch(&mut client, 1).high_watermark, latest(&mut client, 1)),
+        (4, (NONE, 4))
+    );
+    assert!(broker.is_node_fenced(3));
+}
+
+#[test]
+fn an_ended_leader_is_named_until_its_end_is_detected() {
+    let (broker, clock) = cluster(&[3, 1, 2], "2");
+    let mut client = Client::new(&broker);
+    assert_eq!(outcome(client.ask(3, produce(-1, 1000))), (NONE, 0, 0));
+    broker.crash_node(3, 9000).unwrap();
+    let refused = produced(client.ask(1, produce(1, 1000)));
+    assert_eq!(
+        (refused.error_code, refused.base_offset),
+        (ErrorCode::NOT_LEADER_OR_FOLLOWER, -1)
+    );
+    assert_eq!(
+        (refused.current_leader.leader_id, refused.current_leader.leader_epoch),
+        (3, 0)
+    );
+    assert_eq!(fetch(&mut client, 2).high_watermark, 1, "followers answer");
+    pass(&broker, &clock, 9000);
+    assert_eq!(shown(&mut client, 1), (1, 1, vec![1, 2], vec![1, 2]));
+    assert_eq!(outcome(client.ask(1, produce(-1, 1000))), (NONE, 1, 0));
+    assert_eq!(latest(&mut client, 1), (NONE, 2));
+}
+
+#[test]
+fn a_second_kill_or_the_start_of_a_node_detects_its_end() {
+    let (broker, _clock) = cluster(&[1, 2, 3], "1");
+    broker.crash_node(3, 9000).unwrap();
+    broker.crash_node(2, 9000).unwrap();
+    broker.crash_node(3, 9000).unwrap();
+    assert!(broker.is_node_fenced(3) && !broker.is_node_fenced(2));
+    broker.start_node(2).unwrap();
+    assert!(broker.is_node_up(2));
+    assert_eq!(shown(&mut Client::new(&broker), 1).2, [1, 2]);
+}
+
+#[test]
+fn below_min_isr_the_high_watermark_stands_still_and_pending_records_wait() {
+    let (broker, clock) = cluster(&[1, 2], "2");
+    let mut client = Client::new(&broker);
+    assert_eq!(outcome(client.ask(1, produce(-1, 1000))), (NONE, 0, 0));
+    broker.crash_node(2, 1000).unwrap();
+    let mut patient = Client::new(&broker);
+    patient.send(1, produce(-1, 60_000));
+    pass(&broker, &clock, 1000);
+    assert_eq!(
+        patient.take(1).map(outcome),
+        None,
+        "never NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+    );
+    assert_eq!(
+        outcome(client.ask(1, produce(-1, 1000))),
+        (ErrorCode::NOT_ENOUGH_REPLICAS, -1, 0)
+    );
+    assert_eq!(outcome(client.ask(1, produce(1, 1000))), (NONE, 2, 0));
+    assert_eq!(
+        (fetch(&mut client, 1).high_watermark, latest(&mut client, 1)),
+        (1, (NONE, 1))
+    );
+    broker.start_node(2).unwrap();
+    assert_eq!(patient.take(1).map(outcome), Some((NONE, 1, 0)));
+    assert_eq!(
+        (fetch(&mut client, 1).high_watermark, latest(&mut client, 1)),
+        (3, (NONE, 3))
+    );
+}
+
+#[test]
+fn a_new_leader_below_min_isr_does_not_know_the_end_of_the_log() {
+    let (broker, _clock) = cluster(&[1, 2], "2");
+    let mut client = Client::new(&broker);
+    client.ask(1, produce(-1, 1000));
+    broker.kill_node(1).unwrap();
+    assert_eq!(latest(&mut client, 2), (ErrorCode::OFFSET_NOT_AVAILABLE, -1));
+    assert_eq!(
+        client.list_offset(2, &tp("t", 0), ListOffsetsRequest::EARLIEST_TIMESTAMP),
+        (NONE, 0)
+    );
+    broker.start_node(1).unwrap();
+    assert_eq!(latest(&mut client, 2), (NONE, 1));
+}
+
+#[test]
+fn raising_min_insync_replicas_holds_the_high_watermark() {
+    let (broker, _clock) = cluster(&[1, 2], "1");
+    let mut client = Client::new(&broker);
+    client.ask(1, produce(-1, 1000));
+    broker.kill_node(2).unwrap();
+    assert_eq!(outcome(client.ask(1, produce(-1, 1000))), (NONE, 1, 0));
+    let raised = [("min.insync.replicas".to_owned(), Some("2".to_owned()))];
+    broker
+        .replace_config(&ConfigResource::Topic("t".to_owned()), &raised, false)
+        .unwrap();
+    assert_eq!(
+        outcome(client.ask(1, produce(-1, 1000))).0,
+        ErrorCode::NOT_ENOUGH_REPLICAS
+    );
+    assert_eq!(outcome(client.ask(1, produce(1, 1000))), (NONE, 2, 0));
+    assert_eq!(latest(&mut client, 1), (NONE, 2));
+}
+
+#[test]
+fn an_append_that_waits_ends_with_the_leadership_and_keeps_its_offset() {
+    let (broker, _clock) = cluster(&[1, 2, 3], "1");
+    let mut client = Client::new(&broker);
+    broker.crash_node(3, 9000).unwrap();
+    client.send(1, produce(-1, 60_000));
+    broker.move_leader(&tp("t", 0), 2).unwrap();
+    let moved = produced(client.take(1).unwrap());
+    assert_eq!(
+        (moved.error_code, moved.base_offset, moved.log_start_offset),
+        (ErrorCode::NOT_LEADER_OR_FOLLOWER, 0, 0)
+    );
+    assert_eq!(
+        (moved.current_leader.leader_id, moved.current_leader.leader_epoch),
+        (2, 1)
+    );
+    client.send(2, produce(-1, 60_000));
+    broker.delete_topic("t").unwrap();
+    assert_eq!(
+        client.take(2).map(|answer| outcome(answer).0),
+        Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+    );
+}
+
+fn commit() -> Request {
+    let partitions = vec![OffsetCommitRequestPartition {
+        partition_index: 0,
+        committed_offset: 5,
+        committed_leader_epoch: -1,
+        ..Default::default()
+    }];
+    Request::OffsetCommit(OffsetCommitRequest {
+        group_id: "g".into(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![OffsetCommitRequestTopic {
+            name: "t".into(),
+            partitions,
+            ..Default::default()
+        }],
+        ..Default::default()
+    })
+}
+
+fn committed(response: Response) -> ErrorCode {
+    let Response::OffsetCommit(response) = response else {
+        panic!("{response:?}")
+    };
+    response.topics[0].partitions[0].error_code
+}
+
+fn offsets(require_stable: bool) -> Request {
+    Request::OffsetFetch(OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "g".into(),
+            topics: None,
+            ..Default::default()
+        }],
+        require_stable,
+        ..Default::default()
+    })
+}
+
+fn group_error(response: Response) -> ErrorCode {
+    let Response::OffsetFetch(response) = response else {
+        panic!("{response:?}")
+    };
+    response.groups[0].error_code
+}
+
+#[test]
+fn a_coordinator_waits_for_its_records_and_what_stands_behind_them_waits_too() {
+    let (broker, clock) = cluster(&[1, 2, 3], "2");
+    let mut client = Client::new(&broker);
+    assert_eq!(committed(client.ask(1, commit())), NONE);
+    broker.crash_node(3, 9000).unwrap();
+    assert_eq!(
+        group_error(client.ask(1, offsets(true))),
+        NONE,
+        "nothing is written yet"
+    );
+    client.send(1, commit());
+    let mut reader = Client::new(&broker);
+    reader.send(1, offsets(true));
+    assert_eq!(group_error(Client::new(&broker).ask(1, offsets(false))), NONE);
+    pass(&broker, &clock, 4999);
+    assert!(client.take(1).is_none() && reader.take(1).is_none());
+    pass(&broker, &clock, 1);
+    assert_eq!(
+        client.take(1).map(committed),
+        Some(ErrorCode::COORDINATOR_NOT_AVAILABLE)
+    );
+    assert_eq!(reader.take(1).map(group_error), Some(ErrorCode::NOT_COORDINATOR));
+    client.send(1, commit());
+    pass(&broker, &clock, 4000);
+    assert_eq!(client.take(1).map(committed), Some(NONE), "at the detection");
+    assert_eq!(group_error(client.ask(1, offsets(true))), NONE);
+}
