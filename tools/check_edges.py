@@ -61,7 +61,7 @@ LAYERS = {
         # what looks at files that no log has open
         *("verify", "dump", "tiered"),
         # what is done with an open log
-        *("scan", "seal", "close", "cleaner", "retention", "append", "validator", "read", "timestamps"),
+        *("scan", "seal", "truncate", "close", "cleaner", "retention", "append", "validator", "read", "timestamps"),
         # how a log is opened
         *("loader", "refresh", "loaded", "load_decision", "recovery", "load_plan"),
         # an open log

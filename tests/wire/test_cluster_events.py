@@ -334,6 +334,63 @@ def test_a_group_coordinator_waits_for_its_replicas_as_in_kafka(cluster):
     reader.wire.drop()
 
 
+def test_an_unclean_election_loses_what_the_elected_replica_had_not_as_in_kafka(cluster):
+    """Partition 1 of the recording's scenario: leader 2 with more records than replica 3 had when it ended."""
+    kafka = cluster.kafka
+    topic = {"Name": "f", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": [{"PartitionIndex": 0, "BrokerIds": [2, 3]}], "Configs": []}
+    cluster.ask(1, "CreateTopics", 7, {"Topics": [topic], "timeoutMs": 5000, "validateOnly": False})
+    kafka.produce("f", [b"kept"] * 10)
+    kafka.kill_node(3)
+    assert cluster.metadata(3) is None
+    kafka.produce("f", [b"lost"] * 20)
+    kafka.kill_node(2)
+    kafka.start_node(3)
+
+    def elect(kind):
+        body = {"ElectionType": kind, "TopicPartitions": [{"Topic": "f", "Partitions": [0]}], "TimeoutMs": 1000}
+        (found,) = cluster.ask(1, "ElectLeaders", 2, body)["ReplicaElectionResults"][0]["PartitionResult"]
+        return found["ErrorCode"]
+
+    def fetch(epoch, offset, last=-1):
+        partition = {"Partition": 0, "CurrentLeaderEpoch": epoch, "FetchOffset": offset, "LastFetchedEpoch": last, "PartitionMaxBytes": 1 << 20}
+        topics = [{"Topic": "f", "Partitions": [partition]}]
+        answer = cluster.ask(3, "Fetch", 12, {"MaxWaitMs": 0, "MinBytes": 1, "MaxBytes": 1 << 20, "SessionEpoch": -1, "Topics": topics})
+        (found,) = answer["Responses"][0]["Partitions"]
+        diverging = found.get("DivergingEpoch") or {"Epoch": -1, "EndOffset": -1}
+        return found["ErrorCode"], found["HighWatermark"], (diverging["Epoch"], diverging["EndOffset"])
+
+    def end_of(epoch):
+        asked = {"Topic": "f", "Partitions": [{"Partition": 0, "CurrentLeaderEpoch": -1, "LeaderEpoch": epoch}]}
+        answer = cluster.ask(3, "OffsetForLeaderEpoch", 4, {"ReplicaId": -1, "Topics": [asked]})
+        found = answer["Topics"][0]["Partitions"][0]
+        return found["ErrorCode"], found["LeaderEpoch"], found["EndOffset"]
+
+    no = (-1, -1)
+    assert fetch(-1, 0) == (0, 10, no), "a replica that may not lead answers with what it has"
+    assert (elect(0), elect(1), elect(1)) == (80, 0, 84)
+    assert [fetch(epoch, 15) for epoch in (0, 1, 2, 3)] == [(74, -1, no), (74, -1, no), (1, -1, no), (75, -1, no)]
+    assert fetch(2, 15, last=0) == (0, 10, (0, 10))
+    assert [end_of(epoch) for epoch in (0, 1, 2)] == [(0, 0, 10), (0, 0, 10), (0, 2, 10)]
+    kafka.produce("f", [b"new"])
+    kafka.start_node(2)
+    kafka.move_leader("f", 0, to=2)
+    assert kafka.records("f")["value"].to_pylist() == [b"kept"] * 10 + [b"new"]
+
+
+def test_the_quorum_has_another_leader_when_its_first_node_ends(cluster):
+    def quorum(node):
+        answer = cluster.ask(node, "DescribeQuorum", 2, {"Topics": [{"TopicName": "__cluster_metadata", "Partitions": [{"PartitionIndex": 0}]}]})
+        found = answer["Topics"][0]["Partitions"][0]
+        return found["LeaderId"], found["LeaderEpoch"], [voter["ReplicaId"] for voter in found["CurrentVoters"]]
+
+    leader, epoch, voters = quorum(2)
+    assert (leader, voters) == (1, [1, 2, 3])
+    cluster.kafka.stop_node(1)
+    assert quorum(2) == (2, epoch + 1, [1, 2, 3])
+    cluster.kafka.start_node(1)
+    assert quorum(3) == (2, epoch + 1, [1, 2, 3])
+
+
 def written(place, bootstrap, client, over):
     """Writes numbers until the events are over; returns how many."""
     numbers = itertools.count()

@@ -1,5 +1,6 @@
 //! One partition as the broker sees it: its leader, its directory, its log (opened when first needed).
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
@@ -21,6 +22,8 @@ use crate::error::ReadRefusal;
 use crate::sync::{Mutex, Rank, RwLock};
 use crate::topic_config::TopicConfig;
 
+/// The end of a replica whose log was not open when the replica left.
+const NOT_OPENED: i64 = -1;
 /// A leader epoch that is not known yet.
 const NOT_READ: i32 = -1;
 
@@ -45,6 +48,10 @@ pub(crate) struct Partition {
     is_under_replicated: AtomicBool,
     /// The high watermark stands still.
     is_held: AtomicBool,
+    /// Where the logs of replicas end that are not in sync; [`NOT_OPENED`]: where the log ended when it was last closed.
+    ends: Mutex<BTreeMap<NodeId, i64>>,
+    /// There are such replicas.
+    has_ends: AtomicBool,
     /// Its leader has begun meanwhile, and does not know the high watermark.
     is_offset_unknown: AtomicBool,
     dir: PathBuf,
@@ -82,6 +89,8 @@ impl Partition {
             leader_epoch: AtomicI32::new(NOT_READ),
             is_under_replicated: AtomicBool::new(state.is_some_and(|state| state.is_under_replicated())),
             is_held: AtomicBool::new(state.is_some_and(|state| state.is_under_min_isr(config.min_insync_replicas))),
+            ends: Mutex::new(Rank::ReplicaEnds, BTreeMap::new()),
+            has_ends: AtomicBool::new(false),
             is_offset_unknown: AtomicBool::new(false),
             tp,
             config: RwLock::new(Rank::PartitionConfig, config),
@@ -158,6 +167,62 @@ impl Partition {
     /// Whether some replicas are not in sync.
     pub(crate) fn is_under_replicated(&self) -> bool {
         self.is_under_replicated.load(Ordering::Acquire)
+    }
+
+    /// Called when the replica of a node ends: from now on its log does not grow. Kafka has a log of each replica.
+    pub(crate) fn note_end(&self, node: NodeId) {
+        let state = self.state();
+        if !state.isr.contains(&node) {
+            return;
+        }
+        let end = self.log.get().map_or(NOT_OPENED, |log| log.log_end_offset());
+        self.ends.lock().entry(node).or_insert(end);
+        self.has_ends.store(true, Ordering::Release);
+    }
+
+    /// Called when the replica of a node has not ended after all.
+    pub(crate) fn forget_end(&self, node: NodeId) {
+        let mut ends = self.ends.lock();
+        ends.remove(&node);
+        self.has_ends.store(!ends.is_empty(), Ordering::Release);
+    }
+
+    /// Where the log of a node's replica ends, if it ends before the one that all replicas share.
+    pub(crate) fn end_of(&self, node: NodeId) -> Option<i64> {
+        if !self.has_ends.load(Ordering::Acquire) {
+            return None;
+        }
+        let end = self.ends.lock().get(&node).copied();
+        end.filter(|end| *end != NOT_OPENED && *end < self.log_end())
+    }
+
+    /// Cuts the shared log to that of a new leader, which others have to follow, and forgets the ends of replicas that are in sync again.
+    /// Kafka: `ReplicaFetcherThread#truncate`.
+    pub(crate) fn follow_leader(&self, state: &PartitionState, now_ms: i64) -> Result<(), LogError> {
+        if !self.has_ends.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let end = (state.leader != self.leader())
+            .then(|| self.end_of(state.leader))
+            .flatten();
+        let mut ends = self.ends.lock();
+        if let Some(end) = end {
+            ends.values_mut().for_each(|other| *other = end.min(*other));
+        }
+        ends.retain(|node, _| !state.isr.contains(node));
+        self.has_ends.store(!ends.is_empty(), Ordering::Release);
+        drop(ends);
+        match (end, self.log.get()) {
+            (Some(end), Some(log)) => {
+                log::warn!(
+                    "{} loses what is beyond offset {end}: node {} leads",
+                    self.tp,
+                    state.leader
+                );
+                log.truncate_to(end, now_ms)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the high watermark stands still: acks=all waits.
@@ -346,6 +411,11 @@ impl Partition {
         let log = self.log.get_or_init(|| Arc::new(log));
         if self.is_held() {
             log.hold_high_watermark(true);
+        }
+        if self.has_ends.load(Ordering::Acquire) {
+            let mut ends = self.ends.lock();
+            let unknown = ends.values_mut().filter(|end| **end == NOT_OPENED);
+            unknown.for_each(|end| *end = log.log_end_offset());
         }
         Ok(log)
     }

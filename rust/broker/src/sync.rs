@@ -33,6 +33,8 @@ pub(crate) enum Rank {
     TopicTable,
     PartitionConfig,
     PartitionState,
+    ReplicaEnds,
+    Quorum,
     Nodes,
     WriteCheckpoints,
     ReadCheckpoints,

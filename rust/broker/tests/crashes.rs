@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::*;
-use fletchlog_broker::{Broker, NewTopic};
+use fletchlog_broker::{Broker, ElectionType, NewTopic};
 use fletchlog_protocol::messages::fetch_response::PartitionData;
 use fletchlog_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use fletchlog_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
@@ -310,4 +310,74 @@ fn a_coordinator_waits_for_its_records_and_what_stands_behind_them_waits_too() {
     pass(&broker, &clock, 4000);
     assert_eq!(client.take(1).map(committed), Some(NONE), "at the detection");
     assert_eq!(group_error(client.ask(1, offsets(true))), NONE);
+}
+
+#[test]
+fn an_unclean_election_cuts_the_log_to_that_of_the_elected_replica() {
+    let (broker, _clock) = cluster(&[2, 3], "1");
+    let mut client = Client::new(&broker);
+    client.produce(2, &tp("t", 0), batch(10, 1), 1);
+    broker.kill_node(3).unwrap();
+    for _ in 0..2 {
+        client.produce(2, &tp("t", 0), batch(10, 1), 1);
+    }
+    broker.kill_node(2).unwrap();
+    assert_eq!(shown(&mut client, 1), (-1, 1, vec![], vec![1]));
+    broker.start_node(3).unwrap();
+    assert_eq!(
+        shown(&mut client, 1),
+        (-1, 1, vec![], vec![1, 3]),
+        "records would be lost"
+    );
+    let follower = fetch(&mut client, 3);
+    assert_eq!((follower.error_code, follower.high_watermark), (NONE, 10));
+    assert_eq!(
+        follower.records.map(|records| records.len()),
+        Some(batch(10, 1).len()),
+        "what it has"
+    );
+    let elect = |how| broker.elect_leaders(how, Some(&[tp("t", 0)])).unwrap().remove(0).1;
+    let refused = elect(ElectionType::Preferred).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::PREFERRED_LEADER_NOT_AVAILABLE);
+    elect(ElectionType::Unclean).unwrap();
+    assert_eq!(shown(&mut client, 1), (3, 2, vec![3], vec![1, 3]));
+    assert_eq!(latest(&mut client, 3), (NONE, 10));
+    let end = |epoch| broker.partition_log(&tp("t", 0)).unwrap().end_offset_for_epoch(epoch);
+    assert_eq!([0, 1, 2].map(end), [(0, 10), (0, 10), (2, 10)]);
+    let asked = |client: &mut Client, offset, epoch, last| {
+        let mut request = fetch_of(&[(&tp("t", 0), offset, 1 << 20)]);
+        let partition = &mut request.topics[0].partitions[0];
+        (partition.current_leader_epoch, partition.last_fetched_epoch) = (epoch, last);
+        nth(&client.fetch(3, request), 0).clone()
+    };
+    assert_eq!(asked(&mut client, 15, 1, -1).error_code, ErrorCode::FENCED_LEADER_EPOCH);
+    assert_eq!(asked(&mut client, 15, 2, -1).error_code, ErrorCode::OFFSET_OUT_OF_RANGE);
+    let diverging = asked(&mut client, 15, 2, 0);
+    let from = diverging.diverging_epoch().unwrap();
+    assert_eq!((diverging.error_code, from), (NONE, (0, 10)));
+    assert_eq!(client.produce(3, &tp("t", 0), batch(1, 1), -1).base_offset, 10);
+    broker.start_node(2).unwrap();
+    assert_eq!(shown(&mut client, 1), (3, 2, vec![2, 3], vec![1, 2, 3]));
+    broker.move_leader(&tp("t", 0), 2).unwrap();
+    assert_eq!(latest(&mut client, 2), (NONE, 11), "it has followed");
+}
+
+#[test]
+fn a_topic_can_allow_unclean_elections() {
+    let (broker, _clock) = cluster(&[2, 3], "1");
+    let allowed = [("unclean.leader.election.enable".to_owned(), Some("true".to_owned()))];
+    broker
+        .replace_config(&ConfigResource::Topic("t".to_owned()), &allowed, false)
+        .unwrap();
+    let mut client = Client::new(&broker);
+    broker.kill_node(3).unwrap();
+    client.produce(2, &tp("t", 0), batch(10, 1), 1);
+    broker.kill_node(2).unwrap();
+    broker.start_node(3).unwrap();
+    assert_eq!(shown(&mut client, 1), (3, 2, vec![3], vec![1, 3]));
+    assert_eq!(
+        latest(&mut client, 3),
+        (NONE, 0),
+        "it was opened when the replica had gone"
+    );
 }

@@ -34,6 +34,12 @@ impl Durable {
         }
     }
 
+    /// Forgets what was known: everything below `recovery_point` is on disk.
+    pub fn reset(&self, recovery_point: i64) {
+        let mut state = lock(&self.state);
+        (state.log_end, state.recovery_point) = (recovery_point, recovery_point);
+    }
+
     /// Offsets below are on disk.
     pub fn log_end(&self) -> i64 {
         lock(&self.state).log_end

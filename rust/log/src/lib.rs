@@ -38,6 +38,7 @@ mod sync;
 pub mod tiered;
 mod time_index;
 mod timestamps;
+mod truncate;
 mod txn_index;
 mod validator;
 pub mod verify;

@@ -32,4 +32,5 @@ mod recovery_vectors;
 mod retention;
 mod scan;
 mod tiered_storage;
+mod truncate;
 mod verify;

@@ -215,7 +215,10 @@ impl Broker {
         self.replicas.for_writing("stop and start nodes")?;
         let now_ms = self.replicas.clock().monotonic_ms();
         controller.set_undetected(node, now_ms.saturating_add(detected_after_ms))?;
-        self.replicas.update_high_watermarks(&self.all_partitions());
+        let all = self.all_partitions();
+        all.iter().for_each(|partition| partition.note_end(node));
+        self.replicas.update_high_watermarks(&all);
+        controller.quorum();
         self.node_changes.fetch_add(1, Ordering::SeqCst);
         self.replicas.changes().notify();
         Ok(())
@@ -241,12 +244,17 @@ impl Broker {
         if !controller.set_stopped(node, is_killed)? {
             return Ok(());
         }
+        self.all_partitions()
+            .iter()
+            .for_each(|partition| partition.note_end(node));
         let mut change = |_: usize, partition: &Partition, state: &PartitionState| {
             Ok(state.without(node, partition.config().min_insync_replicas))
         };
         let changed = self.change_nodes(&mut change);
         if changed.is_err() {
             controller.set_started(node)?;
+            let all = self.all_partitions();
+            all.iter().for_each(|partition| partition.forget_end(node));
         }
         changed
     }
@@ -296,6 +304,7 @@ impl Broker {
         let results = self.change_leaders(&self.all_partitions(), 0, change);
         results.into_iter().try_for_each(|changed| changed.map(drop))?;
         self.replicas.update_high_watermarks(&self.all_partitions());
+        self.replicas.controller().quorum();
         self.node_changes.fetch_add(1, Ordering::SeqCst);
         self.replicas.changes().notify();
         Ok(())
@@ -318,6 +327,11 @@ impl Broker {
     pub fn is_node_up(&self, node: NodeId) -> bool {
         let controller = self.replicas.controller();
         controller.runs(node) && controller.check_node_id(node).is_ok()
+    }
+
+    /// The node that is the active controller, and its epoch: at first the first node, then one that runs when it has ended.
+    pub fn quorum(&self) -> (NodeId, i32) {
+        self.replicas.controller().quorum()
     }
 
     /// Whether the cluster knows that a node does not run. A node that has just crashed is not fenced yet ([`Broker::crash_node`]).

@@ -89,6 +89,18 @@ impl Controller {
         all
     }
 
+    /// The node that is the active controller, and its epoch, which rises when another node takes over. Kafka: `QuorumState`.
+    pub(crate) fn quorum(&self) -> (NodeId, i32) {
+        let running = self.nodes().into_iter().find(|node| self.runs(*node));
+        let is_running = |node| self.runs(node);
+        let mut quorum = self.quorum.lock();
+        let (leader, epoch) = *quorum;
+        if let Some(next) = running.filter(|_| !is_running(leader)) {
+            *quorum = (next, epoch.saturating_add(1));
+        }
+        *quorum
+    }
+
     /// Notes that a node does not run; false: it was stopped before.
     ///
     /// # Errors
@@ -176,17 +188,21 @@ impl Controller {
         }
         let mut changed = metadata.clone();
         let mut names = Vec::new();
+        let mut states = Vec::new();
         for (tp, state) in new {
             if let Some(record) = changed.topics.get_mut(&*tp.topic) {
-                record.states.insert(tp.partition, Arc::new(state));
+                let state = Arc::new(state);
+                record.states.insert(tp.partition, Arc::clone(&state));
                 if names.last() != Some(&tp.topic) {
-                    names.push(tp.topic);
+                    names.push(Arc::clone(&tp.topic));
                 }
+                states.push((tp, state));
             }
         }
         if !planted!("leader-kept-in-memory") {
             self.store_or_undo(&changed, metadata)?;
         }
+        self.follow_leaders(&states);
         *metadata = changed;
         for name in names {
             let (Some(record), Ok(topic)) = (metadata.topics.get(&*name), self.topic(&name)) else {
@@ -196,6 +212,17 @@ impl Controller {
             self.logs.insert(Arc::new(altered));
         }
         Ok(())
+    }
+
+    /// Cuts logs to those of their new leaders. A log that cannot be cut is fenced, and reports it when it is next used.
+    fn follow_leaders(&self, states: &[(TopicPartition, Arc<PartitionState>)]) {
+        let now_ms = self.logs.clock().now_ms();
+        for (tp, state) in states {
+            let partition = self.logs.table().partition(tp).cloned();
+            if let Some(Err(error)) = partition.map(|partition| partition.follow_leader(state, now_ms)) {
+                log::error!("{tp} cannot be cut to the log of its new leader: {error}");
+            }
+        }
     }
 
     /// The states of new partitions of a topic, if some nodes do not run: replicas there are not in sync.

@@ -51,6 +51,8 @@ pub(crate) struct Controller {
     undetected: RwLock<BTreeMap<NodeId, i64>>,
     /// There are such nodes.
     any_undetected: AtomicBool,
+    /// The node that is the active controller, and its epoch.
+    quorum: Mutex<(NodeId, i32)>,
     racks: BTreeMap<NodeId, Arc<str>>,
 }
 
@@ -72,6 +74,7 @@ impl Controller {
             any_stopped: AtomicBool::new(false),
             undetected: RwLock::new(Rank::Nodes, BTreeMap::new()),
             any_undetected: AtomicBool::new(false),
+            quorum: Mutex::new(Rank::Quorum, (logs.directory().nodes().first(), 0)),
             racks: racks.collect(),
             logs,
         }

@@ -1,4 +1,5 @@
-//! DescribeQuorum. No metadata log exists: the first node is the only voter and the leader, and replicates nothing. Kafka:
+//! DescribeQuorum. No metadata log exists: all nodes are voters, as in a cluster of combined nodes, and replicate nothing. The first one leads until it
+//! ends. Kafka:
 //! `KafkaRaftClient#handleDescribeQuorumRequest`.
 
 use std::sync::Arc;
@@ -61,14 +62,16 @@ fn unknown(partition_index: i32) -> describe_quorum_response::PartitionData {
 
 impl Apis {
     fn quorum(&self) -> describe_quorum_response::PartitionData {
-        let leader = self.endpoints.first().map_or(-1, |e| e.node);
+        let (leader_id, leader_epoch) = self.broker.quorum();
+        let voter = |e: &crate::Endpoint| describe_quorum_response::ReplicaState {
+            replica_id: e.node,
+            ..Default::default()
+        };
         describe_quorum_response::PartitionData {
             error_message: Some(Arc::default()),
-            leader_id: leader,
-            current_voters: vec![describe_quorum_response::ReplicaState {
-                replica_id: leader,
-                ..Default::default()
-            }],
+            leader_id,
+            leader_epoch,
+            current_voters: self.endpoints.iter().map(voter).collect(),
             ..Default::default()
         }
     }
@@ -82,6 +85,6 @@ impl Apis {
                 port: e.port,
             }],
         };
-        self.endpoints.first().map(node).into_iter().collect()
+        self.endpoints.iter().map(node).collect()
     }
 }

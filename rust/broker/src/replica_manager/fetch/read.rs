@@ -9,7 +9,7 @@ use fletchlog_protocol::messages::fetch_request::FetchPartition;
 use fletchlog_protocol::messages::fetch_response::{
     AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData,
 };
-use fletchlog_records::TopicPartition;
+use fletchlog_records::{TopicPartition, next_batch_size};
 
 use super::FetchParams;
 use crate::error::ReadRefusal;
@@ -136,7 +136,8 @@ fn read_one(
     let log = replicas.log_as_replica(&partition, params.node)?;
     check_replica(replicas, params, &partition, request)?;
     // The bounds from before the read: what is added after this belongs to the next fetch.
-    let bounds = log.bounds()?;
+    let end = partition.end_of(params.node);
+    let bounds = bounds_until(log.bounds()?, end);
     if let Some(rack) = &params.rack
         && let Some(follower) = preferred_read_replica(replicas, params.node, &partition, rack, request, &bounds)
     {
@@ -159,7 +160,7 @@ fn read_one(
         if max_bytes < 0 {
             return Err(ErrorCode::INVALID_REQUEST.into());
         }
-        Some(read)
+        Some(read_until(read, end))
     };
     let (segment_base_offset, position) = place_of(log, request, &bounds, data.as_ref())?;
     let (records, aborted) = data.map_or_else(Default::default, |d| (d.records, d.aborted_transactions));
@@ -229,6 +230,33 @@ fn sent_to(
     (response, Position::unread(&tp.topic, request))
 }
 
+/// The bounds of a replica that is not in sync and ends there.
+fn bounds_until(bounds: LogBounds, end: Option<i64>) -> LogBounds {
+    let Some(end) = end else { return bounds };
+    LogBounds {
+        log_end_offset: bounds.log_end_offset.min(end),
+        high_watermark: bounds.high_watermark.min(end),
+        last_stable_offset: bounds.last_stable_offset.min(end),
+        ..bounds
+    }
+}
+
+/// Leaves out the batches beyond the end of a replica that is not in sync.
+fn read_until(mut read: FetchDataInfo, end: Option<i64>) -> FetchDataInfo {
+    let Some(end) = end else { return read };
+    let mut kept = 0;
+    while let Some(batch) = read.records.get(kept..)
+        && let Ok(Some(size)) = next_batch_size(batch)
+        && batch
+            .first_chunk()
+            .is_some_and(|offset| i64::from_be_bytes(*offset) < end)
+    {
+        kept += size;
+    }
+    read.records.truncate(kept);
+    read
+}
+
 /// Segment and position of the fetch offset.
 fn place_of(
     log: &PartitionLog,
@@ -278,6 +306,7 @@ pub(crate) fn progress(replicas: &ReplicaManager, params: &FetchParams, at: &Pos
     let Ok(bounds) = log.bounds() else {
         return Progress::Answer;
     };
+    let bounds = bounds_until(bounds, partition.end_of(params.node));
     let bound = bounds.of(fetch_bound(params.isolation));
     if request.fetch_offset > bounds.log_end_offset
         || request.fetch_offset < bounds.log_start_offset
