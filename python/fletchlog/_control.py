@@ -81,9 +81,9 @@ class Control:
             case "DELETE", ["faults", number]:
                 self._rule(number).clear()
             case "POST", ["faults", number, "release"]:
-                self._gate(number).release()
+                self._rule(number).release()
             case "POST", ["faults", number, "wait"]:
-                self._gate(number).wait(**_timeout(given))
+                self._rule(number).wait(**_timeout(given))
             case "GET", ["requests"]:
                 return {"requests": [row.as_dict() for row in self._faults.requests(**_query(query))]}
             case "DELETE", ["requests"]:
@@ -117,19 +117,13 @@ class Control:
             raise _NotFoundError(f"there is no rule {number}; there are {len(rules)}")
         return rules[int(number) - 1]
 
-    def _gate(self, number: str) -> FaultRule:
-        rule = self._rule(number)
-        if not rule.rule.get("hold"):
-            raise InvalidArgumentError(f"rule {number} holds no request: only a rule with `hold` does")
-        return rule
-
     def _node(self, number: str) -> int:
         if not number.isdecimal() or int(number) not in self._broker.nodes:
             raise _NotFoundError(f"there is no node {number}; there are {len(self._broker.nodes)}")
         return int(number)
 
     def _report(self) -> dict[str, Any]:
-        keys = ("number", "rule", "matched", "applied", "held", "is_optional")
+        keys = ("number", "rule", "matched", "applied", "held", "is_optional", "is_cleared")
         return {"rules": [{key: getattr(rule, key) for key in keys} for rule in self._faults.rules], "drawn": self._faults.drawn()}
 
 

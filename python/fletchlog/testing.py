@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FaultPlan", "FaultRule", "FaultSelector", "ProducedBatch", "Request", "Requests"]
 
+LONGEST_WAIT_S = 86_400
 When: TypeAlias = Literal["before", "after"]
 RandomKind: TypeAlias = Literal["error", "lose_response", "close", "delay"]
 
@@ -222,21 +223,39 @@ class FaultRule:
         """Whether it may never apply."""
         return self._report()[5]
 
+    @property
+    def is_cleared(self) -> bool:
+        """Whether it was ended by `clear`."""
+        return self._report()[6]
+
     def wait(self, timeout: float = 10.0) -> None:
         """Waits until it holds a request.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: Seconds to wait at most, 0 or more.
 
         Raises:
+            fletchlog.errors.InvalidArgumentError: The rule is not one of `hold()`, which alone holds requests.
             TimeoutError: It holds none after that time; the message says how many requests matched.
         """
-        if not self._rules.wait(self.number, round(timeout * 1000)):
+        self._check_holds()
+        if not self._rules.wait(self.number, _wait_ms(timeout)):
             raise TimeoutError(f"no request is held after {timeout} s by the rule {self.rule}: {self.matched} requests matched it")
 
     def release(self) -> None:
-        """Carries out what it holds, in the order of arrival. From now on it holds nothing."""
+        """Carries out what it holds, in the order of arrival. From now on it holds nothing.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: The rule is not one of `hold()`, which alone holds requests.
+        """
+        self._check_holds()
         self._rules.release(self.number)
+
+    def _check_holds(self) -> None:
+        if not self.rule.get("hold"):
+            from fletchlog.errors import InvalidArgumentError
+
+            raise InvalidArgumentError(f"rule {self.number} holds no request: only a rule with `hold` does; clear() ends this one")
 
     def clear(self) -> None:
         """Ends the rule. What it holds is carried out."""
@@ -254,6 +273,9 @@ class FaultSelector:
         """These keys of a rule."""
         self._rules = rules
         self._keys = {key: value for key, value in keys.items() if value is not None}
+        _check_types(self._keys)
+        if when is not None and not callable(when):
+            raise TypeError(f"when must be a function of the request, not {when!r}")
         self._when = when
         self._has_action = False
 
@@ -261,6 +283,7 @@ class FaultSelector:
         import json
 
         self._has_action = True
+        _check_types(action)
         (number,) = self._rules.add(json.dumps({"rules": [self._keys | action]}), self._when)
         return FaultRule(self._rules, number)
 
@@ -402,7 +425,7 @@ class FaultPlan:
             times: To how many requests it applies at most. None: until it is cleared.
             delay_ms: How long the request waits before the action, ms.
             when: Called with each request that the rest selects, as a dict of the first fields of `Request`; false: it does not match. It runs in the
-                listener's thread, or in the client's that sends, which waits for it.
+                listener's thread, or in the client's that sends, which waits for it; so it must not wait for a request, or set the clock ahead.
             name: Its name in reports.
             optional: A rule that never applied fails the test of the fixture, unless this is True.
 
@@ -410,7 +433,7 @@ class FaultPlan:
             fletchlog.errors.InvalidArgumentError: By the method that adds the rule: a name that Kafka does not have, a number out of range.
         """
         keys = {
-            "api": list(api) if api is not None and not isinstance(api, str) else api,
+            "api": _names(api, "api"),
             "version": list(version) if isinstance(version, tuple) else version,
             "client_id": client_id,
             "connection": connection,
@@ -430,7 +453,7 @@ class FaultPlan:
         return selector
 
     def load(self, plan: Mapping[str, Any] | str | PathLike[str]) -> list[FaultRule]:
-        """Adds the rules of a plan: a mapping, or a file of JSON or TOML.
+        """Adds the rules of a plan: a mapping, its text in JSON, such as a report has it, or a file of JSON or TOML.
 
         A plan is `{"rules": [...]}`, in TOML `[[rules]]`; a rule has the names of `on` as keys, and one action: `error` (with `handled` and
         `log_start_offset`), `close`, `lose_response`, `black_hole`, `delay_ms` (alone, or beside another action), `delay_response_ms`, `hold`,
@@ -460,7 +483,8 @@ class FaultPlan:
         """
         import json
 
-        given = {"seed": seed, "rate": rate, "kinds": kinds and list(kinds), "api": list(api) if api is not None and not isinstance(api, str) else api}
+        given = {"seed": seed, "rate": rate, "kinds": [kinds] if isinstance(kinds, str) else kinds and list(kinds), "api": _names(api, "api")}
+        _check_types(given)
         self._rules.add(json.dumps({"random": {key: value for key, value in given.items() if value is not None}}))
 
     @property
@@ -527,6 +551,10 @@ class FaultPlan:
         apis = [api] if isinstance(api, str) else api
         for name in apis or ():
             self._rules.check_api(name)
+        numbers = {"partition": partition, "node": node, "connection": connection}
+        for key, number in numbers.items():
+            if number is not None and not isinstance(number, int):
+                raise TypeError(f"{key} must be a number, not {number!r}")
 
         def selected(row: Request) -> bool:
             matches = [
@@ -565,25 +593,29 @@ class FaultPlan:
 
 
 def plan_of(plan: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
-    """A plan as a dict: a mapping, or what a file of JSON (`.json`) or TOML has."""
+    """A plan as a dict: a mapping, its text in JSON, or what a file of JSON (`.json`) or TOML has."""
+    import os
     from collections.abc import Mapping
     from pathlib import Path
 
     if isinstance(plan, Mapping):
         return dict(plan)
+    if not isinstance(plan, str | os.PathLike):
+        raise TypeError(f"a plan is a mapping with `rules`, its text in JSON, or the path of a file, not {type(plan).__name__}")
     import json
     import tomllib
 
     from fletchlog.errors import InvalidArgumentError
 
-    path = Path(plan)
-    text = path.read_text(encoding="utf-8")
+    is_text = isinstance(plan, str) and plan.lstrip().startswith("{")
+    name, is_json = ("the text", True) if is_text else (str(plan), Path(plan).suffix == ".json")
+    text = str(plan) if is_text else Path(plan).read_text(encoding="utf-8")
     try:
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        found = json.loads(text) if is_json else tomllib.loads(text)
     except ValueError as error:
-        raise InvalidArgumentError(f"{path} is no {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from None
+        raise InvalidArgumentError(f"{name} is no {'JSON' if is_json else 'TOML'}: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidArgumentError(f"{path} is no plan: a plan is an object with `rules`")
+        raise InvalidArgumentError(f"{name} is no plan: a plan is an object with `rules`")
     return found
 
 
@@ -594,6 +626,31 @@ def _pattern(glob: str) -> str:
 
 def _any(glob: str | None, texts: Iterable[str]) -> bool:
     return glob is None or any(fnmatchcase(text, _pattern(glob)) for text in texts)
+
+
+def _names(names: str | Sequence[str] | None, key: str) -> str | list[str] | None:
+    if names is None or isinstance(names, str):
+        return names
+    if not isinstance(names, Sequence):
+        raise TypeError(f"{key} must be a name or several, not {names!r}")
+    return list(names)
+
+
+def _check_types(keys: Mapping[str, object]) -> None:
+    """Refuses what JSON has no value for."""
+    for key, value in keys.items():
+        if not isinstance(value, str | int | float | list | None):
+            raise TypeError(f"{key} must be a text or a number, not {value!r}")
+
+
+def _wait_ms(timeout: float) -> int:
+    if not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be a number of seconds, not {timeout!r}")
+    if not 0 <= timeout <= LONGEST_WAIT_S:
+        from fletchlog.errors import InvalidArgumentError
+
+        raise InvalidArgumentError(f"timeout must be from 0 to {LONGEST_WAIT_S} seconds, not {timeout!r}")
+    return round(timeout * 1000)
 
 
 def _ms(duration: int | timedelta) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -271,3 +272,42 @@ def test_clients_of_asyncio_have_plans_too(peer: Any, plan: fl.testing.FaultPlan
 
     assert sorted(asyncio.run(main()), key=int) == [*ALL, b"20"]
     assert plan.never_applied() == []
+
+
+def test_a_mistake_in_a_rule_names_the_argument_and_what_it_must_be() -> None:
+    plan = fl.testing.FaultPlan()
+    anything: Any = object()
+    for mistake, words in (
+        (lambda: plan.on(topic=cast("Any", b"x")), "topic must be a text or a number, not b'x'"),
+        (lambda: plan.on(api=cast("Any", 0)), "api must be a name or several, not 0"),
+        (lambda: plan.on(api="Fetch").error(cast("Any", fl.errors.KafkaError)), "error must be a text or a number"),
+        (lambda: plan.on(when=cast("Any", "x")), "when must be a function"),
+        (lambda: plan.load(cast("Any", [])), "a plan is a mapping with `rules`"),
+        (lambda: plan.requests(partition=cast("Any", "0")), "partition must be a number, not '0'"),
+        (lambda: plan.on(api="Fetch").hold().wait(cast("Any", "x")), "timeout must be a number of seconds, not 'x'"),
+        (lambda: plan.random(seed=anything, rate=0.1), "seed must be a text or a number"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(words)):
+            mistake()
+    with pytest.raises(fl.errors.InvalidArgumentError, match="timeout must be from 0"):
+        plan.on(api="Fetch").hold().wait(-1)
+
+
+def test_only_a_rule_that_holds_can_be_released() -> None:
+    plan = fl.testing.FaultPlan()
+    rule = plan.on(api="Fetch").error("NOT_LEADER_OR_FOLLOWER")
+    for call in (rule.release, rule.wait):
+        with pytest.raises(fl.errors.InvalidArgumentError, match="rule 1 holds no request"):
+            call()
+    assert not rule.is_cleared
+    rule.clear()
+    assert rule.is_cleared
+
+
+def test_the_plan_that_a_report_prints_can_be_loaded_as_it_is() -> None:
+    plan = fl.testing.FaultPlan()
+    (rule,) = plan.load('{"rules": [{"api": "Fetch", "nth": 2, "close": "before"}]}')
+    assert rule.rule == {"api": "Fetch", "nth": 2, "close": "before"}
+    with pytest.raises(fl.errors.InvalidArgumentError, match="the text is no JSON"):
+        plan.load("{rules")
+    plan.random(seed=1, rate=0.5, kinds=cast("Any", "error"))

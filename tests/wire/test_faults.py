@@ -228,7 +228,7 @@ def test_a_condition_in_python_decides_and_what_it_raises_is_reported(kafka, rec
 
     def large(request):
         seen.append(request)
-        return request["bytes"] > 1000
+        return request["request_bytes"] > 1000
 
     kafka.faults.on(api="Produce", when=large, nth=1).error("MESSAGE_TOO_LARGE")
     assert send(producer(kafka), topic, [b"small", b"x" * 2000]) == ["MSG_SIZE_TOO_LARGE"]

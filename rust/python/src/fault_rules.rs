@@ -308,7 +308,7 @@ fn asked(py: Python<'_>, when: &Py<PyAny>, request: &RequestView) -> PyResult<bo
     view.set_item("correlation_id", request.correlation_id)?;
     view.set_item("connection", request.connection)?;
     view.set_item("node", request.node)?;
-    view.set_item("bytes", request.bytes)?;
+    view.set_item("request_bytes", request.bytes)?;
     view.set_item("partitions", partitions(request))?;
     view.set_item("topics", topics(request))?;
     view.set_item("groups", texts(&request.groups))?;
