@@ -68,8 +68,7 @@ impl<S: Sockets> Channel<S> {
             settings.security.sasl.clone(),
             destination,
         )
-        .map_err(|error| not_connected(&error))?
-        .in_rack(Arc::clone(&settings.rack));
+        .map_err(|error| not_connected(&error))?;
         let socket = connect(&mut untried, sockets, token).map_err(|error| not_connected(&error))?;
         Ok(Self {
             address: address.clone(),

@@ -61,8 +61,6 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Connection {
     client_id: Arc<str>,
-    /// client.rack: where the client is, in every fetch (KIP-392).
-    rack: Arc<str>,
     /// What the node compares with itself; `None`: it is not asked to.
     destination: Option<Destination>,
     framer: Framer,
@@ -99,7 +97,6 @@ impl Connection {
     ) -> Result<Self, WireError> {
         let mut connection = Self {
             client_id,
-            rack: "".into(),
             destination,
             framer: Framer::default(),
             versions: None,
@@ -118,12 +115,6 @@ impl Connection {
         };
         connection.ask_for_versions(ApiKey::ApiVersions.max_version())?;
         Ok(connection)
-    }
-
-    /// The same, of a client in this rack.
-    pub(crate) fn in_rack(mut self, rack: Arc<str>) -> Self {
-        self.rack = rack;
-        self
     }
 
     /// True once the versions are known and the node has accepted the client: requests are sent at once.
@@ -416,14 +407,13 @@ impl Connection {
     }
 
     /// Encodes a request at the version that the node serves; if no version can carry it, it fails at once.
-    fn write_request(&mut self, id: i32, mut request: Request) -> Result<(), Failure> {
+    fn write_request(&mut self, id: i32, request: Request) -> Result<(), Failure> {
         let api = request.api();
         let version = self.version_of(api, request.newest_version())?;
         let unsupported = |why: &str| Failure::UnsupportedVersion(why.into());
         request.check_version(version).map_err(unsupported)?;
         let mut limit = MAX_ANSWER;
-        if let Request::Fetch(fetch) = &mut request {
-            fetch.rack_id = Arc::clone(&self.rack);
+        if let Request::Fetch(fetch) = &request {
             limit = limit.saturating_add(usize::try_from(fetch.max_bytes).unwrap_or(0));
         }
         let is_silent = matches!(&request, Request::Produce(produce) if produce.acks == 0);

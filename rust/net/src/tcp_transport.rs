@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fletchlog_api::transport::{Heartbeat, HeartbeatPlan, Waker};
-use fletchlog_api::{
-    Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Response, Scope, Transport,
-};
+use fletchlog_api::{Clock, Completion, Config, ConfigError, Failure, NodeId, Ready, Request, Response, Transport};
 use fletchlog_records::planted;
 
 use crate::address_book::{Address, AddressBook};
@@ -35,8 +33,6 @@ pub struct ConnectionSettings {
     pub bootstrap: Vec<Address>,
     /// client.id, in the header of every request.
     pub client_id: Arc<str>,
-    /// client.rack, in every fetch; a producer has none.
-    pub rack: Arc<str>,
     /// request.timeout.ms: how long a node may take to report which versions it serves.
     pub request_timeout_ms: i64,
     /// socket.connection.setup.timeout.ms: how long one address may take; doubles with every failure of the node.
@@ -60,14 +56,9 @@ impl ConnectionSettings {
         tokens: Option<Arc<dyn TokenSource>>,
     ) -> Result<Self, ConfigError> {
         let client_id = config.text("client.id");
-        let rack = match config.scope() {
-            Scope::Consumer => config.text("client.rack"),
-            _ => "",
-        };
         Ok(Self {
             bootstrap,
             client_id: if client_id.is_empty() { NAMELESS } else { client_id }.into(),
-            rack: rack.into(),
             request_timeout_ms: i64::from(config.int("request.timeout.ms")),
             setup_timeout_ms: config.long("socket.connection.setup.timeout.ms"),
             setup_timeout_max_ms: config.long("socket.connection.setup.timeout.max.ms"),

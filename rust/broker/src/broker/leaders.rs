@@ -360,7 +360,10 @@ impl Broker {
         let moved = partitions.iter().zip(leaders);
         let moved = moved.filter(|(partition, before)| partition.leader() != *before);
         for (partition, _) in moved {
-            log::info!("{} is led by node {} now", partition.tp(), partition.leader());
+            match partition.leader() {
+                NO_LEADER => log::info!("{} has no leader now", partition.tp()),
+                leader => log::info!("{} is led by node {leader} now", partition.tp()),
+            }
             partition.note_new_leader();
             match &*partition.tp().topic {
                 CONSUMER_OFFSETS => self.groups.on_election(partition, loading_ms),

@@ -9,7 +9,8 @@
 //! | its number of partitions | 4 |
 //! | each partition's number | 4 |
 //!
-//! All numbers are little-endian; nodes have no racks here. The group's hash is that of its topics' hashes, by name; 0 if it subscribes to
+//! All numbers are little-endian. What Kafka adds for the racks of a partition's replicas is left out: with racks the hash is another one, and
+//! nothing shows it. The group's hash is that of its topics' hashes, by name; 0 if it subscribes to
 //! none. A topic that does not exist has the hash 0.
 
 use std::collections::BTreeSet;

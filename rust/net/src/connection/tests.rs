@@ -38,13 +38,7 @@ impl Node {
 
     /// One whose versions the connection knows.
     fn ready(ranges: &[(ApiKey, i16, i16)]) -> Self {
-        Self::ready_in_rack(ranges, "")
-    }
-
-    /// The same, of a client in this rack.
-    fn ready_in_rack(ranges: &[(ApiKey, i16, i16)], rack: &str) -> Self {
         let mut node = Self::new();
-        node.connection = node.connection.in_rack(rack.into());
         let header = node.requests().remove(0);
         assert_eq!((header.api_key, header.api_version), (VERSIONS, 5));
         node.answer(header.correlation_id, 0, 5, &served(ErrorCode::NONE, ranges))
@@ -442,11 +436,12 @@ fn a_fetch_says_where_the_client_is_and_the_answer_where_it_is_to_read() {
             min_bytes: 1,
             max_bytes: 1,
             session_epoch: 0,
+            rack_id: "r1".into(),
             ..Default::default()
         })
     };
     for (version, shown) in [(4, ""), (10, ""), (11, "r1"), (12, "r1")] {
-        let mut node = Node::ready_in_rack(&[(ApiKey::Fetch, 4, version)], "r1");
+        let mut node = Node::ready(&[(ApiKey::Fetch, 4, version)]);
         node.send(1, fetch());
         let (_, body) = node.request_bodies().remove(0);
         let read = fletchlog_protocol::messages::FetchRequest::decode(&mut Reader::new(body), version).unwrap();

@@ -25,7 +25,6 @@ pub(crate) fn settings(bootstrap: &[u16], request_timeout_ms: i64) -> Connection
     ConnectionSettings {
         bootstrap: bootstrap.iter().map(address).collect(),
         client_id: "test".into(),
-        rack: "".into(),
         request_timeout_ms,
         setup_timeout_ms: 5_000,
         setup_timeout_max_ms: 10_000,
