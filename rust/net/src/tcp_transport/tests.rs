@@ -328,7 +328,9 @@ fn a_call_that_must_not_sleep_has_names_looked_up_in_a_thread_and_its_requests_w
         });
         fletchlog_api::waiting::suspending(|| {
             transport.send(-1, 7, heartbeat());
-            assert!(transport.resolving.contains_key(&-1), "it has not blocked");
+            // The thread may have the answer at once.
+            let is_looked_up = transport.resolving.contains_key(&-1);
+            assert!(is_looked_up || transport.channels.contains_key(&-1));
             assert_eq!(transport.ready(-1), Ready::Connecting);
             while !transport.has_arrived(-1) {
                 suspended(&mut transport);
