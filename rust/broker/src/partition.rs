@@ -196,20 +196,23 @@ impl Partition {
         end.filter(|end| *end != NOT_OPENED && *end < self.log_end())
     }
 
-    /// Cuts the shared log to that of a new leader, which others have to follow, and forgets the ends of replicas that are in sync again.
-    /// Kafka: `ReplicaFetcherThread#truncate`.
+    /// Cuts the shared log to that of a new leader, which others have to follow, and forgets the ends of replicas that are in sync again, or
+    /// are replicas no more. A new replica has all records at once, and so has the one that led last: what was written since its end, such
+    /// as the marker of a transaction, would have waited for it in Kafka. Kafka: `ReplicaFetcherThread#truncate`.
     pub(crate) fn follow_leader(&self, state: &PartitionState, now_ms: i64) -> Result<(), LogError> {
         if !self.has_ends.load(Ordering::Acquire) {
             return Ok(());
         }
-        let end = (state.leader != self.leader())
-            .then(|| self.end_of(state.leader))
-            .flatten();
+        let before = self.state();
+        let is_behind = state.leader != before.leader
+            && before.replicas.contains(&state.leader)
+            && !before.last_known_elr.contains(&state.leader);
+        let end = is_behind.then(|| self.end_of(state.leader)).flatten();
         let mut ends = self.ends.lock();
         if let Some(end) = end {
             ends.values_mut().for_each(|other| *other = end.min(*other));
         }
-        ends.retain(|node, _| !state.isr.contains(node));
+        ends.retain(|node, _| state.replicas.contains(node) && !state.isr.contains(node));
         self.has_ends.store(!ends.is_empty(), Ordering::Release);
         drop(ends);
         match (end, self.log.get()) {

@@ -381,3 +381,26 @@ fn a_topic_can_allow_unclean_elections() {
         "it was opened when the replica had gone"
     );
 }
+
+/// What a node does not have is cut only by an unclean election. (A seed of the simulation lost acknowledged records.)
+#[test]
+fn a_leader_that_comes_back_or_gets_its_replica_again_loses_nothing() {
+    let (broker, _clock) = cluster(&[1], "1");
+    let mut client = Client::new(&broker);
+    let mut append = |node, offset| {
+        assert_eq!(outcome(client.ask(node, produce(-1, 1_000))), (NONE, offset, 0));
+    };
+    append(1, 0);
+    broker.crash_node(1, 9_000).unwrap();
+    // The partition gets another node, and its former one again.
+    broker.move_leader(&tp("t", 0), 2).unwrap();
+    append(2, 1);
+    broker.start_node(1).unwrap();
+    broker.move_leader(&tp("t", 0), 1).unwrap();
+    append(1, 2);
+    // What is written without the node, as a marker of a transaction is, while the only replica is away.
+    broker.crash_node(1, 9_000).unwrap();
+    broker.append_batches(&tp("t", 0), batch(1, 1)).unwrap();
+    broker.start_node(1).unwrap();
+    append(1, 4);
+}

@@ -8,7 +8,7 @@ use fletchlog_sim::sim_disk::Lie;
 use fletchlog_sim::simulation::{self, Between, Report};
 
 /// What runs must meet between them: a run in which nothing happens has no anomaly either.
-const KINDS: [&str; 31] = [
+const KINDS: [&str; 32] = [
     "aborted",
     "cleaned",
     "cleaned because of lag",
@@ -39,6 +39,7 @@ const KINDS: [&str; 31] = [
     "stopped node",
     "tombstone",
     "tombstone removed",
+    "undetected crash",
     "unknown send",
 ];
 /// Runs in any case, and at most until all of that has happened.
@@ -97,6 +98,7 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             Action::Note(text) if text.contains("node") && text.ends_with("stops") => {
                 kinds.insert("stopped node");
             }
+            Action::Note(text) if text.contains("which is detected") => drop(kinds.insert("undetected crash")),
             Action::Note(text) if text.ends_with("ahead") => drop(kinds.insert("clock set ahead")),
             Action::Note(text) if text.contains("releases") => drop(kinds.insert("released request")),
             Action::Moved(to) if to.iter().any(|(_, offset)| offset.is_some_and(|o| o > 0)) => {
@@ -194,7 +196,7 @@ fn loses_newest_tombstone(history: &History) -> bool {
 }
 
 /// What runs over sockets must meet between them.
-const KINDS_OVER_SOCKETS: [&str; 20] = [
+const KINDS_OVER_SOCKETS: [&str; 21] = [
     "aborted",
     "cleaned",
     "clock set ahead",
@@ -214,6 +216,7 @@ const KINDS_OVER_SOCKETS: [&str; 20] = [
     "released request",
     "send",
     "stopped node",
+    "undetected crash",
     "unknown send",
 ];
 

@@ -32,7 +32,7 @@ fn config(plan: &Plan) -> Config {
     let durability = if plan.fsync { "fsync" } else { "page-cache" };
     let segment = plan.segment_bytes.to_string();
     let roll_ms = plan.roll_ms.to_string();
-    let replicas = plan.events.replicas.to_string();
+    let (replicas, min_isr) = (plan.events.replicas.to_string(), plan.events.min_isr.to_string());
     let dedupe_buffer = plan.compaction.map(|compaction| compaction.dedupe_buffer.to_string());
     let mut properties = vec![
         ("fletchlog.durability", durability),
@@ -40,6 +40,7 @@ fn config(plan: &Plan) -> Config {
         ("log.roll.ms", roll_ms.as_str()),
         ("log.index.interval.bytes", "200"),
         ("default.replication.factor", replicas.as_str()),
+        ("min.insync.replicas", min_isr.as_str()),
         ("offsets.topic.num.partitions", "3"),
         ("offsets.topic.replication.factor", replicas.as_str()),
         ("group.consumer.assignment.interval.ms", "100"),

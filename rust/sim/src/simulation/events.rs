@@ -14,6 +14,9 @@ use super::world::Hand;
 /// two checks of retention.
 const AHEAD_MS: [i64; 4] = [500, 7_000, 45_000, 400_000];
 
+/// Longest time before a crash is detected, ms. Kafka: broker.session.timeout.ms.
+const DETECTED_MS: usize = 9_000;
+
 /// Lets each event happen that strikes within this step of so many ms.
 pub(super) fn step(hand: &mut Hand, process: u32, step_ms: usize) {
     let plan = hand.world.plan.events;
@@ -104,7 +107,7 @@ fn move_coordinator(hand: &mut Hand, process: u32) {
 }
 
 fn stop_or_start(hand: &mut Hand, process: u32) {
-    let (node, how) = (any_node(hand), hand.rng.below(2));
+    let (node, how, hidden) = (any_node(hand), hand.rng.below(3), hand.rng.below(DETECTED_MS));
     let is_up = hand
         .world
         .cluster()
@@ -117,9 +120,14 @@ fn stop_or_start(hand: &mut Hand, process: u32) {
         (true, 0) => change(hand, process, format!("node {node} stops"), |broker| {
             broker.stop_node(node)
         }),
-        (true, _) => change(hand, process, format!("node {node} crashes"), |broker| {
+        (true, 1) => change(hand, process, format!("node {node} crashes"), |broker| {
             broker.kill_node(node)
         }),
+        (true, _) => {
+            let hidden_ms = i64::try_from(hidden).unwrap_or(0);
+            let text = format!("node {node} crashes, which is detected after {hidden_ms} ms");
+            change(hand, process, text, |broker| broker.crash_node(node, hidden_ms));
+        }
     }
 }
 

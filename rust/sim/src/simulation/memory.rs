@@ -47,7 +47,7 @@ struct Appended {
 /// The producer is known but not the batch before it, or the producer is unknown.
 const REFUSED: [ErrorCode; 2] = [ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode::UNKNOWN_PRODUCER_ID];
 
-/// The batch may be in the log in spite of the error.
+/// The batch may be in the log in spite of the error, as it is with one that has an offset.
 const APPENDED_IN_SPITE: [ErrorCode; 2] = [
     ErrorCode::KAFKA_STORAGE_ERROR,
     ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -161,7 +161,7 @@ impl Memory {
                 Some(at) if known[at].offset == Some(answer.base_offset) => return,
                 _ => known.push(new),
             }
-        } else if APPENDED_IN_SPITE.contains(&answer.error_code) && at.is_none() {
+        } else if at.is_none() && (answer.base_offset >= 0 || APPENDED_IN_SPITE.contains(&answer.error_code)) {
             known.push(unknown);
         }
         let wrong = match was {

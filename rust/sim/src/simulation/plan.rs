@@ -73,6 +73,8 @@ impl TransactionPlan {
 pub(super) struct EventPlan {
     /// Replicas of every partition.
     pub replicas: u32,
+    /// min.insync.replicas.
+    pub min_isr: u32,
     pub leader_every_ms: usize,
     pub coordinator_every_ms: usize,
     /// Longest time for which a new coordinator loads, ms.
@@ -98,8 +100,11 @@ impl EventPlan {
             every(300, 4_000),
         );
         let of_several = |every_ms| if nodes > 1 { every_ms } else { 0 };
+        let replicas = 1 + rng.below(nodes as usize);
+        let min_isr = 1 + rng.below(replicas);
         Self {
-            replicas: 1 + u32::try_from(rng.below(nodes as usize)).unwrap_or(0),
+            replicas: u32::try_from(replicas).unwrap_or(1),
+            min_isr: u32::try_from(min_isr).unwrap_or(1),
             leader_every_ms: of_several(leader),
             coordinator_every_ms: of_several(coordinator),
             loading_ms: pick(rng, &[0, 100, 2_000]),
