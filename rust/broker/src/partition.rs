@@ -198,7 +198,8 @@ impl Partition {
 
     /// Cuts the shared log to that of a new leader, which others have to follow, and forgets the ends of replicas that are in sync again, or
     /// are replicas no more. A new replica has all records at once, and so has the one that led last: what was written since its end, such
-    /// as the marker of a transaction, would have waited for it in Kafka. Kafka: `ReplicaFetcherThread#truncate`.
+    /// as the marker of a transaction, would have waited for it in Kafka. One in sync that has ended unnoticed cuts nothing either: it leads
+    /// until that is detected, and then another one in sync does. Kafka: `ReplicaFetcherThread#truncate`.
     pub(crate) fn follow_leader(&self, state: &PartitionState, now_ms: i64) -> Result<(), LogError> {
         if !self.has_ends.load(Ordering::Acquire) {
             return Ok(());
@@ -206,6 +207,7 @@ impl Partition {
         let before = self.state();
         let is_behind = state.leader != before.leader
             && before.replicas.contains(&state.leader)
+            && !before.isr.contains(&state.leader)
             && !before.last_known_elr.contains(&state.leader);
         let end = is_behind.then(|| self.end_of(state.leader)).flatten();
         let mut ends = self.ends.lock();

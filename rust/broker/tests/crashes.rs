@@ -404,3 +404,17 @@ fn a_leader_that_comes_back_or_gets_its_replica_again_loses_nothing() {
     broker.start_node(1).unwrap();
     append(1, 4);
 }
+
+/// Until the end of a node is detected, it can be chosen as the leader, being in sync: nothing is cut for it.
+#[test]
+fn a_leader_that_has_ended_unnoticed_cuts_nothing() {
+    let (broker, clock) = cluster(&[2, 3, 1], "1");
+    let mut client = Client::new(&broker);
+    broker.crash_node(3, 9_000).unwrap();
+    assert_eq!(outcome(client.ask(2, produce(1, 1_000))), (NONE, 0, 0));
+    broker.kill_node(2).unwrap();
+    assert_eq!(shown(&mut client, 1).0, 3);
+    pass(&broker, &clock, 9_000);
+    assert_eq!(shown(&mut client, 1).0, 1);
+    assert_eq!(outcome(client.ask(1, produce(1, 1_000))), (NONE, 1, 0));
+}

@@ -164,7 +164,9 @@ pub(crate) fn leader(broker: &Arc<Broker>, tp: &TopicPartition) -> Result<(NodeI
     };
     let mut partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
     let found = partitions.find(|p| p.partition_index == tp.partition);
+    // The epoch is in the log, which may not be readable now.
     found
+        .filter(|p| p.leader_epoch >= 0)
         .map(|p| (p.leader_id, p.leader_epoch))
         .ok_or_else(|| format!("{tp} has no metadata"))
 }

@@ -171,6 +171,8 @@ impl Memory {
             None => return,
             Some(was) if deleted(&was) => None,
             Some(was) if refused && (later >= WINDOW || (before_restart(&was) && later > 0)) => None,
+            // Where it was in the log, and whether that is deleted, nobody knows.
+            Some(was) if was.offset.is_none() && refused && before_restart(&was) => None,
             Some(was) if was.offset.is_none() => return,
             Some(_) if !refused => Some("was appended once more"),
             Some(_) => Some("was refused as out of order"),
