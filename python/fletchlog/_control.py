@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from fletchlog.errors import InvalidArgumentError, KafkaError
+from fletchlog.testing import LONGEST_WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 VERSION = 1
 # Most bytes of the body of a request.
 LARGEST = 16 << 20
-# Longest wait for a rule to hold a request, s.
-LONGEST_S = 86_400
 KINDS = {str: "a text", int: "a whole number", float: "a number"}
 SELECTORS = {"api": str, "client_id": str, "topic": str, "partition": int, "group": str, "transactional_id": str, "node": int, "connection": int}
 
@@ -144,8 +143,8 @@ def _named(given: Mapping[str, Any], known: Mapping[str, type], *needed: str) ->
 def _timeout(given: Mapping[str, Any]) -> dict[str, Any]:
     """How long a request waits for a rule to hold."""
     found = _named(given, {"timeout": float})
-    if not 0 <= found.get("timeout", 0) <= LONGEST_S:
-        raise InvalidArgumentError(f"`timeout` must be from 0 to {LONGEST_S} seconds, not {json.dumps(found['timeout'])}")
+    if not 0 <= found.get("timeout", 0) <= LONGEST_WAIT_S:
+        raise InvalidArgumentError(f"`timeout` must be from 0 to {LONGEST_WAIT_S} seconds, not {json.dumps(found['timeout'])}")
     return found
 
 

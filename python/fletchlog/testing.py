@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FaultPlan", "FaultRule", "FaultSelector", "ProducedBatch", "Request", "Requests"]
 
+# Longest wait for a rule to hold a request, s.
 LONGEST_WAIT_S = 86_400
 When: TypeAlias = Literal["before", "after"]
 RandomKind: TypeAlias = Literal["error", "lose_response", "close", "delay"]

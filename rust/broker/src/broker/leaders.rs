@@ -217,10 +217,7 @@ impl Broker {
         controller.set_undetected(node, now_ms.saturating_add(detected_after_ms))?;
         let all = self.all_partitions();
         all.iter().for_each(|partition| partition.note_end(node));
-        self.replicas.update_high_watermarks(&all);
-        controller.quorum();
-        self.node_changes.fetch_add(1, Ordering::SeqCst);
-        self.replicas.changes().notify();
+        self.nodes_changed(&all);
         Ok(())
     }
 
@@ -303,11 +300,16 @@ impl Broker {
     fn change_nodes(&self, change: Change<'_>) -> Result<(), BrokerError> {
         let results = self.change_leaders(&self.all_partitions(), 0, change);
         results.into_iter().try_for_each(|changed| changed.map(drop))?;
-        self.replicas.update_high_watermarks(&self.all_partitions());
+        self.nodes_changed(&self.all_partitions());
+        Ok(())
+    }
+
+    /// Lets everything follow that depends on which nodes run: high watermarks, the quorum's leader, listeners.
+    fn nodes_changed(&self, all: &[Arc<Partition>]) {
+        self.replicas.update_high_watermarks(all);
         self.replicas.controller().quorum();
         self.node_changes.fetch_add(1, Ordering::SeqCst);
         self.replicas.changes().notify();
-        Ok(())
     }
 
     pub(super) fn all_partitions(&self) -> Vec<Arc<Partition>> {
