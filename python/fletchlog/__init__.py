@@ -17,6 +17,7 @@ What a program needs every day is here. The rest is in modules, which are attrib
 | `admin` | descriptions of topics, groups, transactions, properties |
 | `configs` | properties as typed dicts |
 | `aio` | what the clients for asyncio share |
+| `scans` | topics for polars, DuckDB and other engines that push a query down |
 | `serde` | serializers and deserializers, also of whole columns |
 | `assign` | Kafka's assignors as functions |
 | `explain` | why a poll returned these records: traces, replays, pages |
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from fletchlog import files as files
     from fletchlog import legacy as legacy
     from fletchlog import pipeline as pipeline
+    from fletchlog import scans as scans
     from fletchlog import spark as spark
     from fletchlog import testing as testing
     from fletchlog import transfer as transfer
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from fletchlog._scan import scan
     from fletchlog.aio import AsyncCluster, AsyncConsumer, AsyncProducer
     from fletchlog.errors import KafkaError
+    from fletchlog.scans import scan_topic
     from fletchlog.types import Record, TopicPartition
 
 __all__ = [
@@ -72,6 +75,7 @@ __all__ = [
     "__version__",
     "errors",
     "scan",
+    "scan_topic",
     "serde",
 ]
 
@@ -84,6 +88,7 @@ _HOMES = {
     "Record": "types",
     "TopicPartition": "types",
     "scan": "_scan",
+    "scan_topic": "scans",
 }
 _MODULES = frozenset(
     (
@@ -97,6 +102,7 @@ _MODULES = frozenset(
         "files",
         "legacy",
         "pipeline",
+        "scans",
         "serde",
         "spark",
         "testing",

@@ -1,0 +1,268 @@
+"""The plan of a scan: which rows and columns of which topics an engine wants, whichever engine it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fletchlog import _place
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.interop import require
+from fletchlog.scans._predicate import Box, both, boxes
+from fletchlog.scans._ranges import Range, ranges
+from fletchlog.scans._typed import Typed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from fletchlog._place import Source
+    from fletchlog.scans._predicate import Predicate
+    from fletchlog.serde._deserialize import OnError
+    from fletchlog.serde.outcome import Deserializer
+    from fletchlog.types import IsolationLevel, TimestampUnit
+
+_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+# what is read where no column is wanted but the number of rows
+_CHEAPEST = "offset"
+_BATCH_ROWS = 131072
+_LEVELS, _UNITS, _POLICIES = ("read_uncommitted", "read_committed"), ("us", "ms"), ("raise", "null", "collect")
+
+
+class Keep(Protocol):
+    """A predicate as its engine applies it.
+
+    Attributes:
+        columns: What it reads; None: unknown, any.
+    """
+
+    columns: frozenset[str] | None
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """True for the rows to keep; null and False for the others."""
+
+
+@dataclass(frozen=True)
+class TopicScan:
+    """A plan: a value that reads nothing until `batches` or `ranges` is called. Each of its methods returns another plan, or reads.
+
+    Made by `fletchlog.scans.plan`. May be used from several threads; it can be pickled if its source and its deserializers can.
+
+    Attributes:
+        source: Directory, object store or cluster.
+        topics: Topics, in the order of the rows.
+        columns: Columns of the result, in their order.
+        fields: By column the fields of its struct that are wanted; the others may be left out.
+        bounds: Boxes around the rows that are wanted.
+        limit: Most rows, counted before any predicate that `batches` applies; None: all.
+    """
+
+    source: Source
+    topics: tuple[str, ...]
+    columns: tuple[str, ...]
+    typed: Typed
+    fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    bounds: tuple[Box, ...] = (Box(),)
+    partitions: tuple[int, ...] | None = None
+    start_offset: int | None = None
+    tail: int | None = None
+    limit: int | None = None
+    include_headers: bool = False
+    isolation_level: IsolationLevel = "read_uncommitted"
+    timestamp_unit: TimestampUnit = "us"
+    config: Mapping[str, Any] | None = field(default=None, repr=False)
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def whole_schema(self) -> pa.Schema:
+        """Every column that can be selected: a `pyarrow.Schema`."""
+        return self.typed.schema(raw_schema(self.include_headers, self.timestamp_unit))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result: a `pyarrow.Schema`. With `fields`, structs may have fewer fields."""
+        whole = self.whole_schema
+        return require("pyarrow", "arrow").schema([whole.field(name) for name in self.columns])
+
+    def select(self, columns: Iterable[str], fields: Mapping[str, frozenset[str]] | None = None) -> TopicScan:
+        """Only these columns, in this order; of the structs in `fields` only these fields, if their deserializers can leave out the others.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: There is no such column.
+        """
+        names = tuple(columns)
+        known = self.whole_schema.names
+        for name in names:
+            if name not in known:
+                raise InvalidArgumentError(f"there is no column {name!r}; the columns are {', '.join(known)}")
+        return replace(self, columns=names, fields=dict(fields or {}))
+
+    def where(self, predicate: Predicate) -> TopicScan:
+        """Reads no more than what the predicate needs. The rows are not filtered: that is for `batches(keep)`, or for the engine."""
+        found = boxes(predicate)
+        if self.tail is not None:
+            # the last records of a partition, whatever the predicate says of their offsets and times
+            found = tuple(Box(box.topics, box.partitions, from_partition=box.from_partition) for box in found)
+        return replace(self, bounds=both(self.bounds, found))
+
+    def head(self, rows: int) -> TopicScan:
+        """At most so many rows."""
+        return replace(self, limit=rows if self.limit is None else min(rows, self.limit))
+
+    def ranges(self) -> list[Range]:
+        """What is read, in the order of the rows. Bounds of offsets or partitions ask the source for offsets.
+
+        Raises:
+            fletchlog.errors.KafkaError: As for `fletchlog.scan`.
+        """
+        with _place.at(self.source, config=self.config, storage_options=self.storage_options) as place:
+            return list(self._ranges(place))
+
+    def batches(self, keep: Keep | None = None, batch_rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows: by topic, then as `fletchlog.scan` orders them, in offset order within a partition.
+
+        What the range ends with is fixed partition by partition, when it is read.
+
+        Args:
+            keep: A predicate to apply: before values are decoded, if it needs none of them. `columns` need not have what it reads.
+            batch_rows: Most rows of a batch.
+
+        Raises:
+            fletchlog.errors.KafkaError: As for `fletchlog.scan`, while it is read.
+            fletchlog.errors.RecordDeserializationError: A key or value cannot be decoded.
+        """
+        before = keep is not None and keep.columns is not None and not self.typed.decodes(keep.columns)
+        reads: tuple[str, ...] = self.columns
+        if keep is not None and not before:
+            asked = self.whole_schema.names if keep.columns is None else sorted(keep.columns)
+            reads = tuple(dict.fromkeys([*self.columns, *asked]))
+        decoder = self.typed.decoder(reads, self.fields if reads == self.columns else {})
+        raw = tuple(dict.fromkeys(source.raw for source in decoder.sources.values()))
+        if before and keep is not None and keep.columns is not None:
+            raw = tuple(dict.fromkeys([*raw, *sorted(keep.columns)]))
+        for batch in self._raw(self._placed(raw), batch_rows):
+            kept = batch.filter(keep.mask(batch)) if before and keep is not None else batch
+            made = decoder.decoded(kept)
+            if keep is not None and not before:
+                made = made.filter(keep.mask(made)).select(list(self.columns))
+            if made.num_rows:
+                yield made
+
+    def _placed(self, raw: tuple[str, ...]) -> tuple[str, ...]:
+        """Where decoding fails, the error names the place, so its columns are read too. At least one column is."""
+        needed = {"topic", "partition", "offset"} if self.typed.on_error == "raise" and self.typed.decodes(raw) else set[str]()
+        return tuple(dict.fromkeys([*raw, *sorted(needed)])) or (_CHEAPEST,)
+
+    def _ranges(self, place: Any) -> Iterator[Range]:
+        for topic in self.topics:
+            yield from ranges(place, topic, self.bounds, self.partitions, self.start_offset)
+
+    def _raw(self, columns: tuple[str, ...], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        left = self.limit
+        if left == 0:
+            return
+        with _place.at(self.source, config=self.config, storage_options=self.storage_options) as place:
+            for one in self._ranges(place):
+                options: dict[str, Any] = {"batch_rows": batch_rows if left is None else max(1, min(batch_rows, left))}
+                scan = place.scan(
+                    *one[:4],
+                    start_time=one.start_time,
+                    end_time=one.end_time,
+                    columns=columns,  # type: ignore[arg-type]
+                    isolation_level=self.isolation_level,
+                    timestamp_unit=self.timestamp_unit,
+                    tail=self.tail,
+                    **options,
+                )
+                for batch in scan:
+                    yield batch if left is None else batch.slice(0, left)
+                    if left is not None:
+                        left -= min(left, batch.num_rows)
+                        if not left:
+                            return
+
+
+def plan(
+    source: Source,
+    topics: str | Iterable[str],
+    partitions: int | Iterable[int] | None = None,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    start_time: datetime | int | None = None,
+    end_time: datetime | int | None = None,
+    tail: int | None = None,
+    key: Deserializer | None = None,
+    value: Deserializer | None = None,
+    on_error: OnError = "raise",
+    unnest: bool = False,
+    include_headers: bool = False,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    timestamp_unit: TimestampUnit = "us",
+    config: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> TopicScan:
+    """A plan that reads one or more topics, for an engine that has no function here. Nothing is read or opened by this call.
+
+    Args: as for `fletchlog.scan_topic`.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: No topic, one twice, an unknown column, a deserializer whose type depends on the values, bounds that do
+            not go together.
+        ImportError: pyarrow is missing.
+    """
+    named = (topics,) if isinstance(topics, str) else tuple(topics)
+    if not named or len(set(named)) != len(named) or not all(isinstance(topic, str) for topic in named):
+        raise InvalidArgumentError(f"topics are names, at least one, none twice; got {topics!r:.80}")
+    if tail is not None and not (start_offset is None and start_time is None and end_time is None):
+        raise InvalidArgumentError("tail does not go with start_offset, start_time or end_time")
+    numbers = None if partitions is None else (partitions,) if isinstance(partitions, int) else tuple(sorted(set(partitions)))
+    for what, bound in (("start_offset", start_offset), ("end_offset", end_offset), ("partition", min(numbers or (0,))), ("tail", tail)):
+        if bound is not None and bound < 0:
+            raise InvalidArgumentError(f"{what} is {bound}; it is not negative")
+    for what, name, known in (("isolation_level", isolation_level, _LEVELS), ("timestamp_unit", timestamp_unit, _UNITS), ("on_error", on_error, _POLICIES)):
+        if name not in known:
+            raise InvalidArgumentError(f"{what} is {name!r}; expected one of {', '.join(known)}")
+    base = Box(None, None, start_offset or 0, end_offset, _ms(start_time), _ms(end_time))
+    if base.meet(base) is None and end_offset != (start_offset or 0):
+        raise InvalidArgumentError("a range does not end before it starts: check start_offset and end_offset, start_time and end_time")
+    typed = Typed({name: one for name, one in (("key", key), ("value", value)) if one is not None}, on_error, unnest)
+    every = TopicScan(
+        source,
+        named,
+        (),
+        typed,
+        bounds=() if base.meet(base) is None else (base,),
+        partitions=numbers,
+        start_offset=start_offset,
+        tail=tail,
+        include_headers=include_headers,
+        isolation_level=isolation_level,
+        timestamp_unit=timestamp_unit,
+        config=config,
+        storage_options=storage_options,
+    )
+    return every.select(every.whole_schema.names if columns is None else columns)
+
+
+def raw_schema(include_headers: bool, timestamp_unit: TimestampUnit) -> pa.Schema:
+    """The columns of `fletchlog.scan`."""
+    pa = require("pyarrow", "arrow")
+    types = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp(timestamp_unit, "UTC"), pa.int32())
+    headers = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    return pa.schema([*zip(_COLUMNS, types, strict=True), *([("headers", headers)] if include_headers else [])])
+
+
+def _ms(time: datetime | int | None) -> int | None:
+    """A time as the scan takes it, in ms since 1970."""
+    if time is None or isinstance(time, int):
+        return time
+    if getattr(time, "tzinfo", None) is None:
+        raise InvalidArgumentError(f"{time!r} has no time zone; give one, such as datetime.UTC")
+    # to the next whole one, in integers
+    from datetime import UTC, datetime, timedelta
+
+    return -((datetime(1970, 1, 1, tzinfo=UTC) - time) // timedelta(milliseconds=1))

@@ -1,0 +1,163 @@
+"""A topic as a `polars.LazyFrame`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.interop import require
+from fletchlog.scans._plan import TopicScan, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    import polars as pl
+    import pyarrow as pa
+
+    from fletchlog._place import Source
+    from fletchlog.serde._deserialize import OnError
+    from fletchlog.serde.outcome import Deserializer
+    from fletchlog.types import IsolationLevel, TimestampUnit
+
+
+def scan_topic(
+    source: Source,
+    topics: str | Iterable[str],
+    partitions: int | Iterable[int] | None = None,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    start_time: datetime | int | None = None,
+    end_time: datetime | int | None = None,
+    tail: int | None = None,
+    key: Deserializer | None = None,
+    value: Deserializer | None = None,
+    on_error: OnError = "raise",
+    unnest: bool = False,
+    include_headers: bool = False,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    timestamp_unit: TimestampUnit = "us",
+    config: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> pl.LazyFrame:
+    """One or more topics as a `polars.LazyFrame`: columns, predicates and `head` reach the scan, so that only what the query needs is read.
+
+        lf = fl.scan_topic("kafka://h1:9092", "orders")
+        lf.filter(pl.col("timestamp") >= an_hour_ago).select("key").collect()
+
+    Predicates over `topic`, `partition`, `offset` and `timestamp` bound what is read: comparisons with constants, `is_between`, `is_in`, and these joined
+    by `&` and `|`. Offsets are found by their index, times by the time index. Every other predicate is applied to the rows that are read, before
+    values are decoded if it does not need them. The whole predicate is applied in any case.
+
+    Nothing is read or opened by this call. Each `collect` opens the source (unless it is a `Broker` or a `Cluster`), reads the topics as they are then,
+    and closes it. Rows come by topic, partition and offset.
+
+    Args:
+        source: A directory, `"s3://BUCKET/PREFIX"` or another object store, `"kafka://HOST:PORT,..."`, an open `Broker`, a `Cluster`.
+        topics: Name of a topic, or several.
+        partitions: Only this partition, or these.
+        start_offset: First offset of each partition; below the log start it is an error, which a predicate is not.
+        end_offset: End of each partition, exclusive.
+        columns: Only these columns.
+        start_time: Only records of this time or later: a datetime with a time zone, or ms since 1970.
+        end_time: Only records before this time.
+        tail: Only this many of the last records of each partition; predicates filter these.
+        key: Deserializer of the keys, such as `serde.String()`: the column has its Arrow type.
+        value: Deserializer of the values, such as `serde.Avro(...)`: a struct.
+        on_error: What becomes of keys and values that cannot be decoded, as for `serde.deserialize`. Rows that a query does not need are not decoded.
+        unnest: Each field of a struct is a column `value.FIELD`. polars names columns, not fields of them, to what it reads from: with this, fields that a
+            query does not need are not decoded.
+        include_headers: Adds the column `headers`.
+        isolation_level: `read_committed` leaves out aborted and open transactions.
+        timestamp_unit: `us`, or `ms`, which holds every timestamp of Kafka.
+        config: Properties of a client, if the source is the address of a cluster.
+        storage_options: Keyword arguments of pyarrow's file system, if the source is on an object store.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: No topic, one twice, an unknown column, a deserializer whose type depends on the values, bounds that do
+            not go together.
+        ImportError: polars or pyarrow is missing.
+    """
+    made = plan(
+        source,
+        topics,
+        partitions,
+        start_offset,
+        end_offset,
+        columns=columns,
+        start_time=start_time,
+        end_time=end_time,
+        tail=tail,
+        key=key,
+        value=value,
+        on_error=on_error,
+        unnest=unnest,
+        include_headers=include_headers,
+        isolation_level=isolation_level,
+        timestamp_unit=timestamp_unit,
+        config=config,
+        storage_options=storage_options,
+    )
+    return lazy(made)
+
+
+def lazy(made: TopicScan) -> pl.LazyFrame:
+    """A plan as a `polars.LazyFrame`."""
+    polars = require("polars", "polars")
+    from polars.io.plugins import register_io_source
+
+    def read(columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None) -> Iterator[pl.DataFrame]:
+        return _frames(made, columns, predicate, rows, batch_rows)
+
+    named: dict[str, Any] = {}
+    if "explain_name" in inspect.signature(register_io_source).parameters:
+        named = {"explain_name": "fletchlog", "explain_detail": f"{shown(made.source)}: {', '.join(made.topics)}"}
+    frame: pl.LazyFrame = register_io_source(read, schema=dict(polars.from_arrow(made.schema.empty_table()).schema), is_pure=True, **named)
+    return frame
+
+
+def shown(source: Source) -> str:
+    """A source without secrets."""
+    from fletchlog._core import Broker, Cluster
+    from fletchlog._place import Place
+
+    return repr(source) if isinstance(source, Broker | Cluster) else str(Place(source))
+
+
+class _Mask:
+    """polars' own evaluation of a predicate."""
+
+    def __init__(self, predicate: pl.Expr) -> None:
+        self._predicate = predicate
+        self.columns: frozenset[str] | None = frozenset(predicate.meta.root_names())
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        import polars as pl
+        import pyarrow as pa
+
+        made = pl.DataFrame(batch).select(self._predicate.alias("keep"))["keep"]
+        # a predicate without columns is one value
+        return pa.array(made.to_list() * batch.num_rows if len(made) == 1 else made.to_arrow(), pa.bool_())
+
+
+def _frames(made: TopicScan, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None) -> Iterator[pl.DataFrame]:
+    """What polars asks for. Both a predicate and a number of rows: the predicate is for the first rows, `head` before `filter`."""
+    import polars as pl
+
+    from fletchlog.scans._polars_expressions import predicate_of
+
+    if columns is not None:
+        made = made.select(columns)
+    if rows is not None:
+        made = made.head(rows)
+    elif predicate is not None:
+        made = made.where(predicate_of(predicate))
+    keep = None if predicate is None else _Mask(predicate)
+    empty = True
+    for batch in made.batches(keep, **({} if batch_rows is None else {"batch_rows": batch_rows})):
+        empty = False
+        yield pl.DataFrame(batch)
+    if empty:
+        yield pl.DataFrame(made.schema.empty_table())

@@ -1,0 +1,147 @@
+"""Typed columns of a scan: which bytes have to be read and decoded for the columns that are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fletchlog import serde
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.serde.outcome import arrow, check_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from fletchlog.serde._deserialize import OnError
+    from fletchlog.serde.outcome import Deserializer
+
+
+class Source(NamedTuple):
+    """Where a column comes from: a column of the log, and a field of its decoded value, if it is one."""
+
+    raw: str
+    field: str | None = None
+    error: bool = False
+
+
+@dataclass(frozen=True)
+class Typed:
+    """How `key` and `value` are decoded.
+
+    Attributes:
+        deserializers: By column.
+        on_error: As for `serde.deserialize`.
+        unnest: Whether each field of a struct is a column, `value.FIELD`.
+    """
+
+    deserializers: Mapping[str, Deserializer]
+    on_error: OnError = "raise"
+    unnest: bool = False
+
+    def __post_init__(self) -> None:
+        check_objects(dict(self.deserializers), "decode")
+        for name, deserializer in self.deserializers.items():
+            if deserializer.type is None:
+                raise InvalidArgumentError(f"the type of {name} depends on the values; a lazy scan needs it before: give the deserializer a schema")
+
+    def schema(self, raw: pa.Schema) -> pa.Schema:
+        """The columns of the log as they are after decoding."""
+        pa = arrow()
+        fields: list[Any] = []
+        for field in raw:
+            deserializer = self.deserializers.get(field.name)
+            if deserializer is None:
+                fields.append(field)
+            elif self.unnest and (inner := struct_fields(deserializer)):
+                fields += [pa.field(f"{field.name}.{one.name}", one.type) for one in inner]
+            else:
+                fields.append(pa.field(field.name, deserializer.type))
+        if self.on_error == "collect":
+            error = pa.struct([("reason", pa.string()), ("data", pa.binary())])
+            fields += [pa.field(f"{name}_error", error) for name in self.deserializers if name in raw.names]
+        return pa.schema(fields)
+
+    def source(self, column: str) -> Source:
+        """Where a column of the schema comes from."""
+        return self._sources.get(column, Source(column))
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        found = {f"{name}_error": Source(name, error=True) for name in self.deserializers if self.on_error == "collect"}
+        for name, deserializer in self.deserializers.items():
+            if self.unnest:
+                found |= {f"{name}.{field.name}": Source(name, field.name) for field in struct_fields(deserializer)}
+        return found
+
+    def decodes(self, columns: Iterable[str]) -> bool:
+        """Whether one of these columns has to be decoded."""
+        return any(self.source(column).raw in self.deserializers for column in columns)
+
+    def decoder(self, columns: Iterable[str], fields: Mapping[str, frozenset[str]]) -> Decoder:
+        """What decodes batches of the log to these columns."""
+        sources = {column: self.source(column) for column in columns}
+        wanted: dict[str, Deserializer] = {}
+        for name, deserializer in self.deserializers.items():
+            of_this = [source for source in sources.values() if source.raw == name]
+            if not of_this:
+                continue
+            only: frozenset[str] | None = fields.get(name)
+            if self.unnest:
+                only = None if any(source.field is None and not source.error for source in of_this) else frozenset(s.field for s in of_this if s.field)
+            # an error may be in any field
+            whole = only is None or any(source.error for source in of_this)
+            wanted[name] = deserializer if whole or only is None else pruned(deserializer, only)
+        return Decoder(sources, wanted, self.on_error)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Decodes batches of the log."""
+
+    sources: Mapping[str, Source]
+    deserializers: Mapping[str, Deserializer]
+    on_error: OnError
+
+    def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a batch of the log, in their order.
+
+        Raises:
+            fletchlog.errors.RecordDeserializationError: As `serde.deserialize`.
+        """
+        pa = arrow()
+        if self.deserializers:
+            batch = serde.deserialize(batch, key=self.deserializers.get("key"), value=self.deserializers.get("value"), on_error=self.on_error)
+        made = {name: self._column(batch, name, source) for name, source in self.sources.items()}
+        if not made:
+            return batch.select([])
+        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+
+    def _column(self, batch: pa.RecordBatch, name: str, source: Source) -> pa.Array:
+        if source.field is None:
+            return batch.column(name)
+        import pyarrow.compute as pc
+
+        column = batch.column(source.raw)
+        if column.type.get_field_index(source.field) < 0:
+            raise InvalidArgumentError(f"the deserializer of {source.raw} has no field {source.field!r} any more")
+        return pc.struct_field(column, source.field)
+
+
+def struct_fields(deserializer: Deserializer) -> list[pa.Field]:
+    """The fields of a struct; none, if it makes something else."""
+    made = deserializer.type
+    return list(made) if made is not None and arrow().types.is_struct(made) else []
+
+
+def pruned(deserializer: Deserializer, fields: frozenset[str]) -> Deserializer:
+    """A deserializer of only these fields of a struct, in the order of its type; of all, if it cannot be pruned, or none of the fields is one."""
+    prune = getattr(deserializer, "pruned", None)
+    every = struct_fields(deserializer)
+    kept = [field.name for field in every if field.name in fields]
+    if prune is None or not kept or len(kept) == len(every):
+        return deserializer
+    made: Deserializer = prune(kept)
+    return made
