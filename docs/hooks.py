@@ -293,6 +293,7 @@ ADVICE = {
     "ReplayRefusedError": "Replay on a copy of the directory from before the run; traces of several members cannot be replayed.",
     "IllegalStateError": "Call in another order; nothing has changed.",
     "ClosedError": "Open the broker or client again, and make new clients of a new broker.",
+    "TableConflictError": "Let one lander work on a table at a time; the same call continues behind what the other one has committed.",
     "ConcurrentAccessError": "Give each thread its own consumer; `wakeup()` may come from any thread.",
     "ForkedHandleError": "Open it in the child.",
     "ReadOnlyError": "Open without `read_only`, or let the writing process serve ([several processes](../howto/processes.md)).",

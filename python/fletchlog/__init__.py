@@ -23,6 +23,7 @@ What a program needs every day is here. The rest is in modules, which are attrib
 | `explain` | why a poll returned these records: traces, replays, pages |
 | `audit` | what was lost, repeated or late in a log |
 | `files` | check and read segments without a broker |
+| `landing` | topics into tables: what `fl.land` returns |
 | `transfer` | copy topics, export directories |
 | `spark`, `pipeline` | PySpark: its format, functions over its DataFrames |
 | `testing` | faults by rules and from a seed |
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from fletchlog import errors, serde
     from fletchlog import explain as explain
     from fletchlog import files as files
+    from fletchlog import landing as landing
     from fletchlog import legacy as legacy
     from fletchlog import pipeline as pipeline
     from fletchlog import scans as scans
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from fletchlog._scan import scan
     from fletchlog.aio import AsyncCluster, AsyncConsumer, AsyncProducer
     from fletchlog.errors import KafkaError
+    from fletchlog.landing import land
     from fletchlog.scans import scan_topic
     from fletchlog.types import Record, TopicPartition
 
@@ -74,6 +77,7 @@ __all__ = [
     "TopicPartition",
     "__version__",
     "errors",
+    "land",
     "scan",
     "scan_topic",
     "serde",
@@ -87,6 +91,7 @@ _HOMES = {
     "KafkaError": "errors",
     "Record": "types",
     "TopicPartition": "types",
+    "land": "landing",
     "scan": "_scan",
     "scan_topic": "scans",
 }
@@ -100,6 +105,7 @@ _MODULES = frozenset(
         "errors",
         "explain",
         "files",
+        "landing",
         "legacy",
         "pipeline",
         "scans",

@@ -19,7 +19,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog import ledger
@@ -67,16 +66,6 @@ class _Side:
     def __init__(self, admin: Broker | Cluster, config: Mapping[str, Any] | None) -> None:
         self.admin = admin
         self.config = dict(config or {})
-
-    def names_of(self, topic: TopicDescription) -> list[str]:
-        """What tells a topic from all others, the most lasting name first."""
-        return ledger.names_of(self.admin, topic) or [f"{socket.gethostname()}:{self.path()}/{topic.name}"]
-
-    def path(self) -> str | None:
-        """Where the directory is; None: a cluster, or in memory."""
-        if not isinstance(self.admin, Broker) or (place := self.admin._place()) == "in memory":  # noqa: SLF001 - of this package
-            return None
-        return place if Place(place).kind == STORE else os.path.realpath(place)
 
 
 def copy(
@@ -177,9 +166,9 @@ class _Copy:
         there = write.admin.describe_topic(self.name)
         if _is_same(read, write, source, there):
             raise InvalidArgumentError(f"topic {self.name}: source and destination are the same")
-        into = write.names_of(there)[0]
+        into = ledger.lasting_names(write.admin, there)[0]
         # the first one is used from now on; an entry may be there under a later one
-        self.keys = [("copy", name, into) for name in read.names_of(source)]
+        self.keys = [("copy", name, into) for name in ledger.lasting_names(read.admin, source)]
         self.replaced: tuple[str, ...] = ()
         digest = hashlib.blake2b(repr(self.keys[0]).encode(), digest_size=8).hexdigest()
         self.transactional_id = f"{PREFIX}{self.name}-{digest}"
@@ -317,7 +306,7 @@ def _is_same(read: _Side, write: _Side, source: TopicDescription, there: TopicDe
     if read.admin is write.admin:
         return True
     if isinstance(read.admin, Broker) and isinstance(write.admin, Broker):
-        return read.path() is not None and read.path() == write.path()
+        return (path := ledger.path_of(read.admin)) is not None and path == ledger.path_of(write.admin)
     return source.topic_id == there.topic_id and read.admin.cluster_id == write.admin.cluster_id
 
 

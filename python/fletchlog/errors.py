@@ -11,7 +11,8 @@
     │   ├── ClosedError                  the handle was closed
     │   ├── ConcurrentAccessError        two threads in one consumer at once
     │   ├── ForkedHandleError            a handle of the parent, used in a forked child
-    │   └── ReadOnlyError                the broker is open for reading only
+    │   ├── ReadOnlyError                the broker is open for reading only
+    │   └── TableConflictError           another lander writes to the table
     ├── KafkaTimeoutError                also TimeoutError
     │   └── BufferExhaustedError         no room in buffer.memory within max.block.ms
     ├── WakeupError                      `Consumer.wakeup()` was called
@@ -149,6 +150,12 @@ class ForkedHandleError(IllegalStateError):
 
 class ReadOnlyError(IllegalStateError):
     """The broker is open for reading only."""
+
+
+class TableConflictError(IllegalStateError):
+    """Another writer has committed to the table that topics are landed into, or is at work on it. Nothing of the commit is in the table."""
+
+    retriable = True
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError, code=7):
@@ -483,6 +490,7 @@ __all__ = [
     "SchemaError",
     "SslAuthenticationError",
     "StorageError",
+    "TableConflictError",
     "TopicAlreadyExistsError",
     "TransactionAbortableError",
     "TransactionAbortedError",

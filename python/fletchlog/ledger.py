@@ -17,10 +17,13 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import Broker, Cluster, Consumer
+from fletchlog._place import STORE, Place
 from fletchlog._whole import described_whole
 from fletchlog.errors import InvalidArgumentError, KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 from fletchlog.types import ConsumerGroupMetadata
@@ -190,6 +193,18 @@ def names_of(admin: Broker | Cluster, topic: TopicDescription) -> list[str]:
     # before 2.8 Kafka's topics have no ids; a log that had none may have been given one since
     cluster = admin.cluster_id
     return [*found, f"{cluster}/{topic.name}"] if cluster else found
+
+
+def lasting_names(admin: Broker | Cluster, topic: TopicDescription) -> list[str]:
+    """As `names_of`; where there is none, the place of the directory."""
+    return names_of(admin, topic) or [f"{socket.gethostname()}:{path_of(admin)}/{topic.name}"]
+
+
+def path_of(admin: Broker | Cluster) -> str | None:
+    """Where the directory is; None: a cluster, or in memory."""
+    if not isinstance(admin, Broker) or (place := admin._place()) == "in memory":  # noqa: SLF001 - of this package
+        return None
+    return place if Place(place).kind == STORE else os.path.realpath(place)
 
 
 def has_records(admin: Broker | Cluster, topic: str, *, undecided: bool = True) -> bool:

@@ -41,6 +41,7 @@ COMMANDS = {
     "consume": "Print or save records, in the order in which poll() returns them.",
     "copy": "Copy topics up to their ends as of now; the same command again copies what is new.",
     "export": "Copy a directory to an object store, or to another directory, as it is at one moment.",
+    "land": "Bring topics into a table of Parquet files, Delta or Iceberg, each record once; the same command again brings what is new.",
     "explain": "Tell which partition each poll() reads and why, in words, pictures or a page.",
     "delete-records": "Delete the oldest records of a topic.",
     "clean": "Compact a topic now: of each key the newest record stays.",

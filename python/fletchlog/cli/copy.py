@@ -49,7 +49,7 @@ def copy(
     """
     from fletchlog.transfer import copy as copy_topics
 
-    starts = _offsets(start_offset or [])
+    starts = offsets_of(start_offset or [])
     if str(source) == str(destination):
         raise CommandError("source and destination are the same")
     of_source = configured(source_command_config, source_config)
@@ -79,7 +79,7 @@ def copy(
         say(f"{topic.topic}: {counted(topic.records, 'record')} copied")
 
 
-def _offsets(texts: list[str]) -> dict[tuple[str, int], int]:
+def offsets_of(texts: list[str]) -> dict[tuple[str, int], int]:
     """`TOPIC:PARTITION=OFFSET` texts as a mapping.
 
     Raises:
