@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 import fletchlog as fl
@@ -49,3 +51,27 @@ def source(request: pytest.FixtureRequest) -> fl.Broker | str:
     """The same log, embedded and as a cluster."""
     found: fl.Broker | str = request.getfixturevalue("filled" if request.param == "broker" else "address")
     return found
+
+
+def time(ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=ms)
+
+
+def bytes_sent(listener: fl.types.Listener) -> int:
+    return int(listener.stats().schema.metadata[b"bytes.sent"])
+
+
+@pytest.fixture(scope="session")
+def large() -> Iterator[fl.Broker]:
+    """Two partitions of 20 MB, one record a second."""
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", partitions=2, config={"retention.ms": "-1"})
+        count = 20_000
+        rows = {
+            "value": pa.array([b"%0900d" % number for number in range(count)] * 2),
+            "partition": pa.array([0] * count + [1] * count, pa.int32()),
+            "timestamp": pa.array([NOW + 1000 * number for number in range(count)] * 2, pa.timestamp("ms", "UTC")),
+        }
+        with fl.Producer(broker) as producer:
+            producer.send_arrow("t", pa.table(rows))
+        yield broker

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
-from collections.abc import Iterator
 
 import polars as pl
 import pyarrow as pa
@@ -18,15 +17,11 @@ import fletchlog as fl
 from fletchlog import serde
 from fletchlog.scans._polars_expressions import predicate_of
 from fletchlog.scans._predicate import boxes
-from tests.scans.conftest import NOW, TOPICS
+from tests.scans.conftest import NOW, TOPICS, bytes_sent, time
 
 CASES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 VALUE = serde.Json(pa.schema({"amount": pa.int64(), "text": pa.string()}))
 c = pl.col
-
-
-def time(ms: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=ms)
 
 
 offsets = st.integers(-3, 130) | st.sampled_from([2**40, -(2**40)])
@@ -123,26 +118,6 @@ def test_typed_columns_take_part(filled: fl.Broker, predicate, field) -> None:
     eager = pl.DataFrame(read).lazy().with_columns(c("value").struct.unnest().name.prefix("value.")).drop("value")
     lazy = fl.scan_topic(filled, "a", value=VALUE, unnest=True)
     assert_frame_equal(lazy.filter(predicate).select("offset", field).collect(), eager.filter(predicate).select("offset", field).collect())
-
-
-def bytes_sent(listener: fl.types.Listener) -> int:
-    return int(listener.stats().schema.metadata[b"bytes.sent"])
-
-
-@pytest.fixture(scope="module")
-def large() -> Iterator[fl.Broker]:
-    """Two partitions of 20 MB, one record a second."""
-    with fl.Broker.in_memory() as broker:
-        broker.create_topic("t", partitions=2, config={"retention.ms": "-1"})
-        count = 20_000
-        rows = {
-            "value": pa.array([b"%0900d" % number for number in range(count)] * 2),
-            "partition": pa.array([0] * count + [1] * count, pa.int32()),
-            "timestamp": pa.array([NOW + 1000 * number for number in range(count)] * 2, pa.timestamp("ms", "UTC")),
-        }
-        with fl.Producer(broker) as producer:
-            producer.send_arrow("t", pa.table(rows))
-        yield broker
 
 
 @pytest.mark.parametrize(

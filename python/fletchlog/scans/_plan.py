@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from fletchlog import _place
 from fletchlog.errors import InvalidArgumentError
@@ -29,6 +29,24 @@ _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timest
 _CHEAPEST = "offset"
 _BATCH_ROWS = 131072
 _LEVELS, _UNITS, _POLICIES = ("read_uncommitted", "read_committed"), ("us", "ms"), ("raise", "null", "collect")
+
+
+class ScanOptions(TypedDict, total=False):
+    """What `fletchlog.scan_topic` takes by name."""
+
+    columns: Iterable[str] | None
+    start_time: datetime | int | None
+    end_time: datetime | int | None
+    tail: int | None
+    key: Deserializer | None
+    value: Deserializer | None
+    on_error: OnError
+    unnest: bool
+    include_headers: bool
+    isolation_level: IsolationLevel
+    timestamp_unit: TimestampUnit
+    config: Mapping[str, Any] | None
+    storage_options: Mapping[str, Any] | None
 
 
 class Keep(Protocol):
@@ -83,8 +101,7 @@ class TopicScan:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the result: a `pyarrow.Schema`. With `fields`, structs may have fewer fields."""
-        whole = self.whole_schema
-        return require("pyarrow", "arrow").schema([whole.field(name) for name in self.columns])
+        return self.typed.decoder(self.columns, self.fields).schema(self.whole_schema)
 
     def select(self, columns: Iterable[str], fields: Mapping[str, frozenset[str]] | None = None) -> TopicScan:
         """Only these columns, in this order; of the structs in `fields` only these fields, if their deserializers can leave out the others.

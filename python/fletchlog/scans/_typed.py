@@ -105,6 +105,15 @@ class Decoder:
     deserializers: Mapping[str, Deserializer]
     on_error: OnError
 
+    def schema(self, whole: pa.Schema) -> pa.Schema:
+        """The columns; a struct whose other fields are left out has the fields that are decoded."""
+        pa = arrow()
+        made: list[Any] = []
+        for name, source in self.sources.items():
+            deserializer = None if source.field is not None or source.error else self.deserializers.get(source.raw)
+            made.append(whole.field(name) if deserializer is None else pa.field(name, deserializer.type))
+        return pa.schema(made)
+
     def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of a batch of the log, in their order.
 
