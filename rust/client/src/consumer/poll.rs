@@ -155,7 +155,7 @@ impl Consumer {
                 self.missing
                     .report(&self.state.metadata, &self.state.subs, &mut self.state.trace);
                 if !self.rejoin_needed() {
-                    got = self.collect(max_records)?;
+                    got = self.collect_unless_revoking(max_records)?;
                 }
             }
             if self.ends_poll(&got) {

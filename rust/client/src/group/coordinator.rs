@@ -184,7 +184,7 @@ impl ConsumerCoordinator {
 
     /// One turn: finds the coordinator, joins, syncs, sends heartbeats, commits by the timer. The auto commit takes the
     /// current positions, that is, what earlier polls returned (spec 7.12). There is none during a rebalance, which
-    /// commits by itself. Kafka: `ConsumerCoordinator#poll`.
+    /// commits by itself. Kafka: `ConsumerCoordinator#poll`, `CommitRequestManager#maybeAutoCommitAsync`.
     ///
     /// # Errors
     /// A final refusal by the group (fenced, inconsistent protocol, invalid session timeout, ...): the same at every
@@ -199,7 +199,9 @@ impl ConsumerCoordinator {
         self.check_fatal()?;
         if self.consumer.is_some() {
             self.consumer_turn(net, subs, topics, now_ms);
-            self.maybe_auto_commit(subs, now_ms);
+            if !self.is_revoking() {
+                self.maybe_auto_commit(subs, now_ms);
+            }
             return self.drive(net, subs, now_ms);
         }
         self.membership.subscribed = subs.has_auto_assigned_partitions();
@@ -302,7 +304,8 @@ impl ConsumerCoordinator {
         self.membership.subscribed && (self.membership.rejoin_needed || self.membership.state != State::Stable)
     }
 
-    /// Whether an eager rebalance is committing positions; it then revokes every partition.
+    /// Whether positions are being committed before partitions are revoked: by an eager rebalance, or by a member of a consumer group. Until it
+    /// ends the positions must not move: that commit may be repeated, and would undo a later one.
     pub fn is_revoking(&self) -> bool {
         if let Some(member) = &self.consumer {
             return member.commit.is_some();
@@ -327,7 +330,7 @@ impl ConsumerCoordinator {
         };
         let operations = if known { operations } else { i64::MAX };
         let auto_commit = match self.offsets.auto_commit_at_ms {
-            Some(due_at) if !self.rejoin_needed_or_pending() => due_at,
+            Some(due_at) if !self.rejoin_needed_or_pending() && !self.is_revoking() => due_at,
             _ => i64::MAX,
         };
         let membership = match &self.consumer {

@@ -1,6 +1,7 @@
 //! Commits, their timing and their refusals (spec 7.12).
 
-use fletchlog_api::{Completion, ErrorCode, NodeId, Request};
+use fletchlog_api::transport::node_of_connection;
+use fletchlog_api::{Completion, CoordinatorType, ErrorCode, NodeId, Request, Response};
 use fletchlog_testing::{Watch, WatchedTransport};
 
 use super::*;
@@ -259,4 +260,67 @@ fn committed_offsets_that_were_asked_for_in_an_earlier_generation_are_no_positio
     connection.lock().watch.released = true;
     assert_eq!(poll_some(&mut late), [(tp.clone(), 20, 20)]);
     assert_eq!(generation(&late), 3);
+}
+
+/// Once the member hears that it has to give a partition up, the coordinator moves when the next commit is sent, and takes a time to load.
+struct MovesCoordinator {
+    broker: Arc<Broker>,
+    has_less: bool,
+    has_moved: bool,
+}
+
+impl Watch for MovesCoordinator {
+    fn sending(&mut self, node: NodeId, _: i32, request: &Request) {
+        if matches!(request, Request::OffsetCommit(_)) && self.has_less && !self.has_moved {
+            self.has_moved = true;
+            let to = 3 - node_of_connection(node);
+            let moved = self.broker.move_coordinator(CoordinatorType::Group, "g", to, 300);
+            moved.unwrap();
+        }
+    }
+
+    fn arrived(&mut self, completion: &Completion) {
+        if let Ok(Response::ConsumerGroupHeartbeat(beat)) = &completion.result
+            && let Some(assignment) = &beat.assignment
+        {
+            let topics = assignment.topic_partitions.iter();
+            self.has_less = topics.map(|topic| topic.partitions.len()).sum::<usize>() == 1;
+        }
+    }
+}
+
+#[test]
+fn positions_do_not_move_while_the_commit_before_a_revocation_is_repeated() {
+    let c = cluster(&[("t", 2)]);
+    let all = tps(&[("t", 0), ("t", 1)]);
+    all.iter().for_each(|tp| c.produce("t", tp.partition, 500));
+    let watch = MovesCoordinator {
+        broker: Arc::clone(&c.broker),
+        has_less: false,
+        has_moved: false,
+    };
+    let watched = WatchedTransport::new(LocalTransport::new(Arc::clone(&c.broker)), watch);
+    let config = [
+        ("group.protocol", "consumer"),
+        ("enable.auto.commit", "true"),
+        ("auto.commit.interval.ms", "40"),
+        ("max.poll.records", "5"),
+    ];
+    let mut a = c.consumer_over(Box::new(watched.clone()), &config);
+    a.subscribe(&["t".into()]).unwrap();
+    poll_some(&mut a);
+    let mut b = c.member(&["t"], &[("group.protocol", "consumer")]);
+    (0..6).for_each(|_| drop(poll(&mut b).unwrap()));
+    c.clock.advance(5_000);
+    let mut returned = 0;
+    for _ in 0..100 {
+        let had_moved = watched.lock().watch.has_moved;
+        let records = poll(&mut a).unwrap().count();
+        let is_committing = had_moved && a.assignment().len() == 2;
+        returned += if is_committing { records } else { 0 };
+        c.clock.advance(20);
+    }
+    assert!(watched.lock().watch.has_moved, "no commit was refused");
+    assert_eq!(a.assignment().len(), 1);
+    assert_eq!(returned, 0, "records were returned while positions were committed");
 }

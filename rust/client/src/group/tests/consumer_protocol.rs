@@ -133,6 +133,20 @@ fn positions_are_committed_with_the_epoch_before_partitions_are_given_up() {
 }
 
 #[test]
+fn the_timer_commits_nothing_while_the_commit_before_a_revocation_is_repeated() {
+    let mut member = stable(&[("enable.auto.commit", "true"), ("auto.commit.interval.ms", "6000")]);
+    member.subs.seek(&tp(0), 5, None).unwrap();
+    member.advance(5000);
+    member
+        .answer(answer_of(2, Some(&[1])))
+        .answer(commit_answer(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS));
+    assert_eq!(member.turn().unwrap(), ["2", "OffsetCommit 2"]);
+    member.advance(1000);
+    member.answer(commit_answer(ErrorCode::NONE)).answer(answer_of(3, None));
+    assert_eq!(member.turn().unwrap(), ["OffsetCommit 2", "2 owns [1]"]);
+}
+
+#[test]
 fn a_fenced_member_loses_its_partitions_and_joins_again_with_its_id() {
     for code in [ErrorCode::FENCED_MEMBER_EPOCH, ErrorCode::UNKNOWN_MEMBER_ID] {
         let mut member = stable(&[]);
