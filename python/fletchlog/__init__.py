@@ -118,6 +118,41 @@ _MODULES = frozenset(
 )
 
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from ssl import SSLContext
+
+    from fletchlog.registry import SchemaRegistry
+
+
+def _schema_registry(self: Broker, address: str = "127.0.0.1:0", *, tls: SSLContext | None = None, users: Mapping[str, str] | None = None) -> SchemaRegistry:  # noqa: D417 - `self` is the broker
+    """Serves a schema registry with Confluent's REST API, kept in the topic `_schemas` of this broker in Confluent's format.
+
+    Close it before the broker. Several registries over one broker have the same state.
+
+        with broker.schema_registry() as registry:
+            confluent_kafka.schema_registry.SchemaRegistryClient({"url": registry.url})
+
+    Args:
+        address: `HOST:PORT`, port 0: a free one. On any other interface than loopback, everybody who can reach it can change schemas.
+        tls: With it HTTPS is served: a context of the server's side, with its certificate.
+        users: Names and passwords. Without it nobody is asked for one; with it every request needs one of these (HTTP's basic authentication).
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: `address` is no HOST:PORT.
+        fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
+        fletchlog.errors.KafkaError: The topic cannot be created or read.
+        ImportError: The extras `registry` and `serde` are not installed.
+    """
+    from fletchlog.registry import SchemaRegistry
+
+    return SchemaRegistry(self, address, tls=tls, users=users)
+
+
+# the one verb of a broker that is written in Python
+Broker.schema_registry = _schema_registry  # type: ignore[method-assign]
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_MODULES})
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import parse_qsl, urlsplit
 
+from fletchlog._http import HttpServer, Request, Response
 from fletchlog.errors import InvalidArgumentError, KafkaError
 from fletchlog.testing import LONGEST_WAIT_S
 
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from fletchlog.types import Listener
 
 VERSION = 1
-# Most bytes of the body of a request.
-LARGEST = 16 << 20
 KINDS = {str: "a text", int: "a whole number", float: "a number"}
 SELECTORS = {"api": str, "client_id": str, "topic": str, "partition": int, "group": str, "transactional_id": str, "node": int, "connection": int}
 
@@ -41,20 +37,16 @@ class Control:
         """
         self._broker, self._listener, self._faults = broker, listener, listener.faults
         self._faults.record_requests()
-        self._server = ThreadingHTTPServer((host, port), _handler(self))
-        self._server.daemon_threads = True
-        Thread(target=self._server.serve_forever, name="fletchlog-control", daemon=True).start()
+        self._server = HttpServer(self, host, port, "fletchlog-control")
 
     @property
     def url(self) -> str:
         """Where it is: `http://HOST:PORT`."""
-        host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}"
+        return self._server.url
 
     def close(self) -> None:
         """Ends it."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -63,6 +55,30 @@ class Control:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         """Closes."""
         self.close()
+
+    def respond(self, request: Request) -> Response:
+        """See `Application.respond`."""
+        version, *path = [part for part in request.path.split("/") if part] or [""]
+        try:
+            if version != f"v{VERSION}":
+                raise _NotFoundError(f"{request.path} is unknown: paths begin with /v{VERSION}")  # noqa: TRY301 - one place makes errors of exceptions
+            given = _body(request) if request.method == "POST" else {}
+            return Response(200, json.dumps(self.answer(request.method, path, given, request.query)).encode())
+        except _NotFoundError as error:
+            return _error(404, error)
+        except TimeoutError as error:
+            return _error(408, error)
+        except (InvalidArgumentError, TypeError, ValueError) as error:
+            return _error(400, error)
+        except KafkaError as error:
+            return _error(409, error)
+        except Exception as error:  # noqa: BLE001 - the client gets an answer, whatever it is
+            return _error(500, error)
+
+    def refuse(self, status: int, message: str) -> Response:
+        """See `Application.refuse`."""
+        kind = "InvalidArgumentError" if status == 400 else "InvalidRequestError"  # noqa: PLR2004 - HTTP's own number
+        return Response(status, json.dumps({"error": kind, "message": message}).encode())
 
     def answer(self, method: str, path: list[str], given: Mapping[str, Any], query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The answer to a request. `path` follows the version; `given` is the body."""
@@ -166,81 +182,19 @@ def _query(given: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return found
 
 
-def _handler(control: Control) -> type[BaseHTTPRequestHandler]:
-    """The class that the HTTP server makes an object of for each connection."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        # One write a response: without it the client waits for the acknowledgement of the first packet.
-        wbufsize = -1
-
-        def _serve(self) -> None:
-            self._send(*self._answered())
-
-        def _send(self, status: int, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            if self.close_connection:
-                self.send_header("Connection", "close")
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
-            self.wfile.flush()
-
-        do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = _serve  # noqa: N815 - names of the base class
-
-        def _answered(self) -> tuple[int, dict[str, Any]]:
-            try:
-                # what is not read would be the beginning of the next request
-                data = self._read()
-                url = urlsplit(self.path)
-                version, *path = [part for part in url.path.split("/") if part] or [""]
-                if version != f"v{VERSION}":
-                    return 404, _error(_NotFoundError(f"{url.path} is unknown: paths begin with /v{VERSION}"))
-                given = self._body(data) if self.command == "POST" else {}
-                return 200, control.answer(self.command, path, given, parse_qsl(url.query, keep_blank_values=True))
-            except _NotFoundError as error:
-                return 404, _error(error)
-            except TimeoutError as error:
-                return 408, _error(error)
-            except (InvalidArgumentError, TypeError, ValueError) as error:
-                return 400, _error(error)
-            except KafkaError as error:
-                return 409, _error(error)
-            except Exception as error:  # noqa: BLE001 - the client gets an answer, whatever it is
-                return 500, _error(error)
-
-        def _read(self) -> bytes:
-            length = int(self.headers.get("Content-Length") or 0)
-            if not 0 <= length <= LARGEST:
-                self.close_connection = True
-                raise InvalidArgumentError(f"a body has at most {LARGEST} bytes, not {length}")
-            return self.rfile.read(length)
-
-        def _body(self, data: bytes) -> dict[str, Any]:
-            # A page in a browser cannot send this type to another origin without asking.
-            if data and self.headers.get_content_type() != "application/json":
-                raise InvalidArgumentError("the Content-Type of a body must be application/json")
-            try:
-                body = json.loads(data or b"{}")
-            except ValueError as error:
-                raise InvalidArgumentError(f"the body is no JSON: {error}") from None
-            if not isinstance(body, dict):
-                raise InvalidArgumentError("a body must be a JSON object")
-            return body
-
-        def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-            """Of a request that is no HTTP, or has an unknown method."""
-            self.close_connection = True
-            self._send(code, {"error": "InvalidRequestError", "message": message or explain or self.responses[code][0]})
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-            pass
-
-    return Handler
+def _body(request: Request) -> dict[str, Any]:
+    """The JSON object of a body."""
+    # A page in a browser cannot send this type to another origin without asking.
+    if request.body and request.headers.get_content_type() != "application/json":
+        raise InvalidArgumentError("the Content-Type of a body must be application/json")
+    try:
+        body = json.loads(request.body or b"{}")
+    except ValueError as error:
+        raise InvalidArgumentError(f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise InvalidArgumentError("a body must be a JSON object")
+    return body
 
 
-def _error(error: Exception) -> dict[str, Any]:
-    return {"error": type(error).__name__.removeprefix("_"), "message": str(error)}
+def _error(status: int, error: Exception) -> Response:
+    return Response(status, json.dumps({"error": type(error).__name__.removeprefix("_"), "message": str(error)}).encode())

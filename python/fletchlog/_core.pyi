@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
+from ssl import SSLContext
 from types import GenericAlias
 from typing import Any, Generic, Protocol, Self, TypeAlias, final, overload, type_check_only
 
@@ -30,6 +31,7 @@ from fletchlog.admin import (
 from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from fletchlog.explain import Explanation
 from fletchlog.files import PartitionReport, SegmentInspection
+from fletchlog.registry import SchemaRegistry
 from fletchlog.testing import FaultPlan
 from fletchlog.types import (
     Column,
@@ -644,6 +646,25 @@ class Broker:
             fletchlog.errors.ConfigError: A property is unknown, not a listener's, or lacks what it needs.
             fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
             fletchlog.errors.InvalidArgumentError: Every interface (0.0.0.0) without `advertised`, or a bad port.
+        """
+    def schema_registry(self, address: str = "127.0.0.1:0", *, tls: SSLContext | None = None, users: Mapping[str, str] | None = None) -> SchemaRegistry:
+        """Serves a schema registry with Confluent's REST API, kept in the topic `_schemas` of this broker in Confluent's format.
+
+        Close it before the broker. Several registries over one broker have the same state.
+
+            with broker.schema_registry() as registry:
+                confluent_kafka.schema_registry.SchemaRegistryClient({"url": registry.url})
+
+        Args:
+            address: `HOST:PORT`, port 0: a free one. On any other interface than loopback, everybody who can reach it can change schemas.
+            tls: With it HTTPS is served: a context of the server's side, with its certificate.
+            users: Names and passwords. Without it nobody is asked for one; with it every request needs one of these (HTTP's basic authentication).
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: `address` is no HOST:PORT.
+            fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
+            fletchlog.errors.KafkaError: The topic cannot be created or read.
+            ImportError: The extras `registry` and `serde` are not installed.
         """
     def close(self) -> None:
         """Flushes, closes and unlocks. Closing twice does nothing."""

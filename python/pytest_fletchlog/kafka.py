@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from fletchlog.registry import SchemaRegistry
     from fletchlog.testing import Request, Requests
 
 DEFAULTS = {
@@ -50,6 +51,7 @@ class Kafka:
         bootstrap: The clients' `bootstrap.servers`.
         broker: The broker itself, with everything that `fletchlog.Broker` can do.
         clock: Its clock: `clock.advance(seconds=45)`, `clock.freeze()`, `clock.resume()`.
+        registry: A schema registry over this broker, opened when it is first asked for: `kafka.registry.url`. Needs the extras `registry` and `serde`.
         faults: What goes wrong between clients and this broker, see `fletchlog.testing.FaultPlan`. A rule that never applied fails the test.
     """
 
@@ -66,6 +68,14 @@ class Kafka:
         self.faults = self.listener.faults
         self.faults.record_requests()
         self._names = itertools.count(1)
+        self._registry: SchemaRegistry | None = None
+
+    @property
+    def registry(self) -> SchemaRegistry:
+        """A schema registry over this broker, see `fletchlog.Broker.schema_registry`; opened with the first use, closed with the broker."""
+        if self._registry is None:
+            self._registry = self.broker.schema_registry()
+        return self._registry
 
     def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, Any] | None = None) -> str:
         """Creates a topic and returns its name; without a name, one that is not taken."""
@@ -170,7 +180,9 @@ class Kafka:
         return f"group {group_id} is {group.state} with {len(group.members)} members, lag {lag}"
 
     def close(self) -> None:
-        """Ends the listener and the broker. What it held is gone."""
+        """Ends the registry, the listener and the broker. What it held is gone."""
+        if self._registry is not None:
+            self._registry.close()
         self.broker.close()
 
     def __enter__(self) -> Self:

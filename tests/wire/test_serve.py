@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,17 @@ FLETCHLOG = [sys.executable, "-m", "fletchlog"]
 
 def serve(*arguments, **options):
     """A serving process and its bootstrap servers."""
+    process, line = start(*arguments, **options)
+    return process, line["bootstrap"]
+
+
+def start(*arguments, **options):
+    """A serving process and what it prints."""
     command = [*FLETCHLOG, "serve", "--listen", "127.0.0.1:0", "--print-address", *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     line = process.stdout.readline()
     assert line, process.stderr.read()
-    return process, json.loads(line)["bootstrap"]
+    return process, json.loads(line)
 
 
 def produce(bootstrap, count, **config):
@@ -69,6 +76,24 @@ def test_a_plan_of_faults_applies_to_its_clients_and_is_reported_at_the_end(tmp_
     plan.write_text('[[rules]]\napi = "Produze"\nhold = true\n')
     done = subprocess.run([*FLETCHLOG, "serve", "--memory", "--listen", "127.0.0.1:0", "--faults", plan], capture_output=True, text=True, check=False)
     assert (done.returncode, "the rule: Kafka has no API `Produze`" in done.stderr) == (1, True), done
+
+
+def test_a_schema_registry_is_served_and_has_its_schemas_after_a_kill(tmp_path):
+    body = json.dumps({"schema": '"string"'}).encode()
+
+    def served():
+        process, line = start(tmp_path / "data", "--schema-registry", "127.0.0.1:0")
+        return process, f"{line['schema_registry']}/subjects/a/versions"
+
+    process, url = served()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert json.load(answer)["id"] == 1
+    end(process, signal.SIGKILL)
+    process, url = served()
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        assert json.load(answer) == [1]
+    assert end(process) == 0
 
 
 @pytest.mark.parametrize(("given", "offsets"), [([], [3, 4]), (["--config", "log.cleaner.enable=false"], [0, 1, 2, 3, 4])])

@@ -47,6 +47,7 @@ def serve(
     lenient: bool = option("--lenient", "Only warn of properties that a Kafka broker may have and this one has not.", False),
     faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
     control: str | None = option("--control", "Where tests control it over HTTP: faults, requests, time. Port 0: a free one.", metavar="HOST:PORT"),
+    schema_registry: str | None = option("--schema-registry", "Where to serve a schema registry. Port 0: a free one.", metavar="HOST:PORT"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),
     with_parent: bool = option("--with-parent", "End when the process that started it ends.", False),
 ) -> None:
@@ -73,10 +74,11 @@ def serve(
         host, port = _host_and_port("--listen", listen)
         with broker.listen(host, port, advertised=advertised) as listener:
             plan = load_plan(listener, faults) if faults else None
-            with _controlled(broker, listener, control) as url:
+            with _controlled(broker, listener, control) as url, _registered(broker, schema_registry) as registry:
                 if print_address:
-                    print(address(listener.bootstrap, url), flush=True)
-                note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}{url and f', controlled at {url}'}; Ctrl-C ends it")
+                    print(address(listener.bootstrap, url, registry), flush=True)
+                beside = f"{url and f', controlled at {url}'}{registry and f', schema registry at {registry}'}"
+                note(f"serving {'memory' if directory is None else directory} at {listener.bootstrap}{beside}; Ctrl-C ends it")
                 wait(stopped)
             if plan:
                 note(plan.report())
@@ -95,6 +97,24 @@ def _controlled(broker: fl.Broker, listener: fl.types.Listener, control: str | N
         opened = Control(broker, listener, host, port)
     except OSError as error:
         raise CommandError(f"--control {control}: {error.strerror}") from None
+    with opened:
+        yield opened.url
+
+
+@contextlib.contextmanager
+def _registered(broker: fl.Broker, at: str | None) -> Iterator[str]:
+    """The schema registry, if it is wanted: its address, otherwise an empty text."""
+    if at is None:
+        yield ""
+        return
+    from fletchlog.errors import ListenerError
+    from fletchlog.registry import SchemaRegistry
+
+    host, port = _host_and_port("--schema-registry", at)
+    try:
+        opened = SchemaRegistry(broker, f"{host}:{port}")
+    except (ListenerError, ImportError) as error:
+        raise CommandError(f"--schema-registry {at}: {error}") from None
     with opened:
         yield opened.url
 
@@ -180,14 +200,15 @@ def _host_and_port(name: str, text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
-def address(bootstrap: str, control: str = "") -> str:
-    """The line of JSON, with the address of the control interface if there is one. Hosts need no escapes; importing `json` takes longer than the rest."""
+def address(bootstrap: str, control: str = "", registry: str = "") -> str:
+    """The line of JSON, with the addresses of what else is served. Hosts need no escapes; importing `json` takes longer than the rest."""
     if not bootstrap.isascii() or not bootstrap.isprintable() or '"' in bootstrap or "\\" in bootstrap:
         import json
 
         bootstrap = json.dumps(bootstrap)[1:-1]
     of_control = f', "control": "{control}"' if control else ""
-    return f'{{"bootstrap": "{bootstrap}", "pid": {os.getpid()}{of_control}}}'
+    of_registry = f', "schema_registry": "{registry}"' if registry else ""
+    return f'{{"bootstrap": "{bootstrap}", "pid": {os.getpid()}{of_control}{of_registry}}}'
 
 
 def allow_files() -> None:
