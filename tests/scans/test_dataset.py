@@ -82,7 +82,7 @@ def test_a_filter_gives_what_it_gives_over_the_whole_topic(source, columns, expr
     assert dataset.filter(expression).to_table(columns, f("offset") > 20) == table.to_table(columns, expression & (f("offset") > 20))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(expression=expressions)
 def test_every_row_that_a_filter_keeps_is_in_one_of_its_boxes(filled: fl.Broker, expression) -> None:
     table = whole(filled)
