@@ -10,10 +10,11 @@ from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, configured, opened, topic
 from fletchlog.cli.delivery import advance_by
 from fletchlog.cli.interrupts import held
-from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PARTITIONS, PLACE, names_of_topics
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PARTITIONS, PLACE, names_of_topics, typed
 from fletchlog.cli.outputs import FORMATS, writer
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
+from fletchlog.cli.typed import Decoder, asked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -44,6 +45,16 @@ def consume(
     tail: int | None = option("--tail", "The last N records of each partition.", metavar="N"),
     group: str | None = option("--group", "Consumer group: commits what was shown, and continues behind it next time. Opens the directory for writing."),
     follow: bool = option("--follow", "Wait for more records at the end; Ctrl-C ends it.", False),
+    key: str | None = typed("--key --key-format", "What keys are decoded as"),
+    key_schema: Path | None = option("--key-schema", "File with the schema of the keys."),
+    value: str | None = typed("--value --value-format", "What values are decoded as"),
+    value_schema: Path | None = option(
+        "--value-schema", "File with the schema of the values: Avro or JSON Schema; for json, their type, as in `id bigint, name string`."
+    ),
+    message: str | None = option("--value-message --message", "Protobuf: class that protoc has made, from a module that Python finds.", metavar="MODULE.CLASS"),
+    on_error: str | None = option(
+        "--on-error", "What cannot be decoded: ends the command (default), is null, or is shown with the reason.", metavar="fail|null|show"
+    ),
     config: list[str] | None = CONFIG,
     command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
@@ -57,6 +68,9 @@ def consume(
 
     jsonl, json, csv, parquet and arrow hold whole records: `fletchlog produce` reads them back. A template has kcat's letters: %t topic, %p partition,
     %o offset, %k key, %s value, %T timestamp in ms, %h headers, %K and %S lengths, \n \t \xHH; raw is '%s\n'.
+
+    With --value and --key, values and keys are decoded: JSON in text, with base64 for bytes; objects in jsonl and json; typed columns in parquet and arrow.
+    --on-error show keeps the bytes of what cannot be decoded, with the reason: `valueError` in jsonl and json, a column value_error in parquet and arrow.
 
       fletchlog consume data/ orders -n 20                  # a first look
 
@@ -77,6 +91,8 @@ def consume(
       fletchlog consume kafka://h1:9093 orders --command-config client.properties
 
       fletchlog consume data/ orders -c fletchlog.consumer.version=4.2
+
+      fletchlog consume data/ orders --value avro --value-schema order.avsc
     """
     import fletchlog as fl
 
@@ -84,13 +100,19 @@ def consume(
     form = form or named or ("jsonl" if follow else "table")
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
-    asked = configured(command_config, config)
+    decoder = Decoder(
+        asked("--key", form=key, schema=key_schema, message=None),
+        asked("--value", form=value, schema=value_schema, message=message),
+        on_error,
+        as_columns=form in {"parquet", "arrow"},
+    )
+    client = configured(command_config, config)
     # without a group every partition has a place to begin at: a reset would be a loss, which is said
-    skip = group is None and "auto.offset.reset" not in asked
-    given = {"auto.offset.reset": "none" if skip else start if start in places.RESETS else "earliest", **asked}
+    skip = group is None and "auto.offset.reset" not in client
+    given = {"auto.offset.reset": "none" if skip else start if start in places.RESETS else "earliest", **client}
     if group is not None:
         given |= {"group.id": group, "enable.auto.commit": "false"}
-    with opened(directory, read_only=group is None, client=asked) as broker:
+    with opened(directory, read_only=group is None, client=client) as broker:
         described = [topic(broker, name) for name in topics]
         found, existing = places.partitions(described, partition), places.Existing(broker, described)
         with fl.Consumer(broker, given) as consumer:
@@ -106,7 +128,11 @@ def consume(
                 with contextlib.closing(to):
                     for polled in _polls(consumer, None if follow else existing, ends, stops, limit, skip=skip):
                         for batch in polled.rows:
-                            to.add(batch)
+                            made, wrong = decoder.decode(batch)
+                            if made.num_rows:
+                                to.add(made)
+                            if wrong is not None:
+                                raise wrong
                         if group_offsets is not None:
                             group_offsets.polled(polled)
                             if follow:

@@ -8,6 +8,7 @@ from fletchlog.cli.common import opened
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from fletchlog._place import Place
 
@@ -36,3 +37,16 @@ CONFIG = option("--config -c", "A property by Kafka's name; may be repeated.", m
 DELETE_CONFIG = option("--delete-config -d", "A property to reset; may be repeated.", metavar="NAME")
 # the name that Kafka's own tools have for it
 COMMAND_CONFIG = option("--command-config", "Properties of clients of a cluster, as Kafka's tools read them.", metavar="FILE")
+
+
+_FORMATS = ("string", "bytes", "json", "json-schema", "avro", "protobuf", "short", "integer", "long", "float", "double")
+
+
+def names_of_formats(_place: Place, _client: Mapping[str, str]) -> list[str]:
+    """What keys and values may be, as `fletchlog.serde.formats` knows it, which takes long to import."""
+    return list(_FORMATS)
+
+
+def typed(flags: str, what: str) -> Any:
+    """An option that names a format of keys or values."""
+    return option(flags, f"{what}: {', '.join(_FORMATS)}. Default: bytes.", metavar="FORMAT", complete=names_of_formats)

@@ -10,13 +10,17 @@ from typing import Any
 
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.text import controls
+from fletchlog.cli.typed import Malformed, Shown, cells
 
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 _QUOTED = re.compile(r'[",\r\n]')
 
 
 def json_line(row: dict[str, Any]) -> str:
-    """A record of the kafka schema as one JSON object; keys and values that are no UTF-8 go to `keyBase64`, `valueBase64`."""
+    """A record of the kafka schema as one JSON object.
+
+    Bytes that are no UTF-8 go to `keyBase64`, `valueBase64`; a typed value is JSON itself; of one that cannot be decoded `valueError` says why.
+    """
     result: dict[str, Any] = {name: row[name] for name in ("topic", "partition", "offset")} | {"timestamp": _iso(row["timestamp"])}
     for name in ("key", "value"):
         result |= _text(name, row[name])
@@ -31,15 +35,16 @@ def csv_line(row: dict[str, Any]) -> str:
     Raises:
         CommandError: A key or value is no UTF-8.
     """
-    cells = [row["topic"], row["partition"], row["offset"], _iso(row["timestamp"])]
+    line = [row["topic"], row["partition"], row["offset"], _iso(row["timestamp"])]
     for name in ("key", "value"):
         try:
-            cells.append(None if row[name] is None else row[name].decode())
+            item = row[name]
+            line.append(item.decode() if isinstance(item, bytes) else item)
         except UnicodeDecodeError:
             place = f"{row['topic']}-{row['partition']}, offset {row['offset']}"
             raise CommandError(f"{place}: its {name} is no UTF-8, for which csv has no place; use jsonl, json, parquet or arrow") from None
-    cells.append(_json(_headers(row)) if row["headers"] else None)
-    return ",".join(map(_csv, cells)) + "\n"
+    line.append(_json(_headers(row)) if row["headers"] else None)
+    return ",".join(map(_csv, line)) + "\n"
 
 
 def header_text(headers: list[dict[str, Any]] | None) -> str:
@@ -51,7 +56,7 @@ def _iso(time: dt.datetime | int | None) -> str | int | None:
     return time.isoformat() if isinstance(time, dt.datetime) else time
 
 
-def _headers(row: dict[str, Any]) -> list[dict[str, str | None]]:
+def _headers(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"key": header["key"]} | _text("value", header["value"]) for header in row["headers"]]
 
 
@@ -75,6 +80,9 @@ def plain(batch: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = batch.set_column(place, "timestamp", numbers).to_pylist()
     for row in rows:
         row["timestamp"] = _time(row["timestamp"])
+    for name in ("key", "value"):
+        for row, item in zip(rows, cells(batch, name), strict=True):
+            row[name] = item
     return rows
 
 
@@ -87,10 +95,14 @@ def _time(milliseconds: int | None) -> dt.datetime | int | None:
         return milliseconds
 
 
-def cell(item: bytes | dt.datetime | int | None) -> str:
+def cell(item: bytes | str | dt.datetime | int | None) -> str:
     """Bytes as text with escapes where they are none, times with milliseconds."""
     if item is None:
         return "null"
+    if isinstance(item, str):
+        return item
+    if isinstance(item, Malformed):
+        return f"{item.decode('utf-8', 'backslashreplace')} ({item.reason})"
     if isinstance(item, int):
         return f"{item} ms"
     if isinstance(item, dt.datetime):
@@ -98,10 +110,13 @@ def cell(item: bytes | dt.datetime | int | None) -> str:
     return item.decode("utf-8", "backslashreplace")
 
 
-def _text(name: str, data: bytes | None) -> dict[str, str | None]:
+def _text(name: str, data: bytes | Shown | None) -> dict[str, Any]:
     if data is None:
         return {name: None}
+    if isinstance(data, Shown):
+        return {name: data.json}
+    why = {f"{name}Error": data.reason} if isinstance(data, Malformed) else {}
     try:
-        return {name: data.decode()}
+        return {name: data.decode(), **why}
     except UnicodeDecodeError:
-        return {f"{name}Base64": base64.b64encode(data).decode()}
+        return {f"{name}Base64": base64.b64encode(data).decode(), **why}

@@ -47,6 +47,11 @@ def _escaped(escape: str) -> bytes | None:
     return bytes([int(escape[1:], 16)]) if len(escape) == len("xHH") else _ESCAPES.get(escape)
 
 
+def _bytes(item: bytes | str | None) -> bytes | None:
+    """A key or a value; one that was decoded as its text."""
+    return item.encode() if isinstance(item, str) else item
+
+
 def _length(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
@@ -61,11 +66,11 @@ def _headers(row: Row) -> bytes:
 
 
 _LETTERS: dict[str, Callable[[Row], bytes]] = {
-    "s": lambda row: row["value"] or b"",
-    "k": lambda row: row["key"] or b"",
-    "S": lambda row: b"%d" % _length(row["value"]),
-    "K": lambda row: b"%d" % _length(row["key"]),
-    "R": lambda row: _length(row["value"]).to_bytes(4, "big", signed=True),
+    "s": lambda row: _bytes(row["value"]) or b"",
+    "k": lambda row: _bytes(row["key"]) or b"",
+    "S": lambda row: b"%d" % _length(_bytes(row["value"])),
+    "K": lambda row: b"%d" % _length(_bytes(row["key"])),
+    "R": lambda row: _length(_bytes(row["value"])).to_bytes(4, "big", signed=True),
     "T": _time,
     "h": _headers,
     "t": lambda row: row["topic"].encode(),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fletchlog._core import find_topics
 from fletchlog._place import CLUSTER, STORE, Place
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.spark import typed
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.limits import Earliest, Latest, Limit, check_batch, parse
 from fletchlog.spark.offsets import HIGHEST, parse_partitions
@@ -73,6 +74,7 @@ KNOWN = {
     "maxPartitions": ("", "Pack small neighbours into one task until there are at most this many tasks. Spark's kafka source does not have it."),
     "maxRecordsPerPartition": ("", "Split partitions of the log into tasks of at most this many offsets."),
     "includeHeaders": ("`false`", "Adds the column `headers`."),
+    **typed.known(reading=True),
     "kafka.isolation.level": ("`read_uncommitted`", "`read_committed` leaves out the records of open and aborted transactions."),
     "kafkaConsumer.pollTimeoutMs": ("`120000`", "How long a task waits for records of a cluster."),
     "fetchOffset.numRetries": ("`3`", "How often a cluster is asked for topics and offsets before what it does not show is an error."),
@@ -83,8 +85,8 @@ WITHOUT_EFFECT = ("groupIdPrefix",)
 # Refused by Spark's kafka source too, for the same reasons.
 REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
-    "kafka.key.deserializer": "keys are bytes; cast the column",
-    "kafka.value.deserializer": "values are bytes; cast the column",
+    "kafka.key.deserializer": "keys are bytes; set key.format, or cast the column",
+    "kafka.value.deserializer": "values are bytes; set value.format, or cast the column",
     "kafka.enable.auto.commit": "the checkpoint of the query keeps the offsets",
     "kafka.interceptor.classes": "interceptors could change the records",
 }
@@ -143,6 +145,7 @@ class SourceOptions:
     given: Mapping[str, str] = field(repr=False)
     fail_on_data_loss: bool
     include_headers: bool
+    typed: tuple[typed.Typed, ...]
     isolation_level: str
     min_partitions: int | None
     max_partitions: int | None
@@ -178,6 +181,7 @@ class SourceOptions:
             given=given,
             fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
             include_headers=boolean(given, "includeHeaders", default=False),
+            typed=typed.parse(given, reading=True),
             isolation_level=isolation,
             min_partitions=_positive(given, "minPartitions"),
             max_partitions=_positive(given, "maxPartitions"),

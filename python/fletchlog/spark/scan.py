@@ -11,7 +11,8 @@ from fletchlog.spark.compat import freeze_imports
 from fletchlog.spark.directory import Span
 from fletchlog.spark.errors import DataLossError
 from fletchlog.spark.offset_reader import loss_reporter
-from fletchlog.spark.schema import arrow_schema, check_projection
+from fletchlog.spark.schema import COLUMNS, arrow_schema, check_projection
+from fletchlog.spark.typed import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -35,8 +36,7 @@ def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema:
     """
     if not wanted:
         return
-    columns = check_projection(schema)
-    target = arrow_schema(schema)
+    shape = _Shape(schema, options)
     source = open_log(options)
     for attempt in range(options.fetch_attempts):
         if attempt:
@@ -51,12 +51,38 @@ def read_ranges(wanted: tuple[OffsetRange, ...], options: SourceOptions, schema:
     freeze_imports()
     try:
         for item in wanted:
-            yield from _read_range(item, spans.get(item.tp), source, columns, target, options)
+            yield from _read_range(item, spans.get(item.tp), source, shape, options)
     except StorageError:
         # an object has changed: Spark tries the task again, and then what is there now is read
         if options.store is not None:
             open_log(options, anew=True)
         raise
+
+
+class _Shape:
+    """The columns that Spark demands.
+
+    Attributes:
+        asked: The columns that are scanned for them.
+    """
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        self._columns = check_projection(schema, options.typed)
+        self._target = arrow_schema(schema)
+        self._decoder = Decoder(options.typed, schema, self._target) if options.typed else None
+        # A schema may name a column twice, in other letters. The offset shows how far the range was read.
+        needed = self._decoder.needed if self._decoder is not None else []
+        self.asked = [name for name in dict.fromkeys((*self._columns, "offset", *needed)) if name in COLUMNS]
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a scan in these columns."""
+        import pyarrow as pa
+
+        if self._decoder is not None:
+            batch = self._decoder.decoded(batch)
+        if batch.schema.equals(self._target):
+            return batch
+        return pa.RecordBatch.from_arrays([batch.column(column) for column in self._columns], schema=self._target)
 
 
 def _covered(wanted: Iterable[OffsetRange], spans: Mapping[TopicPartition, Span]) -> bool:
@@ -67,11 +93,7 @@ def _covered(wanted: Iterable[OffsetRange], spans: Mapping[TopicPartition, Span]
     return all(map(has, wanted))
 
 
-def _read_range(
-    wanted: OffsetRange, span: Span | None, source: Directory | ClusterLog, columns: tuple[str, ...], target: pa.Schema, options: SourceOptions
-) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
+def _read_range(wanted: OffsetRange, span: Span | None, source: Directory | ClusterLog, shape: _Shape, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     report_loss = loss_reporter(options)
     tp = wanted.tp
     name = str(tp)
@@ -86,17 +108,12 @@ def _read_range(
     if span.end < wanted.end:
         report_loss(f"the log of {name} ends at {span.end}; offsets up to {wanted.end - 1} were to be read")
     start, end = max(wanted.start, span.start), min(wanted.end, span.end)
-    # A schema may name a column twice, in other letters. The offset shows how far the range was read.
-    asked = list(dict.fromkeys((*columns, "offset")))
     while start < end:
         try:
-            for batch in source.scan(tp, start, end, columns=asked):
+            for batch in source.scan(tp, start, end, columns=shape.asked):
                 if batch.num_rows:
                     start = batch.column("offset")[-1].as_py() + 1
-                if batch.schema.equals(target):
-                    yield batch
-                else:
-                    yield pa.RecordBatch.from_arrays([batch.column(column) for column in columns], schema=target)
+                yield shape.of(batch)
         except (OffsetOutOfRangeError, UnknownTopicOrPartitionError) as error:
             span = source.spans([tp]).get(tp)
             if span is None and options.path is None:

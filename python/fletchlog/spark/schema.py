@@ -21,9 +21,12 @@ from pyspark.sql.types import (
 )
 
 from fletchlog.spark.errors import OptionError
+from fletchlog.spark.typed import is_part
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from fletchlog.spark.typed import Typed
 
 HEADERS = "headers"
 COLUMNS: dict[str, DataType] = {
@@ -38,33 +41,41 @@ COLUMNS: dict[str, DataType] = {
 }
 
 
-def kafka_schema(*, include_headers: bool) -> StructType:
+def kafka_schema(*, include_headers: bool, typed: tuple[Typed, ...] = ()) -> StructType:
     """All columns, with headers when asked for."""
-    return StructType([StructField(name, kind) for name, kind in COLUMNS.items() if include_headers or name != HEADERS])
+    return StructType([StructField(name, kind) for name, kind in columns_of(typed).items() if include_headers or name != HEADERS])
 
 
-def check_projection(schema: StructType) -> tuple[str, ...]:
-    """Columns of ours behind the fields of `schema`, in its order.
+def columns_of(typed: tuple[Typed, ...]) -> dict[str, DataType]:
+    """All columns with their types, where some are decoded; what could not be decoded is at the end."""
+    made = {name: kind for one in typed for name, kind in one.columns().items()}
+    return {name: made.get(name, kind) for name, kind in COLUMNS.items()} | made
+
+
+def check_projection(schema: StructType, typed: tuple[Typed, ...] = ()) -> tuple[str, ...]:
+    """Columns of ours behind the fields of `schema`, in its order. A decoded column may be asked for with fewer fields.
 
     Raises:
         OptionError: A column that does not exist or has another type.
     """
-    by_lower = {name.lower(): name for name in COLUMNS}
+    known = columns_of(typed)
+    decoded = {one.column for one in typed}
+    by_lower = {name.lower(): name for name in known}
     columns = []
     for field in schema.fields:
         name = by_lower.get(field.name.lower())
         if name is None:
-            message = f"schema: there is no column {field.name}; columns are {', '.join(COLUMNS)}"
+            message = f"schema: there is no column {field.name}; columns are {', '.join(known)}"
             raise OptionError(message)
-        if field.dataType.simpleString() != COLUMNS[name].simpleString():
+        if not (is_part(field.dataType, known[name]) if name in decoded else field.dataType.simpleString() == known[name].simpleString()):
             message = (
-                f"schema: column {field.name} is {COLUMNS[name].simpleString()}, not {field.dataType.simpleString()}; "
+                f"schema: column {field.name} is {known[name].simpleString()}, not {field.dataType.simpleString()}; "
                 "read it with its own type and cast it afterwards"
             )
             raise OptionError(message)
         columns.append(name)
     if not columns:
-        message = f"schema: no column asked for; columns are {', '.join(COLUMNS)}"
+        message = f"schema: no column asked for; columns are {', '.join(known)}"
         raise OptionError(message)
     return tuple(columns)
 

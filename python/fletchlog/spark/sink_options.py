@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import ledger
 from fletchlog._place import STORE
+from fletchlog.spark import typed
 from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import boolean, check_properties, duration_ms, log, nearest, place_of, target
 
@@ -51,6 +52,7 @@ KNOWN = {
     ),
     "txnAppId": ("", "With `txnVersion`: a write of this name and number is done once, in `foreachBatch` for example."),
     "txnVersion": ("", "Number of the write: greater than that of the write before."),
+    **typed.known(reading=False),
 }
 # Spark's own, which it passes on.
 _OF_SPARK = {"checkpointlocation", "queryname"}
@@ -69,8 +71,8 @@ COLUMNS = {
 # What a transaction of the driver's own needs; a property given by the user replaces the first group only.
 DEFAULTS = ledger.PRODUCER | {"batch.size": str(1 << 20), "linger.ms": "1000", "buffer.memory": str(128 << 20), "transaction.timeout.ms": "900000"}
 REFUSED = {
-    "kafka.key.serializer": "keys are bytes or text; cast the column",
-    "kafka.value.serializer": "values are bytes or text; cast the column",
+    "kafka.key.serializer": "keys are bytes or text; set key.format, or cast the column",
+    "kafka.value.serializer": "values are bytes or text; set value.format, or cast the column",
     "kafka.transactional.id": "the sink has its own, and one transaction for each batch",
     "kafka.enable.idempotence": "the sink always writes in transactions",
     "kafka.acks": "the sink always writes in transactions, with acks=all",
@@ -99,6 +101,7 @@ class SinkOptions:
     max_inline_bytes: int
     lock_timeout_ms: float
     task_transactions: bool
+    typed: tuple[typed.Typed, ...]
     missing_ledger: str
     app: tuple[str, int] | None
     producer: Mapping[str, Any] = field(repr=False)  # may have passwords
@@ -139,6 +142,7 @@ class SinkOptions:
             max_inline_bytes=_whole(given, "maxInlineBytes", MAX_INLINE_BYTES),
             lock_timeout_ms=duration_ms(given, "lockTimeout", "60s"),
             task_transactions=task_transactions,
+            typed=typed.parse(given, reading=False),
             missing_ledger=_missing_ledger(given, task_transactions=task_transactions),
             app=_app(given),
             producer=producer,
@@ -152,10 +156,11 @@ class SinkOptions:
             OptionError: A column is missing, unknown or of another type.
         """
         found = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
+        encoded = {one.column for one in self.typed}
         for name, kinds in COLUMNS.items():
             if name == "topic" and self.topic is not None:
                 continue
-            if name in found and found[name] not in kinds:
+            if name in found and found[name] not in kinds and name not in encoded:
                 raise OptionError(f"{name} attribute unsupported type {found[name]}. {name} must be a(n) {' or '.join(kinds)}")
             if name == "topic" and name not in found:
                 raise OptionError("topic option required when no 'topic' attribute is present. Use the topic option for setting a topic.")
@@ -163,6 +168,7 @@ class SinkOptions:
                 raise OptionError("Required attribute 'value' not found")
         for name in found.keys() - COLUMNS.keys():
             raise OptionError(f"column {name}: a record has only {', '.join(COLUMNS)}")
+        typed.Encoder(self.typed).check(schema)
 
 
 def _new_topic(given: Mapping[str, str], topic: str | None) -> NewTopic | None:

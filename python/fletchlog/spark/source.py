@@ -48,20 +48,27 @@ class LogSource(DataSource):
 
     def schema(self) -> StructType:
         """Columns of Spark's kafka source."""
-        return kafka_schema(include_headers=SourceOptions.parse(self._given).include_headers)
+        options = self._source()
+        return kafka_schema(include_headers=options.include_headers, typed=options.typed)
 
     def reader(self, schema: StructType) -> BatchReader:
         """Batch reading of the columns of `schema`."""
-        options = SourceOptions.parse(self._given)
-        check_projection(schema)
+        options = self._source()
+        check_projection(schema, options.typed)
         pushes_filters = self._plans_each_scan and has_filters()
         return (FilteringReader if pushes_filters else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """Micro-batch reading of the columns of `schema`."""
-        options = SourceOptions.parse(self._given)
-        check_projection(schema)
+        options = self._source()
+        check_projection(schema, options.typed)
         return StreamReader(options, schema)
+
+    def _source(self) -> SourceOptions:
+        options = SourceOptions.parse(self._given)
+        if options.typed and self._plans_each_scan:
+            raise OptionError(f"option {options.typed[0].column}.format: fletchlog-columnar gives bytes; read with the format fletchlog")
+        return options
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Writing of a frame, all or nothing."""

@@ -22,6 +22,7 @@ from fletchlog.spark.errors import OptionError
 from fletchlog.spark.options import log
 from fletchlog.spark.staging import Staged, clear, new_run, query_id, stage
 from fletchlog.spark.task_transaction import write_once
+from fletchlog.spark.typed import Encoder
 from fletchlog.spark.written import Written
 
 if TYPE_CHECKING:
@@ -344,7 +345,9 @@ def _checked(rows: Iterable[pa.RecordBatch], options: SinkOptions) -> Iterator[p
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for batch in rows:
+    encoder = Encoder(options.typed)
+    for found in rows:
+        batch = encoder.encoded(found)
         columns = dict(zip([name.lower() for name in batch.schema.names], batch.columns, strict=True))
         if options.topic is None and columns["topic"].null_count:
             raise OptionError("The Kafka message data sent to the producer contains a null topic. Use the `topic` option for setting a default topic.")

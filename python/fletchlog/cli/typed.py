@@ -1,0 +1,201 @@
+"""Keys and values in a format (`--value avro`): what `consume` decodes, and `produce` encodes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+from fletchlog.cli.common import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from fletchlog.serde.formats import Format
+
+POLICIES = {"fail": "fail", "null": "null", "show": "show"}
+
+
+class Shown(str):
+    """A decoded key or value as text; `json` is what it is in a line of JSON."""
+
+    json: Any
+    __slots__ = ("json",)
+
+    def __new__(cls, text: str, item: Any) -> Self:
+        """A text, and the same as JSON has it."""
+        made = super().__new__(cls, text)
+        made.json = item
+        return made
+
+
+class Malformed(bytes):
+    """Bytes that cannot be decoded, and why."""
+
+    reason: str
+
+    def __new__(cls, data: bytes, reason: str) -> Self:
+        """Bytes with a reason."""
+        made = super().__new__(cls, data)
+        made.reason = reason
+        return made
+
+
+def asked(option: str, *, form: str | None, schema: Path | None, message: str | None) -> Format | None:
+    """The format that options of the shell name.
+
+    Args:
+        option: `--value` or `--key`: what the format is given as; the others begin with it.
+        form: The format.
+        schema: The file with the schema.
+        message: A class of Protobuf.
+
+    Raises:
+        CommandError: They do not fit each other, or cannot work.
+    """
+    from fletchlog.errors import InvalidArgumentError
+    from fletchlog.serde import formats
+
+    stem = option.removesuffix("-format")
+    given = {"format": form, "schema": None if schema is None else _text(f"{stem}-schema", schema), "message": message}
+    try:
+        return formats.parse(given, lambda name: option if name == "format" else f"{stem}-{name}")
+    except InvalidArgumentError as error:
+        raise CommandError(str(error)) from None
+
+
+def _text(option: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{option} {file} cannot be read: {error}") from None
+
+
+class Decoder:
+    """Decodes the columns of what was polled.
+
+    Raises:
+        CommandError: An unknown policy.
+    """
+
+    def __init__(self, key: Format | None, value: Format | None, on_error: str | None, *, as_columns: bool) -> None:
+        from fletchlog.errors import InvalidArgumentError
+        from fletchlog.serde import formats
+
+        self._by_name: dict[str, Any] = {}
+        for name, wanted in (("key", key), ("value", value)):
+            one = wanted.deserializer() if wanted is not None else None
+            if one is not None and one.type is None and as_columns:
+                raise CommandError(f"--{name} {getattr(wanted, 'name', '')} has no type of its own in a file of columns: give one as --{name}-schema FILE")
+            if one is not None:
+                self._by_name[name] = one
+        try:
+            self._on_error = formats.policy(on_error, "--on-error", POLICIES)
+        except InvalidArgumentError as error:
+            raise CommandError(str(error)) from None
+        if on_error is not None and not self._by_name:
+            raise CommandError("--on-error is for values that are decoded: give --value or --key")
+
+    def decode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, CommandError | None]:
+        """The records with typed columns; up to the first that cannot be decoded, with the reason, if that ends the command."""
+        from fletchlog import serde
+
+        if not self._by_name:
+            return batch, None
+        made = serde.deserialize(batch, **self._by_name, on_error="collect")
+        errors = {name: made.column(f"{name}_error") for name in self._by_name}
+        if self._on_error != "show":
+            made = made.select(batch.schema.names)
+        if self._on_error != "fail" or all(column.null_count == len(column) for column in errors.values()):
+            return made, None
+        row, name = min((column.is_valid().index(True).as_py(), name) for name, column in errors.items() if column.null_count < len(column))
+        where = f"{batch.column('topic')[row].as_py()}-{batch.column('partition')[row].as_py()} at offset {batch.column('offset')[row].as_py()}"
+        reason = errors[name][row].as_py()["reason"]
+        return made.slice(0, row), CommandError(f"the {name} of {where} cannot be decoded: {reason}; --on-error show prints such records as they are")
+
+
+def cells(batch: Any, name: str) -> Sequence[Any]:
+    """What text shows of a column of keys or values: bytes as they are, `Shown` of what is typed, and `Malformed`."""
+    import pyarrow as pa
+
+    column = batch.column(name)
+    made: list[Any]
+    if pa.types.is_binary(column.type):
+        made = column.to_pylist()
+    else:
+        made = [part for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column]) for part in _shown(chunk)]
+    if f"{name}_error" in batch.schema.names:
+        for row, error in enumerate(batch.column(f"{name}_error").to_pylist()):
+            if error is not None:
+                made[row] = Malformed(error["data"], error["reason"])
+    return made
+
+
+def _shown(column: pa.Array) -> list[Shown | None]:
+    import pyarrow as pa
+
+    if pa.types.is_string(column.type):
+        return [None if text is None else Shown(text, text) for text in column.to_pylist()]
+    texts = _json_texts(column)
+    return [None if text is None else Shown(text, json.loads(text)) for text in texts]
+
+
+def _json_texts(column: pa.Array) -> list[str | None]:
+    """Values as JSON; bytes within them are base64."""
+    from fletchlog.errors import InvalidArgumentError
+    from fletchlog.serde import Json
+    from fletchlog.serde.columns import converted
+
+    kind = text_type(column.type)
+    try:
+        made, reasons = Json(kind).encode(converted(column, kind, _leaf))
+    except InvalidArgumentError:  # a type that has no JSON
+        made, reasons = column, dict.fromkeys(range(len(column)), "")
+    # what JSON does not have, such as NaN and intervals, is text
+    return [
+        _plain(column[row].as_py(maps_as_pydicts="lossy")) if row in reasons else None if data is None else data.decode()
+        for row, data in enumerate(made.to_pylist())
+    ]
+
+
+def text_type(kind: pa.DataType) -> pa.DataType:
+    """The type with a text in place of bytes: JSON has none."""
+    import pyarrow as pa
+
+    from fletchlog.serde.columns import mapped
+
+    def part(one: Any, _path: str) -> Any:
+        types = pa.types
+        is_bytes = types.is_binary(one) or types.is_large_binary(one) or types.is_fixed_size_binary(one) or types.is_binary_view(one)
+        return pa.string() if is_bytes else None
+
+    return mapped(kind, part)
+
+
+def _leaf(part: pa.Array, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    if part.type == kind:
+        return part
+    if pa.types.is_string(kind):
+        return pa.array([None if data is None else base64.b64encode(data).decode() for data in part.to_pylist()], kind)
+    return part.cast(kind)
+
+
+def _plain(item: Any) -> str | None:
+    def finite(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {str(name): finite(of) for name, of in part.items()}
+        if isinstance(part, list | tuple):
+            return [finite(of) for of in part]
+        if isinstance(part, bytes):
+            return base64.b64encode(part).decode()
+        if isinstance(part, float):
+            return part if math.isfinite(part) else str(part)
+        return part if part is None or isinstance(part, int | str) else str(part)
+
+    return None if item is None else json.dumps(finite(item), ensure_ascii=False)

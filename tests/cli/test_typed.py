@@ -1,0 +1,134 @@
+"""Keys and values in a format: `fletchlog consume --value avro`, and `fletchlog produce --value-format avro`."""
+
+import base64
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fletchlog as fl
+from fletchlog import serde
+from fletchlog.cli import options
+from fletchlog.serde import formats
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "who", "type": ["null", "string"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "raw", "type": "bytes"},
+    ],
+}
+ROWS = [
+    {"id": 1, "who": "ann", "at": 1_700_000_000_123, "tags": ["a", "b"], "raw": b"\xff"},
+    {"id": 2, "who": None, "at": 0, "tags": [], "raw": b""},
+]
+SHOWN = [
+    {"id": 1, "who": "ann", "at": "2023-11-14T22:13:20.123Z", "tags": ["a", "b"], "raw": "/w=="},
+    {"id": 2, "who": None, "at": "1970-01-01T00:00:00Z", "tags": [], "raw": ""},
+]
+
+
+def column(rows):
+    made = pa.array(rows, pa.struct([("id", pa.int64()), ("who", pa.string()), ("at", pa.int64()), ("tags", pa.list_(pa.string())), ("raw", pa.binary())]))
+    names = [field.name for field in made.type]
+    return pa.StructArray.from_arrays(
+        [part.cast(pa.timestamp("ms", "UTC")) if n == "at" else part for n, part in zip(names, made.flatten(), strict=True)], names
+    )
+
+
+@pytest.fixture
+def schema(tmp_path):
+    file = tmp_path / "order.avsc"
+    file.write_text(json.dumps(ORDER))
+    return file
+
+
+@pytest.fixture
+def orders(data):
+    """Two orders in Avro with keys that are numbers, and a value in front of the second that is none."""
+    values, reasons = serde.Avro(json.dumps(ORDER)).encode(column(ROWS))
+    assert not reasons
+    with fl.Broker(data, create=True) as broker:
+        broker.create_topic("t")
+        broker.create_topic("bad")
+        with fl.Producer(broker, key_serializer=serde.Long()) as producer:
+            for number, value in enumerate(values.to_pylist()):
+                producer.send("t", value, number)
+                producer.send("bad", value, number)
+                if number == 0:
+                    producer.send("bad", b"\xff", 7)
+    return data
+
+
+def test_values_are_objects_in_lines_of_json(cli, orders, schema):
+    lines = cli("consume", orders, "t", "-f", "jsonl", "--value", "avro", "--value-schema", schema, "--key", "long").lines
+    assert [line["value"] for line in lines] == SHOWN
+    assert [line["key"] for line in lines] == [0, 1]
+    assert base64.b64decode(lines[0]["value"]["raw"]) == ROWS[0]["raw"]
+
+
+@pytest.mark.parametrize(("form", "seen"), [("table", '"who":"ann"'), ("%k %s\n", '0 {"id":1,"who":"ann"'), ("csv", '"{""id"":1')])
+def test_values_are_json_where_there_is_text(cli, orders, schema, form, seen):
+    words = ["consume", orders, "t", "--value-format", "avro", "--value-schema", schema, "--key", "long", "-f", form]
+    assert seen in "".join(line.strip() for line in cli(*words).out.splitlines()).replace("│", "")
+
+
+def test_values_are_typed_columns_in_parquet(cli, orders, schema, tmp_path):
+    cli("consume", orders, "t", "-o", tmp_path / "t.parquet", "--value", "avro", "--value-schema", schema)
+    assert pq.read_table(tmp_path / "t.parquet")["value"].to_pylist() == column(ROWS).to_pylist()
+
+
+def test_what_cannot_be_decoded_ends_the_command_behind_what_comes_before_it(cli, orders, schema):
+    words = ["consume", orders, "bad", "-f", "jsonl", "--value", "avro", "--value-schema", schema]
+    found = cli(*words, code=1)
+    assert [line["value"] for line in found.lines] == SHOWN[:1]
+    assert "the value of bad-0 at offset 1 cannot be decoded" in found.err
+    assert "--on-error" in found.err
+    assert [line["value"] for line in cli(*words, "--on-error", "null").lines] == [SHOWN[0], None, SHOWN[1]]
+    shown = cli(*words, "--on-error", "show").lines
+    assert [line.get("value") for line in shown] == [SHOWN[0], None, SHOWN[1]]
+    assert base64.b64decode(shown[1]["valueBase64"]) == b"\xff"
+    assert shown[1]["valueError"]
+
+
+def test_a_group_continues_at_what_could_not_be_decoded(cli, orders, schema):
+    words = ["consume", orders, "bad", "-f", "jsonl", "--value", "avro", "--value-schema", schema, "--group", "g"]
+    assert len(cli(*words, code=1).lines) == 1
+    assert cli(*words, code=1).lines == []
+    assert len(cli(*words, "--on-error", "null").lines) == 2
+
+
+def test_a_column_has_the_reasons_in_parquet(cli, orders, schema, tmp_path):
+    cli("consume", orders, "bad", "-o", tmp_path / "t.parquet", "--value", "avro", "--value-schema", schema, "--on-error", "show")
+    found = pq.read_table(tmp_path / "t.parquet")
+    assert [value and value["id"] for value in found["value"].to_pylist()] == [1, None, 2]
+    assert [error and error["data"] for error in found["value_error"].to_pylist()] == [None, b"\xff", None]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--value", "avr"], "--value is avr; expected one of string"),
+        (["--value", "avro"], "--value is avro, which needs --value-schema: an Avro schema, as JSON"),
+        (["--value-schema", "SCHEMA"], "--value-schema is given without --value"),
+        (["--key", "string", "--key-schema", "SCHEMA"], "--key-schema is given, and string takes no schema"),
+        (["--key", "json", "--key-schema", "SCHEMA"], "--key-schema: "),
+        (["--value", "avro", "--value-schema", "missing"], "--value-schema missing cannot be read"),
+        (["--value", "protobuf", "--message", "nowhere.Order"], "--value-message: nowhere.Order cannot be imported"),
+        (["--on-error", "null"], "--on-error is for values that are decoded"),
+        (["--value", "long", "--on-error", "collect"], "--on-error is collect; expected one of fail, null, show"),
+        (["--value", "json", "-o", "x.parquet"], "give one as --value-schema FILE"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_the_name_of_the_option(cli, orders, schema, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    assert said in cli("consume", orders, "t", *[schema if word == "SCHEMA" else word for word in words], code=1).err
+
+
+def test_the_shell_names_the_formats_that_there_are():
+    assert options.names_of_formats(None, {}) == list(formats.NAMES)

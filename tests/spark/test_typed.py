@@ -1,0 +1,180 @@
+"""`value.format` and `key.format`: typed columns instead of bytes, read and written."""
+
+import datetime as dt
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+import fletchlog as fl
+from fletchlog import serde
+from fletchlog.spark.arrow_types import selected, spark_type
+from fletchlog.spark.errors import OptionError
+from fletchlog.spark.options import SourceOptions
+from fletchlog.spark.range_calculator import OffsetRange
+from fletchlog.spark.scan import read_ranges
+from fletchlog.spark.schema import arrow_schema, kafka_schema
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+ORDER = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {
+                "name": "customer",
+                "type": {"type": "record", "name": "Customer", "fields": [{"name": "name", "type": "string"}, {"name": "vip", "type": "boolean"}]},
+            },
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
+        ],
+    }
+)
+TYPE = "struct<id:bigint,customer:struct<name:string,vip:boolean>,tags:array<string>,at:timestamp,price:decimal(9,2)>"
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as Spark returns times
+AVRO = {"value__format": "avro", "value__schema": ORDER}
+
+
+@pytest.fixture
+def source():
+    return "fletchlog"
+
+
+def order(number):
+    return {"id": number, "customer": {"name": f"c{number}", "vip": number % 2 == 0}, "tags": ["t"] * (number % 3), "at": number, "price": None}
+
+
+@pytest.fixture
+def orders(log):
+    """Ten orders with numbers as keys in two partitions; in the topic `bad` there is one value that is none."""
+    log.topic("orders", partitions=2).topic("bad")
+    kind = serde.Avro(ORDER).type
+    values, _ = serde.Avro(ORDER).encode(pa.array([order(number) for number in range(10)], kind))
+    with fl.Producer(log.broker, key_serializer=serde.Long()) as producer:
+        for number, value in enumerate(values.to_pylist()):
+            producer.send("orders", value, number, partition=number % 2)
+        producer.send("bad", values[0].as_py(), 0)
+        producer.send("bad", b"\xff", 1)
+    return log
+
+
+def test_a_value_is_a_struct_and_a_key_a_number(orders, read):
+    frame = read(subscribe="orders", key__format="long", **AVRO)
+    assert frame.schema["value"].dataType.simpleString() == TYPE
+    assert frame.schema["key"].dataType.simpleString() == "bigint"
+    rows = frame.selectExpr("key", "value.id", "value.customer.name", "size(value.tags)", "value.at", "value.price", "offset").collect()
+    expected = [(n, n, f"c{n}", n % 3, EPOCH + dt.timedelta(milliseconds=n), None, n // 2) for n in range(10)]
+    assert sorted(tuple(row) for row in rows) == expected
+
+
+def test_a_schema_or_fields_leave_the_others_out(orders, read):
+    frame = read("value struct<tags: array<string>, customer: struct<name: string>>", subscribe="orders", **AVRO)
+    assert sorted(row.value.customer.name for row in frame.collect()) == [f"c{n}" for n in range(10)]
+    chosen = read(subscribe="orders", value__fields="customer.name, id", **AVRO)
+    assert chosen.schema["value"].dataType.simpleString() == "struct<id:bigint,customer:struct<name:string>>"
+    assert sorted(row.value.id for row in chosen.collect()) == list(range(10))
+
+
+def test_what_cannot_be_decoded_fails_or_is_null_or_has_a_column(orders, read):
+    with pytest.raises(PySparkException, match=r"the value of bad-0 at offset 1 cannot be decoded: .*; the option value.on_error can be null or column"):
+        read(subscribe="bad", **AVRO).collect()
+    assert [row.value and row.value.id for row in read(subscribe="bad", value__on_error="null", **AVRO).collect()] == [0, None]
+    frame = read(subscribe="bad", value__on_error="column", **AVRO)
+    assert frame.columns[-1] == "value_error"
+    assert [row.value_error and bytes(row.value_error.data) for row in frame.collect()] == [None, b"\xff"]
+    assert [row.value_error is None for row in frame.select("value_error").collect()] == [True, False]
+
+
+def test_a_stream_is_typed_and_written_in_another_format(spark, orders, tmp_path):
+    options = {"path": orders.path, "subscribe": "orders", "startingOffsets": "earliest", "value.format": "avro", "value.schema": ORDER}
+    stream = spark.readStream.format("fletchlog").options(**options).load()
+    copied = tmp_path / "copied"
+    written = {"path": str(copied), "topic": "t", "partitions": 1, "checkpointLocation": str(tmp_path / "checkpoint")}
+    json_of = {"value.format": "json", "value.schema": "name string, id bigint", "key.format": "string"}
+    query = stream.selectExpr("struct(value.id as id, value.customer.name as name) as value", "cast(value.id as string) as key")
+    sink = query.writeStream.format("fletchlog").options(**written, **json_of)
+    sink.trigger(availableNow=True).start().awaitTermination()
+    with fl.Broker(copied, read_only=True) as broker:
+        found = broker.scan("t").to_pyarrow()
+    assert sorted(found["value"].to_pylist()) == [b'{"name":"c%d","id":%d}' % (n, n) for n in range(10)]
+    assert sorted(found["key"].to_pylist()) == [b"%d" % n for n in range(10)]
+
+
+def test_what_was_written_with_a_schema_is_read_with_it(spark, orders, read, tmp_path):
+    frame = read(subscribe="orders", key__format="long", **AVRO)
+    target = {"path": str(tmp_path / "again"), "topic": "t", "partitions": 1, "key.format": "long", "value.format": "avro", "value.schema": ORDER}
+    frame.select("key", "value").orderBy("key").write.format("fletchlog").options(**target).mode("append").save()
+    again = spark.read.format("fletchlog").options(path=target["path"], subscribe="t", **{"value.format": "avro", "value.schema": ORDER}).load()
+    assert [row.value for row in again.collect()] == [row.value for row in frame.orderBy("key").collect()]
+    with pytest.raises(PySparkException, match=r"column value cannot be written as avro: value has no field nme there; fields are id"):
+        frame.selectExpr("struct(1L as nme) as value").write.format("fletchlog").options(**target).mode("append").save()
+    with pytest.raises(PySparkException, match=r"column key cannot be written as long"):
+        frame.selectExpr("array(1) as key", "value").write.format("fletchlog").options(**target).mode("append").save()
+
+
+PLACE = {"path": "/data", "subscribe": "t"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"value.format": "avr"}, "option value.format is avr; expected one of"),
+        ({"value.format": "avro"}, "option value.format is avro, which needs option value.schema"),
+        ({"key.format": "long", "key.schema": "x"}, "option key.schema is given, and long takes no schema"),
+        ({"value.on_error": "null"}, "option value.on_error is for values that are decoded: give value.format"),
+        ({"value.format": "long", "value.on_error": "raise"}, "option value.on_error is raise; expected one of fail, null, column"),
+        ({"value.fromat": "long"}, "unknown option value.fromat .*did you mean value.format"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_by_name(options, said):
+    with pytest.raises(OptionError, match=said):
+        SourceOptions.parse(PLACE | options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"value.format": "json"}, "option value.format is json, which needs value.schema in Spark"),
+        ({"value.format": "json-schema", "value.schema": "{}"}, "needs value.reader_schema in Spark"),
+        ({"value.format": "avro", "value.schema": ORDER, "value.fields": "idd"}, "option value.fields: there is no field idd; fields are id, customer"),
+        ({"value.format": "avro", "value.schema": ORDER, "value.fields": "id.x"}, "option value.fields: there is no field x, it is bigint"),
+    ],
+)
+def test_a_type_that_a_frame_cannot_have_is_refused_when_it_is_loaded(options, said):
+    with pytest.raises(OptionError, match=said):
+        kafka_schema(include_headers=False, typed=SourceOptions.parse(PLACE | options).typed)
+
+
+UNSIGNED = pa.struct([("a", pa.uint64()), ("b", pa.list_(pa.uint32())), ("c", pa.map_(pa.string(), pa.float16())), ("d", pa.time64("us"))])
+
+
+def test_types_that_spark_lacks_become_the_next_larger_ones():
+    assert spark_type(UNSIGNED, "value").simpleString() == "struct<a:decimal(20,0),b:array<bigint>,c:map<string,float>,d:bigint>"
+    rows = [{"a": 2**64 - 1, "b": [2**32 - 1, None], "c": [("k", 0.5)], "d": dt.time(0, 0, 1)}, None]
+    kind = arrow_schema(kafka_like(UNSIGNED)).field("value").type
+    found = selected(pa.array(rows, UNSIGNED), kind).to_pylist()
+    assert found[1] is None
+    assert (int(found[0]["a"]), found[0]["b"], found[0]["c"], found[0]["d"]) == (2**64 - 1, [2**32 - 1, None], [("k", 0.5)], 1_000_000)
+
+
+def test_a_type_that_spark_has_nothing_for_is_named():
+    with pytest.raises(OptionError, match=r"value.x.element is decimal256\(50, 2\), which Spark does not have; leave it out with the option value.fields"):
+        spark_type(pa.struct([("x", pa.list_(pa.decimal256(50, 2)))]), "value")
+
+
+def kafka_like(kind):
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField("value", spark_type(kind, "value"))])
+
+
+def test_a_task_decodes_only_the_columns_that_are_asked_for(orders):
+    options = SourceOptions.parse({"path": orders.path, "subscribe": "bad", "value.format": "avro", "value.schema": ORDER})
+    schema = kafka_schema(include_headers=False, typed=options.typed)
+    offsets = type(schema)([schema["offset"]])
+    (batch,) = read_ranges((OffsetRange("bad", 0, 0, 2),), options, offsets)
+    assert batch.to_pydict() == {"offset": [0, 1]}
