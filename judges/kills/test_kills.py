@@ -30,6 +30,7 @@ SIZES = {
     "listener": "LISTENER_KILLS",
     "spark_queries": "QUERY_KILLS",
     "spark_tasks": "TASK_KILLS",
+    "land": "LAND_KILLS",
 }
 LAST_LINES = {
     "one_thread": r"kills: (\d+), (\d+) violations",
@@ -39,6 +40,7 @@ LAST_LINES = {
     "listener": r"listener-kills: (\d+), (\d+) violations \([1-9]\d* acknowledged records, .*\)",
     "spark_queries": r"query-kills: (\d+), (\d+) violations \(.*, [1-9]\d* rows, .*\)",
     "spark_tasks": r"task-kills: (\d+), (\d+) violations \(.*, [1-9]\d* rows, .*\)",
+    "land": r"land-kills: (\d+), (\d+) violations \(.*, [1-9]\d* rows, .*\)",
     "power_loss": r"power-loss: (\d+) images \(.* [1-9]\d* acknowledged records\), (\d+) violations \(.*\)",
 }
 
@@ -71,6 +73,7 @@ def test_what_was_acknowledged_survives_a_few(name: str, size: int, tmp_path: Pa
         ("listener", 20, 10),
         ("spark_queries", 3, 2),
         ("spark_tasks", 3, 2),
+        ("land", 3, 3),
     ],
 )
 def test_what_was_acknowledged_survives(name: str, size: int, least: int, tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ def test_a_limit_that_is_no_number_is_one_clear_line(name: str) -> None:
     assert re.fullmatch(r"[a-z-]+: TIME_LIMIT=soon is not a number of seconds\n", done.stderr)
 
 
-@pytest.mark.parametrize("name", sorted(SIZES.keys() - {"listener", "spark_queries", "spark_tasks"}))
+@pytest.mark.parametrize("name", sorted(SIZES.keys() - {"land", "listener", "spark_queries", "spark_tasks"}))
 def test_a_missing_compiler_is_named(name: str, tmp_path: Path) -> None:
     done = suite(name, PATH=tmp_path, FLETCHLOG_SHIM="")
     assert (done.returncode, done.stdout) == (1, "")

@@ -45,14 +45,16 @@ def test_an_iceberg_table_by_the_properties_of_its_catalog(cli, source, tmp_path
 
 
 def test_typed_columns_by_a_file(cli, source, tmp_path):  # noqa: F811
-    (tmp_path / "orders.json").write_text('{"id": "int64", "lines": [{"price": "double"}]}')
+    (tmp_path / "orders").write_text("id bigint, lines array<struct<price: double>>")
     cli(
         "land",
         source,
         "t",
         tmp_path / "table",
         "--value",
-        f"json={tmp_path}/orders.json",
+        "json",
+        "--value-schema",
+        tmp_path / "orders",
         "--key",
         "string",
         "--flatten",
@@ -73,10 +75,10 @@ def test_typed_columns_by_a_file(cli, source, tmp_path):  # noqa: F811
     [
         (["{source}", "t"], "land wants SOURCE, one or more topics, and the table"),
         (["{source}", "x", "{table}"], "there is no topic x"),
-        (["{source}", "t", "{table}", "--value", "json"], "--value is json; expected string, short"),
-        (["{source}", "t", "{table}", "--value", "json={source}/nothing"], "No such file"),
+        (["{source}", "t", "{table}", "--value", "json"], "a type that does not depend on the values"),
+        (["{source}", "t", "{table}", "--value", "avro"], "needs --value-schema"),
         (["{source}", "t", "{table}", "-f", "csv"], "expected one of parquet, delta, iceberg"),
-        (["{source}", "t", "{table}", "--on-error", "no", "--value", "long"], "on_error is 'no'"),
+        (["{source}", "t", "{table}", "--on-error", "no", "--value", "long"], "--on-error is no; expected one of fail, null, collect"),
         (["{source}", "t", "{table}", "--value", "long"], "t-0 at offset 0 cannot be decoded"),
         (["{source}", "t", "{table}", "--start-offset", "t"], "--start-offset wants TOPIC:PARTITION=OFFSET"),
         (["{source}", "--status", "{table}"], "takes no SOURCE"),

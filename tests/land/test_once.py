@@ -1,5 +1,6 @@
 """Each committed record is a row once, whatever the format, and however often `land` is called."""
 
+import contextlib
 from datetime import date
 from threading import Event, Thread
 
@@ -7,6 +8,8 @@ import pytest
 
 import fletchlog as fl
 from fletchlog.errors import IllegalStateError, InvalidArgumentError, OffsetOutOfRangeError, TableConflictError
+from fletchlog.landing.positions import Wanted
+from fletchlog.landing.tables import table_at
 from tests.support.landed import Place, expected
 
 
@@ -203,6 +206,45 @@ def test_a_second_lander_of_the_same_topic_is_refused_and_writes_nothing(broker,
     assert place.rows() == expected(broker)
 
 
+def test_a_lander_whose_compaction_has_taken_up_another_landers_commit_is_refused(broker, send, tmp_path):
+    place = Place("delta", tmp_path)
+    for _ in range(2):
+        send(3)
+        place.land(broker)
+    first = table_at(place.table, "delta", None, None)
+    positions = first.open({"t": Wanted([broker.describe_topic("t").topic_id], [0, 1])})
+    send(3)
+    assert place.land(broker).rows == 3
+    assert first.compact(1 << 20) > 0
+    positions["t"].offsets[0] = 9
+    rows = place.read().slice(0, 0)
+    with pytest.raises(TableConflictError, match="another lander has committed t-0"):
+        first.append(rows, rows.schema, None, positions)
+
+
+def test_a_topic_that_is_made_again_while_it_is_landed_is_refused(broker, place, send):
+    send(3)
+    place.land(broker)
+    send(3)
+
+    def again(_topic, _rows):
+        broker.delete_topic("t")
+        broker.create_topic("t", partitions=2)
+
+    with pytest.raises(IllegalStateError, match="deleted and made again while it was landed"):
+        place.land(broker, on_progress=again)
+    assert len(place.rows()) == 3
+
+
+def test_what_a_killed_lander_has_staged_is_removed(broker, parquet, send):
+    send(1)
+    parquet.land(broker)
+    left = parquet.path / "_fletchlog" / "staged" / "00000002-0000"
+    left.write_bytes(b"torn")
+    parquet.land(broker)
+    assert not left.exists()
+
+
 def test_two_landers_that_make_the_table_do_not_land_twice(broker, place, send):
     if place.format == "parquet":
         pytest.skip("its lock is taken before it is read")
@@ -291,6 +333,29 @@ def test_following_lands_what_arrives_until_it_is_stopped(broker, place, send):
     assert place.land(broker).rows == 0
 
 
+def test_following_commits_offsets_without_rows(broker, place):
+    """So that the deletion of aborted records is no loss, whatever happens to the lander."""
+    stop = Event()
+    follower = Thread(target=lambda: place.land(broker, follow=True, interval=0.2, stop=stop))
+    follower.start()
+    try:
+        with fl.Producer(broker, {"transactional.id": "x"}) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", value=b"aborted", partition=0)
+            producer.flush()
+            producer.abort_transaction()
+        while True:
+            assert follower.is_alive()
+            with contextlib.suppress(fl.KafkaError):
+                if place.offsets()["t", 0] == 2:
+                    break
+    finally:
+        stop.set()
+        follower.join(30)
+    assert place.rows() == []
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -305,6 +370,7 @@ def test_following_lands_what_arrives_until_it_is_stopped(broker, place, send):
         ({"table_options": {"a": "b"}}, "table_options are for a Delta table"),
         ({"catalog": {"type": "sql"}, "table": "name"}, "NAMESPACE.NAME"),
         ({"table": "s3://bucket/x", "format": "parquet"}, "a Parquet table is a directory"),
+        ({"table": "kafka://h:1"}, "the table kafka://h:1 is a cluster"),
         ({"topics": []}, "no topic to land"),
     ],
 )

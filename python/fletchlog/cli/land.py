@@ -6,7 +6,6 @@ import json
 import signal
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._place import CLUSTER, STORE
@@ -14,19 +13,20 @@ from fletchlog.cli.arguments import ANYWHERE, argument, option
 from fletchlog.cli.common import CommandError, configured, opened, properties, storage_options, topic
 from fletchlog.cli.copy import offsets_of
 from fletchlog.cli.interrupts import INTERRUPTED
-from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, JSON
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, JSON, typed
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note, say
+from fletchlog.cli.typed import asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
     from types import FrameType
 
     from fletchlog._place import Place
-    from fletchlog.serde import Deserializer
+    from fletchlog.serde.formats import Format
 
-_PLAIN = {"string": "String", "short": "Short", "integer": "Integer", "long": "Long", "float": "Float", "double": "Double"}
-_TYPES = f"{', '.join(_PLAIN)}, json=FILE or avro=FILE; default: bytes."
+_POLICIES = {"fail": "raise", "null": "null", "collect": "collect"}
 _MIB = 1 << 20
 
 
@@ -40,10 +40,17 @@ def land(
     table_config: list[str] | None = option("--table-config", "An option of deltalake for the table's object store; may be repeated.", metavar="NAME=VALUE"),
     follow: bool = option("--follow", "Continue with what arrives; Ctrl-C commits what was read and ends it.", False),
     interval: int = option("--interval", "Seconds between commits of --follow.", 60, "SECONDS"),
-    key: str | None = option("--key", f"What keys are: {_TYPES}", metavar="TYPE"),
-    value: str | None = option("--value", f"What values are: {_TYPES}", metavar="TYPE"),
+    key: str | None = typed("--key --key-format", "What keys are decoded as"),
+    key_schema: Path | None = option("--key-schema", "File with the schema of the keys."),
+    value: str | None = typed("--value --value-format", "What values are decoded as"),
+    value_schema: Path | None = option(
+        "--value-schema", "File with the schema of the values: Avro or JSON Schema; for json, their type, as in `id bigint, name string`."
+    ),
+    message: str | None = option("--value-message --message", "Protobuf: class that protoc has made, from a module that Python finds.", metavar="MODULE.CLASS"),
     flatten: bool = option("--flatten", "Fields of values as columns, instead of a struct.", False),
-    on_error: str = option("--on-error", "What cannot be decoded: raise, null, or collect it in columns of its own.", "raise"),
+    on_error: str | None = option(
+        "--on-error", "What cannot be decoded: ends the command (default), is null, or is kept in a column with the reason.", metavar="fail|null|collect"
+    ),
     partition_by: str | None = option("--partition-by", "day or hour, of the timestamp in UTC; default: as the table is, else none."),
     batch_mib: int = option("--batch-mib", "Commit once rows take this much memory.", 128, "MIB"),
     compact: bool = option("--compact", "Rewrite small files into larger ones. Not for Iceberg.", False),
@@ -58,8 +65,7 @@ def land(
 ) -> None:
     """Bring topics into a table of Parquet files, Delta or Iceberg, each record once; the same command again brings what is new.
 
-    The offsets that a table has are part of its own commits: wherever a landing is killed, no row is lost or repeated. A FILE of json is an object of names
-    and Arrow's types: {"id": "int64", "lines": [{"price": "double"}]}.
+    The offsets that a table has are part of its own commits: wherever a landing is killed, no row is lost or repeated.
 
       fletchlog land data/ orders lake/orders                       # Parquet files
 
@@ -67,7 +73,7 @@ def land(
 
       fletchlog land kafka://h1:9092 orders sales.orders --catalog prod
 
-      fletchlog land data/ orders lake/typed --value json=orders.json --flatten
+      fletchlog land data/ orders lake/typed --value avro --value-schema order.avsc --flatten
 
       fletchlog land --status lake/orders
     """
@@ -97,10 +103,10 @@ def land(
             follow=follow,
             interval=interval,
             stop=stop,
-            key=_deserializer("--key", key),
-            value=_deserializer("--value", value),
+            key=_deserializer(asked("--key", form=key, schema=key_schema, message=None)),
+            value=_deserializer(asked("--value", form=value, schema=value_schema, message=message)),
             flatten=flatten,
-            on_error=on_error,  # type: ignore[arg-type]  # checked there
+            on_error=_policy(on_error),
             partition_by=partition_by,  # type: ignore[arg-type]
             batch_bytes=batch_mib * _MIB,
             compact=compact,
@@ -149,43 +155,15 @@ def _listed(offsets: Mapping[Any, int]) -> list[dict[str, Any]]:
     return [{"topic": tp.topic, "partition": tp.partition, "offset": offset} for tp, offset in offsets.items()]
 
 
-def _deserializer(name: str, text: str | None) -> Deserializer | None:
-    """What a text such as `long` or `json=FILE` names.
-
-    Raises:
-        CommandError: It names nothing, or the file has no schema.
-    """
-    from fletchlog import serde
-
-    if text is None:
-        return None
-    kind, equals, file = text.partition("=")
-    if kind in _PLAIN and not equals:
-        found: Deserializer = getattr(serde, _PLAIN[kind])()
-        return found
-    if kind not in {"json", "avro"} or not file:
-        raise CommandError(f"{name} is {text}; expected {_TYPES.partition(';')[0]}")
-    try:
-        schema = json.loads(Path(file).read_bytes())
-    except ValueError as error:
-        raise CommandError(f"{name}: {file} is no JSON: {error}") from None
-    return serde.Avro(schema) if kind == "avro" else serde.Json(_arrow_type(schema, f"{name}: {file}"))
+def _deserializer(wanted: Format | None) -> Any:
+    return None if wanted is None else wanted.deserializer()
 
 
-def _arrow_type(found: Any, where: str) -> Any:
-    """The type of a JSON value: an object is a struct, a list of one is a list, a text is Arrow's name of a type."""
-    import pyarrow as pa
+def _policy(word: str | None) -> Any:
+    """What `on_error` of `fl.land` is."""
+    from fletchlog.serde import formats
 
-    if isinstance(found, dict) and found:
-        return pa.struct([(field, _arrow_type(one, where)) for field, one in found.items()])
-    if isinstance(found, list) and len(found) == 1:
-        return pa.list_(_arrow_type(found[0], where))
-    try:
-        return pa.type_for_alias(found)
-    except (ValueError, TypeError, KeyError):
-        raise CommandError(
-            f'{where}: {found!r} is no type; expected one of Arrow\'s, such as "int64", "string", "timestamp[us, tz=UTC]", a list or an object'
-        ) from None
+    return formats.policy(word, "--on-error", _POLICIES)
 
 
 class _Stop:

@@ -39,6 +39,8 @@ log = logging.getLogger("fletchlog.landing")
 
 # Of a writer that is no lander: it may be first so often, one time after the other.
 _ATTEMPTS = 10
+# A new leader may not know yet how far its partition was committed: a landing that follows waits so long for it.
+_BEHIND_S = 60.0
 # Between two looks at the source that found nothing new.
 _POLL_S = 0.2
 # The first commit of a landing that follows waits no longer for more rows.
@@ -127,7 +129,10 @@ class Landing:
         self._positions: Positions = {}
         self._committed: Positions = {}
         self._skipped: dict[TopicPartition, tuple[int, int]] = {}
+        # when the next commit is due, of a landing that follows
         self._due: float | None = None
+        # since when a partition ends before its position
+        self._behind: dict[TopicPartition, float] = {}
 
     def run(self, *, follow: bool) -> Landed:
         """Everything up to the ends as of now, or until `stop`."""
@@ -144,7 +149,7 @@ class Landing:
                 if not follow or self._stopped():
                     break
                 # what has arrived is shown soon, at first; after that by the interval
-                if self._buffer and (self._commits == 0 or time.monotonic() >= (self._due or 0)):
+                if (self._buffer and self._commits == 0) or time.monotonic() >= (self._due or 0):
                     self._commit()
                 if before == self._positions:
                     self._stop.wait(_POLL_S)
@@ -226,9 +231,11 @@ class Landing:
 
     def _start_of(self, topic: str, p: PartitionDescription) -> int:
         """Where a partition is read next."""
-        offsets = self._positions[topic].offsets
+        offsets, tp = self._positions[topic].offsets, TopicPartition(topic, p.partition)
         at = offsets.setdefault(p.partition, self._starts.get((topic, p.partition), p.log_start_offset))
-        if at > p.high_watermark:
+        if at <= p.high_watermark:
+            self._behind.pop(tp, None)
+        elif self._due is None or time.monotonic() - self._behind.setdefault(tp, time.monotonic()) > _BEHIND_S:
             raise IllegalStateError(
                 f"{topic}-{p.partition}: the source ends at offset {p.high_watermark}, and the table {self._table.place} has it up to {at}: the source has "
                 "lost records, or is an older state of the log. Land it into a new table"

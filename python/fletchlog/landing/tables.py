@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from fletchlog._place import DIRECTORY, STORE, Place
+from fletchlog._place import CLUSTER, DIRECTORY, STORE, Place
 from fletchlog.errors import DirectoryError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def table_at(table: str | os.PathLike[str], table_format: Format | None, catalog
     if catalog is not None or table_format == "iceberg":
         return _iceberg(table, table_format, catalog, table_options)
     place = Place(table)
+    if place.kind == CLUSTER:
+        raise InvalidArgumentError(f"the table {place} is a cluster: topics are copied there by fletchlog.transfer.copy (fletchlog copy)")
     found = table_format or _format_of(place)
     if found == "delta":
         from fletchlog.landing.delta import DeltaTable
@@ -108,7 +110,7 @@ def _format_of(place: Place) -> Format:
     if place.kind == STORE:
         return "delta"
     here = Path(place.name)
-    return "delta" if place.kind == DIRECTORY and (here / "_delta_log").is_dir() and not (here / MANIFEST).exists() else "parquet"
+    return "delta" if (here / "_delta_log").is_dir() and not (here / MANIFEST).exists() else "parquet"
 
 
 def _iceberg(table: str | os.PathLike[str], table_format: Format | None, catalog: Catalog, table_options: Mapping[str, Any] | None) -> Table:
