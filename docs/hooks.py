@@ -307,6 +307,8 @@ ADVICE = {
     "DamagedFileError": "`fletchlog verify DIR` says which file and where. Restore it, or leave the partition out.",
     "FencedLogError": "See to the disk, close the broker, open it again.",
     "AuthenticationError": "Compare `security.protocol`, the certificates and the user on both sides ([TLS and SASL](../howto/tls.md)).",
+    "SchemaRegistryError": "Read the text: the registry says what is wrong; 409 means that the schema is not compatible with the versions before it.",
+    "SchemaRegistryUnavailableError": "See whether the registry runs and the URL is right, then call again.",
     "ListenerError": "Choose another port, or 0 for any that is free.",
     "PolicyViolationError": "Alter the topic's `cleanup.policy`, or open without `read_only`; the text says which.",
     "InvalidTopicError": "Use letters, digits, `.`, `_` and `-`, at most 249 characters.",

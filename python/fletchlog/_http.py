@@ -5,9 +5,11 @@ Its application gets whole requests and returns whole responses.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from urllib.parse import parse_qsl, urlsplit
 
 if TYPE_CHECKING:
@@ -87,9 +89,12 @@ class HttpServer:
         return f"{self._scheme}://{host!s}:{port}"
 
     def close(self) -> None:
-        """Ends it: no connection is accepted any more."""
+        """Ends it, and its connections."""
         self._server.shutdown()
         self._server.server_close()
+        for connection in list(self._server.connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -103,6 +108,21 @@ class HttpServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.connections: set[socket.socket] = set()
+        super().__init__(address, handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """The next connection, which is open from here on."""
+        connection, address = super().get_request()
+        self.connections.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """Ends a connection."""
+        self.connections.discard(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A connection that its client has broken is no one's concern."""

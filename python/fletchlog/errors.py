@@ -50,6 +50,8 @@
     ├── AuthenticationError
     │   ├── SslAuthenticationError       TLS could not be set up
     │   └── SaslAuthenticationError      the broker refused the user
+    ├── SchemaRegistryError              a schema registry refuses it; .status, .error_code
+    │   └── SchemaRegistryUnavailableError   none of its addresses answers
     ├── ListenerError                    also OSError: a port could not be opened
     ├── TransactionError
     │   ├── TransactionAbortableError    abort the transaction, then continue
@@ -190,6 +192,24 @@ class SslAuthenticationError(AuthenticationError):
 
 class SaslAuthenticationError(AuthenticationError, code=58):
     """The broker refused the user, the password or the token, or has another SASL mechanism."""
+
+
+class SchemaRegistryError(KafkaError):
+    """A schema registry refuses a request; the text has its URL.
+
+    Attributes:
+        status: HTTP's status; 0: there was no response that could be read.
+        error_code: Confluent's code, such as 40401 for an unknown subject; None: the response had none.
+    """
+
+    status: int = 0
+    error_code: int | None = None
+
+
+class SchemaRegistryUnavailableError(SchemaRegistryError):
+    """No address of a schema registry has a response, or all have an error of the server. The same call may succeed later."""
+
+    retriable = True
 
 
 class ListenerError(KafkaError, OSError):

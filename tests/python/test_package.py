@@ -182,7 +182,8 @@ def test_no_module_is_hidden_behind_a_function_of_its_name() -> None:
         package = packages.pop()
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             walked.add(found.name)
-            if found.name == "fletchlog.__main__":
+            # the last two need what no test environment has
+            if found.name in {"fletchlog.__main__", "fletchlog.scans._daft", "fletchlog.scans._ray"}:
                 continue
             module = importlib.import_module(found.name)
             assert getattr(package, found.name.rpartition(".")[2]) is module, f"{found.name} is hidden"

@@ -21,6 +21,7 @@ from fletchlog import serde
 from fletchlog.scans import TopicDataset, _arrow_expressions
 from fletchlog.scans._arrow_expressions import predicate_of, tree
 from fletchlog.scans._predicate import boxes
+from fletchlog.scans._typed import pruned
 from tests.scans.conftest import NOW, TOPICS, bytes_sent, time
 
 CASES = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -190,9 +191,10 @@ class Pruned:
         self.seen.append(len(column))
         return self.of.decode(column)
 
-    def pruned(self, fields: list[str]) -> Pruned:
-        self.seen.append(fields)
-        return Pruned(self.seen, fields)
+    def pruned(self, fields: list[list[str]]) -> Pruned:
+        names = [name for (name,) in fields]
+        self.seen.append(names)
+        return Pruned(self.seen, names)
 
 
 @pytest.mark.parametrize(
@@ -287,3 +289,25 @@ def test_the_schema_is_that_of_the_scan(filled: fl.Broker) -> None:
             assert pa.Table.from_batches(found.batches()).schema == found.schema
     assert fl.scans.dataset(filled, "a", timestamp_unit="ms").count_rows(f("timestamp") > time(NOW + 500)) > 10
     assert dt.datetime.fromtimestamp(0, dt.UTC) == time(0)
+
+
+@pytest.mark.parametrize(
+    ("paths", "asked"),
+    [
+        ({("a",), ("a", "b"), ("c", "d")}, [["a"], ["c", "d"]]),
+        ({("c", "d")}, [["c", "d"]]),
+        ({("a",), ("c",)}, None),
+        ({("a",), ()}, None),
+        ({("other",)}, None),
+        (set(), None),
+    ],
+)
+def test_fields_are_named_by_the_way_to_them(paths, asked) -> None:
+    class Nested:
+        type = pa.struct([("a", pa.struct([("b", pa.int64())])), ("c", pa.struct([("d", pa.int64()), ("e", pa.int64())]))])
+
+        def pruned(self, fields: list[list[str]]) -> list[list[str]]:
+            return fields
+
+    deserializer = Nested()
+    assert pruned(deserializer, frozenset(paths)) == (deserializer if asked is None else asked)

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from fletchlog._http import HttpServer
 from fletchlog.errors import InvalidArgumentError, ListenerError
-from fletchlog.interop import require
-from fletchlog.registry.core import Registry
-from fletchlog.registry.log import SchemaLog
-from fletchlog.registry.problems import RegistryProblem
-from fletchlog.registry.rest import Rest
 
 if TYPE_CHECKING:
     import ssl
@@ -51,6 +45,14 @@ class SchemaRegistry:
             fletchlog.errors.KafkaError: The topic cannot be created.
             ImportError: The extra `registry` is not installed.
         """
+        # clients, which are in this package too, need none of these
+        from fletchlog._http import HttpServer
+        from fletchlog.interop import require
+        from fletchlog.registry.core import Registry
+        from fletchlog.registry.log import SchemaLog
+        from fletchlog.registry.problems import RegistryProblem
+        from fletchlog.registry.rest import Rest
+
         for module, extra in (("avro.schema", "registry"), ("google.protobuf", "serde")):
             require(module, extra)
         host, _, port = address.rpartition(":")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fletchlog.scans._engines import to_daft, to_ray
 from fletchlog.scans._plan import TopicScan, plan
 from fletchlog.scans._polars import scan_topic
 from fletchlog.scans._ranges import Range
@@ -11,7 +12,7 @@ from fletchlog.scans._ranges import Range
 if TYPE_CHECKING:
     from fletchlog.scans._dataset import TopicDataset, TopicScanner, dataset
 
-__all__ = ["Range", "TopicDataset", "TopicScan", "TopicScanner", "dataset", "plan", "scan_topic"]
+__all__ = ["Range", "TopicDataset", "TopicScan", "TopicScanner", "dataset", "plan", "scan_topic", "to_daft", "to_ray"]
 
 # their classes are of pyarrow, which is imported when they are asked for
 _HOMES = {"TopicDataset": "_dataset", "TopicScanner": "_dataset", "dataset": "_dataset"}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fletchlog._place import Source
     from fletchlog.scans._plan import ScanOptions, TopicScan
+    from fletchlog.scans._typed import Paths
 
     Columns = Iterable[str] | Mapping[str, pc.Expression] | None
 
@@ -168,11 +169,10 @@ class TopicScanner:
     """What `TopicDataset.scanner` returns: it reads as a `pyarrow.dataset.Scanner` does, in the thread that asks for a batch, and each call anew."""
 
     # Not pyarrow's: it reads ahead in threads that cannot be ended, which a process would wait for at its end.
-    def __init__(self, plan: TopicScan, columns: list[str] | dict[str, pc.Expression], kept: pc.Expression | None, batch_rows: int) -> None:
+    def __init__(self, plan: TopicScan, columns: list[str] | dict[str, pc.Expression], kept: pc.Expression | None, batch_rows: int = _BATCH_ROWS) -> None:
         whole = plan.schema
         filtered = None if kept is None else tree(kept, whole)
-        if kept is not None:
-            plan = plan.where(predicate_of(filtered))
+        plan = plan if kept is None else plan.where(predicate_of(filtered))
         asked = _paths(columns, whole)
         of_filter = set() if kept is None else fields(filtered)
         wanted, only = _wanted(whole, asked, of_filter)
@@ -226,6 +226,11 @@ class TopicScanner:
         return ds.InMemoryDataset(rows).to_table(self._columns, self._late, use_threads=False)
 
 
+def bounded(plan: TopicScan, kept: pc.Expression | None) -> TopicScan:
+    """A plan that reads no more than what a filter needs."""
+    return plan if kept is None else plan.where(predicate_of(tree(kept, plan.schema)))
+
+
 class _Mask:
     """pyarrow's own evaluation of a filter."""
 
@@ -238,14 +243,14 @@ class _Mask:
         return made["keep"].combine_chunks()
 
 
-def _wanted(schema: pa.Schema, asked: set[tuple[str, ...]] | None, of_filter: set[tuple[str, ...]] | None) -> tuple[list[str], dict[str, frozenset[str]]]:
+def _wanted(schema: pa.Schema, asked: set[tuple[str, ...]] | None, of_filter: set[tuple[str, ...]] | None) -> tuple[list[str], dict[str, Paths]]:
     """The columns to read, and of which of them only some fields; all, if it is not known what a projection or a filter reads."""
     if asked is None or of_filter is None:
         return list(schema.names), {}
     by_column: dict[str, set[tuple[str, ...]]] = {}
     for path in asked | of_filter:
         by_column.setdefault(path[0], set()).add(path[1:])
-    some = {name: frozenset(rest[0] for rest in paths) for name, paths in by_column.items() if () not in paths}
+    some = {name: frozenset(paths) for name, paths in by_column.items() if () not in paths}
     return [name for name in schema.names if name in by_column], some
 
 

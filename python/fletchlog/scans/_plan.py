@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from fletchlog._place import Source
     from fletchlog.scans._predicate import Predicate
+    from fletchlog.scans._typed import Paths
     from fletchlog.serde._deserialize import OnError
     from fletchlog.serde.outcome import Deserializer
     from fletchlog.types import IsolationLevel, TimestampUnit
@@ -72,7 +73,7 @@ class TopicScan:
         source: Directory, object store or cluster.
         topics: Topics, in the order of the rows.
         columns: Columns of the result, in their order.
-        fields: By column the fields of its struct that are wanted; the others may be left out.
+        fields: By column the ways to the fields of its struct that are wanted (names, from the top); the others may be left out.
         bounds: Boxes around the rows that are wanted.
         limit: Most rows, counted before any predicate that `batches` applies; None: all.
     """
@@ -81,7 +82,7 @@ class TopicScan:
     topics: tuple[str, ...]
     columns: tuple[str, ...]
     typed: Typed
-    fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    fields: Mapping[str, Paths] = field(default_factory=dict)
     bounds: tuple[Box, ...] = (Box(),)
     partitions: tuple[int, ...] | None = None
     start_offset: int | None = None
@@ -103,7 +104,7 @@ class TopicScan:
         """The columns of the result: a `pyarrow.Schema`. With `fields`, structs may have fewer fields."""
         return self.typed.decoder(self.columns, self.fields).schema(self.whole_schema)
 
-    def select(self, columns: Iterable[str], fields: Mapping[str, frozenset[str]] | None = None) -> TopicScan:
+    def select(self, columns: Iterable[str], fields: Mapping[str, Paths] | None = None) -> TopicScan:
         """Only these columns, in this order; of the structs in `fields` only these fields, if their deserializers can leave out the others.
 
         Raises:
@@ -118,6 +119,9 @@ class TopicScan:
 
     def where(self, predicate: Predicate) -> TopicScan:
         """Reads no more than what the predicate needs. The rows are not filtered: that is for `batches(keep)`, or for the engine."""
+        if self.limit is not None:
+            # the first rows, whatever the predicate says of them
+            return self
         found = boxes(predicate)
         if self.tail is not None:
             # the last records of a partition, whatever the predicate says of their offsets and times

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from fletchlog.serde._deserialize import OnError
     from fletchlog.serde.outcome import Deserializer
 
+    # ways to fields of a struct: names, from the top; the empty one is the whole
+    Paths = frozenset[tuple[str, ...]]
+
 
 class Source(NamedTuple):
     """Where a column comes from: a column of the log, and a field of its decoded value, if it is one."""
@@ -80,7 +83,7 @@ class Typed:
         """Whether one of these columns has to be decoded."""
         return any(self.source(column).raw in self.deserializers for column in columns)
 
-    def decoder(self, columns: Iterable[str], fields: Mapping[str, frozenset[str]]) -> Decoder:
+    def decoder(self, columns: Iterable[str], fields: Mapping[str, Paths]) -> Decoder:
         """What decodes batches of the log to these columns."""
         sources = {column: self.source(column) for column in columns}
         wanted: dict[str, Deserializer] = {}
@@ -88,12 +91,16 @@ class Typed:
             of_this = [source for source in sources.values() if source.raw == name]
             if not of_this:
                 continue
-            only: frozenset[str] | None = fields.get(name)
-            if self.unnest:
-                only = None if any(source.field is None and not source.error for source in of_this) else frozenset(s.field for s in of_this if s.field)
             # an error may be in any field
-            whole = only is None or any(source.error for source in of_this)
-            wanted[name] = deserializer if whole or only is None else pruned(deserializer, only)
+            if any(source.error for source in of_this):
+                wanted[name] = deserializer
+                continue
+            paths: set[tuple[str, ...]] = set()
+            for column, source in sources.items():
+                if source.raw == name:
+                    start = () if source.field is None else (source.field,)
+                    paths |= {start + path for path in fields.get(column, [()])}
+            wanted[name] = pruned(deserializer, frozenset(paths))
         return Decoder(sources, wanted, self.on_error)
 
 
@@ -110,8 +117,13 @@ class Decoder:
         pa = arrow()
         made: list[Any] = []
         for name, source in self.sources.items():
-            deserializer = None if source.field is not None or source.error else self.deserializers.get(source.raw)
-            made.append(whole.field(name) if deserializer is None else pa.field(name, deserializer.type))
+            deserializer = None if source.error else self.deserializers.get(source.raw)
+            if deserializer is None:
+                made.append(whole.field(name))
+            elif source.field is None:
+                made.append(pa.field(name, deserializer.type))
+            else:
+                made.append(pa.field(name, next(one.type for one in struct_fields(deserializer) if one.name == source.field)))
         return pa.schema(made)
 
     def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -145,12 +157,13 @@ def struct_fields(deserializer: Deserializer) -> list[pa.Field]:
     return list(made) if made is not None and arrow().types.is_struct(made) else []
 
 
-def pruned(deserializer: Deserializer, fields: frozenset[str]) -> Deserializer:
-    """A deserializer of only these fields of a struct, in the order of its type; of all, if it cannot be pruned, or none of the fields is one."""
+def pruned(deserializer: Deserializer, paths: Paths) -> Deserializer:
+    """A deserializer of only these fields, each named by the way to it, in the order of its type; of all, if it cannot be pruned or nothing is left out."""
     prune = getattr(deserializer, "pruned", None)
-    every = struct_fields(deserializer)
-    kept = [field.name for field in every if field.name in fields]
-    if prune is None or not kept or len(kept) == len(every):
+    names = {field.name for field in struct_fields(deserializer)}
+    # not those within another one
+    kept = sorted(path for path in paths if not any(path[:length] in paths for length in range(len(path))))
+    if prune is None or not kept or not names.issuperset(path[0] if path else None for path in kept) or names == {path[0] for path in kept if len(path) == 1}:
         return deserializer
-    made: Deserializer = prune(kept)
+    made: Deserializer = prune([list(path) for path in kept])
     return made

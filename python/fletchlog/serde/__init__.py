@@ -24,7 +24,7 @@ has `__arrow_c_stream__`. Deserializers:
 | `Avro(schema, reader_schema)` | Avro's binary encoding of one value | from the (reader) schema |
 | `JsonSchema(schema, Json(...))` | one JSON value that follows a JSON Schema | as `Json` |
 | `Protobuf(message)` | one Protobuf message | from the message's fields |
-| `Confluent(schemas, reader_schema)` | magic byte, schema id, then Avro or what is given | the same |
+| `Confluent(schemas, reader_schema)`, `Confluent(registry=URL)` | magic byte, schema id, then what is given or registered | the same |
 
 Nulls stay null. For a value that cannot be decoded, `on_error` decides: "raise" (default) an exception that names topic, partition and
 offset, "null" a null, "collect" a null and what was wrong with it in a column of its own.
@@ -65,6 +65,7 @@ fastjsonschema: the extra `serde`.
 
 from __future__ import annotations
 
+from fletchlog.registry.client import AsyncRegistry, Reference, RegisteredSchema, Registry
 from fletchlog.serde._deserialize import deserialize
 from fletchlog.serde._serialize import serialize
 from fletchlog.serde.avro import Avro
@@ -76,6 +77,7 @@ from fletchlog.serde.primitive import Double, Float, Integer, Long, Short, Strin
 from fletchlog.serde.protobuf import Protobuf
 
 __all__ = [
+    "AsyncRegistry",
     "Avro",
     "Confluent",
     "Deserializer",
@@ -86,6 +88,9 @@ __all__ = [
     "JsonSchema",
     "Long",
     "Protobuf",
+    "Reference",
+    "RegisteredSchema",
+    "Registry",
     "Serializer",
     "Short",
     "String",

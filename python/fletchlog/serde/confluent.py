@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
+from fletchlog.registry.client import Registry
+from fletchlog.registry.schemas import RegistrySchemas, Written, guid_header
 from fletchlog.serde.avro import Avro, UnresolvableError
 from fletchlog.serde.outcome import Deserializer, Reasons, arrow, value_of
+from fletchlog.serde.protobuf import Protobuf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
+
+    from fletchlog.registry.client import RegisteredSchema
+    from fletchlog.registry.schemas import SubjectName
 
 _PREFIX = 5
 _MOST = 2**31 - 1
@@ -34,27 +40,64 @@ class Confluent:
             know (LookupError, or None) makes the value malformed; every other exception is passed on, so that an outage of a registry is not taken for
             bad data. With confluent-kafka's client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as
             this object exists, "unknown" too (of the last 100,000 unknown ids): once a missing schema has been registered, decode with a new
-            `Confluent`.
+            `Confluent`. Without it `registry` is asked.
         reader_schema: Avro schema that all are resolved to. Without it all ids in a column must give the same type.
         schema_id: The id that `encode` writes before each value, which it encodes with the schema of that id.
+        registry: A schema registry: its URL, several, or a `Registry` (with authentication, TLS, ..). It is asked once per id; an outage is a
+            `fletchlog.errors.SchemaRegistryUnavailableError` and no bad data.
+        schema: With `registry`: what `encode` writes: the text of a schema, what it parses to, or a message class of protoc. It is registered when the
+            first value is encoded. None: the newest version of the subject is written.
+        kind: Type of `schema`: "AVRO", "JSON" or "PROTOBUF".
+        topic: The topic that is written to: the subject is then `TOPIC-value`.
+        is_key: Keys are written: the subject is `TOPIC-key`.
+        subject: The subject, where it has another name.
+        strategy: How the subject is named: "topic", "record" (full name of the record), "topic-record" (`TOPIC-` and that).
+        auto_register: Whether `schema` is registered; False: it has to be registered already.
+        normalize: Whether the registry normalizes `schema`.
+        message: Full name of the Protobuf message that values are read as; None: the first one of its file.
+        in_header: `encode` writes no id before the value: the record says its schema in the header that `header()` returns.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Schemas that are neither, a reader schema that cannot work, or an id that is no number of 31 bits. Reading and
             writing: a schema that cannot work, with its id.
     """
 
-    schemas: Mapping[int, Any] | Callable[[int], Any]
+    schemas: Mapping[int, Any] | Callable[[int], Any] | None = None
     reader_schema: Any = None
     schema_id: int | None = None
+    _: KW_ONLY
+    registry: Registry | str | Sequence[str] | None = None
+    schema: Any = None
+    kind: str = "AVRO"
+    topic: str | None = None
+    is_key: bool = False
+    subject: str | None = None
+    strategy: SubjectName = "topic"
+    auto_register: bool = True
+    normalize: bool = False
+    message: str | None = None
+    in_header: bool = False
     _known: dict[int, Deserializer] = field(default_factory=dict, init=False, repr=False, compare=False)
     _unknown: dict[int, None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.registry is not None:
+            if self.schemas is not None:
+                raise InvalidArgumentError("give Confluent schemas or a registry, not both")
+            client = self.registry if isinstance(self.registry, Registry) else Registry(self.registry)
+            object.__setattr__(self, "registry", client)
+            object.__setattr__(self, "schemas", RegistrySchemas(client, self.message, self.reader_schema))
+            self._written  # noqa: B018 - a strategy that does not exist fails here
         if not callable(self.schemas) and not isinstance(self.schemas, Mapping):
             raise InvalidArgumentError(f"Confluent takes a mapping or a callable from schema ids to schemas, got {self.schemas!r:.60}")
         if self.schema_id is not None and not 0 <= self.schema_id <= _MOST:
             raise InvalidArgumentError(f"schema_id is {self.schema_id}; ids are 0 to {_MOST:,}")
         self.type  # noqa: B018 - a reader schema that cannot work fails here, not at the first record
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what a registry has given may be made of classes that cannot be pickled, and is asked for again
+        made: dict[str, Any] = {"_registered": None, "_known": {}, "_unknown": {}} if self.registry is not None else {}
+        return {name: made.get(name, value) for name, value in self.__dict__.items() if name != "_registered"}
 
     @cached_property
     def type(self) -> pa.DataType | None:
@@ -122,8 +165,44 @@ class Confluent:
         made: bytes = prefix + inner(value)
         return made
 
+    def header(self) -> tuple[str, bytes]:
+        """The header that says the schema of a record, `__value_schema_id` or `__key_schema_id`, for `in_header`.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: No registry, or one that has no GUIDs.
+        """
+        if not isinstance(self.registry, Registry):
+            raise InvalidArgumentError("a GUID comes from a registry: give Confluent(registry=URL, schema=...)")
+        registered, inner = self._registered
+        if registered.guid is None:
+            raise InvalidArgumentError(f"{self.registry} gives no GUIDs; write without in_header")
+        name, value = guid_header(registered.guid, is_key=self.is_key)
+        path = getattr(inner, "prefix", None)
+        return name, value if path is None else value + path()
+
+    @cached_property
+    def _written(self) -> Written:
+        """What is written with a registry."""
+        return Written(self.schema, self.kind, self.subject, self.topic, self.is_key, self.strategy, self.auto_register, self.normalize)
+
+    @cached_property
+    def _registered(self) -> tuple[RegisteredSchema, Any]:
+        """The schema in the registry, and what encodes values of it."""
+        assert isinstance(self.registry, Registry)  # noqa: S101 - the caller has checked it
+        registered = self._written.registered(self.registry)
+        if hasattr(self.schema, "DESCRIPTOR"):
+            return registered, Protobuf(self.schema).after_schema_id
+        # encoding knows no reader schema
+        inner = RegistrySchemas(self.registry, self.message).serializer(registered)
+        return registered, getattr(inner, "after_schema_id", inner)
+
     def _writer(self) -> tuple[bytes, Any]:
         """What each value begins with, and what encodes the rest."""
+        if self.registry is not None and self.schema_id is None:
+            registered, own = self._registered
+            if self.in_header:
+                return b"", getattr(own, "inner", own)
+            return b"\0" + (registered.id or 0).to_bytes(4, "big"), own
         if self.schema_id is None:
             raise InvalidArgumentError("which schema is written? Give Confluent(schemas, schema_id=ID)")
         inner: Any = self._deserializer(self.schema_id)
@@ -149,7 +228,7 @@ class Confluent:
             return None
         if schema_id not in self._known:
             try:
-                found = self.schemas(schema_id) if callable(self.schemas) else self.schemas[schema_id]
+                found = self.schemas(schema_id) if callable(self.schemas) else (self.schemas or {})[schema_id]
             except LookupError:
                 found = None
             if found is None:

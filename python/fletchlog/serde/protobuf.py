@@ -121,9 +121,10 @@ class _Indexed(OneByOne[Any]):
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         made, reasons = self.inner.encode(column)
-        return require("pyarrow.compute", "serde").binary_join_element_wise(self._prefix(), made, b""), reasons
+        return require("pyarrow.compute", "serde").binary_join_element_wise(self.prefix(), made, b""), reasons
 
-    def _prefix(self) -> bytes:
+    def prefix(self) -> bytes:
+        """The indexes as bytes."""
         path = self._path()
         return b"\0" if path == [0] else b"".join(map(_varint, [len(path), *path]))
 
