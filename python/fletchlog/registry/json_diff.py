@@ -85,7 +85,7 @@ class Comparison:
         return [f"not checked: {path} has changed" for path in sorted({*olds, *news}) if olds.get(path) != news.get(path)]
 
     def _compare(self, old: _Place, new: _Place, path: str) -> list[tuple[str, str]]:
-        old, new = _resolved(old), _resolved(new)
+        old, new = _alone(_resolved(old)), _alone(_resolved(new))
         pair = (id(old.schema), id(new.schema))
         if pair in self._open or _accepts_all(new.schema) or old.schema is False:
             return []
@@ -133,7 +133,7 @@ class Comparison:
         found: list[tuple[str, str]] = []
         if before != after and not (before == "allOf" or after == "anyOf"):
             return ([("COMBINED_TYPE_CHANGED", path)],)
-        olds, news = [old.at(one) for one in old.schema[before]], [new.at(one) for one in new.schema[after]]
+        olds, news = [old.at(one) for one in _distinct(old.schema[before])], [new.at(one) for one in _distinct(new.schema[after])]
         matched = _matching(len(olds), len(news), lambda one, other: not self._compare(olds[one], news[other], f"{path}{after}/{other}/"))
         if after == "allOf":
             # each that is asked for now was asked for before
@@ -168,7 +168,8 @@ class Comparison:
         required_before, required = _required(old.schema), _required(new.schema)
         yield from self._additional(old, new, path)
         yield from self._dependencies(old, new, path)
-        for name in sorted(required - required_before - (after.keys() - before.keys())):
+        # Confluent's rule looks at properties that both schemas name
+        for name in sorted((required - required_before) & after.keys() & before.keys()):
             if not _has_default(after.get(name)):
                 yield "REQUIRED_ATTRIBUTE_ADDED", f"{path}properties/{name}"
         for name in [*before, *(name for name in after if name not in before)]:
@@ -272,6 +273,23 @@ def _resolved(place: _Place) -> _Place:
         schema, base = place.side.target(place.schema["$ref"], place.base)
         place = _Place(place.side, schema, base)
     return place
+
+
+def _alone(place: _Place) -> _Place:
+    """A combination of one schema is that schema."""
+    criterion = _criterion(place.schema) if isinstance(place.schema, dict) else None
+    if criterion is None:
+        return place
+    (first, *others), rest = _distinct(place.schema[criterion]), {name: value for name, value in place.schema.items() if name != criterion}
+    if others or not isinstance(first, dict) or "$ref" in first or (first.keys() & rest.keys()) - ANNOTATIONS:
+        return place
+    # the same object each time: schemas that contain themselves are found by it
+    return place.at(place.side.merged.setdefault(id(place.schema), rest | first))
+
+
+def _distinct(schemas: list[Any]) -> list[Any]:
+    """Schemas without those that are there twice."""
+    return [one for number, one in enumerate(schemas) if one not in schemas[:number]]
 
 
 def _accepts_all(schema: Any) -> bool:

@@ -34,6 +34,8 @@ class JsonSchema:
         """
         self.root = _loaded(text)
         self._resources: dict[str, Any] = {}
+        # of `json_diff`: a schema by the id of the combination that has it alone
+        self.merged: dict[int, Any] = {}
         for one in referred:
             other = _loaded(one.text)
             self._resources[one.name] = other

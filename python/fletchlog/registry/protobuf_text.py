@@ -130,7 +130,8 @@ class _Reader:
             if syntax not in ("proto2", "proto3"):
                 raise ValueError(f'syntax is "{syntax}"; it is proto2 or proto3')
             # proto2 is the default, and is not written
-            made.syntax = syntax if syntax == "proto3" else ""
+            if syntax == "proto3":
+                made.syntax = syntax
             self._need(";")
         elif self._now.text == "edition":
             raise ValueError("editions are not supported; use syntax proto2 or proto3")
