@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 import fletchlog as fl
 from fletchlog import serde
+from fletchlog.scans import _predicate, _ranges
 from fletchlog.scans._polars_expressions import predicate_of
 from fletchlog.scans._predicate import boxes
 from tests.scans.conftest import NOW, TOPICS, bytes_sent, time
@@ -74,13 +75,24 @@ def whole(source: fl.Broker | str, topics: tuple[str, ...] = TOPICS) -> pl.LazyF
     return pl.concat([fl.scan(source, topic).to_polars() for topic in topics]).lazy()
 
 
+# what is near, how many ranges of a partition and how many boxes are kept apart: as it is, and so that a small log has every case
+limits = st.sampled_from([None, (0, 16, 64), (3, 2, 64), (0, 16, 3)])
+
+
 @CASES
-@given(predicate=predicates, wanted=columns, before=slices, after=slices, streaming=st.booleans())
-def test_a_query_gives_what_it_gives_over_the_whole_topic(source, predicate, wanted, before, after, streaming) -> None:
+@given(predicate=predicates, wanted=columns, before=slices, after=slices, streaming=st.booleans(), limit=limits)
+def test_a_query_gives_what_it_gives_over_the_whole_topic(source, predicate, wanted, before, after, streaming, limit) -> None:
     def asked(frame: pl.LazyFrame) -> pl.DataFrame:
         return after(before(frame).filter(predicate)).select(wanted).collect(engine="streaming" if streaming else "auto")
 
-    assert_frame_equal(asked(fl.scan_topic(source, TOPICS)), asked(whole(source)))
+    with pytest.MonkeyPatch.context() as patch:
+        if limit is not None:
+            near, ranges, most = limit
+            patch.setattr(_predicate, "NEAR", near)
+            patch.setattr(_ranges, "NEAR", near)
+            patch.setattr(_ranges, "MOST_RANGES", ranges)
+            patch.setattr(_predicate, "MOST_BOXES", most)
+        assert_frame_equal(asked(fl.scan_topic(source, TOPICS)), asked(whole(source)))
 
 
 ROWS = pl.concat(
@@ -155,6 +167,14 @@ def test_the_plan_names_the_scan_and_what_reaches_it(filled: fl.Broker) -> None:
     assert "a, b" in shown
     assert 'SELECTION: col("offset") >= 5' in shown
     assert "PROJECT 2/7 COLUMNS" in shown
+
+
+def test_headers_and_timestamps_in_milliseconds_are_columns(filled: fl.Broker) -> None:
+    lazy = fl.scan_topic(filled, "a", include_headers=True, timestamp_unit="ms")
+    expected = filled.scan("a", include_headers=True, timestamp_unit="ms").to_polars()
+    assert_frame_equal(lazy.collect(), expected)
+    late = c("timestamp") >= time(NOW + 700)
+    assert_frame_equal(lazy.filter(late).select("headers", "offset").collect(), expected.filter(late).select("headers", "offset"))
 
 
 def test_a_secret_of_the_source_is_not_shown() -> None:

@@ -111,10 +111,11 @@ def lazy(made: TopicScan) -> pl.LazyFrame:
     def read(columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None) -> Iterator[pl.DataFrame]:
         return _frames(made, columns, predicate, rows, batch_rows)
 
-    named: dict[str, Any] = {}
-    if "explain_name" in inspect.signature(register_io_source).parameters:
-        named = {"explain_name": "fletchlog", "explain_detail": f"{shown(made.source)}: {', '.join(made.topics)}"}
-    frame: pl.LazyFrame = register_io_source(read, schema=dict(polars.from_arrow(made.schema.empty_table()).schema), is_pure=True, **named)
+    # what older releases do not take changes no rows
+    known = inspect.signature(register_io_source).parameters
+    more: dict[str, Any] = {"is_pure": True, "explain_name": "fletchlog", "explain_detail": f"{shown(made.source)}: {', '.join(made.topics)}"}
+    schema = dict(polars.from_arrow(made.schema.empty_table()).schema)
+    frame: pl.LazyFrame = register_io_source(read, schema=schema, **{name: value for name, value in more.items() if name in known})
     return frame
 
 
@@ -134,18 +135,15 @@ class _Mask:
         self.columns: frozenset[str] | None = frozenset(predicate.meta.root_names())
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        import polars as pl
         import pyarrow as pa
 
-        made = pl.DataFrame(batch).select(self._predicate.alias("keep"))["keep"]
+        made = _frame(batch).select(self._predicate.alias("keep"))["keep"]
         # a predicate without columns is one value
         return pa.array(made.to_list() * batch.num_rows if len(made) == 1 else made.to_arrow(), pa.bool_())
 
 
 def _frames(made: TopicScan, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None) -> Iterator[pl.DataFrame]:
     """What polars asks for. Both a predicate and a number of rows: the predicate is for the first rows, `head` before `filter`."""
-    import polars as pl
-
     from fletchlog.scans._polars_expressions import predicate_of
 
     if columns is not None:
@@ -158,6 +156,16 @@ def _frames(made: TopicScan, columns: list[str] | None, predicate: pl.Expr | Non
     empty = True
     for batch in made.batches(keep, **({} if batch_rows is None else {"batch_rows": batch_rows})):
         empty = False
-        yield pl.DataFrame(batch)
+        yield _frame(batch)
     if empty:
-        yield pl.DataFrame(made.schema.empty_table())
+        yield _frame(made.schema.empty_table())
+
+
+def _frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
+    """The same memory for polars. Older releases take a batch given to `DataFrame` for rows."""
+    import polars as pl
+
+    frame = pl.from_arrow(rows)
+    if not isinstance(frame, pl.DataFrame):
+        raise TypeError(f"polars made a {type(frame).__name__} of a batch")
+    return frame
