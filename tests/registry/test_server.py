@@ -251,8 +251,18 @@ def test_contexts_have_ids_of_their_own(call):
     assert "y" in call("GET", "/contexts/.one/schemas/ids/1")[1]["schema"]
     assert '"x"' in call("GET", "/schemas/ids/1")[1]["schema"]
     assert call("GET", "/schemas/ids/2?subject=a")[0] == 200, "found in the context that has it for a subject of this name"
+    assert code(call("DELETE", "/contexts/.one")) == (422, 42211)
+    assert call("GET", "/contexts/.one/config") == (200, {"compatibilityLevel": "BACKWARD"})
+    assert call("PUT", "/contexts/.one/config", {"compatibility": "NONE"})[0] == 200
+    assert call("GET", "/config/:.one:") == (200, {"compatibilityLevel": "NONE"})
+    assert call("GET", "/config") == (200, {"compatibilityLevel": "BACKWARD"})
+    assert call("GET", "/contexts?contextPrefix=.o") == (200, [".one"])
     assert call("DELETE", "/subjects/:.one:a") == (200, [1, 2])
     assert call("GET", "/subjects") == (200, ["a"])
+    assert call("DELETE", "/subjects/:.one:a?permanent=true") == (200, [1, 2])
+    assert call("DELETE", "/contexts/.one") == (204, "")
+    assert call("GET", "/contexts") == (200, ["."])
+    assert code(call("DELETE", "/contexts/.")) == (422, 42205)
 
 
 def test_normalization_makes_one_schema_of_two(call):

@@ -9,6 +9,7 @@ from fletchlog.registry.entities import AVRO, DEFAULT_CONTEXT, GLOBAL_CONTEXT, S
 from fletchlog.registry.formats import KINDS, Parsed, Referred, parse
 from fletchlog.registry.problems import (
     compatibility_not_configured,
+    context_not_empty,
     incompatible,
     invalid_compatibility,
     invalid_mode,
@@ -321,6 +322,20 @@ class Registry:
                 self._forget_settings(state, subject)
             return number
 
+    def delete_context(self, context: str) -> None:
+        """Deletes a context without versions, also deleted ones.
+
+        Raises:
+            RegistryProblem: 42205: the default one; 42211: it has versions; 50001.
+        """
+        with self._log.turn() as state:
+            if context == DEFAULT_CONTEXT:
+                raise not_permitted("The default context cannot be deleted")
+            if state.exists(f":{context}:", deleted=True):
+                raise context_not_empty(context)
+            if context in state.contexts:
+                self._log.write(_of_context(context), None)
+
     # --- configuration and modes
 
     def config(self, subject: str | None, *, default: bool = False) -> dict[str, Any]:
@@ -430,8 +445,7 @@ class Registry:
     def _write(self, state: State, version: Version) -> None:
         """Appends the record of a version."""
         if version.context not in state.contexts:
-            key = {"keytype": "CONTEXT", "tenant": "default", "context": version.context, "magic": 0}
-            self._log.write(key, {"tenant": "default", "context": version.context})
+            self._log.write(_of_context(version.context), {"tenant": "default", "context": version.context})
         schema = version.schema
         value: dict[str, Any] = {"subject": version.subject, "version": version.number, "id": version.id, "guid": version.guid}
         if schema.kind != AVRO:
@@ -587,6 +601,10 @@ def _key(version: Version) -> dict[str, Any]:
 
 def _setting(kind: str, subject: str | None) -> dict[str, Any]:
     return {"keytype": kind, "subject": subject, "magic": 0}
+
+
+def _of_context(context: str) -> dict[str, Any]:
+    return {"keytype": "CONTEXT", "tenant": "default", "context": context, "magic": 0}
 
 
 def _shown(config: Mapping[str, Any]) -> dict[str, Any]:

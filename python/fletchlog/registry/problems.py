@@ -112,6 +112,11 @@ def invalid_subject(subject: str) -> RegistryProblem:
     return RegistryProblem(422, 42208, f"The specified subject '{subject}' is not a valid.")
 
 
+def context_not_empty(context: str) -> RegistryProblem:
+    """42211."""
+    return RegistryProblem(422, 42211, f"Context '{context}' is not empty")
+
+
 def store_failed(message: str) -> RegistryProblem:
     """50001."""
     return RegistryProblem(500, 50001, message)

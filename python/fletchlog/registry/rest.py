@@ -48,6 +48,8 @@ class Rest:
             if path[0] == "contexts" and len(path) > 2:  # noqa: PLR2004 - contexts/NAME/..
                 path, query.context = path[2:], _context(path[1])
             found = self._found(request.method, path, query, _body(request))
+            if found is None:
+                return Response(204, b"", kind)
             return Response(200, found.encode() if isinstance(found, _Text) else _json(found), kind)
         except RegistryProblem as problem:
             return Response(problem.status, _json({"error_code": problem.code, "message": str(problem)}), kind or TYPES[0])
@@ -75,7 +77,10 @@ class Rest:
             case "mode":
                 return self._mode(method, rest, query, body)
             case "contexts" if method == "GET" and not rest:
-                return query.page(self._registry.contexts())
+                return query.page([name for name in self._registry.contexts() if name.startswith(query.text("contextPrefix").strip(":"))])
+            case "contexts" if method == "DELETE" and len(rest) == 1:
+                self._registry.delete_context(_context(rest[0]))
+                return None
             case "v1" if method == "GET" and rest == ["metadata", "id"]:
                 cluster = self._cluster_id() or ""
                 return {"scope": {"path": [], "clusters": {"kafka-cluster": cluster, "schema-registry-cluster": "schema-registry"}}}
@@ -194,7 +199,7 @@ class Rest:
         subject = _setting(path, query)
         match method:
             case "GET":
-                return self._registry.config(subject, default=query.flag("defaultToGlobal"))
+                return self._registry.config(subject, default=query.flag("defaultToGlobal") or not path)
             case "PUT":
                 self._registry.set_config(subject, body)
                 return body
@@ -206,7 +211,7 @@ class Rest:
         subject = _setting(path, query)
         match method:
             case "GET":
-                return {"mode": self._registry.mode(subject, default=query.flag("defaultToGlobal"))}
+                return {"mode": self._registry.mode(subject, default=query.flag("defaultToGlobal") or not path)}
             case "PUT":
                 return {"mode": self._registry.set_mode(subject, body.get("mode"), force=query.flag("force"))}
             case "DELETE":

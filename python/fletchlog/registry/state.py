@@ -7,7 +7,7 @@
 | `MODE`, subject or null | mode | no value: not any more |
 | `DELETE_SUBJECT`, subject | version | all versions up to this one are deleted softly |
 | `CLEAR_SUBJECT`, subject or null | | what is deleted softly is deleted permanently |
-| `CONTEXT`, context | | the context exists |
+| `CONTEXT`, context | | the context exists; no value: not any more |
 | `NOOP` | | nothing |
 
 Kafka's registry: `KafkaStoreMessageHandler`.
@@ -50,8 +50,8 @@ class State:
                         version.deleted = version.deleted or number <= given["version"]
                 case "CLEAR_SUBJECT" if given is not None:
                     self._clear(found.get("subject") or None)
-                case "CONTEXT" if given is not None:
-                    self.contexts.add(found["context"])
+                case "CONTEXT":
+                    (self.contexts.discard if given is None else self.contexts.add)(found["context"])
         except (ValueError, KeyError, TypeError, AttributeError):
             return
 
