@@ -132,3 +132,39 @@ def test_what_does_not_fit_is_said_with_the_name_of_the_option(cli, orders, sche
 
 def test_the_shell_names_the_formats_that_there_are():
     assert options.names_of_formats(None, {}) == list(formats.NAMES)
+
+
+NEWER = ORDER | {"fields": [*ORDER["fields"], {"name": "note", "type": ["null", "string"], "default": None}]}
+
+
+@pytest.fixture
+def registered(data):
+    """A topic with values of two versions of a schema, in turn, and the registry that knows them."""
+    with fl.Broker(data, create=True) as broker:
+        broker.create_topic("orders")
+        with broker.schema_registry() as registry, fl.Producer(broker) as producer:
+            for version in (ORDER, NEWER):
+                order = serde.Confluent(registry=registry.url, schema=json.dumps(version), topic="orders")
+                values, reasons = order.encode(column(ROWS))
+                assert not reasons
+                producer.send("orders", values[0].as_py())
+                producer.send("orders", values[1].as_py())
+            producer.flush()
+            with broker.listen() as listener:
+                yield f"kafka://{listener.bootstrap}", registry.url
+
+
+def test_a_registry_says_what_each_value_is(cli, registered, tmp_path):
+    place, url = registered
+    for form in ("confluent", "avro"):
+        lines = cli("consume", place, "orders", "-f", "jsonl", "--value", form, "--schema-registry", url, "--key", "long").lines
+        assert [line["value"] for line in lines] == [*SHOWN, *({**shown, "note": None} for shown in SHOWN)]
+    cli("consume", place, "orders", "-o", tmp_path / "t.parquet", "--value", "confluent", "--schema-registry", url)
+    assert [value["note"] for value in pq.read_table(tmp_path / "t.parquet")["value"].to_pylist()] == [None] * 4
+
+
+def test_what_a_registry_does_not_have_is_said(cli, registered, tmp_path):
+    place, url = registered
+    words = ["consume", place, "orders", "--value", "confluent"]
+    assert "--value is confluent, which needs --schema-registry: the URL of a schema registry" in cli(*words, code=1).err
+    assert "nothing" in cli(*words, "--schema-registry", url, "--subject", "nothing", "-o", tmp_path / "t.parquet", code=1).err

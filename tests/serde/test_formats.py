@@ -65,6 +65,19 @@ def test_an_error_names_the_option_as_the_user_does(options, said):
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"format": "confluent"}, "value.format is confluent, which needs value.schema.registry: the URL"),
+        ({"format": "long", "schema.registry": "http://r:1"}, "value.schema.registry is given, and long takes no schema"),
+        ({"format": "avro", "schema": RECORD, "subject": "s"}, "value.subject is given, and avro takes value.schema and value.reader_schema"),
+    ],
+)
+def test_a_registry_is_for_formats_with_schemas(options, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        formats.parse(options, named)
+
+
+@pytest.mark.parametrize(
     ("text", "arrow_type"),
     [
         ("BIGINT", pa.int64()),

@@ -116,6 +116,23 @@ def test_what_was_written_with_a_schema_is_read_with_it(spark, orders, read, tmp
         frame.selectExpr("array(1) as key", "value").write.format("fletchlog").options(**target).mode("append").save()
 
 
+def test_a_registry_says_what_each_value_is_and_gets_what_is_written(spark, orders, read, tmp_path):
+    with orders.broker.schema_registry() as registry, serde.Registry(registry.url) as client:
+        of_registry = {"value.format": "avro", "value.schema.registry": registry.url}
+        target = {"path": str(tmp_path / "registered"), "topic": "t", "partitions": 1, **of_registry}
+        frame = read(subscribe="orders", key__format="long", **AVRO).select("value").orderBy("key")
+        frame.write.format("fletchlog").options(**target, **{"value.schema": ORDER}).mode("append").save()
+        assert client.subjects() == ["t-value"]
+        loaded = spark.read.format("fletchlog").options(path=target["path"], subscribe="t", **of_registry).load()
+        assert loaded.schema["value"].dataType.simpleString() == TYPE
+        # the newest version is written when there is no schema
+        loaded.select("value").write.format("fletchlog").options(**target).mode("append").save()
+        again = spark.read.format("fletchlog").options(path=target["path"], subscribe="t", **of_registry).load()
+        assert [row.value for row in again.collect()] == [row.value for row in frame.collect()] * 2
+        with pytest.raises(PySparkException, match=r"several topics are read: give option value.subject, or option value.reader_schema"):
+            read(subscribe="orders,bad", value__format="confluent", value__schema__registry=registry.url)
+
+
 PLACE = {"path": "/data", "subscribe": "t"}
 
 
@@ -127,6 +144,8 @@ PLACE = {"path": "/data", "subscribe": "t"}
         ({"key.format": "long", "key.schema": "x"}, "option key.schema is given, and long takes no schema"),
         ({"value.on_error": "null"}, "option value.on_error is for values that are decoded: give value.format"),
         ({"value.format": "long", "value.on_error": "raise"}, "option value.on_error is raise; expected one of fail, null, column"),
+        ({"value.format": "confluent"}, "option value.format is confluent, which needs option value.schema.registry"),
+        ({"value.format": "avro", "value.schema.registry.user": "x"}, "unknown option value.schema.registry.user; there are schema.registry"),
         ({"value.fromat": "long"}, "unknown option value.fromat .*did you mean value.format"),
     ],
 )

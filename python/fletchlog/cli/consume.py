@@ -52,6 +52,10 @@ def consume(
         "--value-schema", "File with the schema of the values: Avro or JSON Schema; for json, their type, as in `id bigint, name string`."
     ),
     message: str | None = option("--value-message --message", "Protobuf: class that protoc has made, from a module that Python finds.", metavar="MODULE.CLASS"),
+    schema_registry: str | None = option(
+        "--schema-registry", "Registry of the schemas; values of avro, json and protobuf then begin with an id.", metavar="URL"
+    ),
+    subject: str | None = option("--subject", "Registry: subject whose newest version is the type in parquet and arrow. Default: TOPIC-value."),
     on_error: str | None = option(
         "--on-error", "What cannot be decoded: ends the command (default), is null, or is shown with the reason.", metavar="fail|null|show"
     ),
@@ -93,6 +97,8 @@ def consume(
       fletchlog consume data/ orders -c fletchlog.consumer.version=4.2
 
       fletchlog consume data/ orders --value avro --value-schema order.avsc
+
+      fletchlog consume data/ orders --value confluent --schema-registry http://localhost:8081
     """
     import fletchlog as fl
 
@@ -101,9 +107,10 @@ def consume(
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
     decoder = Decoder(
-        asked("--key", form=key, schema=key_schema, message=None),
-        asked("--value", form=value, schema=value_schema, message=message),
+        asked("--key", form=key, schema=key_schema, registry=schema_registry),
+        asked("--value", form=value, schema=value_schema, message=message, registry=schema_registry, subject=subject),
         on_error,
+        topics=topics,
         as_columns=form in {"parquet", "arrow"},
     )
     client = configured(command_config, config)
@@ -128,11 +135,8 @@ def consume(
                 with contextlib.closing(to):
                     for polled in _polls(consumer, None if follow else existing, ends, stops, limit, skip=skip):
                         for batch in polled.rows:
-                            made, wrong = decoder.decode(batch)
-                            if made.num_rows:
-                                to.add(made)
-                            if wrong is not None:
-                                raise wrong
+                            for typed_rows in decoder.decoded(batch):
+                                to.add(typed_rows)
                         if group_offsets is not None:
                             group_offsets.polled(polled)
                             if follow:

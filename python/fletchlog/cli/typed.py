@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from fletchlog.cli.common import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -45,7 +45,9 @@ class Malformed(bytes):
         return made
 
 
-def asked(option: str, *, form: str | None, schema: Path | None, message: str | None) -> Format | None:
+def asked(
+    option: str, *, form: str | None, schema: Path | None, message: str | None = None, registry: str | None = None, subject: str | None = None
+) -> Format | None:
     """The format that options of the shell name.
 
     Args:
@@ -53,6 +55,8 @@ def asked(option: str, *, form: str | None, schema: Path | None, message: str | 
         form: The format.
         schema: The file with the schema.
         message: A class of Protobuf.
+        registry: The URL of a schema registry.
+        subject: The subject there.
 
     Raises:
         CommandError: They do not fit each other, or cannot work.
@@ -61,9 +65,13 @@ def asked(option: str, *, form: str | None, schema: Path | None, message: str | 
     from fletchlog.serde import formats
 
     stem = option.removesuffix("-format")
-    given = {"format": form, "schema": None if schema is None else _text(f"{stem}-schema", schema), "message": message}
+    named = {"format": option, formats.REGISTRY: "--schema-registry", "subject": "--subject"}
+    text = None if schema is None else _text(f"{stem}-schema", schema)
+    # what has no schemas needs no registry
+    of_registry = {formats.REGISTRY: registry} if form is not None and form.strip().lower() in formats.REGISTERED else {}
+    given = {"format": form, "schema": text, "message": message, "subject": subject, **of_registry}
     try:
-        return formats.parse(given, lambda name: option if name == "format" else f"{stem}-{name}")
+        return formats.parse(given, lambda name: named.get(name) or f"{stem}-{name}")
     except InvalidArgumentError as error:
         raise CommandError(str(error)) from None
 
@@ -79,43 +87,65 @@ class Decoder:
     """Decodes the columns of what was polled.
 
     Raises:
-        CommandError: An unknown policy.
+        CommandError: An unknown policy, or values that have no type of their own where columns need one.
     """
 
-    def __init__(self, key: Format | None, value: Format | None, on_error: str | None, *, as_columns: bool) -> None:
+    def __init__(self, key: Format | None, value: Format | None, on_error: str | None, *, topics: Sequence[str], as_columns: bool) -> None:
         from fletchlog.errors import InvalidArgumentError
         from fletchlog.serde import formats
 
         self._by_name: dict[str, Any] = {}
-        for name, wanted in (("key", key), ("value", value)):
-            one = wanted.deserializer() if wanted is not None else None
-            if one is not None and one.type is None and as_columns:
-                raise CommandError(f"--{name} {getattr(wanted, 'name', '')} has no type of its own in a file of columns: give one as --{name}-schema FILE")
-            if one is not None:
-                self._by_name[name] = one
+        self._as_columns = as_columns
         try:
+            for name, given in (("key", key), ("value", value)):
+                topic = topics[0] if len(topics) == 1 else None
+                wanted = given.resolved(topic, is_key=name == "key") if given is not None and as_columns else given
+                one = wanted.deserializer() if wanted is not None else None
+                if one is not None and one.type is None and as_columns:
+                    form = wanted.name if wanted is not None else ""
+                    raise CommandError(f"--{name} {form} has no type of its own in a file of columns: give one as --{name}-schema FILE")
+                if one is not None:
+                    self._by_name[name] = one
             self._on_error = formats.policy(on_error, "--on-error", POLICIES)
         except InvalidArgumentError as error:
             raise CommandError(str(error)) from None
         if on_error is not None and not self._by_name:
             raise CommandError("--on-error is for values that are decoded: give --value or --key")
 
-    def decode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, CommandError | None]:
-        """The records with typed columns; up to the first that cannot be decoded, with the reason, if that ends the command."""
+    def decoded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The records with typed columns, in batches of one type.
+
+        Raises:
+            CommandError: One cannot be decoded, and that ends the command; those before it were returned.
+        """
         from fletchlog import serde
+        from fletchlog.errors import InvalidArgumentError
 
         if not self._by_name:
-            return batch, None
-        made = serde.deserialize(batch, **self._by_name, on_error="collect")
+            yield batch
+            return
+        try:
+            made = serde.deserialize(batch, **self._by_name, on_error="collect")
+        except InvalidArgumentError as error:
+            if self._as_columns or batch.num_rows < 2:  # noqa: PLR2004 - a row of its own
+                raise CommandError(str(error)) from None
+            # values of schemas with different types; text has no need of one type
+            half = batch.num_rows // 2
+            yield from self.decoded(batch.slice(0, half))
+            yield from self.decoded(batch.slice(half))
+            return
         errors = {name: made.column(f"{name}_error") for name in self._by_name}
         if self._on_error != "show":
             made = made.select(batch.schema.names)
         if self._on_error != "fail" or all(column.null_count == len(column) for column in errors.values()):
-            return made, None
+            yield made
+            return
         row, name = min((column.is_valid().index(True).as_py(), name) for name, column in errors.items() if column.null_count < len(column))
+        if row:
+            yield made.slice(0, row)
         where = f"{batch.column('topic')[row].as_py()}-{batch.column('partition')[row].as_py()} at offset {batch.column('offset')[row].as_py()}"
         reason = errors[name][row].as_py()["reason"]
-        return made.slice(0, row), CommandError(f"the {name} of {where} cannot be decoded: {reason}; --on-error show prints such records as they are")
+        raise CommandError(f"the {name} of {where} cannot be decoded: {reason}; --on-error show prints such records as they are")
 
 
 def cells(batch: Any, name: str) -> Sequence[Any]:

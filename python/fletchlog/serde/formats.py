@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.registry.client import Registry
+from fletchlog.registry.schemas import RegistrySchemas
 from fletchlog.serde import ddl
 from fletchlog.serde.avro import Avro
+from fletchlog.serde.confluent import Confluent
 from fletchlog.serde.json import Json
 from fletchlog.serde.json_schema import JsonSchema
 from fletchlog.serde.primitive import Double, Float, Integer, Long, Short, String
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
     """From the name of an option here to what the user knows it as."""
 
 _PLAIN: dict[str, Any] = {"string": String, "short": Short, "integer": Integer, "long": Long, "float": Float, "double": Double}
+REGISTRY = "schema.registry"
+# Options of the client of a schema registry, behind its own name.
+_CLIENT = ("auth", "token", "ca", "certificate", "key")
 # format -> the options that it has to have, and those that it may have
 _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "string": ((), ()),
@@ -40,11 +47,20 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "avro": (("schema",), ("reader_schema",)),
     "protobuf": (("message",), ()),
     **dict.fromkeys(("short", "integer", "long", "float", "double"), ((), ())),
+    "confluent": ((REGISTRY,), ("reader_schema",)),
 }
+# The same with a registry: values begin with the id of their schema.
+_REGISTERED = ((REGISTRY,), ("schema", "reader_schema", "message", "subject", *(f"{REGISTRY}.{name}" for name in _CLIENT)))
 NAMES = tuple(_OPTIONS)
-OPTIONS = ("format", "schema", "reader_schema", "message")
+OPTIONS = ("format", "schema", "reader_schema", "message", "subject", REGISTRY, *(f"{REGISTRY}.{name}" for name in _CLIENT))
+REGISTERED = ("avro", "json", "json-schema", "protobuf", "confluent")
+# With a registry, what is written is of one of these types.
+_KINDS = {"avro": "AVRO", "json": "JSON", "json-schema": "JSON", "protobuf": "PROTOBUF"}
+# What the engine reads by a description (`Format.description`), without Python.
+DESCRIBED: tuple[str, ...] = ()
 _NEEDED = {
     "schema": {"avro": "an Avro schema, as JSON", "json-schema": "a JSON Schema"},
+    REGISTRY: {"confluent": "the URL of a schema registry, http://HOST:8081"},
     "message": {"protobuf": "a message class that protoc has made, as MODULE.CLASS: shop_pb2.Order"},
 }
 
@@ -57,7 +73,9 @@ class Format:
         name: One of `NAMES`.
         schema: Avro schema, JSON Schema, or the type of JSON values in Spark's DDL.
         reader_schema: Avro schema that values are resolved to; for `json-schema` the type of the values, in Spark's DDL.
-        message: Protobuf: the message's class as `MODULE.CLASS`.
+        message: Protobuf: the message's class as `MODULE.CLASS`; with a registry the full name of the message.
+        subject: With a registry: the subject, if it is not that of the topic.
+        registry: Arguments of `serde.Registry`; empty: values do not begin with the id of a schema.
         named: The options as the user knows them, for errors.
     """
 
@@ -65,6 +83,8 @@ class Format:
     schema: str | None = None
     reader_schema: str | None = None
     message: str | None = None
+    subject: str | None = None
+    registry: tuple[tuple[str, str], ...] = ()
     named: tuple[tuple[str, str], ...] = ()
 
     def deserializer(self) -> Any:
@@ -74,6 +94,8 @@ class Format:
             fletchlog.errors.InvalidArgumentError: A schema or a message that cannot work; it names the option.
             ImportError: The package of the format is not installed.
         """
+        if self.registry:
+            return self._checked("reader_schema", self._confluent)
         made: Callable[[], Any] = {
             "bytes": lambda: None,
             "json": lambda: Json(self._ddl("schema", self.schema)),
@@ -82,6 +104,61 @@ class Format:
             "protobuf": lambda: self._checked("message", lambda: Protobuf(self._message())),
         }.get(self.name) or _PLAIN[self.name]
         return made()
+
+    def serializer(self, topic: str | None, *, is_key: bool) -> Any:
+        """As `deserializer`; with a registry one that registers the schema under the subject of the topic, or writes its newest version.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: As `deserializer`, or `confluent`, which names no type of schema to write.
+        """
+        if not self.registry:
+            return self.deserializer()
+        options = dict(self.named)
+        if self.name == "confluent" and self.schema is not None:
+            raise InvalidArgumentError(f"{options['format']} is confluent; to write with {options['schema']} it is one of {', '.join(_KINDS)}")
+        return Confluent(
+            registry=self._client(),
+            schema=self.schema,
+            kind=_KINDS.get(self.name, "AVRO"),
+            topic=topic,
+            is_key=is_key,
+            subject=self.subject,
+            message=self.message,
+        )
+
+    def _confluent(self) -> Confluent:
+        return Confluent(registry=self._client(), reader_schema=self.reader_schema, message=self.message)
+
+    def _client(self) -> Registry:
+        given: dict[str, Any] = dict(self.registry)
+        if "auth" in given:
+            user, _, password = given["auth"].partition(":")
+            given["auth"] = (user, password)
+        return Registry(**given)
+
+    def resolved(self, topic: str | None, *, is_key: bool) -> Format:
+        """The same, where every value has one type: with a registry, that of the newest version of the subject, unless there is a reader schema.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: No subject, or a schema that is not Avro, whose values have no common type.
+            fletchlog.errors.SchemaRegistryError: The registry has no such subject, or does not answer.
+        """
+        if not self.registry or self.reader_schema is not None:
+            return self
+        options = dict(self.named)
+        if self.subject is None and topic is None:
+            raise InvalidArgumentError(f"several topics are read: give {options['subject']}, or {options['reader_schema']}, for one type of all values")
+        client = self._client()
+        found = client.version(self.subject or f"{topic}-{'key' if is_key else 'value'}")
+        if found.kind != "AVRO":
+            raise InvalidArgumentError(f"{found.subject} is of type {found.kind}; one type of all values comes from a subject of Avro schemas only")
+        made = RegistrySchemas(client).serializer(found)
+        return replace(self, reader_schema=made.schema if isinstance(made.schema, str) else json.dumps(made.schema))
+
+    def description(self) -> dict[str, Any]:
+        """The reader as `rust/serde/src/description.rs` takes it, for one of `DESCRIBED`."""
+        made = {"format": self.name, "schema": self.schema}
+        return made if self.reader_schema is None else {**made, "reader_schema": self.reader_schema}
 
     def _avro(self) -> Any:
         if self.reader_schema is not None:
@@ -128,15 +205,18 @@ def parse(given: Mapping[str, str | None], named: Named) -> Format | None:
     name = name.strip().lower()
     if name not in _OPTIONS:
         raise InvalidArgumentError(f"{named('format')} is {name}; expected one of {', '.join(NAMES)}{_nearest(name, NAMES)}")
-    needed, allowed = _OPTIONS[name]
+    client = tuple((option.removeprefix(f"{REGISTRY}.").replace(REGISTRY, "url"), value) for option, value in found.items() if value and REGISTRY in option)
+    needed, allowed = _REGISTERED if found[REGISTRY] is not None and (name in _KINDS or name == "confluent") else _OPTIONS[name]
     for option in OPTIONS[1:]:
         if option in needed and not found[option]:
             raise InvalidArgumentError(f"{named('format')} is {name}, which needs {named(option)}: {_NEEDED[option][name]}")
         if found[option] is not None and option not in (*needed, *allowed):
             takes = [named(one) for one in (*needed, *allowed)]
             raise InvalidArgumentError(f"{named(option)} is given, and {name} takes {' and '.join(takes) if takes else 'no schema'}")
-    made = Format(name, found["schema"], found["reader_schema"], found["message"], tuple((option, named(option)) for option in OPTIONS))
-    made.deserializer()  # what cannot work fails here
+    made = Format(
+        name, found["schema"], found["reader_schema"], found["message"], found["subject"], client, tuple((option, named(option)) for option in OPTIONS)
+    )
+    made.deserializer()  # what cannot work fails here; a registry is not asked yet
     return made
 
 

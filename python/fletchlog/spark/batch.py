@@ -13,6 +13,7 @@ from fletchlog.spark.offset_reader import OffsetReader
 from fletchlog.spark.offsets import text
 from fletchlog.spark.range_calculator import OffsetRange, at_segments, pack, split
 from fletchlog.spark.scan import read_ranges
+from fletchlog.spark.typed import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,7 @@ class RangePartition(InputPartition):
         self.path = options.path
         self.isolation_level = options.isolation_level
         self.fail_on_data_loss = options.fail_on_data_loss
+        self.typed = described(options.typed) if options.columnar else ""
 
 
 class BatchReader(DataSourceReader):

@@ -153,6 +153,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: float
+    columnar: bool = False  # Java reads, and not Python
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -201,6 +202,16 @@ class SourceOptions:
         parse("ending", given, Latest())
         return parsed
 
+    @property
+    def only_topic(self) -> str | None:
+        """The topic that is read, if it is one by its name."""
+        match self.strategy:
+            case Subscribe(topics) if len(topics) == 1:
+                return topics[0]
+            case Assign(partitions) if len({tp.topic for tp in partitions}) == 1:
+                return next(iter(partitions)).topic
+        return None
+
     def batch_limits(self) -> tuple[Limit, Limit]:
         """Start and end of a batch query.
 
@@ -240,7 +251,7 @@ def _check_names(given: Mapping[str, str]) -> None:
     known = {name.lower() for name in KNOWN}
     ignored = {name.lower() for name in WITHOUT_EFFECT}
     for name in given:
-        if name in known or name.startswith(_STORE):
+        if name in known or name.startswith((_STORE, *typed.OF_REGISTRY)):
             continue
         if name in REFUSED:
             message = f"option {name} is refused: {REFUSED[name]}"

@@ -168,7 +168,7 @@ class SinkOptions:
                 raise OptionError("Required attribute 'value' not found")
         for name in found.keys() - COLUMNS.keys():
             raise OptionError(f"column {name}: a record has only {', '.join(COLUMNS)}")
-        typed.Encoder(self.typed).check(schema)
+        typed.Encoder(self.typed, self.topic).check(schema)
 
 
 def _new_topic(given: Mapping[str, str], topic: str | None) -> NewTopic | None:
@@ -241,7 +241,7 @@ def _properties(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
                 producer[name_of_kafka] = value
             if name_of_kafka not in names["producer"] - names["consumer"]:
                 client[name_of_kafka] = value
-        elif name not in known | _OF_SPARK and not name.startswith(_OF_TOPIC):
+        elif name not in known | _OF_SPARK and not name.startswith((_OF_TOPIC, *typed.OF_REGISTRY)):
             raise OptionError(f"unknown option {name} for writing with format fletchlog{nearest(name, KNOWN)}")
     check_properties("Producer", {name[6:]: value for name, value in given.items() if name.startswith("kafka.") and name != "kafka.bootstrap.servers"})
     return producer, client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -14,6 +15,7 @@ from fletchlog.spark.options import SourceOptions
 from fletchlog.spark.schema import check_projection, kafka_schema
 from fletchlog.spark.sink_options import SinkOptions
 from fletchlog.spark.stream import StreamReader
+from fletchlog.spark.typed import check_described
 from fletchlog.spark.writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
@@ -66,8 +68,10 @@ class LogSource(DataSource):
 
     def _source(self) -> SourceOptions:
         options = SourceOptions.parse(self._given)
-        if options.typed and self._plans_each_scan:
-            raise OptionError(f"option {options.typed[0].column}.format: fletchlog-columnar gives bytes; read with the format fletchlog")
+        options = replace(options, typed=tuple(one.resolved(options.only_topic) for one in options.typed))
+        if self._plans_each_scan:
+            check_described(options.typed)
+            return replace(options, columnar=True)
         return options
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

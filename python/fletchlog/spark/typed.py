@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,31 @@ if TYPE_CHECKING:
 NAMES = ("key", "value")
 POLICIES = {"fail": "raise", "null": "null", "column": "collect"}
 ERROR = "_error"
+# What the options of a registry's client begin with.
+OF_REGISTRY = tuple(f"{column}.{formats.REGISTRY}." for column in NAMES)
 _READING = {
     "format": (
         "`bytes`",
-        "What {0}s are: `string`, `json`, `json-schema`, `avro`, `protobuf`, `short`, `integer`, `long`, `float`, `double`. The column `{0}` has that type.",
+        (
+            "What {0}s are: `string`, `json`, `json-schema`, `avro`, `protobuf`, `short`, `integer`, `long`, `float`, `double`, `confluent` (with a registry). "
+            "The column `{0}` has that type."
+        ),
     ),
     "schema": ("", "The Avro schema or JSON Schema of the {0}s; for `json` their type as Spark writes it, `id bigint, name string`."),
     "reader_schema": ("", "Avro: the schema that {0}s are resolved to. `json-schema`: the type of the {0}s, as Spark writes it."),
-    "message": ("", "Protobuf: the class of the {0}s that protoc has made, `shop_pb2.Order`, in a module that executors find."),
+    "message": (
+        "",
+        "Protobuf: the class of the {0}s that protoc has made, `shop_pb2.Order`, in a module that executors find; with a registry the message's full name.",
+    ),
+    "schema.registry": (
+        "",
+        (
+            "URL of a schema registry: {0}s begin with the id of their schema. The column has the type of `{0}.reader_schema`, or of the newest version of the "
+            "subject. Executors ask the registry for each id."
+        ),
+    ),
+    "schema.registry.*": ("", "`auth` (USER:PASSWORD), `token`, `ca`, `certificate` and `key` (files) for the registry."),
+    "subject": ("`TOPIC-{0}`", "The subject in the registry. Needed if several topics are read and there is no `{0}.reader_schema`."),
 }
 _POLICY = (
     "`fail`",
@@ -85,6 +103,18 @@ class Typed:
             made[self.column + ERROR] = StructType([StructField("reason", StringType()), StructField("data", BinaryType())])
         return made
 
+    def resolved(self, topic: str | None) -> Typed:
+        """The same with one type for all values, which a registry may have.
+
+        Raises:
+            OptionError: There is none.
+            fletchlog.errors.SchemaRegistryError: The registry does not answer, or has no such subject.
+        """
+        try:
+            return replace(self, format=self.format.resolved(topic, is_key=self.column == "key"))
+        except InvalidArgumentError as error:
+            raise OptionError(str(error)) from None
+
 
 def parse(given: Mapping[str, str], *, reading: bool) -> tuple[Typed, ...]:
     """The columns that options give a type.
@@ -93,6 +123,11 @@ def parse(given: Mapping[str, str], *, reading: bool) -> tuple[Typed, ...]:
         OptionError: They do not fit each other, or cannot work.
     """
     made = []
+    for name in given:
+        if name.startswith(OF_REGISTRY) and name.partition(".")[2] not in formats.OPTIONS:
+            raise OptionError(
+                f"unknown option {name}; there are {', '.join(one for one in formats.OPTIONS if formats.REGISTRY in one)} of {name.partition('.')[0]}"
+            )
     for column in NAMES:
         named = functools.partial("option {}.{}".format, column)
         try:
@@ -111,11 +146,38 @@ def parse(given: Mapping[str, str], *, reading: bool) -> tuple[Typed, ...]:
     return tuple(made)
 
 
+def check_described(typed: tuple[Typed, ...]) -> None:
+    """Refuses formats that only Python decodes.
+
+    Raises:
+        OptionError: Such a format, for `fletchlog-columnar`.
+    """
+    for one in typed:
+        if one.format.name not in formats.DESCRIBED:
+            raise OptionError(
+                f"option {one.column}.format: fletchlog-columnar decodes {', '.join(formats.DESCRIBED)}; read {one.format.name} with the format fletchlog"
+            )
+
+
+def described(typed: tuple[Typed, ...]) -> str:
+    """For the tasks of `fletchlog-columnar`, which read by a description: `rust/jni/src/typed.rs` says how."""
+    return json.dumps({one.column: {"reader": one.format.description(), "on_error": one.on_error} for one in typed}) if typed else ""
+
+
 @functools.lru_cache(maxsize=16)
 def _deserializer(wanted: formats.Format, fields: tuple[tuple[str, ...], ...] | None = None) -> Any:
     """A process makes it once: the rows of many tasks have the same format."""
     made = wanted.deserializer()
     return made.pruned([list(path) for path in fields]) if fields is not None and hasattr(made, "pruned") else made
+
+
+@functools.lru_cache(maxsize=16)
+def _serializer(wanted: formats.Format, topic: str | None, column: str) -> tuple[Any, Any]:
+    """What encodes, and the type that it takes."""
+    made = wanted.serializer(topic, is_key=column == "key")
+    if wanted.registry and wanted.schema is not None and wanted.name == "avro":
+        return made, replace(wanted, registry=()).deserializer().type
+    return made, made.type
 
 
 def _only(full: DataType, paths: Iterable[tuple[str, ...]], option: str) -> DataType:
@@ -204,8 +266,9 @@ class Encoder:
         OptionError: A column that the format can never encode.
     """
 
-    def __init__(self, typed: tuple[Typed, ...]) -> None:
+    def __init__(self, typed: tuple[Typed, ...], topic: str | None) -> None:
         self._typed = typed
+        self._topic = topic
 
     def check(self, schema: StructType) -> None:
         """Refuses columns whose types cannot be encoded, before the first row.
@@ -238,11 +301,11 @@ class Encoder:
         return batch
 
     def _encoded(self, one: Typed, rows: pa.RecordBatch) -> Any:
-        serializer = _deserializer(one.format)
         column = rows.column(0)
         try:
-            if serializer.type is not None:
-                column = aligned(column, serializer.type, one.column)
+            serializer, kind = _serializer(one.format, self._topic, one.column)
+            if kind is not None:
+                column = aligned(column, kind, one.column)
             made = serialize(pa_batch(column, one.column), **{one.column: serializer})
         except (InvalidArgumentError, ValueError) as error:
             raise OptionError(f"column {one.column} cannot be written as {one.format.name}: {error}") from None

@@ -345,7 +345,7 @@ def _checked(rows: Iterable[pa.RecordBatch], options: SinkOptions) -> Iterator[p
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    encoder = Encoder(options.typed)
+    encoder = Encoder(options.typed, options.topic)
     for found in rows:
         batch = encoder.encoded(found)
         columns = dict(zip([name.lower() for name in batch.schema.names], batch.columns, strict=True))
