@@ -232,6 +232,10 @@ def test_avro(old, new, wanted):
     assert problems("AVRO", old, new) == ([wanted] if wanted else [])
 
 
+def test_namespaces_of_avro_are_not_checked_as_in_java():
+    assert parse("AVRO", '{"type": "record", "name": "R", "namespace": "a-b", "fields": []}', (), is_new=True).canonical
+
+
 def test_what_is_not_checked_is_said():
     old, new = (parse("JSON", json.dumps({"type": "object", "properties": {"a": {"type": "string", "format": name}}}), ()) for name in ("date", "time"))
     assert new.problems_reading(old) == []
@@ -347,6 +351,9 @@ def test_the_text_of_protobuf_goes_through_descriptors_unchanged():
         ("AVRO", "[" * 5000, "nested|JSON"),
         ("AVRO", '{"type": "record", "name": "R"}', "fields"),
         ("AVRO", '["int", "int"]', "already"),
+        ("AVRO", '{"type": "record", "name": "a-b", "fields": []}', "Illegal character in: a-b"),
+        ("AVRO", '["null", {"type": "array", "items": {"type": "enum", "name": "E", "symbols": ["a b"]}}]', "enum symbol"),
+        ("AVRO", '{"type": "record", "name": "R", "fields": [{"name": "a b", "type": "int"}]}', "Illegal character in: a b"),
         ("XML", "<a/>", "Invalid schema type"),
     ],
 )  # fmt: skip

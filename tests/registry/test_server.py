@@ -94,6 +94,12 @@ def test_errors_have_confluents_codes(call):
         ("POST", "/compatibility/subjects/a/versions/3", body_of(record("x")), (404, 40402)),
     ]:
         assert code(call(method, path, body)) == wanted, (method, path)
+    assert call("POST", "/subjects/a/versions", body_of(record("x")) | {"strange": 1})[1] == {"error_code": 422, "message": "Unrecognized field: strange"}
+    assert call("PUT", "/config/a", {"strange": 1})[0] == call("PUT", "/mode/a", {"strange": 1})[0] == 422
+    assert call("POST", "/subjects/a", body_of(record("x")) | {"strange": 1}, Confluent_Accept_Unknown_Properties="true")[0] == 200
+    assert call("POST", "/subjects/a", body_of(record("x")), Content_Type="application/octet-stream")[0] == 200
+    assert call("GET", "/subjects", None, Accept="application/json;q=0.1, application/vnd.schemaregistry+json;q=.9, text/html")[0] == 200
+    assert call.headers["Content-Type"] == "application/vnd.schemaregistry+json"
     assert code(call("GET", "/subjects", None, Accept="text/html")) == (406, 406)
     assert code(call("POST", "/subjects/a/versions", body_of(record("x")), Content_Type="text/plain")) == (415, 415)
     assert call("GET", "/subjects", None, Accept="application/json;q=0.5")[0] == 200

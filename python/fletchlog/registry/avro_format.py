@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "by
 NAMED = ("record", "error", "enum", "fixed")
 # Attributes with a meaning, by what has them; all others are properties, which are printed after these.
 _OF_SCHEMA = frozenset(("type", "name", "namespace", "doc", "fields", "symbols", "default", "size", "items", "values", "aliases"))
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OF_FIELD = frozenset(("name", "type", "doc", "default", "order", "aliases"))
 
 
@@ -34,16 +36,18 @@ class AvroSchema:
         self._json = _loaded(text)
         self._names: dict[str, None] = {}
         try:
-            names = require("avro.name", "registry").Names()
+            # Java's parser checks names, and no namespaces: as `_check_names` does
+            names = require("avro.name", "registry").Names(validate_names=False)
             for one in referred:
-                avro.make_avsc_object(_loaded(one.text), names)
+                avro.make_avsc_object(_loaded(one.text), names, validate_names=False)
             self._names = dict.fromkeys(names.names)
-            self.parsed = avro.make_avsc_object(self._json, names)
+            self.parsed = avro.make_avsc_object(self._json, names, validate_names=False)
         except errors.AvroException as error:
             raise ValueError(str(error)) from error
         except (TypeError, AttributeError, KeyError) as error:
             raise ValueError(f"it is no Avro schema: {error}") from error
         if is_new:
+            _check_names(self._json)
             for where, schema, default in _defaults(self.parsed):
                 if not _matches(schema, default):
                     raise ValueError(f"Invalid default for field {where}: {json.dumps(default)} not a {schema}")
@@ -162,6 +166,22 @@ class _Printer:
         if self._normal:
             return full
         return full.removeprefix(f"{space}.") if space and full.rpartition(".")[0] == space else full
+
+
+def _check_names(part: Any) -> None:
+    """Names of schemas, fields and symbols are Avro's."""
+    if isinstance(part, list):
+        for branch in part:
+            _check_names(branch)
+    if not isinstance(part, dict):
+        return
+    named = [part["name"].rpartition(".")[2]] if part.get("type") in NAMED and isinstance(part.get("name"), str) else []
+    fields = part["fields"] if part.get("type") in ("record", "error") else []
+    for name in (*named, *(field["name"] for field in fields), *(part["symbols"] if part.get("type") == "enum" else ())):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"Illegal character in: {name}")
+    for inner in (part.get("type"), part.get("items"), part.get("values"), *(field["type"] for field in fields)):
+        _check_names(inner)
 
 
 def _full(name: str, namespace: str | None, outer: str) -> tuple[str, str]:

@@ -19,9 +19,9 @@ class RegistryProblem(Exception):  # noqa: N818 - an answer of the interface, no
         self.status, self.code = status, code
 
 
-def not_found(path: str) -> RegistryProblem:
+def not_found() -> RegistryProblem:
     """No such path."""
-    return RegistryProblem(404, 404, f"HTTP 404 Not Found: {path}")
+    return RegistryProblem(404, 404, "HTTP 404 Not Found")
 
 
 def subject_not_found(subject: str | None) -> RegistryProblem:

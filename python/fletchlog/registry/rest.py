@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from fletchlog._http import Response
-from fletchlog.registry.core import number_of, schema_of
+from fletchlog.registry.core import CONFIG_FIELDS, number_of, schema_of
 from fletchlog.registry.entities import normal, qualified
 from fletchlog.registry.formats import KINDS
 from fletchlog.registry.problems import RegistryProblem, invalid_schema, not_found, schema_not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from fletchlog._http import Request
     from fletchlog.registry.core import Registry
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 # What bodies may be, and what responses are, the preferred one first.
 TYPES = ("application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json")
 BODIES = (*TYPES, "application/octet-stream")
+# What a schema in a body has.
+SCHEMA_FIELDS = (
+    *("schema", "schemaType", "references", "metadata", "ruleSet", "id", "version"),
+    *("schemaTagsToAdd", "schemaTagsToRemove", "propagateSchemaTags"),
+)
 VERSION = "8.0.0-fletchlog"
 
 
@@ -45,6 +50,7 @@ class Rest:
                 raise RegistryProblem(406, 406, "HTTP 406 Not Acceptable")  # noqa: TRY301 - one place makes responses of problems
             path = [unquote(part) for part in request.path.strip("/").split("/")]
             query = _Query(request.query)
+            query.takes_unknown = request.headers.get("Confluent-Accept-Unknown-Properties", "").lower() == "true"
             if path[0] == "contexts" and len(path) > 2:  # noqa: PLR2004 - contexts/NAME/..
                 path, query.context = path[2:], _context(path[1])
             found = self._found(request.method, path, query, _body(request))
@@ -86,7 +92,7 @@ class Rest:
                 return {"scope": {"path": [], "clusters": {"kafka-cluster": cluster, "schema-registry-cluster": "schema-registry"}}}
             case "v1" if method == "GET" and rest == ["metadata", "version"]:
                 return {"version": VERSION, "commitId": ""}
-        raise not_found("/" + "/".join(path))
+        raise not_found()
 
     def _subjects(self, method: str, path: Sequence[str], query: _Query, body: dict[str, Any]) -> Any:
         registry = self._registry
@@ -97,6 +103,7 @@ class Rest:
             prefix = query.prefix(query.text("subjectPrefix"))
             return query.page(registry.subjects(prefix, deleted=deleted, deleted_only=only))
         subject = query.subject(path[0])
+        _known(body, SCHEMA_FIELDS, query)
         match method, *path[1:]:
             case ("POST",):
                 found = registry.look_up(subject, schema_of(body), normalize=query.flag("normalize"), deleted=deleted)
@@ -117,7 +124,7 @@ class Rest:
                 return self._text(registry.version(subject, number_of(number), deleted=deleted), query)
             case "GET", "versions", number, "referencedby":
                 return query.page(registry.referring_ids(subject, number_of(number)))
-        raise _not_allowed() if path[1:] in ([], ["versions"]) else not_found("/subjects/" + "/".join(path))
+        raise _not_allowed() if path[1:] in ([], ["versions"]) else not_found()
 
     def _registered(self, subject: str, query: _Query, body: dict[str, Any]) -> Any:
         schema_id, number = body.get("id"), body.get("version")
@@ -165,11 +172,11 @@ class Rest:
                 return {name: value for name, value in shown.items() if name not in ("subject", "version", "id")}
             case ["guids", guid, "ids"]:
                 return [{"context": version.context, "id": version.id} for version in registry.with_guid(guid)]
-        raise not_found("/schemas/" + "/".join(path))
+        raise not_found()
 
     def _of_id(self, number: str, query: _Query, *, deleted: bool = True) -> list[Version]:
         if not number.isascii() or not number.isdecimal():
-            raise not_found(f"/schemas/ids/{number}")
+            raise not_found()
         subject = query.text("subject")
         if query.context:
             subject = query.subject(subject)
@@ -191,7 +198,8 @@ class Rest:
             case [subject, "versions", text]:
                 number = number_of(text)
             case _:
-                raise not_found("/compatibility/subjects/" + "/".join(path))
+                raise not_found()
+        _known(body, SCHEMA_FIELDS, query)
         problems, unchecked = self._registry.compatibility(query.subject(subject), number, schema_of(body), normalize=query.flag("normalize"))
         return {"is_compatible": not problems} | ({"messages": [*problems, *unchecked]} if query.flag("verbose") else {})
 
@@ -201,6 +209,7 @@ class Rest:
             case "GET":
                 return self._registry.config(subject, default=query.flag("defaultToGlobal") or not path)
             case "PUT":
+                _known(body, ("compatibility", "compatibilityLevel", *CONFIG_FIELDS), query)
                 self._registry.set_config(subject, body)
                 return body
             case "DELETE":
@@ -213,6 +222,7 @@ class Rest:
             case "GET":
                 return {"mode": self._registry.mode(subject, default=query.flag("defaultToGlobal") or not path)}
             case "PUT":
+                _known(body, ("mode",), query)
                 return {"mode": self._registry.set_mode(subject, body.get("mode"), force=query.flag("force"))}
             case "DELETE":
                 return {"mode": self._registry.delete_mode(subject)}
@@ -242,6 +252,7 @@ class _Query:
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
         self._pairs = pairs
         self.context = ""
+        self.takes_unknown = False
 
     def text(self, name: str) -> str:
         return next((value for key, value in self._pairs if key == name), "")
@@ -272,7 +283,7 @@ class _Query:
 def _setting(path: Sequence[str], query: _Query) -> str | None:
     """Whose setting a path means; None: that of all."""
     if len(path) > 1:
-        raise not_found("/".join(path))
+        raise not_found()
     if path:
         return query.subject(path[0])
     return f":{query.context}:" if query.context and query.context != "." else None
@@ -289,12 +300,21 @@ def _not_allowed() -> RegistryProblem:
 
 
 def _accepted(accept: str) -> str | None:
-    """The type of a response: the first that the client takes; None: none."""
-    taken = [part.split(";")[0].strip().lower() for part in accept.split(",")]
-    for kind in taken:
+    """The type of a response: the one that the client prefers; None: it takes none of them."""
+    taken = []
+    for part in accept.split(","):
+        kind, *parameters = [word.strip().lower() for word in part.split(";")]
+        weight = next((word[2:] for word in parameters if word.startswith("q=")), "1")
+        try:
+            taken.append((-float(weight), kind))
+        except ValueError:
+            taken.append((-1.0, kind))
+    for _, kind in sorted(taken, key=lambda pair: pair[0]):
         if kind in TYPES:
             return kind
-    return TYPES[0] if not taken or "*/*" in taken or "application/*" in taken or taken == [""] else None
+        if kind in ("", "*", "*/*", "application/*"):
+            return TYPES[0]
+    return None
 
 
 def _body(request: Request) -> dict[str, Any]:
@@ -303,9 +323,10 @@ def _body(request: Request) -> dict[str, Any]:
         if request.method in ("POST", "PUT"):
             raise RegistryProblem(422, 422, "the request has no body; a JSON object is expected")
         return {}
-    # A page in a browser cannot send these types to another origin without asking.
-    if request.headers.get_content_type() not in BODIES or "Content-Type" not in request.headers:
-        raise RegistryProblem(415, 415, f"HTTP 415 Unsupported Media Type: the Content-Type of a body is one of {', '.join(BODIES)}")
+    # A page in a browser cannot send these types to another origin without asking; without a type it says that it is one.
+    given = request.headers.get_content_type() if "Content-Type" in request.headers else None if "Origin" in request.headers else BODIES[-1]
+    if given not in BODIES:
+        raise RegistryProblem(415, 415, "HTTP 415 Unsupported Media Type")
     try:
         body = json.loads(request.body)
     except (ValueError, RecursionError) as error:
@@ -313,6 +334,12 @@ def _body(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RegistryProblem(400, 400, "a body must be a JSON object")
     return body
+
+
+def _known(body: Mapping[str, Any], names: Collection[str], query: _Query) -> None:
+    """Refuses fields that Confluent's registry does not have, as it does without the header Confluent-Accept-Unknown-Properties."""
+    if not query.takes_unknown and (unknown := next((name for name in body if name not in names), None)) is not None:
+        raise RegistryProblem(422, 422, f"Unrecognized field: {unknown}")
 
 
 def _is_user(given: str, users: set[str]) -> bool:
