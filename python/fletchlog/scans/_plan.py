@@ -163,18 +163,13 @@ class TopicScan:
         raw = tuple(dict.fromkeys(source.raw for source in decoder.sources.values()))
         if before and keep is not None and keep.columns is not None:
             raw = tuple(dict.fromkeys([*raw, *sorted(keep.columns)]))
-        for batch in self._raw(self._placed(raw), batch_rows):
+        for batch in self._raw((*dict.fromkeys([*raw, *decoder.needs()]),) or (_CHEAPEST,), batch_rows):
             kept = batch.filter(keep.mask(batch)) if before and keep is not None else batch
             made = decoder.decoded(kept)
             if keep is not None and not before:
                 made = made.filter(keep.mask(made)).select(list(self.columns))
             if made.num_rows:
                 yield made
-
-    def _placed(self, raw: tuple[str, ...]) -> tuple[str, ...]:
-        """Where decoding fails, the error names the place, so its columns are read too. At least one column is."""
-        needed = {"topic", "partition", "offset"} if self.typed.on_error == "raise" and self.typed.decodes(raw) else set[str]()
-        return tuple(dict.fromkeys([*raw, *sorted(needed)])) or (_CHEAPEST,)
 
     def _ranges(self, place: Any) -> Iterator[Range]:
         for topic in self.topics:

@@ -126,6 +126,13 @@ class Decoder:
                 made.append(pa.field(name, next(one.type for one in struct_fields(deserializer) if one.name == source.field)))
         return pa.schema(made)
 
+    def needs(self) -> list[str]:
+        """What decoding reads besides keys and values: the place of a row, which an error names, and headers, if a deserializer looks into them."""
+        if not self.deserializers:
+            return []
+        place = ["topic", "partition", "offset"] if self.on_error == "raise" else []
+        return [*place, "headers"] if any(hasattr(one, "with_headers") for one in self.deserializers.values()) else place
+
     def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of a batch of the log, in their order.
 
