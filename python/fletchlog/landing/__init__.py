@@ -85,7 +85,7 @@ class _Land:
         record has none), `timestampType` (int32: 0 CreateTime, 1 LogAppendTime), `key` and `value` (binary, or what their deserializers
         make), `headers` (list<struct<key: string, value: binary>>). Rows of a partition are committed in the order of their offsets.
 
-        Memory: `batch_bytes` of rows as Arrow, what its format needs to write them (about as much again; twice that with `partition_by`), and a scan's.
+        Memory: `batch_bytes` of rows as Arrow, and what a format needs to write them: together at most some four times `batch_bytes`.
 
         Args:
             source: A directory, `"s3://BUCKET/PREFIX"`, `"kafka://HOST:PORT,..."`, an open `Broker`, a `Cluster`.
