@@ -219,6 +219,14 @@ def test_a_tail_is_taken_before_predicates(source) -> None:
         (("d", "a"), {"timestamp_unit": "s"}, "timestamp_unit"),
         (("d", "a"), {"on_error": "skip"}, "on_error"),
         (("d", "a"), {"tail": -1}, "tail"),
+        (("d", 5), {}, "topics are names"),
+        (("d", "a", "x"), {}, "partition is 'x'"),
+        (("d", "a", [1.5]), {}, "partition is 1.5"),
+        (("d", "a", None, 2**70), {}, "start_offset is 1180591620717411303424"),
+        (("d", "a"), {"end_time": 2**70}, "an int of 64 bits"),
+        (("d", "a"), {"start_time": "yesterday"}, "a time is a datetime"),
+        (("d", "a"), {"columns": "offset"}, "columns are names"),
+        (("d", "a"), {"columns": ["offset", "offset"]}, "columns are names"),
     ],
 )
 def test_bad_arguments_are_refused_at_once(arguments, options, reason) -> None:

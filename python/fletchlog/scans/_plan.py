@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from fletchlog import _place
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
-from fletchlog.scans._predicate import Box, both, boxes
+from fletchlog.scans._predicate import MOST, Box, both, boxes
 from fletchlog.scans._ranges import Range, ranges
 from fletchlog.scans._typed import Typed
 
@@ -110,8 +110,10 @@ class TopicScan:
         Raises:
             fletchlog.errors.InvalidArgumentError: There is no such column.
         """
-        names = tuple(columns)
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
         known = self.whole_schema.names
+        if isinstance(columns, str) or len(set(names)) != len(names):
+            raise InvalidArgumentError(f"columns are names, none twice, such as ['key', 'offset']; got {columns!r:.80}")
         for name in names:
             if name not in known:
                 raise InvalidArgumentError(f"there is no column {name!r}; the columns are {', '.join(known)}")
@@ -230,15 +232,20 @@ def plan(
             not go together.
         ImportError: pyarrow is missing.
     """
-    named = (topics,) if isinstance(topics, str) else tuple(topics)
-    if not named or len(set(named)) != len(named) or not all(isinstance(topic, str) for topic in named):
+    named: tuple[Any, ...] = (topics,) if isinstance(topics, str) or not hasattr(topics, "__iter__") else tuple(topics)
+    if not named or not all(isinstance(topic, str) for topic in named) or len(set(named)) != len(named):
         raise InvalidArgumentError(f"topics are names, at least one, none twice; got {topics!r:.80}")
     if tail is not None and not (start_offset is None and start_time is None and end_time is None):
         raise InvalidArgumentError("tail does not go with start_offset, start_time or end_time")
-    numbers = None if partitions is None else (partitions,) if isinstance(partitions, int) else tuple(sorted(set(partitions)))
-    for what, bound in (("start_offset", start_offset), ("end_offset", end_offset), ("partition", min(numbers or (0,))), ("tail", tail)):
-        if bound is not None and bound < 0:
-            raise InvalidArgumentError(f"{what} is {bound}; it is not negative")
+    numbers = None if partitions is None else tuple(partitions) if hasattr(partitions, "__iter__") else (partitions,)
+    for what, number, most in (
+        *(("partition", one, 2**31 - 1) for one in numbers or ()),
+        ("start_offset", start_offset, MOST),
+        ("end_offset", end_offset, MOST),
+        ("tail", tail, MOST),
+    ):
+        if number is not None and (not isinstance(number, int) or not 0 <= number <= most):
+            raise InvalidArgumentError(f"{what} is {number!r:.40}; it is an int from 0 to {most}")
     for what, name, known in (("isolation_level", isolation_level, _LEVELS), ("timestamp_unit", timestamp_unit, _UNITS), ("on_error", on_error, _POLICIES)):
         if name not in known:
             raise InvalidArgumentError(f"{what} is {name!r}; expected one of {', '.join(known)}")
@@ -252,7 +259,7 @@ def plan(
         (),
         typed,
         bounds=() if base.meet(base) is None else (base,),
-        partitions=numbers,
+        partitions=None if numbers is None else tuple(sorted(set(numbers))),
         start_offset=start_offset,
         tail=tail,
         include_headers=include_headers,
@@ -274,11 +281,13 @@ def raw_schema(include_headers: bool, timestamp_unit: TimestampUnit) -> pa.Schem
 
 def _ms(time: datetime | int | None) -> int | None:
     """A time as the scan takes it, in ms since 1970."""
-    if time is None or isinstance(time, int):
-        return time
-    if getattr(time, "tzinfo", None) is None:
-        raise InvalidArgumentError(f"{time!r} has no time zone; give one, such as datetime.UTC")
-    # to the next whole one, in integers
     from datetime import UTC, datetime, timedelta
 
+    if time is None or (isinstance(time, int) and -MOST <= time <= MOST):
+        return time
+    if not isinstance(time, datetime):
+        raise InvalidArgumentError(f"a time is a datetime or an int of 64 bits, ms since 1970; got {time!r:.40}")
+    if time.tzinfo is None:
+        raise InvalidArgumentError(f"{time!r} has no time zone; give one, such as datetime.UTC")
+    # to the next whole one, in integers
     return -((datetime(1970, 1, 1, tzinfo=UTC) - time) // timedelta(milliseconds=1))
