@@ -1,4 +1,7 @@
-"""The control interface of `fletchlog serve`: faults, requests, time and events of the cluster over HTTP with JSON, see docs/reference/control.md."""
+"""The control interface of `fletchlog serve` and `fletchlog proxy`: faults, requests, and those of a broker also time and events of the cluster, over HTTP.
+
+Bodies are JSON, see docs/reference/control.md.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
     from fletchlog import Broker
     from fletchlog.testing import FaultRule
-    from fletchlog.types import Listener
+    from fletchlog.types import Listener, Proxy
 
 VERSION = 1
 KINDS = {str: "a text", int: "a whole number", float: "a number"}
@@ -29,8 +32,8 @@ class _NotFoundError(Exception):
 class Control:
     """Serves the interface, in threads of its own, until it is closed."""
 
-    def __init__(self, broker: Broker, listener: Listener, host: str, port: int) -> None:
-        """Listens at once; requests of the listener's clients are recorded from now on.
+    def __init__(self, broker: Broker | None, listener: Listener | Proxy, host: str, port: int) -> None:
+        """Listens at once; requests of the clients of the listener, or of a proxy, which has no broker, are recorded from now on.
 
         Raises:
             OSError: The address cannot be used.
@@ -84,7 +87,8 @@ class Control:
         """The answer to a request. `path` follows the version; `given` is the body."""
         match method, path:
             case "GET", []:
-                return {"version": VERSION, "bootstrap": self._listener.bootstrap, "nodes": self._broker.nodes}
+                nodes = self._broker.nodes if self._broker else None
+                return {"version": VERSION, "bootstrap": self._listener.bootstrap, "nodes": nodes}
             case "GET", ["faults"]:
                 return self._report()
             case "POST", ["faults"]:
@@ -103,25 +107,36 @@ class Control:
                 return {"requests": [row.as_dict() for row in self._faults.requests(**_query(query))]}
             case "DELETE", ["requests"]:
                 self._faults.record_requests()
+            case _:
+                return self._of_broker(method, path, given)
+        return {}
+
+    def _of_broker(self, method: str, path: list[str], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request about time or the cluster."""
+        broker = self._broker
+        if broker is None:
+            why = "is unknown here: a proxy has /v1/faults and /v1/requests; clock, leaders, coordinators and nodes are those of `fletchlog serve`"
+            raise _NotFoundError(f"{method} /v{VERSION}/{'/'.join(path)} {why}")
+        match method, path:
             case "GET", ["clock"]:
-                return {"now_ms": self._broker.clock.now_ms, "is_frozen": self._broker.clock.is_frozen}
+                return {"now_ms": broker.clock.now_ms, "is_frozen": broker.clock.is_frozen}
             case "POST", ["clock", "advance"]:
-                self._broker.clock.advance(**_named(given, {"seconds": float}, "seconds"))
+                broker.clock.advance(**_named(given, {"seconds": float}, "seconds"))
             case "POST", ["clock", "freeze"]:
-                self._broker.clock.freeze()
+                broker.clock.freeze()
             case "POST", ["clock", "resume"]:
-                self._broker.clock.resume()
+                broker.clock.resume()
             case "POST", ["leaders", "move"]:
-                self._broker.move_leader(**_named(given, {"topic": str, "partition": int, "to": int}, "topic", "partition", "to"))
+                broker.move_leader(**_named(given, {"topic": str, "partition": int, "to": int}, "topic", "partition", "to"))
             case "POST", ["coordinators", "move"]:
                 known = {"group_id": str, "transactional_id": str, "to": int, "loading_ms": int}
-                self._broker.move_coordinator(**_named(given, known, "to"))
+                broker.move_coordinator(**_named(given, known, "to"))
             case "POST", ["nodes", node, "stop"]:
-                self._broker.stop_node(self._node(node))
+                broker.stop_node(_node(broker, node))
             case "POST", ["nodes", node, "kill"]:
-                self._broker.kill_node(self._node(node), **_named(given, {"detected_after_ms": int}))
+                broker.kill_node(_node(broker, node), **_named(given, {"detected_after_ms": int}))
             case "POST", ["nodes", node, "start"]:
-                self._broker.start_node(self._node(node))
+                broker.start_node(_node(broker, node))
             case _:
                 raise _NotFoundError(f"{method} /v{VERSION}/{'/'.join(path)} is unknown; docs/reference/control.md lists what there is")
         return {}
@@ -132,14 +147,15 @@ class Control:
             raise _NotFoundError(f"there is no rule {number}; there are {len(rules)}")
         return rules[int(number) - 1]
 
-    def _node(self, number: str) -> int:
-        if not number.isdecimal() or int(number) not in self._broker.nodes:
-            raise _NotFoundError(f"there is no node {number}; there are {len(self._broker.nodes)}")
-        return int(number)
-
     def _report(self) -> dict[str, Any]:
         keys = ("number", "rule", "matched", "applied", "held", "is_optional", "is_cleared")
         return {"rules": [{key: getattr(rule, key) for key in keys} for rule in self._faults.rules], "drawn": self._faults.drawn()}
+
+
+def _node(broker: Broker, number: str) -> int:
+    if not number.isdecimal() or int(number) not in broker.nodes:
+        raise _NotFoundError(f"there is no node {number}; there are {len(broker.nodes)}")
+    return int(number)
 
 
 def _named(given: Mapping[str, Any], known: Mapping[str, type], *needed: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`Cluster.proxy()`: clients of any language reach every node of a cluster through it, and see no other address."""
 
 import contextlib
+import http.client
 import json
 import multiprocessing
 import socket
@@ -8,6 +9,8 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -457,3 +460,33 @@ def test_the_command_relays_until_it_is_ended(cluster, tmp_path):
     rows = [json.loads(line) for line in record.read_text().splitlines()]
     assert (rows[0]["api"], rows[0]["outcome"]) == ("ApiVersions", "closed")
     assert any(row["api"] == "Metadata" and row["outcome"] == "answered" for row in rows)
+
+
+def relay(listener, *words):
+    """A proxy in a process of its own, and what it has printed."""
+    command = [sys.executable, "-m", "fletchlog", "proxy", f"kafka://{listener.bootstrap}", "--listen", "127.0.0.1:0", "--print-address"]
+    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return process, json.loads(process.stdout.readline())
+
+
+def test_a_proxy_is_controlled_over_http(cluster):
+    _, listener = cluster
+    process, printed = relay(listener, "--control", "127.0.0.1:0")
+
+    def call(method, path, body=None):
+        with closing(http.client.HTTPConnection(urlsplit(printed["control"]).netloc, timeout=20)) as control:
+            control.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
+            response = control.getresponse()
+            return response.status, json.loads(response.read())
+
+    with process:
+        assert call("GET", "/v1") == (200, {"version": 1, "bootstrap": printed["bootstrap"], "nodes": None})
+        assert call("POST", "/v1/faults", {"rules": [{"api": "ApiVersions", "nth": 1, "close": "before"}]}) == (200, {"rules": [1]})
+        assert len(Producer({"bootstrap.servers": printed["bootstrap"]}).list_topics(timeout=20).brokers) == NODES
+        assert call("GET", "/v1/faults")[1]["rules"][0]["applied"] == 1
+        assert call("GET", "/v1/requests?api=Metadata")[1]["requests"]
+        assert call("DELETE", "/v1/requests") == (200, {})
+        status, refused = call("POST", "/v1/clock/advance", {"seconds": 1})
+        assert (status, "a proxy has" in refused["message"]) == (404, True)
+        process.terminate()
+        assert process.wait(20) == 0

@@ -29,6 +29,7 @@ def proxy(
     command_config: Path | None = COMMAND_CONFIG,
     faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
     record: Path | None = option("--record", "At the end, write the requests of the clients: a line of JSON for each.", metavar="FILE"),
+    control: str | None = option("--control", "Where tests control it over HTTP: faults and requests. Port 0: a free one.", metavar="HOST:PORT"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),
     with_parent: bool = option("--with-parent", "End when the process that started it ends.", False),
 ) -> None:
@@ -53,10 +54,11 @@ def proxy(
         real.proxy(listen, advertised=advertised, config=properties(config), record=record is not None) as relay,
     ):
         plan = serve.load_plan(relay, faults) if faults else None
-        if print_address:
-            print(serve.address(relay.bootstrap), flush=True)
-        note(f"relaying to {cluster} at {relay.bootstrap}; Ctrl-C ends it")
-        serve.wait(stopped)
+        with serve.controlled(None, relay, control) as url:
+            if print_address:
+                print(serve.address(relay.bootstrap, url), flush=True)
+            note(f"relaying to {cluster} at {relay.bootstrap}{url and f', controlled at {url}'}; Ctrl-C ends it")
+            serve.wait(stopped)
         if plan:
             note(plan.report())
         if out:

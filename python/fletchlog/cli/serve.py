@@ -74,7 +74,7 @@ def serve(
         host, port = _host_and_port("--listen", listen)
         with broker.listen(host, port, advertised=advertised) as listener:
             plan = load_plan(listener, faults) if faults else None
-            with _controlled(broker, listener, control) as url, _registered(broker, schema_registry) as registry:
+            with controlled(broker, listener, control) as url, _registered(broker, schema_registry) as registry:
                 if print_address:
                     print(address(listener.bootstrap, url, registry), flush=True)
                 beside = f"{url and f', controlled at {url}'}{registry and f', schema registry at {registry}'}"
@@ -85,8 +85,8 @@ def serve(
 
 
 @contextlib.contextmanager
-def _controlled(broker: fl.Broker, listener: fl.types.Listener, control: str | None) -> Iterator[str]:
-    """The control interface, if it is wanted: its address, otherwise an empty text."""
+def controlled(broker: fl.Broker | None, listener: fl.types.Listener | fl.types.Proxy, control: str | None) -> Iterator[str]:
+    """The control interface, if it is wanted: its address, otherwise an empty text. A proxy has no broker."""
     if control is None:
         yield ""
         return
