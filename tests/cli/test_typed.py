@@ -168,3 +168,77 @@ def test_what_a_registry_does_not_have_is_said(cli, registered, tmp_path):
     words = ["consume", place, "orders", "--value", "confluent"]
     assert "--value is confluent, which needs --schema-registry: the URL of a schema registry" in cli(*words, code=1).err
     assert "nothing" in cli(*words, "--schema-registry", url, "--subject", "nothing", "-o", tmp_path / "t.parquet", code=1).err
+
+
+@pytest.fixture
+def empty(data):
+    with fl.Broker(data, create=True) as broker:
+        broker.create_topic("t")
+    return data
+
+
+def decoded(place, topic="t", deserializer=None):
+    with fl.Broker(place, read_only=True) as broker:
+        return serde.deserialize(broker.scan(topic), value=deserializer or serde.Avro(json.dumps(ORDER)))["value"].to_pylist()
+
+
+AVRO = ["--value-format", "avro", "--value-schema"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json", "parquet", "arrow"])
+def test_what_consume_decoded_is_produced_in_the_same_format(cli, orders, schema, tmp_path, form):
+    file = tmp_path / f"t.{form}"
+    cli("consume", orders, "t", "-o", file, "--value", "avro", "--value-schema", schema, "--key", "long")
+    cli("produce", tmp_path / "copy", "t", file, "--partitions", 1, *AVRO, schema, "--key-format", "long")
+    with fl.Broker(orders, read_only=True) as one, fl.Broker(tmp_path / "copy", read_only=True) as other:
+        found, copied = one.scan("t").to_pyarrow(), other.scan("t").to_pyarrow()
+    assert copied.select(["key", "value", "timestamp"]).equals(found.select(["key", "value", "timestamp"]))
+
+
+def test_rows_of_every_kind_of_file_are_encoded(cli, empty, schema, tmp_path):
+    expected = column(ROWS).to_pylist()
+    pq.write_table(pa.Table.from_struct_array(column(ROWS)), tmp_path / "rows.parquet")
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, SHOWN)))
+    (tmp_path / "rows.csv").write_text('id,who,at,tags,raw\n1,ann,2023-11-14T22:13:20.123Z,"[""a"",""b""]",/w==\n2,,1970-01-01T00:00:00Z,[],""\n')
+    import fastavro
+
+    with (tmp_path / "rows.avro").open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(ORDER), ROWS)
+    for name in ("rows.parquet", "rows.jsonl", "rows.csv", "rows.avro"):
+        cli("produce", empty, "t", tmp_path / name, *AVRO, schema, "--key", "id", "--key-format", "long")
+        assert decoded(empty)[-2:] == expected, name
+    with fl.Broker(empty, read_only=True) as broker:
+        assert broker.scan("t").to_pyarrow()["key"].to_pylist() == [b"\0" * 7 + b"\1", b"\0" * 7 + b"\2"] * 4
+
+
+def test_a_row_that_cannot_be_encoded_ends_the_command_behind_those_before_it(cli, empty, schema):
+    rows = "\n".join([json.dumps(SHOWN[0]), '{"id": "x"}', json.dumps(SHOWN[1])])
+    error = cli("produce", empty, "t", "-f", "jsonl", *AVRO, schema, stdin=rows, code=1).err
+    assert "standard input, line 2: its value " in error
+    assert "1 record before it is in t" in error
+    assert len(decoded(empty)) == 1
+    error = cli("produce", empty, "t", "-f", "jsonl", *AVRO, schema, stdin=json.dumps(SHOWN[0] | {"raw": "no base64"}), code=1).err
+    assert "standard input, line 1: its value " in error
+
+
+def test_what_is_produced_is_registered(cli, data, schema):
+    with fl.Broker(data, create=True) as broker, broker.schema_registry() as registry, broker.listen() as listener:
+        place = f"kafka://{listener.bootstrap}"
+        words = ["produce", place, "t", "-f", "jsonl", "--value-format", "avro", "--schema-registry", registry.url]
+        cli(*words, "--value-schema", schema, "--partitions", 1, stdin=json.dumps(SHOWN[0]))
+        # without a schema the newest version is written
+        cli(*words, stdin=json.dumps(SHOWN[1]))
+        with serde.Registry(registry.url) as client:
+            assert client.subjects() == ["t-value"]
+        shown = cli("consume", place, "t", "-f", "jsonl", "--value", "confluent", "--schema-registry", registry.url).lines
+        assert [line["value"] for line in shown] == SHOWN
+        assert "'nothing' not found" in cli(*words, "--subject", "nothing", stdin="{}", code=1).err
+
+
+def test_protobuf_and_json_are_encoded_too(cli, empty):
+    words = ["produce", empty, "t", "-f", "jsonl"]
+    cli(*words, "--value-format", "protobuf", "--message", "google.protobuf.duration_pb2.Duration", stdin='{"seconds": 3, "nanos": 7}')
+    shown = cli("consume", empty, "t", "-f", "jsonl", "--value", "protobuf", "--message", "google.protobuf.duration_pb2.Duration").lines
+    assert [line["value"] for line in shown] == [{"seconds": 3, "nanos": 7}]
+    cli(*words, "--value-format", "json", stdin='{"a":  [1, 2]}')
+    assert cli("consume", empty, "t", "-f", "jsonl", "--tail", 1).lines[0]["value"] == '{"a":[1,2]}'

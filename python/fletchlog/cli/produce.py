@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, configured, in_words_of_the_shell, opened
 from fletchlog.cli.common import topic as described
+from fletchlog.cli.encoding import Encoder
 from fletchlog.cli.inputs import BY_SUFFIX, FORMATS, Input, by_name
 from fletchlog.cli.inputs.files import waiting
-from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PLACE, names_of_topics
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PLACE, names_of_topics, typed
 from fletchlog.cli.sending import Sender
 from fletchlog.cli.template import unescaped
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
+from fletchlog.cli.typed import asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +44,17 @@ def produce(
     encoding: str | None = option("--encoding", "Encoding of a text file; default: UTF-8."),
     as_records: bool | None = option("--as-records --as-rows", "Whether rows are records that `consume` wrote; default: if they look so."),
     keep_partitions: bool = option("--keep-partitions", "Such records go to the partitions that they name.", False),
+    key_format: str | None = typed("--key-format", "What keys are encoded as"),
+    key_schema: Path | None = option("--key-schema", "File with the schema of the keys."),
+    value_format: str | None = typed("--value-format", "What values are encoded as"),
+    value_schema: Path | None = option(
+        "--value-schema", "File with the schema of the values: Avro or JSON Schema; for json, their type, as in `id bigint, name string`."
+    ),
+    message: str | None = option("--value-message --message", "Protobuf: class that protoc has made, from a module that Python finds.", metavar="MODULE.CLASS"),
+    schema_registry: str | None = option(
+        "--schema-registry", "Registry that gets the schemas, or has them; their id is written before each value.", metavar="URL"
+    ),
+    subject: str | None = option("--subject", "Registry: subject of the values. Default: TOPIC-value."),
     partitions: int | None = option("--partitions", "Create the topic with this many partitions if it is missing."),
     config: list[str] | None = CONFIG,
     command_config: Path | None = COMMAND_CONFIG,
@@ -57,6 +70,9 @@ def produce(
     keyBase64, valueBase64) and perhaps headers; in parquet and arrow value and no others than these. The last line says that they were read
     so. With --as-rows, --key, --value or --timestamp each row becomes a value instead.
 
+    With --value-format a row, or its field --value, is encoded: JSON by its fields, texts of csv by the type of the field, Parquet, Arrow and Avro as they
+    are. Bytes within JSON are base64. What `consume --value` wrote as jsonl, parquet or arrow is read back with the same format.
+
       seq 1000 | fletchlog produce data/ numbers --partitions 3
 
       fletchlog produce data/ orders orders.jsonl --key id --timestamp created_at
@@ -67,6 +83,8 @@ def produce(
 
       fletchlog produce kafka://h1:9092 orders orders.jsonl  # to a cluster
 
+      fletchlog produce data/ orders orders.csv --value-format avro --value-schema order.avsc
+
       fletchlog consume data/ a -f jsonl | fletchlog produce copy/ a
 
       printf 'a:1\nb:2\n' | fletchlog produce data/ pairs --key :
@@ -74,6 +92,11 @@ def produce(
     import fletchlog as fl
 
     path = None if source is None or str(source) == "-" else source
+    encoder = Encoder(
+        topic,
+        asked("--key-format", form=key_format, schema=key_schema, registry=schema_registry),
+        asked("--value-format", form=value_format, schema=value_schema, message=message, registry=schema_registry, subject=subject),
+    )
     read = Input(
         str(path or "standard input"),
         *_format(path, form),
@@ -84,19 +107,20 @@ def produce(
         encoding,
         as_records,
         keep_partitions,
+        encoder.kinds,
     )
     read.check()
-    asked = configured(command_config, config)
+    client = configured(command_config, config)
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(path.open("rb")) if path is not None else _standard_input()
-        broker = stack.enter_context(_opened(directory, asked, create=partitions is not None))
+        broker = stack.enter_context(_opened(directory, client, create=partitions is not None))
         if partitions is not None and topic not in broker.topics():
             broker.create_topic(topic, partitions=partitions)
         start = _end(broker, topic)
-        producer = stack.enter_context(_producer(broker, asked))
+        producer = stack.enter_context(_producer(broker, client))
         bar = stack.enter_context(progress(unit="records"))
         task = bar.add_task(f"producing to {topic}", total=None)
-        sender = Sender(producer, topic, read.place, lambda count: bar.advance(task, count))
+        sender = Sender(producer, topic, read.place, lambda count: bar.advance(task, count), encoder)
         try:
             with sender:
                 for item in read.read(waiting(file, sender.send)):

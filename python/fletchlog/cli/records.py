@@ -57,22 +57,22 @@ def is_record(names: Collection[str]) -> bool:
     return found >= _PLACE and all(len(found & one) == 1 for one in _DATA) and found <= _TEXT
 
 
-def are_records(schema: pa.Schema) -> bool:
-    """Whether rows with these columns are records."""
+def are_records(schema: pa.Schema, typed: Collection[str] = ()) -> bool:
+    """Whether rows with these columns are records; `key` and `value` may have any type if they are `typed`."""
     import pyarrow as pa
 
     kinds: Any = pa.types
     if "value" not in schema.names or not set(schema.names) <= _COLUMNS or len(set(schema.names)) != len(schema.names):
         return False
-    data = [schema.field(name).type for name in ("key", "value") if name in schema.names]
+    data = [schema.field(name).type for name in ("key", "value") if name in schema.names and name not in typed]
     times = [schema.field(name).type for name in ("timestamp",) if name in schema.names]
     return all(any(test(kind) for test in (kinds.is_binary, kinds.is_large_binary, kinds.is_string, kinds.is_large_string)) for kind in data) and all(
         kinds.is_timestamp(kind) or kinds.is_integer(kind) for kind in times
     )
 
 
-def from_columns(batch: pa.RecordBatch, *, partitions: bool) -> pa.Table:
-    """Records of columns. With `partitions` each keeps its partition.
+def from_columns(batch: pa.RecordBatch, *, partitions: bool, typed: Collection[str] = ()) -> pa.Table:
+    """Records of columns. With `partitions` each keeps its partition; keys and values that are `typed` stay what they are.
 
     Raises:
         pyarrow.ArrowException: A row is no record.
@@ -80,7 +80,7 @@ def from_columns(batch: pa.RecordBatch, *, partitions: bool) -> pa.Table:
     import pyarrow as pa
 
     batch.validate(full=True)
-    columns: dict[str, Any] = {name: batch[name].cast(pa.binary()) for name in ("key", "value") if name in batch.schema.names}
+    columns: dict[str, Any] = {name: batch[name] if name in typed else batch[name].cast(pa.binary()) for name in ("key", "value") if name in batch.schema.names}
     if "timestamp" in batch.schema.names:
         # of any unit, which the producer rounds down to milliseconds
         time = batch["timestamp"]
@@ -92,8 +92,8 @@ def from_columns(batch: pa.RecordBatch, *, partitions: bool) -> pa.Table:
     return pa.table(columns)
 
 
-def of_row(row: Mapping[str, Any], place: str, number: int, *, partitions: bool) -> Record:
-    """The record of a row of text. With `partitions` it keeps its partition.
+def of_row(row: Mapping[str, Any], place: str, number: int, *, partitions: bool, typed: Collection[str] = ()) -> Record:
+    """The record of a row of text. With `partitions` it keeps its partition. Of `typed`, `key` or `value`, it has the JSON.
 
     Raises:
         CommandError: It is none.
@@ -103,9 +103,18 @@ def of_row(row: Mapping[str, Any], place: str, number: int, *, partitions: bool)
     try:
         time = None if row["timestamp"] is None else milliseconds(row["timestamp"], place)
         partition = _partition(row["partition"])
-        return Record(_bytes(row, "key"), _bytes(row, "value"), time, _headers(row.get("headers")), partition if partitions else None, number)
+        return Record(_data(row, "key", typed), _data(row, "value", typed), time, _headers(row.get("headers")), partition if partitions else None, number)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CommandError(f"{place}: no record as `fletchlog consume` writes it: {error}") from None
+
+
+def _data(row: Mapping[str, Any], name: str, typed: Collection[str]) -> bytes | None:
+    """A key or a value."""
+    if name not in typed:
+        return _bytes(row, name)
+    if name not in row:
+        raise ValueError(f"its {name} is bytes, {name}Base64, which are not encoded")
+    return None if row[name] is None else json.dumps(row[name], ensure_ascii=False).encode()
 
 
 def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import fletchlog as fl
+    from fletchlog.cli.encoding import Encoder
     from fletchlog.cli.records import Columns
 
 # Records that are sent together at most: large enough that Python's share of the time is small, small enough for a moving progress bar.
@@ -32,11 +33,14 @@ class Sender:
         count: Records that are in the topic.
     """
 
-    def __init__(self, producer: fl.Producer, topic: str, place: Callable[[int], str], on_progress: Callable[[int], None]) -> None:
+    def __init__(
+        self, producer: fl.Producer, topic: str, place: Callable[[int], str], on_progress: Callable[[int], None], encoder: Encoder | None = None
+    ) -> None:
         self._producer = producer
         self._topic = topic
         self._place = place
         self._on_progress = on_progress
+        self._encoder = encoder
         # an input gives either the one or the other
         self._records: list[Record] = []
         self._columns: list[Columns] = []
@@ -101,7 +105,12 @@ class Sender:
         # from here on they are the producer's, also after Ctrl-C
         self._at_work = True
         self._records, self._columns, self._rows, self._bytes = [], [], 0, 0
+        wrong = None
+        if self._encoder is not None:
+            table, wrong = self._encoder.encoded(table)
         self._hand_over(table, number)
+        if wrong is not None:
+            raise CommandError(f"{self._place(number(wrong[0]))}: {wrong[1]}")
 
     def _hand_over(self, table: Any, number: Callable[[int], int]) -> None:
         from fletchlog.errors import InvalidArgumentError, RecordTooLargeError

@@ -31,6 +31,8 @@ from fletchlog.serde.protobuf import Protobuf
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    import pyarrow as pa
+
     Named = Callable[[str], str]
     """From the name of an option here to what the user knows it as."""
 
@@ -125,6 +127,22 @@ class Format:
             subject=self.subject,
             message=self.message,
         )
+
+    def written_type(self, topic: str | None, *, is_key: bool) -> pa.DataType | None:
+        """Arrow type of what the serializer takes; None: that depends on the values.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: As `serializer`.
+        """
+        if not self.registry:
+            made = self.deserializer()
+        elif self.name == "avro" and self.schema is not None:
+            made = replace(self, registry=(), reader_schema=None).deserializer()
+        elif self.schema is None and self.name in {"avro", "confluent"}:
+            made = self.resolved(topic, is_key=is_key).deserializer()
+        else:
+            made = None
+        return None if made is None else made.type
 
     def _confluent(self) -> Confluent:
         return Confluent(registry=self._client(), reader_schema=self.reader_schema, message=self.message)

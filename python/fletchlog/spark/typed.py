@@ -174,10 +174,8 @@ def _deserializer(wanted: formats.Format, fields: tuple[tuple[str, ...], ...] | 
 @functools.lru_cache(maxsize=16)
 def _serializer(wanted: formats.Format, topic: str | None, column: str) -> tuple[Any, Any]:
     """What encodes, and the type that it takes."""
-    made = wanted.serializer(topic, is_key=column == "key")
-    if wanted.registry and wanted.schema is not None and wanted.name == "avro":
-        return made, replace(wanted, registry=()).deserializer().type
-    return made, made.type
+    is_key = column == "key"
+    return wanted.serializer(topic, is_key=is_key), wanted.written_type(topic, is_key=is_key)
 
 
 def _only(full: DataType, paths: Iterable[tuple[str, ...]], option: str) -> DataType:

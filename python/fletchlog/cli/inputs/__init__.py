@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from dataclasses import field as made_by
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fletchlog.cli import records
 from fletchlog.cli.common import CommandError
@@ -47,6 +48,7 @@ class Input:
         encoding: Of text; None: UTF-8, and bytes as they are for lines.
         as_records: Whether the rows are records that `consume` wrote; None: if they look exactly so. Holds afterwards what they were.
         partitions: Whether such records keep their partition.
+        kinds: Keys and values that are encoded afterwards, with their types: they are JSON here, or columns.
     """
 
     where: str
@@ -59,6 +61,7 @@ class Input:
     encoding: str | None = None
     as_records: bool | None = None
     partitions: bool = False
+    kinds: dict[str, Any] = made_by(default_factory=dict)
 
     def check(self) -> None:
         """Whether the options fit the format.

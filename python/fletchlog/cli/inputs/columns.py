@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fletchlog.cli import records
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.inputs.files import Rejoined
-from fletchlog.cli.inputs.rows import from_row
+from fletchlog.cli.inputs.rows import as_bytes, from_row
+from fletchlog.cli.records import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,17 +56,22 @@ def read_arrow(file: BinaryIO, source: Input) -> Iterator[Record | Columns]:
 
 def _from_columns(schema: pa.Schema, batches: Iterable[Any], source: Input) -> Iterator[Record | Columns]:
     source.has(schema.names, source.where)
-    fit = records.are_records(schema)
+    fit = records.are_records(schema, source.kinds)
     as_records = source.takes_records(fit)
     if as_records and not fit:
         raise CommandError(f"{source.where}: no records as `fletchlog consume` writes them; its columns are {', '.join(schema.names)}")
+    convert: Callable[[Any], Any] = _rows_of_columns
+    if as_records:
+        convert = partial(records.from_columns, partitions=source.partitions, typed=source.kinds)
+    elif source.kinds:
+        convert = partial(_typed_columns, source=source)
     before = 0
     for batch in batches:
-        for start, part, wrong in parts(batch, (lambda part: records.from_columns(part, partitions=source.partitions)) if as_records else _rows_of_columns):
+        for start, part, wrong in parts(batch, convert):
             number = before + start + 1
             if wrong is not None:
                 raise CommandError(f"{source.place(number)}: {wrong}")
-            if as_records:
+            if as_records or source.kinds:
                 yield part, number
             else:
                 for ahead, row in enumerate(part):
@@ -97,6 +104,23 @@ def parts(batch: Any, convert: Callable[[Any], Any]) -> Iterator[tuple[int, Any,
             return
         yield begin, part, None
         begin += good
+
+
+def _typed_columns(batch: Any, source: Input) -> Any:
+    """Records whose keys or values are encoded afterwards: columns as they are, and the whole row as a struct."""
+    import pyarrow as pa
+
+    batch.validate(full=True)
+    made: dict[str, Any] = {}
+    for name, field in (("key", source.key), ("value", source.value)):
+        if name == "key" and field is None:
+            continue
+        column = batch.column(field) if field is not None else pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+        # what has no format is text or bytes, or JSON
+        made[name] = column if name in source.kinds else pa.array([as_bytes(item) for item in column.to_pylist()], pa.binary())
+    if source.timestamp is not None:
+        made["timestamp"] = pa.array([milliseconds(item, source.where) for item in batch.column(source.timestamp).to_pylist()], pa.int64())
+    return pa.table(made)
 
 
 def _rows_of_columns(batch: Any) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli import records
 from fletchlog.cli.common import CommandError
+from fletchlog.cli.encoding import json_text
 from fletchlog.cli.records import Record, milliseconds
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def from_rows(rows: Iterable[Row], source: Input) -> Iterator[Record]:
         if as_records is None:
             as_records = source.takes_records(records.is_record(row))
         if as_records:
-            yield records.of_row(row, source.place(number), number, partitions=source.partitions)
+            yield records.of_row(row, source.place(number), number, partitions=source.partitions, typed=source.kinds)
         else:
             yield from_row(row, text, number, source)
 
@@ -34,8 +35,9 @@ def from_row(row: dict[str, Any], text: bytes | None, number: int, source: Input
     """The record of a row with fields; the value is its text, or the fields as JSON if it has none."""
     try:
         time = None if source.timestamp is None else row[source.timestamp]
-        key = None if source.key is None else _bytes(row[source.key])
-        value = _bytes(row[source.value]) if source.value is not None else text if text is not None else _bytes(row)
+        key = None if source.key is None else _encodable(row[source.key], None, "key", source)
+        field = row if source.value is None else row[source.value]
+        value = _encodable(field, text if source.value is None else None, "value", source)
     except KeyError:
         source.has(row, source.place(number))
         raise
@@ -44,7 +46,17 @@ def from_row(row: dict[str, Any], text: bytes | None, number: int, source: Input
     return Record(key, value, None if source.timestamp is None else milliseconds(time, source.place(number)), None, None, number)
 
 
-def _bytes(item: Any) -> bytes | None:
+def _encodable(item: Any, text: bytes | None, name: str, source: Input) -> bytes | None:
+    """A key or a value: its bytes, or JSON for what is encoded afterwards."""
+    if text is not None:
+        return text
+    if name not in source.kinds:
+        return as_bytes(item)
+    return json_text(item, source.kinds[name], of_text=source.form in {"csv", "tsv"})
+
+
+def as_bytes(item: Any) -> bytes | None:
+    """A field as the bytes of a key or value: a text as it is, all else as JSON."""
     if item is None:
         return None
     if isinstance(item, bytes):
