@@ -99,6 +99,19 @@ def test_coroutines_wait_beside_each_other(url):
     assert asyncio.run(run()) == ([1] * 5, json.dumps(record("x"), separators=(",", ":")))
 
 
+def test_what_is_prepared_in_a_coroutine_needs_no_request_later(broker):
+    async def run(url):
+        orders, reader = serde.Confluent(registry=url, schema=AVRO, topic="orders"), serde.Confluent(registry=url)
+        await orders.prepare()
+        value = orders(ORDER)
+        await reader.prepare([value, None, b"x"])
+        return orders, reader, value
+
+    with broker.schema_registry() as registry:
+        orders, reader, value = asyncio.run(run(registry.url))
+    assert (orders(ORDER), reader.of_bytes(value)) == (value, ORDER), "the registry has ended"
+
+
 def test_avro_both_ways(url):
     with SchemaRegistryClient({"url": url}) as client:
         theirs = AvroSerializer(client, AVRO)(ORDER, VALUE)

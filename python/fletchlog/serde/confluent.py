@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -17,7 +18,7 @@ from fletchlog.serde.outcome import Deserializer, Reasons, arrow, value_of
 from fletchlog.serde.protobuf import Protobuf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
@@ -164,6 +165,18 @@ class Confluent:
         prefix, inner = self._writer()
         made: bytes = prefix + inner(value)
         return made
+
+    async def prepare(self, values: Iterable[bytes | None] = ()) -> None:
+        """Asks the registry in a thread for what the next calls need, so that they do not block the event loop.
+
+        Args:
+            values: Values that will be decoded: the schemas of their ids are fetched. Without them the schema that is written is registered.
+
+        Raises:
+            fletchlog.errors.SchemaRegistryError: As encoding and decoding.
+        """
+        ids = {int.from_bytes(value[1:_PREFIX], "big") for value in values if value and len(value) >= _PREFIX and value[0] == 0}
+        await asyncio.to_thread(lambda: [self._deserializer(schema_id) for schema_id in ids] if ids else self._writer())
 
     def header(self) -> tuple[str, bytes]:
         """The header that says the schema of a record, `__value_schema_id` or `__key_schema_id`, for `in_header`.
