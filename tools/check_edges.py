@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": {"api"},
     "log": {"records"},
     "arrow": {"records"},
+    "serde": set(),
     "broker": {"records", "api", "protocol", "log", "sasl", "testing"},
     "tls": {"api"},
     "client": {"records", "api", "protocol", "testing"},
@@ -29,9 +30,9 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"records", "api", "broker", "faults", "protocol", "sasl", "tls"},
     "net": {"records", "api", "protocol", "sasl", "tls"},
     "proxy": {"api", "faults", "protocol", "tls"},
-    "jni": {"records", "api", "log", "arrow", "broker"},
-    "python": {"server", "faults", "net", "proxy", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
-    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "broker", "client", "faults", "server", "net", "tls", "testing"},
+    "jni": {"records", "api", "log", "arrow", "broker", "serde"},
+    "python": {"server", "serde", "faults", "net", "proxy", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
+    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "serde", "broker", "client", "faults", "server", "net", "tls", "testing"},
 }
 # crates for tests: development dependencies of all others
 FOR_TESTS = {"testing", "sim"}
@@ -44,7 +45,7 @@ RESERVED = {
     "socket2": {"server", "net"},
     "pyo3": {"python"},
     "corosensei": {"python"},
-    "arrow-": {"arrow", "jni", "python", "sim"},
+    "arrow-": {"arrow", "serde", "jni", "python", "sim"},
     "rustix": {"log", "python", "server"},
 }
 # all modules of a crate: each may use those behind it only (a file and the files in its directory are one module, but for those listed themselves)

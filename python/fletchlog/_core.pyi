@@ -70,6 +70,8 @@ __all__ = [
     "ScanRecords",
     "Table",
     "Transaction",
+    "ValueReader",
+    "ValueWriter",
     "_ArrowRows",
     "_Operation",
     "_TimedWork",
@@ -1954,6 +1956,43 @@ def inspect_segment(path: str | PathLike[str]) -> SegmentInspection:
     Raises:
         fletchlog.errors.StorageError: The file cannot be read.
     """
+
+@final
+class ValueReader:
+    """Reads values of one format and schema, a whole column at a time, for `fletchlog.serde`. Any thread may use it."""
+
+    def __arrow_c_schema__(self) -> object: ...
+    def decode(self, data: _ArrowStream | _ArrowArray) -> tuple[Table, list[tuple[int, str]]]:
+        """The only column of a record batch, decoded: a table of one column `v`, null where a row is null or malformed; and (row, reason) of every malformed row.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: There is no such column, or it has no bytes.
+        """
+
+    def pruned(self, fields: Sequence[Sequence[str]]) -> ValueReader:
+        """A reader of these fields alone, each the names on the way to it. What is left out is skipped.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: There is no such field.
+        """
+
+@final
+class ValueWriter:
+    """Writes values of one format and schema, a whole column at a time, for `fletchlog.serde`. Any thread may use it."""
+
+    def column_type(self, data: _ArrowStream | _ArrowArray) -> object:
+        """A capsule with the schema of one column, of the type to which the only column of a record batch is cast before `encode`.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: No column of its type can be written.
+        """
+
+    def encode(self, data: _ArrowStream | _ArrowArray) -> tuple[Table, list[tuple[int, str]]]:
+        """The only column of a record batch, encoded: a table of one column `v` of binary; and (row, reason) of every row that has no such value.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: It is of another type than `column_type` gives, or its bytes are more than 2 GiB.
+        """
 
 def json_lines(data: _ArrowStream | _ArrowArray) -> tuple[bytes, list[tuple[int, str]]]:
     """The first column (binary) as newline-delimited JSON, for `fletchlog.serde.Json`.

@@ -64,6 +64,7 @@ mod time;
 pub mod topic_pattern;
 pub mod trace;
 pub mod transaction;
+pub mod value_columns;
 pub mod wakeups;
 
 use pyo3::exceptions::PyImportError;
@@ -103,6 +104,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scan_records::ScanRecords>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<transaction::Transaction>()?;
+    module.add_class::<value_columns::ValueReader>()?;
+    module.add_class::<value_columns::ValueWriter>()?;
     module.add_class::<wakeups::TimedWork>()?;
     module.add_class::<wakeups::Wakeups>()?;
     module.add_function(wrap_pyfunction!(assignors::assign, module)?)?;

@@ -1,0 +1,16 @@
+//! Values of records as typed Arrow columns and back: a whole column in one call, without an object per value.
+//!
+//! A format reads and writes one value at a time ([`ReadValue`], [`WriteColumn`]); [`decode`] and [`encode`] go over a column. A value that cannot be
+//! read leaves a null and a reason, and nothing of it in the columns.
+//!
+//! Values come from anybody. No value panics, overflows the stack or takes memory beyond a multiple of its size that its schema bounds.
+
+mod column;
+mod decode;
+mod encode;
+mod reason;
+
+pub use column::Column;
+pub use decode::{Decoded, ReadValue, decode};
+pub use encode::{Encoded, WriteColumn, WriteValue, encode};
+pub use reason::{Reason, SchemaError};
