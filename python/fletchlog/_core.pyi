@@ -81,8 +81,12 @@ __all__ = [
     "assign",
     "assign_legacy",
     "assign_uniform",
+    "avro_is_bounded",
+    "avro_reader",
+    "avro_writer",
     "clean_offsets",
     "config_table",
+    "confluent_reader",
     "decision_rows",
     "error_classes",
     "find_topics",
@@ -93,10 +97,12 @@ __all__ = [
     "log_to",
     "parse_release",
     "partition_directories",
+    "schema_ids",
     "segment_files",
     "segment_records",
     "served_apis",
     "verify",
+    "with_schema_headers",
 ]
 
 # milliseconds
@@ -1994,6 +2000,39 @@ class ValueWriter:
             fletchlog.errors.InvalidArgumentError: It is of another type than `column_type` gives, or its bytes are more than 2 GiB.
         """
 
+def avro_is_bounded(schema: str) -> bool:
+    """Whether values of an Avro schema take memory in proportion to their bytes: no type contains itself, and none that takes no bytes is repeated.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Not an Avro schema.
+    """
+
+def avro_reader(schema: str, reader_schema: str | None = None) -> ValueReader:
+    """A reader of values in Avro's binary encoding, for `fletchlog.serde.Avro`: its arguments as JSON text.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: As `fletchlog.serde.Avro`.
+    """
+
+def avro_writer(schema: str) -> ValueWriter:
+    """A writer of values in Avro's binary encoding, for `fletchlog.serde.Avro`: its schema as JSON text.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: As `fletchlog.serde.Avro`.
+    """
+
+def confluent_reader(like: ValueReader, readers: list[tuple[int | bytes, ValueReader]], malformed: list[tuple[int | bytes, str]]) -> ValueReader:
+    """A reader of Confluent's wire format, for `fletchlog.serde.Confluent`. Schema ids are numbers, or the 16 bytes of GUIDs.
+
+    Args:
+        like: A reader of the type that all have.
+        readers: What reads the rest of the values of a schema.
+        malformed: Why the values of a schema cannot be read. Schemas that are in neither are unknown.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: One gives another type.
+    """
+
 def json_lines(data: _ArrowStream | _ArrowArray) -> tuple[bytes, list[tuple[int, str]]]:
     """The first column (binary) as newline-delimited JSON, for `fletchlog.serde.Json`.
 
@@ -2015,6 +2054,24 @@ def log_to(receiver: Callable[[str], object]) -> None:
 
 def served_apis() -> list[tuple[str, int, int, int]]:
     """Name, key, lowest and highest version of every API of Kafka's protocol that a listener serves, by key."""
+
+def schema_ids(data: _ArrowStream | _ArrowArray) -> list[int | bytes]:
+    """The schema ids of the only column of a record batch, in Confluent's wire format: numbers, and the 16 bytes of GUIDs.
+
+    Each once, in the order in which they occur.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: There is no such column, or it has no bytes.
+    """
+
+def with_schema_headers(data: _ArrowStream | _ArrowArray, name: str) -> Table:
+    """Of a record batch of values (binary) and headers a table of one column `v`: each value after what its record has in the header `name`.
+
+    Confluent's serializers write a magic byte and a schema's id or GUID there.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: The columns are of other types.
+    """
 
 def segment_records(path: str | PathLike[str], topic: str, partition: int, position: int) -> tuple[Table, int | None]:
     """Records of a `.log` file from the batch at `position` on, some megabytes of them, and the position at which the next call continues.

@@ -15,7 +15,7 @@ import pytest
 
 import fletchlog as fl
 from fletchlog import serde
-from fletchlog.serde import avro
+from fletchlog.serde import avro_files
 
 fastavro = pytest.importorskip("fastavro")
 
@@ -109,7 +109,8 @@ def test_malformed_bytes_are_named_and_their_neighbours_kept(bad):
         ("{", "not an Avro schema"),
         ('"Unknown"', "not an Avro schema"),
         (17, "not an Avro schema"),
-        (["int", "string"], "union ['int', 'string'] at the top"),
+        (["int", ["string"]], "a union has a union as a branch"),
+        (["int", "null", "int"], "two branches of the type int"),
         ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "type N at /next contains itself"),
     ],
 )
@@ -230,7 +231,7 @@ def test_a_file_whose_annotation_is_not_valid_is_read(annotation, codec):
     file = io.BytesIO()
     rows = [{"d": bytes([n % 256]) * n, "t": INSTANT} for n in range(1000)]
     fastavro.writer(file, {"type": "record", "name": "R", "fields": fields}, rows, codec=codec)
-    assert list(avro.records(io.BytesIO(file.getvalue().replace(b"logicalTypo", b"logicalType", 1)))) == rows
+    assert list(avro_files.records(io.BytesIO(file.getvalue().replace(b"logicalTypo", b"logicalType", 1)))) == rows
 
 
 def test_the_records_of_a_file_are_pythons_objects_where_python_has_them():
@@ -238,7 +239,7 @@ def test_the_records_of_a_file_are_pythons_objects_where_python_has_them():
     rows = [VALUE, VALUE | {"day": 2932897, "ms": 253402300800000, "us": -(2**63), "local": 253402300800000000}]
     fastavro.writer(file, EVERYTHING, rows)
     file.seek(0)
-    first, second = avro.records(file)
+    first, second = avro_files.records(file)
     assert first == VALUE | {"uid": str(UID)}
     texts = {"day": "+10000-01-01", "ms": "+10000-01-01T00:00:00Z", "us": "-290308-12-21T19:59:05.224192Z", "local": "+10000-01-01T00:00:00"}
     assert second == first | texts
@@ -317,18 +318,18 @@ def test_a_default_is_a_value_of_its_type(name):
 @pytest.mark.parametrize(
     ("kind", "default", "text"),
     [
-        ("int", "x", "'x' is no int"),
+        ("int", "x", '"x" is no int'),
         ("int", 2**31, "2147483648 is no int"),
-        ("int", True, "True is no int"),
+        ("int", True, "true is no int"),
         ("long", 1.5, "1.5 is no long"),
         ("boolean", 0, "0 is no boolean"),
-        ("double", "x", "could not convert string to float: 'x'"),
+        ("double", "x", '"x" is no double'),
         ("bytes", 5, "5 is no bytes"),
         ("bytes", "\u0100", "has characters above U"),
-        ({"type": "fixed", "name": "F", "size": 2}, "a", "'a' is 1 bytes, the fixed type has 2"),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", "'B' is no enum"),
-        (["null", "int"], "x", "'x' is of no branch of the union"),
-        ({"type": "array", "items": "int"}, ["x"], "'x' is no int"),
+        ({"type": "fixed", "name": "F", "size": 2}, "a", '"a" is 1 bytes, the fixed type has 2'),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", '"B" is no enum'),
+        (["null", "int"], "x", '"x" is of no branch of the union'),
+        ({"type": "array", "items": "int"}, ["x"], '"x" is no int'),
         ({"type": "record", "name": "In", "fields": [{"name": "y", "type": "int"}]}, {}, "{} lacks the field y"),
         ({"type": "int", "logicalType": "time-millis"}, 86_400_000, "not within the acceptable range"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 1}, "\u0064", "a decimal of 3 digits"),
@@ -544,7 +545,7 @@ def test_a_field_that_the_column_lacks_is_written_with_its_default():
         assert reasons == {}
         assert avro.decode(made)[0].to_pylist() == [{"a": 1} | {f"d{number}": value for number, (_, _, value) in enumerate(kinds)}]
     made, reasons = serde.Avro(V1).encode(pa.array([{"note": "x"}]))
-    assert (made.to_pylist(), reasons) == ([None], {0: "ValueError: no value and no default for id"})
+    assert (made.to_pylist(), reasons) == ([None], {0: "there is no value and no default for /id"})
 
 
 def test_a_column_of_another_unit_is_cast_and_a_row_that_loses_by_it_is_named():
@@ -676,6 +677,128 @@ def test_a_record_that_never_resolves_is_refused_also_where_it_is_named_again():
     def schema(a):
         return record("O", {"name": "may", "type": ["null", record("R", a)]}, {"name": "must", "type": "R"})
 
-    with pytest.raises(fl.errors.InvalidArgumentError, match="no value of the Avro schema can be read by the reader_schema: string at /may/a is read as int"):
+    with pytest.raises(fl.errors.InvalidArgumentError, match="no value of the Avro schema can be read by the reader_schema: string at /must/a is read as int"):
         serde.Avro(schema(A_STRING), schema(A_INT))
     assert serde.Avro(schema(A_INT), schema(A_INT)).type == serde.Avro(schema(A_INT)).type
+
+
+EITHER = [
+    "null",
+    "int",
+    "string",
+    {"type": "array", "items": "long"},
+    {"type": "record", "name": "a.b.R", "fields": [{"name": "x", "type": "int"}]},
+    {"type": "enum", "name": "E", "symbols": ["A"]},
+]
+
+
+def test_a_union_of_several_types_is_a_struct_with_a_field_a_branch():
+    avro = serde.Avro(EITHER)
+    fields = {"int": pa.int32(), "string": pa.string(), "array": pa.list_(pa.int64()), "R": pa.struct([("x", pa.int32())]), "E": pa.string()}
+    assert avro.type == pa.struct(list(fields.items()))
+    rows = [5, "five", [5], ("a.b.R", {"x": 5}), ("E", "A"), None]
+    decoded, reasons = avro.decode(column(*(write(EITHER, row) for row in rows)))
+    assert reasons == {}
+    nothing = dict.fromkeys(fields)
+    expected = [nothing | one for one in ({"int": 5}, {"string": "five"}, {"array": [5]}, {"R": {"x": 5}}, {"E": "A"})]
+    assert decoded.to_pylist() == [*expected, None]
+    # a null row is a null, not the null of the schema
+    assert avro.encode(decoded) == (column(*(write(EITHER, row) for row in rows[:-1]), None), {})
+    in_array = serde.Avro({"type": "array", "items": EITHER})
+    nested = pa.array([decoded.to_pylist()], in_array.type)
+    assert in_array.decode(in_array.encode(nested)[0]) == (nested, {})
+
+
+def test_a_column_of_one_branch_is_written_as_that_branch():
+    avro = serde.Avro(EITHER)
+    for values, branch in [
+        (pa.array([5, None], pa.int8()), 5),
+        (pa.array(["five"], pa.large_string()), "five"),
+        (pa.array([[5]]), [5]),
+        (pa.array([{"x": 5}]), ("a.b.R", {"x": 5})),
+        (pa.array([{"string": "five"}]), "five"),
+    ]:
+        made, reasons = avro.encode(values)
+        assert (made.to_pylist(), reasons) == ([write(EITHER, branch)] + [None] * (len(values) - 1), {})
+    with pytest.raises(fl.errors.InvalidArgumentError, match=r"is of no branch of an Avro union; give .* the fields int, string, array, R, E"):
+        avro.encode(pa.array([dt.date(2024, 5, 6)]))
+    made, reasons = avro.encode(pa.array([{"int": 1, "string": "x"}, {"int": None, "string": None}, {"int": 1, "string": None}]))
+    assert made.to_pylist() == [None, None, write(EITHER, 1)]
+    assert reasons == dict.fromkeys((0, 1), "exactly one field of the union must be set, the others null")
+
+
+def test_branches_whose_names_differ_in_their_namespace_have_their_full_names():
+    records = [record(f"{space}.R", {"name": "x", "type": "int"}) for space in "ab"]
+    assert [field.name for field in serde.Avro(records).type] == ["a.R", "b.R"]
+
+
+def test_a_symbol_that_the_reader_does_not_have_is_its_default():
+    writer, reader = enum("E", "A", "B", "C"), enum("E", "A", "Z")
+    data = column(write(writer, "A"), write(writer, "C"))
+    decoded, reasons = serde.Avro(writer, reader).decode(data)
+    assert (decoded.to_pylist(), list(reasons)) == (["A", None], [1])
+    assert "the symbol C is none of the reader_schema's" in reasons[1]
+    assert serde.Avro(writer, reader | {"default": "Z"}).decode(data) == (pa.array(["A", "Z"]), {})
+
+
+def test_of_a_map_the_last_value_of_a_key_is_kept():
+    names = [f"k{n}" for n in range(12)]
+    for keys in (["a", "b", "a"], [*names, "k3", "k1", "k3"]):
+        entries = b"".join(long(len(key)) + key.encode() + long(n) for n, key in enumerate(keys))
+        data = long(len(keys)) + entries + long(0)
+        schema = {"type": "map", "values": "int"}
+        decoded, reasons = serde.Avro(schema).decode(column(data))
+        expected = fastavro.schemaless_reader(io.BytesIO(data), schema)
+        assert (decoded.to_pylist(), reasons) == ([list(expected.items())], {})
+
+
+def test_pruned_fields_alone_have_columns():
+    avro = serde.Avro(EVERYTHING)
+    data = write(EVERYTHING, VALUE)
+    for fields, expected in [
+        (["l", "s"], {"l": 2**40, "s": "é"}),
+        (["r.k", ("m",)], {"m": [("k", 3)], "r": {"k": 4}}),
+        ([], {}),
+    ]:
+        pruned = avro.pruned(fields)
+        assert pruned == pickle.loads(pickle.dumps(pruned))
+        for one in (pruned, pickle.loads(pickle.dumps(pruned))):
+            decoded, reasons = one.decode(column(data, data[:-1], None))
+            assert (decoded.type, decoded.to_pylist(), list(reasons)) == (one.type, [expected, None, None], [1])
+    with pytest.raises(fl.errors.InvalidArgumentError, match="no field /r/j; the fields there are: k"):
+        avro.pruned(["r.j"])
+    with pytest.raises(fl.errors.InvalidArgumentError, match="no field /l/k; the fields there are: none"):
+        avro.pruned(["l.k"])
+    reader = {"type": "record", "name": "All", "fields": [{"name": "new", "type": "int", "default": 5}, {"name": "l", "type": "double"}]}
+    assert serde.Avro(EVERYTHING, reader).pruned(["new"]).decode(column(data))[0].to_pylist() == [{"new": 5}]
+    either = serde.Avro({"type": "array", "items": EITHER}).pruned(["R.x", "int"])
+    made = [5, "five", ("a.b.R", {"x": 5}), None]
+    decoded, reasons = either.decode(column(write({"type": "array", "items": EITHER}, made)))
+    assert (decoded.to_pylist(), reasons) == ([[{"int": 5, "R": None}, {"int": None, "R": None}, {"int": None, "R": {"x": 5}}, None]], {})
+
+
+def test_a_schema_has_a_guid_in_the_value_or_in_a_header():
+    guid, other = uuid.uuid4(), uuid.uuid4()
+    body = write(V1, {"id": 1, "note": "a"})
+    confluent = serde.Confluent({guid: V1, 1: V1})
+    decoded, reasons = confluent.decode(column(b"\x01" + guid.bytes + body, framed(1, body), b"\x01" + other.bytes + body))
+    assert (decoded.to_pylist(), reasons) == ([{"id": 1, "note": "a"}] * 2 + [None], {2: f"schema GUID {other} is unknown"})
+    assert confluent.of_bytes(b"\x01" + guid.bytes + body) == {"id": 1, "note": "a"}
+    numbers = serde.Confluent({guid: serde.Json(pa.int64())})
+    assert numbers.decode(column(b"\x01" + guid.bytes + b"5"))[0].to_pylist() == [5]
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("orders")
+        header = b"\x01" + guid.bytes
+        with fl.Producer(broker) as producer:
+            producer.send("orders", value=body, headers=[("__value_schema_id", b"\x01" + other.bytes), ("__value_schema_id", header)])
+            producer.send("orders", value=framed(1, body), headers=[("__key_schema_id", header), ("trace", b"x")])
+            producer.send("orders", value=framed(1, body))
+            producer.send("orders", value=None, headers=[("__value_schema_id", header)])
+            producer.send("orders", value=body, headers=[("__value_schema_id", b"\x01" + other.bytes)])
+        rows = broker.scan("orders", include_headers=True).to_pyarrow()
+        for table in (rows, rows.to_batches()[0], pa.concat_tables([rows.slice(0, 2), rows.slice(2)])):
+            read = serde.deserialize(table, value=confluent, on_error="collect")
+            assert read.column("value").to_pylist() == [{"id": 1, "note": "a"}] * 3 + [None] * 2
+            assert read.column("value_error").to_pylist() == [None] * 4 + [{"reason": f"schema GUID {other} is unknown", "data": body}]
+        with pytest.raises(fl.errors.InvalidArgumentError, match="the column 'headers' is int64"):
+            serde.deserialize(pa.table({"value": column(body), "headers": [1]}), value=confluent)

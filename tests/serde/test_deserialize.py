@@ -135,19 +135,37 @@ def test_columns_that_are_missing_or_decoded_already_are_refused(orders):
         serde.deserialize(table.select(["value"]), key=serde.Long())
 
 
-def test_without_fastavro_the_error_names_the_extra():
+def test_without_fastjsonschema_the_error_names_the_extra_and_avro_needs_no_fastavro():
     code = """
 import sys
-sys.modules["fastavro"] = sys.modules["fastavro.schema"] = None
+sys.modules["fastavro"] = sys.modules["fastjsonschema"] = None
 from fletchlog import serde
 assert "pyarrow" not in sys.modules
+assert serde.Avro('"long"').of_bytes(b"\\x02") == 1
 try:
-    serde.Avro('"long"')
+    serde.JsonSchema({"type": "integer"}, serde.Json()).of_bytes(b"1")
 except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'fletchlog[serde]'" in done.stdout
+
+
+def test_threads_decode_chunks_and_change_nothing():
+    asked = []
+
+    def schema_of(schema_id):
+        asked.append(schema_id)
+        return "long" if schema_id == 1 else None
+
+    chunks = [pa.array([None if n % 7 == 0 else b"\0\0\0\0" + bytes([n % 3, 2 * n % 128]) for n in range(part, part + 50)], pa.binary()) for part in range(9)]
+    table = pa.table({"value": pa.chunked_array(chunks)})
+    one, many = (serde.deserialize(table, value=serde.Confluent(schema_of, "double"), on_error="collect", threads=threads) for threads in (1, 4))
+    assert many == one
+    assert sorted(asked) == [0, 0, 1, 1, 2, 2]
+    assert serde.deserialize(table.slice(0, 0), value=serde.Confluent(schema_of, "double"), threads=2)["value"].to_pylist() == []
+    with pytest.raises(fl.errors.InvalidArgumentError, match="threads is 0"):
+        serde.deserialize(table, value=serde.Long(), threads=0)
 
 
 @pytest.mark.spark

@@ -6,6 +6,7 @@ import json
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import UUID
 
 from fletchlog.errors import InvalidArgumentError, SchemaRegistryError
 from fletchlog.interop import require
@@ -41,7 +42,7 @@ class RegistrySchemas:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def __call__(self, schema_id: int | str) -> Any:
+    def __call__(self, schema_id: int | str | UUID) -> Any:
         """The deserializer of an id or a GUID.
 
         Raises:
@@ -49,7 +50,7 @@ class RegistrySchemas:
             SchemaRegistryError: Anything else, such as an outage: no bad data.
         """
         try:
-            found = self.registry.schema(schema_id)
+            found = self.registry.schema(str(schema_id) if isinstance(schema_id, UUID) else schema_id)
         except SchemaRegistryError as error:
             if error.error_code == _NOT_FOUND:
                 raise LookupError(str(error)) from None

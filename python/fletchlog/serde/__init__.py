@@ -59,8 +59,7 @@ and the way back, for `Consumer(key_deserializer=, value_deserializer=)`, where 
     ...         next(consumer).value
     {'amount': 3}
 
-All of them can be pickled and used from several threads. Needs pyarrow, `Avro` and `Confluent` also fastavro, `Protobuf` protobuf, `JsonSchema`
-fastjsonschema: the extra `serde`.
+All of them can be pickled and used from several threads. Needs pyarrow, `Protobuf` also protobuf, `JsonSchema` fastjsonschema: the extra `serde`.
 """
 
 from __future__ import annotations

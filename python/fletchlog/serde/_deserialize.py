@@ -10,6 +10,8 @@ from fletchlog.serde.outcome import Reasons, arrow, check_objects, rows_of
 from fletchlog.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
     from fletchlog.serde.outcome import Deserializer
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 _POLICIES = ("raise", "null", "collect")
 
 
-def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializer | None = None, on_error: OnError = "raise") -> Any:
+def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializer | None = None, on_error: OnError = "raise", threads: int = 1) -> Any:
     """Replaces the columns `key` and `value` by what they mean.
 
     Args:
@@ -30,14 +32,15 @@ def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializ
         value: Deserializer of the values; None leaves them bytes.
         on_error: "raise"; "null": a value that cannot be decoded is null; "collect": that, and for each decoded column another one at
             the end, `key_error` or `value_error`: struct<reason: string, data: binary>, null where all was well.
+        threads: How many chunks of a column are decoded at the same time: for `Avro` and `Confluent`, which decode without the GIL.
 
     Returns:
         The same rows and columns in the same order: a RecordBatch for a RecordBatch, else a Table.
 
     Raises:
         fletchlog.errors.RecordDeserializationError: Under "raise", for the first row that cannot be decoded, its key before its value.
-        fletchlog.errors.InvalidArgumentError: No deserializer, another policy, a column that is missing or not binary.
-        ImportError: pyarrow or fastavro is missing.
+        fletchlog.errors.InvalidArgumentError: No deserializer, another policy, no thread, a column that is missing or not binary.
+        ImportError: pyarrow, or what a deserializer needs, is missing.
     """
     pa = arrow()
     wanted = {name: deserializer for name, deserializer in (("key", key), ("value", value)) if deserializer is not None}
@@ -46,12 +49,15 @@ def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializ
     check_objects(wanted, "decode")
     if on_error not in _POLICIES:
         raise InvalidArgumentError(f"on_error is {on_error!r}; expected one of {', '.join(_POLICIES)}")
+    if threads < 1:
+        raise InvalidArgumentError(f"threads is {threads}; it is 1 or more")
     rows = rows_of(data)
     decoded: dict[str, Any] = {}
     reasons: dict[str, Reasons] = {}
     raw = {name: _binary_column(rows, name) for name in wanted}
     for name, deserializer in wanted.items():
-        decoded[name], reasons[name] = _decode(raw[name], deserializer)
+        framed = _with_headers(rows, name, raw[name], deserializer)
+        decoded[name], reasons[name] = _decode(framed, deserializer, threads)
     if on_error == "raise" and any(reasons.values()):
         raise _error(rows, raw, reasons)
     in_one = isinstance(rows, pa.RecordBatch)
@@ -77,19 +83,39 @@ def _binary_column(rows: Any, name: str) -> pa.ChunkedArray:
     return pa.chunked_array([plain(chunk).cast(pa.binary()) for chunk in chunks], pa.binary())
 
 
-def _decode(column: pa.ChunkedArray, deserializer: Deserializer) -> tuple[pa.ChunkedArray, Reasons]:
+def _with_headers(rows: Any, name: str, column: pa.ChunkedArray, deserializer: Deserializer) -> pa.ChunkedArray:
+    """The column with what the headers of its records say of its values, for a deserializer that asks for them."""
+    asks = getattr(deserializer, "with_headers", None)
+    if asks is None or "headers" not in rows.schema.names:
+        return column
+    pa = arrow()
+    headers = rows.column("headers")
+    both = pa.table({"column": column, "headers": headers})
+    return pa.chunked_array([asks(batch.column(0), batch.column(1), name) for batch in both.to_batches()], pa.binary())
+
+
+def _decode(column: pa.ChunkedArray, deserializer: Deserializer, threads: int) -> tuple[pa.ChunkedArray, Reasons]:
     """Chunk by chunk; in one piece where the type depends on all values."""
     pa = arrow()
     chunks = column.chunks if deserializer.type is not None and column.num_chunks > 0 else [pa.concat_arrays([pa.array([], pa.binary()), *column.chunks])]
     parts: list[Any] = []
     reasons: Reasons = {}
     before = 0
-    for chunk in chunks:
-        part, why = deserializer.decode(chunk)
+    for chunk, (part, why) in zip(chunks, _decoded(chunks, deserializer, threads), strict=True):
         reasons.update({before + row: reason for row, reason in why.items()})
         parts.append(part)
         before += len(chunk)
     return pa.chunked_array(parts), reasons
+
+
+def _decoded(chunks: list[Any], deserializer: Deserializer, threads: int) -> Iterator[tuple[pa.Array, Reasons]]:
+    if threads == 1 or len(chunks) == 1:
+        yield from map(deserializer.decode, chunks)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(threads, len(chunks))) as pool:
+        yield from pool.map(deserializer.decode, chunks)
 
 
 def _errors(raw: pa.ChunkedArray, reasons: Reasons, rows: int) -> pa.Array:

@@ -27,7 +27,7 @@ def serialize(data: Any, *, key: Serializer | None = None, value: Serializer | N
     Raises:
         fletchlog.errors.InvalidArgumentError: No serializer, a column that is missing, of a type that cannot be encoded, or with a value that
             cannot; nothing was made.
-        ImportError: pyarrow or fastavro is missing.
+        ImportError: pyarrow, or what a serializer needs, is missing.
     """
     pa = arrow()
     wanted = {name: serializer for name, serializer in (("key", key), ("value", value)) if serializer is not None}

@@ -1,4 +1,4 @@
-"""Confluent's wire format: magic byte 0, four bytes of schema id (big-endian), then the value."""
+"""Confluent's wire format: magic byte 0 and four bytes of schema id (big-endian), or 1 and the 16 bytes of a GUID, then the value."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from threading import RLock
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.registry.client import Registry
 from fletchlog.registry.schemas import RegistrySchemas, Written, guid_header
 from fletchlog.serde.avro import Avro, UnresolvableError
-from fletchlog.serde.outcome import Deserializer, Reasons, arrow, value_of
+from fletchlog.serde.outcome import Deserializer, Reasons, arrow, of_bytes, value_of
 from fletchlog.serde.protobuf import Protobuf
+from fletchlog.serde.typed import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from fletchlog.registry.schemas import SubjectName
 
 _PREFIX = 5
+_GUID_PREFIX = 17
+# so that threads ask once as well
+_ASKING = RLock()
 _MOST = 2**31 - 1
 # ids of values that are no such values may be any number
 _UNKNOWN_KEPT = 100_000
@@ -36,10 +43,10 @@ class Confluent:
     """Values that begin with the id of their schema, as Confluent's serializers write them.
 
     Args:
-        schemas: Mapping or callable from schema id to an Avro schema (JSON text or what it parses to) or to any deserializer of
-            the rest of the value (`Json(...)`, `JsonSchema(...)`, `Protobuf(...)`). It is asked once per id. An id it does not
-            know (LookupError, or None) makes the value malformed; every other exception is passed on, so that an outage of a registry is not taken for
-            bad data. With confluent-kafka's client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as
+        schemas: Mapping or callable from schema id (or the `uuid.UUID` of a schema, where values or headers have GUIDs) to an Avro schema (JSON text or what
+            it parses to) or to any deserializer of the rest of the value (`Json(...)`, `JsonSchema(...)`, `Protobuf(...)`). It is asked once per id. An id
+            it does not know (LookupError, or None) makes the value malformed; every other exception is passed on, so that an outage of a registry is not
+            taken for bad data. With confluent-kafka's client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as
             this object exists, "unknown" too (of the last 100,000 unknown ids): once a missing schema has been registered, decode with a new
             `Confluent`. Without it `registry` is asked.
         reader_schema: Avro schema that all are resolved to. Without it all ids in a column must give the same type.
@@ -58,12 +65,15 @@ class Confluent:
         message: Full name of the Protobuf message that values are read as; None: the first one of its file.
         in_header: `encode` writes no id before the value: the record says its schema in the header that `header()` returns.
 
+    A column of many schema ids is read in one pass, each value by its own schema. `deserialize` uses a column `headers` (`include_headers=True`): where a
+    record has the header `__value_schema_id` (`__key_schema_id` for keys) that newer serializers write, it says the schema, and the value has no prefix.
+
     Raises:
         fletchlog.errors.InvalidArgumentError: Schemas that are neither, a reader schema that cannot work, or an id that is no number of 31 bits. Reading and
             writing: a schema that cannot work, with its id.
     """
 
-    schemas: Mapping[int, Any] | Callable[[int], Any] | None = None
+    schemas: Mapping[Any, Any] | Callable[[Any], Any] | None = None
     reader_schema: Any = None
     schema_id: int | None = None
     _: KW_ONLY
@@ -78,8 +88,8 @@ class Confluent:
     normalize: bool = False
     message: str | None = None
     in_header: bool = False
-    _known: dict[int, Deserializer] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _unknown: dict[int, None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: dict[int | bytes, Deserializer] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _unknown: dict[int | bytes, None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.registry is not None:
@@ -108,26 +118,45 @@ class Confluent:
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
         pa = arrow()
+        found = {schema_id: self._deserializer(schema_id) for schema_id in _core.schema_ids(pa.record_batch([column], ["v"]))}
+        known = {schema_id: inner for schema_id, inner in found.items() if inner is not None}
+        if all(isinstance(inner, _Malformed) or hasattr(inner, "value_reader") for inner in known.values()):
+            return self._in_one_pass(column, known)
+        return self._by_schema(column)
+
+    def _in_one_pass(self, column: pa.BinaryArray, known: dict[int | bytes, Any]) -> tuple[pa.Array, Reasons]:
+        """Each value by its own schema's reader, into the same columns."""
+        self._common({schema_id: inner.type for schema_id, inner in known.items()})
+        malformed = {schema_id: inner.reason for schema_id, inner in known.items() if isinstance(inner, _Malformed)}
+        readers = {schema_id: inner.value_reader for schema_id, inner in known.items() if schema_id not in malformed}
+        like = next(iter(readers.values()), None) or Avro(self.reader_schema or "null").value_reader
+        return decoded(_core.confluent_reader(like, list(readers.items()), list(malformed.items())), column)
+
+    def _by_schema(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
+        """The values of each schema together, by any deserializers, and then each to its row."""
+        pa = arrow()
         values = column.to_pylist()
         reasons: Reasons = {}
-        rows_of: dict[int, list[int]] = defaultdict(list)
+        rows_of: dict[int | bytes, list[int]] = defaultdict(list)
         for row, value in enumerate(values):
             if value is None:
                 continue
-            if len(value) < _PREFIX or value[0] != 0:
+            frame = _frame(value)
+            if frame is None:
                 begin = value[:_PREFIX].hex() or "nothing"
-                reasons[row] = f"not in Confluent's wire format: magic byte 0 and four bytes of schema id expected, it begins with {begin}"
+                reasons[row] = f"not in Confluent's wire format: magic byte 0 and four bytes of schema id expected, or 1 and a GUID; it begins with {begin}"
             else:
-                rows_of[int.from_bytes(value[1:_PREFIX], "big", signed=True)].append(row)
+                rows_of[frame[0]].append(row)
+                values[row] = value[frame[1] :]
         parts: list[Any] = []
         rows: list[int] = []
-        types: dict[int, Any] = {}
+        types: dict[int | bytes, Any] = {}
         for schema_id, mine in rows_of.items():
             inner = self._deserializer(schema_id)
             if inner is None:
-                reasons.update(dict.fromkeys(mine, f"schema id {schema_id} is unknown"))
+                reasons.update(dict.fromkeys(mine, f"schema {_shown(schema_id)} is unknown"))
                 continue
-            part, why = inner.decode(pa.array([values[row][_PREFIX:] for row in mine], pa.binary()))
+            part, why = inner.decode(pa.array([values[row] for row in mine], pa.binary()))
             reasons.update({mine[row]: reason for row, reason in why.items()})
             types[schema_id] = part.type
             parts.append(part)
@@ -136,6 +165,20 @@ class Confluent:
         place = dict(zip(rows, range(len(rows)), strict=True))
         index = [place.get(row) for row in range(len(column))]
         return _taken(pa.concat_arrays(parts) if parts else pa.nulls(0, arrow_type), index), reasons
+
+    def with_headers(self, column: pa.BinaryArray, headers: pa.Array, name: str) -> pa.BinaryArray:
+        """The values of a column `name` with what their records have in the header of schema ids before them, for `decode`.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: `headers` is no list of structs of a key and a value.
+        """
+        pa = arrow()
+        try:
+            headers = headers.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+        except pa.ArrowException as error:
+            raise InvalidArgumentError(f"the column 'headers' is {headers.type}, not a list of structs of key and value: {error}") from None
+        table = _core.with_schema_headers(pa.record_batch([column, headers], ["v", "headers"]), f"__{name}_schema_id")
+        return pa.record_batch(table).column(0)
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`.
@@ -154,7 +197,9 @@ class Confluent:
         Raises:
             ValueError: It cannot be decoded.
         """
-        return value_of(self, data)
+        frame = _frame(data)
+        inner = None if frame is None else self._deserializer(frame[0])
+        return value_of(self, data) if frame is None or inner is None else of_bytes(inner)(data[frame[1] :])
 
     def __call__(self, value: Any) -> bytes:
         """The bytes of one value, as `encode` makes them.
@@ -224,26 +269,38 @@ class Confluent:
             raise InvalidArgumentError(f"schema id {self.schema_id} {what}")
         return b"\0" + self.schema_id.to_bytes(4, "big"), inner
 
-    def _common(self, types: dict[int, pa.DataType]) -> pa.DataType:
+    def _common(self, types: dict[int | bytes, pa.DataType]) -> pa.DataType:
         declared = self.type
-        (first, arrow_type), *rest = types.items() or [(None, declared or arrow().null())]
+        (first, arrow_type), *rest = types.items() or [(None, arrow().null() if declared is None else declared)]
         for other, its in rest:
             if its != arrow_type:
-                message = f"schema ids {first} and {other} give different types ({arrow_type} and {its}); give a reader_schema that both resolve to"
+                message = (
+                    f"schema ids {_number(first)} and {_number(other)} give different types ({arrow_type} and {its}); give a reader_schema that both resolve to"
+                )
                 raise InvalidArgumentError(message)
         if declared is not None and arrow_type != declared:
-            message = f"schema id {first} gives {arrow_type}, the reader schema {declared}; let the deserializer of that id give the same type"
+            message = f"schema id {_number(first)} gives {arrow_type}, the reader schema {declared}; let the deserializer of that id give the same type"
             raise InvalidArgumentError(message)
         return arrow_type
 
-    def _deserializer(self, schema_id: int) -> Deserializer | None:
+    def _deserializer(self, schema_id: int | bytes) -> Deserializer | None:
+        if schema_id in self._known:
+            return self._known[schema_id]
+        with _ASKING:
+            return self._asked(schema_id)
+
+    def _asked(self, schema_id: int | bytes) -> Deserializer | None:
         if schema_id in self._unknown:
             return None
         if schema_id not in self._known:
             try:
-                found = self.schemas(schema_id) if callable(self.schemas) else (self.schemas or {})[schema_id]
+                asked = UUID(bytes=schema_id) if isinstance(schema_id, bytes) else schema_id
+                found = self.schemas(asked) if callable(self.schemas) else (self.schemas or {})[asked]
             except LookupError:
                 found = None
+            except UnresolvableError as error:
+                # the fault of whoever wrote with that schema, so of these values only
+                found = _Malformed(str(error), self.type)
             if found is None:
                 if len(self._unknown) >= _UNKNOWN_KEPT:
                     del self._unknown[next(iter(self._unknown))]
@@ -253,12 +310,28 @@ class Confluent:
                 try:
                     found = Avro(found, self.reader_schema)
                 except UnresolvableError as error:
-                    # the fault of whoever wrote with that schema, so of these values only
                     found = _Malformed(str(error), self.type)
                 except InvalidArgumentError as error:
-                    raise InvalidArgumentError(f"schema id {schema_id}: {error}") from error
+                    raise InvalidArgumentError(f"schema {_shown(schema_id)}: {error}") from error
             self._known[schema_id] = getattr(found, "after_schema_id", found)
         return self._known[schema_id]
+
+
+def _frame(value: bytes) -> tuple[int | bytes, int] | None:
+    """The schema id that a value begins with, and where the rest begins."""
+    if len(value) >= _PREFIX and value[0] == 0:
+        return int.from_bytes(value[1:_PREFIX], "big", signed=True), _PREFIX
+    if len(value) >= _GUID_PREFIX and value[0] == 1:
+        return value[1:_GUID_PREFIX], _GUID_PREFIX
+    return None
+
+
+def _shown(schema_id: int | bytes) -> str:
+    return f"{'GUID' if isinstance(schema_id, bytes) else 'id'} {_number(schema_id)}"
+
+
+def _number(schema_id: int | bytes | None) -> str:
+    return str(UUID(bytes=schema_id) if isinstance(schema_id, bytes) else schema_id)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,10 @@ _FRAME = 5
 
 
 class Deserializer(Protocol):
-    """Anything with these two can be given to `deserialize`."""
+    """Anything with these two can be given to `deserialize`.
+
+    One that the engine reads for also has `value_reader`, a `fletchlog._core.ValueReader` of single values, by which `Confluent` reads columns of many schemas.
+    """
 
     @property
     def type(self) -> pa.DataType | None:

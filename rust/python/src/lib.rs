@@ -65,6 +65,7 @@ pub mod topic_pattern;
 pub mod trace;
 pub mod transaction;
 pub mod value_columns;
+pub mod value_formats;
 pub mod wakeups;
 
 use pyo3::exceptions::PyImportError;
@@ -109,6 +110,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<wakeups::TimedWork>()?;
     module.add_class::<wakeups::Wakeups>()?;
     module.add_function(wrap_pyfunction!(assignors::assign, module)?)?;
+    module.add_function(wrap_pyfunction!(value_formats::avro_is_bounded, module)?)?;
+    module.add_function(wrap_pyfunction!(value_formats::avro_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(value_formats::avro_writer, module)?)?;
+    module.add_function(wrap_pyfunction!(value_formats::confluent_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(value_formats::schema_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(value_formats::with_schema_headers, module)?)?;
     module.add_function(wrap_pyfunction!(assignors::assign_legacy, module)?)?;
     module.add_function(wrap_pyfunction!(assignors::assign_uniform, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_table, module)?)?;

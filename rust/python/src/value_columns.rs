@@ -27,6 +27,11 @@ impl ValueReader {
     pub fn new(reader: Arc<dyn ReadValue>) -> Self {
         Self { reader }
     }
+
+    /// What reads.
+    pub fn reader(&self) -> Arc<dyn ReadValue> {
+        Arc::clone(&self.reader)
+    }
 }
 
 #[pymethods]
@@ -99,13 +104,21 @@ fn table(column: ArrayRef, reasons: Vec<(usize, Reason)>) -> PyResult<Column> {
 }
 
 /// The one column of a record batch.
-fn only_column(data: &Bound<'_, PyAny>) -> Result<ArrayRef, PyErr> {
-    let mut batches = arrow_from_py(data)?;
-    let batch = batches.next().transpose()?;
-    let column = batch.as_ref().and_then(|batch| batch.columns().first()).map(Arc::clone);
-    if batches.next().is_some() {
-        return Err(Failure::argument("expected one record batch with one column, got several batches").into());
-    }
+pub fn only_column(data: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let batch = only_batch(data)?;
     let none = || ArrowError::InvalidArgumentError("expected a record batch with one column".to_owned());
+    let column = batch.columns().first().map(Arc::clone);
     Ok(column.ok_or_else(none).map_err(Failure::from)?)
+}
+
+/// A record batch.
+pub fn only_batch(data: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+    let mut batches = arrow_from_py(data)?;
+    let schema = batches.schema();
+    let batch = batches.next().transpose()?;
+    if batches.next().is_some() {
+        return Err(Failure::argument("expected one record batch, got several").into());
+    }
+    // a stream of a batch without rows has no batch
+    Ok(batch.unwrap_or_else(|| RecordBatch::new_empty(schema)))
 }

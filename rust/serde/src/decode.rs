@@ -46,31 +46,25 @@ pub struct Decoded {
 /// The column is of another type.
 pub fn decode(reader: &dyn ReadValue, values: &dyn Array) -> Result<Decoded, ArrowError> {
     let mut rows = Rows::new(reader.data_type(), values.len());
+    each_value(values, |value| rows.append(reader, value))?;
+    rows.finish(reader.data_type())
+}
+
+/// Calls `each` with every value of a column of bytes.
+pub(crate) fn each_value<'a>(values: &'a dyn Array, each: impl FnMut(Option<&'a [u8]>)) -> Result<(), ArrowError> {
     match values.data_type() {
-        DataType::Binary => values
-            .as_binary::<i32>()
-            .iter()
-            .for_each(|value| rows.append(reader, value)),
-        DataType::LargeBinary => values
-            .as_binary::<i64>()
-            .iter()
-            .for_each(|value| rows.append(reader, value)),
-        DataType::BinaryView => values
-            .as_binary_view()
-            .iter()
-            .for_each(|value| rows.append(reader, value)),
-        DataType::FixedSizeBinary(_) => {
-            let values = values.as_fixed_size_binary();
-            values.iter().for_each(|value| rows.append(reader, value));
-        }
-        DataType::Null => (0..values.len()).for_each(|_| rows.append(reader, None)),
+        DataType::Binary => values.as_binary::<i32>().iter().for_each(each),
+        DataType::LargeBinary => values.as_binary::<i64>().iter().for_each(each),
+        DataType::BinaryView => values.as_binary_view().iter().for_each(each),
+        DataType::FixedSizeBinary(_) => values.as_fixed_size_binary().iter().for_each(each),
+        DataType::Null => std::iter::repeat_n(None, values.len()).for_each(each),
         other => {
             return Err(ArrowError::InvalidArgumentError(format!(
                 "a column of {other} has no bytes to decode"
             )));
         }
     }
-    rows.finish(reader.data_type())
+    Ok(())
 }
 
 /// The rows so far.

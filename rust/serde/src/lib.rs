@@ -5,9 +5,12 @@
 //!
 //! Values come from anybody. No value panics, overflows the stack or takes memory beyond a multiple of its size that its schema bounds.
 
+pub mod avro;
 mod column;
+pub mod confluent;
 mod decode;
 mod encode;
+mod keep;
 mod reason;
 
 pub use column::Column;

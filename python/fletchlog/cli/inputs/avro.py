@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def read_avro(file: BinaryIO, source: Input) -> Iterator[Record]:
     """Records of Avro."""
     from fletchlog.errors import InvalidArgumentError
-    from fletchlog.serde.avro import records
+    from fletchlog.serde.avro_files import records
 
     def rows() -> Iterator[Row]:
         try:

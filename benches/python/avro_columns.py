@@ -1,0 +1,125 @@
+"""Avro values to columns and back, on one core: `serde.Avro` against pyruhvro 0.4 (Rust, arrow-avro's ideas) on the same values.
+
+Five flat fields, and nested records with arrays. Also what one value costs a consumer, against fastavro alone, and two threads against one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyruhvro
+
+from fletchlog import serde
+from report import run
+
+FLAT = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "amount", "type": "double"},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "paid", "type": "boolean"},
+    ],
+}
+LINE = {"type": "record", "name": "Line", "fields": [{"name": "item", "type": "string"}, {"name": "price", "type": "double"}, {"name": "count", "type": "int"}]}
+NESTED = {
+    "type": "record",
+    "name": "Basket",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "address", "type": {"type": "record", "name": "Address", "fields": [{"name": "street", "type": "string"}, {"name": "zip", "type": "int"}]}},
+        {"name": "lines", "type": {"type": "array", "items": LINE}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
+}
+SCHEMAS = {"flat": FLAT, "nested": NESTED}
+
+
+def value(kind: str, n: int) -> dict[str, Any]:
+    """The value of one record."""
+    if kind == "flat":
+        return {"id": n * 7919, "customer": f"customer-{n % 1000}", "amount": n / 7, "note": None if n % 3 else f"note {n}", "paid": n % 2 == 0}
+    lines = [{"item": f"item-{n + k}", "price": n / 3 + k, "count": k} for k in range(n % 4)]
+    return {"id": n, "address": {"street": f"{n} Main Street", "zip": n % 100_000}, "lines": lines, "tags": [f"t{k}" for k in range(n % 3)]}
+
+
+def written(kind: str, records: int) -> list[bytes]:
+    """The values of a kind, by fastavro: a thousand of them, again and again."""
+    schema, made = fastavro.parse_schema(SCHEMAS[kind]), []
+    for n in range(1000):
+        file = io.BytesIO()
+        fastavro.schemaless_writer(file, schema, value(kind, n))
+        made.append(file.getvalue())
+    return [made[n % 1000] for n in range(records)]
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
+    """The best rate of every candidate, in million records a second."""
+    best: dict[str, float] = {}
+    candidates: dict[str, tuple[int, Callable[[], object]]] = {}
+    for kind, schema in SCHEMAS.items():
+        rows = written(kind, records)
+        column = pa.array(rows, pa.binary())
+        avro, text = serde.Avro(schema), json.dumps(schema)
+        decoded, reasons = avro.decode(column)
+        assert not reasons
+        theirs = pyruhvro.deserialize_array(rows, text)
+        assert decoded.slice(0, 1000).to_pylist() == theirs.slice(0, 1000).to_pylist()
+        assert avro.encode(decoded)[0].equals(column)
+        half, pruned = len(column) // 2, avro.pruned(["id"])
+        pool = ThreadPoolExecutor(2)
+        candidates |= {
+            f"{kind}: pyruhvro decodes": (records, lambda rows=rows, text=text: pyruhvro.deserialize_array(rows, text)),
+            f"{kind}: serde.Avro decodes": (records, lambda avro=avro, column=column: avro.decode(column)),
+            f"{kind}: pyruhvro encodes": (records, lambda theirs=theirs, text=text: pyruhvro.serialize_record_batch(theirs, text, 1)),
+            f"{kind}: serde.Avro encodes": (records, lambda avro=avro, decoded=decoded: avro.encode(decoded)),
+            f"{kind}: one of many fields": (records, lambda pruned=pruned, column=column: pruned.decode(column)),
+            f"{kind}: two threads decode": (
+                records,
+                lambda avro=avro, column=column, half=half, pool=pool: list(pool.map(avro.decode, [column[:half], column[half:]])),
+            ),
+        }
+        few, parsed = rows[:20_000], fastavro.parse_schema(schema)
+        candidates |= {
+            f"{kind}: fastavro, one value": (len(few), lambda few=few, parsed=parsed: [fastavro.schemaless_reader(io.BytesIO(one), parsed) for one in few]),
+            f"{kind}: of_bytes, one value": (len(few), lambda few=few, avro=avro: [avro.of_bytes(one) for one in few]),
+        }
+    for _ in range(rounds):
+        for name, (count, work) in candidates.items():
+            best[name] = max(best.get(name, 0.0), count / timed(work) / 1e6)
+    return best
+
+
+def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:
+    """(name, ratio, target)."""
+    made = []
+    for kind in SCHEMAS:
+        ours = rates[f"{kind}: serde.Avro decodes"]
+        made += [
+            (f"{kind}: decode / pyruhvro", ours / rates[f"{kind}: pyruhvro decodes"], 1.0),
+            (f"{kind}: encode / decode", rates[f"{kind}: serde.Avro encodes"] / ours, 0.5),
+            (f"{kind}: encode / pyruhvro", rates[f"{kind}: serde.Avro encodes"] / rates[f"{kind}: pyruhvro encodes"], 1.0),
+            (f"{kind}: two threads / one", rates[f"{kind}: two threads decode"] / ours, 1.7),
+            (f"{kind}: one value / fastavro", rates[f"{kind}: of_bytes, one value"] / rates[f"{kind}: fastavro, one value"], 0.1),
+        ]
+    return made
+
+
+if __name__ == "__main__":
+    run(__doc__, measure, ratios, 1_000_000)

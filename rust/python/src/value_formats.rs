@@ -1,0 +1,99 @@
+//! The readers and writers of each format, for `fletchlog.serde`.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{Field, Schema};
+use fletchlog_serde::avro::{self, AvroReader, AvroWriter};
+use fletchlog_serde::confluent::{self, ConfluentReader, OfSchema, SchemaId};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::Failure;
+use crate::gate::gate;
+use crate::table::Table;
+use crate::value_columns::{ValueReader, ValueWriter, only_batch, only_column};
+
+#[doc = stub!(avro_reader)]
+#[pyfunction]
+#[pyo3(signature = (schema, reader_schema=None))]
+pub fn avro_reader(schema: &str, reader_schema: Option<&str>) -> PyResult<ValueReader> {
+    let reader = AvroReader::new(schema, reader_schema).map_err(Failure::from)?;
+    Ok(ValueReader::new(Arc::new(reader)))
+}
+
+#[doc = stub!(avro_writer)]
+#[pyfunction]
+pub fn avro_writer(schema: &str) -> PyResult<ValueWriter> {
+    let writer = AvroWriter::new(schema).map_err(Failure::from)?;
+    Ok(ValueWriter::new(Arc::new(writer)))
+}
+
+#[doc = stub!(avro_is_bounded)]
+#[pyfunction]
+pub fn avro_is_bounded(schema: &str) -> PyResult<bool> {
+    Ok(avro::is_bounded(schema).map_err(Failure::from)?)
+}
+
+/// A schema id: a number, or the 16 bytes of a GUID.
+#[derive(FromPyObject)]
+pub enum Id {
+    /// Within a context of the registry.
+    Number(i32),
+    /// Everywhere.
+    Guid([u8; 16]),
+}
+
+#[doc = stub!(confluent_reader)]
+#[pyfunction]
+pub fn confluent_reader(
+    like: &ValueReader,
+    readers: Vec<(Id, PyRef<'_, ValueReader>)>,
+    malformed: Vec<(Id, String)>,
+) -> PyResult<ValueReader> {
+    let read = readers
+        .into_iter()
+        .map(|(id, reader)| (schema_id(id), OfSchema::Reader(reader.reader())));
+    let not_read = malformed
+        .into_iter()
+        .map(|(id, why)| (schema_id(id), OfSchema::Malformed(why)));
+    let data_type = like.reader().data_type().clone();
+    let reader = ConfluentReader::new(data_type, read.chain(not_read).collect()).map_err(Failure::from)?;
+    Ok(ValueReader::new(Arc::new(reader)))
+}
+
+#[doc = stub!(schema_ids)]
+#[pyfunction]
+pub fn schema_ids(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyAny>>> {
+    let column = only_column(data)?;
+    let ids = gate(py, |_| Ok(confluent::schema_ids(&column)?))?;
+    let found = ids.into_iter().map(|id| match id {
+        SchemaId::Id(number) => Ok(number.into_pyobject(py)?.into_any().unbind()),
+        SchemaId::Guid(guid) => Ok(PyBytes::new(py, &guid).into_any().unbind()),
+    });
+    found.collect()
+}
+
+#[doc = stub!(with_schema_headers)]
+#[pyfunction]
+pub fn with_schema_headers(py: Python<'_>, data: &Bound<'_, PyAny>, name: &str) -> PyResult<Table> {
+    let Some([values, headers]) = only_batch(data)?.columns().first_chunk().cloned() else {
+        return Err(Failure::argument("expected a record batch of values and headers").into());
+    };
+    let made = gate(py, |_| {
+        let values = values.as_binary_opt::<i32>();
+        let values = values.ok_or_else(|| Failure::argument("expected values of binary"))?;
+        Ok(confluent::with_headers(values, &headers, name)?)
+    })?;
+    let schema = Schema::new(vec![Field::new("v", made.data_type().clone(), true)]);
+    let batch = RecordBatch::try_new(Arc::new(schema), vec![made]).map_err(Failure::from)?;
+    Ok(Table::new(batch))
+}
+
+fn schema_id(id: Id) -> SchemaId {
+    match id {
+        Id::Number(number) => SchemaId::Id(number),
+        Id::Guid(guid) => SchemaId::Guid(guid),
+    }
+}
