@@ -49,6 +49,15 @@ def test_a_schema_has_one_id_in_all_subjects_and_a_subject_has_versions(call):
     assert call("GET", "/") == (200, {})
 
 
+def test_guids_are_those_of_confluents_registry(call):
+    # the first one is in a recording of the header that Confluent's serializer writes, the second one is what another implementation of the rule gives
+    call.register("common", {"type": "record", "name": "Common", "namespace": "example", "fields": []})
+    call.register("a", "string")
+    call.register("b", body_of("example.Common") | {"references": [refer("example.Common", "common")]})
+    guids = [call("GET", f"/subjects/{subject}/versions/1")[1]["guid"] for subject in "ab"]
+    assert guids == ["095d71cf-1255-6b9d-5e33-0ad575b3df5d", "7d9c3148-064e-8899-1975-db468e59ad53"]
+
+
 def test_pages(call):
     for name in "abcd":
         call.register(name, record("x"))
