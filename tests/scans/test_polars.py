@@ -17,7 +17,7 @@ import fletchlog as fl
 from fletchlog import serde
 from fletchlog.scans import _predicate, _ranges
 from fletchlog.scans._polars_expressions import predicate_of
-from fletchlog.scans._predicate import boxes
+from fletchlog.scans._predicate import And, Compare, boxes
 from tests.scans.conftest import NOW, TOPICS, bytes_sent, time
 
 CASES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -193,6 +193,33 @@ def test_a_bound_of_the_caller_below_the_log_start_is_an_error_and_one_of_a_pred
     with pytest.raises(fl.errors.OffsetOutOfRangeError):
         fl.scan_topic(source, "a", 0, 3).collect()
     assert fl.scan_topic(source, "a", 0, 3).filter(c("offset") >= 30).collect()["offset"].min() >= 30
+
+
+@pytest.mark.parametrize("end", [None, 30, 12])
+def test_records_that_are_deleted_while_a_query_runs_are_no_error(end: int | None) -> None:
+    with fl.Broker.in_memory() as broker, fl.Producer(broker) as producer, broker.listen() as listener:
+        broker.create_topic("t", partitions=3)
+        for partition in range(3):
+            producer.send_many("t", [b"%d" % at for at in range(50)], partition=partition)
+        producer.flush()
+        for source in (broker, f"kafka://{listener.bootstrap}"):
+            offset = broker.beginning_offsets([("t", 2)])["t", 2] + 4
+            predicate = Compare("offset", ">=", offset) if end is None else And((Compare("offset", ">=", offset), Compare("offset", "<", end)))
+            plan = fl.scans.plan(source, "t", [0, 1, 2]).where(predicate)
+            batches = plan.batches()
+            first = next(batches, None)
+            rows = first.num_rows if first else 0
+            broker.delete_records("t", 2, offset + 8)
+            rows += sum(batch.num_rows for batch in batches)
+            most = 50 if end is None else end
+            assert rows == 2 * max(0, most - offset) + max(0, most - offset - 8)
+
+
+def test_records_deleted_before_one_call_reads_all_partitions_are_no_error(filled: fl.Broker) -> None:
+    plan = fl.scans.plan(filled, "a")
+    rows = sum(batch.num_rows for batch in plan._scan(filled, fl.scans.Range("a", None, 3, 40), ("offset",), 1000))
+    expected = filled.scan("a").to_polars().filter(c("offset") >= 3, c("offset") < 40).height
+    assert rows == expected
 
 
 def test_a_tail_is_taken_before_predicates(source) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from fletchlog import _place
-from fletchlog.errors import InvalidArgumentError
+from fletchlog.errors import InvalidArgumentError, OffsetOutOfRangeError
 from fletchlog.interop import require
 from fletchlog.scans._predicate import MOST, Box, both, boxes
 from fletchlog.scans._ranges import Range, ranges
@@ -183,23 +184,40 @@ class TopicScan:
             return
         with _place.at(self.source, config=self.config, storage_options=self.storage_options) as place:
             for one in self._ranges(place):
-                options: dict[str, Any] = {"batch_rows": batch_rows if left is None else max(1, min(batch_rows, left))}
-                scan = place.scan(
-                    *one[:4],
-                    start_time=one.start_time,
-                    end_time=one.end_time,
-                    columns=columns,  # type: ignore[arg-type]
-                    isolation_level=self.isolation_level,
-                    timestamp_unit=self.timestamp_unit,
-                    tail=self.tail,
-                    **options,
-                )
+                scan = self._scan(place, one, columns, batch_rows if left is None else max(1, min(batch_rows, left)))
                 for batch in scan:
                     yield batch if left is None else batch.slice(0, left)
                     if left is not None:
                         left -= min(left, batch.num_rows)
                         if not left:
                             return
+
+    def _scan(self, place: Any, one: Range, columns: tuple[str, ...], batch_rows: int) -> Iterable[pa.RecordBatch]:
+        """The scan of a range; none, if all of it was deleted meanwhile."""
+        options: dict[str, Any] = {
+            "start_time": one.start_time,
+            "end_time": one.end_time,
+            "columns": columns,
+            "batch_rows": batch_rows,
+            "isolation_level": self.isolation_level,
+            "timestamp_unit": self.timestamp_unit,
+            "tail": self.tail,
+        }
+        scan: Iterable[pa.RecordBatch]
+        try:
+            scan = place.scan(one.topic, one.partition, one.start_offset, one.end_offset, **options)
+        except OffsetOutOfRangeError:
+            if one.start_offset == self.start_offset:
+                raise
+            # Records were deleted since the offsets were asked for: a bound of a predicate may be below the log start.
+            starts = {described.partition: described.log_start_offset for described in place.describe_topic(one.topic).partitions}
+            if one.partition is None:
+                return chain.from_iterable(self._scan(place, one._replace(partition=number), columns, batch_rows) for number in starts)
+            if one.end_offset is not None and starts[one.partition] >= one.end_offset:
+                return []
+            start = self.start_offset if starts[one.partition] > (one.start_offset or 0) else one.start_offset
+            scan = place.scan(one.topic, one.partition, start, one.end_offset, **options)
+        return scan
 
 
 def plan(
