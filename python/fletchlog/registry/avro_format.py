@@ -41,7 +41,9 @@ class AvroSchema:
             for one in referred:
                 avro.make_avsc_object(_loaded(one.text), names, validate_names=False)
             self._names = dict.fromkeys(names.names)
-            self.parsed = avro.make_avsc_object(self._json, names, validate_names=False)
+            # the library takes a name inside a schema, and not alone
+            alone = names.get_name(self._json, None) if isinstance(self._json, str) and self._json not in PRIMITIVES else None
+            self.parsed = alone or avro.make_avsc_object(self._json, names, validate_names=False)
         except errors.AvroException as error:
             raise ValueError(str(error)) from error
         except (TypeError, AttributeError, KeyError) as error:
