@@ -70,6 +70,22 @@ def test_typed_columns_by_a_file(cli, source, tmp_path):  # noqa: F811
     assert "day" in found.schema.names
 
 
+def test_schemas_of_a_registry_grow_the_table(cli, tmp_path):  # noqa: F811
+    fields = [{"name": "id", "type": "long"}]
+    with fl.Broker(tmp_path / "data", create=True) as broker, broker.schema_registry() as registry:
+        broker.create_topic("t")
+        for number in range(2):
+            schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+            with fl.Producer(broker, value_serializer=fl.serde.Confluent(registry=registry.url, schema=schema, topic="t")) as producer:
+                producer.send("t", {"id": number, "note": "n"} if number else {"id": number})
+            assert (
+                "1 row " in cli("land", tmp_path / "data", "t", tmp_path / "table", "--value", "confluent", "--schema-registry", registry.url, "--flatten").out
+            )
+            fields.append({"name": "note", "type": ["null", "string"], "default": None})
+    found = Place("parquet", tmp_path, "table").read().sort_by("offset")
+    assert found.select(["id", "note"]).to_pylist() == [{"id": 0, "note": None}, {"id": 1, "note": "n"}]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -381,6 +381,16 @@ def test_what_can_never_be_right_is_refused_before_anything_is_made(broker, tmp_
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("table_format", [None, "delta"])
+def test_a_brokers_directory_is_no_table(tmp_path, table_format):
+    with fl.Broker(tmp_path / "data", create=True) as broker:
+        broker.create_topic("t")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidArgumentError, match="is a broker's directory"):
+        fl.land(tmp_path / "data", "t", tmp_path / "data", format=table_format)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_offsets_of_no_table(place):
     with pytest.raises(fl.errors.DirectoryError, match="there is no such table"):
         place.offsets()

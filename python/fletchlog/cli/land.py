@@ -48,6 +48,8 @@ def land(
     ),
     message: str | None = option("--value-message --message", "Protobuf: class that protoc has made, from a module that Python finds.", metavar="MODULE.CLASS"),
     flatten: bool = option("--flatten", "Fields of values as columns, instead of a struct.", False),
+    schema_registry: str | None = option("--schema-registry", "Registry of the schemas; rows have the type of the newest one of the subject.", metavar="URL"),
+    subject: str | None = option("--subject", "Subject of the values there; default: that of the topic."),
     on_error: str | None = option(
         "--on-error", "What cannot be decoded: ends the command (default), is null, or is kept in a column with the reason.", metavar="fail|null|collect"
     ),
@@ -74,6 +76,8 @@ def land(
       fletchlog land kafka://h1:9092 orders sales.orders --catalog prod
 
       fletchlog land data/ orders lake/typed --value avro --value-schema order.avsc --flatten
+
+      fletchlog land data/ orders lake/typed --value confluent --schema-registry http://localhost:8081
 
       fletchlog land --status lake/orders
     """
@@ -103,8 +107,10 @@ def land(
             follow=follow,
             interval=interval,
             stop=stop,
-            key=_deserializer(asked("--key", form=key, schema=key_schema, message=None)),
-            value=_deserializer(asked("--value", form=value, schema=value_schema, message=message)),
+            key=_deserializer(asked("--key", form=key, schema=key_schema, registry=schema_registry), topics, is_key=True),
+            value=_deserializer(
+                asked("--value", form=value, schema=value_schema, message=message, registry=schema_registry, subject=subject), topics, is_key=False
+            ),
             flatten=flatten,
             on_error=_policy(on_error),
             partition_by=partition_by,  # type: ignore[arg-type]
@@ -155,8 +161,9 @@ def _listed(offsets: Mapping[Any, int]) -> list[dict[str, Any]]:
     return [{"topic": tp.topic, "partition": tp.partition, "offset": offset} for tp, offset in offsets.items()]
 
 
-def _deserializer(wanted: Format | None) -> Any:
-    return None if wanted is None else wanted.deserializer()
+def _deserializer(wanted: Format | None, topics: list[str], *, is_key: bool) -> Any:
+    """With one type for all values: with a registry that of the newest schema."""
+    return None if wanted is None else wanted.resolved(topics[0] if len(topics) == 1 else None, is_key=is_key).deserializer()
 
 
 def _policy(word: str | None) -> Any:

@@ -20,6 +20,8 @@ Format: TypeAlias = Literal["parquet", "delta", "iceberg"]
 FORMATS = ("parquet", "delta", "iceberg")
 # What a program or the shell gives for an Iceberg table: a name of pyiceberg's configuration, its properties, or the open catalog.
 Catalog: TypeAlias = Any
+# Files of a directory of logs.
+_OF_A_LOG = ("fletchlog.metadata", "meta.properties")
 MANIFEST = Path("_fletchlog", "manifest.json")
 
 
@@ -89,6 +91,8 @@ def table_at(table: str | os.PathLike[str], table_format: Format | None, catalog
     place = Place(table)
     if place.kind == CLUSTER:
         raise InvalidArgumentError(f"the table {place} is a cluster: topics are copied there by fletchlog.transfer.copy (fletchlog copy)")
+    if place.kind == DIRECTORY and any((Path(place.name) / one).exists() for one in _OF_A_LOG):
+        raise InvalidArgumentError(f"the table {place} is a broker's directory; give another place, of the table alone")
     found = table_format or _format_of(place)
     if found == "delta":
         from fletchlog.landing.delta import DeltaTable
