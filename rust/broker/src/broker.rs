@@ -460,7 +460,7 @@ impl Broker {
     fn see_ended_nodes(&self) {
         if self.replicas.controller().any_undetected() {
             self.detect_ended_nodes();
-            self.replicas.update_high_watermarks(&self.all_partitions());
+            self.update_high_watermarks(&self.all_partitions());
         }
     }
 

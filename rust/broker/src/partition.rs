@@ -199,10 +199,10 @@ impl Partition {
     /// Cuts the shared log to that of a new leader, which others have to follow, and forgets the ends of replicas that are in sync again, or
     /// are replicas no more. A new replica has all records at once, and so has the one that led last: what was written since its end, such
     /// as the marker of a transaction, would have waited for it in Kafka. One in sync that has ended unnoticed cuts nothing either: it leads
-    /// until that is detected, and then another one in sync does. Kafka: `ReplicaFetcherThread#truncate`.
-    pub(crate) fn follow_leader(&self, state: &PartitionState, now_ms: i64) -> Result<(), LogError> {
+    /// until that is detected, and then another one in sync does. True: it was cut. Kafka: `ReplicaFetcherThread#truncate`.
+    pub(crate) fn follow_leader(&self, state: &PartitionState, now_ms: i64) -> Result<bool, LogError> {
         if !self.has_ends.load(Ordering::Acquire) {
-            return Ok(());
+            return Ok(false);
         }
         let before = self.state();
         let is_behind = state.leader != before.leader
@@ -224,9 +224,9 @@ impl Partition {
                     self.tp,
                     state.leader
                 );
-                log.truncate_to(end, now_ms)
+                log.truncate_to(end, now_ms).map(|()| true)
             }
-            _ => Ok(()),
+            _ => Ok(false),
         }
     }
 

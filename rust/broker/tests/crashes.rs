@@ -12,6 +12,7 @@ use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
 use crate::common::*;
 
 const NONE: ErrorCode = ErrorCode::NONE;
+const CHECKPOINT: &str = "recovery-point-offset-checkpoint";
 
 /// Three nodes, and a topic with these replicas and min.insync.replicas.
 fn cluster(replicas: &[NodeId], min_isr: &str) -> (Arc<Broker>, Arc<VirtualClock>) {
@@ -380,6 +381,43 @@ fn a_topic_can_allow_unclean_elections() {
         (NONE, 0),
         "it was opened when the replica had gone"
     );
+}
+
+/// Recovery checks nothing below the recovery point. Kafka: `LogManager#truncateTo`.
+#[test]
+fn the_recovery_point_of_a_log_that_is_cut_goes_back_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker::open(dir.path(), options(Some(2), false, &[]), VirtualClock::new()).unwrap();
+    let new = NewTopic {
+        assignments: vec![(0, vec![1, 2])],
+        ..NewTopic::default()
+    };
+    broker.create_topic_with("t", &new).unwrap();
+    let mut client = Client::new(&broker);
+    let mut append = || client.produce(1, &tp("t", 0), batch(10, 1), 1).base_offset;
+    assert_eq!(append(), 0);
+    broker.kill_node(2).unwrap();
+    assert_eq!(append(), 10);
+    broker.flush().unwrap();
+    let recovery_point = || {
+        let node = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let files = node.flat_map(|path| [path.join(CHECKPOINT), dir.path().join(CHECKPOINT)]);
+        let texts = files.filter_map(|file| std::fs::read_to_string(file).ok());
+        let lines: Vec<String> = texts
+            .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        lines.into_iter().find(|line| line.starts_with("t 0 "))
+    };
+    assert_eq!(recovery_point().as_deref(), Some("t 0 20"));
+    broker.kill_node(1).unwrap();
+    broker.start_node(2).unwrap();
+    let elected = broker
+        .elect_leaders(ElectionType::Unclean, Some(&[tp("t", 0)]))
+        .unwrap();
+    assert!(elected[0].1.is_ok());
+    assert_eq!(recovery_point().as_deref(), Some("t 0 10"));
 }
 
 /// What a node does not have is cut only by an unclean election. (A seed of the simulation lost acknowledged records.)

@@ -93,7 +93,7 @@ impl Broker {
         let results = self.replicas.controller().alter_configs(alterations, validate_only);
         if !self.replicas.controller().all_run() {
             // min.insync.replicas may be another one.
-            self.replicas.update_high_watermarks(&self.all_partitions());
+            self.update_high_watermarks(&self.all_partitions());
         }
         results
     }

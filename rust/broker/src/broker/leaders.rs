@@ -306,10 +306,23 @@ impl Broker {
 
     /// Lets everything follow that depends on which nodes run: high watermarks, the quorum's leader, listeners.
     fn nodes_changed(&self, all: &[Arc<Partition>]) {
-        self.replicas.update_high_watermarks(all);
+        if !self.update_high_watermarks(all) {
+            // A marker may also have waited for its leader.
+            self.transactions.complete_prepared();
+        }
         self.replicas.controller().quorum();
         self.node_changes.fetch_add(1, Ordering::SeqCst);
         self.replicas.changes().notify();
+    }
+
+    /// Lets high watermarks stand still or move on, and coordinators do what waits for their records; true: one has changed.
+    pub(super) fn update_high_watermarks(&self, partitions: &[Arc<Partition>]) -> bool {
+        let is_changed = self.replicas.update_high_watermarks(partitions);
+        if is_changed {
+            self.groups.records_are_replicated();
+            self.transactions.complete_prepared();
+        }
+        is_changed
     }
 
     pub(super) fn all_partitions(&self) -> Vec<Arc<Partition>> {
@@ -358,7 +371,7 @@ impl Broker {
             .map(|(partition, _)| Arc::clone(partition))
             .collect();
         self.replicas.leaders_changed(&changed);
-        self.replicas.update_high_watermarks(&changed);
+        self.update_high_watermarks(&changed);
         let moved = partitions.iter().zip(leaders);
         let moved = moved.filter(|(partition, before)| partition.leader() != *before);
         for (partition, _) in moved {

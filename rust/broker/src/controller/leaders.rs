@@ -214,14 +214,20 @@ impl Controller {
         Ok(())
     }
 
-    /// Cuts logs to those of their new leaders. A log that cannot be cut is fenced, and reports it when it is next used.
+    /// Cuts logs to those of their new leaders. A log that cannot be cut is fenced, and reports it when it is next used. Recovery points go
+    /// back with the logs, because recovery checks nothing below them. Kafka: `LogManager#truncateTo`.
     fn follow_leaders(&self, states: &[(TopicPartition, Arc<PartitionState>)]) {
         let now_ms = self.logs.clock().now_ms();
+        let mut any_cut = false;
         for (tp, state) in states {
             let partition = self.logs.table().partition(tp).cloned();
-            if let Some(Err(error)) = partition.map(|partition| partition.follow_leader(state, now_ms)) {
-                log::error!("{tp} cannot be cut to the log of its new leader: {error}");
+            match partition.map_or(Ok(false), |partition| partition.follow_leader(state, now_ms)) {
+                Ok(is_cut) => any_cut |= is_cut,
+                Err(error) => log::error!("{tp} cannot be cut to the log of its new leader: {error}"),
             }
+        }
+        if any_cut && let Err(error) = self.logs.write_checkpoints() {
+            log::error!("the checkpoints of logs that were cut cannot be written: {error}");
         }
     }
 

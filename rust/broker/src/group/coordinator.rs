@@ -331,6 +331,7 @@ impl GroupCoordinator {
                 self.try_complete_join(group, now_ms);
             }
             self.expire_pending_sync(group, now_ms);
+            self.settle_assignment(group, now_ms);
         });
         self.maybe_expire_offsets(now_ms);
     }

@@ -1,6 +1,7 @@
 //! JoinGroup. Kafka: `GroupMetadataManager#classicGroupJoin`, `#classicGroupJoinNewMember`, `#classicGroupJoinExistingMember`;
 //! before 4.0 `GroupCoordinator#handleJoinGroup`.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, JoinGroupRequest, JoinGroupResponse, NodeId, Response};
@@ -20,24 +21,28 @@ struct Join<'a> {
     client: &'a ClientLiveness,
     answer: Arc<Answer>,
     now_ms: i64,
+    /// Its response waits for what it has written.
+    waits: Cell<bool>,
 }
 
 /// The error code and the member id of the response.
 type Refusal = (ErrorCode, Arc<str>);
 
 impl GroupCoordinator {
-    /// JoinGroup. Kafka: `GroupCoordinator#handleJoinGroup`.
+    /// JoinGroup. Returns where the response will arrive, and whether it has to wait for what was written: that of a static member that returns
+    /// to a stable group, or of a member of a consumer group. Kafka: `GroupCoordinator#handleJoinGroup`.
     pub(crate) fn join_group(
         &self,
         node: NodeId,
         request: &JoinGroupRequest,
         client: &Arc<ClientLiveness>,
-    ) -> Arc<Answer> {
+    ) -> (Arc<Answer>, bool) {
         let join = Join {
             request,
             client,
             answer: Arc::default(),
             now_ms: self.replicas.clock().monotonic_ms(),
+            waits: Cell::new(false),
         };
         client.seen(join.now_ms);
         self.tick(join.now_ms);
@@ -55,7 +60,7 @@ impl GroupCoordinator {
         if let Err((error, member_id)) = joined {
             self.answer_join(&join, join_error(error, member_id));
         }
-        join.answer
+        (join.answer, join.waits.get())
     }
 
     /// The checks that do not need the group.
@@ -81,6 +86,7 @@ impl GroupCoordinator {
         let enter = |group: &mut Group| {
             if group.consumer.is_some() {
                 let joined = self.join_consumer_group(group, join.request, join.client, join.now_ms)?;
+                join.waits.set(true);
                 self.answer_join(join, joined);
                 return Ok(());
             }
@@ -218,6 +224,7 @@ impl GroupCoordinator {
                 }
                 return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
             }
+            join.waits.set(true);
             let response = returned(group, &new_id, was_leader.then_some(old_id), join.request);
             self.answer_join(join, response);
             return Ok(());

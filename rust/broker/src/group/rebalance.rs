@@ -19,6 +19,7 @@ impl GroupCoordinator {
                 self.reset_assignments(group, ErrorCode::REBALANCE_IN_PROGRESS, now_ms);
             }
             group.pending_sync = None;
+            group.pending_assignment = None;
             let timeout_ms = group.rebalance_timeout_ms();
             group.pending_join = Some(if group.state == GroupState::Empty {
                 self.initial_join(timeout_ms, now_ms)

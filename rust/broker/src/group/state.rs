@@ -79,6 +79,15 @@ pub(crate) struct PendingJoin {
     pub(crate) new_member: bool,
 }
 
+/// A leader's assignment that is written, but not on all replicas in sync yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PendingAssignment {
+    /// The end of the log after its record.
+    pub(crate) end: i64,
+    /// When the members hear that it has failed.
+    pub(crate) deadline_ms: i64,
+}
+
 /// A group: a classic one, or a consumer group. Kafka: `Group`, `ClassicGroup`.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -100,6 +109,8 @@ pub(crate) struct Group {
     pub(crate) pending_join: Option<PendingJoin>,
     /// `None`: all have synced.
     pub(crate) pending_sync: Option<PendingSync>,
+    /// The assignment that the members wait for.
+    pub(crate) pending_assignment: Option<PendingAssignment>,
     /// What the members of this generation subscribe to, if that is known.
     pub(crate) subscribed_topics: Option<BTreeSet<Arc<str>>>,
     pub(crate) offsets: BTreeMap<TopicPartition, CommittedOffset>,
@@ -129,6 +140,7 @@ impl Group {
             pending_members: BTreeMap::new(),
             pending_join: None,
             pending_sync: None,
+            pending_assignment: None,
             subscribed_topics: None,
             offsets: BTreeMap::new(),
             pending_txn_offsets: BTreeMap::new(),
@@ -188,6 +200,7 @@ impl Group {
         self.pending_members.clear();
         self.pending_join = None;
         self.pending_sync = None;
+        self.pending_assignment = None;
         self.subscribed_topics = None;
     }
 

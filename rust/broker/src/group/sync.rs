@@ -9,8 +9,10 @@ use rustc_hash::FxHashMap;
 use super::coordinator::{GroupCoordinator, check_generation};
 use super::member::{ClientLiveness, Member};
 use super::rebalance::sync_error;
-use super::state::{Group, GroupState};
+use super::state::{Group, GroupState, PendingAssignment};
+use crate::partition::Partition;
 use crate::sync::Answer;
+use crate::topic_names::CONSUMER_OFFSETS;
 
 impl GroupCoordinator {
     /// SyncGroup.
@@ -75,7 +77,7 @@ impl GroupCoordinator {
         Ok(())
     }
 
-    /// Takes over the leader's assignment. Kafka: `setAndPropagateAssignment`.
+    /// Takes over the leader's assignment, which the members get once its record is on all replicas in sync. Kafka: `classicGroupSync`.
     fn assign(&self, group: &mut Group, request: &SyncGroupRequest, now_ms: i64) {
         // If a member is named twice, the later assignment counts.
         let given = request.assignments.iter().map(|a| (&a.member_id, &a.assignment));
@@ -88,11 +90,61 @@ impl GroupCoordinator {
             self.rebalance(group, now_ms);
             return;
         }
+        match self.waits_for_replicas(&group.id) {
+            Some(end) => {
+                let wait_ms = i64::from(self.replicas.config().int("offsets.commit.timeout.ms"));
+                let deadline_ms = now_ms.saturating_add(wait_ms);
+                group.pending_assignment = Some(PendingAssignment { end, deadline_ms });
+            }
+            None => self.propagate_assignment(group, now_ms),
+        }
+    }
+
+    /// Kafka: `setAndPropagateAssignment`.
+    fn propagate_assignment(&self, group: &mut Group, now_ms: i64) {
         self.transition(group, GroupState::Stable);
         let (protocol_type, protocol_name) = (group.protocol_type.clone(), group.protocol.clone());
         for member in &mut group.members {
             self.answer_sync(member, (&protocol_type, &protocol_name), Some(now_ms));
         }
+    }
+
+    /// Ends the wait for an assignment whose record is on all replicas in sync, or whose time has passed. Kafka: `classicGroupSync`, its
+    /// append future.
+    pub(super) fn settle_assignment(&self, group: &mut Group, now_ms: i64) {
+        let Some(PendingAssignment { end, deadline_ms }) = group.pending_assignment else {
+            return;
+        };
+        let is_written = self
+            .log_of_group(&group.id)
+            .is_none_or(|log| log.high_watermark() >= end);
+        if !is_written && now_ms < deadline_ms {
+            return;
+        }
+        group.pending_assignment = None;
+        if is_written {
+            return self.propagate_assignment(group, now_ms);
+        }
+        self.reset_assignments(group, ErrorCode::COORDINATOR_NOT_AVAILABLE, now_ms);
+        self.rebalance(group, now_ms);
+    }
+
+    /// Called when high watermarks have moved on.
+    pub(crate) fn records_are_replicated(&self) {
+        let now_ms = self.replicas.clock().monotonic_ms();
+        self.in_idle_groups(|group| self.settle_assignment(group, now_ms));
+    }
+
+    /// The end of the group's log, if that is not on all replicas in sync.
+    fn waits_for_replicas(&self, group_id: &str) -> Option<i64> {
+        let log = self.log_of_group(group_id).filter(|log| log.is_held())?;
+        let end = log.log_end();
+        (log.high_watermark() < end).then_some(end)
+    }
+
+    fn log_of_group(&self, group_id: &str) -> Option<Arc<Partition>> {
+        let topic = self.replicas.topic(CONSUMER_OFFSETS).ok()?;
+        topic.partition(self.partition_for(group_id)).cloned()
     }
 
     /// Completes a member's waiting sync with its assignment, in a group of this protocol; `now_ms` restarts its session time-out.

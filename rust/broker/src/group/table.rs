@@ -88,9 +88,10 @@ impl Group {
     pub(crate) fn deadlines(&self) -> Deadlines {
         let join = self.pending_join.map(|join| join.deadline_ms);
         let sync = self.pending_sync.as_ref().map(|sync| sync.deadline_ms);
+        let assignment = self.pending_assignment.map(|assignment| assignment.deadline_ms);
         let ids = self.pending_members.values().copied();
         let mut deadlines = Deadlines {
-            fixed_ms: join.into_iter().chain(sync).chain(ids).min(),
+            fixed_ms: join.into_iter().chain(sync).chain(assignment).chain(ids).min(),
             clients: Vec::new(),
             not_before_ms: self.not_before_ms,
         };

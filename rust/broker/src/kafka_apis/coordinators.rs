@@ -8,7 +8,7 @@ use fletchlog_api::{ErrorCode, NodeId, Request, Response};
 use fletchlog_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use fletchlog_protocol::messages::{
     AddOffsetsToTxnResponse, ConsumerGroupHeartbeatResponse, EndTxnResponse, HeartbeatResponse, InitProducerIdResponse,
-    LeaveGroupResponse, OffsetFetchRequest, OffsetFetchResponse,
+    JoinGroupRequest, JoinGroupResponse, LeaveGroupResponse, OffsetFetchRequest, OffsetFetchResponse,
 };
 
 use super::{Handled, KafkaApis};
@@ -59,6 +59,29 @@ impl KafkaApis {
         match waits {
             Some(waits) if is_success(&response) => self.after_writes(waits, response),
             _ => Handled::Now(response),
+        }
+    }
+
+    /// JoinGroup: most responses are given when the others have joined. One that is given at once may wait for its records.
+    pub(super) fn join_group(&self, node: NodeId, client: &Arc<ClientLiveness>, request: JoinGroupRequest) -> Handled {
+        let group_id = Arc::clone(&request.group_id);
+        let waits = || Waits {
+            topic: CONSUMER_OFFSETS,
+            number: self.groups.partition_for(&group_id),
+            written: None,
+            refused: Response::JoinGroup(JoinGroupResponse {
+                error_code: TIMED_OUT,
+                protocol_name: Some(Arc::default()),
+                ..Default::default()
+            }),
+        };
+        let (answer, has_written) = self.groups.join_group(node, &request, client);
+        if !has_written || self.replicas.controller().all_run() {
+            return Handled::Later(answer);
+        }
+        match answer.take() {
+            Some(response) => self.after_writes(waits(), response),
+            None => Handled::Later(answer),
         }
     }
 

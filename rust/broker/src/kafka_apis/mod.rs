@@ -85,7 +85,7 @@ impl KafkaApis {
                 }
             },
             Request::FindCoordinator(r) => Handled::Now(Response::FindCoordinator(self.find_coordinator(&r))),
-            Request::JoinGroup(r) => Handled::Later(self.groups.join_group(node, &r, client)),
+            Request::JoinGroup(r) => self.join_group(node, client, r),
             Request::SyncGroup(r) => Handled::Later(self.groups.sync_group(node, &r, client)),
             other => self.handle_by_coordinator(node, client, other),
         }

@@ -245,16 +245,18 @@ impl ReplicaManager {
         }))
     }
 
-    /// Lets the high watermarks of partitions stand still or move on, as their states and the nodes require. Waiting requests see it. Kafka:
-    /// `Partition#maybeIncrementLeaderHW`.
-    pub(crate) fn update_high_watermarks<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) {
+    /// Lets the high watermarks of partitions stand still or move on, as their states and the nodes require; true: one does what it did not
+    /// do before. Waiting requests see it. Kafka: `Partition#maybeIncrementLeaderHW`.
+    pub(crate) fn update_high_watermarks<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) -> bool {
         let changed = partitions.into_iter().filter(|partition| {
             let is_held = self.must_hold(partition);
             partition.hold_high_watermark(is_held)
         });
         let changed: Vec<&Partition> = changed.map(|partition| &**partition).collect();
+        let is_changed = !changed.is_empty();
         self.partitions_changed(changed);
         self.acks.check(self, self.clock().monotonic_ms());
+        is_changed
     }
 
     fn must_hold(&self, partition: &Partition) -> bool {

@@ -13,7 +13,7 @@ use super::state::{TransactionMetadata, TransactionState};
 use super::version::TransactionVersion;
 use crate::BrokerError;
 use crate::partition::Partition;
-use crate::topic_names::CONSUMER_OFFSETS;
+use crate::topic_names::{CONSUMER_OFFSETS, TRANSACTION_STATE};
 
 impl TransactionCoordinator {
     /// Writes the markers that a prepared transaction lacks, then its CompleteX state. If a write fails, the rest remains to be done,
@@ -21,6 +21,9 @@ impl TransactionCoordinator {
     pub(super) fn complete_transaction(&self, transaction: &mut Locked<'_>) -> Option<StorageFailure> {
         let prepared = transaction.get().filter(|t| t.state.is_prepared())?.clone();
         let id = &prepared.transactional_id;
+        if self.is_undecided(id) {
+            return None;
+        }
         let coordinator_epoch = match self.coordinator_epoch(id) {
             Ok(epoch) => epoch,
             Err(error) => {
@@ -49,6 +52,21 @@ impl TransactionCoordinator {
         failure
     }
 
+    /// Writes the markers that waited for a leader, or for the replicas of the coordinator's log.
+    pub(crate) fn complete_prepared(&self) {
+        if !self.replicas.is_read_only() {
+            self.for_each_unlocked(true, |_, transaction| drop(self.complete_transaction(transaction)));
+        }
+    }
+
+    /// Whether the PrepareX state may not be on all replicas in sync yet: no marker is sent before. Kafka:
+    /// `TransactionStateManager#appendTransactionToLog`, its callback.
+    fn is_undecided(&self, id: &str) -> bool {
+        let topic = self.replicas.topic(TRANSACTION_STATE).ok();
+        let partition = topic.as_ref().and_then(|topic| topic.partition(self.partition_for(id)));
+        partition.is_some_and(|partition| partition.is_held() && partition.high_watermark() < partition.log_end())
+    }
+
     /// Writes the marker of one partition.
     ///
     /// # Errors
@@ -69,7 +87,17 @@ impl TransactionCoordinator {
             coordinator_epoch,
             version: metadata.client_version,
         };
-        let write = || self.append_txn_marker(&marker, &*self.replicas.partition(tp)?);
+        let write = || {
+            let partition = self.replicas.partition(tp)?;
+            let leader = partition.leader();
+            match self.replicas.controller().runs(leader) {
+                true => self.append_txn_marker(&marker, &partition),
+                false => {
+                    let text = format!("node {leader}, which leads {tp}, does not run");
+                    Err(BrokerError::kafka(ErrorCode::NOT_LEADER_OR_FOLLOWER, text))
+                }
+            }
+        };
         let what = || {
             format!(
                 "writing the marker of transaction {} to {tp}",
@@ -90,6 +118,8 @@ impl TransactionCoordinator {
                     log::error!("{tp} refused the marker of transaction {id}: {error}");
                     Ok(())
                 }
+                // It waits for the next leader. Kafka: `TransactionMarkerChannelManager`, its unknown brokers.
+                ErrorCode::NOT_LEADER_OR_FOLLOWER => Err(error),
                 _ => {
                     self.replicas.failures().failed(what(), &error);
                     Err(error)

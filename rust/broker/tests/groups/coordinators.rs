@@ -1,9 +1,12 @@
 //! Coordinators that move to another node (spec 8.14, recorded from a Kafka 4.4.0).
 
 use fletchlog_api::*;
+use fletchlog_broker::Broker;
 
 use super::commits::commit;
+use super::member;
 use super::wire::*;
+use crate::common::{VirtualClock, options};
 
 /// A broker of three nodes without an initial delay.
 fn world() -> World {
@@ -147,4 +150,94 @@ fn a_stopped_coordinator_is_followed_by_the_next_replica() {
     let next = coordinator(&world);
     assert_eq!(next, node % 3 + 1);
     assert_eq!(old.at(&world, next).heartbeat(), ErrorCode::NONE);
+}
+
+/// A cluster of three nodes that embedded clients use, whose first node coordinates the group.
+fn embedded() -> member::World {
+    let clock = VirtualClock::new();
+    let config = [("group.initial.rebalance.delay.ms", "0")];
+    let broker = Broker::in_memory(options(Some(3), false, &config), clock.clone()).unwrap();
+    broker.create_topic("t", 4, &[]).unwrap();
+    broker.move_coordinator(CoordinatorType::Group, "g", 1, 0).unwrap();
+    member::World { broker, clock }
+}
+
+/// A node with a replica of the group's log ends, which is noticed after 9 s.
+fn crash(world: &member::World) {
+    world.broker.crash_node(2, 9_000).unwrap();
+}
+
+fn passes(world: &member::World, ms: i64) {
+    world.clock.advance(ms);
+    world.broker.run_due();
+}
+
+fn state(world: &member::World) -> &'static str {
+    world.broker.describe_group("g").unwrap().state
+}
+
+#[test]
+fn an_assignment_waits_for_the_replicas_of_the_groups_log() {
+    let world = embedded();
+    let mut leader = world.member();
+    assert_eq!(leader.join().error_code, ErrorCode::NONE);
+    passes(&world, 5_000);
+    crash(&world);
+    passes(&world, 6_000);
+    let id = leader.id.clone();
+    leader.begin_sync(&[(&id, "mine")]);
+    assert!(leader.synced().is_none(), "the record is not on all replicas in sync");
+    assert_eq!(state(&world), "CompletingRebalance");
+    passes(&world, 3_000);
+    let synced = leader.synced().expect("the node is fenced");
+    assert_eq!(
+        (synced.error_code, &*synced.assignment),
+        (ErrorCode::NONE, &b"mine"[..])
+    );
+    assert_eq!(state(&world), "Stable");
+    assert_eq!(leader.heartbeat(), ErrorCode::NONE);
+}
+
+#[test]
+fn an_assignment_that_is_not_replicated_in_time_fails_and_the_group_rebalances() {
+    let world = embedded();
+    let mut leader = world.member();
+    leader.join();
+    crash(&world);
+    let id = leader.id.clone();
+    leader.begin_sync(&[(&id, "mine")]);
+    passes(&world, 4_999);
+    assert!(leader.synced().is_none());
+    passes(&world, 1);
+    let synced = leader.synced().unwrap();
+    assert_eq!(
+        (synced.error_code, synced.assignment.len()),
+        (ErrorCode::COORDINATOR_NOT_AVAILABLE, 0)
+    );
+    assert_eq!(state(&world), "PreparingRebalance");
+    passes(&world, 4_000);
+    assert_eq!(leader.join().generation_id, 2);
+}
+
+#[test]
+fn a_static_member_that_returns_waits_for_its_new_id() {
+    let world = embedded();
+    let mut first = world.static_member("i");
+    first.join();
+    let id = first.id.clone();
+    first.begin_sync(&[(&id, "mine")]);
+    assert_eq!(first.synced().unwrap().error_code, ErrorCode::NONE);
+    crash(&world);
+    let mut second = world.static_member("i");
+    second.begin_join();
+    assert!(second.joined().is_none(), "its id is not on all replicas in sync");
+    passes(&world, 5_000);
+    assert_eq!(
+        second.joined().unwrap().error_code,
+        ErrorCode::COORDINATOR_NOT_AVAILABLE
+    );
+    let mut third = world.static_member("i");
+    third.begin_join();
+    passes(&world, 4_000);
+    assert_eq!(third.joined().expect("the node is fenced").error_code, ErrorCode::NONE);
 }

@@ -1,9 +1,12 @@
 //! Data, markers, the last stable offset.
 
+use std::sync::Arc;
+
 use fletchlog_api::*;
+use fletchlog_broker::{Broker, NewTopic};
 
 use super::client::*;
-use crate::common::{Client, batch, fetch_of, nth, tp};
+use crate::common::{Client, OneAtATime, VirtualClock, batch, fetch_of, nth, options, tp};
 
 #[test]
 fn a_commit_shows_its_records_and_an_abort_hides_them() {
@@ -182,4 +185,74 @@ fn markers_are_written_as_they_are_to_topics_with_their_own_codec_and_time() {
     assert_eq!(log_of(&broker, &t), ["COMMIT 0"]);
     let log = broker.partition_log(&t).unwrap();
     assert_eq!(log.log_end_offset(), 1);
+}
+
+/// Three nodes, of which the first coordinates `id`; `alone-0` is on the first one alone, `t-0` on all and led by the second one.
+fn cluster(config: &[(&str, &str)]) -> (Arc<Broker>, Arc<VirtualClock>, Txn) {
+    let clock = VirtualClock::new();
+    let broker = Broker::in_memory(options(Some(3), false, config), clock.clone()).unwrap();
+    for (name, replicas) in [("alone", vec![1]), ("t", vec![1, 2, 3])] {
+        let new = NewTopic {
+            assignments: vec![(0, replicas)],
+            ..NewTopic::default()
+        };
+        broker.create_topic_with(name, &new).unwrap();
+    }
+    broker
+        .move_coordinator(CoordinatorType::Transaction, "id", 1, 0)
+        .unwrap();
+    let mut txn = Txn::new(&broker, "id");
+    txn.write(&tp("alone", 0), "a");
+    txn.write(&tp("t", 0), "b");
+    broker.move_leader(&tp("t", 0), 2).unwrap();
+    broker.crash_node(2, 9_000).unwrap();
+    (broker, clock, txn)
+}
+
+/// Where the logs of `alone-0` and `t-0` end.
+fn ends(broker: &Broker) -> [i64; 2] {
+    ["alone", "t"].map(|name| broker.partition_log(&tp(name, 0)).unwrap().log_end_offset())
+}
+
+#[test]
+fn a_marker_waits_for_a_leader() {
+    let (broker, clock, mut txn) = cluster(&[("transaction.state.log.replication.factor", "1")]);
+    assert_eq!(txn.end(true), 0);
+    assert_eq!(read_committed(&broker, &tp("alone", 0)), ["a"]);
+    assert_eq!(
+        ends(&broker),
+        [2, 1],
+        "the leader of t-0 has ended, and nobody has noticed it"
+    );
+    assert_eq!(txn.add(&[tp("alone", 0)]), [51]);
+    clock.advance(9_000);
+    broker.run_due();
+    assert_eq!(ends(&broker), [2, 2], "the next leader has the marker");
+    assert_eq!(txn.add(&[tp("alone", 0)]), [0]);
+}
+
+#[test]
+fn markers_wait_until_the_outcome_is_on_all_replicas() {
+    let (broker, clock, mut txn) = cluster(&[]);
+    let request = Request::EndTxn(EndTxnRequest {
+        transactional_id: Arc::clone(&txn.id),
+        producer_id: txn.producer_id,
+        producer_epoch: txn.epoch,
+        committed: true,
+        bumps_epoch: false,
+    });
+    txn.client.send(1, request);
+    assert!(
+        txn.client.take(1).is_none(),
+        "the coordinator's log has a replica on the node that has ended"
+    );
+    assert_eq!(ends(&broker), [1, 1]);
+    clock.advance(9_000);
+    broker.run_due();
+    let Some(Response::EndTxn(ended)) = txn.client.take(1) else {
+        panic!()
+    };
+    assert_eq!(ended.error_code, ErrorCode::NONE);
+    assert_eq!(ends(&broker), [2, 2]);
+    assert_eq!(txn.add(&[tp("alone", 0)]), [0]);
 }
