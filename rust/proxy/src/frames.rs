@@ -155,7 +155,7 @@ impl Splitter {
     }
 
     /// Bytes of the next frame, its size included.
-    fn announced(&self) -> usize {
+    pub(crate) fn announced(&self) -> usize {
         let size = self.buffer.first_chunk().map_or(0, |size| i32::from_be_bytes(*size));
         SIZE + usize::try_from(size).unwrap_or(0)
     }

@@ -9,6 +9,7 @@
 //!       End    one socket, with or without TLS                                    (end)
 //!       Splitter  bytes -> heads of frames, bytes that pass, whole frames         (frames)
 //!     rewrite  the addresses in a response, by the tables of the protocol         (rewrite)
+//!     Tail     a large Fetch response that passes, but for the addresses at its end (tail)
 //!     Resolver names -> addresses, in a thread of its own                         (resolver)
 //! ```
 
@@ -21,5 +22,6 @@ mod resolver;
 mod responses;
 mod rewrite;
 mod share;
+mod tail;
 
 pub use proxy::{Proxy, ProxyError, ProxyOptions};

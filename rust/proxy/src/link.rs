@@ -13,7 +13,8 @@ use mio::net::TcpStream;
 use crate::end::End;
 use crate::frames::{Piece, SIZE, Splitter};
 use crate::responses::{Kind, Responses, Waiting};
-use crate::rewrite::{Found, has_addresses};
+use crate::rewrite::{Found, has_addresses, table};
+use crate::tail::Tail;
 
 /// Most bytes that are read in one direction before the other connections have their turn.
 const BYTES_A_TURN: usize = 1024 * 1024;
@@ -91,6 +92,8 @@ pub(crate) struct Link {
     /// A rule has ended the requests of this connection: nothing more is read of them.
     is_mute: bool,
     arriving: Splitter,
+    /// The Fetch response that passes.
+    tail: Option<Tail>,
     responses: Responses,
 }
 
@@ -112,6 +115,7 @@ impl Link {
             held: None,
             is_mute: false,
             arriving: Splitter::new(RESPONSE_HEAD),
+            tail: None,
             responses: Responses::default(),
         }
     }
@@ -361,11 +365,25 @@ impl Link {
 
     fn response(&mut self, cx: &mut Context<'_>, piece: Piece) -> Result<(), String> {
         match piece {
-            Piece::Bytes(bytes) => self.client.push(bytes),
+            Piece::Bytes(bytes) => match &mut self.tail {
+                None => self.client.push(bytes),
+                Some(tail) => {
+                    let pieces = tail.pass(bytes, cx.found);
+                    let pieces = pieces.map_err(|error| format!("a large Fetch response: {error}"))?;
+                    pieces.into_iter().for_each(|piece| self.client.push(piece));
+                    self.tail.take_if(|tail| tail.is_over());
+                }
+            },
             Piece::Head(head) => {
                 let correlation_id = i32::from_be_bytes([head[SIZE], head[SIZE + 1], head[SIZE + 2], head[SIZE + 3]]);
                 let Waiting { id, exchange, .. } = self.responses.next(correlation_id)?;
-                if has_addresses(id.api_key, id.version) || exchange.is_some() {
+                if exchange.is_none() && id.api_key == ApiKey::Fetch.code() {
+                    let size = self.arriving.announced();
+                    self.tail = table(id.api_key).and_then(|table| Tail::of(&table, id.version, size));
+                }
+                if self.tail.is_some() {
+                    self.arriving.pass();
+                } else if has_addresses(id.api_key, id.version) || exchange.is_some() {
                     self.responses.begin(id, exchange);
                     self.arriving.collect();
                 } else {

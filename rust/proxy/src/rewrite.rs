@@ -25,13 +25,14 @@ pub(crate) trait Found {
 }
 
 /// The fields of a response that may have addresses.
-struct Table {
-    fields: &'static [FieldSpec],
-    first_flexible: i16,
-    max: i16,
+pub(crate) struct Table {
+    pub(crate) fields: &'static [FieldSpec],
+    pub(crate) first_flexible: i16,
+    pub(crate) max: i16,
 }
 
-fn table(api_key: i16) -> Option<Table> {
+/// The fields of the responses of an API; `None`: they have no addresses.
+pub(crate) fn table(api_key: i16) -> Option<Table> {
     fn of<M: Message>(api_key: i16) -> Option<Table> {
         (M::API_KEY == api_key).then_some(Table {
             fields: M::TABLE,
@@ -70,7 +71,7 @@ fn any_address(fields: &[FieldSpec], version: i16) -> bool {
     is_address || present().any(|field| holds_address(field.field_type, version))
 }
 
-fn holds_address(field_type: FieldType, version: i16) -> bool {
+pub(crate) fn holds_address(field_type: FieldType, version: i16) -> bool {
     match field_type {
         FieldType::Array(element) => holds_address(*element, version),
         FieldType::Struct(_, fields) => any_address(fields, version),
@@ -108,6 +109,33 @@ pub(crate) fn rewrite(
         return Ok(None);
     }
     walk.copy_to(frame.len());
+    Ok(Some(walk.out))
+}
+
+/// The tagged fields at the end of a flexible message with these fields, with other addresses; `None`: they have none that change.
+///
+/// # Errors
+/// As [`rewrite`].
+pub(crate) fn rewrite_tagged(
+    end: &[u8],
+    fields: &'static [FieldSpec],
+    version: i16,
+    found: &mut dyn Found,
+) -> Result<Option<Vec<u8>>, String> {
+    let mut walk = Walk {
+        from: end,
+        at: 0,
+        copied: 0,
+        out: Vec::new(),
+        version,
+        flexible: true,
+        found,
+    };
+    walk.tagged(fields)?;
+    if walk.copied == 0 {
+        return Ok(None);
+    }
+    walk.copy_to(end.len());
     Ok(Some(walk.out))
 }
 
