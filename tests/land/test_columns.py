@@ -1,5 +1,6 @@
 """Decoded keys and values as columns, and how a table's schema grows."""
 
+from datetime import date
 from decimal import Decimal
 
 import pyarrow as pa
@@ -9,6 +10,8 @@ import fletchlog as fl
 from fletchlog import serde
 from fletchlog.errors import RecordDeserializationError, SchemaError
 from fletchlog.landing.columns import portable
+from fletchlog.landing.positions import Position, Wanted
+from fletchlog.landing.tables import table_at
 from tests.support.landed import Place
 
 
@@ -123,3 +126,34 @@ def test_a_timestamp_beyond_microseconds_is_a_named_error(broker, tmp_path):
         producer.send("u", value=b"", timestamp_ms=2**62)
     with pytest.raises(fl.errors.InvalidTimestampError):
         Place("parquet", tmp_path).land(broker, "u")
+
+
+def test_rows_without_a_timestamp_have_no_day_and_no_hour(place):
+    columns = {
+        "topic": ["t"] * 3,
+        "partition": pa.array([0] * 3, pa.int32()),
+        "offset": [0, 1, 2],
+        "timestamp": pa.array([None, 10**15, None], pa.timestamp("us", "UTC")),
+    }
+    rows, table = pa.table(columns), table_at(place.table, place.format, place.catalog, None)
+    table.open({"t": Wanted(["id"], [0])})
+    table.append(rows, rows.schema, "hour", {"t": Position("id", {0: 3})})
+    table.close()
+    assert values(place, "day", "hour") == [(None, None), (date(2001, 9, 9), 1), (None, None)]
+    assert place.offsets() == {("t", 0): 3}
+
+
+def test_a_manifest_that_something_else_has_changed_is_named(broker, parquet, send):
+    send(1)
+    parquet.land(broker)
+    manifest = parquet.path / "_fletchlog" / "manifest.json"
+    for text, said in (
+        ("{", "is no manifest"),
+        ('{"fletchlog": 2}', "in form 2, this release reads form 1"),
+        ('{"fletchlog": 1, "topics": {"t": 1}}', "cannot be read"),
+    ):
+        manifest.write_text(text)
+        with pytest.raises(fl.errors.StorageError, match=said):
+            parquet.land(broker)
+        with pytest.raises(fl.errors.StorageError, match=said):
+            parquet.offsets()
