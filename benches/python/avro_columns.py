@@ -1,6 +1,7 @@
-"""Avro values to columns and back, on one core: `serde.Avro` against pyruhvro 0.4 (Rust, arrow-avro's ideas) on the same values.
+"""Avro values to columns and back, on one core: `serde.Avro` against pyruhvro 0.4 on the same values.
 
-Five flat fields, and nested records with arrays. Also what one value costs a consumer, against fastavro alone, and two threads against one.
+Five flat fields, and nested records with arrays. Also what one value costs a consumer, against fastavro alone, and two threads against one. All but the two
+threads are measured in processor time, so that a busy machine changes little.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ def written(kind: str, records: int) -> list[bytes]:
     return [made[n % 1000] for n in range(records)]
 
 
-def timed(work: Callable[[], object]) -> float:
+def timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
     """Seconds."""
-    start = time.perf_counter()
+    start = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
@@ -90,6 +91,7 @@ def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
             f"{kind}: pyruhvro encodes": (records, lambda theirs=theirs, text=text: pyruhvro.serialize_record_batch(theirs, text, 1)),
             f"{kind}: serde.Avro encodes": (records, lambda avro=avro, decoded=decoded: avro.encode(decoded)),
             f"{kind}: one of many fields": (records, lambda pruned=pruned, column=column: pruned.decode(column)),
+            f"{kind}: one thread decodes": (records, lambda avro=avro, column=column: avro.decode(column)),
             f"{kind}: two threads decode": (
                 records,
                 lambda avro=avro, column=column, half=half, pool=pool: list(pool.map(avro.decode, [column[:half], column[half:]])),
@@ -102,7 +104,8 @@ def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
         }
     for _ in range(rounds):
         for name, (count, work) in candidates.items():
-            best[name] = max(best.get(name, 0.0), count / timed(work) / 1e6)
+            clock = time.perf_counter if "thread" in name else time.process_time
+            best[name] = max(best.get(name, 0.0), count / timed(work, clock) / 1e6)
     return best
 
 
@@ -115,8 +118,8 @@ def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:
             (f"{kind}: decode / pyruhvro", ours / rates[f"{kind}: pyruhvro decodes"], 1.0),
             (f"{kind}: encode / decode", rates[f"{kind}: serde.Avro encodes"] / ours, 0.5),
             (f"{kind}: encode / pyruhvro", rates[f"{kind}: serde.Avro encodes"] / rates[f"{kind}: pyruhvro encodes"], 1.0),
-            (f"{kind}: two threads / one", rates[f"{kind}: two threads decode"] / ours, 1.7),
-            (f"{kind}: one value / fastavro", rates[f"{kind}: of_bytes, one value"] / rates[f"{kind}: fastavro, one value"], 0.1),
+            (f"{kind}: two threads / one", rates[f"{kind}: two threads decode"] / rates[f"{kind}: one thread decodes"], 1.7),
+            (f"{kind}: a value / fastavro", rates[f"{kind}: of_bytes, one value"] / rates[f"{kind}: fastavro, one value"], 0.1),
         ]
     return made
 

@@ -94,7 +94,9 @@ def test_a_reader_schema_resolves_promotions_removed_and_added_fields():
     assert (decoded.to_pylist(), reasons) == ([{"id": 7.0, "city": "?"}], {})
 
 
-@pytest.mark.parametrize("bad", [b"", b"\x02", b"\xff" * 20, write(V1, {"id": 1, "note": None}) + b"\x00", b"\x02\x02\x01x", b"\x02\x02\xfe\xff\xff\xff\x0fx"])
+@pytest.mark.parametrize(
+    "bad", [b"", b"\x02", b"\xff" * 20, write(V1, {"id": 1, "note": None}) + b"\x00", b"\x02\x02\x01x", b"\x02\x02\x02\xff", b"\x02\x02\xfe\xff\xff\xff\x0fx"]
+)
 def test_malformed_bytes_are_named_and_their_neighbours_kept(bad):
     good = write(V1, {"id": 1, "note": None})
     decoded, reasons = serde.Avro(V1).decode(column(good, bad, good))
@@ -662,6 +664,20 @@ def test_schemas_of_different_types_need_a_reader_schema():
     values = column(framed(1, write(V1, {"id": 1, "note": None})), framed(2, write(V2, {"id": 2.5, "city": "c"})))
     with pytest.raises(fl.errors.InvalidArgumentError, match="schema ids 1 and 2 give different types"):
         serde.Confluent({1: V1, 2: V2}).decode(values)
+
+
+def test_strings_and_what_was_one_are_utf8():
+    nested = {"type": "array", "items": {"type": "map", "values": "string"}}
+    for writer, reader, before, after in [
+        ("string", "string", b"", b""),
+        ("string", "bytes", b"", b""),
+        ("bytes", "string", b"", b""),
+        (nested, nested, b"\x02\x02\x00", b"\x00\x00"),
+    ]:
+        texts = ["é".encode(), b"\xff", b"\xc3", b"\xa9", b"x"]
+        decoded, reasons = serde.Avro(writer, reader).decode(column(*(before + long(len(text)) + text + after for text in texts)))
+        assert decoded.is_valid().to_pylist() == [True, False, False, False, True]
+        assert reasons == dict.fromkeys((1, 2, 3), "not Avro of this schema: a string is not UTF-8")
 
 
 def test_deserializers_survive_pickling_before_and_after_use():

@@ -8,10 +8,12 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from avro.test import test_io, test_schema
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from fletchlog import serde
+from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.avro import UnresolvableError
 
 pytestmark = pytest.mark.timeout(180)
@@ -270,3 +272,52 @@ def test_confluent_reads_every_schema_of_a_column_into_the_reader_schema(data):
         except UnresolvableError as error:
             single, why = pa.nulls(1), {0: str(error)}
         assert (decoded[number].as_py(), reasons.get(number)) == (single[0].as_py(), why.get(0))
+
+
+def test_the_schemas_of_apaches_own_tests_are_read_or_refused_as_there():
+    examples = [one for one in test_schema.EXAMPLES if hasattr(one, "valid")]
+    assert len(examples) > 50
+    accepted = set()
+    for example in examples:
+        try:
+            serde.Avro(str(example))
+            refusal = None
+        except InvalidArgumentError as error:
+            refusal = str(error)
+        if refusal is not None:
+            assert ("contains itself" in refusal) == example.valid, (str(example), refusal)
+        elif not example.valid:
+            accepted.add(json.loads(str(example))["name"])
+    # names are not checked: only the reader's have to be those of the writer
+    assert accepted == {"dr. spaceman", "int", "AVRO2174"}
+    for kind, default in test_io.DEFAULT_VALUE_EXAMPLES:
+        reader = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind, "default": default}]}
+        decoded, reasons = serde.Avro({"type": "record", "name": "R", "fields": []}, reader).decode(column([b""]))
+        assert reasons == {}
+        expected = default.encode("latin-1") if isinstance(default, str) and "\xff" in default else default
+        assert deep(decoded.to_pylist(maps_as_pydicts="strict")[0]["f"], kind) == deep(expected, kind)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ("long", "80" * 10),
+        ("long", "ff" * 9 + "02"),
+        ("int", "80" * 5),
+        ("int", "ffffffff1f"),
+        ({"type": "array", "items": "int"}, "ffffffffffffffffff0102"),
+        ({"type": "array", "items": "null"}, "ffffffffffffffffff0102"),
+        ("bytes", "01"),
+        ("string", "01"),
+        ("bytes", "feffffffffffffffff01"),
+        (["null", "int"], "01"),
+        (["null", "int"], "0a"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "01"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "0a"),
+    ],
+)
+def test_what_every_decoder_of_avro_must_reject_is_malformed(schema, data):
+    # the kinds of share/test/data/binary-rejections.json in apache/avro; also where the value is skipped
+    record = {"type": "record", "name": "R", "fields": [{"name": "f", "type": schema}]}
+    assert list(serde.Avro(schema).decode(column([bytes.fromhex(data)]))[1]) == [0]
+    assert list(serde.Avro(record).pruned([]).decode(column([bytes.fromhex(data)]))[1]) == ([] if data == "ffffffff1f" else [0])

@@ -17,6 +17,9 @@ use crate::reason::Reason;
 
 const FULL: Reason = Reason::plain("the column has no room for it: 2 GiB of values are the most of one batch");
 
+/// A string that is none.
+pub(crate) const NOT_UTF8: Reason = Reason::plain("a string is not UTF-8");
+
 /// One column under construction.
 #[derive(Debug)]
 pub struct Column {
@@ -70,6 +73,8 @@ pub(crate) struct Bytes<O> {
     /// 0, then the end of each value.
     offsets: Vec<O>,
     data: Vec<u8>,
+    /// Whether [`Bytes::push_text`] checks each value, and not [`Column::finish`] all of them at once.
+    checks: bool,
 }
 
 impl<O: OffsetSizeTrait> Bytes<O> {
@@ -77,7 +82,17 @@ impl<O: OffsetSizeTrait> Bytes<O> {
         Self {
             offsets: starting(rows),
             data: Vec::new(),
+            checks: true,
         }
+    }
+
+    /// Appends a value of a column of strings.
+    #[inline]
+    pub(crate) fn push_text(&mut self, bytes: &[u8]) -> Result<(), Reason> {
+        if self.checks && std::str::from_utf8(bytes).is_err() {
+            return Err(NOT_UTF8);
+        }
+        self.push(bytes)
     }
 
     /// Appends a value. Those of a column of strings must be UTF-8.
@@ -181,6 +196,19 @@ impl Column {
             DataType::Struct(fields) => fields.iter().all(|field| Self::has(field.data_type())),
             DataType::Null => true,
             other => !matches!(Values::new(other, 0), Values::Null),
+        }
+    }
+
+    /// Leaves the check of strings that formats append unchecked to [`Column::finish`], which checks all at once: it fails if one is not UTF-8.
+    pub(crate) fn check_at_the_end(&mut self) {
+        match &mut self.values {
+            Values::Bytes(bytes) => bytes.checks = false,
+            Values::LargeBytes(bytes) => bytes.checks = false,
+            Values::List(list) => list.items.check_at_the_end(),
+            Values::LargeList(list) => list.items.check_at_the_end(),
+            Values::FixedList { items, .. } => items.check_at_the_end(),
+            Values::Struct(columns) => columns.iter_mut().for_each(Self::check_at_the_end),
+            _ => {}
         }
     }
 

@@ -46,6 +46,13 @@ pub struct Decoded {
 /// The column is of another type.
 pub fn decode(reader: &dyn ReadValue, values: &dyn Array) -> Result<Decoded, ArrowError> {
     let mut rows = Rows::new(reader.data_type(), values.len());
+    rows.column.check_at_the_end();
+    each_value(values, |value| rows.append(reader, value))?;
+    if let Ok(decoded) = rows.finish(reader.data_type()) {
+        return Ok(decoded);
+    }
+    // a string is not UTF-8, and its row is to be found
+    let mut rows = Rows::new(reader.data_type(), values.len());
     each_value(values, |value| rows.append(reader, value))?;
     rows.finish(reader.data_type())
 }

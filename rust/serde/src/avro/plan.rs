@@ -409,7 +409,7 @@ fn scalar(written: &Kind, given: Option<Logical>, wanted: &Kind, logical: Option
         (Kind::Float, Kind::Double) => Step::FloatAsDouble,
         (Kind::Double, Kind::Double) => Step::Double,
         (Kind::Bytes, Kind::Bytes) => digits(given, logical, None).map_or(Step::Bytes, Step::Decimal),
-        (Kind::String, Kind::Bytes) => digits(None, logical, None).map_or(Step::Text, Step::Decimal),
+        (Kind::String, Kind::Bytes) => digits(None, logical, None).map_or(Step::TextAsBytes, Step::Decimal),
         (Kind::Bytes | Kind::String, Kind::String) => Step::Text,
         _ => return None,
     })

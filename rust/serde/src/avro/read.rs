@@ -7,7 +7,8 @@ use super::bad::Bad;
 use super::cursor::Cursor;
 use super::number::{Convert, Digits, within_day};
 use super::schema::{Kind, Schema, TypeId};
-use crate::column::{Column, Values};
+use crate::column::{Column, NOT_UTF8, Values};
+use crate::reason::Reason;
 
 /// Levels of a value that is left out: only types within themselves have more than their schema.
 const MAX_DEPTH: usize = 128;
@@ -27,8 +28,10 @@ pub enum Step {
     LongAsDouble,
     FloatAsDouble,
     Bytes,
-    /// UTF-8, into a column of strings or of bytes.
+    /// UTF-8, into a column of strings.
     Text,
+    /// UTF-8, into a column of bytes.
+    TextAsBytes,
     Fixed(usize),
     /// An int of a time: from another unit, and how many are in a day.
     Time32(Option<Convert>, Option<i64>),
@@ -124,11 +127,7 @@ fn scalar(step: &Step, cursor: &mut Cursor<'_>, values: &mut Values) -> Result<(
         (Step::Long, Values::Int64(numbers)) => numbers.push(cursor.long()?),
         (Step::Float, Values::Float32(numbers)) => numbers.push(f32::from_le_bytes(cursor.array()?)),
         (Step::Double, Values::Float64(numbers)) => numbers.push(f64::from_le_bytes(cursor.array()?)),
-        (Step::Text, Values::Bytes(texts)) => {
-            let bytes = cursor.bytes()?;
-            std::str::from_utf8(bytes).map_err(|_| Bad::value("a string is not UTF-8"))?;
-            texts.push(bytes)?;
-        }
+        (Step::Text, Values::Bytes(texts)) => texts.push_text(cursor.bytes()?).map_err(not_utf8)?,
         (Step::Bytes, Values::Bytes(all)) => all.push(cursor.bytes()?)?,
         (Step::Fixed(size), Values::Fixed { data, .. }) => data.extend_from_slice(cursor.take(*size)?),
         (Step::Enum(symbols), Values::Bytes(texts)) => {
@@ -140,6 +139,14 @@ fn scalar(step: &Step, cursor: &mut Cursor<'_>, values: &mut Values) -> Result<(
         (step, values) => return rare(step, cursor, values),
     }
     Ok(())
+}
+
+#[cold]
+fn not_utf8(reason: Reason) -> Bad {
+    if reason == NOT_UTF8 {
+        return Bad::no_value(reason.0.into_owned());
+    }
+    reason.into()
 }
 
 #[cold]
@@ -163,6 +170,11 @@ fn rare(step: &Step, cursor: &mut Cursor<'_>, values: &mut Values) -> Result<(),
         }
         (Step::Time64(convert, per_day), Values::Int64(numbers)) => {
             numbers.push(time(cursor.long()?, convert.as_ref(), *per_day)?);
+        }
+        (Step::TextAsBytes, Values::Bytes(all)) => {
+            let bytes = cursor.bytes()?;
+            std::str::from_utf8(bytes).map_err(|_| not_utf8(NOT_UTF8))?;
+            all.push(bytes)?;
         }
         (Step::Decimal(digits), values) => decimal(digits, cursor.bytes()?, values)?,
         (Step::FixedDecimal(size, digits), values) => decimal(digits, cursor.take(*size)?, values)?,
