@@ -25,12 +25,15 @@ LOGGING = ("slf4j-simple", "1.7.36")
 SPARK_SOURCE = ("spark-sql-kafka-0-10_2.13", "4.2.0")
 # what that needs and PySpark's own jars have not
 SPARK_SOURCE_PARTS = [f"{SPARK_SOURCE[0]}-{SPARK_SOURCE[1]}", "spark-token-provider-kafka-0-10_2.13-4.2.0", "kafka-clients-3.9.2", "commons-pool2-2.13.1"]
+# Spark's own `from_avro`, of the same release
+SPARK_AVRO = ("spark-avro_2.13", "4.2.0")
 # a NameNode and DataNodes in one JVM
 HADOOP = ("hadoop-client-minicluster", "3.4.2")
 GROUPS = {
     "junit-platform-console-standalone": "org.junit.platform",
     LOGGING[0]: "org.slf4j",
     SPARK_SOURCE[0]: "org.apache.spark",
+    SPARK_AVRO[0]: "org.apache.spark",
     HADOOP[0]: "org.apache.hadoop",
 }
 # small and quick to start: hundreds of short runs, not one long one
@@ -62,6 +65,11 @@ def jars(artifact: str, version: str) -> Path:
             raise RuntimeError(message)
         (Path(scratch) / "jars").rename(target)
     return target
+
+
+def spark_avro() -> str:
+    """Spark's own Avro as a jar: what it needs is among PySpark's own."""
+    return str(jars(*SPARK_AVRO) / f"{SPARK_AVRO[0]}-{SPARK_AVRO[1]}.jar")
 
 
 def spark_source() -> str:

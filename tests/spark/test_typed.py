@@ -1,10 +1,12 @@
 """`value.format` and `key.format`: typed columns instead of bytes, read and written."""
 
 import datetime as dt
+import decimal
 import json
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import fletchlog as fl
@@ -35,13 +37,18 @@ ORDER = json.dumps(
     }
 )
 TYPE = "struct<id:bigint,customer:struct<name:string,vip:boolean>,tags:array<string>,at:timestamp,price:decimal(9,2)>"
+BIG_ENDIAN = '{"type": "fixed", "name": "Key", "size": 8}'
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as Spark returns times
 AVRO = {"value__format": "avro", "value__schema": ORDER}
 
 
-@pytest.fixture
-def source():
-    return "fletchlog"
+BOTH = ("fletchlog", "fletchlog-columnar")
+
+
+@pytest.fixture(params=[BOTH[0], pytest.param(BOTH[1], marks=pytest.mark.slow)])
+def source(request):
+    """Both formats decode the same, Python's objects in one and Rust's in the other."""
+    return request.param
 
 
 def order(number):
@@ -63,11 +70,11 @@ def orders(log):
 
 
 def test_a_value_is_a_struct_and_a_key_a_number(orders, read):
-    frame = read(subscribe="orders", key__format="long", **AVRO)
+    frame = read(subscribe="orders", key__format="avro", key__schema=BIG_ENDIAN, **AVRO)
     assert frame.schema["value"].dataType.simpleString() == TYPE
-    assert frame.schema["key"].dataType.simpleString() == "bigint"
-    rows = frame.selectExpr("key", "value.id", "value.customer.name", "size(value.tags)", "value.at", "value.price", "offset").collect()
-    expected = [(n, n, f"c{n}", n % 3, EPOCH + dt.timedelta(milliseconds=n), None, n // 2) for n in range(10)]
+    assert frame.schema["key"].dataType.simpleString() == "binary"
+    rows = frame.selectExpr("conv(hex(key), 16, 10)", "value.id", "value.customer.name", "size(value.tags)", "value.at", "value.price", "offset").collect()
+    expected = [(str(n), n, f"c{n}", n % 3, EPOCH + dt.timedelta(milliseconds=n), None, n // 2) for n in range(10)]
     assert sorted(tuple(row) for row in rows) == expected
 
 
@@ -80,7 +87,9 @@ def test_a_schema_or_fields_leave_the_others_out(orders, read):
 
 
 def test_what_cannot_be_decoded_fails_or_is_null_or_has_a_column(orders, read):
-    with pytest.raises(PySparkException, match=r"the value of bad-0 at offset 1 cannot be decoded: .*; the option value.on_error can be null or column"):
+    with pytest.raises(
+        (PySparkException, Py4JJavaError), match=r"the value of bad-0 at offset 1 cannot be decoded: .*; the option value.on_error can be null or column"
+    ):
         read(subscribe="bad", **AVRO).collect()
     assert [row.value and row.value.id for row in read(subscribe="bad", value__on_error="null", **AVRO).collect()] == [0, None]
     frame = read(subscribe="bad", value__on_error="column", **AVRO)
@@ -89,9 +98,9 @@ def test_what_cannot_be_decoded_fails_or_is_null_or_has_a_column(orders, read):
     assert [row.value_error is None for row in frame.select("value_error").collect()] == [True, False]
 
 
-def test_a_stream_is_typed_and_written_in_another_format(spark, orders, tmp_path):
+def test_a_stream_is_typed_and_written_in_another_format(spark, orders, tmp_path, source):
     options = {"path": orders.path, "subscribe": "orders", "startingOffsets": "earliest", "value.format": "avro", "value.schema": ORDER}
-    stream = spark.readStream.format("fletchlog").options(**options).load()
+    stream = spark.readStream.format(source).options(**options).load()
     copied = tmp_path / "copied"
     written = {"path": str(copied), "topic": "t", "partitions": 1, "checkpointLocation": str(tmp_path / "checkpoint")}
     json_of = {"value.format": "json", "value.schema": "name string, id bigint", "key.format": "string"}
@@ -105,7 +114,7 @@ def test_a_stream_is_typed_and_written_in_another_format(spark, orders, tmp_path
 
 
 def test_what_was_written_with_a_schema_is_read_with_it(spark, orders, read, tmp_path):
-    frame = read(subscribe="orders", key__format="long", **AVRO)
+    frame = read(subscribe="orders", format="fletchlog", key__format="long", **AVRO)
     target = {"path": str(tmp_path / "again"), "topic": "t", "partitions": 1, "key.format": "long", "value.format": "avro", "value.schema": ORDER}
     frame.select("key", "value").orderBy("key").write.format("fletchlog").options(**target).mode("append").save()
     again = spark.read.format("fletchlog").options(path=target["path"], subscribe="t", **{"value.format": "avro", "value.schema": ORDER}).load()
@@ -120,7 +129,7 @@ def test_a_registry_says_what_each_value_is_and_gets_what_is_written(spark, orde
     with orders.broker.schema_registry() as registry, serde.Registry(registry.url) as client:
         of_registry = {"value.format": "avro", "value.schema.registry": registry.url}
         target = {"path": str(tmp_path / "registered"), "topic": "t", "partitions": 1, **of_registry}
-        frame = read(subscribe="orders", key__format="long", **AVRO).select("value").orderBy("key")
+        frame = read(subscribe="orders", format="fletchlog", key__format="long", **AVRO).select("value").orderBy("key")
         frame.write.format("fletchlog").options(**target, **{"value.schema": ORDER}).mode("append").save()
         assert client.subjects() == ["t-value"]
         loaded = spark.read.format("fletchlog").options(path=target["path"], subscribe="t", **of_registry).load()
@@ -131,6 +140,101 @@ def test_a_registry_says_what_each_value_is_and_gets_what_is_written(spark, orde
         assert [row.value for row in again.collect()] == [row.value for row in frame.collect()] * 2
         with pytest.raises(PySparkException, match=r"several topics are read: give option value.subject, or option value.reader_schema"):
             read(subscribe="orders,bad", value__format="confluent", value__schema__registry=registry.url)
+
+
+NESTED = json.dumps(
+    {
+        "type": "record",
+        "name": "All",
+        "fields": [
+            {"name": "flag", "type": "boolean"},
+            {"name": "small", "type": ["null", "int"]},
+            {"name": "f", "type": "float"},
+            {"name": "d", "type": ["null", "double"]},
+            {"name": "text", "type": ["null", "string"]},
+            {"name": "data", "type": "bytes"},
+            {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+            {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+            {"name": "clock", "type": {"type": "long", "logicalType": "time-micros"}},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "nanos", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
+            {"name": "here", "type": {"type": "long", "logicalType": "local-timestamp-millis"}},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {"name": "huge", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10}]},
+            {
+                "name": "lines",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "Line",
+                        "fields": [{"name": "sku", "type": "string"}, {"name": "amounts", "type": {"type": "array", "items": ["null", "long"]}}],
+                    },
+                },
+            },
+            {"name": "labels", "type": {"type": "map", "values": ["null", "string"]}},
+            {
+                "name": "inner",
+                "type": ["null", {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": ["null", "boolean"]}]}],
+            },
+        ],
+    }
+)
+
+
+def everything(n):
+    """A row of every type of Avro's, with nulls wherever they may be."""
+    rows = [{"sku": f"s{i}", "amounts": [None if i else n, n + i][: 1 + n % 2]} for i in range(n % 4)]
+    return {
+        "flag": n % 2 == 0, "small": None if n % 3 == 0 else -n, "f": n / 4, "d": None if n % 4 == 0 else -n / 8, "text": None if n % 5 == 0 else f"é{n}" * (n % 3),
+        "data": b"\xff" * (n % 4), "kind": "AB"[n % 2], "day": n - 5, "clock": n * 1_000_001, "at": n - 5, "nanos": 1_700_000_000_000_000_000 + n, "here": n,
+        "price": decimal.Decimal(n - 5) / 100, "huge": None if n % 2 else decimal.Decimal(n - 5) * 10**20, "lines": rows,
+        "labels": [(f"k{i}", None if i else "v") for i in range(n % 3)], "inner": None if n % 3 == 1 else {"x": n, "y": None if n % 2 else True},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def nested(log):
+    log.topic("nested")
+    avro = serde.Avro(NESTED)
+    values, reasons = avro.encode(pa.array([everything(n) for n in range(40)], avro.type))
+    assert not reasons
+    with fl.Producer(log.broker) as producer:
+        for n, value in enumerate(values.to_pylist()):
+            producer.send("nested", value if n != 20 else None)
+    return log
+
+
+QUERIES = [
+    ["value"],
+    ["value.lines.sku", "value.inner.y"],
+    ["value.huge", "value.price", "value.labels", "offset"],
+    ["explode(value.lines) as line"],
+    ["get(value.lines, 0).amounts", "value.text"],
+    ["value.inner is null", "value.flag", "value.small", "value.f", "value.d", "topic"],
+    ["value.clock", "value.nanos", "value.here", "value.day", "value.kind", "value.data"],
+    ["count(value.labels['k0'])", "sum(value.small)"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", BOTH[1:])
+def test_both_formats_give_the_same_rows_of_every_type(nested, read):
+    options = {"subscribe": "nested", "value__format": "avro", "value__schema": NESTED}
+    one, other = (read(format=source, **options) for source in BOTH)
+    assert one.schema == other.schema
+    for query in QUERIES:
+        assert other.selectExpr(*query).collect() == one.selectExpr(*query).collect(), query
+    part = (
+        "offset bigint, value struct<inner: struct<y: boolean, x: int>, labels: map<string, string>, lines: array<struct<sku: string, amounts: array<bigint>>>>"
+    )
+    one, other = (read(part, format=source, **options) for source in BOTH)
+    assert other.collect() == one.collect()
+
+
+def test_the_columnar_format_says_what_it_does_not_decode(orders, read):
+    with pytest.raises(PySparkException, match=r"option value.format: fletchlog-columnar decodes avro; read long with the format fletchlog"):
+        read(subscribe="orders", format="fletchlog-columnar", value__format="long")
 
 
 PLACE = {"path": "/data", "subscribe": "t"}

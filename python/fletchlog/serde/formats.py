@@ -59,7 +59,7 @@ REGISTERED = ("avro", "json", "json-schema", "protobuf", "confluent")
 # With a registry, what is written is of one of these types.
 _KINDS = {"avro": "AVRO", "json": "JSON", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 # What the engine reads by a description (`Format.description`), without Python.
-DESCRIBED: tuple[str, ...] = ()
+DESCRIBED = ("avro",)
 _NEEDED = {
     "schema": {"avro": "an Avro schema, as JSON", "json-schema": "a JSON Schema"},
     REGISTRY: {"confluent": "the URL of a schema registry, http://HOST:8081"},

@@ -7,13 +7,16 @@
 mod columns;
 mod directories;
 mod reader;
+mod spark_types;
+mod typed;
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use columns::{SLOTS, columns_of};
+use columns::Asked;
 use reader::{Range, Reader, Step};
+use typed::Typed;
 
 /// What `next` returns instead of a number of rows.
 const END: i32 = 0;
@@ -25,7 +28,10 @@ static OPEN: AtomicI64 = AtomicI64::new(0);
 
 /// A reader and the text of its last result, which Java reads from here.
 struct Handle {
-    reader: Reader,
+    /// Why there is none.
+    reader: Result<Reader, String>,
+    /// Longs that Java has room for.
+    slots: usize,
     text: String,
 }
 
@@ -50,26 +56,41 @@ unsafe fn text_at(address: i64, length: i32) -> String {
 /// A reader of the offsets `start` to `end` of one partition. Nothing is read yet.
 ///
 /// # Safety
-/// `path` and `topic` are addresses of readable bytes, as many as the length after each says.
+/// `text` is the address of readable bytes: the path, the topic, and what [`Typed::parse`] takes, as many as the lengths say. `slots` is how many longs
+/// `next` may write.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn Java_fletchlog_spark_Native_open(
     _env: *mut c_void,
     _class: *mut c_void,
-    path: i64,
+    text: i64,
     path_length: i32,
-    topic: i64,
     topic_length: i32,
+    described_length: i32,
+    asked_length: i32,
     partition: i32,
     start: i64,
     end: i64,
     committed: u8,
     columns: i32,
+    slots: i32,
 ) -> i64 {
-    // SAFETY: the caller's promise.
-    let (path, topic) = unsafe { (text_at(path, path_length), text_at(topic, topic_length)) };
+    let mut at = text;
+    let [path, topic, described, asked] = [path_length, topic_length, described_length, asked_length].map(|length| {
+        // SAFETY: the caller's promise.
+        let text = unsafe { text_at(at, length) };
+        at += i64::from(length);
+        text
+    });
     let range = Range::new(path, &topic, partition, start..end, committed != 0);
+    let reader = caught(|| {
+        Ok(Reader::new(
+            range,
+            Asked::new(columns, Typed::parse(&described, &asked)?),
+        ))
+    });
     let handle = Handle {
-        reader: Reader::new(range, &columns_of(columns)),
+        reader,
+        slots: usize::try_from(slots).unwrap_or(0),
         text: String::new(),
     };
     OPEN.fetch_add(1, Ordering::Relaxed);
@@ -79,7 +100,8 @@ pub unsafe extern "system" fn Java_fletchlog_spark_Native_open(
 /// The next rows. The memory that is written to `out` lives until the next call for this reader.
 ///
 /// # Safety
-/// `handle` is from `open`, not closed, and used by no other thread; `out` is the address of [`SLOTS`] writable longs.
+/// `handle` is from `open`, not closed, and used by no other thread; `out` is the address of as many
+/// writable longs as `open` was given.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn Java_fletchlog_spark_Native_next(
     _env: *mut c_void,
@@ -88,9 +110,11 @@ pub unsafe extern "system" fn Java_fletchlog_spark_Native_next(
     out: i64,
 ) -> i32 {
     // SAFETY: the caller's promise.
-    let (handle, out) = unsafe { (&mut *(handle as *mut Handle), &mut *(out as *mut [i64; SLOTS])) };
-    let Handle { reader, text } = handle;
-    let answer = match caught(|| reader.next(out)) {
+    let handle = unsafe { &mut *(handle as *mut Handle) };
+    // SAFETY: as above.
+    let out = unsafe { std::slice::from_raw_parts_mut(out as *mut i64, handle.slots) };
+    let Handle { reader, text, .. } = handle;
+    let answer = match caught(|| reader.as_mut().map_err(|why| why.clone())?.next(out)) {
         Ok(Step::Rows(rows)) => return rows,
         Ok(Step::End) => return END,
         Ok(Step::Lost(what)) => {
@@ -102,8 +126,10 @@ pub unsafe extern "system" fn Java_fletchlog_spark_Native_next(
             FAILED
         }
     };
-    out[0] = text.as_ptr() as i64;
-    out[1] = i64::try_from(text.len()).unwrap_or(0);
+    if let [address, length, ..] = out {
+        *address = text.as_ptr() as i64;
+        *length = i64::try_from(text.len()).unwrap_or(0);
+    }
     answer
 }
 

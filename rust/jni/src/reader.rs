@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::ArrayRef;
 use fletchlog_api::ErrorCode;
-use fletchlog_arrow::{Column, RowsBuilder};
+use fletchlog_arrow::RowsBuilder;
 use fletchlog_broker::BrokerError;
 use fletchlog_log::scan::{Scan, ScanError, ScanOrder, ScanRange};
 use fletchlog_log::{FetchBound, LogError, PartitionLog};
 use fletchlog_records::{TimeRange, TopicPartition};
 
-use crate::columns::{SLOTS, write_addresses};
+use crate::columns::{Asked, write_addresses};
 use crate::directories;
 
 /// Most rows of a batch: more are no quicker in Spark.
@@ -96,29 +96,31 @@ pub(crate) struct Reader {
     /// Occurred while rows were waiting to be returned.
     failure: Option<ScanError>,
     builder: RowsBuilder,
+    asked: Asked,
     /// Without columns the rows are counted.
     counts: bool,
     /// The rows that the caller is reading.
-    batch: Option<RecordBatch>,
+    rows: Vec<ArrayRef>,
 }
 
 impl Reader {
     /// A reader at the start of the range. Nothing is opened yet.
-    pub(crate) fn new(range: Range, columns: &[Column]) -> Self {
+    pub(crate) fn new(range: Range, asked: Asked) -> Self {
         Self {
             range,
             state: State::New,
             lost: VecDeque::new(),
             failure: None,
-            builder: RowsBuilder::of(columns, TimeRange::ALL),
-            counts: columns.is_empty(),
-            batch: None,
+            builder: RowsBuilder::of(&asked.scanned, TimeRange::ALL),
+            counts: asked.scanned.is_empty(),
+            asked,
+            rows: Vec::new(),
         }
     }
 
     /// The next rows and where their columns are, or what is lost, or the end.
-    pub(crate) fn next(&mut self, out: &mut [i64; SLOTS]) -> Result<Step, String> {
-        self.batch = None;
+    pub(crate) fn next(&mut self, out: &mut [i64]) -> Result<Step, String> {
+        self.rows.clear();
         loop {
             if let Some(lost) = self.lost.pop_front() {
                 return Ok(Step::Lost(lost));
@@ -139,8 +141,9 @@ impl Reader {
                 Err(failure) if self.builder.rows() == 0 => self.go_on_behind(&failure)?,
                 read => {
                     self.failure = read.err();
-                    let batch = self.batch.insert(self.builder.finish());
-                    write_addresses(batch, out);
+                    let batch = self.builder.finish();
+                    self.rows = self.asked.of(&batch, &self.range.tp)?;
+                    write_addresses(&self.rows, out)?;
                     return Ok(Step::Rows(i32::try_from(batch.num_rows()).unwrap_or(i32::MAX)));
                 }
             }

@@ -10,6 +10,9 @@ use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 
 use super::*;
 
+/// Longs for the addresses of all columns.
+const SLOTS: usize = 3 * 9;
+
 /// A topic of one partition, a segment for each batch.
 fn writer(path: &Path) -> Arc<Broker> {
     let options = OpenOptions {
@@ -40,7 +43,7 @@ fn append(broker: &Broker, values: &[&str]) {
 
 fn reader(path: &Path, offsets: std::ops::Range<i64>, columns: i32) -> Reader {
     let range = Range::new(path.to_str().unwrap().to_owned(), "t", 0, offsets, false);
-    Reader::new(range, &columns_of(columns))
+    Reader::new(range, Asked::new(columns, Vec::new()))
 }
 
 /// All answers until the end.
@@ -109,7 +112,10 @@ fn what_is_gone_is_reported_and_the_rest_is_read() {
     }
     let range = Range::new(directory.path().to_str().unwrap().to_owned(), "gone", 3, 4..9, false);
     let lost = "gone-3 is gone; offsets 4 to 8 were to be read".to_owned();
-    assert_eq!(steps(&mut Reader::new(range, &[])), [Step::Lost(lost)]);
+    assert_eq!(
+        steps(&mut Reader::new(range, Asked::new(0, Vec::new()))),
+        [Step::Lost(lost)]
+    );
 }
 
 #[test]
@@ -151,4 +157,78 @@ fn a_missing_directory_is_an_error_that_names_it() {
         failed.as_ref().is_err_and(|text| text.contains("nowhere")),
         "{failed:?}"
     );
+}
+
+const ORDER: &str = r#"{"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"},
+    {"name": "customer", "type": {"type": "record", "name": "Customer", "fields": [{"name": "name", "type": "string"}, {"name": "vip", "type": "boolean"}]}}]}"#;
+
+/// A reader of values in Avro, with these fields; Java expects this type.
+fn typed(path: &Path, fields: &str, expected: &str, on_error: &str, columns: i32) -> Result<Reader, String> {
+    let schema = serde_json::Value::from(ORDER);
+    let described =
+        format!(r#"{{"value": {{"reader": {{"format": "avro", "schema": {schema}}}, "on_error": "{on_error}"}}}}"#);
+    let asked = format!(r#"{{"key": {{}}, "value": {{"fields": {fields}, "type": "{expected}"}}}}"#);
+    let range = Range::new(path.to_str().unwrap().to_owned(), "t", 0, 0..9, false);
+    Ok(Reader::new(
+        range,
+        Asked::new(columns, Typed::parse(&described, &asked)?),
+    ))
+}
+
+#[test]
+fn values_are_decoded_with_the_fields_that_are_asked_for_in_that_order() {
+    let directory = tempfile::tempdir().unwrap();
+    // 1, "ann", true; 2, "bo", false
+    append(&writer(directory.path()), &["\u{2}\u{6}ann\u{1}", "\u{4}\u{4}bo\u{0}"]);
+    let fields = r#"[["customer", "name"], ["id"]]"#;
+    let expected = "struct<customer:struct<name:string>,id:bigint>";
+    let mut reader = typed(directory.path(), fields, expected, "fail", 0b10).unwrap();
+    let mut out = [0; SLOTS];
+    assert!(matches!(reader.next(&mut out), Ok(Step::Lost(_))));
+    assert_eq!(reader.next(&mut out), Ok(Step::Rows(2)));
+    // value, customer, name, id: validity and two buffers each
+    let (names, ids) = (out[8], out[10]);
+    // SAFETY: the reader says that these are buffers of two rows, and it lives.
+    let (names, ids) = unsafe {
+        (
+            std::slice::from_raw_parts(names as *const u8, 5),
+            std::slice::from_raw_parts(ids as *const i64, 2),
+        )
+    };
+    assert_eq!((names, ids), (&b"annbo"[..], &[1, 2][..]));
+}
+
+#[test]
+fn a_type_that_java_does_not_expect_is_never_read() {
+    let directory = tempfile::tempdir().unwrap();
+    append(&writer(directory.path()), &["\u{2}\u{6}ann\u{1}"]);
+    let mut reader = typed(directory.path(), r#"[["id"]]"#, "struct<id:int>", "fail", 0b10).unwrap();
+    reader.next(&mut [0; SLOTS]).unwrap();
+    let failed = reader.next(&mut [0; SLOTS]);
+    assert_eq!(
+        failed,
+        Err("internal error: the column value is struct<id:bigint>, planned was struct<id:int>".to_owned())
+    );
+}
+
+#[test]
+fn what_cannot_be_decoded_fails_or_is_in_a_column() {
+    let directory = tempfile::tempdir().unwrap();
+    append(&writer(directory.path()), &["\u{2}\u{6}ann\u{1}", "?"]);
+    let fields = r#"[["id"]]"#;
+    let mut failing = typed(directory.path(), fields, "struct<id:bigint>", "fail", 0b10).unwrap();
+    failing.next(&mut [0; SLOTS]).unwrap();
+    let failed = failing.next(&mut [0; SLOTS]).unwrap_err();
+    assert!(
+        failed.starts_with("the value of t-0 at offset 1 cannot be decoded: "),
+        "{failed}"
+    );
+    let mut with_column = typed(directory.path(), "[]", "", "collect", 0b1000_0000).unwrap();
+    let mut out = [0; SLOTS];
+    with_column.next(&mut out).unwrap();
+    assert_eq!(with_column.next(&mut out), Ok(Step::Rows(2)));
+    // SAFETY: the reader says that this is the validity of two rows, and it lives.
+    let validity = unsafe { *(out[0] as *const u8) };
+    assert_eq!(validity & 0b11, 0b10);
 }

@@ -9,6 +9,7 @@ pub mod avro;
 mod column;
 pub mod confluent;
 mod decode;
+pub mod description;
 mod encode;
 mod keep;
 mod reason;

@@ -1,8 +1,12 @@
 package fletchlog.spark;
 
+import java.math.BigDecimal;
+import java.math.BigInteger;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
@@ -35,21 +39,48 @@ final class AddressVector extends ColumnVector {
     this.children = children;
   }
 
-  /** The array whose addresses are at a place behind {@code out}; those of the fields of a list's items are at the places behind it. */
+  /** The array whose addresses are at a place behind {@code out}; those of what is in it are at the places behind it, as {@link #arrays} counts them. */
   static AddressVector at(long out, int place, DataType type, int rows) {
     long at = out + 8L * Native.OF_ARRAY * place;
     long first = Platform.getLong(null, at + 8);
     ColumnVector[] children = {};
     if (type instanceof ArrayType list) {
-      int items = Platform.getInt(null, first + 4L * rows);
-      StructType item = (StructType) list.elementType();
-      ColumnVector[] fields = new ColumnVector[item.length()];
-      for (int i = 0; i < fields.length; i++) {
-        fields[i] = at(out, place + 1 + i, item.fields()[i].dataType(), items);
+      children = new ColumnVector[] {at(out, place + 1, list.elementType(), items(first, rows))};
+    } else if (type instanceof MapType map) {
+      int items = items(first, rows);
+      ColumnVector values = at(out, place + 1 + arrays(map.keyType()), map.valueType(), items);
+      children = new ColumnVector[] {at(out, place + 1, map.keyType(), items), values};
+    } else if (type instanceof StructType struct) {
+      children = new ColumnVector[struct.length()];
+      int next = place + 1;
+      for (int i = 0; i < children.length; i++) {
+        DataType part = struct.fields()[i].dataType();
+        children[i] = at(out, next, part, rows);
+        next += arrays(part);
       }
-      children = new ColumnVector[] {new AddressVector(item, 0, 0, 0, items, fields)};
     }
     return new AddressVector(type, Platform.getLong(null, at), first, Platform.getLong(null, at + 16), rows, children);
+  }
+
+  /** How many arrays a column of a type is. */
+  static int arrays(DataType type) {
+    if (type instanceof ArrayType list) {
+      return 1 + arrays(list.elementType());
+    }
+    if (type instanceof MapType map) {
+      return 1 + arrays(map.keyType()) + arrays(map.valueType());
+    }
+    int all = 1;
+    if (type instanceof StructType struct) {
+      for (StructField field : struct.fields()) {
+        all += arrays(field.dataType());
+      }
+    }
+    return all;
+  }
+
+  private static int items(long ends, int rows) {
+    return rows == 0 ? 0 : Platform.getInt(null, ends + 4L * rows);
   }
 
   @Override
@@ -119,37 +150,53 @@ final class AddressVector extends ColumnVector {
   }
 
   @Override
+  public ColumnarMap getMap(int row) {
+    if (isNullAt(row)) {
+      return null;
+    }
+    int start = getInt(row);
+    return new ColumnarMap(children[0], children[1], start, getInt(row + 1) - start);
+  }
+
+  @Override
   public boolean getBoolean(int row) {
-    throw new UnsupportedOperationException();
+    return (Platform.getByte(null, first + (row >> 3)) >> (row & 7) & 1) != 0;
   }
 
   @Override
   public byte getByte(int row) {
-    throw new UnsupportedOperationException();
+    return Platform.getByte(null, first + row);
   }
 
   @Override
   public short getShort(int row) {
-    throw new UnsupportedOperationException();
+    return Platform.getShort(null, first + 2L * row);
   }
 
   @Override
   public float getFloat(int row) {
-    throw new UnsupportedOperationException();
+    return Platform.getFloat(null, first + 4L * row);
   }
 
   @Override
   public double getDouble(int row) {
-    throw new UnsupportedOperationException();
+    return Platform.getDouble(null, first + 8L * row);
   }
 
-  @Override
-  public ColumnarMap getMap(int row) {
-    throw new UnsupportedOperationException();
-  }
-
+  /** Arrow keeps a decimal as 16 bytes, the lowest first. */
   @Override
   public Decimal getDecimal(int row, int precision, int scale) {
-    throw new UnsupportedOperationException();
+    if (isNullAt(row)) {
+      return null;
+    }
+    long at = first + 16L * row;
+    if (precision <= Decimal.MAX_LONG_DIGITS()) {
+      return Decimal.createUnsafe(Platform.getLong(null, at), precision, scale);
+    }
+    byte[] digits = new byte[16];
+    for (int i = 0; i < digits.length; i++) {
+      digits[i] = Platform.getByte(null, at + digits.length - 1 - i);
+    }
+    return Decimal.apply(new BigDecimal(new BigInteger(digits), scale), precision, scale);
   }
 }

@@ -18,10 +18,7 @@ final class Native {
   static final int FAILED = -1;
   static final int LOST = -2;
 
-  /** Longs that {@link #next} may write: {@link #OF_ARRAY} for each array of each column. */
-  static final int SLOTS = 24;
-
-  /** Validity and two buffers. */
+  /** Longs for an array: its validity and two buffers. */
   static final int OF_ARRAY = 3;
 
   static {
@@ -51,24 +48,39 @@ final class Native {
     }
   }
 
-  /** Begins to read a range. The reader belongs to one thread and has to be closed. */
-  static long open(Ranges task, Ranges.Range range, int columns) {
-    byte[] path = task.path().getBytes(StandardCharsets.UTF_8);
-    byte[] topic = range.topic().getBytes(StandardCharsets.UTF_8);
-    long text = Platform.allocateMemory(path.length + topic.length + 1L);
+  /**
+   * Begins to read a range. The reader belongs to one thread and has to be closed.
+   *
+   * @param asked the typed columns that are read, see {@code Typed::parse} of the crate
+   * @param slots longs that {@link #next} may write: {@link #OF_ARRAY} for each array of each column, at least two for a text
+   */
+  static long open(Ranges task, Ranges.Range range, int columns, String asked, int slots) {
+    byte[][] parts = new byte[4][];
+    String[] texts = {task.path(), range.topic(), task.typed(), asked};
+    int length = 0;
+    for (int i = 0; i < parts.length; i++) {
+      parts[i] = texts[i].getBytes(StandardCharsets.UTF_8);
+      length += parts[i].length;
+    }
+    long text = Platform.allocateMemory(length + 1L);
     try {
-      Platform.copyMemory(path, Platform.BYTE_ARRAY_OFFSET, null, text, path.length);
-      Platform.copyMemory(topic, Platform.BYTE_ARRAY_OFFSET, null, text + path.length, topic.length);
+      long at = text;
+      for (byte[] part : parts) {
+        Platform.copyMemory(part, Platform.BYTE_ARRAY_OFFSET, null, at, part.length);
+        at += part.length;
+      }
       return open(
           text,
-          path.length,
-          text + path.length,
-          topic.length,
+          parts[0].length,
+          parts[1].length,
+          parts[2].length,
+          parts[3].length,
           range.partition(),
           range.start(),
           range.end(),
           task.committed(),
-          columns);
+          columns,
+          slots);
     } finally {
       Platform.freeMemory(text);
     }
@@ -82,7 +94,17 @@ final class Native {
   }
 
   private static native long open(
-      long path, int pathLength, long topic, int topicLength, int partition, long start, long end, boolean committed, int columns);
+      long text,
+      int pathLength,
+      int topicLength,
+      int typedLength,
+      int askedLength,
+      int partition,
+      long start,
+      long end,
+      boolean committed,
+      int columns,
+      int slots);
 
   /**
    * The next rows of a reader: their number, with the addresses of their columns from {@code out} on, which are valid until the next call; or

@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingInputPartition;
 
 /** One task, as the class {@code RangePartition} of {@code fletchlog.spark.batch} describes it. */
-record Ranges(String path, boolean committed, boolean failOnDataLoss, Range[] ranges) implements InputPartition {
+record Ranges(String path, boolean committed, boolean failOnDataLoss, String typed, Range[] ranges) implements InputPartition {
   /** Offsets {@code start} to {@code end} (exclusive) of one partition of the log. */
   record Range(String topic, int partition, long start, long end) implements Serializable {
     long size() {
@@ -37,6 +37,7 @@ record Ranges(String path, boolean committed, boolean failOnDataLoss, Range[] ra
           (String) task.get("path"),
           "read_committed".equals(task.get("isolation_level")),
           (Boolean) task.get("fail_on_data_loss"),
+          (String) task.get("typed"),
           Arrays.stream(ranges).map(range -> range((Map<?, ?>) range)).toArray(Range[]::new));
     } catch (IOException error) {
       throw new UncheckedIOException(error);

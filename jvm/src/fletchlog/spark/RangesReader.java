@@ -8,6 +8,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -25,7 +26,7 @@ import org.slf4j.LoggerFactory;
  */
 final class RangesReader implements PartitionReader<ColumnarBatch> {
   /** Columns that are read, in the order of the bits that Rust knows them by. Topic and partition are those of the range. */
-  private static final List<String> READ = List.of("key", "value", "offset", "timestamp", "timestamptype", "headers");
+  private static final List<String> READ = List.of("key", "value", "offset", "timestamp", "timestamptype", "headers", "key_error", "value_error");
 
   private static final String ADVICE =
       "Retention or a deleted topic may have taken records that this query had not read. "
@@ -35,7 +36,13 @@ final class RangesReader implements PartitionReader<ColumnarBatch> {
   private final Ranges task;
   private final StructType schema;
   private final int columns;
-  private long out = Platform.allocateMemory(8L * Native.SLOTS);
+  private final String asked;
+  private final int slots;
+
+  /** Where the arrays of each field are. */
+  private final int[] places;
+
+  private long out;
   private int begun;
   private long reader;
   private ColumnarBatch batch;
@@ -49,6 +56,30 @@ final class RangesReader implements PartitionReader<ColumnarBatch> {
       bits |= place < 0 ? 0 : 1 << place;
     }
     columns = bits;
+    asked = Fields.asked(schema);
+    places = new int[schema.length()];
+    slots = Math.max(2, Native.OF_ARRAY * place());
+    out = Platform.allocateMemory(8L * slots);
+  }
+
+  /** Finds the places of the arrays, column after column in the order of the bits, and how many there are. */
+  private int place() {
+    StructField[] fields = schema.fields();
+    int all = 0;
+    for (String name : READ) {
+      DataType type = null;
+      for (int i = 0; i < fields.length; i++) {
+        if (column(fields[i]).equals(name)) {
+          if (type != null && !type.sameType(fields[i].dataType())) {
+            throw new IllegalArgumentException("schema: the column " + name + " is there with two types");
+          }
+          type = fields[i].dataType();
+          places[i] = all;
+        }
+      }
+      all += type == null ? 0 : AddressVector.arrays(type);
+    }
+    return all;
   }
 
   /** The name of the column behind a field; a schema may be given in other letters. */
@@ -60,7 +91,7 @@ final class RangesReader implements PartitionReader<ColumnarBatch> {
   public synchronized boolean next() throws IOException {
     while (reader != 0 || begun < task.ranges().length) {
       if (reader == 0) {
-        reader = Native.open(task, task.ranges()[begun], columns);
+        reader = Native.open(task, task.ranges()[begun], columns, asked, slots);
         begun++;
       }
       int answer = Native.next(reader, out);
@@ -111,16 +142,10 @@ final class RangesReader implements PartitionReader<ColumnarBatch> {
           switch (column) {
             case "topic" -> topic(rows);
             case "partition" -> partition(rows);
-            default -> AddressVector.at(out, placeOf(column), fields[i].dataType(), rows);
+            default -> AddressVector.at(out, places[i], fields[i].dataType(), rows);
           };
     }
     return vectors;
-  }
-
-  /** The arrays of the columns that are read stand one behind the other. */
-  private int placeOf(String column) {
-    int before = columns & ((1 << READ.indexOf(column)) - 1);
-    return Integer.bitCount(before);
   }
 
   private ColumnVector topic(int rows) {
