@@ -818,3 +818,27 @@ def test_a_schema_has_a_guid_in_the_value_or_in_a_header():
             assert read.column("value_error").to_pylist() == [None] * 4 + [{"reason": f"schema GUID {other} is unknown", "data": body}]
         with pytest.raises(fl.errors.InvalidArgumentError, match="the column 'headers' is int64"):
             serde.deserialize(pa.table({"value": column(body), "headers": [1]}), value=confluent)
+
+
+def test_pruned_fields_of_many_schemas():
+    values = column(framed(1, write(V1, {"id": 1, "note": "a"})), framed(2, write(V2, {"id": 2.5, "city": "c"})), framed(3, b""), b"")
+    whole = serde.Confluent({1: V1, 2: V2}, V2)
+    pruned = whole.pruned(["city"])
+    assert (pruned.type, whole.type.names) == (pa.struct([("city", pa.string())]), ["id", "city"])
+    for one in (pruned, pickle.loads(pickle.dumps(pruned))):
+        decoded, reasons = one.decode(values)
+        assert (decoded.to_pylist(), sorted(reasons)) == ([{"city": "?"}, {"city": "c"}, None, None], [2, 3])
+        assert one.decode(values[2:])[0].type == pruned.type
+    assert whole.decode(values)[0].to_pylist()[:2] == [{"id": 1.0, "city": "?"}, {"id": 2.5, "city": "c"}]
+    assert serde.Confluent({1: V1}).pruned(["note"]).decode(values[:1])[0].to_pylist() == [{"note": "a"}]
+    with pytest.raises(fl.errors.InvalidArgumentError, match="no field /town"):
+        whole.pruned(["town"])
+    with pytest.raises(fl.errors.InvalidArgumentError, match="schema id 1: the Avro schema has no field /city"):
+        serde.Confluent({1: V1}).pruned(["city"]).decode(values[:1])
+    with pytest.raises(fl.errors.InvalidArgumentError, match="schema id 1 has a Long, which cannot leave fields out"):
+        serde.Confluent({1: serde.Long()}).pruned(["city"]).decode(values[:1])
+    as_json = serde.Confluent({1: V1, 2: serde.Json(whole.type)}, V2).pruned(["city"])
+    decoded, reasons = as_json.decode(
+        column(framed(1, write(V1, {"id": 1, "note": "a"})), framed(2, b'{"id": 2, "city": "c"}'), framed(2, b"null"), framed(2, b"{"))
+    )
+    assert (decoded.type, decoded.to_pylist(), list(reasons)) == (pruned.type, [{"city": "?"}, {"city": "c"}, None, None], [3])

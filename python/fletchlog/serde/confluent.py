@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from threading import RLock
@@ -19,7 +20,7 @@ from fletchlog.registry.schemas import RegistrySchemas, Written, guid_header
 from fletchlog.serde.avro import Avro, UnresolvableError
 from fletchlog.serde.outcome import Deserializer, Reasons, arrow, of_bytes, value_of
 from fletchlog.serde.protobuf import Protobuf
-from fletchlog.serde.typed import decoded
+from fletchlog.serde.typed import Paths, decoded, paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -90,6 +91,7 @@ class Confluent:
     in_header: bool = False
     _known: dict[int | bytes, Deserializer] = field(default_factory=dict, init=False, repr=False, compare=False)
     _unknown: dict[int | bytes, None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _fields: Paths | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.registry is not None:
@@ -113,7 +115,27 @@ class Confluent:
     @cached_property
     def type(self) -> pa.DataType | None:
         """Arrow type of the result, None without a reader schema."""
-        return None if self.reader_schema is None else Avro(self.reader_schema, self.reader_schema).type
+        return None if self.reader_schema is None else self._declared.type
+
+    @cached_property
+    def _declared(self) -> Avro:
+        """The reader schema, or one of nothing."""
+        declared = Avro("null") if self.reader_schema is None else Avro(self.reader_schema, self.reader_schema)
+        return declared if self._fields is None or self.reader_schema is None else declared.pruned(self._fields)
+
+    def pruned(self, fields: Iterable[str | Sequence[str]]) -> Confluent:
+        """The same values with these fields alone: see `Avro.pruned`. With a reader schema, deserializers that cannot leave fields out decode all of them.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: There is no such field in the reader schema. Reading: in the schema of an id, or its deserializer cannot
+                leave fields out and there is no reader schema.
+        """
+        made = copy(self)
+        for name in ("type", "_declared"):
+            made.__dict__.pop(name, None)
+        made.__dict__.update(_fields=paths(fields), _known={}, _unknown={})
+        made.type  # noqa: B018 - a field that does not exist fails here
+        return made
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
@@ -129,7 +151,7 @@ class Confluent:
         self._common({schema_id: inner.type for schema_id, inner in known.items()})
         malformed = {schema_id: inner.reason for schema_id, inner in known.items() if isinstance(inner, _Malformed)}
         readers = {schema_id: inner.value_reader for schema_id, inner in known.items() if schema_id not in malformed}
-        like = next(iter(readers.values()), None) or Avro(self.reader_schema or "null").value_reader
+        like = next(iter(readers.values()), None) or self._declared.value_reader
         return decoded(_core.confluent_reader(like, list(readers.items()), list(malformed.items())), column)
 
     def _by_schema(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
@@ -313,8 +335,22 @@ class Confluent:
                     found = _Malformed(str(error), self.type)
                 except InvalidArgumentError as error:
                     raise InvalidArgumentError(f"schema {_shown(schema_id)}: {error}") from error
-            self._known[schema_id] = getattr(found, "after_schema_id", found)
+            self._known[schema_id] = self._of_fields(getattr(found, "after_schema_id", found), schema_id)
         return self._known[schema_id]
+
+    def _of_fields(self, found: Any, schema_id: int | bytes) -> Any:
+        """A deserializer of the fields that are wanted."""
+        if self._fields is None or isinstance(found, _Malformed):
+            return found
+        if not hasattr(found, "pruned") and self.type is not None:
+            return _Selected(found, self.type)
+        if not hasattr(found, "pruned"):
+            message = f"schema {_shown(schema_id)} has a {type(found).__name__}, which cannot leave fields out; read all of them"
+            raise InvalidArgumentError(message)
+        try:
+            return found.pruned(self._fields)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"schema {_shown(schema_id)}: {error}") from error
 
 
 def _frame(value: bytes) -> tuple[int | bytes, int] | None:
@@ -343,6 +379,27 @@ class _Malformed:
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         return arrow().nulls(len(column), self.type), dict.fromkeys(range(len(column)), self.reason)
+
+
+@dataclass(frozen=True)
+class _Selected:
+    """A deserializer that decodes more fields than are wanted."""
+
+    inner: Deserializer
+    type: pa.DataType
+
+    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
+        made, reasons = self.inner.decode(column)
+        return _of_type(made, self.type), reasons
+
+
+def _of_type(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """The fields of a struct that a type has."""
+    pa = arrow()
+    if array.type == arrow_type or not (pa.types.is_struct(arrow_type) and pa.types.is_struct(array.type)):
+        return array
+    parts = [_of_type(array.field(one.name), one.type) for one in arrow_type]
+    return pa.StructArray.from_arrays(parts, fields=list(arrow_type), mask=array.is_null())
 
 
 def _taken(column: pa.Array, index: list[int | None]) -> pa.Array:
