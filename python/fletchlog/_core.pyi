@@ -97,6 +97,9 @@ __all__ = [
     "log_to",
     "parse_release",
     "partition_directories",
+    "protobuf_descriptors",
+    "protobuf_reader",
+    "protobuf_writer",
     "schema_ids",
     "segment_files",
     "segment_records",
@@ -2031,6 +2034,36 @@ def confluent_reader(like: ValueReader, readers: list[tuple[int | bytes, ValueRe
 
     Raises:
         fletchlog.errors.InvalidArgumentError: One gives another type.
+    """
+
+def protobuf_reader(descriptors: bytes, message: str, *, indexed: bool = False) -> ValueReader:
+    """A reader of a Protobuf message, for `fletchlog.serde.Protobuf`.
+
+    Args:
+        descriptors: A serialised `google.protobuf.FileDescriptorSet`: the message's file and all that it imports.
+        message: Its full name.
+        indexed: Whether Confluent's message indexes are before each value.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Not descriptors, no such message, or one without an Arrow type.
+    """
+
+def protobuf_writer(descriptors: bytes, message: str, *, indexed: bool = False) -> ValueWriter:
+    """A writer of a Protobuf message: see `protobuf_reader`.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: As there.
+    """
+
+def protobuf_descriptors(texts: dict[str, str], name: str) -> bytes:
+    """The serialised `google.protobuf.FileDescriptorSet` of a .proto file and all that it imports, each after what it imports.
+
+    Args:
+        texts: Texts of .proto files by the names with which they are imported. Those of `google/protobuf` are known.
+        name: The file to compile.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: One of the texts is not proto2 or proto3, or an imported one is not given.
     """
 
 def json_lines(data: _ArrowStream | _ArrowArray) -> tuple[bytes, list[tuple[int, str]]]:

@@ -47,6 +47,7 @@ mod once;
 pub mod operation;
 mod peer;
 pub mod producer;
+pub mod protobuf_columns;
 mod proxy;
 mod read_to_end;
 pub mod records;
@@ -127,6 +128,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect::verify, module)?)?;
     module.add_function(wrap_pyfunction!(json_lines::json_lines, module)?)?;
     module.add_function(wrap_pyfunction!(logging::log_to, module)?)?;
+    module.add_function(wrap_pyfunction!(protobuf_columns::protobuf_descriptors, module)?)?;
+    module.add_function(wrap_pyfunction!(protobuf_columns::protobuf_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(protobuf_columns::protobuf_writer, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::decision_rows, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::hash_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::parse_release, module)?)?;

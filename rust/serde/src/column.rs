@@ -96,11 +96,21 @@ impl<O: OffsetSizeTrait> Bytes<O> {
     }
 
     /// Appends a value. Those of a column of strings must be UTF-8.
+    #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Reason> {
         let end = O::from_usize(self.data.len() + bytes.len()).ok_or(FULL)?;
         self.data.extend_from_slice(bytes);
         self.offsets.push(end);
         Ok(())
+    }
+
+    /// The values from row `begin` on.
+    pub(crate) fn values_from(&self, begin: usize) -> impl Iterator<Item = &[u8]> + Clone {
+        let ends = self.offsets.get(begin..).unwrap_or_default();
+        ends.windows(2).map(|pair| match pair {
+            [start, end] => self.data.get(start.as_usize()..end.as_usize()).unwrap_or_default(),
+            _ => &[],
+        })
     }
 
     fn repeat_end(&mut self) {
@@ -131,6 +141,7 @@ impl<O: OffsetSizeTrait> List<O> {
     }
 
     /// Ends the list of the items that were appended since the one before.
+    #[inline]
     pub(crate) fn close(&mut self) -> Result<(), Reason> {
         self.ends.push(O::from_usize(self.items.len()).ok_or(FULL)?);
         Ok(())
@@ -214,6 +225,7 @@ impl Column {
 
     /// Rows so far.
     #[must_use]
+    #[inline]
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -225,6 +237,7 @@ impl Column {
     }
 
     /// Counts a row whose value was appended to `values`.
+    #[inline]
     pub(crate) fn push_valid(&mut self) {
         self.len += 1;
         if let Some(validity) = &mut self.validity {
@@ -311,7 +324,7 @@ impl Values {
     }
 
     /// Appends the value below a null.
-    fn push_default(&mut self) {
+    pub(crate) fn push_default(&mut self) {
         each_number!(self, numbers => numbers.push(Default::default()),
             Self::Null => {}
             Self::Boolean(bits) => bits.append(false),

@@ -12,6 +12,7 @@ mod decode;
 pub mod description;
 mod encode;
 mod keep;
+pub mod protobuf;
 mod reason;
 
 pub use column::Column;
