@@ -60,8 +60,10 @@ impl PartitionLog {
         let position = cut
             .translate_offset(offset, view.size_of(cut))?
             .map(|batch| batch.position);
+        // One after the other: a power loss must not leave a segment without the one before it.
         for segment in gone.iter().rev() {
             segment.files.all().into_iter().try_for_each(|path| self.remove(path))?;
+            sync_dir(&*self.fs, &self.dir)?;
         }
         let indexes = [&cut.files.offset_index, &cut.files.time_index, &cut.files.txn_index];
         indexes.into_iter().try_for_each(|path| self.remove(path))?;
