@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a target fails by panicking")]
 
 mod arrow;
+mod avro;
 mod batches;
 mod codecs;
 mod connection;
@@ -46,7 +47,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 21] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -61,6 +62,8 @@ pub const TARGETS: [Target; 19] = [
     target("record_values", values::record_values, 512),
     target("arrow_export", arrow::export, 2048),
     target("arrow_import", arrow::import, 1024),
+    target("avro", avro::avro, 256),
+    target("confluent", avro::confluent, 256),
     target("wire_request", wire::request, 1024),
     target("wire_response", wire::response, 1024),
     target("connection", connection::connection, 1024),
