@@ -193,7 +193,7 @@ def test_a_task_of_a_stream_knows_its_query_and_batch_and_the_checkpoint_the_que
 def test_java_gets_the_attributes_of_a_task_out_of_its_pickle(spark):
     options = SourceOptions.parse({"path": "/d", "subscribe": "t", "kafka.isolation.level": "read_committed"})
     jvm = spark._jvm
-    task = jvm.net.razorvine.pickle.Unpickler().loads(bytearray(pickle.dumps(RangePartition((OffsetRange("t", 3, 5, 8),), options))))
+    task = jvm.net.razorvine.pickle.Unpickler().loads(bytearray(pickle.dumps(RangePartition((OffsetRange("t", 3, 5, 8),), options, ""))))
     assert (task["path"], task["isolation_level"], task["fail_on_data_loss"]) == ("/d", "read_committed", True)
     (of_topic,) = task["ranges"]
     assert [of_topic[name] for name in ("topic", "partition", "start", "end")] == ["t", 3, 5, 8]

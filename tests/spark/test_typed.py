@@ -125,19 +125,25 @@ def test_what_was_written_with_a_schema_is_read_with_it(spark, orders, read, tmp
         frame.selectExpr("array(1) as key", "value").write.format("fletchlog").options(**target).mode("append").save()
 
 
-def test_a_registry_says_what_each_value_is_and_gets_what_is_written(spark, orders, read, tmp_path):
+def test_a_registry_says_what_each_value_is_and_gets_what_is_written(spark, orders, read, tmp_path, source):
     with orders.broker.schema_registry() as registry, serde.Registry(registry.url) as client:
         of_registry = {"value.format": "avro", "value.schema.registry": registry.url}
         target = {"path": str(tmp_path / "registered"), "topic": "t", "partitions": 1, **of_registry}
         frame = read(subscribe="orders", format="fletchlog", key__format="long", **AVRO).select("value").orderBy("key")
         frame.write.format("fletchlog").options(**target, **{"value.schema": ORDER}).mode("append").save()
         assert client.subjects() == ["t-value"]
-        loaded = spark.read.format("fletchlog").options(path=target["path"], subscribe="t", **of_registry).load()
+        loaded = spark.read.format(source).options(path=target["path"], subscribe="t", **of_registry).load()
         assert loaded.schema["value"].dataType.simpleString() == TYPE
         # the newest version is written when there is no schema
         loaded.select("value").write.format("fletchlog").options(**target).mode("append").save()
-        again = spark.read.format("fletchlog").options(path=target["path"], subscribe="t", **of_registry).load()
-        assert [row.value for row in again.collect()] == [row.value for row in frame.collect()] * 2
+        # a version with another field: all values are read as the newest
+        newer = json.loads(ORDER)
+        newer["fields"].append({"name": "note", "type": ["null", "string"], "default": None})
+        frame.write.format("fletchlog").options(**target, **{"value.schema": json.dumps(newer)}).mode("append").save()
+        again = spark.read.format(source).options(path=target["path"], subscribe="t", **of_registry).load()
+        assert again.schema["value"].dataType.simpleString() == TYPE.removesuffix(">") + ",note:string>"
+        found = [row.value.asDict(recursive=True) for row in again.collect()]
+        assert found == [row.value.asDict(recursive=True) | {"note": None} for row in frame.collect()] * 3
         with pytest.raises(PySparkException, match=r"several topics are read: give option value.subject, or option value.reader_schema"):
             read(subscribe="orders,bad", value__format="confluent", value__schema__registry=registry.url)
 

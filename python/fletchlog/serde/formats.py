@@ -12,6 +12,7 @@ fletchlog.errors.InvalidArgumentError: value.format is jsn; expected one of stri
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import json
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
+
+    from fletchlog.registry.client import RegisteredSchema
 
     Named = Callable[[str], str]
     """From the name of an option here to what the user knows it as."""
@@ -119,7 +122,7 @@ class Format:
         if self.name == "confluent" and self.schema is not None:
             raise InvalidArgumentError(f"{options['format']} is confluent; to write with {options['schema']} it is one of {', '.join(_KINDS)}")
         return Confluent(
-            registry=self._client(),
+            registry=self.client(),
             schema=self.schema,
             kind=_KINDS.get(self.name, "AVRO"),
             topic=topic,
@@ -145,9 +148,10 @@ class Format:
         return None if made is None else made.type
 
     def _confluent(self) -> Confluent:
-        return Confluent(registry=self._client(), reader_schema=self.reader_schema, message=self.message)
+        return Confluent(registry=self.client(), reader_schema=self.reader_schema, message=self.message)
 
-    def _client(self) -> Registry:
+    def client(self) -> Registry:
+        """A client of the registry."""
         given: dict[str, Any] = dict(self.registry)
         if "auth" in given:
             user, _, password = given["auth"].partition(":")
@@ -163,20 +167,38 @@ class Format:
         """
         if not self.registry or self.reader_schema is not None:
             return self
-        options = dict(self.named)
-        if self.subject is None and topic is None:
-            raise InvalidArgumentError(f"several topics are read: give {options['subject']}, or {options['reader_schema']}, for one type of all values")
-        client = self._client()
-        found = client.version(self.subject or f"{topic}-{'key' if is_key else 'value'}")
+        client = self.client()
+        found = client.version(self._subject(topic, is_key=is_key))
         if found.kind != "AVRO":
             raise InvalidArgumentError(f"{found.subject} is of type {found.kind}; one type of all values comes from a subject of Avro schemas only")
-        made = RegistrySchemas(client).serializer(found)
-        return replace(self, reader_schema=made.schema if isinstance(made.schema, str) else json.dumps(made.schema))
+        return replace(self, reader_schema=_avro_text(client, found))
 
-    def description(self) -> dict[str, Any]:
-        """The reader as `rust/serde/src/description.rs` takes it, for one of `DESCRIBED`."""
-        made = {"format": self.name, "schema": self.schema}
-        return made if self.reader_schema is None else {**made, "reader_schema": self.reader_schema}
+    def description(self, topic: str | None, *, is_key: bool) -> dict[str, Any]:
+        """The reader as `rust/serde/src/description.rs` takes it, for one of `DESCRIBED`.
+
+        With a registry it has the schemas of all versions of the subject, deleted ones too: producers register a schema before they
+        write with it, so what is in the topic by now was written with one of them.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: No subject, or one with schemas that are not Avro.
+            fletchlog.errors.SchemaRegistryError: The registry has no such subject, or does not answer.
+        """
+        if not self.registry:
+            made = {"format": self.name, "schema": self.schema}
+            return made if self.reader_schema is None else {**made, "reader_schema": self.reader_schema}
+        subject = self._subject(topic, is_key=is_key)
+        versions = self.client().versions(subject, deleted=True)
+        readers = {str(schema_id): text for schema_id, text in (_registered(self.registry, subject, version) for version in versions)}
+        return {
+            "format": "confluent",
+            "readers": {schema_id: {"format": "avro", "schema": text, "reader_schema": self.reader_schema} for schema_id, text in readers.items()},
+        }
+
+    def _subject(self, topic: str | None, *, is_key: bool) -> str:
+        if self.subject is None and topic is None:
+            options = dict(self.named)
+            raise InvalidArgumentError(f"several topics are read: give {options['subject']}, or {options['reader_schema']}, for one type of all values")
+        return self.subject or f"{topic}-{'key' if is_key else 'value'}"
 
     def _avro(self) -> Any:
         if self.reader_schema is not None:
@@ -199,6 +221,22 @@ class Format:
             return make()
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{dict(self.named).get(option, option)}: {error}") from None
+
+
+def _avro_text(client: Registry, found: RegisteredSchema) -> str:
+    """An Avro schema of a registry, with what it refers to in it."""
+    made = RegistrySchemas(client).serializer(found).schema
+    return made if isinstance(made, str) else json.dumps(made)
+
+
+@functools.lru_cache(maxsize=1000)
+def _registered(registry: tuple[tuple[str, str], ...], subject: str, version: int) -> tuple[int, str]:
+    """Id and text of a version, which never change; streams ask for them in every batch."""
+    client = Format("avro", registry=registry).client()
+    found = client.version(subject, version, deleted=True)
+    if found.kind != "AVRO":
+        raise InvalidArgumentError(f"version {version} of {subject} is of type {found.kind}, and the others are read as Avro")
+    return found.id or 0, _avro_text(client, found)
 
 
 def parse(given: Mapping[str, str | None], named: Named) -> Format | None:

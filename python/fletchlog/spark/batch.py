@@ -30,12 +30,12 @@ class RangePartition(InputPartition):
     The attributes are also read by the columnar source, in Java (`jvm/src/fletchlog/spark/Ranges.java`), which has no other way to the options.
     """
 
-    def __init__(self, ranges: tuple[OffsetRange, ...], options: SourceOptions) -> None:
+    def __init__(self, ranges: tuple[OffsetRange, ...], options: SourceOptions, typed: str) -> None:
         self.ranges = ranges
         self.path = options.path
         self.isolation_level = options.isolation_level
         self.fail_on_data_loss = options.fail_on_data_loss
-        self.typed = described(options.typed) if options.columnar else ""
+        self.typed = typed
 
 
 class BatchReader(DataSourceReader):
@@ -65,7 +65,8 @@ class BatchReader(DataSourceReader):
             ranges = at_segments(ranges, source.segments)
         tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
         packed = pack(tasks, options.max_partitions) or [()]
-        return [RangePartition(ranges, options) for ranges in packed]
+        typed = described(options)
+        return [RangePartition(ranges, options, typed) for ranges in packed]
 
     def _narrowed(self, ranges: list[OffsetRange], reader: OffsetReader) -> list[OffsetRange]:  # noqa: ARG002 - `FilteringReader` uses it
         """What the filters of the query leave."""

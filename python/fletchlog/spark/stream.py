@@ -23,6 +23,7 @@ from fletchlog.spark.options import SubscribePattern
 from fletchlog.spark.range_calculator import pack, split
 from fletchlog.spark.rate_limit import Delay, proportional
 from fletchlog.spark.scan import read_ranges
+from fletchlog.spark.typed import described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -119,7 +120,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._report(losses)
         options = self._options
         tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(ranges, options) for ranges in pack(tasks, options.max_partitions)]
+        typed = described(options)
+        return [RangePartition(ranges, options, typed) for ranges in pack(tasks, options.max_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Record batches of one task."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
+    from fletchlog.spark.options import SourceOptions
+
     Paths = list[list[str]]
     """Fields, each the names on the way to it."""
 
@@ -153,15 +155,25 @@ def check_described(typed: tuple[Typed, ...]) -> None:
         OptionError: Such a format, for `fletchlog-columnar`.
     """
     for one in typed:
-        if one.format.name not in formats.DESCRIBED:
+        if one.format.name not in formats.DESCRIBED and not (one.format.registry and one.format.name == "confluent"):
             raise OptionError(
                 f"option {one.column}.format: fletchlog-columnar decodes {', '.join(formats.DESCRIBED)}; read {one.format.name} with the format fletchlog"
             )
 
 
-def described(typed: tuple[Typed, ...]) -> str:
-    """For the tasks of `fletchlog-columnar`, which read by a description: `rust/jni/src/typed.rs` says how."""
-    return json.dumps({one.column: {"reader": one.format.description(), "on_error": one.on_error} for one in typed}) if typed else ""
+def described(options: SourceOptions) -> str:
+    """For the tasks of `fletchlog-columnar`, which read by a description: `rust/jni/src/typed.rs` says how. Empty for tasks that Python reads.
+
+    Raises:
+        OptionError: A registry has no description of all values.
+    """
+    if not options.typed or not options.columnar:
+        return ""
+    try:
+        readers = {one.column: one.format.description(options.only_topic, is_key=one.column == "key") for one in options.typed}
+    except InvalidArgumentError as error:
+        raise OptionError(str(error)) from None
+    return json.dumps({one.column: {"reader": readers[one.column], "on_error": one.on_error} for one in options.typed})
 
 
 @functools.lru_cache(maxsize=16)
