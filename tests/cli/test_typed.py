@@ -235,10 +235,14 @@ def test_what_is_produced_is_registered(cli, data, schema):
         assert "'nothing' not found" in cli(*words, "--subject", "nothing", stdin="{}", code=1).err
 
 
-def test_protobuf_and_json_are_encoded_too(cli, empty):
+def test_protobuf_and_json_are_encoded_too(cli, empty, tmp_path):
     words = ["produce", empty, "t", "-f", "jsonl"]
     cli(*words, "--value-format", "protobuf", "--message", "google.protobuf.duration_pb2.Duration", stdin='{"seconds": 3, "nanos": 7}')
     shown = cli("consume", empty, "t", "-f", "jsonl", "--value", "protobuf", "--message", "google.protobuf.duration_pb2.Duration").lines
     assert [line["value"] for line in shown] == [{"seconds": 3, "nanos": 7}]
+    (tmp_path / "shop.proto").write_text('syntax = "proto3"; package shop; message Order { int64 id = 1; repeated string tags = 2; }')
+    of_text = ["--value-schema", tmp_path / "shop.proto", "--message", "shop.Order"]
+    cli(*words, "--value-format", "protobuf", *of_text, stdin='{"id": 5, "tags": ["a"]}')
+    assert cli("consume", empty, "t", "-f", "jsonl", "--tail", 1, "--value", "protobuf", *of_text).lines[0]["value"] == {"id": 5, "tags": ["a"]}
     cli(*words, "--value-format", "json", stdin='{"a":  [1, 2]}')
     assert cli("consume", empty, "t", "-f", "jsonl", "--tail", 1).lines[0]["value"] == '{"a":[1,2]}'

@@ -13,6 +13,7 @@ from fletchlog.serde import ddl, formats
 
 RECORD = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]}'
 NARROW = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
+PROTO = 'syntax = "proto3"; package shop; message Other { int32 x = 1; } message Order { int64 id = 1; string name = 2; }'
 ID_NAME = pa.struct([("id", pa.int64()), ("name", pa.string())])
 
 
@@ -30,6 +31,8 @@ def named(option):
         ({"format": "json-schema", "schema": '{"type": "object"}', "reader_schema": "id bigint, name string"}, ID_NAME),
         ({"format": "avro", "schema": RECORD}, ID_NAME),
         ({"format": "avro", "schema": RECORD, "reader_schema": NARROW}, pa.struct([("id", pa.int64())])),
+        ({"format": "protobuf", "schema": PROTO, "message": "shop.Order"}, ID_NAME),
+        ({"format": "protobuf", "schema": PROTO}, pa.struct([("x", pa.int32())])),
         ({"format": "protobuf", "message": "google.protobuf.duration_pb2.Duration"}, pa.struct([("seconds", pa.int64()), ("nanos", pa.int32())])),
     ],
 )
@@ -55,6 +58,8 @@ def test_bytes_stay_bytes_and_no_option_is_no_format():
         ({"format": "avro", "schema": "{"}, "value.schema: not an Avro schema"),
         ({"format": "avro", "schema": RECORD, "reader_schema": '"int"'}, "value.reader_schema: "),
         ({"format": "protobuf", "message": "Order"}, "value.message: Order cannot be imported"),
+        ({"format": "protobuf"}, "value.format is protobuf, which needs value.schema: the text of a .proto file; or value.message"),
+        ({"format": "protobuf", "schema": PROTO, "message": "shop.Odrer"}, "value.schema: "),
         ({"format": "json-schema", "schema": "[]"}, "value.schema: not a JSON Schema"),
         ({"format": "json", "schema": "id bigit"}, "value.schema: 'id bigit' is no type"),
     ],

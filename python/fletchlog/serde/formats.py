@@ -50,7 +50,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "json": ((), ("schema",)),
     "json-schema": (("schema",), ("reader_schema",)),
     "avro": (("schema",), ("reader_schema",)),
-    "protobuf": (("message",), ()),
+    "protobuf": ((), ("schema", "message")),
     **dict.fromkeys(("short", "integer", "long", "float", "double"), ((), ())),
     "confluent": ((REGISTRY,), ("reader_schema",)),
 }
@@ -63,10 +63,10 @@ REGISTERED = ("avro", "json", "json-schema", "protobuf", "confluent")
 _KINDS = {"avro": "AVRO", "json": "JSON", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 # What the engine reads by a description (`Format.description`), without Python.
 DESCRIBED = ("avro",)
+_CLASS = "a message class that protoc has made, as MODULE.CLASS: shop_pb2.Order"
 _NEEDED = {
     "schema": {"avro": "an Avro schema, as JSON", "json-schema": "a JSON Schema"},
     REGISTRY: {"confluent": "the URL of a schema registry, http://HOST:8081"},
-    "message": {"protobuf": "a message class that protoc has made, as MODULE.CLASS: shop_pb2.Order"},
 }
 
 
@@ -76,9 +76,9 @@ class Format:
 
     Attributes:
         name: One of `NAMES`.
-        schema: Avro schema, JSON Schema, or the type of JSON values in Spark's DDL.
+        schema: Avro schema, JSON Schema, text of a .proto file, or the type of JSON values in Spark's DDL.
         reader_schema: Avro schema that values are resolved to; for `json-schema` the type of the values, in Spark's DDL.
-        message: Protobuf: the message's class as `MODULE.CLASS`; with a registry the full name of the message.
+        message: Protobuf: the message's class as `MODULE.CLASS`; with a schema or a registry the full name of the message, or None for the first one.
         subject: With a registry: the subject, if it is not that of the topic.
         registry: Arguments of `serde.Registry`; empty: values do not begin with the id of a schema.
         named: The options as the user knows them, for errors.
@@ -106,7 +106,7 @@ class Format:
             "json": lambda: Json(self._ddl("schema", self.schema)),
             "json-schema": lambda: self._checked("schema", lambda: JsonSchema(self.schema, Json(self._ddl("reader_schema", self.reader_schema)))),
             "avro": self._avro,
-            "protobuf": lambda: self._checked("message", lambda: Protobuf(self._message())),
+            "protobuf": self._protobuf,
         }.get(self.name) or _PLAIN[self.name]
         return made()
 
@@ -206,6 +206,16 @@ class Format:
             return self._checked("reader_schema", lambda: Avro(self.schema, self.reader_schema))
         return self._checked("schema", lambda: Avro(self.schema))
 
+    def _protobuf(self) -> Any:
+        if self.schema is not None:
+            return self._checked("schema", lambda: Protobuf(self.message, self.schema))
+        if self.message is None:
+            options = dict(self.named)
+            raise InvalidArgumentError(
+                f"{options['format']} is protobuf, which needs {options['schema']}: the text of a .proto file; or {options['message']}: {_CLASS}"
+            )
+        return self._checked("message", lambda: Protobuf(self._message()))
+
     def _ddl(self, option: str, text: str | None) -> Any:
         return None if text is None else self._checked(option, lambda: ddl.arrow_type(text))
 
@@ -214,7 +224,7 @@ class Format:
         try:
             return getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            raise InvalidArgumentError(f"{self.message} cannot be imported ({error}); it is {_NEEDED['message']['protobuf']}") from None
+            raise InvalidArgumentError(f"{self.message} cannot be imported ({error}); it is {_CLASS}") from None
 
     def _checked(self, option: str, make: Callable[[], Any]) -> Any:
         try:

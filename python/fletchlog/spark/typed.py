@@ -36,11 +36,14 @@ _READING = {
             "The column `{0}` has that type."
         ),
     ),
-    "schema": ("", "The Avro schema or JSON Schema of the {0}s; for `json` their type as Spark writes it, `id bigint, name string`."),
+    "schema": ("", "The Avro schema, JSON Schema or .proto file of the {0}s, its text; for `json` their type as Spark writes it, `id bigint, name string`."),
     "reader_schema": ("", "Avro: the schema that {0}s are resolved to. `json-schema`: the type of the {0}s, as Spark writes it."),
     "message": (
         "",
-        "Protobuf: the class of the {0}s that protoc has made, `shop_pb2.Order`, in a module that executors find; with a registry the message's full name.",
+        (
+            "Protobuf: the full name of the message in `{0}.schema` or in the registry, `shop.Order` (default: the first one); without them the class "
+            "that protoc has made, `shop_pb2.Order`, in a module that executors find."
+        ),
     ),
     "schema.registry": (
         "",
