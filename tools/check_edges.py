@@ -94,7 +94,7 @@ LAYERS = {
         # what all clients use
         *("net", "metrics", "random", "backoff", "error"),
     ],
-    "arrow": ["json_lines", "import", "export", "decode", "constants", "columns", "headers", "bytes_column", "schema", "pool"],
+    "arrow": ["import", "export", "decode", "constants", "columns", "headers", "bytes_column", "schema", "pool"],
 }
 # calls that only the named files may contain: the core takes time, randomness and files as arguments
 BANNED = {

@@ -57,6 +57,7 @@ __all__ = [
     "Cluster",
     "Consumer",
     "FaultRules",
+    "JsonSchema",
     "LegacyConsumer",
     "LegacyStream",
     "Listener",
@@ -93,10 +94,14 @@ __all__ = [
     "hash_buckets",
     "inspect_segment",
     "java_hash",
-    "json_lines",
+    "json_decode_inferred",
+    "json_reader",
+    "json_writer",
     "log_to",
     "parse_release",
     "partition_directories",
+    "primitive_reader",
+    "primitive_writer",
     "protobuf_descriptors",
     "protobuf_reader",
     "protobuf_writer",
@@ -147,6 +152,9 @@ class _ArrowStream(Protocol):
 
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+class _ArrowSchema(Protocol):
+    def __arrow_c_schema__(self) -> object: ...
 
 @final
 class Broker:
@@ -1967,6 +1975,25 @@ def inspect_segment(path: str | PathLike[str]) -> SegmentInspection:
     """
 
 @final
+class JsonSchema:
+    """A JSON Schema, for `fletchlog.serde.JsonSchema`. Any thread may use it.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Not a JSON Schema, or one that refers to another that is not among `references`, texts by their names.
+    """
+
+    def __new__(cls, schema: str, references: Mapping[str, str]) -> Self: ...
+    def reader(self, values: ValueReader) -> ValueReader:
+        """Reads values that follow the schema by another reader; the others are malformed."""
+
+    def refused(self, data: _ArrowStream | _ArrowArray) -> list[tuple[int, str]]:
+        """(row, reason) of every value in the only column of a record batch that is not JSON, or does not follow the schema.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: There is no such column, or it has no bytes.
+        """
+
+@final
 class ValueReader:
     """Reads values of one format and schema, a whole column at a time, for `fletchlog.serde`. Any thread may use it."""
 
@@ -2066,15 +2093,22 @@ def protobuf_descriptors(texts: dict[str, str], name: str) -> bytes:
         fletchlog.errors.InvalidArgumentError: One of the texts is not proto2 or proto3, or an imported one is not given.
     """
 
-def json_lines(data: _ArrowStream | _ArrowArray) -> tuple[bytes, list[tuple[int, str]]]:
-    """The first column (binary) as newline-delimited JSON, for `fletchlog.serde.Json`.
-
-    One line `{"v": VALUE}` per row, null where a row is null or malformed; and (row, reason) of every row that is not exactly one
-    JSON value.
+def json_decode_inferred(data: _ArrowStream | _ArrowArray) -> tuple[Table, list[tuple[int, str]]]:
+    """The only column of a record batch, JSON values, as the type that they show: see `fletchlog.serde.Json`; a result as of `ValueReader.decode`.
 
     Raises:
-        fletchlog.errors.InvalidArgumentError: The first column is not binary.
+        fletchlog.errors.InvalidArgumentError: There is no such column, or it has no bytes.
     """
+
+def json_reader(schema: _ArrowSchema) -> ValueReader:
+    """Reads JSON values as the type of the only column of an Arrow schema; dictionaries and views are read as the types of their values.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: A part of the type has no JSON, or a struct a name twice.
+    """
+
+def json_writer() -> ValueWriter:
+    """Writes columns of every type that has JSON."""
 
 def log_to(receiver: Callable[[str], object]) -> None:
     """Hands the lines that the engine logs to `receiver`, not to Python's `logging`, from now on. Any thread may call it.
@@ -2083,6 +2117,20 @@ def log_to(receiver: Callable[[str], object]) -> None:
 
     Raises:
         RuntimeError: It was called before.
+    """
+
+def primitive_reader(schema: _ArrowSchema) -> ValueReader:
+    """Reads values as one of Kafka's own serializers wrote them, named by the type of the only column of an Arrow schema: string, int16, int32, int64, float, double.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Another type.
+    """
+
+def primitive_writer(schema: _ArrowSchema) -> ValueWriter:
+    """The way back of `primitive_reader`.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: Another type.
     """
 
 def served_apis() -> list[tuple[str, int, int, int]]:

@@ -177,11 +177,11 @@ def test_a_framed_value_is_recognised_without_its_frame():
     [
         (b"\xff{", "not JSON: it is not UTF-8"),
         ('{"n":1}'.encode("utf-16"), "not JSON: it is not UTF-8"),
-        ('{"n":1}'.encode("utf-32-be"), "not JSON: Expecting value"),
-        (b"", "not JSON: Expecting value"),
+        ('{"n":1}'.encode("utf-32-be"), "not JSON: "),
+        (b"", "not JSON: "),
         (b"[", "not JSON: "),
         (b"[" * 100_000, "not JSON: "),
-        (b'{"n":-1}', "not as the JSON Schema says: data.n must be bigger than or equal to 0"),
+        (b'{"n":-1}', "not as the JSON Schema says at /n: -1 is less than the minimum of 0"),
     ],
 )
 def test_a_reason_says_whether_it_is_no_json_or_does_not_follow_the_schema(data, reason):
@@ -219,9 +219,9 @@ def test_json_that_does_not_follow_its_schema_is_malformed_and_not_written():
     read, reasons = follows.decode(pa.array([b'{"n":1}', b'{"n":-1}', b"{}", b"[", None]))
     assert read.to_pylist() == [{"n": 1}, None, None, None, None]
     assert sorted(reasons) == [1, 2, 3]
-    assert reasons[1] == "not as the JSON Schema says: data.n must be bigger than or equal to 0"
+    assert reasons[1] == "not as the JSON Schema says at /n: -1 is less than the minimum of 0"
     assert follows({"n": 1}) == b'{"n":1}'
-    with pytest.raises(fl.errors.InvalidArgumentError, match=r"JsonSchema cannot encode \{'n': -1\}: .* must be bigger"):
+    with pytest.raises(fl.errors.InvalidArgumentError, match=r"JsonSchema cannot encode \{'n': -1\}: .* is less than the minimum"):
         follows({"n": -1})
     with pytest.raises(fl.errors.InvalidArgumentError, match="the value of row 1 cannot be encoded: not as the JSON Schema says"):
         serde.serialize(pa.table({"value": [{"n": 1}, {"n": -1}]}), value=follows)

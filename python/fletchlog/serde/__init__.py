@@ -22,7 +22,7 @@ has `__arrow_c_stream__`. Deserializers:
 | `Float()`, `Double()` | 4, 8 bytes, IEEE 754, big-endian | float, double |
 | `Json(schema)`, `Json()` | one JSON value, type given or inferred | as given, or as found |
 | `Avro(schema, reader_schema)` | Avro's binary encoding of one value | from the (reader) schema |
-| `JsonSchema(schema, Json(...))` | one JSON value that follows a JSON Schema | as `Json` |
+| `JsonSchema(schema)` | one JSON value that follows a JSON Schema | from the schema, or as `Json` |
 | `Protobuf(message)`, `Protobuf("shop.Order", schema)` | one Protobuf message | from the message's fields |
 | `Confluent(schemas, reader_schema)`, `Confluent(registry=URL)` | magic byte, schema id, then what is given or registered | the same |
 
@@ -59,7 +59,7 @@ and the way back, for `Consumer(key_deserializer=, value_deserializer=)`, where 
     ...         next(consumer).value
     {'amount': 3}
 
-All of them can be pickled and used from several threads. Needs pyarrow, `Protobuf` with a class also protobuf, `JsonSchema` fastjsonschema: the extra `serde`.
+All of them can be pickled and used from several threads. Needs pyarrow, `Protobuf` with a class also protobuf: the extra `serde`.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class Confluent:
         pa = arrow()
         found = {schema_id: self._deserializer(schema_id) for schema_id in _core.schema_ids(pa.record_batch([column], ["v"]))}
         known = {schema_id: inner for schema_id, inner in found.items() if inner is not None}
-        if all(isinstance(inner, _Malformed) or hasattr(inner, "value_reader") for inner in known.values()):
+        if all(isinstance(inner, _Malformed) or getattr(inner, "value_reader", None) is not None for inner in known.values()):
             return self._in_one_pass(column, known)
         return self._by_schema(column)
 

@@ -1,4 +1,4 @@
-"""JSON values that follow a JSON Schema, through fastjsonschema."""
+"""JSON values that follow a JSON Schema."""
 
 from __future__ import annotations
 
@@ -7,64 +7,85 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.interop import require
 from fletchlog.serde.json import Json
+from fletchlog.serde.json_schema_types import type_of
 from fletchlog.serde.outcome import Reasons, arrow, framed
+from fletchlog.serde.typed import batch_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     import pyarrow as pa
 
 
 @dataclass(frozen=True)
 class JsonSchema:
-    """One JSON value per record that follows a JSON Schema (draft 4, 6 or 7), as Confluent's JSON Schema serializer writes them behind the schema id.
+    """One JSON value per record that follows a JSON Schema (draft 4, 6, 7, 2019-09 or 2020-12), as Confluent's JSON Schema serializer writes them.
 
     Args:
-        schema: The JSON Schema: JSON text, or what it parses to.
-        values: How the values become Arrow, see `Json`.
+        schema: The JSON Schema: JSON text, or what it parses to. One without `$schema` is of draft 7.
+        values: How the values become Arrow, see `Json`. None: as the type that the schema gives; of a schema that leaves a type open, as `Json()`.
+        references: The schemas that it refers to, by the names that it has for them. Nothing is fetched.
+
+    The type of a schema: object with properties struct, with additionalProperties alone map, array list, string string, integer int64, number double, boolean
+    bool; null and another type that one. Formats and limits do not change it. A schema leaves the type open where it takes values of several, or of any
+    kind, or contains itself.
 
     A value that does not follow the schema is malformed; `encode` refuses it.
 
     Raises:
-        fletchlog.errors.InvalidArgumentError: Not a JSON Schema.
+        fletchlog.errors.InvalidArgumentError: Not a JSON Schema, or one that refers to a schema that is not given.
     """
 
     schema: Any
-    values: Json = field(default_factory=Json)
+    values: Json | None = None
+    references: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check  # noqa: B018 - a schema that cannot work fails here, not at the first record
+        self._schema  # noqa: B018 - a schema that cannot work fails here, not at the first record
+        self._values  # noqa: B018
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"schema": self.schema, "values": self.values}
+        return {"schema": self.schema, "values": self.values, "references": dict(self.references)}
 
     @cached_property
-    def _check(self) -> Any:
-        try:
-            schema = json.loads(self.schema) if isinstance(self.schema, str) else self.schema
-            return require("fastjsonschema", "serde").compile(schema)
-        except ImportError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a schema that is none makes it raise whatever its parts raise
-            raise InvalidArgumentError(f"not a JSON Schema: {type(error).__name__}: {error}") from None
+    def _schema(self) -> _core.JsonSchema:
+        return _core.JsonSchema(_text(self.schema), {name: _text(schema) for name, schema in self.references.items()})
+
+    @cached_property
+    def _values(self) -> Json:
+        if self.values is not None:
+            return self.values
+        return Json(type_of(_parsed(self.schema), {name: _parsed(schema) for name, schema in self.references.items()}))
 
     @property
     def type(self) -> pa.DataType | None:
         """Arrow type of the result, None if it is inferred."""
-        return self.values.type
+        return self._values.type
+
+    @cached_property
+    def value_reader(self) -> _core.ValueReader | None:
+        """What reads one value; None if the type is inferred."""
+        values = self._values.value_reader
+        return None if values is None else self._schema.reader(values)
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
         reasons, kept = self._judge(column)
-        made, why = self.values.decode(kept)
+        made, why = self._values.decode(kept)
         return made, reasons | why
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
-        made, why = self.values.encode(column)
+        made, why = self._values.encode(column)
         reasons, kept = self._judge(made)
         return kept, reasons | why
+
+    def pruned(self, fields: Iterable[str | Sequence[str]]) -> JsonSchema:
+        """The same for these fields alone, see `Json.pruned`. Whole values must follow the schema."""
+        return JsonSchema(self.schema, self._values.pruned(fields), self.references)
 
     def __call__(self, value: Any) -> bytes:
         """The bytes of one value.
@@ -72,30 +93,27 @@ class JsonSchema:
         Raises:
             fletchlog.errors.InvalidArgumentError: It does not follow the schema, or has no JSON.
         """
-        made = self.values(value)
-        reason = self._refused(made)
-        if reason is not None:
+        made = self._values(value)
+        for _, reason in self._schema.refused(batch_of(arrow().array([made], arrow().binary()))):
             raise InvalidArgumentError(f"JsonSchema cannot encode {value!r:.60}: {reason}")
         return made
 
     def _judge(self, column: pa.BinaryArray) -> tuple[Reasons, pa.BinaryArray]:
         """Why rows are refused, and the column with null in their place."""
-        data = column.to_pylist()
-        reasons = {row: reason for row, value in enumerate(data) if value is not None for reason in [self._refused(value)] if reason is not None}
+        reasons = dict(self._schema.refused(batch_of(column)))
         if not reasons:
             return reasons, column
+        data = column.to_pylist()
+        reasons = {row: reason + framed(data[row]) if reason.startswith("not JSON") else reason for row, reason in reasons.items()}
         return reasons, arrow().array([None if row in reasons else value for row, value in enumerate(data)], arrow().binary())
 
-    def _refused(self, data: bytes) -> str | None:
-        try:
-            # bytes would be taken for UTF-16 or UTF-32 by their zeros
-            value = json.loads(data.decode())
-        except UnicodeDecodeError:
-            return "not JSON: it is not UTF-8" + framed(data)
-        except (ValueError, RecursionError) as error:
-            return f"not JSON: {error}" + framed(data)
-        try:
-            self._check(value)
-        except Exception as error:  # noqa: BLE001 - besides its own errors it raises what a rule makes of a value
-            return f"not as the JSON Schema says: {error}"
-        return None
+
+def _text(schema: Any) -> str:
+    try:
+        return schema if isinstance(schema, str) else json.dumps(schema)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"not a JSON Schema: {error}") from None
+
+
+def _parsed(schema: Any) -> Any:
+    return json.loads(schema) if isinstance(schema, str) else schema

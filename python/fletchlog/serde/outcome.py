@@ -24,7 +24,8 @@ _FRAME = 5
 class Deserializer(Protocol):
     """Anything with these two can be given to `deserialize`.
 
-    One that the engine reads for also has `value_reader`, a `fletchlog._core.ValueReader` of single values, by which `Confluent` reads columns of many schemas.
+    One that the engine reads for also has `value_reader`, a `fletchlog._core.ValueReader` of single values (None if there is none), by which `Confluent` reads
+    columns of many schemas.
     """
 
     @property

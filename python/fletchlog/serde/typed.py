@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fletchlog._core import ValueReader, ValueWriter
+    from fletchlog._core import Table, ValueReader, ValueWriter
 
 Paths = tuple[tuple[str, ...], ...]
 """Fields, each the names on the way to it."""
@@ -24,11 +24,25 @@ def paths(fields: Iterable[str | Sequence[str]]) -> Paths:
     return tuple(tuple(one.split(".") if isinstance(one, str) else one) for one in fields)
 
 
+def schema_of(arrow_type: pa.DataType) -> pa.Schema:
+    """A schema of one column, as the engine takes types."""
+    return arrow().schema([arrow().field("v", arrow_type)])
+
+
+def batch_of(column: pa.Array) -> pa.RecordBatch:
+    """A record batch of one column, as the engine takes columns."""
+    return arrow().record_batch([column], ["v"])
+
+
+def column_of(result: tuple[Table, list[tuple[int, str]]]) -> tuple[pa.Array, Reasons]:
+    """The column that the engine has made, and the reasons of rows that are null in it."""
+    table, reasons = result
+    return arrow().record_batch(table).column(0), dict(reasons)
+
+
 def decoded(reader: ValueReader, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
     """A column of bytes, by a reader of the engine."""
-    pa = arrow()
-    table, reasons = reader.decode(pa.record_batch([column], ["v"]))
-    return pa.record_batch(table).column(0), dict(reasons)
+    return column_of(reader.decode(batch_of(column)))
 
 
 def type_of(reader: ValueReader) -> pa.DataType:
@@ -51,11 +65,11 @@ def encoded(writer: ValueWriter, column: pa.Array) -> tuple[pa.BinaryArray, Reas
     """
     pa = arrow()
     reasons: Reasons = {}
-    target = pa.schema(_Schema(writer.column_type(pa.record_batch([column], ["v"])))).field(0).type
+    target = pa.schema(_Schema(writer.column_type(batch_of(column)))).field(0).type
     if column.type != target:
         column = cast(column, target, reasons)
-    table, why = writer.encode(pa.record_batch([column], ["v"]))
-    return pa.record_batch(table).column(0), dict(why) | reasons
+    made, why = column_of(writer.encode(batch_of(column)))
+    return made, why | reasons
 
 
 class _Schema:

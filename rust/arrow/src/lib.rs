@@ -6,7 +6,6 @@
 pub mod export;
 pub mod import;
 
-pub mod json_lines;
 pub mod schema;
 
 mod bytes_column;

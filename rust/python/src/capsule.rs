@@ -98,6 +98,15 @@ pub fn schema_to_py<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py
     PyCapsule::new_with_value(py, schema, SCHEMA)
 }
 
+/// Takes anything with `__arrow_c_schema__`.
+pub fn schema_from_py(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
+    let capsule = schema.call_method0(pyo3::intern!(schema.py(), "__arrow_c_schema__"))?;
+    let capsule = capsule.cast::<PyCapsule>()?;
+    let pointer = capsule.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
+    // SAFETY: a capsule of this name holds a valid `ArrowSchema` (checked by name above), which is only read and stays with its capsule.
+    Ok(Schema::try_from(unsafe { pointer.as_ref() }).map_err(Failure::from)?)
+}
+
 /// Makes the result of `__arrow_c_array__` from one batch: (schema, array).
 pub fn batch_to_py(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyTuple>> {
     let (array, schema) = to_ffi(&StructArray::from(batch).to_data()).map_err(Failure::from)?;

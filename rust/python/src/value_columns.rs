@@ -8,13 +8,13 @@ use fletchlog_serde::{ReadValue, Reason, SchemaError, WriteColumn, decode, encod
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::capsule::{arrow_from_py, schema_to_py};
+use crate::capsule::{arrow_from_py, schema_from_py, schema_to_py};
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::table::Table;
 
 /// A table of one column, and for each row that has no value its number and the reason.
-type Column = (Table, Vec<(usize, String)>);
+pub type Column = (Table, Vec<(usize, String)>);
 
 #[doc = stub!(ValueReader)]
 #[pyclass(frozen, module = "fletchlog._core")]
@@ -93,7 +93,8 @@ fn schema(data_type: &DataType) -> Schema {
     Schema::new(vec![Field::new("v", data_type.clone(), true)])
 }
 
-fn table(column: ArrayRef, reasons: Vec<(usize, Reason)>) -> PyResult<Column> {
+/// For Python.
+pub fn table(column: ArrayRef, reasons: Vec<(usize, Reason)>) -> PyResult<Column> {
     let schema = Arc::new(schema(column.data_type()));
     let batch = RecordBatch::try_new(schema, vec![column]).map_err(Failure::from)?;
     let reasons = reasons
@@ -121,4 +122,15 @@ pub fn only_batch(data: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     }
     // a stream of a batch without rows has no batch
     Ok(batch.unwrap_or_else(|| RecordBatch::new_empty(schema)))
+}
+
+/// The type of the one column of a schema.
+pub fn only_type(schema: &Bound<'_, PyAny>) -> PyResult<DataType> {
+    let schema = schema_from_py(schema)?;
+    let field = schema.fields().first().filter(|_| schema.fields().len() == 1);
+    let none = || ArrowError::SchemaError("expected a schema of one column".to_owned());
+    Ok(field
+        .map(|field| field.data_type().clone())
+        .ok_or_else(none)
+        .map_err(Failure::from)?)
 }

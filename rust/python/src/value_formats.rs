@@ -1,19 +1,86 @@
 //! The readers and writers of each format, for `fletchlog.serde`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Field, Schema};
+use fletchlog_serde::Primitive;
 use fletchlog_serde::avro::{self, AvroReader, AvroWriter};
 use fletchlog_serde::confluent::{self, ConfluentReader, OfSchema, SchemaId};
+use fletchlog_serde::json::{self, JsonReader, JsonSchemaReader, JsonWriter};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::Failure;
 use crate::gate::gate;
 use crate::table::Table;
-use crate::value_columns::{ValueReader, ValueWriter, only_batch, only_column};
+use crate::value_columns::{Column, ValueReader, ValueWriter, only_batch, only_column, only_type, table};
+
+#[doc = stub!(primitive_reader)]
+#[pyfunction]
+pub fn primitive_reader(schema: &Bound<'_, PyAny>) -> PyResult<ValueReader> {
+    let reader = Primitive::new(&only_type(schema)?).map_err(Failure::from)?;
+    Ok(ValueReader::new(Arc::new(reader)))
+}
+
+#[doc = stub!(primitive_writer)]
+#[pyfunction]
+pub fn primitive_writer(schema: &Bound<'_, PyAny>) -> PyResult<ValueWriter> {
+    let writer = Primitive::new(&only_type(schema)?).map_err(Failure::from)?;
+    Ok(ValueWriter::new(Arc::new(writer)))
+}
+
+#[doc = stub!(json_reader)]
+#[pyfunction]
+pub fn json_reader(schema: &Bound<'_, PyAny>) -> PyResult<ValueReader> {
+    let reader = JsonReader::new(&only_type(schema)?).map_err(Failure::from)?;
+    Ok(ValueReader::new(Arc::new(reader)))
+}
+
+#[doc = stub!(json_writer)]
+#[pyfunction]
+pub fn json_writer() -> ValueWriter {
+    ValueWriter::new(Arc::new(JsonWriter))
+}
+
+#[doc = stub!(json_decode_inferred)]
+#[pyfunction]
+pub fn json_decode_inferred(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Column> {
+    let column = only_column(data)?;
+    let decoded = gate(py, |_| Ok(json::decode_inferred(&column)?))?;
+    table(decoded.column, decoded.reasons)
+}
+
+#[doc = stub!(JsonSchema)]
+#[pyclass(frozen, module = "fletchlog._core")]
+pub struct JsonSchema {
+    schema: json::JsonSchema,
+}
+
+#[pymethods]
+impl JsonSchema {
+    #[new]
+    fn new(schema: &str, references: HashMap<String, String>) -> PyResult<Self> {
+        let schema = json::JsonSchema::new(schema, &references).map_err(Failure::from)?;
+        Ok(Self { schema })
+    }
+
+    #[doc = stub!(JsonSchema.reader)]
+    fn reader(&self, values: &ValueReader) -> ValueReader {
+        ValueReader::new(Arc::new(JsonSchemaReader::new(self.schema.clone(), values.reader())))
+    }
+
+    #[doc = stub!(JsonSchema.refused)]
+    fn refused(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, String)>> {
+        let column = only_column(data)?;
+        Ok(gate(py, |_| Ok(self.schema.refused_rows(&column)?))?
+            .into_iter()
+            .map(|(row, reason)| (row, reason.to_string()))
+            .collect())
+    }
+}
 
 #[doc = stub!(avro_reader)]
 #[pyfunction]

@@ -35,6 +35,7 @@ pub(crate) enum Values {
     Null,
     Boolean(BooleanBufferBuilder),
     Int8(Vec<i8>),
+    /// int16, and the bits of half floats.
     Int16(Vec<i16>),
     /// int32, date32, time32, decimal32.
     Int32(Vec<i32>),
@@ -196,7 +197,7 @@ impl Column {
         }
     }
 
-    /// Whether columns of a type can be made: not of dictionaries, views, unions, run ends, intervals or half floats.
+    /// Whether columns of a type can be made: not of dictionaries, views, unions, run ends, or intervals.
     #[must_use]
     pub fn has(data_type: &DataType) -> bool {
         match data_type {
@@ -283,7 +284,8 @@ impl Values {
         match data_type {
             DataType::Boolean => Self::Boolean(BooleanBufferBuilder::new(rows)),
             DataType::Int8 => Self::Int8(Vec::with_capacity(rows)),
-            DataType::Int16 => Self::Int16(Vec::with_capacity(rows)),
+            // half floats by their bits
+            DataType::Int16 | DataType::Float16 => Self::Int16(Vec::with_capacity(rows)),
             DataType::Int32 | DataType::Date32 | DataType::Time32(_) | DataType::Decimal32(..) => {
                 Self::Int32(Vec::with_capacity(rows))
             }

@@ -95,11 +95,21 @@ impl Rows {
             Some(Ok(())) => debug_assert_eq!(self.column.len(), row + 1),
             Some(Err(reason)) => {
                 self.column.truncate(row);
-                self.column.push_null();
-                self.reasons.push((row, reason));
+                self.refuse(reason);
             }
             None => self.column.push_null(),
         }
+    }
+
+    /// How many there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.column.len()
+    }
+
+    /// Appends a null for a value with a reason.
+    pub(crate) fn refuse(&mut self, reason: Reason) {
+        self.reasons.push((self.column.len(), reason));
+        self.column.push_null();
     }
 
     /// The column as an array.

@@ -11,11 +11,14 @@ pub mod confluent;
 mod decode;
 pub mod description;
 mod encode;
+pub mod json;
 mod keep;
+mod primitive;
 pub mod protobuf;
 mod reason;
 
 pub use column::Column;
 pub use decode::{Decoded, ReadValue, decode};
 pub use encode::{Encoded, WriteColumn, WriteValue, encode};
+pub use primitive::Primitive;
 pub use reason::{Reason, SchemaError};

@@ -16,6 +16,7 @@ mod connection;
 mod coordinator_clients;
 mod coordinators;
 mod directory;
+mod json;
 mod log_files;
 mod produce;
 mod sasl;
@@ -47,7 +48,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -64,6 +65,7 @@ pub const TARGETS: [Target; 21] = [
     target("arrow_import", arrow::import, 1024),
     target("avro", avro::avro, 256),
     target("confluent", avro::confluent, 256),
+    target("json", json::json, 512),
     target("wire_request", wire::request, 1024),
     target("wire_response", wire::response, 1024),
     target("connection", connection::connection, 1024),

@@ -1,0 +1,109 @@
+"""`serde.JsonSchema`: the type that a JSON Schema gives, other schemas that it refers to, and columns of several schemas."""
+
+import json
+import pickle
+
+import pyarrow as pa
+import pytest
+
+import fletchlog as fl
+from fletchlog import serde
+
+ORDER = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "price": {"type": ["number", "null"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "by": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/person"}]},
+        "more": {"type": "object", "additionalProperties": {"type": "boolean"}},
+    },
+    "required": ["id"],
+    "$defs": {"person": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}},
+}
+TYPE = pa.struct(
+    {
+        "id": pa.int64(),
+        "price": pa.float64(),
+        "tags": pa.list_(pa.string()),
+        "by": pa.struct({"name": pa.string()}),
+        "more": pa.map_(pa.string(), pa.bool_()),
+    }
+)
+
+
+def decoded(deserializer, *values):
+    column, reasons = deserializer.decode(pa.array([json.dumps(value).encode() for value in values]))
+    return column.to_pylist(), reasons
+
+
+def test_the_type_is_the_one_that_the_schema_gives():
+    order = serde.JsonSchema(ORDER)
+    assert order.type == TYPE
+    rows, reasons = decoded(order, {"id": 1, "by": {"name": "ada"}, "more": {"x": True}}, {"id": 2, "by": {"name": "adelaide"}}, {"price": 1})
+    assert rows == [{"id": 1, "price": None, "tags": None, "by": {"name": "ada"}, "more": [("x", True)]}, None, None]
+    assert list(reasons) == [1, 2]
+    assert reasons[2] == 'not as the JSON Schema says: "id" is a required property'
+    assert "at /by" in reasons[1]
+    assert pickle.loads(pickle.dumps(order)).type == TYPE
+    assert order({"id": 3, "price": None, "tags": ["a"], "by": None, "more": {}}).startswith(b'{"id":3,')
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        True,
+        {"type": ["string", "integer"]},
+        {"type": "object"},
+        {"type": "array"},
+        {"type": "object", "properties": {"a": {}}},
+        {"$ref": "#/definitions/node", "definitions": {"node": {"type": "object", "properties": {"next": {"$ref": "#/definitions/node"}}}}},
+    ],
+)
+def test_a_schema_that_leaves_the_type_open_leaves_it_to_the_values(schema):
+    assert serde.JsonSchema(schema).type is None
+
+
+def test_the_fields_that_are_asked_for_are_read_and_the_whole_value_must_follow():
+    names = serde.JsonSchema(ORDER).pruned(["by.name", "id"])
+    assert names.type == pa.struct({"id": pa.int64(), "by": pa.struct({"name": pa.string()})})
+    rows, reasons = decoded(names, {"id": 1, "price": 2.5}, {"id": 2, "price": "x"})
+    assert rows == [{"id": 1, "by": None}, None]
+    assert list(reasons) == [1]
+    with pytest.raises(fl.errors.InvalidArgumentError, match="there is no field"):
+        serde.JsonSchema(ORDER).pruned(["nothing"])
+
+
+def test_a_schema_that_another_refers_to_is_given_by_its_name():
+    item = {
+        "type": "object",
+        "properties": {"sku": {"type": "string"}, "count": {"$ref": "#/definitions/count"}},
+        "definitions": {"count": {"type": "integer", "minimum": 1}},
+    }
+    order = {"type": "object", "properties": {"items": {"type": "array", "items": {"$ref": "item.json"}}}}
+    with pytest.raises(fl.errors.InvalidArgumentError, match=r"not a JSON Schema: .*item\.json"):
+        serde.JsonSchema(order)
+    both = serde.JsonSchema(order, references={"item.json": item})
+    assert both.type == pa.struct({"items": pa.list_(pa.struct({"sku": pa.string(), "count": pa.int64()}))})
+    rows, reasons = decoded(both, {"items": [{"sku": "a", "count": 1}]}, {"items": [{"count": 0}]})
+    assert rows == [{"items": [{"sku": "a", "count": 1}]}, None]
+    assert "0 is less than the minimum of 1" in reasons[1]
+
+
+def test_nothing_is_fetched():
+    for name in ("http://127.0.0.1:9/a.json", "file:///etc/hostname"):
+        with pytest.raises(fl.errors.InvalidArgumentError, match="which is not given"):
+            serde.JsonSchema({"$ref": name})
+
+
+def test_values_of_several_json_schemas_and_types_of_kafkas_own_are_read_in_one_column():
+    one = serde.JsonSchema({"type": "object", "properties": {"n": {"type": "integer", "minimum": 0}}})
+    other = serde.Json(pa.schema({"n": pa.int64()}))
+    both = serde.Confluent({1: one, 2: other})
+    column, reasons = both.decode(pa.array([b'\0\0\0\0\x01{"n":1}', b'\0\0\0\0\x02{"n":-1}', b'\0\0\0\0\x01{"n":-1}', b"\0\0\0\0\x03{}"]))
+    assert column.to_pylist() == [{"n": 1}, {"n": -1}, None, None]
+    assert {row: text.split(":")[0] for row, text in reasons.items()} == {2: "not as the JSON Schema says at /n", 3: reasons[3]}
+    longs, _ = serde.Confluent({7: serde.Long()}).decode(pa.array([b"\0\0\0\0\x07" + (5).to_bytes(8, "big")]))
+    assert longs.to_pylist() == [5]
