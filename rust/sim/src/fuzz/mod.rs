@@ -19,6 +19,7 @@ mod directory;
 mod json;
 mod log_files;
 mod produce;
+mod protobuf;
 mod sasl;
 mod scan;
 mod tls;
@@ -48,7 +49,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -69,6 +70,7 @@ pub const TARGETS: [Target; 22] = [
     target("wire_request", wire::request, 1024),
     target("wire_response", wire::response, 1024),
     target("connection", connection::connection, 1024),
+    target("protobuf", protobuf::protobuf, 1024),
     target("sasl", sasl::sasl, 512),
     target("tls", tls::tls, 2048),
 ];
