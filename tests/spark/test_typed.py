@@ -238,9 +238,34 @@ def test_both_formats_give_the_same_rows_of_every_type(nested, read):
     assert other.collect() == one.collect()
 
 
-def test_the_columnar_format_says_what_it_does_not_decode(orders, read):
-    with pytest.raises(PySparkException, match=r"option value.format: fletchlog-columnar decodes avro; read long with the format fletchlog"):
-        read(subscribe="orders", format="fletchlog-columnar", value__format="long")
+ITEM = "id bigint, name string, tags array<string>, more map<string, double>, day date, price decimal(9, 2)"
+ITEM_SCHEMA = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}}})
+ITEM_PROTO = 'syntax = "proto3"; message Item { int64 id = 1; string name = 2; repeated double marks = 3; Inner inner = 4; message Inner { bool ok = 1; } }'
+WRITTEN = [
+    (serde.Long(), [5, None], {"format": "long"}),
+    (serde.Double(), [1.5, None], {"format": "double"}),
+    (serde.String(), ["é", None], {"format": "string"}),
+    (serde.Json(), [{"id": 1, "tags": ["a", None], "more": {"x": 1.5}, "day": "2024-05-06", "price": "1.25"}, {}], {"format": "json", "schema": ITEM}),
+    (serde.Json(), [{"id": 1, "tags": ["a"]}, {}], {"format": "json-schema", "schema": ITEM_SCHEMA}),
+    (serde.Protobuf("Item", ITEM_PROTO), [{"id": 7, "name": "n", "marks": [1.0], "inner": {"ok": True}}], {"format": "protobuf", "schema": ITEM_PROTO}),
+]
+
+
+@pytest.mark.slow
+def test_both_formats_read_every_format_of_values(log, read):
+    for number, (serializer, values, options) in enumerate(WRITTEN):
+        log.topic(f"t{number}")
+        with fl.Producer(log.broker, value_serializer=serializer) as producer:
+            for value in values:
+                producer.send(f"t{number}", value)
+        given = {f"value__{name}": text for name, text in options.items()}
+        one, other = (read(subscribe=f"t{number}", format=source, **given) for source in BOTH)
+        assert one.schema == other.schema, options
+        rows = one.select("value", "offset").collect()
+        assert len(rows) == len(values)
+        assert other.select("value", "offset").collect() == rows, options
+        if one.schema["value"].dataType.typeName() == "struct":
+            assert other.select("value.id").collect() == one.select("value.id").collect()
 
 
 PLACE = {"path": "/data", "subscribe": "t"}

@@ -11,6 +11,7 @@ fletchlog.errors.InvalidArgumentError: value.format is jsn; expected one of stri
 
 from __future__ import annotations
 
+import base64
 import difflib
 import functools
 import importlib
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.interop import require
 from fletchlog.registry.client import Registry
 from fletchlog.registry.schemas import RegistrySchemas
 from fletchlog.serde import ddl
@@ -62,7 +64,7 @@ REGISTERED = ("avro", "json", "json-schema", "protobuf", "confluent")
 # With a registry, what is written is of one of these types.
 _KINDS = {"avro": "AVRO", "json": "JSON", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 # What the engine reads by a description (`Format.description`), without Python.
-DESCRIBED = ("avro",)
+DESCRIBED = ("avro", "protobuf", "json", "json-schema", "string", "short", "integer", "long", "float", "double")
 _CLASS = "a message class that protoc has made, as MODULE.CLASS: shop_pb2.Order"
 _NEEDED = {
     "schema": {"avro": "an Avro schema, as JSON", "json-schema": "a JSON Schema"},
@@ -77,7 +79,7 @@ class Format:
     Attributes:
         name: One of `NAMES`.
         schema: Avro schema, JSON Schema, text of a .proto file, or the type of JSON values in Spark's DDL.
-        reader_schema: Avro schema that values are resolved to; for `json-schema` the type of the values, in Spark's DDL.
+        reader_schema: Avro schema that values are resolved to; for `json-schema` the type of the values, in Spark's DDL, if the schema does not give it.
         message: Protobuf: the message's class as `MODULE.CLASS`; with a schema or a registry the full name of the message, or None for the first one.
         subject: With a registry: the subject, if it is not that of the topic.
         registry: Arguments of `serde.Registry`; empty: values do not begin with the id of a schema.
@@ -104,7 +106,7 @@ class Format:
         made: Callable[[], Any] = {
             "bytes": lambda: None,
             "json": lambda: Json(self._ddl("schema", self.schema)),
-            "json-schema": lambda: self._checked("schema", lambda: JsonSchema(self.schema, Json(self._ddl("reader_schema", self.reader_schema)))),
+            "json-schema": lambda: self._checked("schema", lambda: JsonSchema(self.schema, self._json_type())),
             "avro": self._avro,
             "protobuf": self._protobuf,
         }.get(self.name) or _PLAIN[self.name]
@@ -184,8 +186,7 @@ class Format:
             fletchlog.errors.SchemaRegistryError: The registry has no such subject, or does not answer.
         """
         if not self.registry:
-            made = {"format": self.name, "schema": self.schema}
-            return made if self.reader_schema is None else {**made, "reader_schema": self.reader_schema}
+            return {"format": self.name, **self._described()}
         subject = self._subject(topic, is_key=is_key)
         versions = self.client().versions(subject, deleted=True)
         readers = {str(schema_id): text for schema_id, text in (_registered(self.registry, subject, version) for version in versions)}
@@ -193,6 +194,17 @@ class Format:
             "format": "confluent",
             "readers": {schema_id: {"format": "avro", "schema": text, "reader_schema": self.reader_schema} for schema_id, text in readers.items()},
         }
+
+    def _described(self) -> dict[str, Any]:
+        """The parts of a description, of values that do not begin with the id of a schema."""
+        if self.name == "avro":
+            return {"schema": self.schema, "reader_schema": self.reader_schema}
+        if self.name == "protobuf":
+            descriptors, message = self.deserializer().declared
+            return {"descriptors": base64.b64encode(descriptors).decode(), "message": message}
+        if self.name in ("json", "json-schema"):
+            return {"schema": self.schema, "type": _described_type(self.deserializer().type)}
+        return {}
 
     def _subject(self, topic: str | None, *, is_key: bool) -> str:
         if self.subject is None and topic is None:
@@ -216,6 +228,10 @@ class Format:
             )
         return self._checked("message", lambda: Protobuf(self._message()))
 
+    def _json_type(self) -> Json | None:
+        """None: the type that the JSON Schema gives."""
+        return None if self.reader_schema is None else Json(self._ddl("reader_schema", self.reader_schema))
+
     def _ddl(self, option: str, text: str | None) -> Any:
         return None if text is None else self._checked(option, lambda: ddl.arrow_type(text))
 
@@ -231,6 +247,16 @@ class Format:
             return make()
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{dict(self.named).get(option, option)}: {error}") from None
+
+
+def _described_type(arrow_type: pa.DataType) -> Any:
+    """A type as `rust/serde/src/description.rs` takes it."""
+    types = require("pyarrow", "serde").types
+    if types.is_struct(arrow_type):
+        return {"struct": [[field.name, _described_type(field.type)] for field in arrow_type]}
+    if types.is_map(arrow_type):
+        return {"map": [_described_type(arrow_type.key_type), _described_type(arrow_type.item_type)]}
+    return {"list": _described_type(arrow_type.value_type)} if types.is_list(arrow_type) else str(arrow_type)
 
 
 def _avro_text(client: Registry, found: RegisteredSchema) -> str:

@@ -2,20 +2,33 @@
 //!
 //! ```text
 //! {"format": "avro", "schema": "..", "reader_schema": ".."}
+//! {"format": "protobuf", "descriptors": "(a FileDescriptorSet, in Base64)", "message": "shop.Order"}
+//! {"format": "json", "type": TYPE}
+//! {"format": "json-schema", "schema": "..", "type": TYPE}
+//! {"format": "long"}                                          string, short, integer, float, double likewise
 //! {"format": "confluent", "readers": {"7": {"format": ..}}}
+//!
+//! TYPE = "int64" | "timestamp[us, tz=UTC]" | ..               as pyarrow names it
+//!      | {"list": TYPE} | {"map": [TYPE, TYPE]} | {"struct": [[NAME, TYPE], ..]}
 //! ```
 //!
 //! `python/fletchlog/serde/formats.py` writes them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field, TimeUnit};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use crate::avro::AvroReader;
 use crate::confluent::{ConfluentReader, OfSchema, SchemaId};
 use crate::decode::ReadValue;
-use crate::reason::SchemaError;
+use crate::json::{JsonReader, JsonSchema, JsonSchemaReader};
+use crate::primitive::Primitive;
+use crate::protobuf::ProtobufReader;
+use crate::reason::{SchemaError, named};
 
 /// The reader that a description names.
 ///
@@ -31,6 +44,26 @@ pub fn reader_of(description: &Value) -> Result<Arc<dyn ReadValue>, SchemaError>
             let reader_schema = parts.get("reader_schema").and_then(Value::as_str);
             Ok(Arc::new(AvroReader::new(text(parts, "schema")?, reader_schema)?))
         }
+        "protobuf" => {
+            let descriptors = STANDARD.decode(text(parts, "descriptors")?);
+            let descriptors = descriptors.map_err(|error| invalid(format!("no descriptors: {error}")))?;
+            Ok(Arc::new(ProtobufReader::new(
+                &descriptors,
+                text(parts, "message")?,
+                false,
+            )?))
+        }
+        "json" => Ok(Arc::new(json(parts)?)),
+        "json-schema" => {
+            let schema = JsonSchema::new(text(parts, "schema")?, &HashMap::new())?;
+            Ok(Arc::new(JsonSchemaReader::new(schema, Arc::new(json(parts)?))))
+        }
+        "string" => Ok(Arc::new(Primitive::new(&DataType::Utf8)?)),
+        "short" => Ok(Arc::new(Primitive::new(&DataType::Int16)?)),
+        "integer" => Ok(Arc::new(Primitive::new(&DataType::Int32)?)),
+        "long" => Ok(Arc::new(Primitive::new(&DataType::Int64)?)),
+        "float" => Ok(Arc::new(Primitive::new(&DataType::Float32)?)),
+        "double" => Ok(Arc::new(Primitive::new(&DataType::Float64)?)),
         "confluent" => confluent(parts),
         other => Err(invalid(format!("values of the format {other} are not decoded here"))),
     }
@@ -59,6 +92,94 @@ fn confluent(parts: &Map<String, Value>) -> Result<Arc<dyn ReadValue>, SchemaErr
     Ok(Arc::new(ConfluentReader::new(data_type, schemas)?))
 }
 
+fn json(parts: &Map<String, Value>) -> Result<JsonReader, SchemaError> {
+    JsonReader::new(&type_of(parts.get("type").unwrap_or(&Value::Null))?)
+}
+
+fn type_of(described: &Value) -> Result<DataType, SchemaError> {
+    let none = || invalid(format!("{described} describes no type"));
+    if let Some(name) = described.as_str() {
+        return scalar(name).ok_or_else(none);
+    }
+    let (kind, parts) = described
+        .as_object()
+        .and_then(|parts| parts.iter().next())
+        .ok_or_else(none)?;
+    match (kind.as_str(), parts) {
+        ("list", item) => Ok(DataType::new_list(type_of(item)?, true)),
+        ("map", Value::Array(parts)) => {
+            let [key, value] = &parts[..] else { return Err(none()) };
+            let entry = vec![
+                Field::new("key", type_of(key)?, false),
+                Field::new("value", type_of(value)?, true),
+            ];
+            let entries = Field::new("entries", DataType::Struct(entry.into()), false);
+            Ok(DataType::Map(Arc::new(entries), false))
+        }
+        ("struct", Value::Array(fields)) => {
+            let field = |field: &Value| match field.as_array().map(Vec::as_slice) {
+                Some([Value::String(name), part]) => Ok(Field::new(name, type_of(part)?, true)),
+                _ => Err(none()),
+            };
+            let fields = fields.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+            Ok(DataType::Struct(fields.into()))
+        }
+        _ => Err(none()),
+    }
+}
+
+/// The type of a name, the way back of [`named`].
+fn scalar(name: &str) -> Option<DataType> {
+    use DataType as T;
+    let units = [
+        TimeUnit::Second,
+        TimeUnit::Millisecond,
+        TimeUnit::Microsecond,
+        TimeUnit::Nanosecond,
+    ];
+    let zone = name
+        .split_once("tz=")
+        .map(|(_, zone)| Arc::from(zone.trim_end_matches(']')));
+    let plain = [
+        T::Null,
+        T::Boolean,
+        T::Int8,
+        T::Int16,
+        T::Int32,
+        T::Int64,
+        T::UInt8,
+        T::UInt16,
+        T::UInt32,
+        T::UInt64,
+        T::Float16,
+        T::Float32,
+        T::Float64,
+        T::Utf8,
+        T::LargeUtf8,
+        T::Date32,
+        T::Date64,
+    ];
+    let timed = units.into_iter().flat_map(|unit| {
+        [
+            T::Time32(unit),
+            T::Time64(unit),
+            T::Duration(unit),
+            T::Timestamp(unit, zone.clone()),
+        ]
+    });
+    if let Some(found) = plain.into_iter().chain(timed).find(|known| named(known) == name) {
+        return Some(found);
+    }
+    let (kind, digits) = name.strip_suffix(')')?.split_once('(')?;
+    let (precision, scale) = digits.split_once(", ")?;
+    let (precision, scale) = (precision.parse().ok()?, scale.parse().ok()?);
+    match kind {
+        "decimal128" => Some(T::Decimal128(precision, scale)),
+        "decimal256" => Some(T::Decimal256(precision, scale)),
+        _ => None,
+    }
+}
+
 fn text<'a>(parts: &'a Map<String, Value>, name: &str) -> Result<&'a str, SchemaError> {
     let found = parts.get(name).and_then(Value::as_str);
     found.ok_or_else(|| invalid(format!("a description of a reader has no {name}")))
@@ -66,4 +187,51 @@ fn text<'a>(parts: &'a Map<String, Value>, name: &str) -> Result<&'a str, Schema
 
 fn invalid(message: String) -> SchemaError {
     SchemaError::Invalid(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_described_as_it_is_named() {
+        for name in [
+            "int64",
+            "timestamp[us, tz=Europe/Berlin]",
+            "timestamp[ns]",
+            "decimal128(9, 2)",
+            "date32[day]",
+            "halffloat",
+            "string",
+            "time64[ns]",
+        ] {
+            assert_eq!(named(&scalar(name).unwrap()), name);
+        }
+        let described = serde_json::json!({"struct": [["a", {"list": "int8"}], ["m", {"map": ["string", "double"]}]]});
+        let DataType::Struct(fields) = type_of(&described).unwrap() else {
+            panic!()
+        };
+        assert_eq!(named(fields[1].data_type()), "map");
+        for wrong in [
+            serde_json::json!("int63"),
+            serde_json::json!({"list": 1}),
+            serde_json::json!({"map": ["string"]}),
+            serde_json::json!(null),
+        ] {
+            assert!(type_of(&wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn every_format_has_a_reader() {
+        for described in [
+            serde_json::json!({"format": "long"}),
+            serde_json::json!({"format": "json", "type": {"struct": [["a", "int64"]]}}),
+            serde_json::json!({"format": "json-schema", "schema": "{}", "type": "string"}),
+            serde_json::json!({"format": "avro", "schema": "\"long\""}),
+        ] {
+            assert!(reader_of(&described).is_ok(), "{described}");
+        }
+        assert!(reader_of(&serde_json::json!({"format": "xml"})).is_err());
+    }
 }
