@@ -283,3 +283,19 @@ def test_more_values_than_a_dictionary_has_codes_for_are_an_error():
     values = pa.array([b'"%d"' % number for number in range(200)])
     with pytest.raises(fl.errors.InvalidArgumentError, match=r"do not fit into one column of dictionary<.*int8"):
         serde.Json(pa.dictionary(pa.int8(), pa.string())).decode(values)
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0b", "\U0010ffff", "\U0010ffff0\0"])
+def test_a_name_may_have_any_character(name):
+    schema = pa.schema({"n": pa.list_(pa.struct({name: pa.int64(), "": pa.string(), "x": pa.date32()}))})
+    values = [json.dumps({"n": [{name: 1, "": "e"}, {}]}).encode(), json.dumps({"n": [{name: "x"}]}).encode(), None]
+    column, reasons = serde.Json(schema).decode(pa.array(values))
+    assert column.to_pylist() == [{"n": [{name: 1, "": "e", "x": None}, {name: None, "": None, "x": None}]}, None, None]
+    assert list(reasons) == [1]
+    assert column.type == pa.struct(list(schema))
+    again, reasons = serde.Json(schema).encode(column)
+    assert json.loads(again[0].as_py()) == column[0].as_py()
+    assert reasons == {}
+    inferred = serde.Json().encode(column)[0]
+    assert inferred == again
+    assert serde.Json().decode(again)[0].field("n").type.value_type.field(0).name == name

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.serde.columns import cast, converted, plain_type
+from fletchlog.serde.columns import cast, converted, mapped, plain_type
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, framed, value_of
 from fletchlog.serde.typed import batch_of, column_of, decoded, encoded, paths, schema_of, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
@@ -74,7 +74,7 @@ class Json(OneByOne[Any]):
 
     @cached_property
     def _reader(self) -> _core.ValueReader | None:
-        return None if self.type is None else _core.json_reader(schema_of(self.type))
+        return None if self.type is None else _core.json_reader(schema_of(_escaped(self.type)))
 
     @cached_property
     def value_reader(self) -> _core.ValueReader | None:
@@ -86,10 +86,11 @@ class Json(OneByOne[Any]):
         reader = self._reader
         made, reasons = column_of(_core.json_decode_inferred(batch_of(column))) if reader is None else decoded(reader, column)
         reasons = {row: reason + framed(column[row].as_py()) if reason.startswith(_NOT_JSON) else reason for row, reason in reasons.items()}
-        if self.type is None or made.type == self.type:
+        arrow_type = _unescaped(made.type) if self.type is None else self.type
+        if made.type == arrow_type:
             return made, reasons
         # dictionaries and views, in whose types pyarrow says what fits
-        return by_halves(len(made), self.type, lambda start, stop: converted(made[start:stop], self.type, _cast), reasons), reasons
+        return by_halves(len(made), arrow_type, lambda start, stop: converted(made[start:stop], arrow_type, _cast), reasons), reasons
 
     def pruned(self, fields: Iterable[str | Sequence[str]]) -> Json:
         """The same for these fields alone, each given as the names on the way to it from the top; the others are skipped.
@@ -105,7 +106,9 @@ class Json(OneByOne[Any]):
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
         reasons: Reasons = {}
-        made, why = encoded(_core.json_writer(), cast(column, plain_type(self.type or column.type), reasons))
+        column = cast(column, plain_type(self.type or column.type), reasons)
+        escaped = _escaped(column.type)
+        made, why = encoded(_core.json_writer(), column if escaped == column.type else converted(column, escaped, _cast))
         return made, why | reasons
 
     def __call__(self, value: Any) -> bytes:
@@ -136,6 +139,34 @@ class Json(OneByOne[Any]):
 
 
 _NOT_JSON = "not JSON"
+
+
+# Arrow's C interface ends the name of a field at a NUL: `rust/serde/src/json/names.rs` has these escapes, too
+_MARK = "\U0010ffff"
+
+
+def _escaped(arrow_type: pa.DataType) -> pa.DataType:
+    """A type as the engine takes it."""
+    return _renamed(arrow_type, lambda name: name.replace(_MARK, f"{_MARK}1").replace("\0", f"{_MARK}0"))
+
+
+def _unescaped(arrow_type: pa.DataType) -> pa.DataType:
+    """A type of the engine as it is."""
+    return _renamed(arrow_type, lambda name: name.replace(f"{_MARK}0", "\0").replace(f"{_MARK}1", _MARK))
+
+
+def _renamed(arrow_type: pa.DataType, rename: Callable[[str], str]) -> pa.DataType:
+    pa, types = arrow(), arrow().types
+    names: list[str] = []
+
+    def part(one: Any, _path: str) -> Any:
+        if not types.is_struct(one):
+            return None
+        names.extend(field.name for field in one)
+        return pa.struct([field.with_name(rename(field.name)).with_type(mapped(field.type, part)) for field in one])
+
+    made = mapped(arrow_type, part)
+    return made if any(rename(name) != name for name in names) else arrow_type
 
 
 def _cast(part: pa.Array, arrow_type: pa.DataType) -> pa.Array:

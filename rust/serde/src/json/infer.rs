@@ -5,6 +5,7 @@ use arrow_schema::{ArrowError, DataType, Field, TimeUnit};
 
 use super::check::refused;
 use super::iso8601;
+use super::names::in_type;
 use super::read::JsonReader;
 use super::text::{Kind, NotJson, Text};
 use crate::decode::{Decoded, Rows, each_value};
@@ -117,7 +118,7 @@ impl Guess {
             Self::Struct(fields) => {
                 let fields = fields
                     .iter()
-                    .map(|(name, guess)| Field::new(name, guess.data_type(), true));
+                    .map(|(name, guess)| Field::new(in_type(name), guess.data_type(), true));
                 DataType::Struct(fields.collect())
             }
         }

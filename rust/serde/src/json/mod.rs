@@ -17,6 +17,7 @@ mod check;
 mod decimal;
 mod infer;
 mod iso8601;
+mod names;
 mod node;
 mod read;
 mod scalar;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 
+use super::names::in_json;
 use crate::column::Column;
 use crate::reason::{SchemaError, named};
 
@@ -48,7 +49,7 @@ impl Node {
                 let mut nodes: Vec<(String, Self)> = Vec::with_capacity(fields.len());
                 let mut plain = Vec::with_capacity(fields.len());
                 for field in fields {
-                    if nodes.iter().any(|(name, _)| name == field.name()) {
+                    if plain.iter().any(|known: &FieldRef| known.name() == field.name()) {
                         let name = field.name();
                         return Err(SchemaError::Invalid(format!(
                             "a JSON object has no name twice, but the struct{} has {name:?} twice",
@@ -61,7 +62,7 @@ impl Node {
                         &format!("{path}/{}", field.name()),
                     )?;
                     plain.push(retyped(field, &node));
-                    nodes.push((field.name().clone(), node));
+                    nodes.push((in_json(field.name()), node));
                 }
                 (DataType::Struct(Fields::from(plain)), Parts::Fields(nodes))
             }

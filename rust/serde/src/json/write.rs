@@ -14,6 +14,7 @@ use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, TimeUnit};
 
 use super::iso8601;
+use super::names::in_json;
 use crate::encode::{WriteColumn, WriteValue};
 use crate::reason::{Reason, SchemaError, named};
 
@@ -254,7 +255,7 @@ fn structs(column: &dyn Array) -> Cells<'_> {
         .enumerate()
         .map(|(at, (field, column))| {
             let mut name = if at == 0 { Vec::new() } else { vec![b','] };
-            quoted(field.name(), &mut name);
+            quoted(&in_json(field.name()), &mut name);
             name.push(b':');
             (name, cells(column))
         })
