@@ -93,19 +93,6 @@ class OneByOne(Generic[T]):
         return made
 
 
-def encode_each(column: pa.Array, encode: Callable[[Any], bytes]) -> tuple[pa.BinaryArray, Reasons]:
-    """Encodes row by row; what `encode` raises is the reason of the row."""
-    made: list[bytes | None] = []
-    reasons: Reasons = {}
-    for row, cell in enumerate(column):
-        try:
-            made.append(encode(cell.as_py(maps_as_pydicts="strict")) if cell.is_valid else None)
-        except Exception as error:  # noqa: BLE001 - a library raises whatever its parts raise
-            reasons[row] = f"{type(error).__name__}: {error}".rstrip(": ")
-            made.append(None)
-    return arrow().array(made, arrow().binary()), reasons
-
-
 def framed(data: bytes) -> str:
     """For the end of a reason: that a value looks as if it began with a schema id."""
     return " (it begins as in Confluent's wire format: give the deserializer to Confluent)" if len(data) > _FRAME and data[0] == 0 else ""
