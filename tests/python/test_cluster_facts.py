@@ -49,6 +49,17 @@ def test_offsets_are_those_of_a_consumer(place: tuple[fl.Broker, Peer]) -> None:
     assert [found[tp] and found[tp].offset for tp in partitions] == [3, 2, None]  # type: ignore[union-attr]
 
 
+def test_offsets_of_partitions_that_do_not_exist() -> None:
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError, match="no topic `u`"):
+            broker.end_offsets([("t", 0), ("u", 0)])
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError, match="no partition t-1"):
+            broker.beginning_offsets(("t", 1))
+        with pytest.raises(fl.errors.UnknownTopicOrPartitionError, match="no topic `u`"):
+            broker.offsets_for_times({("u", 0): 0})
+
+
 def test_the_end_of_committed_records(place: tuple[fl.Broker, Peer]) -> None:
     broker, peer = place
     with fl.Producer(broker, {"transactional.id": "x"}) as producer:

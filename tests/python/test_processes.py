@@ -224,6 +224,40 @@ def test_an_interpreter_that_ends_with_open_handles_ends_at_once_and_loses_nothi
         assert broker.scan("t").to_pyarrow().column("value").to_pylist()[:3] == [b"v"] * 3
 
 
+# What a thread of the engine runs in Python when the interpreter ends. Before CPython 3.14 that aborted the process.
+ENDS_DURING = """
+import logging, socket, sys, threading, time
+import fletchlog as fl
+begun = threading.Event()
+def slowly(what):
+    begun.set()
+    time.sleep(0.3)
+    print(what)
+class Handler(logging.Handler):
+    def emit(self, record):
+        if record.levelno >= logging.WARNING:
+            slowly("a line")
+broker = fl.Broker.in_memory()
+listener = broker.listen()
+if sys.argv[1] == "log":
+    logging.getLogger("fletchlog").addHandler(Handler())
+    host, port = listener.bootstrap.rsplit(":", 1)
+    for _ in range(3):
+        with socket.create_connection((host, int(port))) as refused:
+            refused.sendall(bytes([255]) * 8)
+            assert not refused.recv(1)
+else:
+    listener.faults.on(api="ApiVersions", when=lambda request: slowly("a condition")).error("UNKNOWN_SERVER_ERROR")
+    threading.Thread(target=lambda: fl.Cluster(f"kafka://{listener.bootstrap}").topics(), daemon=True).start()
+assert begun.wait(20)
+"""
+
+
+@pytest.mark.parametrize(("what", "printed"), [("log", ["a line"] * 3), ("condition", ["a condition"])])
+def test_the_end_of_the_interpreter_waits_for_python_on_threads_of_the_engine(what: str, printed: list[str]) -> None:
+    assert checked(ENDS_DURING, what).splitlines() == printed
+
+
 def test_a_terminated_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", END + "time.sleep(60)", str(tmp_path / "log")], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

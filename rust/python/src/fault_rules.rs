@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert::describe;
+use crate::engine_threads::call_python;
 use crate::errors::Failure;
 use crate::gate::gate;
 
@@ -290,13 +291,14 @@ fn batch(batch: ProducedBatch) -> Batch {
 /// A condition in Python. What it raises is reported as that of a callback, and the rule does not apply.
 fn predicate(when: Py<PyAny>) -> Predicate {
     Arc::new(move |request| {
-        Python::attach(|py| {
+        let applies = call_python(|py| {
             let asked = asked(py, &when, request);
             asked.unwrap_or_else(|raised| {
                 raised.write_unraisable(py, Some(when.bind(py)));
                 false
             })
-        })
+        });
+        applies.unwrap_or(false)
     })
 }
 

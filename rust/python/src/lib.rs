@@ -28,6 +28,7 @@ pub mod config;
 pub mod consumer;
 pub mod convert;
 mod deserializers;
+mod engine_threads;
 pub mod errors;
 pub mod fault_rules;
 pub mod fork;
@@ -83,6 +84,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     fork::watch_forks();
     logging::install();
+    engine_threads::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<broker::Broker>()?;
     module.add_class::<clock::Clock>()?;

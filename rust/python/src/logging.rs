@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::capsule::Gil;
+use crate::engine_threads::call_python;
 use crate::once::once;
 
 static PYTHON: PyOnceLock<pyo3_log::Logger> = PyOnceLock::new();
@@ -143,7 +144,7 @@ impl Behind {
 /// The thread that delivers the lines of the engine's threads. It ends when no line is left.
 fn emit_behind() {
     // The thread attaches before it takes a line: while it waits for the GIL, a call that ends can still deliver the line.
-    while Python::try_attach(|_| emit()).is_some() {
+    while call_python(|_| emit()).is_some() {
         let mut behind = behind();
         if behind.lines.is_empty() {
             behind.emitter = None;

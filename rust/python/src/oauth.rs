@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::convert::as_dict;
+use crate::engine_threads::call_python;
 use crate::errors::Failure;
 
 /// confluent-kafka's name of the function that returns a token.
@@ -20,10 +21,11 @@ struct Callback(Py<PyAny>);
 
 impl TokenSource for Callback {
     fn token(&self, _: i64) -> Result<Token, String> {
-        Python::attach(|py| {
+        let token = call_python(|py| {
             let answer = self.0.call1(py, ("",)).map_err(|error| describe(py, &error))?;
             token_of(answer.bind(py)).map_err(|error| describe(py, &error))
-        })
+        });
+        token.unwrap_or_else(|| Err(format!("{CALLBACK} is not called while the interpreter ends")))
     }
 }
 

@@ -13,8 +13,17 @@ use crate::fork::Stop;
 use crate::peer::Peer;
 use crate::time::TimeBound;
 
-/// A consumer for one call, and how long it may take (ms).
-fn consumer(peer: &Peer, config: &Config, isolation_level: &str) -> Result<(Engine, i64), Failure> {
+/// A consumer for one call, and how long it may take (ms). A broker in this process knows its partitions: one that does not exist is an error
+/// at once. A cluster's are waited for, since its nodes learn of a new topic one after the other.
+fn consumer<'a>(
+    peer: &Peer,
+    config: &Config,
+    partitions: impl Iterator<Item = &'a TopicPartition>,
+    isolation_level: &str,
+) -> Result<(Engine, i64), Failure> {
+    if let Peer::Broker(broker) = peer {
+        broker.check_partitions(partitions)?;
+    }
     let own = [("isolation.level", isolation_level), ("enable.auto.commit", "false")];
     let config = config.clone().with(own)?;
     let limit_ms = i64::from(config.int("default.api.timeout.ms"));
@@ -30,7 +39,7 @@ pub fn beginnings(
     partitions: &[TopicPartition],
     stop: Stop<'_>,
 ) -> Result<Vec<(TopicPartition, i64)>, Failure> {
-    let (mut consumer, limit_ms) = consumer(peer, config, "read_uncommitted")?;
+    let (mut consumer, limit_ms) = consumer(peer, config, partitions.iter(), "read_uncommitted")?;
     Ok(consumer.beginning_offsets(partitions, limit_ms, stop)?)
 }
 
@@ -42,7 +51,7 @@ pub fn ends(
     isolation_level: &str,
     stop: Stop<'_>,
 ) -> Result<Vec<(TopicPartition, i64)>, Failure> {
-    let (mut consumer, limit_ms) = consumer(peer, config, isolation_level)?;
+    let (mut consumer, limit_ms) = consumer(peer, config, partitions.iter(), isolation_level)?;
     Ok(consumer.end_offsets(partitions, limit_ms, stop)?)
 }
 
@@ -53,7 +62,7 @@ pub fn of_times(
     times: &[(TopicPartition, i64)],
     stop: Stop<'_>,
 ) -> Result<Vec<(TopicPartition, Option<OffsetAndTimestamp>)>, Failure> {
-    let (mut consumer, limit_ms) = consumer(peer, config, "read_uncommitted")?;
+    let (mut consumer, limit_ms) = consumer(peer, config, times.iter().map(|(tp, _)| tp), "read_uncommitted")?;
     Ok(consumer.offsets_for_times(times, limit_ms, stop)?)
 }
 

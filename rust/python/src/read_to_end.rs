@@ -50,8 +50,11 @@ impl RecordsToEnd {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Records>> {
         let until = Instant::now() + Duration::from_millis(self.timeout_ms.unsigned_abs());
         let consumer = self.consumer.bind(py).get();
+        // The first poll only takes what is there: at the ends there is nothing to wait for.
+        let mut wait_ms = 0;
         while !self.is_over() {
-            let polled = consumer.poll_to(py, &self.ends, POLL_MS.min(self.timeout_ms))?;
+            let polled = consumer.poll_to(py, &self.ends, wait_ms)?;
+            wait_ms = POLL_MS.min(self.timeout_ms);
             if polled.count() > 0 {
                 return Ok(Some(consumer.records(polled)));
             }

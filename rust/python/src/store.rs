@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use std::sync::Arc;
 
+use crate::engine_threads::call_python;
 use crate::errors::Failure;
 use crate::gate::gate;
 
@@ -65,7 +66,14 @@ impl fmt::Debug for PyStore {
 fn apart<T: Send>(call: impl FnOnce(Python<'_>) -> PyResult<T> + Send) -> Result<T> {
     scope(|scope| {
         let thread = Builder::new().name("fletchlog-store".to_owned());
-        let request = || Python::attach(|py| call(py).map_err(|error| to_io(py, &error)));
+        let request = || {
+            let answer = call_python(|py| call(py).map_err(|error| to_io(py, &error)));
+            answer.unwrap_or_else(|| {
+                Err(Error::other(
+                    "the interpreter is ending: no request to the store is sent",
+                ))
+            })
+        };
         let answer = thread.spawn_scoped(scope, request)?.join();
         answer.unwrap_or_else(|panic| Err(Error::other(Failure::panic(&*panic).to_string())))
     })

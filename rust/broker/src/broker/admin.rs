@@ -190,6 +190,21 @@ impl Broker {
         Ok(table.partition(tp).map(|partition| partition.replicas()))
     }
 
+    /// Checks that each of these partitions exists. Opens no log.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION for the first that does not; `Closed`; read-only: the directory has become unreadable.
+    pub fn check_partitions<'a>(&self, tps: impl IntoIterator<Item = &'a TopicPartition>) -> Result<(), BrokerError> {
+        let _open = self.enter()?;
+        self.replicas.controller().see_new_topics()?;
+        let table = self.replicas.topic_table();
+        let missing = tps.into_iter().find(|tp| table.partition(tp).is_none());
+        missing.map_or(Ok(()), |tp| match table.get(&tp.topic) {
+            Some(_) => Err(BrokerError::unknown_partition(tp)),
+            None => Err(BrokerError::unknown_topic(&tp.topic)),
+        })
+    }
+
     /// The producer states of a partition, by producer id.
     ///
     /// # Errors
