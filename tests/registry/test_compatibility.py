@@ -278,6 +278,7 @@ PROTO = """syntax = "proto3";
 package a.b;
 
 import "google/protobuf/timestamp.proto";
+import "google/type/money.proto";
 import public "o.proto";
 
 option java_package = "x.y";
@@ -286,12 +287,22 @@ message M {
   reserved 4;
   reserved 10 to 12;
   reserved "foo";
+
   option deprecated = true;
-  optional string a = 1 [json_name = "zz", deprecated = true, (confluent.field_meta).tags = "PII"];
+
+  optional string a = 1 [
+    deprecated = true,
+    (confluent.field_meta).tags = "PII",
+    json_name = "it\\'s"
+  ];
   repeated int32 b = 2 [packed = false];
   map<string, N> m = 3;
   N n = 5;
+  google.type.Money price = 8;
+
   oneof k {
+    option (my_option) = true;
+
     int32 x = 6;
     Other o = 7;
   }
@@ -299,7 +310,7 @@ message M {
   message N {
     google.protobuf.Timestamp t = 1;
   }
-
+  message Empty {}
   enum E {
     option allow_alias = true;
     A = 0;
@@ -307,13 +318,20 @@ message M {
     C = -1 [deprecated = true];
   }
 }
+message Second {
+  string s = 1;
+}
+enum Third {
+  D = 0;
+}
 
 service S {
   rpc Do (M) returns (stream M) {
     option deprecated = true;
-  }
+  };
   rpc Other (M) returns (M);
 }
+service T {}
 """
 
 

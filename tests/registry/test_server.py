@@ -82,6 +82,8 @@ def test_errors_have_confluents_codes(call):
         ("POST", "/subjects/b", body_of(record("x")), (404, 40401)),
         ("POST", "/subjects/a", body_of(record("y")), (404, 40403)),
         ("POST", "/subjects/a", {"schema": "{"}, (422, 42201)),
+        ("POST", "/subjects/a", {}, (404, 40403)),
+        ("POST", "/subjects/b", {}, (404, 40401)),
         ("POST", "/subjects/a/versions", {"schema": '{"type": "strange"}'}, (422, 42201)),
         ("POST", "/subjects/a/versions", {"schema": "{}", "schemaType": "XML"}, (422, 42201)),
         ("POST", "/subjects/n/versions", {}, (422, 42201)),
@@ -113,6 +115,7 @@ def test_errors_have_confluents_codes(call):
     assert code(call("POST", "/subjects/a/versions", body_of(record("x")), Content_Type="text/plain")) == (415, 415)
     assert call("GET", "/subjects", None, Accept="application/json;q=0.5")[0] == 200
     assert call.headers["Content-Type"] == "application/json"
+    assert call("GET", "/subjects", None, Accept="*/json")[0] == 200
     assert call("GET", "/subjects", None, Accept="*/*")[0] == 200
     assert call.headers["Content-Type"] == "application/vnd.schemaregistry.v1+json"
 
@@ -223,6 +226,8 @@ def test_compatibility_holds_within_a_group(call):
 
     assert [put(record("x"), "1"), put(record("x", "y"), "1"), put(record("x", "y"), "2"), put(record("x", "y", "z=1"), "2")] == [1, 409, 2, 3]
     assert call("GET", "/subjects/a/metadata?key=major&value=1")[1]["version"] == 1
+    call.register("plain", record("x"))
+    assert code(call("GET", "/subjects/plain/metadata")) == (404, 40403), "a version without properties has no metadata"
     assert call("GET", "/subjects/a/versions/3")[1]["metadata"] == {"properties": {"major": "2"}}
 
 
@@ -266,6 +271,9 @@ def test_contexts_have_ids_of_their_own(call):
     assert "y" in call("GET", "/contexts/.one/schemas/ids/1")[1]["schema"]
     assert '"x"' in call("GET", "/schemas/ids/1")[1]["schema"]
     assert call("GET", "/schemas/ids/2?subject=a")[0] == 200, "found in the context that has it for a subject of this name"
+    assert call("POST", "/subjects/a", body_of(record("y")))[1]["subject"] == ":.one:a", "a schema is looked up in every context"
+    assert code(call("POST", "/subjects/:.:a", body_of(record("q")))) == (404, 40403)
+    assert code(call("POST", "/subjects/:.one:a", body_of(record("x")))) == (404, 40403), "a context is not left"
     assert code(call("DELETE", "/contexts/.one")) == (422, 42211)
     assert call("GET", "/contexts/.one/config") == (200, {"compatibilityLevel": "BACKWARD"})
     assert call("PUT", "/contexts/.one/config", {"compatibility": "NONE"})[0] == 200

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog.registry.entities import AVRO, DEFAULT_CONTEXT, GLOBAL_CONTEXT, Schema, Version, bare, context_of, normal, qualified
 from fletchlog.registry.formats import KINDS, Parsed, Referred, parse
 from fletchlog.registry.problems import (
+    RegistryProblem,
     compatibility_not_configured,
     context_not_empty,
     incompatible,
@@ -208,7 +209,9 @@ class Registry:
             return state.subjects[subject][made.number]
 
     def look_up(self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False) -> Version:
-        """The version of a subject that has a schema.
+        """The version of a subject that has a schema; also of one with this name in another context, if the default one has none.
+
+        Kafka's registry: `AbstractSchemaRegistry#lookUpSchemaUnderSubjectUsingContexts`.
 
         Raises:
             RegistryProblem: 40401, 40403, 42201.
@@ -216,24 +219,41 @@ class Registry:
         _check_name(subject)
         with self._log.turn() as state:
             subject = self._aliased(state, normal(subject))
-            if not state.exists(subject, deleted=deleted):
+            names = [subject]
+            if context_of(subject) == DEFAULT_CONTEXT:
+                names += [qualified(context, subject) for context in sorted(state.contexts - {DEFAULT_CONTEXT})]
+            names = [name for name in names if state.exists(name, deleted=deleted)]
+            if not names:
                 raise subject_not_found(subject)
-            config = self._config(state, subject)
-            versions = state.versions(subject, deleted=deleted)
-            normalize = normalize or config.get("normalize") is True
-            wanted = [self._canonical(state, subject, schema, normalize=normalize)]
-            if live := state.versions(subject):
-                wanted.append(self._canonical(state, subject, _filled(schema, live[-1], config), normalize=normalize))
-            for one in wanted:
-                for version in reversed(versions):
-                    if version.schema == one:
-                        return version
-            # as Confluent's: metadata that the client does not know of do not hide a schema
-            if schema.metadata is None and schema.rule_set is None:
-                for version in reversed(versions):
-                    if (version.schema.text, version.schema.kind, version.schema.references) == (wanted[0].text, wanted[0].kind, wanted[0].references):
-                        return version
+            for name in names if schema.text.strip() else []:
+                try:
+                    found = self._looked_up(state, name, schema, normalize=normalize, deleted=deleted)
+                except RegistryProblem:
+                    # what its references mean depends on the context
+                    if name == subject:
+                        raise
+                    continue
+                if found is not None:
+                    return found
             raise schema_not_found()
+
+    def _looked_up(self, state: State, subject: str, schema: Schema, *, normalize: bool, deleted: bool) -> Version | None:
+        config = self._config(state, subject)
+        versions = state.versions(subject, deleted=deleted)
+        normalize = normalize or config.get("normalize") is True
+        wanted = [self._canonical(state, subject, schema, normalize=normalize)]
+        if live := state.versions(subject):
+            wanted.append(self._canonical(state, subject, _filled(schema, live[-1], config), normalize=normalize))
+        for one in wanted:
+            for version in reversed(versions):
+                if version.schema == one:
+                    return version
+        # as Confluent's: metadata that the client does not know of do not hide a schema
+        if schema.metadata is None and schema.rule_set is None:
+            for version in reversed(versions):
+                if (version.schema.text, version.schema.kind, version.schema.references) == (wanted[0].text, wanted[0].kind, wanted[0].references):
+                    return version
+        return None
 
     def compatibility(self, subject: str, number: int | None, schema: Schema, *, normalize: bool = False) -> tuple[list[str], list[str]]:
         """Why a schema is not compatible with a version of a subject (empty: it is), and what was not checked.

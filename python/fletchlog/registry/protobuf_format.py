@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 # The name of a file that no reference names.
 ROOT = "default"
 # Files of Google's that every schema may import, without a reference.
-GOOGLE = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type", "wrappers")
+GOOGLE = {
+    "protobuf": ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type", "wrappers"),
+    "type": (
+        *("calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval", "latlng", "localized_text", "money", "month"),
+        *("phone_number", "postal_address", "quaternion", "timeofday"),
+    ),
+}
 # Files of Confluent's, the same.
 CONFLUENT = {
     "confluent/type/decimal.proto": """syntax = "proto3"; package confluent.type;
@@ -131,9 +137,10 @@ def _built_in(name: str) -> Any:
     """A file that every schema may import; None: there is no such."""
     if name in CONFLUENT:
         return _file(CONFLUENT[name], name)
-    kind = name.removeprefix("google/protobuf/").removesuffix(".proto")
-    if name == f"google/protobuf/{kind}.proto" and kind in GOOGLE:
-        made = descriptors().FileDescriptorProto()
-        require(f"google.protobuf.{kind}_pb2", "serde").DESCRIPTOR.CopyToProto(made)
-        return made
+    for package, kinds in GOOGLE.items():
+        kind = name.removeprefix(f"google/{package}/").removesuffix(".proto")
+        if name == f"google/{package}/{kind}.proto" and kind in kinds:
+            made = descriptors().FileDescriptorProto()
+            require(f"google.{package}.{kind}_pb2", "serde" if package == "protobuf" else "registry").DESCRIPTOR.CopyToProto(made)
+            return made
     return None

@@ -1,4 +1,8 @@
-"""`FileDescriptorProto` -> the text of a `.proto` file."""
+"""`FileDescriptorProto` -> the text of a `.proto` file, in the layout of Confluent's registry: texts are the same there if they are printed alike.
+
+Kafka's registry: `ProtobufSchemaUtils#toString`. Parts of a message (reserved numbers, options, fields, oneofs, ..) have one empty line between them, messages
+come before enums, and more than one option of a field has a line each.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from fletchlog.interop import require
 from fletchlog.registry.protobuf_text import LARGEST_FIELD, NUMBERS, SCALARS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 def write(file: Any, *, normal: bool = False) -> str:
-    """The text of a `FileDescriptorProto`: in its order; with `normal` imports, options and fields are sorted."""
+    """The text of a `FileDescriptorProto`: in its order; with `normal` imports, options, fields and values of enums are sorted."""
     return "\n".join(_Writer(file, normal=normal).lines()) + "\n"
 
 
@@ -22,77 +26,91 @@ class _Writer:
 
     def lines(self) -> Iterator[str]:
         file = self._file
-        yield f'syntax = "{file.syntax or "proto2"}";'
+        head = [f'syntax = "{file.syntax or "proto2"}";']
         if file.package:
-            yield f"package {file.package};"
-        kinds = dict.fromkeys(file.public_dependency, "public ") | dict.fromkeys(file.weak_dependency, "weak ")
-        imports = [f"import {kinds.get(number, '')}{_quoted(name)};" for number, name in enumerate(file.dependency)]
-        if imports:
-            yield from ["", *(sorted(imports) if self._normal else imports)]
-        if options := self._options(file.options):
-            yield from ["", *(f"option {one};" for one in options)]
-        for message in file.message_type:
-            yield ""
-            yield from self._message(message, file.package)
-        for enum in file.enum_type:
-            yield ""
-            yield from self._enum(enum)
-        yield from self._extensions(file.extension)
-        for service in file.service:
-            yield ""
-            yield f"service {service.name} {{"
-            for one in self._options(service.options):
-                yield f"  option {one};"
-            for method in service.method:
-                given = ("stream " if method.client_streaming else "") + method.input_type
-                returned = ("stream " if method.server_streaming else "") + method.output_type
-                options = self._options(method.options)
-                yield f"  rpc {method.name} ({given}) returns ({returned})" + (" {" if options else ";")
-                if options:
-                    yield from (f"    option {one};" for one in options)
-                    yield "  }"
-            yield "}"
+            head.append(f"package {file.package};")
+        yield from _parts(
+            head,
+            self._imports(),
+            self._options(file.options),
+            [line for message in file.message_type for line in self._message(message, file.package)]
+            + [line for enum in file.enum_type for line in self._enum(enum)],
+            self._extensions(file.extension),
+            [line for service in file.service for line in self._service(service)],
+        )
+
+    def _imports(self) -> list[str]:
+        file = self._file
+        public = set(file.public_dependency)
+        kinds = dict.fromkeys(file.weak_dependency, "weak ") | dict.fromkeys(public, "public ")
+        found = []
+        for wanted in (False, True):
+            lines = [f"import {kinds.get(number, '')}{_quoted(name)};" for number, name in enumerate(file.dependency) if (number in public) is wanted]
+            found += sorted(dict.fromkeys(lines)) if self._normal else lines
+        return found
+
+    def _service(self, service: Any) -> Iterator[str]:
+        methods: list[str] = []
+        for method in service.method:
+            given = ("stream " if method.client_streaming else "") + method.input_type
+            returned = ("stream " if method.server_streaming else "") + method.output_type
+            options = self._options(method.options)
+            methods.append(f"rpc {method.name} ({given}) returns ({returned})" + (" {" if options else ";"))
+            if options:
+                methods += [*_indented(options), "};"]
+        yield from _block(f"service {service.name}", _parts(self._options(service.options), methods))
 
     def _message(self, message: Any, scope: str, head: str = "") -> Iterator[str]:
-        yield (head or f"message {message.name}") + " {"
         full = f"{scope}.{message.name}" if scope else message.name
         entries = {nested.name: nested for nested in message.nested_type if nested.options.map_entry}
         groups = {field.type_name.rpartition(".")[2] for field in message.field if field.type == NUMBERS["group"]}
-        inner = [f"reserved {_range(one.start, one.end - 1, LARGEST_FIELD)};" for one in message.reserved_range]
-        inner += [f"reserved {_quoted(name)};" for name in message.reserved_name]
-        inner += [f"option {one};" for one in self._options(message.options)]
         synthetic = {field.oneof_index for field in message.field if field.proto3_optional}
         fields = sorted(message.field, key=lambda field: field.number) if self._normal else message.field
-        inner += [line for field in fields if not field.HasField("oneof_index") or field.proto3_optional for line in self._field(field, entries, message, full)]
+        plain = [field for field in fields if not field.HasField("oneof_index") or field.proto3_optional]
+        oneofs = []
         for number, oneof in enumerate(message.oneof_decl):
-            if number not in synthetic:
-                inner.append(f"oneof {oneof.name} {{")
-                inner += [f"  option {one};" for one in self._options(oneof.options)]
-                members = [field for field in fields if field.HasField("oneof_index") and field.oneof_index == number]
-                inner += ["  " + line for field in members for line in self._field(field, entries, message, full)]
-                inner.append("}")
-        inner += [f"extensions {_range(one.start, one.end - 1, LARGEST_FIELD)};" for one in message.extension_range]
-        for nested in message.nested_type:
-            if nested.name not in entries and nested.name not in groups:
-                inner += ["", *self._message(nested, full)]
-        for enum in message.enum_type:
-            inner += ["", *self._enum(enum)]
-        inner += list(self._extensions(message.extension))
-        yield from ("  " + line if line else "" for line in inner)
-        yield "}"
+            members = [field for field in fields if number not in synthetic and field.HasField("oneof_index") and field.oneof_index == number]
+            if members:
+                oneofs.append((members, oneof))
+        if self._normal:
+            oneofs.sort(key=lambda pair: pair[0][0].number)
+        nested = [line for one in message.nested_type if one.name not in entries and one.name not in groups for line in self._message(one, full)]
+        inner = _parts(
+            self._reserved(message, LARGEST_FIELD, 1),
+            self._options(message.options),
+            [line for field in plain if field.type != NUMBERS["group"] for line in self._field(field, entries, message, full)],
+            [line for members, oneof in oneofs for line in self._oneof(oneof, members, entries, message, full)],
+            [line for field in plain if field.type == NUMBERS["group"] for line in self._field(field, entries, message, full)],
+            [f"extensions {_range(one.start, one.end - 1, LARGEST_FIELD)};" for one in message.extension_range],
+            nested + [line for enum in message.enum_type for line in self._enum(enum)],
+            self._extensions(message.extension),
+        )
+        yield from _block(head or f"message {message.name}", inner)
+
+    def _reserved(self, declared: Any, largest: int, after: int) -> list[str]:
+        """Reserved ranges and names; `after`: how far the end of a range is behind its last number."""
+        ranges = [(one.start, one.end - after) for one in declared.reserved_range]
+        names = list(declared.reserved_name)
+        if self._normal:
+            ranges, names = sorted(ranges), sorted(names)
+        return [f"reserved {_range(begin, end, largest)};" for begin, end in ranges] + [f"reserved {_quoted(name)};" for name in names]
+
+    def _oneof(self, oneof: Any, members: list[Any], entries: dict[str, Any], message: Any, scope: str) -> Iterator[str]:
+        fields = [line for field in members for line in self._field(field, entries, message, scope)]
+        yield from _block(f"oneof {oneof.name}", _parts(self._options(oneof.options), fields))
 
     def _field(self, field: Any, entries: dict[str, Any], message: Any, scope: str) -> Iterator[str]:
-        options = self._options(field.options)
+        options = self._options(field.options, "")
         if field.HasField("default_value"):
             text = field.type in (NUMBERS["string"], NUMBERS["bytes"])
-            options = [f"default = {_quoted(field.default_value) if text else field.default_value}", *options]
+            options.append(f"default = {_quoted(field.default_value) if text else field.default_value}")
         if field.HasField("json_name") and field.json_name != _json_name(field.name):
-            options = [f"json_name = {_quoted(field.json_name)}", *options]
-        after = f" = {field.number}" + (f" [{', '.join(options)}]" if options else "")
+            options.append(f"json_name = {_quoted(field.json_name)}")
+        after = f" = {field.number}"
         entry = entries.get(field.type_name.rpartition(".")[2]) if field.type_name else None
         if entry is not None:
             key, value = sorted(entry.field, key=lambda one: one.number)
-            yield f"map<{_type(key)}, {_type(value)}> {field.name}{after};"
+            yield from self._with_options(f"map<{_type(key)}, {_type(value)}> {field.name}{after}", options)
             return
         label = {1: "", 2: "required ", 3: "repeated "}[field.label]
         if field.label == 1 and not field.HasField("oneof_index") and self._file.syntax != "proto3":
@@ -102,35 +120,37 @@ class _Writer:
         if field.type == NUMBERS["group"]:
             name = field.type_name.rpartition(".")[2]
             group = next(nested for nested in message.nested_type if nested.name == name)
-            yield from self._message(group, scope, f"{label}group {name}{after}")
+            inline = f" [{', '.join(options)}]" if options else ""
+            yield from self._message(group, scope, f"{label}group {name}{after}{inline}")
             return
-        yield f"{label}{_type(field)} {field.name}{after};"
+        yield from self._with_options(f"{label}{_type(field)} {field.name}{after}", options)
+
+    def _with_options(self, text: str, options: list[str]) -> Iterator[str]:
+        """A field or value of an enum with its options: one in the same line, more with a line each."""
+        if self._normal:
+            options = sorted(options, key=_name)
+        if len(options) < 2:  # noqa: PLR2004 - one option is written beside it
+            yield text + "".join(f" [{one}]" for one in options) + ";"
+            return
+        yield f"{text} ["
+        yield from _indented([f"{one}{',' if number < len(options) else ''}" for number, one in enumerate(options, 1)])
+        yield "];"
 
     def _enum(self, enum: Any) -> Iterator[str]:
-        yield f"enum {enum.name} {{"
-        for one in enum.reserved_range:
-            yield f"  reserved {_range(one.start, one.end, (1 << 31) - 1)};"
-        for name in enum.reserved_name:
-            yield f"  reserved {_quoted(name)};"
-        for one in self._options(enum.options):
-            yield f"  option {one};"
-        # the first value of proto3 stays the first
-        values = sorted(enum.value, key=lambda value: value.number) if self._normal and self._file.syntax == "proto3" else enum.value
-        for value in values:
-            options = self._options(value.options)
-            yield f"  {value.name} = {value.number}" + (f" [{', '.join(options)}]" if options else "") + ";"
-        yield "}"
+        inner = [*self._reserved(enum, (1 << 31) - 1, 0), *self._options(enum.options)]
+        for value in sorted(enum.value, key=lambda value: (value.number, value.name)) if self._normal else enum.value:
+            inner += self._with_options(f"{value.name} = {value.number}", self._options(value.options, ""))
+        yield from _block(f"enum {enum.name}", inner)
 
-    def _extensions(self, extensions: Any) -> Iterator[str]:
+    def _extensions(self, extensions: Any) -> list[str]:
+        found: list[str] = []
         for extended in dict.fromkeys(field.extendee for field in extensions):
-            yield ""
-            yield f"extend {extended} {{"
-            for field in extensions:
-                if field.extendee == extended:
-                    yield from ("  " + line for line in self._field(field, {}, None, ""))
-            yield "}"
+            fields = [line for field in extensions if field.extendee == extended for line in self._field(field, {}, None, "")]
+            found += _block(f"extend {extended}", fields)
+        return found
 
-    def _options(self, options: Any) -> list[str]:
+    def _options(self, options: Any, form: str = "option {};") -> list[str]:
+        """Options, each in a form; without one as `name = value`."""
         found = []
         for field, value in options.ListFields():
             if field.name == "uninterpreted_option":
@@ -141,7 +161,33 @@ class _Writer:
                 found.append(f"({field.full_name}) = {_constant(field, value)}")
             else:
                 found.append(f"{field.name} = {_constant(field, value)}")
-        return sorted(found) if self._normal else found
+        if self._normal:
+            found.sort(key=_name)
+        return [form.format(one) for one in found] if form else found
+
+
+def _parts(*parts: Iterable[str]) -> list[str]:
+    """Parts with an empty line between two of them; those without lines are left out."""
+    found: list[str] = []
+    for part in parts:
+        lines = list(part)
+        found += ["", *lines] if found and lines else lines
+    return found
+
+
+def _block(head: str, inner: Iterable[str]) -> list[str]:
+    """What is in braces; without lines: in one line."""
+    lines = list(inner)
+    return [f"{head} {{", *_indented(lines), "}"] if lines else [f"{head} {{}}"]
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return ["  " + line if line else "" for line in lines]
+
+
+def _name(option: str) -> str:
+    """What options are sorted by."""
+    return option.partition(" = ")[0].strip("()")
 
 
 def _type(field: Any) -> str:
@@ -154,8 +200,11 @@ def _range(begin: int, end: int, largest: int) -> str:
     return f"{begin} to {'max' if end == largest else end}"
 
 
+_ESCAPES = str.maketrans({"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", "'": "\\'", '"': '\\"'})
+
+
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
+    return '"' + text.translate(_ESCAPES) + '"'
 
 
 def _constant(field: Any, value: Any) -> str:

@@ -146,7 +146,7 @@ class Rest:
         wanted = dict(zip(query.all("key"), query.all("value"), strict=False))
         for version in reversed(self._registry.versions(subject, deleted=query.flag("deleted"))):
             properties = (version.schema.metadata or {}).get("properties") or {}
-            if all(properties.get(name) == value for name, value in wanted.items()):
+            if properties and all(properties.get(name) == value for name, value in wanted.items()):
                 return self._shown(version, query)
         raise schema_not_found()
 
@@ -312,7 +312,7 @@ def _accepted(accept: str) -> str | None:
     for _, kind in sorted(taken, key=lambda pair: pair[0]):
         if kind in TYPES:
             return kind
-        if kind in ("", "*", "*/*", "application/*"):
+        if kind in ("", "*", "application/*") or kind.startswith("*/"):
             return TYPES[0]
     return None
 
