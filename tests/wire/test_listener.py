@@ -202,7 +202,7 @@ def test_hostile_bytes_cost_their_sender_the_connection_and_nobody_else(broker, 
 @pytest.mark.parametrize(
     ("payload", "line"),
     [
-        (struct.pack(">hhih", 78, 1, 7, 3) + b"me\n", "its ShareFetch request, version 1, client id `me\\n`: this API is not served"),
+        (struct.pack(">hhih", 80, 1, 7, 3) + b"me\n", "its AddRaftVoter request, version 1, client id `me\\n`: this API is not served"),
         (struct.pack(">hhih", 1, 99, 7, 2) + b"me\0", "its Fetch request, version 99, client id `me`: versions 4 to 18 are served"),
         (struct.pack(">hhih", 999, 1, 7, 2) + b"me", "its API 999 request, version 1, client id `me`: this API is not served"),
         (struct.pack(">hhih", 3, 1, 7, 2) + b"me" + struct.pack(">i", 2**31 - 1), "its Metadata request, version 1, client id `me`: "),

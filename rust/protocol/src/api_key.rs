@@ -63,6 +63,18 @@ macro_rules! for_each_api {
             ConsumerGroupDescribe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse;
             ListConfigResources ListConfigResourcesRequest ListConfigResourcesResponse;
             DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
+            ShareGroupHeartbeat ShareGroupHeartbeatRequest ShareGroupHeartbeatResponse;
+            ShareGroupDescribe ShareGroupDescribeRequest ShareGroupDescribeResponse;
+            ShareFetch ShareFetchRequest ShareFetchResponse;
+            ShareAcknowledge ShareAcknowledgeRequest ShareAcknowledgeResponse;
+            InitializeShareGroupState InitializeShareGroupStateRequest InitializeShareGroupStateResponse;
+            ReadShareGroupState ReadShareGroupStateRequest ReadShareGroupStateResponse;
+            WriteShareGroupState WriteShareGroupStateRequest WriteShareGroupStateResponse;
+            DeleteShareGroupState DeleteShareGroupStateRequest DeleteShareGroupStateResponse;
+            ReadShareGroupStateSummary ReadShareGroupStateSummaryRequest ReadShareGroupStateSummaryResponse;
+            DescribeShareGroupOffsets DescribeShareGroupOffsetsRequest DescribeShareGroupOffsetsResponse;
+            AlterShareGroupOffsets AlterShareGroupOffsetsRequest AlterShareGroupOffsetsResponse;
+            DeleteShareGroupOffsets DeleteShareGroupOffsetsRequest DeleteShareGroupOffsetsResponse;
         }
     };
 }
@@ -217,28 +229,16 @@ const OTHERS: &[(i16, &str)] = &[
     (71, "GetTelemetrySubscriptions"),
     (72, "PushTelemetry"),
     (73, "AssignReplicasToDirs"),
-    (76, "ShareGroupHeartbeat"),
-    (77, "ShareGroupDescribe"),
-    (78, "ShareFetch"),
-    (79, "ShareAcknowledge"),
     (80, "AddRaftVoter"),
     (81, "RemoveRaftVoter"),
     (82, "UpdateRaftVoter"),
-    (83, "InitializeShareGroupState"),
-    (84, "ReadShareGroupState"),
-    (85, "WriteShareGroupState"),
-    (86, "DeleteShareGroupState"),
-    (87, "ReadShareGroupStateSummary"),
     (88, "StreamsGroupHeartbeat"),
     (89, "StreamsGroupDescribe"),
-    (90, "DescribeShareGroupOffsets"),
-    (91, "AlterShareGroupOffsets"),
-    (92, "DeleteShareGroupOffsets"),
     (93, "StreamsGroupTopologyDescriptionUpdate"),
     (94, "UnregisterController"),
 ];
 
-/// Kafka's name of any of its requests, such as "Fetch" or "ShareFetch"; `None`: Kafka has no such code.
+/// Kafka's name of any of its requests, such as "Fetch" or "Vote"; `None`: Kafka has no such code.
 pub fn api_name(code: i16) -> Option<&'static str> {
     let other = || OTHERS.iter().find(|(known, _)| *known == code).map(|(_, name)| *name);
     ApiKey::from_code(code).map(ApiKey::name).or_else(other)
@@ -255,6 +255,9 @@ mod tests {
         assert!(OTHERS.iter().all(|(code, _)| ApiKey::from_code(*code).is_none()));
         let unnamed: Vec<i16> = (0..=95).filter(|code| api_name(*code).is_none()).collect();
         assert_eq!(unnamed, [95]);
-        assert_eq!((api_name(1), api_name(78)), (Some("Fetch"), Some("ShareFetch")));
+        assert_eq!(
+            (api_name(1), api_name(93)),
+            (Some("Fetch"), Some("StreamsGroupTopologyDescriptionUpdate"))
+        );
     }
 }

@@ -80,5 +80,7 @@ kinds! {
         Group = 0,
         /// The key is a transactional.id.
         Transaction = 1,
+        /// The key is a partition of a share group: group.id, topic id and number, with colons between.
+        Share = 2,
     }
 }

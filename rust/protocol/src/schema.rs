@@ -124,6 +124,15 @@ impl Presence {
         self
     }
 
+    /// Null is possible in the versions up to this one.
+    pub(crate) const fn nullable_until(mut self, max: i16) -> Self {
+        self.nullable = Versions {
+            min: self.versions.min,
+            max,
+        };
+        self
+    }
+
     /// A tagged field.
     pub(crate) const fn tag(mut self, tag: u32) -> Self {
         self.tag = Some(tag);

@@ -40,6 +40,11 @@ pub(crate) trait Nullable: Wire {
     }
     fn read_nullable(r: &mut Reader, version: i16) -> Result<Option<Self>, WireError>;
     fn write_nullable(value: Option<&Self>, w: &mut Writer, version: i16) -> Result<(), WireError>;
+    /// Writes nothing in a version whose field cannot be null.
+    fn write_missing(w: &mut Writer) -> Result<(), WireError> {
+        let _ = w;
+        Err(Fault::Null.into())
+    }
 }
 
 impl<T: Nullable> Wire for Option<T> {
@@ -60,7 +65,7 @@ impl<T: Nullable> Wire for Option<T> {
         match (self, nullable) {
             (_, true) => T::write_nullable(self.as_ref(), w, version),
             (Some(value), false) => value.write(w, version, false),
-            (None, false) => Err(Fault::Null.into()),
+            (None, false) => T::write_missing(w),
         }
     }
 }
@@ -222,6 +227,10 @@ impl Nullable for Bytes {
             None => w.null(),
         }
         Ok(())
+    }
+    /// No records are records of no bytes.
+    fn write_missing(w: &mut Writer) -> Result<(), WireError> {
+        Ok(w.length(0)?)
     }
 }
 

@@ -98,6 +98,16 @@ fn kafka_protocol_has_all_our_versions_but_these() {
         "DescribeLogDirsResponse v5",
         "DeleteGroupsRequest v3",
         "DeleteGroupsResponse v3",
+        "ShareFetchRequest v2",
+        "ShareFetchResponse v2",
+        "ShareAcknowledgeRequest v2",
+        "ShareAcknowledgeResponse v2",
+        "WriteShareGroupStateRequest v1",
+        "WriteShareGroupStateResponse v1",
+        "ReadShareGroupStateSummaryRequest v1",
+        "ReadShareGroupStateSummaryResponse v1",
+        "DescribeShareGroupOffsetsRequest v1",
+        "DescribeShareGroupOffsetsResponse v1",
     ];
     assert_eq!(missing, not_in_kafka_4_1);
 }

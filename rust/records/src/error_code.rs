@@ -135,8 +135,13 @@ error_codes! {
     114 MISMATCHED_ENDPOINT_TYPE false "the request was sent to a broker and asks for a controller, or the reverse";
     115 UNSUPPORTED_ENDPOINT_TYPE false "the type of endpoint is not known";
     120 TRANSACTION_ABORTABLE false "the transaction has to be aborted";
+    121 INVALID_RECORD_STATE false "the record is not in a state in which its delivery can be acknowledged";
+    122 SHARE_SESSION_NOT_FOUND true "the share session does not exist";
+    123 INVALID_SHARE_SESSION_EPOCH true "the epoch of the share session is not the next one";
+    124 FENCED_STATE_EPOCH false "the state of the share group has another epoch";
     128 INVALID_REGULAR_EXPRESSION false "the pattern is not valid";
     129 REBOOTSTRAP_REQUIRED false "the metadata is out of date, bootstrap.servers must be asked again";
+    133 SHARE_SESSION_LIMIT_REACHED true "the node has as many share sessions as it may have";
     134 GROUP_DELETION_FAILED false "the group could not be deleted";
     135 STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED false "the description of the topology could not be stored";
     136 CONTROLLER_ID_NOT_REGISTERED false "the controller is not registered";

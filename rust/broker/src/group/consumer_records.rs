@@ -129,9 +129,7 @@ impl ConsumerRecord {
                 let current = value.as_ref().map(CurrentAssignment::of_value);
                 (key.group_id, Self::Current(key.member_id, current))
             }
-            ConsumerOffsetsKey::Offset(_) | ConsumerOffsetsKey::Group(_) | ConsumerOffsetsKey::Other(_) => {
-                return Ok(None);
-            }
+            _ => return Ok(None),
         }))
     }
 

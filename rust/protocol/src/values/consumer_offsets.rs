@@ -1,7 +1,7 @@
 //! Keys and values of the records of `__consumer_offsets` (spec 8.8). Kafka: `GroupCoordinatorRecordHelpers`.
 //!
 //! The version of a key is the record's type: 0 and 1 an offset, 2 a classic group, 3 and 5 to 8 and 16 what a consumer group is made of
-//! (KIP-848). A value of an unknown version is refused.
+//! (KIP-848), 10 to 15 what a share group is made of (KIP-932). A value of an unknown version is refused.
 
 use bytes::Bytes;
 
@@ -188,6 +188,120 @@ value! {
     }
 }
 
+value! {
+    ShareGroupMemberMetadataKey, share_group_member_metadata_key: versions 10 to 10, flexible from i16::MAX;
+    ShareGroupMemberMetadataKey {
+        group_id: Arc<str>, since(10);
+        member_id: Arc<str>, since(10);
+    }
+}
+
+value! {
+    ShareGroupMemberMetadataValue, share_group_member_metadata_value: versions 0 to 0, flexible from 0;
+    ShareGroupMemberMetadataValue {
+        rack_id: Option<Arc<str>>, since(0).nullable(0);
+        client_id: Arc<str>, since(0);
+        client_host: Arc<str>, since(0);
+        subscribed_topic_names: Vec<Arc<str>>, since(0);
+    }
+}
+
+value! {
+    ShareGroupMetadataKey, share_group_metadata_key: versions 11 to 11, flexible from i16::MAX;
+    ShareGroupMetadataKey {
+        group_id: Arc<str>, since(11);
+    }
+}
+
+value! {
+    ShareGroupMetadataValue, share_group_metadata_value: versions 0 to 0, flexible from 0;
+    ShareGroupMetadataValue {
+        epoch: i32, since(0);
+        metadata_hash: i64, since(0);
+    }
+}
+
+value! {
+    ShareGroupTargetAssignmentMetadataKey, share_group_target_assignment_metadata_key: versions 12 to 12, flexible from i16::MAX;
+    ShareGroupTargetAssignmentMetadataKey {
+        group_id: Arc<str>, since(12);
+    }
+}
+
+value! {
+    ShareGroupTargetAssignmentMetadataValue, share_group_target_assignment_metadata_value: versions 0 to 0, flexible from 0;
+    ShareGroupTargetAssignmentMetadataValue {
+        assignment_epoch: i32, since(0);
+        assignment_timestamp: i64, since(0).tag(0);
+    }
+}
+
+value! {
+    ShareGroupTargetAssignmentMemberKey, share_group_target_assignment_member_key: versions 13 to 13, flexible from i16::MAX;
+    ShareGroupTargetAssignmentMemberKey {
+        group_id: Arc<str>, since(13);
+        member_id: Arc<str>, since(13);
+    }
+}
+
+value! {
+    ShareGroupTargetAssignmentMemberValue, share_group_target_assignment_member_value: versions 0 to 0, flexible from 0;
+    ShareGroupTargetAssignmentMemberValue {
+        topic_partitions: Vec<TopicPartition>, since(0);
+    }
+    TopicPartition {
+        topic_id: [u8; 16], since(0);
+        partitions: Vec<i32>, since(0);
+    }
+}
+
+value! {
+    ShareGroupCurrentMemberAssignmentKey, share_group_current_member_assignment_key: versions 14 to 14, flexible from i16::MAX;
+    ShareGroupCurrentMemberAssignmentKey {
+        group_id: Arc<str>, since(14);
+        member_id: Arc<str>, since(14);
+    }
+}
+
+value! {
+    ShareGroupCurrentMemberAssignmentValue, share_group_current_member_assignment_value: versions 0 to 0, flexible from 0;
+    ShareGroupCurrentMemberAssignmentValue {
+        member_epoch: i32, since(0);
+        previous_member_epoch: i32, since(0);
+        state: i8, since(0);
+        assigned_partitions: Vec<TopicPartitions>, since(0);
+    }
+    TopicPartitions {
+        topic_id: [u8; 16], since(0);
+        partitions: Vec<i32>, since(0);
+    }
+}
+
+value! {
+    ShareGroupStatePartitionMetadataKey, share_group_state_partition_metadata_key: versions 15 to 15, flexible from i16::MAX;
+    ShareGroupStatePartitionMetadataKey {
+        group_id: Arc<str>, since(15);
+    }
+}
+
+value! {
+    ShareGroupStatePartitionMetadataValue, share_group_state_partition_metadata_value: versions 0 to 0, flexible from 0;
+    ShareGroupStatePartitionMetadataValue {
+        initializing_topics: Vec<TopicPartitionsInfo>, since(0);
+        initialized_topics: Vec<TopicPartitionsInfo>, since(0);
+        deleting_topics: Vec<TopicInfo>, since(0);
+    }
+    TopicPartitionsInfo {
+        topic_id: [u8; 16], since(0);
+        topic_name: Arc<str>, since(0);
+        partitions: Vec<i32>, since(0);
+    }
+    TopicInfo {
+        topic_id: [u8; 16], since(0);
+        topic_name: Arc<str>, since(0);
+    }
+}
+
 /// The key of a record. Kafka: `CoordinatorRecordType`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConsumerOffsetsKey {
@@ -207,7 +321,19 @@ pub enum ConsumerOffsetsKey {
     CurrentMemberAssignment(ConsumerGroupCurrentMemberAssignmentKey),
     /// A regular expression to which members of a consumer group subscribe.
     RegularExpression(ConsumerGroupRegularExpressionKey),
-    /// A type that has no table here: share groups, newer ones.
+    /// A member of a share group.
+    ShareGroupMember(ShareGroupMemberMetadataKey),
+    /// A share group: its epoch.
+    ShareGroup(ShareGroupMetadataKey),
+    /// The target assignment of a share group: its epoch.
+    ShareTargetAssignment(ShareGroupTargetAssignmentMetadataKey),
+    /// The target assignment of a member of a share group.
+    ShareTargetAssignmentMember(ShareGroupTargetAssignmentMemberKey),
+    /// What a member of a share group has.
+    ShareCurrentMemberAssignment(ShareGroupCurrentMemberAssignmentKey),
+    /// The partitions of a share group whose state is initialized.
+    ShareStatePartitions(ShareGroupStatePartitionMetadataKey),
+    /// A type that has no table here: streams groups, newer ones.
     Other(i16),
 }
 
@@ -239,6 +365,22 @@ impl ConsumerOffsetsKey {
             }
             Some(ConsumerGroupRegularExpressionKey::MIN_VERSION) => {
                 ConsumerGroupRegularExpressionKey::decode(bytes).map(Self::RegularExpression)
+            }
+            Some(ShareGroupMemberMetadataKey::MIN_VERSION) => {
+                ShareGroupMemberMetadataKey::decode(bytes).map(Self::ShareGroupMember)
+            }
+            Some(ShareGroupMetadataKey::MIN_VERSION) => ShareGroupMetadataKey::decode(bytes).map(Self::ShareGroup),
+            Some(ShareGroupTargetAssignmentMetadataKey::MIN_VERSION) => {
+                ShareGroupTargetAssignmentMetadataKey::decode(bytes).map(Self::ShareTargetAssignment)
+            }
+            Some(ShareGroupTargetAssignmentMemberKey::MIN_VERSION) => {
+                ShareGroupTargetAssignmentMemberKey::decode(bytes).map(Self::ShareTargetAssignmentMember)
+            }
+            Some(ShareGroupCurrentMemberAssignmentKey::MIN_VERSION) => {
+                ShareGroupCurrentMemberAssignmentKey::decode(bytes).map(Self::ShareCurrentMemberAssignment)
+            }
+            Some(ShareGroupStatePartitionMetadataKey::MIN_VERSION) => {
+                ShareGroupStatePartitionMetadataKey::decode(bytes).map(Self::ShareStatePartitions)
             }
             Some(other) => Ok(Self::Other(other)),
         }

@@ -265,11 +265,11 @@ fn refused_key(call: &Call<'_>, key_type: api::CoordinatorType, key: &Arc<str>) 
         ),
         api::CoordinatorType::Group | api::CoordinatorType::Transaction => return None,
         // Share groups, which version 6 may ask for, are not served.
-        api::CoordinatorType::Other(2) if call.version() >= 6 && key.split(':').count() == 3 => {
+        api::CoordinatorType::Share if call.version() >= 6 && key.split(':').count() == 3 => {
             (ErrorCode::COORDINATOR_NOT_AVAILABLE, "")
         }
-        api::CoordinatorType::Other(2) if is_batched => (ErrorCode::INVALID_REQUEST, ""),
-        api::CoordinatorType::Other(_) => (ErrorCode::INVALID_REQUEST, MALFORMED),
+        api::CoordinatorType::Share if is_batched => (ErrorCode::INVALID_REQUEST, ""),
+        api::CoordinatorType::Share | api::CoordinatorType::Other(_) => (ErrorCode::INVALID_REQUEST, MALFORMED),
     };
     Some(not_found(key, error, text))
 }
