@@ -85,7 +85,7 @@ bit-flips: tools-rust ## Every bit of a 64 KiB segment and its side files, one a
 # kills, call-faults and power-loss preload a library, which is built with cc. How much of each: KILLS, THREAD_KILLS of processes with
 # threads, SPARK_KILLS of the sink's commit, QUERY_KILLS of real Spark queries, TASK_KILLS of tasks that commit by themselves,
 # LISTENER_KILLS of a serving process, LAND_KILLS of landers into each format.
-kills: build ## kill -9 of a Python process at random system calls (KILLS and others: see judges.mk; TIME_LIMIT seconds, SEED)
+kills: build jar ## kill -9 of a Python process at random system calls (KILLS and others: see judges.mk; TIME_LIMIT seconds, SEED)
 	$(SUITE) -m judges.kills.one_thread
 	$(SUITE) -m judges.kills.many_threads
 	$(SUITE) -m judges.kills.spark_sink
@@ -93,6 +93,7 @@ kills: build ## kill -9 of a Python process at random system calls (KILLS and ot
 	$(SUITE) -m judges.kills.spark_tasks
 	$(SUITE) -m judges.kills.listener
 	$(SUITE) -m judges.kills.land
+	$(BIN)/python -m pytest -q judges/kills/planted_spark.py
 
 attack: build ## Hostile clients of a serving process while one works (CONNECTIONS, SECONDS an attack, P99_MS)
 	$(SUITE) -m judges.attack.listener
