@@ -1,5 +1,8 @@
 """Whatever is produced, landed and killed between any two steps, the table is the topic in the end, and never more than it before."""
 
+import os
+import random
+import shutil
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -133,3 +136,93 @@ def test_every_step_of_a_landing_into_a_directory_can_be_the_last():
             if not run("parquet", [*steps, ("land", number, True, None)], [0, 1, 2], folder):
                 break
     assert number > 20
+
+
+class Disk:
+    """What a disk has after a power loss: the calls of `files` on it, and the names that may be lost.
+
+    A name (of a file or folder that was made, renamed or removed) is safe once its folder was synced after it, the bytes of a file once it was synced.
+    """
+
+    def __init__(self, root):
+        self.root, self.calls, self._syncs = root, [], 0
+        self._real = {name: getattr(files, name) for name in STEPS}
+
+    @contextmanager
+    def recorded(self):
+        fsync = os.fsync
+
+        def counted(descriptor):
+            self._syncs += 1
+            fsync(descriptor)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", counted)
+            for name in STEPS:
+                patch.setattr(files, name, getattr(self, name))
+            yield
+
+    def write(self, path, fill):
+        before = self._syncs
+        size = self._real["write"](path, fill)
+        content = path.read_bytes()
+        self.calls.append(("name", path.parent, {path: content if self._syncs > before else content[: len(content) // 2]}))
+        return size
+
+    def rename(self, path, name):
+        content = path.read_bytes()
+        self._real["rename"](path, name)
+        self.calls.append(("name", name.parent, {path: None, name: content}))
+
+    def remove(self, path):
+        self._real["remove"](path)
+        self.calls.append(("name", path.parent, {path: None}))
+
+    def make(self, folder):
+        if not folder.is_dir():
+            self.calls.append(("name", folder.parent, {folder: ""}))
+        self._real["make"](folder)
+
+    def settle(self, folder):
+        before = self._syncs
+        self._real["settle"](folder)
+        if self._syncs > before:
+            self.calls.append(("synced", folder, {}))
+
+    def lost(self, number, is_kept):
+        """Makes the root what it is if the power is lost after so many calls."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        names = {}
+        for at, (kind, folder, changes) in enumerate(self.calls[:number]):
+            if kind == "name" and (("synced", folder, {}) in self.calls[at:number] or is_kept()):
+                names |= changes
+        for path, content in sorted(names.items()):
+            if content == "" and path.parent.exists():
+                path.mkdir()
+            elif content and path.parent.exists():
+                path.write_bytes(content)
+
+
+def test_a_commit_that_was_reported_survives_a_power_loss_at_every_call(tmp_path):
+    """Commits of two days, the last one with a compaction; the power is lost after each call, with every name that was not synced lost, or either."""
+    chosen, place = random.Random(41), Place("parquet", tmp_path / "lake")
+    disk, reported = Disk(tmp_path / "lake"), [(0, {})]
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", partitions=2)
+        with disk.recorded():
+            for compact in (False, True):
+                with fl.Producer(broker) as producer:
+                    for n in range(4):
+                        producer.send("t", value=b"v%d" % n, partition=n % 2, timestamp_ms=(20_000 + n % 2) * 86_400_000)
+                landed = place.land(broker, partition_by="day", compact=compact)
+                reported.append((len(disk.calls), dict(landed.offsets)))
+        assert landed.compacted > 0
+        for number in range(len(disk.calls) + 1):
+            for is_kept in (lambda: False, lambda: chosen.random() < 0.5):
+                disk.lost(number, is_kept)
+                promised = next(offsets for at, offsets in reversed(reported) if at <= number)
+                if promised:
+                    found = place.offsets()
+                    assert all(found[tp] >= offset for tp, offset in promised.items()), number
+                place.land(broker, partition_by="day")
+                assert place.rows() == expected(broker), number

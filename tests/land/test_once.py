@@ -372,6 +372,12 @@ def test_following_commits_offsets_without_rows(broker, place):
         ({"table": "s3://bucket/x", "format": "parquet"}, "a Parquet table is a directory"),
         ({"table": "kafka://h:1"}, "the table kafka://h:1 is a cluster"),
         ({"topics": []}, "no topic to land"),
+        ({"topics": ["t", 3]}, "topics are names; got 3"),
+        ({"interval": "5"}, "interval is '5'; expected a number above 0"),
+        ({"start_offsets": {("x", 0): 1}}, "start_offsets has topic 'x', which is not among the topics to land: t"),
+        ({"start_offsets": {("t", 0): -1}}, "an offset is an int from 0"),
+        ({"table": "a.b", "catalog": "nowhere"}, "no catalog of pyiceberg's configuration is named nowhere"),
+        ({"table": "a.b", "catalog": {"type": "strange"}}, "the properties of the catalog default: 'strange'"),
     ],
 )
 def test_what_can_never_be_right_is_refused_before_anything_is_made(broker, tmp_path, options, said):
@@ -389,6 +395,34 @@ def test_a_brokers_directory_is_no_table(tmp_path, table_format):
     with pytest.raises(InvalidArgumentError, match="is a broker's directory"):
         fl.land(tmp_path / "data", "t", tmp_path / "data", format=table_format)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_table_is_a_directory_of_one_format(broker, send, tmp_path):
+    send(3)
+    (tmp_path / "file").write_text("x")
+    for table_format in (None, "parquet", "delta"):
+        with pytest.raises(InvalidArgumentError, match="is a file; a table is a directory"):
+            fl.land(broker, "t", tmp_path / "file", format=table_format)
+    for table_format, other in (("parquet", "delta"), ("delta", "parquet")):
+        place = Place(table_format, tmp_path, table_format)
+        place.land(broker)
+        with pytest.raises(InvalidArgumentError, match=f"is a table of format '{table_format}', and format is '{other}': leave it out"):
+            fl.land(broker, "t", place.path, format=other)
+        assert fl.land(broker, "t", place.path).format == table_format
+
+
+@pytest.mark.parametrize(("partition", "offset", "said"), [(9, 1, "t-9; the topic has the partitions 0 to 1"), (0, 4, "t-0 at offset 4; the source ends at 3")])
+def test_a_beginning_that_the_source_does_not_have_is_refused(broker, parquet, send, partition, offset, said):
+    send(3)
+    with pytest.raises(InvalidArgumentError, match=said):
+        parquet.land(broker, start_offsets={("t", partition): offset})
+    assert parquet.land(broker, start_offsets={("t", 0): 1}).rows == 2
+    assert parquet.land(broker, start_offsets={("t", 0): 4}).rows == 0, "the table continues at its own offset"
+
+
+def test_a_catalog_that_does_not_answer_is_named(broker):
+    with pytest.raises(fl.errors.StorageError, match=r"the catalog default: the catalog does not answer: .*refused"):
+        fl.land(broker, "t", "a.b", catalog={"type": "rest", "uri": "http://127.0.0.1:1"})
 
 
 def test_offsets_of_no_table(place):

@@ -90,10 +90,10 @@ def test_the_verbs(url):
 
 def test_coroutines_wait_beside_each_other(url):
     async def run():
-        registry = serde.AsyncRegistry(url)
-        ids = await asyncio.gather(*(registry.register(f"s{number}", record("x")) for number in range(5)))
-        schema = await registry.schema(1)
-        registry.close()
+        async with serde.AsyncRegistry(url) as registry:
+            ids = await asyncio.gather(*(registry.register(f"s{number}", record("x")) for number in range(5)))
+            schema = await registry.schema(1)
+        await registry.close()
         return ids, schema.text
 
     assert asyncio.run(run()) == ([1] * 5, json.dumps(record("x"), separators=(",", ":")))

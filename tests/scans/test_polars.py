@@ -261,6 +261,13 @@ def test_bad_arguments_are_refused_at_once(arguments, options, reason) -> None:
         fl.scan_topic(*arguments, **options)
 
 
+@pytest.mark.parametrize("call", [fl.scan_topic, fl.scans.dataset])
+def test_an_unknown_option_is_named_with_a_near_one(call) -> None:
+    name = call.__name__
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'colums'; did you mean 'columns'\?$"):
+        call("d", "a", colums=["key"])
+
+
 def test_a_failure_while_it_is_read_has_its_reason(source, tmp_path) -> None:
     with pytest.raises(fl.errors.DirectoryError, match="does not exist"):
         fl.scan_topic(tmp_path / "nothing", "a").collect()

@@ -128,7 +128,8 @@ class _Land:
             ImportError: A library is missing: the extras `arrow` and `tables`.
         """
         names = list(dict.fromkeys([topics] if isinstance(topics, str) else topics))
-        _check(names, key=key, value=value, flatten=flatten, numbers={"interval": interval, "batch_bytes": batch_bytes, "file_bytes": file_bytes})
+        starts = {(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()}
+        _check(names, starts, key=key, value=value, flatten=flatten, numbers={"interval": interval, "batch_bytes": batch_bytes, "file_bytes": file_bytes})
         check_partition_by(partition_by)
         if on_lost not in ("raise", "skip"):
             raise InvalidArgumentError(f"on_lost is {on_lost!r}; expected 'raise' or 'skip'")
@@ -148,7 +149,7 @@ class _Land:
                 Limits(batch_bytes, file_bytes, interval, partition_by, compact),
                 isolation_level=isolation_level,
                 append=append,
-                starts={(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()},
+                starts=starts,
                 skip_lost=on_lost == "skip",
                 stop=stop,
                 on_progress=on_progress or (lambda *_: None),
@@ -181,15 +182,23 @@ class _Land:
 land = _Land()
 
 
-def _check(names: list[str], *, key: Any, value: Any, flatten: bool, numbers: Mapping[str, float]) -> None:
+def _check(names: list[str], starts: Mapping[tuple[str, int], int], *, key: Any, value: Any, flatten: bool, numbers: Mapping[str, float]) -> None:
     """Refuses what can never be right, before anything is opened."""
     if not names:
         raise InvalidArgumentError("no topic to land: give the name of one or more")
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"topics are names; got {name!r:.40}")
+    for (topic, partition), offset in starts.items():
+        if topic not in names:
+            raise InvalidArgumentError(f"start_offsets has topic {topic!r}, which is not among the topics to land: {', '.join(names)}")
+        if not isinstance(offset, int) or offset < 0:
+            raise InvalidArgumentError(f"start_offsets[{topic!r}, {partition}] is {offset!r:.40}; an offset is an int from 0")
     for name, one in (("key", key), ("value", value)):
         if one is not None and getattr(one, "type", None) is None:
             raise InvalidArgumentError(f"{name}= needs a deserializer with a type that does not depend on the values, such as Json(schema); got {one!r:.60}")
     if flatten and key is None and value is None:
         raise InvalidArgumentError("flatten=True makes columns of decoded values: give a deserializer as key=, value= or both")
     for name, number in numbers.items():
-        if not number > 0:
-            raise InvalidArgumentError(f"{name} is {number}; expected a number above 0")
+        if not isinstance(number, int | float) or not number > 0:
+            raise InvalidArgumentError(f"{name} is {number!r:.40}; expected a number above 0")

@@ -7,6 +7,7 @@ again on top of that one: for a second lander these are the same rows twice, so 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError, StorageError, TableConflictError
@@ -16,7 +17,7 @@ from fletchlog.landing.positions import Positions, Wanted, copied, of_text, to_t
 from fletchlog.landing.tables import Format, no_table, not_landed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -54,7 +55,8 @@ class IcebergTable:
     def _load(self) -> Positions:
         exceptions = require("pyiceberg.exceptions", "tables")
         try:
-            self._table = self._catalog.load_table(self.place)
+            with _answering(f"the table {self.place}"):
+                self._table = self._catalog.load_table(self.place)
         except exceptions.NoSuchTableError:
             self._table = None
             return {}
@@ -143,9 +145,27 @@ def _opened(catalog: Any) -> Any:
     if isinstance(catalog, module.Catalog):
         return catalog
     if isinstance(catalog, str):
-        return module.load_catalog(catalog)
+        return _load(module, catalog, {})
     try:
         properties = {str(name): str(value) for name, value in dict(catalog).items()}
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"catalog is {catalog!r:.60}: expected a name of pyiceberg's configuration, a dict of properties, or a Catalog") from None
-    return module.load_catalog(properties.pop("name", "default"), **properties)
+    return _load(module, properties.pop("name", "default"), properties)
+
+
+def _load(module: Any, name: str, properties: Mapping[str, str]) -> Any:
+    try:
+        with _answering(f"the catalog {name}"):
+            return module.load_catalog(name, **properties)
+    except (ValueError, require("pyiceberg.exceptions", "tables").NotInstalledError) as error:
+        what = f"no catalog of pyiceberg's configuration is named {name}, or it is not complete" if not properties else f"the properties of the catalog {name}"
+        raise InvalidArgumentError(f"{what}: {error}") from error
+
+
+@contextmanager
+def _answering(what: str) -> Iterator[None]:
+    """A catalog that does not answer, or not as one, is a `StorageError`."""
+    try:
+        yield
+    except (OSError, require("pyiceberg.exceptions", "tables").RESTError) as error:
+        raise StorageError(f"{what}: the catalog does not answer: {error}") from error

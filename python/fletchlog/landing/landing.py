@@ -173,6 +173,7 @@ class Landing:
         self._check_partition_by()
         self._positions = copied(self._committed)
         for topic in described:
+            self._check_starts(topic)
             if topic.name in self._positions:
                 self._check_topic(topic.name)
             else:
@@ -199,6 +200,18 @@ class Landing:
                 f"the table {self._table.place} has topic {topic} with the id {there}, and the source's is {self._ids[topic][0]}: the topic was deleted and "
                 "made again, or this is another source. Offsets mean other records there. Land it into a new table"
             )
+
+    def _check_starts(self, topic: TopicDescription) -> None:
+        """Whether the offsets to begin at are those of the source's partitions. A table that has the topic continues at its own."""
+        offsets = {} if topic.name not in self._committed else self._committed[topic.name].offsets
+        ends = {p.partition: p.high_watermark for p in topic.partitions}
+        for (name, partition), offset in self._starts.items():
+            if name != topic.name or partition in offsets:
+                continue
+            if partition not in ends:
+                raise InvalidArgumentError(f"start_offsets has {name}-{partition}; the topic has the partitions 0 to {max(ends)}")
+            if offset > ends[partition]:
+                raise InvalidArgumentError(f"start_offsets begins {name}-{partition} at offset {offset}; the source ends at {ends[partition]}")
 
     def _check_new(self, topic: str) -> None:
         """Whether a topic of which the table knows nothing may be landed into it."""

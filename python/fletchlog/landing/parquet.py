@@ -59,7 +59,6 @@ class ParquetTable:
     def open(self, wanted: Mapping[str, Wanted]) -> Positions:  # noqa: ARG002 - the manifest has all
         """As `Table.open`."""
         if self._lock is None:
-            self._root.mkdir(parents=True, exist_ok=True)
             files.make(self._staged)
             self._lock = self._locked()
         self._now = self._read()

@@ -93,7 +93,10 @@ def table_at(table: str | os.PathLike[str], table_format: Format | None, catalog
         raise InvalidArgumentError(f"the table {place} is a cluster: topics are copied there by fletchlog.transfer.copy (fletchlog copy)")
     if place.kind == DIRECTORY and any((Path(place.name) / one).exists() for one in _OF_A_LOG):
         raise InvalidArgumentError(f"the table {place} is a broker's directory; give another place, of the table alone")
-    found = table_format or _format_of(place)
+    there = _there(place)
+    if table_format is not None and there not in (None, table_format):
+        raise InvalidArgumentError(f"{place} is a table of format {there!r}, and format is {table_format!r}: leave it out, or give another place")
+    found = table_format or there or ("delta" if place.kind == STORE else "parquet")
     if found == "delta":
         from fletchlog.landing.delta import DeltaTable
 
@@ -109,12 +112,20 @@ def table_at(table: str | os.PathLike[str], table_format: Format | None, catalog
     return ParquetTable(Path(place.name))
 
 
-def _format_of(place: Place) -> Format:
-    """What is there; Parquet where nothing is."""
-    if place.kind == STORE:
-        return "delta"
+def _there(place: Place) -> Format | None:
+    """Which format is in a directory; None: neither a Delta table nor one that was landed.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It is a file.
+    """
+    if place.kind != DIRECTORY:
+        return None
     here = Path(place.name)
-    return "delta" if (here / "_delta_log").is_dir() and not (here / MANIFEST).exists() else "parquet"
+    if here.exists() and not here.is_dir():
+        raise InvalidArgumentError(f"the table {place} is a file; a table is a directory, which is made if there is none")
+    if (here / MANIFEST).exists():
+        return "parquet"
+    return "delta" if (here / "_delta_log").is_dir() else None
 
 
 def _iceberg(table: str | os.PathLike[str], table_format: Format | None, catalog: Catalog, table_options: Mapping[str, Any] | None) -> Table:

@@ -268,9 +268,17 @@ class AsyncRegistry:
         """See `Registry.delete`."""
         return await asyncio.to_thread(self.client.delete, subject, version, permanent=permanent)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """See `Registry.close`."""
-        self.client.close()
+        await asyncio.to_thread(self.client.close)
+
+    async def __aenter__(self) -> Self:
+        """Itself."""
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Closes."""
+        await self.close()
 
 
 def _made(given: dict[str, Any]) -> Registry:

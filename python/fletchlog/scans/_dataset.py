@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.scans._arrow_expressions import fields, predicate_of, tree
-from fletchlog.scans._plan import plan
+from fletchlog.scans._plan import checked, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,6 +56,7 @@ def dataset(
         fletchlog.errors.InvalidArgumentError: As for `fletchlog.scan_topic`.
         ImportError: pyarrow is missing.
     """
+    checked("dataset", options)
     made = plan(source, topics, partitions, start_offset, end_offset, **options)
     if options.get("columns") is None:
         # DuckDB reads the first column to count rows: it is no key, which might have to be decoded

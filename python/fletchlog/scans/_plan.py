@@ -51,6 +51,20 @@ class ScanOptions(TypedDict, total=False):
     storage_options: Mapping[str, Any] | None
 
 
+def checked(function: str, options: Iterable[str]) -> None:
+    """Refuses what is no option, as Python does for arguments that are written one by one.
+
+    Raises:
+        TypeError: There is no such option.
+    """
+    from difflib import get_close_matches
+
+    for name in options:
+        if name not in ScanOptions.__annotations__:
+            near = get_close_matches(name, ScanOptions.__annotations__, 1)
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
 class Keep(Protocol):
     """A predicate as its engine applies it.
 

@@ -6,19 +6,17 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.interop import require
-from fletchlog.scans._plan import TopicScan, plan
+from fletchlog.scans._plan import checked, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
+    from collections.abc import Iterable, Iterator
+    from typing import Unpack
 
     import polars as pl
     import pyarrow as pa
 
     from fletchlog._place import Source
-    from fletchlog.serde._deserialize import OnError
-    from fletchlog.serde.outcome import Deserializer
-    from fletchlog.types import IsolationLevel, TimestampUnit
+    from fletchlog.scans._plan import ScanOptions, TopicScan
 
 
 def scan_topic(
@@ -27,20 +25,7 @@ def scan_topic(
     partitions: int | Iterable[int] | None = None,
     start_offset: int | None = None,
     end_offset: int | None = None,
-    *,
-    columns: Iterable[str] | None = None,
-    start_time: datetime | int | None = None,
-    end_time: datetime | int | None = None,
-    tail: int | None = None,
-    key: Deserializer | None = None,
-    value: Deserializer | None = None,
-    on_error: OnError = "raise",
-    unnest: bool = False,
-    include_headers: bool = False,
-    isolation_level: IsolationLevel = "read_uncommitted",
-    timestamp_unit: TimestampUnit = "us",
-    config: Mapping[str, Any] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[ScanOptions],
 ) -> pl.LazyFrame:
     """One or more topics as a `polars.LazyFrame`: columns, predicates and `head` reach the scan, so that only what the query needs is read.
 
@@ -60,47 +45,30 @@ def scan_topic(
         partitions: Only this partition, or these.
         start_offset: First offset of each partition; below the log start it is an error, which a predicate is not.
         end_offset: End of each partition, exclusive.
-        columns: Only these columns.
-        start_time: Only records of this time or later: a datetime with a time zone, or ms since 1970.
-        end_time: Only records before this time.
-        tail: Only this many of the last records of each partition; predicates filter these.
-        key: Deserializer of the keys, such as `serde.String()`: the column has its Arrow type.
-        value: Deserializer of the values, such as `serde.Avro(...)`: a struct.
-        on_error: What becomes of keys and values that cannot be decoded, as for `serde.deserialize`. Rows that a query does not need are not decoded.
-        unnest: Each field of a struct is a column `value.FIELD`. polars names columns, not fields of them, to what it reads from: with this, fields that a
-            query does not need are not decoded.
-        include_headers: Adds the column `headers`.
-        isolation_level: `read_committed` leaves out aborted and open transactions.
-        timestamp_unit: `us`, or `ms`, which holds every timestamp of Kafka.
-        config: Properties of a client, if the source is the address of a cluster.
-        storage_options: Keyword arguments of pyarrow's file system, if the source is on an object store.
+
+    Keyword Args:
+        columns (Iterable[str] | None): Only these columns.
+        start_time (datetime | int | None): Only records of this time or later: a datetime with a time zone, or ms since 1970.
+        end_time (datetime | int | None): Only records before this time.
+        tail (int | None): Only this many of the last records of each partition; predicates filter these.
+        key (Deserializer | None): Deserializer of the keys, such as `serde.String()`: the column has its Arrow type.
+        value (Deserializer | None): Deserializer of the values, such as `serde.Avro(...)`: a struct.
+        on_error (str): What becomes of keys and values that cannot be decoded, as for `serde.deserialize`. Rows that a query does not need are not decoded.
+        unnest (bool): Each field of a struct is a column `value.FIELD`. polars names columns, not fields of them, to what it reads from: with this, fields
+            that a query does not need are not decoded.
+        include_headers (bool): Adds the column `headers`.
+        isolation_level (str): `read_committed` leaves out aborted and open transactions.
+        timestamp_unit (str): `us`, or `ms`, which holds every timestamp of Kafka.
+        config (Mapping[str, Any] | None): Properties of a client, if the source is the address of a cluster.
+        storage_options (Mapping[str, Any] | None): Keyword arguments of pyarrow's file system, if the source is on an object store.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: No topic, one twice, an unknown column, a deserializer whose type depends on the values, bounds that do
             not go together.
         ImportError: polars or pyarrow is missing.
     """
-    made = plan(
-        source,
-        topics,
-        partitions,
-        start_offset,
-        end_offset,
-        columns=columns,
-        start_time=start_time,
-        end_time=end_time,
-        tail=tail,
-        key=key,
-        value=value,
-        on_error=on_error,
-        unnest=unnest,
-        include_headers=include_headers,
-        isolation_level=isolation_level,
-        timestamp_unit=timestamp_unit,
-        config=config,
-        storage_options=storage_options,
-    )
-    return lazy(made)
+    checked("scan_topic", options)
+    return lazy(plan(source, topics, partitions, start_offset, end_offset, **options))
 
 
 def lazy(made: TopicScan) -> pl.LazyFrame:
