@@ -2,7 +2,7 @@
 
 TOOLS_OF_INTEROP := javac mvn go npm cc
 
-.PHONY: jar test-rust test-python test-binding test-interop spark-releases test-browser oldest-rust macos-check deny memcheck miri \
+.PHONY: jar test-rust test-python test-binding test-interop spark-releases test-browser test-engines oldest-rust macos-check deny memcheck miri \
 	coverage coverage-rust coverage-python crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim tools-browser
 
 jar: $(JAR) ## Build the jar of the Spark format fletchlog-columnar, and its wheel, into .build/jvm (needs a JDK)
@@ -34,6 +34,13 @@ spark-releases: tools-java build ## What the package uses of Spark beyond its AP
 test-browser: tools-browser build ## The pages in a headless Chromium: clicks, keys, speed
 	$(BIN)/python -m pip install $(QUIET) --upgrade --target .build/browser -r constraints-browser.txt
 	FLETCHLOG_BROWSER=1 PYTHONPATH=$(CURDIR)/.build/browser $(BIN)/python -m pytest tests/browser
+
+# Ray and Daft are no extras, so they stay outside .venv, which holds exactly constraints.txt.
+ENGINES := .build/engines/bin/python
+test-engines: build ## Ray and Daft over plans of scans, in an environment of their own (they come over the network)
+	[ -x $(ENGINES) ] || $(PYTHON) -m venv .build/engines
+	$(ENGINES) -m pip install $(QUIET) -r constraints-engines.txt
+	PYTHONPATH=$(CURDIR)/python $(ENGINES) -m pytest tests/scans/test_tasks.py
 
 oldest-rust: ## The sources compile with the oldest Rust that Cargo.toml promises (rustup)
 	rustup toolchain install $(OLDEST) --profile minimal

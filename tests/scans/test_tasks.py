@@ -107,6 +107,7 @@ def ray() -> Iterator[object]:
     ray.shutdown()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # Ray warns of itself
 @pytest.mark.timeout(180)
 def test_ray_reads_what_it_needs(ray, directory: str) -> None:
     from ray.data.expressions import col
