@@ -27,12 +27,13 @@ ALLOWED: dict[str, set[str]] = {
     "tls": {"api"},
     "client": {"records", "api", "protocol", "testing"},
     "faults": {"records", "api", "protocol", "testing"},
-    "server": {"records", "api", "broker", "faults", "protocol", "sasl", "tls"},
+    "server": {"records", "api", "broker", "faults", "protocol", "sasl", "session", "tls"},
     "net": {"records", "api", "protocol", "sasl", "tls"},
-    "proxy": {"api", "faults", "protocol", "tls"},
+    "proxy": {"api", "faults", "protocol", "session", "tls"},
+    "session": {"records", "api", "protocol"},
     "jni": {"records", "api", "log", "arrow", "broker", "serde"},
-    "python": {"server", "serde", "faults", "net", "proxy", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
-    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "serde", "broker", "client", "faults", "server", "net", "tls", "testing"},
+    "python": {"server", "session", "serde", "faults", "net", "proxy", "protocol", "sasl", "records", "api", "log", "arrow", "broker", "client"},
+    "sim": {"records", "protocol", "sasl", "api", "log", "arrow", "serde", "broker", "client", "faults", "server", "session", "net", "tls", "testing"},
 }
 # crates for tests: development dependencies of all others
 FOR_TESTS = {"testing", "sim"}
@@ -106,6 +107,7 @@ BANNED = {
         "log/src/fs/os_file.rs",
         "client/src/group/legacy/consumer_id.rs",
         "tls/src/stores.rs",
+        "session/src/file.rs",
     },
     r"thread::sleep": set(),
     r"\btokio\b|\basync fn\b": set(),

@@ -69,12 +69,16 @@ __all__ = [
     "RecordsToEnd",
     "Scan",
     "ScanRecords",
+    "Session",
+    "SessionConnection",
+    "SessionExchange",
     "Table",
     "Transaction",
     "ValueReader",
     "ValueWriter",
     "_ArrowRows",
     "_Operation",
+    "_SessionItems",
     "_TimedWork",
     "_Unsent",
     "_Wakeups",
@@ -646,7 +650,16 @@ class Broker:
         """
     def flush(self) -> None:
         """Puts everything on disk (fsync)."""
-    def listen(self, host: str = "127.0.0.1", port: int = 0, *, advertised: str | None = None, config: _Properties | None = None) -> Listener:
+    def listen(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        advertised: str | None = None,
+        config: _Properties | None = None,
+        record: str | PathLike[str] | None = None,
+        record_values: bool = False,
+    ) -> Listener:
         """Lets Kafka's clients, of any language, connect over TCP as if this were a Kafka cluster.
 
         Embedded clients continue beside them. A broker can have several listeners; closing it closes them first.
@@ -660,11 +673,16 @@ class Broker:
             advertised: `HOST` or `HOST:PORT` under which clients reach the listener, where it is another one (a container).
             config: Properties of this listener (`security.protocol`, `sasl.enabled.mechanisms`, limits of connections); the others are
                 the broker's.
+            record: A file for the session of its clients: every connection, request and response, without records and secrets; see
+                `fletchlog.explain.session`. A file of this name is replaced. What happened is in the file a second later.
+            record_values: The session keeps keys, values and headers of records.
 
         Raises:
             fletchlog.errors.ConfigError: A property is unknown, not a listener's, or lacks what it needs.
             fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
-            fletchlog.errors.InvalidArgumentError: Every interface (0.0.0.0) without `advertised`, or a bad port.
+            fletchlog.errors.InvalidArgumentError: Every interface (0.0.0.0) without `advertised`, a bad port, or `record_values` without
+                `record`.
+            fletchlog.errors.StorageError: The file of the session cannot be created.
         """
     def schema_registry(self, address: str = "127.0.0.1:0", *, tls: SSLContext | None = None, users: Mapping[str, str] | None = None) -> SchemaRegistry:
         """Serves a schema registry with Confluent's REST API, kept in the topic `_schemas` of this broker in Confluent's format.
@@ -715,7 +733,8 @@ class Cluster:
         advertised: str | None = None,
         config: _Properties | None = None,
         faults: Mapping[str, Any] | str | PathLike[str] | None = None,
-        record: bool = False,
+        record: bool | str | PathLike[str] | None = None,
+        record_values: bool = False,
     ) -> Proxy:
         """Opens a proxy before the cluster: clients of any language that use its `bootstrap` reach every node through it.
 
@@ -731,12 +750,16 @@ class Cluster:
             advertised: Host under which clients reach the proxy, if it is another one (a container).
             config: Properties of the proxy's ports, as of a listener: `security.protocol` and `ssl.*` for TLS with the clients.
             faults: A plan of what is to go wrong, as `Proxy.faults.load` takes it.
-            record: Records requests from the start: `proxy.faults.requests()`.
+            record: A file for the session of its clients, as that of `Broker.listen`. True: requests are recorded in memory from the start:
+                `proxy.faults.requests()`.
+            record_values: The session keeps keys, values and headers of records.
 
         Raises:
             fletchlog.errors.ConfigError: A property is unknown, or lacks what it needs.
             fletchlog.errors.ListenerError: The port is taken, or the address is not this machine's.
-            fletchlog.errors.InvalidArgumentError: Not `HOST:PORT`, or every interface (0.0.0.0) without `advertised`; a plan that cannot be understood.
+            fletchlog.errors.InvalidArgumentError: Not `HOST:PORT`, or every interface (0.0.0.0) without `advertised`; a plan that cannot be understood;
+                `record_values` without a file.
+            fletchlog.errors.StorageError: The file of the session cannot be created.
         """
     @property
     def nodes(self) -> list[int]:
@@ -1457,6 +1480,13 @@ class Listener:
     @property
     def faults(self) -> FaultPlan:
         """What goes wrong between this listener and its clients, by rules, and the record of their requests."""
+    @property
+    def recording(self) -> dict[str, Any] | None:
+        """How far the recording of a session is; None: nothing is recorded.
+
+        `path` (the file), `dropped` (requests that were not recorded, because the disk or this process was too slow), `failure` (why
+        nothing more is written; None: all is well).
+        """
     def close(self) -> None:
         """Accepts nothing more, sends the answers that are being made (for at most a second), and ends every connection.
 
@@ -1464,6 +1494,202 @@ class Listener:
         """
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: object) -> None: ...
+
+@final
+class Session:
+    """A recorded session: connections, requests and responses, in their order. Thread-safe.
+
+    Opening it reads where everything is; messages are read from the file when they are asked for, so it must stay. A file that is cut, or is
+    still written, is read up to its last whole block.
+
+    Iterating gives a `SessionConnection` for each connection, before its requests, and a `SessionExchange` for each request in the
+    order of arrival. `len(session)` is the number of requests, `session[0]` the first one.
+
+    Args:
+        path: The file.
+
+    Raises:
+        fletchlog.errors.StorageError: The file cannot be read.
+        fletchlog.errors.DamagedFileError: It is no session, or damaged before its end.
+        fletchlog.errors.UnsupportedFormatError: A later release wrote it.
+    """
+
+    def __new__(cls, path: str | PathLike[str]) -> Self: ...
+    @property
+    def path(self) -> Path:
+        """The file."""
+    @property
+    def version(self) -> int:
+        """Version of its format."""
+    @property
+    def writer(self) -> str:
+        """The program that wrote it, with its version."""
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None: not known. Of a proxy it is known from the first Metadata response on."""
+    @property
+    def started_us(self) -> int:
+        """When the recording began, us since the epoch, by the machine's clock."""
+    @property
+    def has_values(self) -> bool:
+        """Whether keys, values and headers of records are in it."""
+    @property
+    def is_cut(self) -> bool:
+        """Whether bytes follow the last whole block: the file was cut, its process was killed, or it is being written."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether the recording was closed; False: it continues, or its process was killed."""
+    @property
+    def dropped(self) -> int:
+        """Requests that were not recorded, because the queue to the file was full."""
+    @property
+    def dropped_bodies(self) -> int:
+        """Responses whose bytes were left out for the same reason."""
+    @property
+    def connections(self) -> list[SessionConnection]:
+        """All connections, by number."""
+    @property
+    def topic_names(self) -> dict[str, str]:
+        """Names of topics by their ids in Kafka's notation, as far as responses have named them."""
+    def exchange(self, number: int) -> SessionExchange:
+        """The request with this number.
+
+        Raises:
+            KeyError: No request has it.
+        """
+    def read_on(self) -> list[SessionConnection | SessionExchange]:
+        """Reads what was written since the file was opened, or since the last call.
+
+        Returns:
+            In the order of events: a connection when it was opened, and again when it was closed; a request when it has its outcome.
+
+        Raises:
+            fletchlog.errors.StorageError: The file cannot be read.
+            fletchlog.errors.DamagedFileError: It is damaged.
+        """
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: int, /) -> SessionExchange: ...
+    def __iter__(self) -> _SessionItems: ...
+
+@final
+class _SessionItems:
+    """Iterates over a session. Thread-safe."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> SessionConnection | SessionExchange: ...
+
+@final
+class SessionConnection:
+    """A connection of a session, as it was when it was read."""
+
+    @property
+    def number(self) -> int:
+        """Its number, from 1."""
+    @property
+    def node(self) -> int:
+        """The node that its client reached; -1: a proxy did not know it yet."""
+    @property
+    def peer(self) -> str:
+        """Address of the client: `host:port`."""
+    @property
+    def listener(self) -> str:
+        """Address that the client used: `host:port`."""
+    @property
+    def principal(self) -> str | None:
+        """Name of the user; None: the client did not authenticate."""
+    @property
+    def client_id(self) -> str | None:
+        """`client.id` of its first request that has one."""
+    @property
+    def software_name(self) -> str | None:
+        """Name of the client's software, of its ApiVersions request; None: it did not say."""
+    @property
+    def software_version(self) -> str | None:
+        """Version of the client's software."""
+    @property
+    def opened_us(self) -> int:
+        """When it was opened, us since the epoch."""
+    @property
+    def closed_us(self) -> int | None:
+        """When it was closed, us since the epoch; None: it was open when the recording ended."""
+    @property
+    def close_reason(self) -> str | None:
+        """Why the broker or the proxy closed it; None: the client did, or it was open."""
+
+@final
+class SessionExchange:
+    """A request of a session and what became of it. Messages are read from the file each time they are asked for."""
+
+    @property
+    def number(self) -> int:
+        """Number of the request, from 1, over all connections in the order of arrival."""
+    @property
+    def connection(self) -> int:
+        """Number of its connection."""
+    @property
+    def node(self) -> int:
+        """The node that was asked; -1: a proxy did not know it yet."""
+    @property
+    def client_id(self) -> str | None:
+        """The client's `client.id`."""
+    @property
+    def software_name(self) -> str | None:
+        """Name of the client's software; None: it did not say."""
+    @property
+    def software_version(self) -> str | None:
+        """Version of the client's software."""
+    @property
+    def api(self) -> str:
+        """Kafka's name of the API, such as `Fetch`; `API 99` where Kafka has none; empty: not recorded."""
+    @property
+    def api_key(self) -> int:
+        """Key of the API; -1: not recorded."""
+    @property
+    def version(self) -> int:
+        """The API's version; -1: not recorded."""
+    @property
+    def correlation_id(self) -> int:
+        """The client's number of the request."""
+    @property
+    def arrived_us(self) -> int:
+        """When it had arrived, us since the epoch, by the machine's clock."""
+    @property
+    def answered_us(self) -> int | None:
+        """When its response was ready, us since the epoch; None: it had none."""
+    @property
+    def request_bytes(self) -> int:
+        """Bytes of the request with its header, without its size."""
+    @property
+    def response_bytes(self) -> int | None:
+        """The same of the response; None: there was none."""
+    @property
+    def fault(self) -> str | None:
+        """The rule for faults that applied to it: its name, or the rule in JSON; None: none."""
+    @property
+    def outcome(self) -> str:
+        """As in `fletchlog.testing.Request`: "answered", "without response", "pending", "closed", "client gone", or what a rule did."""
+    @property
+    def request(self) -> dict[str, Any] | None:
+        """The fields of the request by Kafka's names in snake case, as its version has them; None: not recorded, or of an API that is not known.
+
+        Ids are texts in Kafka's notation. A struct with `topic_id` and without a name has the name as `topic`, if it is known. `records` is a
+        list of batches: base_offset, last_offset, records, size (bytes), magic, codec, first_timestamp, max_timestamp (ms), leader_epoch,
+        producer_id, producer_epoch, base_sequence, transactional, control, and `bytes` if the session keeps records. What consumers tell their
+        group and get assigned are dicts: version, topics, owned_partitions, generation_id, rack_id, assigned_partitions, user_data. Secrets are
+        empty or None.
+
+        Raises:
+            fletchlog.errors.StorageError: The file cannot be read.
+            fletchlog.errors.DamagedFileError: It was changed.
+        """
+    @property
+    def response(self) -> dict[str, Any] | None:
+        """The fields of the response, as `request` has them; None: there was none, or it is not recorded."""
+    def frame(self) -> bytes:
+        """The bytes of the request: header and body as they were sent, without the size; empty: not recorded.
+
+        Records and secrets are not in them: see the page *Sessions*.
+        """
 
 @final
 class Proxy:
@@ -1479,6 +1705,9 @@ class Proxy:
         Times of delays are the machine's. The node of a connection to `bootstrap` is -1: it may be any. Of a fetch by topic ids the names are known once a
         response has named them.
         """
+    @property
+    def recording(self) -> dict[str, Any] | None:
+        """How far the recording of a session is, as `Listener.recording`; None: nothing is recorded."""
     def close(self) -> None:
         """Closes every port and every connection. Closing twice does nothing."""
     def __enter__(self) -> Self: ...

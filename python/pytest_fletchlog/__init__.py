@@ -7,20 +7,22 @@
         assert kafka.records(topic).num_rows == 2
 
 `kafka` is fresh for each test, `kafka_session` lives as long as the run (one for each worker of xdist), and `kafka_cluster(nodes=3)`
-makes a cluster. When a test fails, its report shows the topics and what clients asked for. Nothing is imported before a
-fixture is used.
+makes a cluster. When a test fails, its report shows the topics and what clients asked for; with `--fletchlog-record DIR` it names the
+session file of each broker (`fletchlog.explain.session`). Nothing is imported before a fixture is used.
 
 With annotations, `from pytest_fletchlog.kafka import Kafka`: `kafka` and `kafka_session` are a `Kafka`, `kafka_cluster` is a `Callable[..., Kafka]`.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
+    from pathlib import Path
 
     from fletchlog.testing import FaultRule
     from pytest_fletchlog.kafka import Kafka
@@ -29,7 +31,8 @@ _KAFKAS = pytest.StashKey[list["Kafka"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The broker's properties, for every fixture."""
+    """The broker's properties, and where sessions are recorded, for every fixture."""
+    parser.getgroup("fletchlog").addoption("--fletchlog-record", metavar="DIR", help="Record the session of each broker of the fixtures into a file in DIR.")
     parser.addini("fletchlog_config", "Properties of the brokers of the kafka fixtures, a NAME=VALUE a line.", type="linelist")
 
 
@@ -49,22 +52,45 @@ def kafka_session(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafka]]:
-    """Makes clusters: `kafka_cluster(nodes=3, config={...})`; `nodes={1: "r1", 2: "r2"}` gives ids and racks. Each is closed after the test."""
+    """Makes clusters: `kafka_cluster(nodes=3, config={...})`; `nodes={1: "r1", 2: "r2"}` gives ids and racks, `record` a file for its session.
+
+    Each is closed after the test.
+    """
     import contextlib
 
     with contextlib.ExitStack() as stack:
-        yield lambda nodes=3, config=None: stack.enter_context(_opened(request, nodes, config))
+        yield lambda nodes=3, config=None, record=None: stack.enter_context(_opened(request, nodes, config, record))
 
 
-def _opened(request: pytest.FixtureRequest, nodes: int | Mapping[int, str | None] = 1, config: dict[str, str] | None = None) -> Kafka:
+def _opened(
+    request: pytest.FixtureRequest,
+    nodes: int | Mapping[int, str | None] = 1,
+    config: dict[str, str] | None = None,
+    record: str | os.PathLike[str] | None = None,
+) -> Kafka:
     """A broker whose state is shown when a test that uses it fails."""
     from pytest_fletchlog.kafka import Kafka
 
     lines = request.config.getini("fletchlog_config")
     given = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
-    opened = Kafka(nodes=nodes, config=given | (config or {}))
+    opened = Kafka(nodes=nodes, config=given | (config or {}), record=record or _session_file(request))
     request.node.stash.setdefault(_KAFKAS, []).append(opened)
     return opened
+
+
+def _session_file(request: pytest.FixtureRequest) -> Path | None:
+    """A new file in the directory of `--fletchlog-record`, named for the test; None without the option."""
+    import re
+    from pathlib import Path
+
+    directory = request.config.getoption("--fletchlog-record")
+    if directory is None:
+        return None
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", request.node.nodeid).strip("-") or "session"
+    taken = len(request.node.stash.get(_KAFKAS, []))
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "") if request.scope == "session" else ""
+    return Path(directory, "-".join(filter(None, [name[-150:], worker, str(taken) if taken else ""])) + ".fltrace").absolute()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -81,6 +107,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
         report.longrepr = idle
     if report.failed:
         report.sections += [(f"Kafka at {opened.bootstrap}", _described(opened)) for opened in kafkas]
+        report.sections += [(f"Session of {opened.bootstrap}", str(opened.session)) for opened in kafkas if opened.session]
     for opened in kafkas:
         _clear(opened)
     return report

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import fletchlog as fl
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
     from datetime import timedelta
     from types import TracebackType
@@ -52,17 +54,21 @@ class Kafka:
         broker: The broker itself, with everything that `fletchlog.Broker` can do.
         clock: Its clock: `clock.advance(seconds=45)`, `clock.freeze()`, `clock.resume()`.
         registry: A schema registry over this broker, opened when it is first asked for: `kafka.registry.url`. Needs the extras `registry` and `serde`.
+        session: The file in which the session of its clients is recorded, see `fletchlog.explain.session`; None: none is.
         faults: What goes wrong between clients and this broker, see `fletchlog.testing.FaultPlan`. A rule that never applied fails the test.
     """
 
-    def __init__(self, nodes: int | Mapping[int, str | None] = 1, config: Mapping[str, Any] | None = None) -> None:
-        """Opens both. `nodes` is a number, or the racks of nodes by their ids; `config` are broker properties."""
+    def __init__(
+        self, nodes: int | Mapping[int, str | None] = 1, config: Mapping[str, Any] | None = None, record: str | os.PathLike[str] | None = None
+    ) -> None:
+        """Opens both. `nodes` is a number, or the racks of nodes by their ids; `config` are broker properties; `record` is a file for the session."""
         if not isinstance(nodes, int | Mapping):
             raise TypeError(f"nodes: expected a number, or the racks of nodes by their ids, got {type(nodes).__name__} {nodes!r}")
         # with several nodes a topic has replicas, so that another node can lead it
         of_cluster = {"default.replication.factor": str(min(3, nodes if isinstance(nodes, int) else len(nodes)))}
         self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | of_cluster | dict(config or {}))
-        self.listener = self.broker.listen()
+        self.session = None if record is None else Path(record)
+        self.listener = self.broker.listen(record=self.session)
         self.bootstrap = self.listener.bootstrap
         self.clock = self.broker.clock
         self.faults = self.listener.faults

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 import fletchlog as fl
 from fletchlog.errors import ConfigError, InvalidArgumentError, ListenerError
+from fletchlog.explain.session import Exchange, Session
 from tests.support.batches import batch_of
 from tests.support.certificates import Authority
 
@@ -445,7 +446,7 @@ def test_mistakes_are_named(cluster):
 
 def test_the_command_relays_until_it_is_ended(cluster, tmp_path):
     _, listener = cluster
-    plan, record = tmp_path / "plan.toml", tmp_path / "session.jsonl"
+    plan, record = tmp_path / "plan.toml", tmp_path / "session.fltrace"
     plan.write_text('[[rules]]\napi = "ApiVersions"\nnth = 1\nclose = "before"\n')
     command = [sys.executable, "-m", "fletchlog", "proxy", f"kafka://{listener.bootstrap}", "--listen", "127.0.0.1:0", "--print-address"]
     with subprocess.Popen([*command, "--faults", plan, "--record", record], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -457,9 +458,18 @@ def test_the_command_relays_until_it_is_ended(cluster, tmp_path):
         words = process.stderr.read()
     assert f"relaying to kafka://{listener.bootstrap}" in words
     assert "applied 1" in words
-    rows = [json.loads(line) for line in record.read_text().splitlines()]
-    assert (rows[0]["api"], rows[0]["outcome"]) == ("ApiVersions", "closed")
-    assert any(row["api"] == "Metadata" and row["outcome"] == "answered" for row in rows)
+    rows = [item for item in Session(record) if isinstance(item, Exchange)]
+    assert (rows[0].api, rows[0].outcome) == ("ApiVersions", "closed")
+    assert any(row.api == "Metadata" and row.outcome == "answered" for row in rows)
+
+
+def test_a_name_of_json_for_a_session_is_refused_with_what_to_do(cluster, tmp_path):
+    _, listener = cluster
+    command = [sys.executable, "-m", "fletchlog", "proxy", f"kafka://{listener.bootstrap}", "--listen", "127.0.0.1:0", "--record", tmp_path / "session.jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode != 0
+    assert "session.fltrace" in done.stderr
+    assert "--control" in done.stderr
 
 
 def relay(listener, *words):

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from fletchlog.explain.session import Exchange, Session
+
 TESTS = """
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -140,3 +142,26 @@ def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path
 def test_two_hundred_tests_have_a_fresh_broker_each(tmp_path, options):
     printed = run(tmp_path, FRESH, *options)
     assert re.search(r"\b200 passed\b", printed), printed
+
+
+RECORDED = """
+def test_of_one(kafka):
+    kafka.produce(kafka.topic(name="orders"), ["one"])
+    assert kafka.session.parent.name == "sessions"
+
+def test_fails(kafka, kafka_cluster, kafka_session):
+    cluster = kafka_cluster(nodes=2)
+    assert len({kafka.session, cluster.session, kafka_session.session}) == 3
+    import confluent_kafka
+    confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=20)
+    raise AssertionError("look at the session")
+"""
+
+
+def test_a_failed_test_names_the_sessions_of_its_brokers(tmp_path):
+    printed = run(tmp_path, RECORDED, f"--fletchlog-record={tmp_path / 'sessions'}")
+    assert "1 failed, 1 passed" in printed, printed
+    named = re.findall(r"Session of [\d.:,]+ -+\n(\S+)\n", printed)
+    assert len(named) == 3, printed
+    assert any(item.api == "Metadata" for path in named for item in Session(path) if isinstance(item, Exchange)), named
+    assert len(list((tmp_path / "sessions").glob("*.fltrace"))) == 4

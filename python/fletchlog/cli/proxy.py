@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from fletchlog._core import log_to
 from fletchlog._place import CLUSTER
 from fletchlog.cli import serve
 from fletchlog.cli.arguments import argument, option
-from fletchlog.cli.common import CommandError, configured, properties
+from fletchlog.cli.common import configured, properties
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG
 from fletchlog.cli.text import note, note_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-    from typing import IO
 
     from fletchlog._place import Place
 
@@ -28,7 +24,8 @@ def proxy(
     config: list[str] | None = CONFIG,
     command_config: Path | None = COMMAND_CONFIG,
     faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
-    record: Path | None = option("--record", "At the end, write the requests of the clients: a line of JSON for each.", metavar="FILE"),
+    record: Path | None = option("--record", "Record the session of its clients, without records and secrets.", metavar="FILE"),
+    record_values: bool = option("--record-values", "The session keeps keys, values and headers of records.", False),
     control: str | None = option("--control", "Where tests control it over HTTP: faults and requests. Port 0: a free one.", metavar="HOST:PORT"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),
     with_parent: bool = option("--with-parent", "End when the process that started it ends.", False),
@@ -39,7 +36,7 @@ def proxy(
 
     fletchlog proxy kafka://real:9092 --listen 127.0.0.1:9092
 
-    fletchlog proxy kafka://real:9093 --command-config client.properties --faults plan.toml --record session.jsonl
+    fletchlog proxy kafka://real:9093 --command-config client.properties --faults plan.toml --record session.fltrace
     """
     import fletchlog as fl
 
@@ -48,10 +45,11 @@ def proxy(
     if with_parent:
         serve.end_with_parent(stop)
     log_to(note_log)
+    serve.check_record(record)
     with (
-        _written(record) as out,
         fl.Cluster(cluster.name, configured(command_config)) as real,
-        real.proxy(listen, advertised=advertised, config=properties(config), record=record is not None) as relay,
+        real.proxy(listen, advertised=advertised, config=properties(config), record=record, record_values=record_values) as relay,
+        serve.reported(relay),
     ):
         plan = serve.load_plan(relay, faults) if faults else None
         with serve.controlled(None, relay, control) as url:
@@ -61,21 +59,3 @@ def proxy(
             serve.wait(stopped)
         if plan:
             note(plan.report())
-        if out:
-            import json
-
-            out.writelines(f"{json.dumps(request.as_dict())}\n" for request in relay.faults.requests())
-
-
-@contextlib.contextmanager
-def _written(path: Path | None) -> Iterator[IO[str] | None]:
-    """The file of that name, which is opened before anything else is done; None without a name."""
-    if path is None:
-        yield None
-        return
-    try:
-        out = path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"--record {path}: {error.strerror or error}") from None
-    with out:
-        yield out

@@ -47,6 +47,8 @@ def serve(
     lenient: bool = option("--lenient", "Only warn of properties that a Kafka broker may have and this one has not.", False),
     faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
     control: str | None = option("--control", "Where tests control it over HTTP: faults, requests, time. Port 0: a free one.", metavar="HOST:PORT"),
+    record: Path | None = option("--record", "Record the session of its clients, without records and secrets.", metavar="FILE"),
+    record_values: bool = option("--record-values", "The session keeps keys, values and headers of records.", False),
     schema_registry: str | None = option("--schema-registry", "Where to serve a schema registry. Port 0: a free one.", metavar="HOST:PORT"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),
     with_parent: bool = option("--with-parent", "End when the process that started it ends.", False),
@@ -57,6 +59,7 @@ def serve(
 
     fletchlog serve --memory --listen 127.0.0.1:0 --auto-create 4 --print-address
     """
+    check_record(record)
     stopped, stop = stop_on_signals()
     allow_files()
     _return_freed_memory()
@@ -72,7 +75,7 @@ def serve(
         given = _known(given)
     with _broker(directory, memory, _nodes(nodes, racks), read_only, given) as broker:
         host, port = _host_and_port("--listen", listen)
-        with broker.listen(host, port, advertised=advertised) as listener:
+        with broker.listen(host, port, advertised=advertised, record=record, record_values=record_values) as listener, reported(listener):
             plan = load_plan(listener, faults) if faults else None
             with controlled(broker, listener, control) as url, _registered(broker, schema_registry) as registry:
                 if print_address:
@@ -82,6 +85,24 @@ def serve(
                 wait(stopped)
             if plan:
                 note(plan.report())
+
+
+def check_record(record: Path | None) -> None:
+    """Refuses a session with the name of the lines of JSON that a proxy once wrote."""
+    if record is not None and record.suffix in {".json", ".jsonl"}:
+        better = record.with_suffix(".fltrace")
+        raise CommandError(f"--record {record}: a session is no JSON; name it {better}, for fletchlog.explain.session. --control has requests as JSON")
+
+
+@contextlib.contextmanager
+def reported(listener: fl.types.Listener | fl.types.Proxy) -> Iterator[None]:
+    """Says at the end what of the session was not recorded."""
+    yield
+    state = listener.recording
+    if state and state["failure"]:
+        note(f"warning: the session {state['path']} is not whole: {state['failure']}")
+    elif state and state["dropped"]:
+        note(f"warning: {state['dropped']} requests are not in the session {state['path']}: the disk or this process was too slow")
 
 
 @contextlib.contextmanager

@@ -256,3 +256,29 @@ impl Clock for SystemClock {
         i64::try_from(self.start.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 }
+
+/// The machine's time in us, which never goes back: the wall clock at its start, and the monotonic clock from there on. For the record of
+/// what happened on connections.
+#[derive(Debug, Clone, Copy)]
+pub struct MicrosClock {
+    start: std::time::Instant,
+    start_us: i64,
+}
+
+impl Default for MicrosClock {
+    fn default() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Self {
+            start: std::time::Instant::now(),
+            start_us: since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
+impl MicrosClock {
+    /// Us since the epoch.
+    pub fn now_us(&self) -> i64 {
+        let passed = i64::try_from(self.start.elapsed().as_micros()).unwrap_or(i64::MAX);
+        self.start_us.saturating_add(passed)
+    }
+}

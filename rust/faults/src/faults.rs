@@ -31,7 +31,7 @@ pub type Predicate = Arc<dyn Fn(&RequestView) -> bool + Send + Sync>;
 type Resume = Box<dyn FnOnce() + Send>;
 
 /// The outcome of a request without a response on an open connection.
-const BLACK_HOLE: &str = "black hole";
+pub const BLACK_HOLE: &str = "black hole";
 /// A request between its arrival and its response.
 #[derive(Debug)]
 pub struct Exchange {
@@ -39,9 +39,16 @@ pub struct Exchange {
     pub(crate) header: RequestHeader,
     /// What happens to its response.
     after: After,
+    /// The rule that applies to it.
+    rule: Option<Arc<Rule>>,
 }
 
 impl Exchange {
+    /// The rule that applies to it: its name, or the rule as JSON.
+    pub fn fault(&self) -> Option<Arc<str>> {
+        self.rule.as_deref().map(describe)
+    }
+
     /// Whether a rule says anything about the response.
     pub(crate) fn is_changed(&self) -> bool {
         !matches!(self.after, After::Nothing)
@@ -142,6 +149,8 @@ pub struct Answered {
     pub bytes_per_second: Option<u32>,
     /// And then.
     pub then: Then,
+    /// What became of the request, as in [`RequestRow::outcome`].
+    pub outcome: &'static str,
 }
 
 /// How far a rule is.
@@ -506,6 +515,7 @@ impl Faults {
             number,
             header,
             after: After::Nothing,
+            rule: rule.as_ref().map(|(_, rule)| Arc::clone(rule)),
         };
         let Some((of, rule)) = rule else {
             return Some(Arrived {
@@ -699,6 +709,7 @@ impl Faults {
             chunks,
             bytes_per_second: None,
             then: Then::Continue,
+            outcome: "answered",
         };
         // What the broker said in a response that is discarded.
         let mut discarded = None;
@@ -757,6 +768,7 @@ impl Faults {
         if let Some(chunks) = discarded {
             self.note_batches(&exchange, &chunks);
         }
+        answered.outcome = outcome;
         self.finish(&exchange, outcome, Some(&answered.chunks));
         answered
     }

@@ -21,7 +21,9 @@ mod requests;
 mod rule;
 mod transport;
 
-pub use faults::{Answered, Arrived, Exchange, Faults, Predicate, RuleReport, Step, Then, TopicNames, Wait};
+pub use faults::{
+    Answered, Arrived, BLACK_HOLE, Exchange, Faults, Predicate, RuleReport, Step, Then, TopicNames, Wait,
+};
 pub use plan::{PlanError, api_of, rule_json, rules_of};
 pub use random::{RandomFaults, RandomKind};
 pub use request_view::RequestView;

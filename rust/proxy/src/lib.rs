@@ -21,6 +21,7 @@ mod relay;
 mod resolver;
 mod responses;
 mod rewrite;
+mod seen;
 mod share;
 mod tail;
 

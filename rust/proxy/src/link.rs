@@ -5,15 +5,17 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use fletchlog_faults::{Arrived, Exchange, Faults, Step, Wait};
+use fletchlog_faults::{Arrived, Faults, Step, Wait};
 use fletchlog_protocol::ApiKey;
 use fletchlog_protocol::header::request_header_version;
+use fletchlog_session::Recorder;
 use mio::net::TcpStream;
 
 use crate::end::End;
 use crate::frames::{Piece, SIZE, Splitter};
 use crate::responses::{Kind, Responses, Waiting};
 use crate::rewrite::{Found, has_addresses, table};
+use crate::seen::Seen;
 use crate::tail::Tail;
 
 /// Most bytes that are read in one direction before the other connections have their turn.
@@ -34,6 +36,8 @@ pub(crate) type LinkId = (usize, u64);
 pub(crate) struct Context<'a> {
     pub(crate) found: &'a mut dyn Found,
     pub(crate) faults: &'a Faults,
+    /// The session that is recorded.
+    pub(crate) recorder: Option<&'a Recorder>,
     /// Called when a rule releases the request that it holds.
     pub(crate) resume: &'a dyn Fn() -> Box<dyn FnOnce() + Send>,
     /// Monotonic ms.
@@ -63,7 +67,7 @@ pub(crate) struct RequestId {
 struct Held {
     id: RequestId,
     has_response: bool,
-    exchange: Exchange,
+    seen: Seen,
     step: Step,
     /// When it goes on; `None`: when it is released.
     until_ms: Option<i64>,
@@ -139,13 +143,16 @@ impl Link {
     }
 
     /// It is closed: what becomes of its requests. `by_proxy`: not by the client.
-    pub(crate) fn end(&mut self, faults: &Faults, by_proxy: bool) {
+    pub(crate) fn end(&mut self, faults: &Faults, recorder: Option<&Recorder>, (by_proxy, why): (bool, &str)) {
         let outcome = if by_proxy { "closed" } else { "client gone" };
-        let held = self.held.take().map(|held| held.exchange);
-        for exchange in self.responses.exchanges().chain(held) {
-            faults.ended(&exchange, outcome);
+        let held = self.held.take().map(|held| held.seen);
+        for seen in self.responses.unanswered().chain(held) {
+            seen.ended(faults, recorder, outcome);
         }
         faults.disconnected(self.number);
+        if let Some(recorder) = recorder {
+            recorder.closed(self.number, why);
+        }
     }
 
     /// Reads, writes and rewrites what can be.
@@ -164,7 +171,7 @@ impl Link {
     fn relay(&mut self, server: &mut End, cx: &mut Context<'_>) -> Result<Turn, String> {
         let is_due = |held: &mut Held| held.until_ms.is_some_and(|until_ms| until_ms <= cx.now_ms);
         if let Some(held) = self.held.take_if(is_due) {
-            self.step(server, cx, (held.id, held.has_response), held.exchange, held.step);
+            self.step(server, cx, (held.id, held.has_response), held.seen, held.step);
         }
         let up = self.up(server, cx).map_err(|failed| failed.of("the client"))?;
         let down = self.down(server, cx).map_err(|failed| failed.of("the node"))?;
@@ -219,7 +226,7 @@ impl Link {
 
     fn request(&mut self, server: &mut End, cx: &mut Context<'_>, piece: Piece) -> Result<(), String> {
         match piece {
-            Piece::Head(head) => self.head(&head, cx.faults.is_active()),
+            Piece::Head(head) => self.head(&head, cx.recorder.is_some() || cx.faults.is_active()),
             Piece::Bytes(bytes) => {
                 if !server.has_ended {
                     server.push(bytes);
@@ -230,14 +237,28 @@ impl Link {
                 let Some(id) = self.collected.take() else { return Ok(()) };
                 let request = frame.slice(SIZE..);
                 let has_response = id.api_key != ApiKey::Produce.code() || acks(&request, id.version) != Some(0);
-                let Some(arrived) = cx.faults.arrived(self.number, self.node, &request) else {
-                    self.forward(server, (id, has_response), None, request);
+                let recorded = cx
+                    .recorder
+                    .and_then(|recorder| recorder.request(self.number, &request, false));
+                let decided = cx
+                    .faults
+                    .is_active()
+                    .then(|| cx.faults.arrived(self.number, self.node, &request));
+                let Some(Arrived { exchange, wait, step }) = decided.flatten() else {
+                    let seen = Seen {
+                        exchange: None,
+                        recorded,
+                    };
+                    self.step(server, cx, (id, has_response), seen, Step::Handle(request));
                     return Ok(());
                 };
-                let Arrived { exchange, wait, step } = arrived;
+                let seen = Seen {
+                    exchange: Some(exchange),
+                    recorded,
+                };
                 let until_ms = match wait {
                     Wait::No => {
-                        self.step(server, cx, (id, has_response), exchange, step);
+                        self.step(server, cx, (id, has_response), seen, step);
                         return Ok(());
                     }
                     Wait::Ms(ms) => Some(cx.now_ms.saturating_add(ms)),
@@ -246,7 +267,7 @@ impl Link {
                 self.held = Some(Held {
                     id,
                     has_response,
-                    exchange,
+                    seen,
                     step,
                     until_ms,
                 });
@@ -295,36 +316,36 @@ impl Link {
         server: &mut End,
         cx: &mut Context<'_>,
         (id, has_response): (RequestId, bool),
-        exchange: Exchange,
+        seen: Seen,
         step: Step,
     ) {
         match step {
             Step::Handle(request) if has_response => {
-                self.forward(server, (id, true), Some(exchange), request);
+                self.forward(server, (id, true), Some(seen), request);
             }
             Step::Handle(request) => {
                 self.forward(server, (id, false), None, request);
-                self.responses.without_response(cx, &mut self.client, exchange);
+                self.responses.without_response(cx, &mut self.client, seen);
             }
-            Step::Answer(chunks) => self.responses.expect(id, Kind::Local(chunks), Some(exchange)),
+            Step::Answer(chunks) => self.responses.expect(id, Kind::Local(chunks), Some(seen)),
             Step::Close => {
                 self.is_mute = true;
-                self.responses.expect(id, Kind::Close, Some(exchange));
+                self.responses.expect(id, Kind::Close, Some(seen));
             }
             Step::Nothing => {
                 self.is_mute = true;
-                self.responses.expect(id, Kind::Silence, Some(exchange));
+                self.responses.expect(id, Kind::Silence, Some(seen));
             }
         }
     }
 
     /// Sends a request, which has no size in front, to the node.
-    fn forward(&mut self, server: &mut End, of: (RequestId, bool), exchange: Option<Exchange>, request: Bytes) {
+    fn forward(&mut self, server: &mut End, of: (RequestId, bool), seen: Option<Seen>, request: Bytes) {
         if server.has_ended {
             return;
         }
         if let (id, true) = of {
-            self.responses.expect(id, Kind::Remote, exchange);
+            self.responses.expect(id, Kind::Remote, seen);
         }
         let size = i32::try_from(request.len()).unwrap_or(i32::MAX);
         server.push(Bytes::copy_from_slice(&size.to_be_bytes()));
@@ -376,15 +397,15 @@ impl Link {
             },
             Piece::Head(head) => {
                 let correlation_id = i32::from_be_bytes([head[SIZE], head[SIZE + 1], head[SIZE + 2], head[SIZE + 3]]);
-                let Waiting { id, exchange, .. } = self.responses.next(correlation_id)?;
-                if exchange.is_none() && id.api_key == ApiKey::Fetch.code() {
+                let Waiting { id, seen, .. } = self.responses.next(correlation_id)?;
+                if seen.is_none() && id.api_key == ApiKey::Fetch.code() {
                     let size = self.arriving.announced();
                     self.tail = table(id.api_key).and_then(|table| Tail::of(&table, id.version, size));
                 }
                 if self.tail.is_some() {
                     self.arriving.pass();
-                } else if has_addresses(id.api_key, id.version) || exchange.is_some() {
-                    self.responses.begin(id, exchange);
+                } else if has_addresses(id.api_key, id.version) || seen.is_some() {
+                    self.responses.begin(id, seen);
                     self.arriving.collect();
                 } else {
                     self.arriving.pass();

@@ -1,6 +1,7 @@
 //! Opening and closing a proxy.
 
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -8,6 +9,7 @@ use std::thread::JoinHandle;
 use fletchlog_api::transport::{SystemClock, Waker};
 use fletchlog_api::{Clock, Config, ConfigError};
 use fletchlog_faults::Faults;
+use fletchlog_session::{Recorder, RecorderOptions};
 use fletchlog_tls::{ClientTls, ServerTls};
 
 use crate::relay::{Descriptors, Names, Ports, Relay, Shared, Tls, WAKER};
@@ -28,6 +30,8 @@ pub struct ProxyOptions {
     pub nodes: Config,
     /// Properties of a broker: with a `security.protocol` of TLS the proxy speaks TLS with its clients.
     pub listener: Config,
+    /// Where the session of its clients is recorded; `None`: nowhere.
+    pub record: Option<RecorderOptions>,
 }
 
 /// Why a proxy could not be opened.
@@ -51,6 +55,14 @@ pub enum ProxyError {
         "{0} means every interface of this machine, which no client can connect to: say with `advertised` under which host name clients reach it"
     )]
     Wildcard(String),
+    /// The file of the session cannot be created.
+    #[error("cannot record into {}: {source}; name a file in a directory that exists and may be written", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// A property of TLS cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -122,12 +134,14 @@ impl Proxy {
             port: options.port,
             source,
         })?;
+        let recorder = options.record.as_ref().map(recorder).transpose()?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let name_of = move |id: &[u8; 16]| known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
         let shared = Arc::new(Shared {
             closing: AtomicBool::new(false),
             faults: Arc::new(Faults::new(Arc::clone(&clock), Arc::new(name_of))),
             clock,
+            recorder,
             waker: Arc::clone(&waker),
             released: Mutex::default(),
         });
@@ -179,7 +193,23 @@ impl Proxy {
             // Its panic was reported when it happened.
             let _ = thread.join();
         }
+        if let Some(recorder) = &self.shared.recorder {
+            recorder.close();
+        }
     }
+
+    /// The recorder of its clients' session, if there is one.
+    pub fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.shared.recorder.as_ref()
+    }
+}
+
+/// Creates the file of the session.
+fn recorder(options: &RecorderOptions) -> Result<Arc<Recorder>, ProxyError> {
+    Recorder::start(options).map_err(|source| ProxyError::Record {
+        path: options.path.clone(),
+        source,
+    })
 }
 
 impl Drop for Proxy {

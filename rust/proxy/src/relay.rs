@@ -11,6 +11,7 @@ use std::time::Duration;
 use fletchlog_api::Clock;
 use fletchlog_api::transport::Waker;
 use fletchlog_faults::{Action, Faults, HANDSHAKE_FAILURE};
+use fletchlog_session::Recorder;
 use fletchlog_tls::{ClientTls, ServerTls};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
@@ -216,6 +217,7 @@ pub(crate) struct Shared {
     pub(crate) closing: AtomicBool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) waker: Waker,
     /// Connections whose request was released.
     pub(crate) released: Mutex<Vec<LinkId>>,
@@ -366,6 +368,10 @@ impl Relay {
         self.serial += 1;
         let id = (entry.key(), self.serial);
         self.resolver.resolve(id, &host, port);
+        if let Some(recorder) = &self.shared.recorder {
+            let listener: Arc<str> = socket.local_addr()?.to_string().into();
+            recorder.opened(number, node, socket.peer_addr()?.to_string(), &listener);
+        }
         entry.insert(Link::new((self.serial, number), node, End::new(socket, tls), host));
         Ok(())
     }
@@ -447,6 +453,7 @@ impl Relay {
         let mut context = Context {
             found: &mut self.ports,
             faults: &shared.faults,
+            recorder: shared.recorder.as_deref(),
             resume: &resume,
             now_ms: shared.clock.monotonic_ms(),
         };
@@ -473,7 +480,12 @@ impl Relay {
         if let Some(why) = why {
             log::warn!("a connection through the proxy was closed: {why}");
         }
-        link.end(&self.shared.faults, by_proxy);
+        let reason = match (why, by_proxy) {
+            (Some(why), _) => why,
+            (None, true) => "the node or a rule ended it",
+            (None, false) => "",
+        };
+        link.end(&self.shared.faults, self.shared.recorder.as_deref(), (by_proxy, reason));
         let ends = [Some(&mut link.client), link.server.as_mut()];
         for end in ends.into_iter().flatten() {
             end.shut();

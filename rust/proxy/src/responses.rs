@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use fletchlog_faults::{Answered, Exchange, Then};
+use fletchlog_faults::{Answered, BLACK_HOLE, Then};
 
 use crate::end::End;
 use crate::frames::SIZE;
 use crate::link::{Context, RequestId};
 use crate::rewrite::rewrite;
+use crate::seen::Seen;
 
 /// Interval between the pieces of a slow response.
 const PIECE_MS: i64 = 100;
@@ -30,7 +31,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: RequestId,
-    pub(crate) exchange: Option<Exchange>,
+    pub(crate) seen: Option<Seen>,
     kind: Kind,
 }
 
@@ -48,7 +49,7 @@ struct Late {
 pub(crate) struct Responses {
     waiting: VecDeque<Waiting>,
     /// The request whose response is being collected.
-    current: Option<(RequestId, Option<Exchange>)>,
+    current: Option<(RequestId, Option<Seen>)>,
     late: Option<Late>,
     is_silent: bool,
     is_closing: bool,
@@ -56,8 +57,8 @@ pub(crate) struct Responses {
 
 impl Responses {
     /// Notes a request.
-    pub(crate) fn expect(&mut self, id: RequestId, kind: Kind, exchange: Option<Exchange>) {
-        self.waiting.push_back(Waiting { id, exchange, kind });
+    pub(crate) fn expect(&mut self, id: RequestId, kind: Kind, seen: Option<Seen>) {
+        self.waiting.push_back(Waiting { id, seen, kind });
     }
 
     /// Nothing of the node is passed on: a response is late, or there will be none.
@@ -80,13 +81,13 @@ impl Responses {
         self.late.as_ref().map(|late| late.until_ms)
     }
 
-    /// The exchanges that have no response.
-    pub(crate) fn exchanges(&mut self) -> impl Iterator<Item = Exchange> {
-        let current = self.current.take().and_then(|(_, exchange)| exchange);
+    /// The requests that have no response.
+    pub(crate) fn unanswered(&mut self) -> impl Iterator<Item = Seen> {
+        let current = self.current.take().and_then(|(_, seen)| seen);
         let waiting = std::mem::take(&mut self.waiting);
         current
             .into_iter()
-            .chain(waiting.into_iter().filter_map(|waiting| waiting.exchange))
+            .chain(waiting.into_iter().filter_map(|waiting| waiting.seen))
     }
 
     /// The request of the node's next response.
@@ -108,8 +109,8 @@ impl Responses {
     }
 
     /// The response to this request is being collected.
-    pub(crate) fn begin(&mut self, id: RequestId, exchange: Option<Exchange>) {
-        self.current = Some((id, exchange));
+    pub(crate) fn begin(&mut self, id: RequestId, seen: Option<Seen>) {
+        self.current = Some((id, seen));
     }
 
     /// A response was collected: its addresses are replaced, and rules decide about it.
@@ -117,7 +118,7 @@ impl Responses {
     /// # Errors
     /// It cannot be read, or has addresses for which there is no port.
     pub(crate) fn arrived(&mut self, cx: &mut Context<'_>, client: &mut End, frame: Bytes) -> Result<(), String> {
-        let Some((id, exchange)) = self.current.take() else {
+        let Some((id, seen)) = self.current.take() else {
             client.push(frame);
             return Ok(());
         };
@@ -130,25 +131,26 @@ impl Responses {
                 vec![Bytes::copy_from_slice(&size.to_be_bytes()), body.into()]
             }
         };
-        match exchange {
-            Some(exchange) => self.decided(cx, client, exchange, chunks),
+        match seen {
+            Some(seen) => self.decided(cx, client, seen, chunks),
             None => chunks.into_iter().for_each(|chunk| client.push(chunk)),
         }
         Ok(())
     }
 
     /// A request that has no response was sent to the node.
-    pub(crate) fn without_response(&mut self, cx: &mut Context<'_>, client: &mut End, exchange: Exchange) {
-        self.decided(cx, client, exchange, Vec::new());
+    pub(crate) fn without_response(&mut self, cx: &mut Context<'_>, client: &mut End, seen: Seen) {
+        self.decided(cx, client, seen, Vec::new());
     }
 
-    fn decided(&mut self, cx: &mut Context<'_>, client: &mut End, exchange: Exchange, chunks: Vec<Bytes>) {
+    fn decided(&mut self, cx: &mut Context<'_>, client: &mut End, seen: Seen, chunks: Vec<Bytes>) {
         let Answered {
             delay_ms,
             chunks,
             bytes_per_second,
             then,
-        } = cx.faults.answered(exchange, chunks);
+            ..
+        } = seen.answered(cx.faults, cx.recorder, chunks);
         let piece = bytes_per_second.map(|rate| {
             let a_second = usize::try_from(1000 / PIECE_MS).unwrap_or(1);
             usize::try_from(rate).unwrap_or(usize::MAX).div_ceil(a_second).max(1)
@@ -193,19 +195,22 @@ impl Responses {
         while !self.is_paused()
             && let Some(first) = self.first_if(|first| !matches!(first.kind, Kind::Remote))
         {
-            match (first.kind, first.exchange) {
-                (Kind::Local(chunks), Some(exchange)) => self.decided(cx, client, exchange, chunks),
+            match (first.kind, first.seen) {
+                (Kind::Local(chunks), Some(seen)) => self.decided(cx, client, seen, chunks),
                 (Kind::Local(chunks), None) => chunks.into_iter().for_each(|chunk| client.push(chunk)),
-                (Kind::Close, exchange) => {
+                (Kind::Close, seen) => {
                     self.is_closing = true;
-                    if let Some(exchange) = exchange {
-                        cx.faults.ended(&exchange, "closed");
+                    if let Some(seen) = seen {
+                        seen.ended(cx.faults, cx.recorder, "closed");
                     }
                 }
-                (Kind::Silence | Kind::Remote, exchange) => {
+                (Kind::Silence | Kind::Remote, seen) => {
                     self.is_silent = true;
                     // It has no response until the connection is closed.
-                    self.current = exchange.map(|exchange| (first.id, Some(exchange)));
+                    self.current = seen.map(|mut seen| {
+                        seen.silent(cx.recorder, BLACK_HOLE);
+                        (first.id, Some(seen))
+                    });
                 }
             }
         }

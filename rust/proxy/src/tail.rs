@@ -334,6 +334,7 @@ mod tests {
             advertised: None,
             nodes: Config::parse(Scope::Consumer, []).unwrap(),
             listener: Config::parse(Scope::Broker, []).unwrap(),
+            record: None,
         })
         .unwrap();
         let mut client = TcpStream::connect(proxy.bootstrap()).unwrap();

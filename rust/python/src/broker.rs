@@ -30,7 +30,7 @@ use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
 use crate::groups::{consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
-use crate::listener::{Listener, close_in_forked_children};
+use crate::listener::{Listener, close_in_forked_children, record_options};
 use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::offsets;
 use crate::peer::Peer;
@@ -919,7 +919,8 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.listen)]
-    #[pyo3(signature = (host="127.0.0.1", port=0, *, advertised=None, config=None))]
+    #[pyo3(signature = (host="127.0.0.1", port=0, *, advertised=None, config=None, record=None, record_values=false))]
+    #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn listen(
         &self,
         py: Python<'_>,
@@ -927,14 +928,17 @@ impl Broker {
         port: u16,
         advertised: Option<&str>,
         config: Option<&Bound<'_, PyAny>>,
+        record: Option<PathBuf>,
+        record_values: bool,
     ) -> PyResult<Listener> {
+        let record = record_options(record, record_values)?;
         close_in_forked_children(py)?;
         let config = properties_from_py(config)?;
         let server = self.inner.call(py, |broker, _| {
             if broker.is_closed() {
                 return Err(Failure::closed("broker"));
             }
-            let server = Listener::open(broker, host, port, advertised, config)?;
+            let server = Listener::open(broker, host, port, advertised, config, record)?;
             let mut listeners = self.listeners();
             listeners.retain(|listener| listener.strong_count() > 0);
             listeners.push(Arc::downgrade(&server));

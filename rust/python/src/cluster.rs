@@ -1,6 +1,7 @@
 //! `fletchlog.Cluster`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
@@ -17,7 +18,7 @@ use fletchlog_protocol::messages::describe_transactions_response::{TopicData, Tr
 use fletchlog_records::TopicPartition;
 use fletchlog_sasl::Secret;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyTuple};
 
 use crate::acls;
 use crate::broker::{LEDGER, TO_THE_END};
@@ -31,6 +32,7 @@ use crate::errors::Failure;
 use crate::fork::Exclusive;
 use crate::gate::gate;
 use crate::groups::{consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
+use crate::listener::record_options;
 use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::oauth::split_callback;
 use crate::offsets;
@@ -114,7 +116,7 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.proxy)]
-    #[pyo3(signature = (listen="127.0.0.1:0", *, advertised=None, config=None, faults=None, record=false))]
+    #[pyo3(signature = (listen="127.0.0.1:0", *, advertised=None, config=None, faults=None, record=None, record_values=false))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn proxy<'py>(
         &self,
@@ -123,16 +125,25 @@ impl Cluster {
         advertised: Option<String>,
         config: Option<&Bound<'py, PyAny>>,
         faults: Option<&Bound<'py, PyAny>>,
-        record: bool,
+        record: Option<&Bound<'py, PyAny>>,
+        record_values: bool,
     ) -> PyResult<Bound<'py, Proxy>> {
         let Peer::Cluster(servers, _) = &*self.peer else {
             return Err(Failure::argument("a Broker is no cluster: use its listen()").into());
         };
         let config = properties_from_py(config)?;
-        let proxy = Proxy::open(py, servers, self.config.clone(), listen, advertised, config)?;
+        let requests = record
+            .and_then(|record| record.cast::<PyBool>().ok())
+            .map(|flag| flag.is_true());
+        let path = record
+            .filter(|_| requests.is_none())
+            .map(|path| path.extract::<PathBuf>());
+        let path = path.transpose()?;
+        let session = record_options(path, record_values)?;
+        let proxy = Proxy::open(py, servers, self.config.clone(), listen, advertised, config, session)?;
         let proxy = Bound::new(py, proxy)?;
         let plan = proxy.getattr("faults")?;
-        if record {
+        if requests == Some(true) {
             plan.call_method0("record_requests")?;
         }
         if let Some(faults) = faults {

@@ -376,6 +376,7 @@ impl From<ListenError> for Failure {
         let variant = match error {
             ListenError::Address { .. } | ListenError::Start(_) => "listener",
             ListenError::Wildcard(_) | ListenError::Ports { .. } => "argument",
+            ListenError::Record { .. } => "storage",
             ListenError::Config(error) => return error.into(),
         };
         Self::of(variant, error.to_string())
@@ -387,6 +388,7 @@ impl From<ProxyError> for Failure {
         let variant = match error {
             ProxyError::Address { .. } | ProxyError::Start(_) => "listener",
             ProxyError::Wildcard(_) => "argument",
+            ProxyError::Record { .. } => "storage",
             ProxyError::Config(error) => return error.into(),
         };
         Self::of(variant, error.to_string())

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow_array::{Int16Array, Int64Array, StringArray, UInt64Array};
 use fletchlog_broker::Broker as Engine;
 use fletchlog_server::{Endpoint, ListenOptions, SocketServer};
+use fletchlog_session::{Recorder, RecorderOptions};
 use pyo3::prelude::*;
-use pyo3::types::IntoPyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::convert::unpicklable;
 use crate::errors::Failure;
@@ -26,19 +28,22 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens for clients of `broker`. `advertised` is `host` or `host:port`; `config` has the listener's properties.
+    /// Listens for clients of `broker`. `advertised` is `host` or `host:port`; `config` has the listener's properties,
+    /// `record` says where its session is recorded.
     pub fn open(
         broker: &Arc<Engine>,
         host: &str,
         port: u16,
         advertised: Option<&str>,
         config: Vec<(String, String)>,
+        record: Option<RecorderOptions>,
     ) -> Result<Arc<SocketServer>, Failure> {
         let options = ListenOptions {
             host: host.to_owned(),
             port,
             advertised: advertised.map(host_and_port).transpose()?,
             config,
+            record,
         };
         let server = Arc::new(SocketServer::start(broker, &options)?);
         is_open(&server);
@@ -165,6 +170,13 @@ impl Listener {
         plan_of(py, &faults)
     }
 
+    #[doc = stub!(Listener.recording)]
+    #[getter]
+    fn recording<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let recorder = self.server.get()?.recorder();
+        recorder.map(|recorder| recording(py, recorder)).transpose()
+    }
+
     #[doc = stub!(Listener.close)]
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.server.call(py, |server, _| {
@@ -189,6 +201,32 @@ impl Listener {
     fn __reduce__(&self) -> PyResult<()> {
         Err(unpicklable("Listener", "its `bootstrap`"))
     }
+}
+
+/// How far the recording of a session is.
+pub fn recording<'py>(py: Python<'py>, recorder: &Recorder) -> PyResult<Bound<'py, PyDict>> {
+    let state = PyDict::new(py);
+    state.set_item("path", recorder.path())?;
+    state.set_item("dropped", recorder.dropped())?;
+    state.set_item("failure", recorder.failure())?;
+    Ok(state)
+}
+
+/// What `record` and `record_values` of a call say.
+pub fn record_options(record: Option<PathBuf>, record_values: bool) -> Result<Option<RecorderOptions>, Failure> {
+    let Some(path) = record else {
+        return match record_values {
+            true => Err(Failure::argument(
+                "record_values is for a session: say with record=FILE where it is recorded",
+            )),
+            false => Ok(None),
+        };
+    };
+    Ok(Some(RecorderOptions {
+        path,
+        keeps_records: record_values,
+        cluster_id: String::new(),
+    }))
 }
 
 fn statistics(server: &SocketServer) -> Result<Table, Failure> {

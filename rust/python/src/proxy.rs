@@ -6,13 +6,15 @@ use std::sync::Arc;
 use fletchlog_api::{Config, Scope};
 use fletchlog_net::Address;
 use fletchlog_proxy::{Proxy as Engine, ProxyOptions};
+use fletchlog_session::RecorderOptions;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::convert::unpicklable;
 use crate::errors::Failure;
 use crate::fault_rules::plan_of;
 use crate::fork::Shared;
-use crate::listener::{Ports, close_in_forked_children, is_open};
+use crate::listener::{Ports, close_in_forked_children, is_open, recording};
 
 #[doc = stub!(Proxy)]
 #[pyclass(frozen, module = "fletchlog.types")]
@@ -28,7 +30,7 @@ impl Ports for Engine {
 
 impl Proxy {
     /// Opens a proxy for the cluster with these bootstrap servers. `nodes` are the properties of a client of the cluster, `listen` is
-    /// `host:port`, `listener` has the properties of the proxy's ports.
+    /// `host:port`, `listener` has the properties of the proxy's ports, `record` says where its session is recorded.
     pub fn open(
         py: Python<'_>,
         servers: &[Address],
@@ -36,6 +38,7 @@ impl Proxy {
         listen: &str,
         advertised: Option<String>,
         listener: Vec<(String, String)>,
+        record: Option<RecorderOptions>,
     ) -> PyResult<Self> {
         let (host, port) = host_and_port(listen)?;
         let options = ProxyOptions {
@@ -49,6 +52,7 @@ impl Proxy {
             nodes,
             listener: Config::parse(Scope::Broker, listener.iter().map(|(k, v)| (k.as_str(), v.as_str())))
                 .map_err(Failure::from)?,
+            record,
         };
         close_in_forked_children(py)?;
         let engine = crate::gate::gate(py, |_| {
@@ -92,6 +96,13 @@ impl Proxy {
     #[getter]
     fn faults<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         plan_of(py, self.inner.get()?.faults())
+    }
+
+    #[doc = stub!(Proxy.recording)]
+    #[getter]
+    fn recording<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let recorder = self.inner.get()?.recorder();
+        recorder.map(|recorder| recording(py, recorder)).transpose()
     }
 
     #[doc = stub!(Proxy.close)]

@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         port,
         advertised: None,
         config: Vec::new(),
+        record: None,
     };
     let server = SocketServer::start(&broker, &listen)?;
     for endpoint in server.endpoints() {

@@ -13,6 +13,7 @@ mod endpoint;
 pub mod limits;
 mod memory_pool;
 mod processor;
+mod recording;
 mod request_handler_pool;
 mod security;
 mod socket_server;

@@ -24,6 +24,7 @@ use crate::connection::{Connection, PeerEnd};
 use crate::endpoint::listener_config;
 use crate::limits::{Limits, TimeOut, Times};
 use crate::memory_pool::{Memory, MemoryPool};
+use crate::recording::{RecordedChannel, Recording};
 use crate::request_handler_pool::RequestHandlerPool;
 use crate::sockets::{SocketEvent, Sockets};
 use crate::stats::Stats;
@@ -43,6 +44,12 @@ const SETTLE_LOOK: Duration = Duration::from_millis(50);
 /// Most bytes that are read from one connection, or written to it, before the others have their turn.
 const BYTES_A_TURN: usize = 1024 * 1024;
 
+/// What became of a request, as `fletchlog_faults::RequestRow::outcome` has it.
+const ANSWERED: &str = "answered";
+const WITHOUT_RESPONSE: &str = "without response";
+const CLOSED: &str = "closed";
+const CLIENT_GONE: &str = "client gone";
+
 /// The reason for closing a connection whose request or time-out panicked.
 const DEFECT: &str = "its work failed, which is a defect of the broker";
 
@@ -51,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) apis: Apis,
     /// The rules for faults, and the record of requests.
     pub(crate) faults: Arc<Faults>,
+    /// The session that is recorded.
+    pub(crate) recording: Option<Recording>,
     /// The limits at the start of the listener.
     pub(crate) limits: Limits,
     /// The listener's own properties, which override the broker's.
@@ -74,6 +83,7 @@ impl Shared {
     pub(crate) fn new(
         apis: Apis,
         faults: Arc<Faults>,
+        recording: Option<Recording>,
         limits: Limits,
         config: Vec<(String, String)>,
         completions: Arc<Completions>,
@@ -81,6 +91,7 @@ impl Shared {
         Self {
             apis,
             faults,
+            recording,
             limits,
             config,
             stats: Stats::default(),
@@ -156,6 +167,8 @@ struct Channel<S: Sockets> {
     number: u64,
     /// The request in progress, if rules or the record of requests are to see its response.
     exchange: Option<Exchange>,
+    /// What of it is in the recorded session.
+    recorded: RecordedChannel,
     /// What its request waits for, and how to encode the response.
     waiting: Option<(Ticket, Respond)>,
     /// When bytes moved last.
@@ -525,6 +538,7 @@ impl<S: Sockets> Processor<S> {
             serial: self.serial,
             number,
             exchange: None,
+            recorded: RecordedChannel::default(),
             waiting: None,
             last_active_ms: now_ms,
             half_closed_ms: None,
@@ -535,6 +549,9 @@ impl<S: Sockets> Processor<S> {
         });
         *self.per_ip.entry(address.ip()).or_default() += 1;
         self.shared.stats.opened();
+        if let Some(recording) = &self.shared.recording {
+            recording.opened(number, node, address);
+        }
         self.read(slot);
     }
 
@@ -553,6 +570,7 @@ impl<S: Sockets> Processor<S> {
             slot,
             serial: channel.serial,
         };
+        self.record_end(&mut channel, reason);
         self.forget_held(id, channel.number, channel.exchange.take(), reason.is_some());
         self.shared.apis.unsent().remove(channel.connection.unsent());
         if let Some(tls) = &mut channel.tls {
@@ -694,6 +712,9 @@ impl<S: Sockets> Processor<S> {
             slot,
             serial: channel.serial,
         };
+        if let Some(recording) = &self.shared.recording {
+            recording.request(channel.number, &mut channel.recorded, &channel.peer, &frame);
+        }
         if !self.decided(id, &frame) {
             let peer = Arc::clone(&self.channels[slot].peer);
             self.handle(id, peer, frame);
@@ -769,7 +790,28 @@ impl<S: Sockets> Processor<S> {
     fn answer(&mut self, slot: usize, chunks: Vec<Bytes>) {
         match self.channels.get_mut(slot).and_then(|channel| channel.exchange.take()) {
             Some(exchange) => self.answered(slot, exchange, chunks),
-            None => self.send(slot, chunks),
+            None => {
+                let outcome = if chunks.is_empty() { WITHOUT_RESPONSE } else { ANSWERED };
+                self.record_response(slot, &chunks, outcome, None);
+                self.send(slot, chunks);
+            }
+        }
+    }
+
+    /// Records what is sent in response to the request in progress.
+    fn record_response(&mut self, slot: usize, chunks: &[Bytes], outcome: &'static str, fault: Option<Arc<str>>) {
+        if let (Some(recording), Some(channel)) = (&self.shared.recording, self.channels.get_mut(slot)) {
+            recording.response(&mut channel.recorded, chunks, outcome, fault);
+        }
+    }
+
+    /// Records that a connection was closed, and its request with it.
+    fn record_end(&self, channel: &mut Channel<S>, reason: Option<&str>) {
+        if let Some(recording) = &self.shared.recording {
+            let outcome = if reason.is_some() { CLOSED } else { CLIENT_GONE };
+            let fault = channel.exchange.as_ref().and_then(Exchange::fault);
+            recording.response(&mut channel.recorded, &[], outcome, fault);
+            recording.closed(channel.number, reason);
         }
     }
 

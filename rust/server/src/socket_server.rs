@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,6 +11,7 @@ use fletchlog_api::transport::Waker;
 use fletchlog_api::{ConfigError, NodeId};
 use fletchlog_broker::Broker;
 use fletchlog_faults::Faults;
+use fletchlog_session::{Recorder, RecorderOptions};
 use mio::net::TcpListener;
 use rustix::process::{Resource, getrlimit};
 
@@ -18,6 +20,7 @@ use crate::completions::Completions;
 use crate::endpoint::{Endpoint, listener_config};
 use crate::limits::Limits;
 use crate::processor::{Processor, Shared};
+use crate::recording::Recording;
 use crate::request_handler_pool::RequestHandlerPool;
 use crate::security::Security;
 use crate::sockets::{BACKLOG, Sockets, SystemSockets, WAKER, bound};
@@ -35,6 +38,8 @@ pub struct ListenOptions {
     pub advertised: Option<(String, Option<u16>)>,
     /// Properties of this listener, which override the broker's.
     pub config: Vec<(String, String)>,
+    /// Where the session of its clients is recorded; the id of the cluster is filled in. `None`: nowhere.
+    pub record: Option<RecorderOptions>,
 }
 
 /// Why a listener could not be opened.
@@ -66,6 +71,14 @@ pub enum ListenError {
     /// A property is unknown, not one of a listener, or has a value that cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The file of the session cannot be created.
+    #[error("cannot record into {}: {source}; name a file in a directory that exists and may be written", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// No thread or no descriptor is available.
     #[error("cannot start the listener: {0}")]
     Start(std::io::Error),
@@ -120,7 +133,13 @@ impl SocketServer {
         let sockets = SystemSockets::new(poll, listeners).map_err(ListenError::Start)?;
         let descriptors = sockets.descriptors();
         let pool = RequestHandlerPool::new(limits.num_io_threads, limits.queued_max_requests);
-        let shared = shared(broker, limits, options.config.clone(), security, &endpoints, waker);
+        let recording = options
+            .record
+            .as_ref()
+            .map(|record| recording(broker, record, &endpoints));
+        let recording = recording.transpose()?;
+        let of_broker = (limits, security, recording);
+        let shared = shared(broker, of_broker, options.config.clone(), &endpoints, waker);
         let completions = Arc::clone(&shared.completions);
         let clock_changed: Waker = Arc::new(move || completions.wake());
         broker.clock().watch(&clock_changed);
@@ -192,6 +211,14 @@ impl SocketServer {
             // Its panic was reported when it happened.
             let _ = thread.join();
         }
+        if let Some(recording) = &self.shared.recording {
+            recording.recorder.close();
+        }
+    }
+
+    /// The recorder of its clients' session, if there is one.
+    pub fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.shared.recording.as_ref().map(|recording| &recording.recorder)
     }
 }
 
@@ -217,18 +244,38 @@ pub fn serve_over<S: Sockets>(
     let config = broker.config();
     let (limits, security) = (Limits::new(config)?, Security::new(config)?);
     broker.clock().watch(&waker);
-    let shared = shared(broker, limits, Vec::new(), security, endpoints, Arc::clone(&waker));
+    let shared = shared(
+        broker,
+        (limits, security, None),
+        Vec::new(),
+        endpoints,
+        Arc::clone(&waker),
+    );
     started(&shared.faults);
     let nodes = endpoints.iter().map(|endpoint| endpoint.node).collect();
     Processor::new(sockets, shared, nodes, RequestHandlerPool::new(0, 1)).run();
     Ok(())
 }
 
+/// Creates the file of the session.
+fn recording(broker: &Arc<Broker>, record: &RecorderOptions, endpoints: &[Endpoint]) -> Result<Recording, ListenError> {
+    // A broker that cannot say its id is closed.
+    let cluster_id = broker.cluster_id().ok().flatten();
+    let options = RecorderOptions {
+        cluster_id: cluster_id.as_deref().unwrap_or("").to_owned(),
+        ..record.clone()
+    };
+    let recorder = Recorder::start(&options).map_err(|source| ListenError::Record {
+        path: record.path.clone(),
+        source,
+    })?;
+    Ok(Recording::new(recorder, endpoints))
+}
+
 fn shared(
     broker: &Arc<Broker>,
-    limits: Limits,
+    (limits, security, recording): (Limits, Security, Option<Recording>),
     config: Vec<(String, String)>,
-    security: Security,
     endpoints: &[Endpoint],
     waker: Waker,
 ) -> Arc<Shared> {
@@ -240,6 +287,7 @@ fn shared(
     Arc::new(Shared::new(
         apis,
         faults,
+        recording,
         limits,
         config,
         Arc::new(Completions::new(waker)),

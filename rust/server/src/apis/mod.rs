@@ -122,6 +122,11 @@ impl Peer {
         }
     }
 
+    /// The user's name, once the client has authenticated.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.get().map(String::as_str)
+    }
+
     /// The client's address and, if known, its software: for the log.
     pub(crate) fn name(&self) -> String {
         let software = self.software.read().unwrap_or_else(PoisonError::into_inner);

@@ -38,6 +38,12 @@ impl Peer {
         Some(authenticator.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Whether its next frame is a token without a request around it.
+    pub(crate) fn expects_bare_token(&self) -> bool {
+        self.authenticator()
+            .is_some_and(|authenticator| authenticator.expects_bare_token())
+    }
+
     /// Records that the client has authenticated.
     fn authenticated(&self, name: String) {
         log::info!("authenticated: {} as User:{}", self.name(), name.escape_debug());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::NodeId;
-use fletchlog_faults::{Action, Answered, Arrived, Exchange, HANDSHAKE_FAILURE, Step, Then, Wait};
+use fletchlog_faults::{Action, Answered, Arrived, BLACK_HOLE, Exchange, HANDSHAKE_FAILURE, Step, Then, Wait};
 
 use super::Processor;
 use crate::apis::Peer;
@@ -126,7 +126,12 @@ impl<S: Sockets> Processor<S> {
             _ if !self.is_open(id) => {}
             Step::Answer(chunks) => self.answer(id.slot, chunks),
             Step::Close => self.close(id.slot, Some(FAULT)),
-            Step::Nothing => self.stay_silent(id),
+            Step::Nothing => {
+                let exchange = self.channels.get(id.slot).and_then(|channel| channel.exchange.as_ref());
+                let fault = exchange.and_then(Exchange::fault);
+                self.record_response(id.slot, &[], BLACK_HOLE, fault);
+                self.stay_silent(id);
+            }
         }
     }
 
@@ -142,7 +147,9 @@ impl<S: Sockets> Processor<S> {
 
     /// Sends a response as the rules decide.
     pub(super) fn answered(&mut self, slot: usize, exchange: Exchange, chunks: Vec<Bytes>) {
+        let fault = exchange.fault();
         let answered = self.shared.faults.answered(exchange, chunks);
+        self.record_response(slot, &answered.chunks, answered.outcome, fault);
         let Some(channel) = self.channels.get(slot) else {
             return;
         };
@@ -197,7 +204,7 @@ impl<S: Sockets> Processor<S> {
         if let Some(exchange) = exchange {
             self.shared
                 .faults
-                .ended(&exchange, if by_broker { "closed" } else { "client gone" });
+                .ended(&exchange, if by_broker { super::CLOSED } else { super::CLIENT_GONE });
         }
         self.shared.faults.disconnected(number);
         if !matches!(self.held.of.get(&id), Some(Held::Request(..))) {

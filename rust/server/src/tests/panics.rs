@@ -75,6 +75,7 @@ impl Listener {
             port: 0,
             advertised: None,
             config: vec![("connections.max.idle.ms".to_owned(), "3000".to_owned())],
+            record: None,
         };
         let server = SocketServer::start(&broker, &options).unwrap();
         Self { server, broker }

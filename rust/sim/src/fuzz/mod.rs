@@ -22,6 +22,7 @@ mod produce;
 mod protobuf;
 mod sasl;
 mod scan;
+mod session;
 mod tls;
 mod values;
 mod wire;
@@ -49,7 +50,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -72,6 +73,7 @@ pub const TARGETS: [Target; 23] = [
     target("connection", connection::connection, 1024),
     target("protobuf", protobuf::protobuf, 1024),
     target("sasl", sasl::sasl, 512),
+    target("session", session::session, 512),
     target("tls", tls::tls, 2048),
 ];
 

@@ -1,0 +1,372 @@
+//! Sessions end to end: what a server reports, and what a reader finds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
+use fletchlog_protocol::tree::{Node, Side, Tree};
+use fletchlog_protocol::{ApiKey, FieldType, Writer};
+use fletchlog_records::{BatchBuilder, BatchParams, Compression};
+use proptest::prelude::*;
+
+use crate::batches::{batches_of, headers_of};
+use crate::body::{ApiVersion, Bodies};
+use crate::event::State;
+use crate::{Item, Recorder, RecorderOptions, Session, SessionError};
+
+const STRIPPING: Bodies = Bodies { keeps_records: false };
+
+/// The bytes of a message with its header, without a size.
+fn request(api: ApiKey, version: i16, tree: &Tree) -> Bytes {
+    let mut writer = Writer::new();
+    let header = RequestHeader {
+        api_key: api.code(),
+        api_version: version,
+        correlation_id: 7,
+        client_id: Some("client".into()),
+    };
+    header.encode(&mut writer).unwrap();
+    tree.encode(api, Side::Request, &mut writer, version).unwrap();
+    writer.into_chunks().concat().into()
+}
+
+fn response(api: ApiKey, version: i16, tree: &Tree) -> Bytes {
+    let mut writer = Writer::new();
+    ResponseHeader { correlation_id: 7 }.encode(&mut writer, response_header_version(api.code(), version));
+    tree.encode(api, Side::Response, &mut writer, version).unwrap();
+    writer.into_chunks().concat().into()
+}
+
+fn batch(base_offset: i64, values: &[&str]) -> Bytes {
+    let params = BatchParams {
+        base_offset,
+        compression: Compression::Zstd,
+        ..BatchParams::default()
+    };
+    let mut builder = BatchBuilder::with_capacity(0);
+    for value in values {
+        builder.append(0, None, Some(value.as_bytes()), &[]);
+    }
+    builder.build(&params)
+}
+
+/// A struct in an array of a message.
+fn element(tree: &mut Tree, field: &str) -> Tree {
+    let spec = tree.table.iter().find(|spec| spec.name == field).unwrap();
+    match spec.field_type {
+        FieldType::Array(FieldType::Struct(_, table)) => Tree::initial(table),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn produce(records: &Bytes) -> Tree {
+    let mut tree = Tree::of(ApiKey::Produce, Side::Request);
+    let mut topic = element(&mut tree, "topic_data");
+    let mut partition = element(&mut topic, "partition_data");
+    partition.set("records", Node::Bytes(records.clone()));
+    topic.set("name", Node::String("t".into()));
+    topic.set("partition_data", Node::Array(vec![Node::Struct(Box::new(partition))]));
+    tree.set("topic_data", Node::Array(vec![Node::Struct(Box::new(topic))]));
+    tree
+}
+
+fn started(path: &Path, keeps_records: bool) -> Arc<Recorder> {
+    let options = RecorderOptions {
+        path: path.to_owned(),
+        keeps_records,
+        cluster_id: "a-cluster".to_owned(),
+    };
+    Recorder::start(&options).unwrap()
+}
+
+/// A size in front.
+fn sent(frame: &Bytes) -> Vec<Bytes> {
+    let size = u32::try_from(frame.len()).unwrap().to_be_bytes();
+    vec![Bytes::copy_from_slice(&size), frame.clone()]
+}
+
+fn recorded(path: &Path, requests: usize) {
+    let recorder = started(path, false);
+    recorder.opened(1, 3, "127.0.0.1:9".to_owned(), &"127.0.0.1:9092".into());
+    let records = batch(5, &["one", "two"]);
+    for number in 0..requests {
+        let frame = request(ApiKey::Produce, 9, &produce(&records));
+        let request = recorder.request(1, &frame, false).unwrap();
+        let answer = response(ApiKey::Produce, 9, &Tree::of(ApiKey::Produce, Side::Response));
+        match number % 3 {
+            0 => recorder.response(request, &sent(&answer), "answered", None),
+            1 => recorder.response(request, &[], "black hole", Some("a rule".into())),
+            _ => {}
+        }
+    }
+    recorder.identified(1, "alice");
+    recorder.closed(1, "");
+    recorder.close();
+    assert_eq!((recorder.dropped(), recorder.failure()), (0, None));
+}
+
+#[test]
+fn what_is_reported_is_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("session.fltrace");
+    recorded(&path, 3);
+    let session = Session::open(&path).unwrap();
+    assert_eq!(session.head().cluster_id, "a-cluster");
+    assert!(session.has_ended() && !session.is_cut());
+    let connection = session.connection(1).unwrap();
+    assert_eq!((connection.node, &*connection.peer), (3, "127.0.0.1:9"));
+    assert_eq!(connection.principal.as_deref(), Some("alice"));
+    assert!(connection.closed_us.is_some() && connection.close_reason.is_none());
+    let exchanges: Vec<_> = (0..session.exchanges())
+        .map(|at| session.exchange(at).unwrap())
+        .collect();
+    let states: Vec<_> = exchanges
+        .iter()
+        .map(|exchange| {
+            (
+                exchange.number,
+                &*exchange.outcome,
+                exchange.fault.as_deref(),
+                exchange.answered_us.is_some(),
+            )
+        })
+        .collect();
+    let expected = [
+        (1, "answered", None, true),
+        (2, "black hole", Some("a rule"), false),
+        (3, "pending", None, false),
+    ];
+    assert_eq!(states, expected);
+    let asked = session.request(&exchanges[0]).unwrap().unwrap();
+    let Some(Node::Struct(topic)) = asked
+        .tree
+        .get("topic_data")
+        .and_then(|topics| topics.elements().first())
+    else {
+        panic!("{asked:?}");
+    };
+    let Some(Node::Struct(partition)) = topic.get("partition_data").and_then(|all| all.elements().first()) else {
+        panic!("{topic:?}");
+    };
+    let Some(Node::Bytes(headers)) = partition.get("records") else {
+        panic!("{partition:?}");
+    };
+    let whole = batch(5, &["one", "two"]);
+    let [found] = &batches_of(headers.clone(), asked.is_stripped)[..] else {
+        panic!("{headers:?}");
+    };
+    assert_eq!((found.base_offset, found.last_offset, found.records), (5, 6, 2));
+    assert_eq!((found.size, found.codec), (whole.len() as u64, "zstd"));
+    assert_eq!(found.bytes, None);
+    assert!(session.response(&exchanges[0]).unwrap().is_some());
+    assert!(session.response(&exchanges[1]).unwrap().is_none());
+    let full = request(ApiKey::Produce, 9, &produce(&whole));
+    assert_eq!(exchanges[0].request_bytes, full.len() as u64);
+}
+
+#[test]
+fn a_message_without_secrets_is_kept_byte_for_byte_in_every_version() {
+    for api in ApiKey::ALL {
+        for version in api.min_version()..=api.max_version() {
+            let frame = request(*api, version, &Tree::of(*api, Side::Request));
+            let longer: Bytes = [&frame[..], b"behind it"].concat().into();
+            let (state, kept, of) = STRIPPING.request(&longer);
+            assert_eq!((state, kept), (State::Whole, frame), "{api:?} {version}");
+            let of = of.unwrap();
+            assert_eq!(
+                of,
+                ApiVersion {
+                    key: api.code(),
+                    version
+                }
+            );
+            let frame = response(*api, version, &Tree::of(*api, Side::Response));
+            assert_eq!(
+                STRIPPING.response(of, &frame),
+                (State::Whole, frame),
+                "{api:?} {version}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bytes_fields_of_unlisted_apis_and_secret_properties_are_left_out() {
+    let mut tree = Tree::of(ApiKey::SaslAuthenticate, Side::Request);
+    tree.set("auth_bytes", Node::Bytes(Bytes::from_static(b"\0alice\0a-secret")));
+    let (state, kept, _) = STRIPPING.request(&request(ApiKey::SaslAuthenticate, 2, &tree));
+    assert_eq!(state, State::Stripped);
+    assert!(!String::from_utf8_lossy(&kept).contains("secret"));
+    let mut tree = Tree::of(ApiKey::AlterUserScramCredentials, Side::Request);
+    let mut upsertion = element(&mut tree, "upsertions");
+    upsertion.set("salt", Node::Bytes(Bytes::from_static(b"a-secret")));
+    upsertion.set("salted_password", Node::Bytes(Bytes::from_static(b"a-secret")));
+    tree.set("upsertions", Node::Array(vec![Node::Struct(Box::new(upsertion))]));
+    let (_, kept, _) = STRIPPING.request(&request(ApiKey::AlterUserScramCredentials, 0, &tree));
+    assert!(!String::from_utf8_lossy(&kept).contains("secret"));
+}
+
+#[test]
+fn an_api_that_is_not_known_leaves_its_header_and_broken_bytes_nothing() {
+    let unknown = b"\x03\xe7\0\x01\0\0\0\x09\0\x02idand a secret";
+    let (state, kept, of) = STRIPPING.request(&Bytes::from_static(unknown));
+    assert_eq!(
+        (state, &kept[..]),
+        (State::Header, &b"\x03\xe7\0\x01\0\0\0\x09\0\x02id"[..])
+    );
+    assert_eq!(of, Some(ApiVersion { key: 999, version: 1 }));
+    let (state, kept, of) = STRIPPING.request(&Bytes::from_static(b"\0alice\0a-secret"));
+    assert_eq!((state, kept.len(), of), (State::Nothing, 0, None));
+    let fetch = ApiVersion { key: 1, version: 12 };
+    assert_eq!(
+        STRIPPING.response(fetch, &Bytes::from_static(b"\0\0\0\x01 a secret")).0,
+        State::Nothing
+    );
+}
+
+#[test]
+fn headers_of_batches_of_every_format_are_kept_with_their_true_size() {
+    let legacy = |magic: u8| {
+        let mut bytes = 9_i64.to_be_bytes().to_vec();
+        bytes.extend(40_i32.to_be_bytes());
+        bytes.extend([1, 2, 3, 4, magic, 0]);
+        bytes.extend(77_i64.to_be_bytes());
+        bytes.resize(12 + 40, b'x');
+        bytes
+    };
+    let two = batch(100, &["a", "b", "c"]);
+    let all: Bytes = [&legacy(0)[..], &legacy(1), &two, &two[..70]].concat().into();
+    let headers = headers_of(&all);
+    assert_eq!(headers.len(), 18 + 26 + 61 + 61);
+    let of_headers = batches_of(headers, true);
+    assert_eq!(
+        of_headers
+            .iter()
+            .map(|batch| (batch.magic, batch.base_offset))
+            .collect::<Vec<_>>(),
+        [(0, 9), (1, 9), (2, 100), (2, 100)]
+    );
+    assert_eq!(
+        of_headers.iter().map(|batch| batch.size).collect::<Vec<_>>(),
+        [52, 52, two.len() as u64, two.len() as u64]
+    );
+    assert_eq!((of_headers[0].max_timestamp, of_headers[1].max_timestamp), (-1, 77));
+    let mut of_all = batches_of(all, false);
+    assert_eq!(of_all[2].bytes.as_ref(), Some(&two));
+    assert_eq!(of_all[3].bytes, None, "it is cut");
+    of_all.iter_mut().for_each(|batch| batch.bytes = None);
+    assert_eq!(of_all, of_headers);
+}
+
+#[test]
+fn a_cut_file_is_read_up_to_its_last_whole_block() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("session.fltrace");
+    recorded(&path, 5);
+    let whole = std::fs::read(&path).unwrap();
+    let cut = directory.path().join("cut.fltrace");
+    let mut most = 0;
+    for length in 0..whole.len() {
+        std::fs::write(&cut, &whole[..length]).unwrap();
+        match Session::open(&cut) {
+            Ok(session) => {
+                assert!(!session.has_ended());
+                most = most.max(session.exchanges());
+            }
+            Err(SessionError::NotASession(_)) => assert!(length < 8),
+            Err(error) => assert!(error.to_string().contains("header is cut"), "{error}"),
+        }
+    }
+    assert_eq!(most, 0, "the file has one block");
+}
+
+#[test]
+fn a_session_that_grows_is_read_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, growing) = (directory.path().join("all"), directory.path().join("growing"));
+    recorded(&path, 5);
+    let whole = std::fs::read(&path).unwrap();
+    let head = crate::format::Head::decode(&whole).unwrap().1;
+    std::fs::write(&growing, &whole[..head + 20]).unwrap();
+    let session = Session::open(&growing).unwrap();
+    assert!(session.read_on().unwrap().is_empty() && session.is_cut());
+    std::fs::write(&growing, &whole).unwrap();
+    let items = session.read_on().unwrap();
+    let numbers: Vec<_> = items
+        .iter()
+        .map(|item| match item {
+            Item::Connection(connection) => (0, connection.number),
+            Item::Exchange(exchange) => (1, exchange.number),
+        })
+        .collect();
+    assert_eq!(numbers, [(0, 1), (1, 1), (1, 2), (1, 4), (1, 5), (0, 1)]);
+    assert!(session.has_ended() && !session.is_cut());
+}
+
+#[test]
+fn every_request_is_in_the_file_or_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("session.fltrace");
+    let recorder = started(&path, true);
+    recorder.opened(1, 1, String::new(), &"".into());
+    let records: Bytes = vec![b'x'; 1 << 20].into();
+    let frame = request(ApiKey::Produce, 9, &produce(&records));
+    let answers: Vec<_> = (0..150).map(|_| recorder.request(1, &frame, false)).collect();
+    answers
+        .iter()
+        .flatten()
+        .for_each(|request| recorder.response(*request, &[], "closed", None));
+    recorder.close();
+    let session = Session::open(&path).unwrap();
+    let dropped = recorder.dropped();
+    assert_eq!(session.exchanges() as u64 + dropped, 150);
+    assert_eq!(session.dropped(), (dropped, 0));
+    assert_eq!(
+        dropped,
+        answers.iter().filter(|request| request.is_none()).count() as u64
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn changed_bytes_are_an_error_or_a_session(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), fixes: bool) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("session.fltrace");
+        recorded(&path, 4);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let head = crate::format::Head::decode(&bytes).unwrap().1;
+        if fixes {
+            // the raw bytes are changed, and packed again: checksums do not find it
+            let block = crate::format::BlockHead::decode(bytes[head..].first_chunk().unwrap());
+            let frame = &bytes[head + 12..head + 12 + block.length];
+            let mut raw = block.raw(&bytes[head..], frame).unwrap();
+            for (at, byte) in &changes {
+                let at = at.index(raw.len());
+                raw[at] = *byte;
+            }
+            bytes.truncate(head);
+            bytes.extend(crate::format::block(&raw, 1).unwrap());
+        } else {
+            for (at, byte) in &changes {
+                let at = at.index(bytes.len());
+                bytes[at] = *byte;
+            }
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        if let Ok(session) = Session::open(&path) {
+            for place in 0..session.exchanges() {
+                let exchange = session.exchange(place).unwrap();
+                for message in [session.request(&exchange).unwrap(), session.response(&exchange).unwrap()].into_iter().flatten() {
+                    for (_, node) in message.tree.fields(message.version) {
+                        if let Node::Bytes(bytes) = node {
+                            batches_of(bytes.clone(), message.is_stripped);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
