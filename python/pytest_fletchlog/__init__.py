@@ -8,7 +8,8 @@
 
 `kafka` is fresh for each test, `kafka_session` lives as long as the run (one for each worker of xdist), and `kafka_cluster(nodes=3)`
 makes a cluster. When a test fails, its report shows the topics and what clients asked for; with `--fletchlog-record DIR` it names the
-session file of each broker (`fletchlog.explain.session`). Nothing is imported before a fixture is used.
+session file of each broker (`fletchlog.explain.session`). With `--fletchlog-fail-on error`, or the mark `fletchlog_fail_on("error")`, a test fails
+whose clients `fletchlog.explain.clients` finds something wrong with. Nothing is imported before a fixture is used.
 
 With annotations, `from pytest_fletchlog.kafka import Kafka`: `kafka` and `kafka_session` are a `Kafka`, `kafka_cluster` is a `Callable[..., Kafka]`.
 """
@@ -33,7 +34,17 @@ _KAFKAS = pytest.StashKey[list["Kafka"]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The broker's properties, and where sessions are recorded, for every fixture."""
     parser.getgroup("fletchlog").addoption("--fletchlog-record", metavar="DIR", help="Record the session of each broker of the fixtures into a file in DIR.")
+    parser.getgroup("fletchlog").addoption(
+        "--fletchlog-fail-on",
+        choices=("error", "warning"),
+        help="Explain the sessions of the brokers of `kafka` and `kafka_cluster`, and fail a test whose clients have findings of this level.",
+    )
     parser.addini("fletchlog_config", "Properties of the brokers of the kafka fixtures, a NAME=VALUE a line.", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The mark that fails a test for what its clients do."""
+    config.addinivalue_line("markers", "fletchlog_fail_on(level): fail if the clients of the test have findings of this level, `error` or `warning`.")
 
 
 @pytest.fixture
@@ -41,6 +52,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """A fresh broker in memory with a listener on loopback, for one test."""
     with _opened(request) as opened:
         yield opened
+    _judge(request, opened)
 
 
 @pytest.fixture(scope="session")
@@ -58,8 +70,16 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafk
     """
     import contextlib
 
+    made: list[Kafka] = []
+
+    def cluster(nodes: int | Mapping[int, str | None] = 3, config: dict[str, str] | None = None, record: str | os.PathLike[str] | None = None) -> Kafka:
+        made.append(stack.enter_context(_opened(request, nodes, config, record)))
+        return made[-1]
+
     with contextlib.ExitStack() as stack:
-        yield lambda nodes=3, config=None, record=None: stack.enter_context(_opened(request, nodes, config, record))
+        yield cluster
+    for opened in made:
+        _judge(request, opened)
 
 
 def _opened(
@@ -79,11 +99,13 @@ def _opened(
 
 
 def _session_file(request: pytest.FixtureRequest) -> Path | None:
-    """A new file in the directory of `--fletchlog-record`, named for the test; None without the option."""
+    """A new file in the directory of `--fletchlog-record`, named for the test, or in a temporary one if findings fail the test; None without both."""
     import re
     from pathlib import Path
 
     directory = request.config.getoption("--fletchlog-record")
+    if directory is None and _level(request):
+        directory = request.getfixturevalue("tmp_path_factory").mktemp("fletchlog-sessions")
     if directory is None:
         return None
     Path(directory).mkdir(parents=True, exist_ok=True)
@@ -91,6 +113,28 @@ def _session_file(request: pytest.FixtureRequest) -> Path | None:
     taken = len(request.node.stash.get(_KAFKAS, []))
     worker = os.environ.get("PYTEST_XDIST_WORKER", "") if request.scope == "session" else ""
     return Path(directory, "-".join(filter(None, [name[-150:], worker, str(taken) if taken else ""])) + ".fltrace").absolute()
+
+
+def _level(request: pytest.FixtureRequest) -> str | None:
+    """For which findings the test fails; None: for none. A broker that tests share is judged by none of them."""
+    if request.scope != "function":
+        return None
+    mark = request.node.get_closest_marker("fletchlog_fail_on")
+    level: str | None = mark.args[0] if mark and mark.args else request.config.getoption("--fletchlog-fail-on")
+    return level
+
+
+def _judge(request: pytest.FixtureRequest, opened: Kafka) -> None:
+    """Fails the test for what its clients did; the broker is closed, so its session is whole."""
+    level = _level(request)
+    if level is None or opened.session is None:
+        return
+    from fletchlog.explain import clients
+    from fletchlog.explain.session.text import findings_text
+
+    if failing := clients(opened.session).failing(level):
+        lines = findings_text(failing)
+        pytest.fail("\n".join([*lines, f"Session: {opened.session}"]), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

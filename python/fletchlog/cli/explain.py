@@ -1,4 +1,4 @@
-"""`fletchlog explain`: why this poll order."""
+"""`fletchlog explain`: why this poll order; what the clients of a recorded session do, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fletchlog._place import DIRECTORY, Place
+from fletchlog._place import CLUSTER, DIRECTORY, Place
+from fletchlog.cli import explain_session
 from fletchlog.cli.arguments import ANYWHERE, argument, option
 from fletchlog.cli.common import CommandError, configured, opened, topics_of
 from fletchlog.cli.delivery import write_file
@@ -30,8 +31,8 @@ KIP_387 = "kip-387"
 
 def explain(
     sources: list[Place] | None = argument(
-        "DIR|TRACE",
-        "A broker's directory (fletchlog's or Kafka's), kafka://HOST:PORT, or a saved trace; further names are compared with it.",
+        "DIR|TRACE|SESSION",
+        "A broker's directory (fletchlog's or Kafka's), kafka://HOST:PORT, a saved trace (further names are compared with it), or a recorded session.",
         None,
         places=ANYWHERE,
     ),
@@ -54,11 +55,17 @@ def explain(
     as_json: Path | None = option("--json", "Write every step as JSON."),
     save: Path | None = option("--save", "Save the trace, to explain or replay it later.", metavar="TRACE"),
     producer: Path | None = option("--producer", "Add the producer's view to the page, from its saved trace.", metavar="TRACE"),
+    follow: bool = option("--follow", "Of a session that is being recorded: read on, and print findings as they appear.", False),
+    fail_on: str = option(
+        "--fail-on", "Of a session, or a cluster without --topics: end with code 1 for findings of this level.", "never", metavar="error|warning|never"
+    ),
     command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Tell which partition each poll() reads and why, in words, pictures or a page.
 
     A directory is opened for reading only and nothing is committed, in a cluster neither.
+
+    Of a session (serve --record, proxy --record) it tells what each client does and what is wrong, of a cluster without --topics its groups.
 
       fletchlog explain data/ --topics orders,payments
 
@@ -67,8 +74,21 @@ def explain(
       fletchlog explain data/ -t orders --compare kip-387 --card order.png
 
       fletchlog explain --compare monday.arrow tuesday.arrow
+
+      fletchlog explain session.fltrace --html session.html --fail-on error
+
+      fletchlog explain kafka://localhost:9092
     """
     traces, named = list(compare or []), [item.name for item in sources or []]
+    if named and explain_session.is_session(named[0]):
+        _of_session(named, [topics, config, compare, png, svg, card, save, producer])
+        explain_session.explain_session(named[0], html=html, as_json=as_json, text=text, follow=follow, fail_on=fail_on)
+        return
+    if follow:
+        raise CommandError("--follow reads on in a session that is being recorded: name its file")
+    if len(named) == 1 and sources and sources[0].kind == CLUSTER and not topics and not (html or as_json or png or svg or card or save):
+        explain_session.explain_live(named[0], configured(command_config, config), fail_on)
+        return
     # `--compare a b` has one trace as the option's value and the other as the source
     given = [*traces, *named] if all(Path(item).is_file() for item in named) else [*named, *traces]
     if not given and producer is None:
@@ -91,6 +111,13 @@ def explain(
     _write(explanations, view, html=html, png=png, svg=svg, card=card, as_json=as_json, save=save)
     for path in wanted:
         note(f"wrote {path}")
+
+
+def _of_session(named: Sequence[str], others: Sequence[Any]) -> None:
+    if len(named) > 1:
+        raise CommandError(f"{named[0]} is a session, which is explained alone: leave out {', '.join(named[1:])}")
+    if any(others):
+        raise CommandError(f"{named[0]} is a session: it takes --text, --html, --json, --follow and --fail-on")
 
 
 def _first(source: Place, topics: str, given: dict[str, Any], orders: Sequence[str], polls: int, *, subscribe: bool, every: bool) -> list[Explanation]:

@@ -1,8 +1,10 @@
-"""Why records come in this order, from the consumer's own trace: in words, pictures and a page.
+"""Why records come in this order, from the consumer's own trace: in words, pictures and a page; and what the clients of a recorded session do.
 
     explanation = fl.explain.polls(broker, ["orders", "payments"], polls=20)
     print(explanation.text())
     Path("order.html").write_text(fl.explain.page([explanation]))
+
+    print(fl.explain.clients("session.fltrace").text())
 
 The engine makes every decision shown here; these modules only describe it.
 """
@@ -16,8 +18,10 @@ from fletchlog.explain.order import Place
 from fletchlog.explain.pages import page, story
 from fletchlog.explain.run import Explanation, explanation, polls
 from fletchlog.explain.saved import load_trace, save_trace
+from fletchlog.explain.session.explained import Explained, clients
 
 __all__ = [
+    "Explained",
     "Explanation",
     "Fairness",
     "Parting",
@@ -27,6 +31,7 @@ __all__ = [
     "Story",
     "against",
     "align",
+    "clients",
     "distinct",
     "explanation",
     "fairness",

@@ -1,0 +1,111 @@
+"""`fletchlog explain FILE.fltrace` and `fletchlog explain kafka://..` without topics: what clients do, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fletchlog.cli.common import CommandError, fail
+from fletchlog.cli.delivery import write_file
+from fletchlog.cli.text import note, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fletchlog.explain.session import Explained, Finding
+
+MAGIC = b"fltrace\n"
+NEVER = "never"
+FAIL_ON = ("error", "warning", NEVER)
+
+
+def is_session(path: str) -> bool:
+    """Whether a file is a recorded session, by its first bytes, or its name."""
+    if not Path(path).is_file():
+        return False
+    try:
+        with Path(path).open("rb") as source:
+            return source.read(len(MAGIC)) == MAGIC or path.endswith(".fltrace")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from None
+
+
+def explain_session(path: str, *, html: Path | None, as_json: Path | None, text: bool, follow: bool, fail_on: str) -> None:
+    """Explains a session, and fails if it has findings of the level `fail_on`."""
+    from fletchlog.explain.session import clients
+
+    check_level(fail_on)
+    explained = _followed(path) if follow else clients(path)
+    if html is not None:
+        write_file(html, explained.page())
+    if as_json is not None:
+        write_file(as_json, json.dumps(explained.as_dict(), separators=(",", ":")))
+    if not follow and (text or (html is None and as_json is None)):
+        say(explained.text())
+    for written in (html, as_json):
+        if written is not None:
+            note(f"wrote {written}")
+    end(explained.findings, fail_on)
+
+
+def explain_live(name: str, client: Mapping[str, Any], fail_on: str) -> None:
+    """Explains the groups of a live cluster."""
+    import fletchlog as fl
+    from fletchlog.cli.common import CLUSTER_MS
+    from fletchlog.explain.session import live
+
+    check_level(fail_on)
+    with fl.Cluster(name, {"default.api.timeout.ms": CLUSTER_MS} | dict(client)) as cluster:
+        text, findings = live(cluster, name)
+    say(text)
+    end(findings, fail_on)
+
+
+def check_level(fail_on: str) -> None:
+    """Refuses what is no level."""
+    if fail_on not in FAIL_ON:
+        raise CommandError(f"--fail-on {fail_on}: give {', '.join(FAIL_ON[:-1])} or {NEVER}")
+
+
+def end(findings: list[Finding], fail_on: str) -> None:
+    """The exit code 1 for findings of this level, or above it."""
+    failing = [finding for finding in findings if fail_on == "warning" or (fail_on == "error" and finding.level == "error")]
+    if failing:
+        fail(f"{len(failing)} findings: {', '.join(dict.fromkeys(finding.code for finding in failing))}")
+
+
+def _followed(path: str) -> Explained:
+    """Reads on until the recording ends or Ctrl-C, and prints findings as they appear."""
+    from fletchlog.explain.session import Session, follow
+    from fletchlog.explain.session.explained import of_facts
+    from fletchlog.explain.session.facts import Facts
+    from fletchlog.explain.session.text import findings_text
+
+    session = Session(path)
+    exchanges: dict[int, Any] = {}
+    said: set[tuple[str, str]] = set()
+    facts, looked = Facts(), 0
+    try:
+        for item in follow(session):
+            if not hasattr(item, "api"):
+                continue
+            exchanges[item.number] = item
+            # each look costs as much as all requests: the next is due when there are a tenth more
+            if len(exchanges) < 1.1 * looked:
+                continue
+            looked = len(exchanges)
+            facts = _facts(exchanges)
+            fresh = [finding for finding in of_facts(facts, path).findings if (finding.code, finding.about) not in said]
+            said |= {(finding.code, finding.about) for finding in fresh}
+            if fresh:
+                say("\n".join(findings_text(fresh)[1:]))
+    except KeyboardInterrupt:
+        note("stopped")
+    return of_facts(_facts(exchanges), path)
+
+
+def _facts(exchanges: Mapping[int, Any]) -> Any:
+    from fletchlog.explain.session.facts import gather
+
+    return gather(exchanges[number] for number in sorted(exchanges))

@@ -1,0 +1,114 @@
+"""Who the clients are, and their settings as far as the wire shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fletchlog.explain.session.facts import Facts
+    from fletchlog.explain.session.groups import Group
+
+ISOLATION = ("read_uncommitted", "read_committed")
+
+
+@dataclass(slots=True)
+class Client:
+    """A client of the session: requests with one client id, of one software."""
+
+    number: int
+    client_id: str
+    software: str
+    version: str
+    requests: dict[str, int]
+    connections: int
+    settings: dict[str, str] = field(default_factory=dict)
+    """Properties by Kafka's names, where the wire shows their values."""
+    groups: list[str] = field(default_factory=list)
+    transactional_ids: list[str] = field(default_factory=list)
+    records_read: int = 0
+    bytes_read: int = 0
+    records_written: int = 0
+    bytes_written: int = 0
+    batches: int = 0
+
+    @property
+    def title(self) -> str:
+        """Its id, and its software."""
+        software = " ".join(part for part in (self.software, self.version) if part) or "software unknown: it does not say"
+        return f"{self.client_id or '(no client id)'} ({software})"
+
+
+def clients_of(facts: Facts, groups: dict[str, Group]) -> list[Client]:
+    """The clients in the order in which they appeared."""
+    connections: Counter[int] = Counter()
+    seen: set[tuple[int, int]] = set()
+    for line in facts.lines:
+        if (line.client, line.connection) not in seen:
+            seen.add((line.client, line.connection))
+            connections[line.client] += 1
+    found = [
+        Client(number, name, software, version, dict(facts.apis[number].most_common()), connections[number])
+        for number, (name, software, version) in enumerate(facts.clients)
+    ]
+    _readers(facts, found)
+    _writers(facts, found)
+    _members(groups, found)
+    for event in facts.transactions:
+        if event.transactional_id and event.transactional_id not in found[event.client].transactional_ids:
+            found[event.client].transactional_ids.append(event.transactional_id)
+        if event.kind == "init" and event.timeout_ms >= 0 and event.transactional_id:
+            found[event.client].settings["transaction.timeout.ms"] = str(event.timeout_ms)
+    return found
+
+
+def _readers(facts: Facts, clients: list[Client]) -> None:
+    for fetch in facts.fetches:
+        client = clients[fetch.client]
+        client.settings |= {
+            "fetch.max.wait.ms": str(fetch.max_wait_ms),
+            "fetch.min.bytes": str(fetch.min_bytes),
+            "fetch.max.bytes": str(fetch.max_bytes),
+            "isolation.level": ISOLATION[fetch.isolation],
+        }
+        if fetch.partition_max_bytes:
+            client.settings["max.partition.fetch.bytes"] = str(fetch.partition_max_bytes)
+        client.records_read += sum(got.records for got in fetch.got)
+        client.bytes_read += fetch.size
+    for position in facts.positions:
+        if position.timestamp in {-1, -2}:
+            clients[position.client].settings["auto.offset.reset"] = "earliest" if position.timestamp == -2 else "latest"  # noqa: PLR2004 - Kafka's sentinels
+
+
+def _writers(facts: Facts, clients: list[Client]) -> None:
+    codecs: dict[int, Counter[str]] = {}
+    for batch in facts.produced:
+        client = clients[batch.client]
+        client.settings["acks"] = "all" if batch.acks == -1 else str(batch.acks)
+        client.settings["enable.idempotence"] = str(batch.producer_id >= 0).lower()
+        codecs.setdefault(batch.client, Counter())[batch.codec] += 1
+        client.records_written += batch.records
+        client.bytes_written += batch.size
+        client.batches += 1
+    for number, found in codecs.items():
+        clients[number].settings["compression.type"] = found.most_common(1)[0][0]
+
+
+def _members(groups: dict[str, Group], clients: list[Client]) -> None:
+    for group in groups.values():
+        for member in group.members.values():
+            client = clients[member.client]
+            if group.id not in client.groups:
+                client.groups.append(group.id)
+            client.settings["group.protocol"] = "consumer" if group.is_consumer_protocol else "classic"
+            if member.session_timeout_ms >= 0:
+                client.settings["session.timeout.ms"] = str(member.session_timeout_ms)
+            if member.rebalance_timeout_ms >= 0:
+                client.settings["max.poll.interval.ms"] = str(member.rebalance_timeout_ms)
+            if member.protocols:
+                client.settings["partition.assignment.strategy"] = ", ".join(member.protocols)
+            if member.instance:
+                client.settings["group.instance.id"] = member.instance
+            if member.interval_us is not None:
+                client.settings["heartbeat.interval.ms"] = f"about {member.interval_us // 1000}"

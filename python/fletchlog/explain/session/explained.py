@@ -1,0 +1,170 @@
+"""A session as a whole: its clients, groups, producers, lag and findings; as text and as values for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fletchlog._core import __version__
+from fletchlog.errors import InvalidArgumentError
+from fletchlog.explain.session.client import Client, clients_of
+from fletchlog.explain.session.facts import Facts, gather
+from fletchlog.explain.session.finding import LEVELS, Finding, Scene
+from fletchlog.explain.session.groups import Group, groups_of
+from fletchlog.explain.session.lag import Behind, lag_of
+from fletchlog.explain.session.order import Order, order_of
+from fletchlog.explain.session.producers import Repeats, Transaction, repeats_of, transactions_of
+from fletchlog.explain.session.rules import findings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FORMAT = "fletchlog-session/1"
+
+
+@dataclass(slots=True)
+class Explained:
+    """What a session shows.
+
+    Attributes:
+        findings: What is wrong, the most important first.
+        clients: Its clients, in the order in which they appeared.
+        groups: Its groups of consumers, by name.
+        transactions: Its transactions, in the order in which they began.
+        repeats: By number of a client: batches of an idempotent producer that were sent again.
+        lag: How far groups are behind, the greatest lag first.
+        facts: Its requests and responses as rows.
+        source: Where the session comes from.
+    """
+
+    findings: list[Finding]
+    clients: list[Client]
+    groups: dict[str, Group]
+    transactions: list[Transaction]
+    repeats: dict[int, Repeats]
+    lag: list[Behind]
+    facts: Facts
+    source: str = ""
+    incomplete: list[str] = field(default_factory=list)
+    """Why requests may be missing, in words."""
+
+    def order(self, client: int | str) -> Order:
+        """In which order a client asked for partitions, and their records arrived.
+
+        Args:
+            client: Its number, or its client id.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: The session has no such client.
+        """
+        number = client if isinstance(client, int) else next((c.number for c in self.clients if c.client_id == client), -1)
+        if not 0 <= number < len(self.clients):
+            raise InvalidArgumentError(f"the session has no client {client!r}; it has {', '.join(c.client_id for c in self.clients) or 'none'}")
+        return order_of(self.facts, number)
+
+    def failing(self, level: str = "error") -> list[Finding]:
+        """Findings of this level, and of those above it.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: There is no such level.
+        """
+        if level not in LEVELS:
+            raise InvalidArgumentError(f"there is no level {level!r}; levels are {' and '.join(LEVELS)}")
+        return [finding for finding in self.findings if finding.level == LEVELS[0] or level == LEVELS[1]]
+
+    def text(self) -> str:
+        """All of it, for a reader."""
+        from fletchlog.explain.session.text import text_of
+
+        return text_of(self)
+
+    def page(self) -> str:
+        """A page of HTML that needs no network."""
+        from fletchlog.explain.session.page import page_of
+
+        return page_of(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it but the requests, as values for JSON. Times are us since 1970."""
+        facts = self.facts
+        return {
+            "format": FORMAT,
+            "version": __version__,
+            "source": self.source,
+            "requests": len(facts.lines),
+            "first_us": facts.first_us,
+            "last_us": facts.last_us,
+            "incomplete": self.incomplete,
+            "findings": [asdict(finding) for finding in self.findings],
+            "clients": [asdict(client) for client in self.clients],
+            "groups": [_group(group) for group in self.groups.values()],
+            "transactions": [asdict(t) | {"lanes": sorted(map(str, t.lanes))} for t in self.transactions],
+            "repeats": {str(client): asdict(repeats) for client, repeats in self.repeats.items()},
+            "lag": [asdict(behind) | {"lane": str(behind.lane)} for behind in self.lag],
+            "order": [_order(order_of(facts, client.number)) for client in self.clients if client.records_read],
+        }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    members = [
+        {
+            "id": member.id, "client": member.client, "instance": member.instance, "topics": list(member.topics), "protocols": list(member.protocols),
+            "session_timeout_ms": member.session_timeout_ms, "rebalance_timeout_ms": member.rebalance_timeout_ms, "joined_us": member.joined_us,
+            "ended_us": member.ended_us, "how": member.how, "reason": member.reason,
+            "assigned": None if member.assigned is None else list(map(str, member.assigned)),
+            "heartbeats_us": member.beats,
+        }
+        for member in group.members.values()
+    ]  # fmt: skip
+    return {
+        "id": group.id,
+        "protocol": group.protocol,
+        "group_protocol": "consumer" if group.is_consumer_protocol else "classic",
+        "members": members,
+        "rebalances": [asdict(rebalance) for rebalance in group.rebalances],
+        "repeated": [asdict(item) | {"lane": str(item.lane)} for item in group.repeated],
+    }
+
+
+def _order(order: Order) -> dict[str, Any]:
+    return {
+        "client": order.client,
+        "arrivals": [[a.number, str(a.lane), a.first, a.last, a.records] for a in order.arrivals[:1000]],
+        "waiting": [asdict(entry) | {"lane": str(entry.lane)} for entry in order.waiting],
+    }
+
+
+def of_facts(facts: Facts, source: str = "", incomplete: Iterable[str] = ()) -> Explained:
+    """What these facts show."""
+    groups = groups_of(facts)
+    clients = clients_of(facts, groups)
+    findings = findings_of(Scene(facts, groups, clients))
+    return Explained(findings, clients, groups, transactions_of(facts), repeats_of(facts), lag_of(facts, groups), facts, source, list(incomplete))
+
+
+def clients(session: Any) -> Explained:
+    """Explains the clients of a recorded session: who they are, what they do, and what is wrong.
+
+        print(fl.explain.clients("session.fltrace").text())
+
+    Args:
+        session: The path of a session, a `fletchlog.explain.session.Session`, or exchanges.
+
+    Raises:
+        fletchlog.errors.StorageError: The file cannot be read.
+        fletchlog.errors.DamagedFileError: It is no session, or damaged.
+    """
+    import os
+
+    if isinstance(session, str | os.PathLike):
+        from fletchlog.explain.session.recorded import Session
+
+        session = Session(session)
+    incomplete = []
+    if getattr(session, "dropped", 0):
+        incomplete.append(f"{session.dropped} requests were not recorded: the recorder could not keep up")
+    if getattr(session, "dropped_bodies", 0):
+        incomplete.append(f"the fields of {session.dropped_bodies} responses were not recorded")
+    if getattr(session, "is_cut", False):
+        incomplete.append("the file ends in the middle of a block: its end was not written")
+    return of_facts(gather(session), str(getattr(session, "path", "")), incomplete)

@@ -1,0 +1,329 @@
+"""One pass over a session: its requests and responses as rows (`rows.py`), and which client each is of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from fletchlog._core import error_classes
+from fletchlog.explain.session.rows import Committed, Fetched, Got, GroupEvent, Lane, Line, Position, Produced, Refused, TransactionEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from fletchlog.explain.session.rows import Exchange
+
+_NAMES = {code: name for name, code, _, _ in error_classes() if code is not None}
+_Fields = dict[str, Any]
+# what one client holds of a connection: its fetch session
+_Wanted = dict[Lane, int]
+
+
+class Facts:
+    """The rows of a session."""
+
+    def __init__(self) -> None:
+        """Of no requests yet."""
+        self.clients: list[tuple[str, str, str]] = []
+        self.lines: list[Line] = []
+        self.fetches: list[Fetched] = []
+        self.produced: list[Produced] = []
+        self.committed: list[Committed] = []
+        self.positions: list[Position] = []
+        self.group_events: list[GroupEvent] = []
+        self.transactions: list[TransactionEvent] = []
+        self.refused: list[Refused] = []
+        self.throttled: list[tuple[int, int, int]] = []
+        self.partitions: dict[str, int] = {}
+        self.apis: dict[int, Counter[str]] = {}
+        self.connections: dict[int, tuple[int, int, int, str]] = {}
+        self.first_us = 0
+        self.last_us = 0
+        self._fetches_of: dict[int, list[Fetched]] = {}
+        self._sorted = 0
+        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._sessions: dict[tuple[int, int], _Wanted] = {}
+        self._software: dict[int, tuple[str, str]] = {}
+
+    def add(self, exchange: Exchange) -> None:
+        """Takes the next request."""
+        client = self._client(exchange)
+        at = exchange.arrived_us
+        self.first_us = min(self.first_us or at, at)
+        self.last_us = max(self.last_us, at, exchange.answered_us or 0)
+        self.apis.setdefault(client, Counter())[exchange.api] += 1
+        opened, _, requests, _ = self.connections.get(exchange.connection, (at, at, 0, ""))
+        self.connections[exchange.connection] = (opened, max(at, exchange.answered_us or 0), requests + 1, exchange.outcome)
+        self.lines.append(
+            Line(
+                exchange.number, client, exchange.connection, exchange.api, exchange.version, at, exchange.answered_us,
+                exchange.request_bytes, exchange.response_bytes, exchange.outcome, exchange.fault,
+            )
+        )  # fmt: skip
+        read = _READERS.get(exchange.api)
+        request, response = exchange.request, exchange.response
+        if read is None or request is None:
+            return
+        if response:
+            throttle = response.get("throttle_time_ms") or 0
+            if throttle > 0:
+                self.throttled.append((exchange.number, client, throttle))
+            self._errors(exchange, client, response)
+        read(self, exchange, client, request, response or {})
+
+    def fetches_of(self, client: int) -> list[Fetched]:
+        """The fetches of a client, in the order of arrival."""
+        while self._sorted < len(self.fetches):
+            fetch = self.fetches[self._sorted]
+            self._fetches_of.setdefault(fetch.client, []).append(fetch)
+            self._sorted += 1
+        return self._fetches_of.get(client, [])
+
+    def name(self, client: int) -> str:
+        """A client as a reader knows it: its id, and its software where it says so."""
+        client_id, software, _ = self.clients[client]
+        return client_id or software or "a client without id"
+
+    def _client(self, exchange: Exchange) -> int:
+        # requests before ApiVersions has arrived are of the same client
+        if exchange.software_name:
+            self._software[exchange.connection] = (exchange.software_name, exchange.software_version or "")
+        software = self._software.get(exchange.connection, ("", ""))
+        key = (exchange.client_id or "", *software)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.clients)
+            self.clients.append(key)
+        return number
+
+    def _errors(self, exchange: Exchange, client: int, response: _Fields) -> None:
+        at = exchange.answered_us or exchange.arrived_us
+        for error, about in _errors_of(response, ""):
+            if error == "MEMBER_ID_REQUIRED":
+                continue
+            self.refused.append(Refused(exchange.number, client, exchange.connection, at, exchange.api, error, about))
+
+    def _fetch(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
+        wanted = self._wanted(exchange, request, response)
+        limits = [p.get("partition_max_bytes", 0) for t in request.get("topics") or () for p in t["partitions"]]
+        got = [_got(Lane(_topic(t), p["partition_index"]), p) for t in response.get("responses") or () for p in t["partitions"]]
+        self.fetches.append(
+            Fetched(
+                exchange.number, client, exchange.connection, exchange.arrived_us, exchange.answered_us, wanted,
+                request.get("max_wait_ms", 0), request.get("min_bytes", 0), request.get("max_bytes", 0), max(limits, default=0),
+                _isolation(request.get("isolation_level", 0)), got, sum(g.size for g in got),
+            )
+        )  # fmt: skip
+
+    def _wanted(self, exchange: Exchange, request: _Fields, response: _Fields) -> _Wanted:
+        """What the request asks for; a fetch session remembers what a request leaves out. Kafka: `FetchSession`."""
+        asked = {Lane(_topic(t), p["partition"]): p["fetch_offset"] for t in request.get("topics") or () for p in t["partitions"]}
+        session, epoch = request.get("session_id", 0), request.get("session_epoch", -1)
+        if epoch > 0:
+            kept = dict(self._sessions.get((exchange.connection, session), {}))
+            for topic in request.get("forgotten_topics_data") or ():
+                for partition in topic["partitions"]:
+                    kept.pop(Lane(_topic(topic), partition), None)
+            asked = kept | asked
+        if opened := response.get("session_id", 0) or session:
+            self._sessions[exchange.connection, opened] = asked
+        return asked
+
+    def _produce(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
+        answers = {Lane(_topic(t), p["index"]): p for t in response.get("responses") or () for p in t["partition_responses"]}
+        for topic in request.get("topic_data") or ():
+            for partition in topic["partition_data"]:
+                lane = Lane(_topic(topic), partition["index"])
+                answer = answers.get(lane)
+                error = _error(answer["error_code"]) if answer else None
+                for batch in partition.get("records") or ():
+                    self.produced.append(
+                        Produced(
+                            exchange.number, client, exchange.connection, exchange.arrived_us, exchange.answered_us, lane, batch["records"],
+                            batch["size"], batch["producer_id"], batch["producer_epoch"], batch["base_sequence"], batch["first_timestamp"],
+                            batch["max_timestamp"], str(batch["codec"]), bool(batch["transactional"]), request["acks"],
+                            request.get("transactional_id"), error, answer["base_offset"] if answer and not error else None, exchange.outcome,
+                        )
+                    )  # fmt: skip
+
+    def _offset_commit(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
+        errors = {Lane(_topic(t), p["partition_index"]): _error(p["error_code"]) for t in response.get("topics") or () for p in t["partitions"]}
+        generation = next((request[key] for key in ("generation_id_or_member_epoch", "generation_id", "member_epoch") if key in request), -1)
+        for topic in request.get("topics") or ():
+            for partition in topic["partitions"]:
+                lane = Lane(_topic(topic), partition["partition_index"])
+                self.committed.append(
+                    Committed(
+                        exchange.number, client, exchange.connection, exchange.arrived_us, request["group_id"], request.get("member_id") or "", generation,
+                        lane, partition["committed_offset"], errors.get(lane), exchange.api == "TxnOffsetCommit",
+                    )
+                )  # fmt: skip
+
+    def _offset_fetch(self, exchange: Exchange, client: int, _request: _Fields, response: _Fields) -> None:
+        groups = response.get("groups") or [{"group_id": _request.get("group_id"), "topics": response.get("topics")}]
+        for group in groups:
+            for topic in group.get("topics") or ():
+                for partition in topic["partitions"]:
+                    lane = Lane(_topic(topic), partition["partition_index"])
+                    self.positions.append(
+                        Position(
+                            exchange.number, client, exchange.answered_us or exchange.arrived_us, group["group_id"], lane, None,
+                            partition["committed_offset"], _error(partition["error_code"]),
+                        )
+                    )  # fmt: skip
+
+    def _list_offsets(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
+        asked = {Lane(_topic(t), p["partition_index"]): p["timestamp"] for t in request.get("topics") or () for p in t["partitions"]}
+        for topic in response.get("topics") or ():
+            for partition in topic["partitions"]:
+                lane = Lane(_topic(topic), partition["partition_index"])
+                at = exchange.answered_us or exchange.arrived_us
+                offset, error = partition.get("offset", -1), _error(partition["error_code"])
+                self.positions.append(Position(exchange.number, client, at, None, lane, asked.get(lane), offset, error))
+
+    def _metadata(self, _exchange: Exchange, _client: int, _request: _Fields, response: _Fields) -> None:
+        for topic in response.get("topics") or ():
+            if topic.get("name") and not _error(topic["error_code"]):
+                self.partitions[topic["name"]] = len(topic["partitions"])
+
+    def _group(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
+        for event in _group_events(exchange, client, request, response):
+            self.group_events.append(event)
+
+    def _transaction(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
+        kind = {"InitProducerId": "init", "AddPartitionsToTxn": "add", "AddOffsetsToTxn": "offsets"}.get(exchange.api, "")
+        kind = kind or ("commit" if request.get("committed") else "abort")
+        # until version 3 AddPartitionsToTxn has one transaction, whose fields Kafka names so
+        inner = (request.get("transactions") or [{name.removeprefix("v3_and_below_"): value for name, value in request.items()}])[0]
+        producer = response if kind == "init" and not response.get("error_code") else inner
+        lanes = tuple(Lane(_topic(t), p) for t in inner.get("topics") or () for p in t["partitions"])
+        error = next((error for error, _ in _errors_of(response, "")), None)
+        transactional_id = inner.get("transactional_id")
+        self.transactions.append(
+            TransactionEvent(
+                exchange.number, client, exchange.arrived_us, kind, transactional_id, producer.get("producer_id", -1), producer.get("producer_epoch", -1),
+                request.get("transaction_timeout_ms", -1), error, lanes,
+            )
+        )  # fmt: skip
+
+    def _nothing(self, _exchange: Exchange, _client: int, _request: _Fields, _response: _Fields) -> None:
+        """Only its errors count."""
+
+
+def gather(items: Iterable[Any]) -> Facts:
+    """The facts of a session: what iterates over it may also give its connections, which are left out."""
+    facts = Facts()
+    for item in items:
+        if hasattr(item, "api"):
+            facts.add(item)
+    return facts
+
+
+def _topic(fields: _Fields) -> str:
+    name = fields.get("topic") or fields.get("name")
+    return str(name or fields.get("topic_id", "?"))
+
+
+def _error(code: Any) -> str | None:
+    """Kafka's name of an error code; None: no error."""
+    if code in (0, None, "NONE"):
+        return None
+    return code if isinstance(code, str) else _NAMES.get(code, f"error {code}")
+
+
+def _isolation(level: Any) -> int:
+    return level if isinstance(level, int) else int(level in (True, "read_committed", "ReadCommitted"))
+
+
+def _got(lane: Lane, fields: _Fields) -> Got:
+    batches = fields.get("records") or ()
+    high = fields.get("high_watermark", -1)
+    stable = fields.get("last_stable_offset", -1)
+    return Got(
+        lane, _error(fields["error_code"]), high, high if stable < 0 else stable, fields.get("log_start_offset", -1),
+        batches[0]["base_offset"] if batches else -1, batches[-1]["last_offset"] if batches else -1, sum(batch["records"] for batch in batches),
+        sum(batch["size"] for batch in batches), any(batch["transactional"] for batch in batches), len(fields.get("aborted_transactions") or ()),
+    )  # fmt: skip
+
+
+def _errors_of(fields: Any, about: str) -> Iterator[tuple[str, str]]:
+    """Errors of a response at any depth, each with what it is about."""
+    if isinstance(fields, dict):
+        name = fields.get("topic") or fields.get("name") or fields.get("transactional_id") or fields.get("group_id")
+        about = str(name) if name else about
+        partition = next((fields[key] for key in ("partition_index", "index") if key in fields), None)
+        place = f"{about}-{partition}" if partition is not None else about
+        for key, value in fields.items():
+            if key.endswith("error_code") and (error := _error(value)):
+                yield error, place
+            elif isinstance(value, list | dict) and key != "records":
+                yield from _errors_of(value, about)
+    elif isinstance(fields, list):
+        for item in fields:
+            if not isinstance(item, dict):
+                return
+            yield from _errors_of(item, about)
+
+
+def _group_events(exchange: Exchange, client: int, request: _Fields, response: _Fields) -> Iterator[GroupEvent]:
+    error = _error(response.get("error_code"))
+    common: _Fields = {
+        "number": exchange.number, "client": client, "connection": exchange.connection, "at_us": exchange.arrived_us, "answered_us": exchange.answered_us,
+        "group": request["group_id"], "error": error, "reason": None, "topics": (), "protocols": (), "protocol": None, "session_timeout_ms": -1,
+        "rebalance_timeout_ms": -1, "assigned": None, "leader": None, "instance": request.get("group_instance_id"),
+        "member": request.get("member_id") or "", "generation": request.get("generation_id", -1),
+    }  # fmt: skip
+    match exchange.api:
+        case "JoinGroup":
+            protocols = request["protocols"]
+            topics = {topic for p in protocols if isinstance(p["metadata"], dict) for topic in p["metadata"].get("topics") or ()}
+            yield GroupEvent(**common | {
+                "kind": "join", "member": response.get("member_id") or common["member"], "generation": response.get("generation_id", -1),
+                "reason": request.get("reason"), "topics": tuple(sorted(topics)), "protocols": tuple(p["name"] for p in protocols),
+                "protocol": response.get("protocol_name"), "leader": response.get("leader"), "session_timeout_ms": request["session_timeout_ms"],
+                "rebalance_timeout_ms": request.get("rebalance_timeout_ms", -1),
+            })  # fmt: skip
+        case "SyncGroup":
+            yield GroupEvent(**common | {"kind": "sync", "assigned": _lanes(response.get("assignment")), "protocol": response.get("protocol_name")})
+        case "Heartbeat":
+            yield GroupEvent(**common | {"kind": "heartbeat"})
+        case "LeaveGroup":
+            left = {(m.get("member_id"), m.get("group_instance_id")): _error(m["error_code"]) for m in response.get("members") or ()}
+            for member in request.get("members") or [request]:
+                inner = left.get((member.get("member_id"), member.get("group_instance_id")))
+                yield GroupEvent(**common | {
+                    "kind": "leave", "member": member.get("member_id") or "", "instance": member.get("group_instance_id"),
+                    "reason": member.get("reason"), "error": error or inner,
+                })  # fmt: skip
+        case _:
+            assignment = response.get("assignment")
+            assigned = _lanes({"assigned_partitions": assignment.get("topic_partitions") or []}) if isinstance(assignment, dict) else None
+            yield GroupEvent(**common | {
+                "kind": "consumer-heartbeat", "member": response.get("member_id") or common["member"], "instance": request.get("instance_id"),
+                "generation": response.get("member_epoch", request.get("member_epoch", -1)), "topics": tuple(request.get("subscribed_topic_names") or ()),
+                "rebalance_timeout_ms": request.get("rebalance_timeout_ms", -1), "assigned": assigned, "protocol": request.get("server_assignor"),
+                "reason": "leaves" if request.get("member_epoch") in (-1, -2) else "joins" if request.get("member_epoch") == 0 else None,
+            })  # fmt: skip
+
+
+def _lanes(assignment: Any) -> tuple[Lane, ...] | None:
+    if not isinstance(assignment, dict):
+        return None
+    topics = assignment.get("assigned_partitions") or ()
+    if isinstance(topics, dict):
+        return tuple(Lane(topic, partition) for topic, partitions in topics.items() for partition in partitions)
+    return tuple(Lane(_topic(t), p) for t in topics for p in t["partitions"])
+
+
+_READERS: dict[str, Callable[[Facts, Exchange, int, _Fields, _Fields], None]] = {
+    "Fetch": Facts._fetch,  # noqa: SLF001 - the methods of this class, by API
+    "Produce": Facts._produce,  # noqa: SLF001
+    "OffsetCommit": Facts._offset_commit,  # noqa: SLF001
+    "TxnOffsetCommit": Facts._offset_commit,  # noqa: SLF001
+    "OffsetFetch": Facts._offset_fetch,  # noqa: SLF001
+    "ListOffsets": Facts._list_offsets,  # noqa: SLF001
+    "Metadata": Facts._metadata,  # noqa: SLF001
+    **dict.fromkeys(("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat"), Facts._group),  # noqa: SLF001
+    **dict.fromkeys(("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"), Facts._transaction),  # noqa: SLF001
+    **dict.fromkeys(("FindCoordinator", "SaslHandshake", "SaslAuthenticate", "CreateTopics", "DescribeGroups"), Facts._nothing),  # noqa: SLF001
+}

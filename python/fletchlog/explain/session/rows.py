@@ -1,0 +1,235 @@
+"""What a session says, as rows: one named tuple for each kind of thing that a request asks for or a response has. Times are microseconds since 1970."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+
+class Exchange(Protocol):
+    """A request and its response, as `fletchlog.explain.session.Session` reads them."""
+
+    @property
+    def number(self) -> int:
+        """From 1, in the order of arrival."""
+
+    @property
+    def connection(self) -> int:
+        """Number of its connection."""
+
+    @property
+    def client_id(self) -> str | None:
+        """The client's `client.id`."""
+
+    @property
+    def software_name(self) -> str | None:
+        """Of the connection's ApiVersions; None: it did not say."""
+
+    @property
+    def software_version(self) -> str | None:
+        """The same."""
+
+    @property
+    def api(self) -> str:
+        """Kafka's name of the API."""
+
+    @property
+    def version(self) -> int:
+        """Version of the API."""
+
+    @property
+    def arrived_us(self) -> int:
+        """When the request arrived."""
+
+    @property
+    def answered_us(self) -> int | None:
+        """When its response was ready; None: it has none."""
+
+    @property
+    def request_bytes(self) -> int:
+        """Size of the request."""
+
+    @property
+    def response_bytes(self) -> int | None:
+        """Size of the response."""
+
+    @property
+    def fault(self) -> str | None:
+        """The rule for faults that applied."""
+
+    @property
+    def outcome(self) -> str:
+        """What became of it, such as `answered`."""
+
+    @property
+    def request(self) -> dict[str, Any] | None:
+        """Its fields; None: they were left out."""
+
+    @property
+    def response(self) -> dict[str, Any] | None:
+        """Its fields; None: it has none."""
+
+
+class Lane(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Kafka's way to write it."""
+        return f"{self.topic}-{self.partition}"
+
+
+class Line(NamedTuple):
+    """A request as the list of requests shows it."""
+
+    number: int
+    client: int
+    connection: int
+    api: str
+    version: int
+    arrived_us: int
+    answered_us: int | None
+    request_bytes: int
+    response_bytes: int | None
+    outcome: str
+    fault: str | None
+
+
+class Got(NamedTuple):
+    """What a Fetch response has of a partition."""
+
+    lane: Lane
+    error: str | None
+    high_watermark: int
+    last_stable: int
+    log_start: int
+    first: int
+    last: int
+    records: int
+    size: int
+    transactional: bool
+    aborted: int
+
+
+class Fetched(NamedTuple):
+    """A Fetch; `wanted` is what it asked for, with the rest of its fetch session."""
+
+    number: int
+    client: int
+    connection: int
+    arrived_us: int
+    answered_us: int | None
+    wanted: dict[Lane, int]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+    isolation: int
+    got: list[Got]
+    size: int
+
+
+class Produced(NamedTuple):
+    """A batch of a Produce."""
+
+    number: int
+    client: int
+    connection: int
+    arrived_us: int
+    answered_us: int | None
+    lane: Lane
+    records: int
+    size: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    first_timestamp: int
+    max_timestamp: int
+    codec: str
+    transactional: bool
+    acks: int
+    transactional_id: str | None
+    error: str | None
+    base_offset: int | None
+    outcome: str
+
+
+class Committed(NamedTuple):
+    """An offset of an OffsetCommit or TxnOffsetCommit."""
+
+    number: int
+    client: int
+    connection: int
+    at_us: int
+    group: str
+    member: str
+    generation: int
+    lane: Lane
+    offset: int
+    error: str | None
+    transactional: bool
+
+
+class Position(NamedTuple):
+    """An offset that was looked up: committed (OffsetFetch, -1: there is none) or by time (ListOffsets)."""
+
+    number: int
+    client: int
+    at_us: int
+    group: str | None
+    lane: Lane
+    timestamp: int | None
+    offset: int
+    error: str | None
+
+
+class GroupEvent(NamedTuple):
+    """A request of a group's member; `kind` is join, sync, heartbeat, leave or consumer-heartbeat."""
+
+    number: int
+    client: int
+    connection: int
+    at_us: int
+    answered_us: int | None
+    group: str
+    kind: str
+    member: str
+    instance: str | None
+    generation: int
+    error: str | None
+    reason: str | None
+    topics: tuple[str, ...]
+    protocols: tuple[str, ...]
+    protocol: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assigned: tuple[Lane, ...] | None
+    leader: str | None
+
+
+class TransactionEvent(NamedTuple):
+    """A request about a transaction; `kind` is init, add, offsets, commit or abort."""
+
+    number: int
+    client: int
+    at_us: int
+    kind: str
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    error: str | None
+    lanes: tuple[Lane, ...]
+
+
+class Refused(NamedTuple):
+    """An error in a response."""
+
+    number: int
+    client: int
+    connection: int
+    at_us: int
+    api: str
+    error: str
+    about: str

@@ -1,0 +1,95 @@
+"""How clients use connections and metadata: a client for each record, storms of metadata, topics that do not exist, requests that are given up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fletchlog.explain.session.finding import found, seconds, several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fletchlog.explain.session.finding import Finding, Scene
+    from fletchlog.explain.session.rows import Line, Refused
+
+MANY = 15
+SHORT = 12
+MANY_METADATA = 30
+GIVEN_UP = {"client gone", "response lost", "black hole"}
+
+
+def rule(scene: Scene) -> Iterator[Finding]:
+    """Findings about connections and metadata."""
+    by: dict[int, list[Line]] = {}
+    for line in scene.facts.lines:
+        by.setdefault(line.client, []).append(line)
+    for client, lines in by.items():
+        yield from _connections(scene, client, lines)
+        yield from _metadata(scene, client, lines)
+        yield from _given_up(scene, client, lines)
+    yield from _missing(scene)
+
+
+def _connections(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]:
+    requests = Counter(line.connection for line in lines)
+    work = {line.connection for line in lines if line.api in {"Produce", "Fetch", "Metadata"}}
+    short = [connection for connection in work if requests[connection] <= SHORT]
+    if len(short) < MANY or any(member.client == client for group in scene.groups.values() for member in group.members.values()):
+        return
+    length = lines[-1].arrived_us - lines[0].arrived_us
+    produces = sum(line.api == "Produce" for line in lines)
+    what = "producer" if produces else "client"
+    yield found(
+        "client-per-record", "warning", 71,
+        f"{scene.name(client)} makes a new {what} again and again: {len(short)} connections in {seconds(length)}, each with few requests"
+        f"{f' ({produces} Produce in all)' if produces else ''}.",
+        f"Make one {what} when the program starts and use it for everything; it is "
+        "thread-safe.", [line.number for line in lines if line.api == "ApiVersions"], scene.name(client),
+    )  # fmt: skip
+
+
+def _metadata(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]:
+    asked = [line for line in lines if line.api in {"Metadata", "DescribeCluster"}]
+    work = [line for line in lines if line.api in {"Produce", "Fetch"}]
+    length = lines[-1].arrived_us - lines[0].arrived_us
+    missing = any(r.client == client and r.error == "UNKNOWN_TOPIC_OR_PARTITION" for r in scene.facts.refused)
+    connections = len({line.connection for line in asked})
+    if len(asked) >= MANY_METADATA and len(asked) > 0.8 * len(work) and len(asked) * 1_000_000 > length and not missing and len(asked) > 3 * connections:
+        yield found(
+            "metadata-storm", "warning", 54,
+            f"{scene.name(client)} asks for metadata all the time: {len(asked)} requests in {seconds(length)}, {len(work)} for records.",
+            "Do not list topics before every send or poll; the client keeps its metadata up to date by "
+            "itself.", [line.number for line in asked], scene.name(client),
+        )  # fmt: skip
+
+
+def _given_up(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]:
+    """Requests whose connection the client closed before it had the response, and opened another one."""
+    last = {line.connection: line.number for line in lines}
+    gone = [line for line in lines if line.outcome == "client gone" and line.api in {"Produce", "OffsetCommit", "Metadata"}]
+    later = [line for line in gone if any(other.api == line.api and other.number > last[line.connection] for other in lines)]
+    if len(later) >= 2:  # noqa: PLR2004 - one is the end of a program
+        waited = seconds(max(scene.facts.connections[line.connection][1] - line.arrived_us for line in later))
+        yield found(
+            "request-timeout", "error", 72,
+            f"{scene.name(client)} gave up {len(later)} {several(line.api for line in later)} requests, closed the connection and sent them again: "
+            "its request time-out is "
+            f"shorter than the broker needs{f' (it waited {waited})' if waited != '0 ms' else ''}.",
+            "Raise request.timeout.ms (socket.timeout.ms) above what the broker needs, and look for what makes the broker "
+            "slow.", [line.number for line in later], scene.name(client),
+        )  # fmt: skip
+
+
+def _missing(scene: Scene) -> Iterator[Finding]:
+    by: dict[str, list[Refused]] = {}
+    for refused in scene.facts.refused:
+        if refused.error in {"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"} and refused.api in {"Metadata", "Produce", "Fetch", "ListOffsets"}:
+            by.setdefault(refused.about, []).append(refused)
+    for topic, items in by.items():
+        if len(items) >= 3 and topic and topic not in scene.facts.partitions:  # noqa: PLR2004 - a topic may be created after the first request
+            yield found(
+                "topic-missing", "error", 84,
+                f"{several(scene.name(item.client) for item in items)} asks for the topic {topic}, which does not exist ({len(items)} responses said so).",
+                "Create the topic, or correct its name in the program.", [item.number for item in items], topic,
+            )  # fmt: skip

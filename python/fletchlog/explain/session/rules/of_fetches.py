@@ -1,0 +1,165 @@
+"""Fetches: sizes and waits, isolation, records that are fetched again and again, partitions that nobody reads."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from fletchlog.explain.session.finding import found, seconds, several
+from fletchlog.explain.session.groups import MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fletchlog.explain.session.finding import Finding, Scene
+    from fletchlog.explain.session.rows import Fetched, Lane
+
+SMALL = 65_536
+MANY = 20
+MANY_EMPTY = 50
+BUSY_WAIT_MS = 20
+AGAIN = 4
+
+
+def rule(scene: Scene) -> Iterator[Finding]:
+    """Findings about fetches."""
+    by: dict[int, list[Fetched]] = {}
+    for fetch in scene.facts.fetches:
+        by.setdefault(fetch.client, []).append(fetch)
+    for client, fetches in by.items():
+        yield from _small(scene, client, fetches)
+        yield from _waits(scene, client, fetches)
+        yield from _busy(scene, client, fetches)
+        yield from _uncommitted(scene, client, fetches)
+        yield from _starved(scene, client, fetches)
+    yield from _poison(scene)
+    yield from _throttled(scene)
+
+
+def _small(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
+    full = [f for f in fetches if any(got.records and got.last + 1 < got.high_watermark for got in f.got)]
+    small = [f for f in full if min(f.partition_max_bytes or f.max_bytes, f.max_bytes or f.partition_max_bytes) < SMALL]
+    if len(small) >= MANY:
+        limit = min(small[0].partition_max_bytes, small[0].max_bytes)
+        records = mean(sum(got.records for got in f.got) for f in small)
+        yield found(
+            "fetch-too-small", "warning", 63,
+            f"{scene.name(client)} asks for at most {limit:,} bytes at a time: {len(small)} fetches with {records:.0f} records each, while more was ready.",
+            "Leave max.partition.fetch.bytes at 1 MiB and fetch.max.bytes at 50 MiB; limit what a poll hands out with max.poll.records.",
+            [f.number for f in small], scene.name(client),
+        )  # fmt: skip
+
+
+def _waits(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
+    late = [
+        f for f in fetches
+        if f.min_bytes > 1 and f.answered_us and 0 < f.size < f.min_bytes and f.answered_us - f.arrived_us >= 0.9 * f.max_wait_ms * MS and f.max_wait_ms >= 100  # noqa: PLR2004 - less is not noticed
+    ]  # fmt: skip
+    if len(late) >= 3:  # noqa: PLR2004 - not by chance
+        yield found(
+            "fetch-waits", "warning", 57,
+            f"The broker holds fetches of {scene.name(client)} for {seconds(late[0].max_wait_ms * MS)} (fetch.max.wait.ms), because fewer than "
+            f"{late[0].min_bytes:,} bytes "
+            f"(fetch.min.bytes) arrive in that time: every record is that late.",
+            "Lower fetch.min.bytes to 1, or fetch.max.wait.ms to the delay that is allowed.", [f.number for f in late], scene.name(client),
+        )  # fmt: skip
+
+
+def _busy(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
+    empty = [f for f in fetches if not f.size and f.max_wait_ms <= BUSY_WAIT_MS and f.answered_us]
+    if len(empty) < MANY_EMPTY or len(empty) < 0.7 * len(fetches):
+        return
+    length = empty[-1].arrived_us - empty[0].arrived_us
+    if len(empty) * 1_000_000 > 20 * length:
+        yield found(
+            "busy-fetch", "warning", 56,
+            f"{scene.name(client)} asks without pause: {len(empty)} fetches in {seconds(length)} came back empty, because fetch.max.wait.ms is "
+            f"{empty[0].max_wait_ms}.",
+            "Leave fetch.max.wait.ms at 500: the broker answers at once when records arrive.", [f.number for f in empty], scene.name(client),
+        )  # fmt: skip
+
+
+def _uncommitted(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
+    added: dict[int, set[Lane]] = {}
+    aborted: set[Lane] = set()
+    ids = {event.number: event for event in scene.facts.transactions if event.kind == "abort" and not event.error}
+    for batch in scene.facts.produced:
+        if batch.transactional:
+            added.setdefault(batch.producer_id, set()).add(batch.lane)
+    for event in ids.values():
+        aborted |= added.get(event.producer_id, set())
+    dirty = [f for f in fetches if f.isolation == 0 and any(got.transactional and got.lane in aborted for got in f.got)]
+    if dirty:
+        lanes = several(str(got.lane) for f in dirty for got in f.got if got.transactional)
+        yield found(
+            "reads-uncommitted", "error", 76,
+            f"{scene.name(client)} reads {lanes} with isolation.level=read_uncommitted: it sees records of transactions that were aborted.",
+            "Set isolation.level=read_committed.", [f.number for f in dirty] + list(ids), scene.name(client),
+        )  # fmt: skip
+
+
+def _starved(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
+    """Partitions that a member has and does not ask for, while it reads others."""
+    for group in scene.groups.values():
+        for member in group.members.values():
+            if member.client != client or not member.assigned:
+                continue
+            mine = set(member.assigned)
+            theirs = [
+                f
+                for f in fetches
+                if f.arrived_us >= member.joined_us and (member.ended_us is None or f.arrived_us <= member.ended_us) and mine & f.wanted.keys()
+            ]
+            asked = {lane: [f.number for f in theirs if lane in f.wanted] for lane in mine}
+            behind = {got.lane: got.high_watermark for f in theirs for got in f.got}
+            never = [lane for lane in sorted(mine) if not asked[lane]]
+            waiting = [lane for lane in never if behind.get(lane, 1) > 0]
+            if len(theirs) >= 10 and waiting and len(waiting) < len(mine):  # noqa: PLR2004 - others were read often
+                read = several(str(lane) for lane in sorted(mine) if asked[lane])
+                yield found(
+                    "partition-starved", "error", 77,
+                    f"{scene.name(client)} has {several(map(str, waiting))} in group {group.id} and never asks for it, while it reads {read}: the "
+                    "partition is paused, or the "
+                    f"program keeps its buffer full.",
+                    "resume() every partition that was paused, also after a rebalance.", [f.number for f in theirs], group.id,
+                )  # fmt: skip
+
+
+def _poison(scene: Scene) -> Iterator[Finding]:
+    """The same records fetched again and again, by consumers that do not come past them."""
+    seen: dict[tuple[Lane, int], list[Fetched]] = {}
+    furthest: dict[Lane, int] = {}
+    for fetch in scene.facts.fetches:
+        for got in fetch.got:
+            if got.records:
+                seen.setdefault((got.lane, fetch.wanted.get(got.lane, got.first)), []).append(fetch)
+    for commit in scene.facts.committed:
+        if commit.error is None:
+            furthest[commit.lane] = max(furthest.get(commit.lane, -1), commit.offset)
+    worst = [(len(fetches), lane, offset, fetches) for (lane, offset), fetches in seen.items() if len(fetches) >= AGAIN and furthest.get(lane, -1) <= offset]
+    by_client = [item for item in worst if len({f.client for f in item[3]}) == 1 or len(item[3]) >= AGAIN * len({f.client for f in item[3]})]
+    if by_client:
+        count, lane, offset, fetches = max(by_client, key=lambda item: item[0])
+        connections = len({f.connection for f in fetches})
+        restarts = f", by {connections} connections one after the other" if connections > 1 else ""
+        yield found(
+            "poison-record", "error", 89,
+            f"{scene.name(fetches[0].client)} fetches {lane} at offset {offset} again and again ({count} times{restarts}) and never comes past it: "
+            "the program fails at a record "
+            f"there and begins again.",
+            "Catch the error of a record, put the record into a dead letter topic and commit past it.", [f.number for f in fetches], str(lane),
+        )  # fmt: skip
+
+
+def _throttled(scene: Scene) -> Iterator[Finding]:
+    by: dict[int, list[tuple[int, int]]] = {}
+    for number, client, throttle in scene.facts.throttled:
+        by.setdefault(client, []).append((number, throttle))
+    for client, items in by.items():
+        total = sum(throttle for _, throttle in items)
+        if total >= 100:  # noqa: PLR2004 - ms, less is not noticed
+            yield found(
+                "throttled", "warning", 67,
+                f"The broker throttles {scene.name(client)}: {len(items)} responses asked it to pause, {seconds(total * MS)} together. Its quota is used up.",
+                "Raise the quota of its user or client id, or send and read less.", [number for number, _ in items], scene.name(client),
+            )  # fmt: skip

@@ -1,0 +1,262 @@
+"""Sessions of any client: who it is, its groups, its order, what is wrong; as text, as JSON, as a page."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, Producer
+
+import fletchlog as fl
+from fletchlog.errors import InvalidArgumentError, KafkaError, StorageError
+from fletchlog.explain.session import live
+from fletchlog.explain.session.facts import gather
+from fletchlog.explain.session.rows import Lane
+from pytest_fletchlog.kafka import Kafka
+from tests.support.waiting import until
+
+MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+
+
+def consumer(kafka, **config):
+    defaults = {
+        "bootstrap.servers": kafka.bootstrap, "client.id": "reader", "group.id": "shop", "auto.offset.reset": "earliest", "heartbeat.interval.ms": 50, "fetch.wait.max.ms": 50,
+    }  # fmt: skip
+    return Consumer(defaults | config)
+
+
+def values(reader, count):
+    """Partitions and offsets in the order in which the program sees them."""
+    seen = []
+
+    def step():
+        record = reader.poll(0.05)
+        if record is not None and not record.error():
+            seen.append((Lane(record.topic(), record.partition()), record.offset()))
+        return len(seen) >= count
+
+    assert until(step)
+    return seen
+
+
+def arrived(explained, client):
+    """The same, from the wire."""
+    return [(a.lane, offset) for a in explained.order(client).arrivals for offset in range(a.first, a.last + 1)]
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    with Kafka(record=tmp_path / "session.fltrace") as kafka:
+        kafka.path = tmp_path / "session.fltrace"
+        yield kafka
+
+
+def test_a_client_is_who_it_says_with_the_settings_that_the_wire_shows(recorded):
+    topic = recorded.topic()
+    writer = Producer({"bootstrap.servers": recorded.bootstrap, "client.id": "writer", "compression.type": "zstd", "acks": "1"})
+    for number in range(20):
+        writer.produce(topic, f"a value that repeats {number}")
+    writer.flush(10)
+    reader = consumer(recorded, **{"isolation.level": "read_uncommitted", "session.timeout.ms": 7000, "max.poll.interval.ms": 8000, "fetch.min.bytes": 2})
+    reader.subscribe([topic])
+    values(reader, 20)
+    reader.close()
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    assert [client.client_id for client in explained.clients] == ["writer", "reader"]
+    one, other = explained.clients
+    assert one.software == "confluent-kafka-python"
+    assert one.settings == {"acks": "1", "enable.idempotence": "false", "compression.type": "zstd"}
+    assert (one.records_written, other.records_read) == (20, 20)
+    wanted = {
+        "isolation.level": "read_uncommitted", "session.timeout.ms": "7000", "max.poll.interval.ms": "8000", "fetch.min.bytes": "2", "fetch.max.wait.ms": "50",
+        "auto.offset.reset": "earliest", "group.protocol": "classic", "partition.assignment.strategy": "range, roundrobin",
+    }  # fmt: skip
+    assert wanted.items() <= other.settings.items()
+    assert other.groups == ["shop"]
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_the_order_of_arrival_is_what_a_program_with_librdkafka_sees(recorded, partitions):
+    topic = recorded.topic(partitions=partitions)
+    recorded.produce(topic, [(str(i), "x" * 50) for i in range(200)])
+    reader = consumer(recorded, **{"max.partition.fetch.bytes": 600})
+    reader.subscribe([topic])
+    seen = values(reader, 200)
+    reader.close()
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    assert arrived(explained, "reader") == seen
+
+
+def test_the_order_of_arrival_is_what_a_program_with_aiokafka_sees(recorded):
+    topic = recorded.topic(partitions=4)
+    recorded.produce(topic, [(str(i), "x" * 50) for i in range(200)])
+
+    async def run():
+        reader = AIOKafkaConsumer(
+            topic, bootstrap_servers=recorded.bootstrap, client_id="async", group_id="shop", auto_offset_reset="earliest", fetch_max_wait_ms=50
+        )
+        await reader.start()
+        seen = []
+        while len(seen) < 200:
+            record = await reader.getone()
+            seen.append((Lane(record.topic, record.partition), record.offset))
+        await reader.stop()
+        return seen
+
+    seen = asyncio.run(run())
+    recorded.close()
+    assert arrived(fl.explain.clients(recorded.path), "async") == seen
+
+
+def test_a_rebalance_has_its_trigger_and_its_phases(recorded):
+    topic = recorded.topic(partitions=2)
+    recorded.produce(topic, [(str(i), "x") for i in range(10)])
+    one, two = consumer(recorded, **{"client.id": "one"}), consumer(recorded, **{"client.id": "two"})
+    one.subscribe([topic])
+    values(one, 10)
+    two.subscribe([topic])
+    assert until(lambda: one.poll(0.01) or two.poll(0.01) or (len(one.assignment()), len(two.assignment())) == (1, 1))
+    two.close()
+    assert until(lambda: one.poll(0.01) or len(one.assignment()) == 2)
+    one.close()
+    recorded.close()
+    group = fl.explain.clients(recorded.path).groups["shop"]
+    assert [rebalance.kind for rebalance in group.rebalances] == ["first", "joined", "left"]
+    names = {member.id: member for member in group.members.values()}
+    assert names[group.rebalances[1].member].id.startswith("two")
+    assert group.rebalances[1].slowest.startswith("one")
+    assert all(r.began_us <= r.joined_us <= r.ended_us for r in group.rebalances)
+    assert [member.how for member in group.members.values()] == ["left", "left"]
+
+
+def test_lag_says_what_holds_a_group_back(recorded):
+    topic = recorded.topic()
+    writer = Producer({"bootstrap.servers": recorded.bootstrap, "client.id": "writer", "transactional.id": "shop-1"})
+    writer.init_transactions(10)
+    writer.begin_transaction()
+    writer.produce(topic, "1")
+    writer.flush(10)
+    reader = consumer(recorded)
+    reader.subscribe([topic])
+    assert until(lambda: reader.poll(0.05) or reader.assignment())
+    for _ in range(4):
+        reader.poll(0.1)
+    reader.close()
+    recorded.close()
+    (behind,) = fl.explain.clients(recorded.path).lag
+    assert (behind.group, behind.lane, behind.lag, behind.clears_s) == ("shop", Lane(topic, 0), 1, None)
+    assert "an open transaction" in behind.held_by
+
+
+def test_text_json_and_page_say_the_same(recorded):
+    topic = recorded.topic()
+    recorded.produce(topic, ["1"] * 12)
+    reader = consumer(recorded, **{"enable.auto.commit": False})
+    reader.subscribe([topic])
+    values(reader, 12)
+    reader.close()
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    assert explained.findings[0].code == "never-commits"
+    text = explained.text()
+    assert "1. ERROR never-commits: Group shop read 12 records" in text
+    assert "reader (confluent-kafka-python" in text
+    found = json.loads(json.dumps(explained.as_dict()))
+    assert [finding["code"] for finding in found["findings"]] == [finding.code for finding in explained.findings]
+    assert found["groups"][0]["members"][0]["assigned"] == [f"{topic}-0"]
+    page = explained.page()
+    story = json.loads(re.search(r'<script type="application/json" id="story">(.*?)</script>', page, re.DOTALL)[1])
+    assert story["requests"] == len(explained.facts.lines)
+    assert not re.search(r"<(link|img|iframe)|@import|url\(|fetch\(|import\(", page)
+    assert explained.failing("error") == explained.findings
+    with pytest.raises(InvalidArgumentError, match="no level 'note'"):
+        explained.failing("note")
+    with pytest.raises(InvalidArgumentError, match="no client 'nobody'"):
+        explained.order("nobody")
+
+
+def test_what_clients_send_is_text_on_the_page(recorded):
+    topic = recorded.topic()
+    writer = Producer({"bootstrap.servers": recorded.bootstrap, "client.id": f"@STORY@{MARKUP}"})
+    writer.produce(topic, "1")
+    writer.flush(10)
+    recorded.close()
+    page = fl.explain.clients(recorded.path).page()
+    assert MARKUP not in page
+    assert page.count("</script>") == 2
+    assert "\\u003cimg src=x" in page
+
+
+def test_a_file_that_is_no_session_is_refused(tmp_path):
+    with pytest.raises(StorageError):
+        fl.explain.clients(tmp_path / "missing.fltrace")
+    (tmp_path / "other.fltrace").write_bytes(b"something else")
+    with pytest.raises(KafkaError):
+        fl.explain.clients(tmp_path / "other.fltrace")
+
+
+def test_no_requests_are_no_findings():
+    explained = fl.explain.clients([])
+    assert explained.findings == []
+    assert "0 requests of 0 clients" in explained.text()
+    assert "<html" in explained.page()
+    assert gather([]).lines == []
+
+
+def test_a_live_cluster_shows_groups_and_lag_and_what_a_recording_adds(kafka):
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [(str(i), "x") for i in range(10)])
+    reader = consumer(kafka, **{"enable.auto.commit": False})
+    reader.subscribe([topic])
+    record = None
+    while record is None:
+        record = reader.poll(0.1)
+    reader.commit(record, asynchronous=False)
+    reader.close()
+    with fl.Cluster(f"kafka://{kafka.bootstrap}") as cluster:
+        text, findings = live(cluster, "kafka://here")
+    assert [finding.code for finding in findings] == ["partition-unread"]
+    assert "shop: Empty, 0 members" in text
+    assert "fletchlog proxy kafka://here --record" in text
+
+
+SERVICE = """
+import pytest
+from confluent_kafka import Producer
+
+def send(kafka, acks):
+    writer = Producer({"bootstrap.servers": kafka.bootstrap, "client.id": "writer", "acks": acks})
+    writer.produce(kafka.topic(), "1")
+    writer.flush(10)
+
+@pytest.mark.fletchlog_fail_on("error")
+def test_sick(kafka):
+    send(kafka, "0")
+
+@pytest.mark.fletchlog_fail_on("error")
+def test_healthy(kafka_cluster):
+    send(kafka_cluster(nodes=2), "all")
+
+def test_not_asked(kafka):
+    send(kafka, "0")
+"""
+
+
+@pytest.mark.slow
+def test_a_test_fails_for_what_its_clients_do(tmp_path):
+    (tmp_path / "test_service.py").write_text(SERVICE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    def run(*words):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "test_service.py"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+
+    out = run()
+    assert "3 passed, 1 error" in out, out
+    assert "ERROR acks-0: writer sends 1 records" in out
+    assert "3 passed, 2 errors" in run("--fletchlog-fail-on=error")

@@ -1,0 +1,51 @@
+"""Forty and more sick programs: the first finding names what is wrong with each, and their healthy twins have no finding."""
+
+import importlib
+import logging
+
+import pytest
+
+from fletchlog.explain import clients
+from pytest_fletchlog.kafka import Kafka
+from tests.explain.zoo import ZOO
+
+for part in ("groups", "commits", "fetches", "producers", "transactions"):
+    importlib.import_module(f"tests.explain.zoo.{part}")
+
+# what the wire cannot show well enough; at most two
+EXCEPTIONS: set[str] = set()
+PROGRAMS = [pytest.param(program, id=program.name, marks=pytest.mark.slow if program.is_slow else ()) for program in ZOO]
+
+
+def recorded(program, sick, tmp_path):
+    """The session of a run, explained."""
+    path = tmp_path / ("sick.fltrace" if sick else "healthy.fltrace")
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    with Kafka(nodes=program.nodes, config=program.config, record=path) as kafka:
+        program.run(kafka, kafka.bootstrap, sick)
+    return clients(path)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_first_finding_names_the_cause(program, tmp_path):
+    explained = recorded(program, True, tmp_path)
+    found = [finding.code for finding in explained.findings]
+    assert found, explained.text()
+    assert found[0] == program.finding or program.name in EXCEPTIONS, explained.text()
+    numbers = {line.number for line in explained.facts.lines}
+    assert explained.findings[0].evidence
+    assert all(set(finding.evidence) <= numbers for finding in explained.findings)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_healthy_run_has_no_finding(program, tmp_path):
+    explained = recorded(program, False, tmp_path)
+    assert not explained.findings, explained.text()
+    assert explained.facts.lines
+
+
+def test_the_zoo_has_forty_programs():
+    assert len(ZOO) >= 40
+    assert len(EXCEPTIONS) <= 2
+    assert len({program.name for program in ZOO}) == len(ZOO)
