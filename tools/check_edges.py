@@ -53,7 +53,8 @@ RESERVED = {
 LAYERS = {
     "broker": [
         *("local_transport", "port", "broker", "kafka_apis"),
-        *("transaction", "group"),
+        *("transaction", "share", "group"),
+        *("share_coordinator",),
         *("replica_manager", "metrics", "failures"),
         *("controller", "refresh_once", "config_description"),
         *("log_manager", "topics", "each_log", "panics", "partition", "loading"),

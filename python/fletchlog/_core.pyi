@@ -353,6 +353,24 @@ class Broker:
         Open ones hold read_committed readers back; the broker aborts them after their `transaction.timeout.ms`. A
         read-only broker reads `__transaction_state` again each time.
         """
+    def share_state(self, group_id: str, topic: str) -> Table:
+        """The records of a topic that a share group is not done with: who has them, how often they were delivered, for how long.
+
+        A row is a range of records with the same state, by partition and offset. Only what is in memory is shown: partitions that the group has
+        fetched since the broker was opened, or since the last connection of the group was closed.
+
+        A batch takes about 200 bytes of memory, whatever its length; a record of a batch whose records have different states about 80.
+
+        Columns: `partition` int32, `first_offset` int64, `last_offset` int64, `state` utf8 (Available, Acquired, Archiving), `member_id` utf8
+        (null: no member has it), `delivery_count` int16, `lock_left_ms` int64 (until the lock of an acquired record ends, else null).
+
+        Args:
+            group_id: The share group.
+            topic: Name.
+
+        Raises:
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
+        """
     def move_leader(self, topic: str, partition: int, *, to: int) -> None:
         """Makes a node the leader of a partition: for tests of clients. Kafka: a reassignment that puts the node first, and ElectLeaders.
 

@@ -5,6 +5,7 @@ mod group_admin;
 mod leaders;
 mod seal;
 mod security;
+mod share;
 mod time;
 
 pub use seal::SealedDirectory;
@@ -31,6 +32,8 @@ use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
 use crate::panics::{contained, place};
 use crate::refresh_once::RefreshOnce;
 use crate::replica_manager::ReplicaManager;
+use crate::share::SharePartitionManager;
+use crate::share_coordinator::ShareCoordinator;
 use crate::transaction::TransactionCoordinator;
 use crate::{BrokerError, TopicDescription, TransactionDescription};
 
@@ -61,6 +64,8 @@ pub struct Broker {
     replicas: Arc<ReplicaManager>,
     groups: Arc<GroupCoordinator>,
     transactions: Arc<TransactionCoordinator>,
+    share_coordinator: Arc<ShareCoordinator>,
+    share: Arc<SharePartitionManager>,
     apis: KafkaApis,
     cleaner: OnceLock<CleanerThread>,
     /// What the clock calls after a change, as long as this exists.
@@ -131,6 +136,8 @@ impl Broker {
         let replicas = Arc::new(ReplicaManager::new(logs.clone(), controller));
         let groups = Arc::new(GroupCoordinator::new(&replicas));
         let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
+        let share_coordinator = Arc::new(ShareCoordinator::new(&replicas));
+        let share = Arc::new(SharePartitionManager::new(&replicas, &share_coordinator));
         let weak = Arc::downgrade(&replicas);
         let clock_changed: Waker = Arc::new(move || {
             if let Some(replicas) = weak.upgrade() {
@@ -139,11 +146,13 @@ impl Broker {
         });
         replicas.clock().watch(&clock_changed);
         let broker = Arc::new(Self {
-            apis: KafkaApis::new(replicas.clone(), groups.clone(), transactions.clone()),
+            apis: KafkaApis::new(replicas.clone(), groups.clone(), transactions.clone(), share.clone()),
             logs,
             replicas,
             groups,
             transactions,
+            share_coordinator,
+            share,
             cleaner: OnceLock::new(),
             _clock_changed: clock_changed,
             gate: RwLock::default(),
@@ -267,7 +276,9 @@ impl Broker {
     pub fn append_batches(&self, tp: &TopicPartition, records: Bytes) -> Result<(i64, i64, i64), BrokerError> {
         let _open = self.enter()?;
         self.do_scheduled_work();
-        self.replicas.append_one(tp, records)
+        let appended = self.replicas.append_one(tp, records);
+        self.share.complete_ready();
+        appended
     }
 
     /// Applies retention to all topics now; returns the number of deleted segments.
@@ -453,7 +464,9 @@ impl Broker {
         }
         let _refresh_once = RefreshOnce::begin();
         self.do_scheduled_work();
-        self.apis.handle(node, client, request)
+        let handled = self.apis.handle(node, client, request);
+        contained("waiting share fetches", || self.share.complete_ready());
+        handled
     }
 
     /// While a node has ended and the cluster does not know it: fences it when its time has come. Until then also new partitions wait for it.
@@ -494,6 +507,7 @@ impl Broker {
         contained("waiting fetches", || self.replicas.expire_fetches(now_ms));
         contained("waiting acknowledgements", || self.replicas.expire_produces(now_ms));
         contained("timed work of groups", || self.groups.tick(now_ms));
+        contained("timed work of share groups", || self.share.tick(now_ms));
         self.do_scheduled_work();
     }
 
@@ -521,6 +535,7 @@ impl Broker {
             self.replicas.controller().undetected().first().map(|(at_ms, _)| *at_ms),
             self.groups.next_deadline(),
             self.transactions.next_deadline(),
+            self.share.next_deadline(),
         ]
         .into_iter()
         .flatten()

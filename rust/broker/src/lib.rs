@@ -22,6 +22,8 @@ pub mod port;
 mod refresh_once;
 mod replica_manager;
 mod security;
+mod share;
+mod share_coordinator;
 mod sync;
 mod topic_config;
 mod topic_names;
@@ -53,4 +55,5 @@ pub use security::{
     Acl, AclFilter, AclOperation, Action, AlteredUsers, Authorizer, CLUSTER_NAME, Coded, PatternType, PermissionType,
     Principal, ResourceType, ScramDeletion, ScramUpsertion,
 };
+pub use share::ShareRecordState;
 pub use transaction::{TransactionDescription, TransactionFilter, TransactionListing};

@@ -140,7 +140,7 @@ impl Connection {
     /// Cancels the waiting request: its response will not be read.
     fn cancel_waiting(&self, broker: &Broker) {
         if let Some((_, answer)) = &self.waiting {
-            broker.replicas().purgatory().cancel(answer);
+            broker.cancel_fetch(answer);
         }
     }
 
@@ -242,6 +242,8 @@ impl Transport for LocalTransport {
     fn disconnect(&mut self, node: NodeId) {
         if let Some(connection) = self.connections.remove(&node) {
             connection.cancel_waiting(&self.broker);
+            self.broker
+                .share_disconnected((self.client.number(), node_of_connection(node)));
         }
     }
 
@@ -258,7 +260,7 @@ impl InProcess for LocalTransport {
     fn begin_poll(&mut self) {
         for connection in self.connections.values() {
             if let Some((_, answer)) = &connection.waiting {
-                self.broker.replicas().answer_if_without_data(answer);
+                self.broker.answer_if_without_data(answer);
             }
         }
     }
@@ -275,8 +277,10 @@ impl InProcess for LocalTransport {
 
 impl Drop for LocalTransport {
     fn drop(&mut self) {
-        for connection in self.connections.values() {
+        for (id, connection) in &self.connections {
             connection.cancel_waiting(&self.broker);
+            self.broker
+                .share_disconnected((self.client.number(), node_of_connection(*id)));
         }
         self.client.disconnected(self.broker.replicas().clock().monotonic_ms());
         // Other clients may wait for its members: they have to see the earlier deadline.

@@ -50,7 +50,7 @@ impl Ticket {
     /// Called when the connection is lost, so that the response cannot be read. A fetch stops waiting; a member keeps its place in
     /// its group until its session times out.
     pub fn cancel(&self) {
-        self.broker.replicas().purgatory().cancel(&self.answer);
+        self.broker.cancel_fetch(&self.answer);
     }
 }
 
@@ -103,6 +103,12 @@ impl Port {
             }),
             Handled::CloseConnection => Outcome::Close,
         }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.broker.share_disconnects((self.client.number(), self.node));
     }
 }
 

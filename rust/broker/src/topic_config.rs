@@ -177,6 +177,19 @@ impl TopicConfig {
             ),
         ]
     }
+
+    /// `__share_group_state`: snapshots and updates, kept until they are deleted. Kafka: `ShareCoordinatorService#shareGroupStateTopicConfigs`.
+    pub(crate) fn share_state_topic(broker: &Config) -> [(String, String); 4] {
+        [
+            ("cleanup.policy".to_owned(), "delete".to_owned()),
+            ("compression.type".to_owned(), "producer".to_owned()),
+            ("retention.ms".to_owned(), "-1".to_owned()),
+            (
+                "segment.bytes".to_owned(),
+                broker.text("share.coordinator.state.topic.segment.bytes").to_owned(),
+            ),
+        ]
+    }
 }
 
 /// The value of a topic's property that is in effect, as text; `inherited` is the broker's property behind it, "" if there is none.

@@ -4,6 +4,8 @@
 pub(crate) const CONSUMER_OFFSETS: &str = "__consumer_offsets";
 /// Kafka's topic of transactional ids.
 pub(crate) const TRANSACTION_STATE: &str = "__transaction_state";
+/// Kafka's topic of the states of share groups.
+pub(crate) const SHARE_GROUP_STATE: &str = "__share_group_state";
 const MAX_NAME_LENGTH: usize = 249;
 
 /// Kafka: `Topic#validate`, with the texts of its errors. The error says which part of the rule the name breaks.
@@ -36,7 +38,7 @@ pub(crate) const CLUSTER_METADATA: &str = "__cluster_metadata";
 
 /// Kafka: `Topic#isInternal`.
 pub(crate) fn is_internal(name: &str) -> bool {
-    name == CONSUMER_OFFSETS || name == TRANSACTION_STATE || name == "__share_group_state"
+    name == CONSUMER_OFFSETS || name == TRANSACTION_STATE || name == SHARE_GROUP_STATE
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ fn retriable(api: &str) -> &'static [ErrorCode] {
             ErrorCode::REQUEST_TIMED_OUT,
             ErrorCode::NOT_LEADER_OR_FOLLOWER,
         ],
-        "Fetch" | "ListOffsets" | "OffsetForLeaderEpoch" => {
+        "Fetch" | "ListOffsets" | "OffsetForLeaderEpoch" | "ShareFetch" | "ShareAcknowledge" => {
             &[ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]
         }
         "Metadata" => &[ErrorCode::LEADER_NOT_AVAILABLE],

@@ -37,7 +37,9 @@ use crate::peer::Peer;
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, bound_of, columns_from_py, threads_from_py, times_from_py};
 use crate::scan_builders::Builders;
+use crate::share_state::share_state_table;
 use crate::store;
+use crate::table::Table;
 use crate::time::Wait;
 
 /// The topic in which copies and Spark's sinks store their progress (`fletchlog/ledger.py`). Listed only with the internal topics.
@@ -517,6 +519,12 @@ impl Broker {
             .map(|known| transaction_to_py(py, known))
             .collect::<PyResult<_>>()?;
         PyList::new(py, rows)
+    }
+
+    #[doc = stub!(Broker.share_state)]
+    fn share_state(&self, py: Python<'_>, group_id: &str, topic: &str) -> PyResult<Table> {
+        let rows = self.inner.call(py, |broker, _| broker.share_state(group_id, topic))?;
+        Ok(share_state_table(&rows)?)
     }
 
     #[doc = stub!(Broker.move_leader)]

@@ -61,6 +61,7 @@ mod scan_threads;
 pub mod segment_records;
 pub mod session;
 mod session_fields;
+mod share_state;
 mod store;
 pub mod table;
 mod time;

@@ -90,6 +90,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Whether topics can be deleted.",
     ),
     row(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        Kind::Boolean,
+        Some("false"),
+        "Whether a dead-letter topic of a share group that does not exist is created when the first record goes there.",
+    ),
+    row(
+        "errors.deadletterqueue.topic.name.prefix",
+        Kind::Text,
+        Some("dlq."),
+        "What the names of dead-letter topics of share groups begin with.",
+    ),
+    row(
         "fetch.max.bytes",
         Kind::Int(1024, i32::MAX),
         Some("57671680"),
@@ -220,6 +232,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(0, i32::MAX),
         Some("6000"),
         "Smallest session.timeout.ms a member may ask for.",
+    ),
+    row(
+        "group.share.max.share.sessions",
+        Kind::Int(1, i32::MAX),
+        Some("2000"),
+        "Most share sessions at a time: one for each member of a share group and each node that it fetches from.",
     ),
     row(
         "log.cleaner.backoff.ms",
@@ -538,6 +556,30 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
         Some("PLAINTEXT"),
         "Protocol of a listener; Kafka sets it for each listener in listener.security.protocol.map. SSL is TLS, with the certificate of ssl.keystore.*. With SASL, clients must authenticate first.",
+    ),
+    row(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        Kind::Int(0, 500),
+        Some("500"),
+        "Updates in __share_group_state of a share group's partition after which its whole state is written.",
+    ),
+    row(
+        "share.coordinator.state.topic.num.partitions",
+        Kind::Int(1, 100_000),
+        Some("50"),
+        "Partitions of __share_group_state, fixed when the first share group begins.",
+    ),
+    row(
+        "share.coordinator.state.topic.replication.factor",
+        Kind::Int(1, 32_767),
+        Some("3"),
+        "Replicas of __share_group_state, at most the number of nodes.",
+    ),
+    row(
+        "share.coordinator.state.topic.segment.bytes",
+        Kind::Int(14, i32::MAX),
+        Some("104857600"),
+        "Segment size of __share_group_state.",
     ),
     row(
         "socket.request.max.bytes",

@@ -64,7 +64,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "errors.deadletterqueue.group.enable",
         Kind::Boolean,
         Some("false"),
-        "Whether share groups may use the topic as a dead-letter queue. Without effect: there are no share groups.",
+        "Whether share groups may write their dead letters to the topic.",
     ),
     row(
         "file.delete.delay.ms",

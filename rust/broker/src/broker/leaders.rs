@@ -12,7 +12,7 @@ use crate::BrokerError;
 use crate::controller::{Change, ElectionType};
 use crate::directory::{NO_LEADER, PartitionState};
 use crate::partition::Partition;
-use crate::topic_names::{CONSUMER_OFFSETS, TRANSACTION_STATE};
+use crate::topic_names::{CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE};
 
 /// Partitions, and the result for each.
 type Elections = Vec<(TopicPartition, Result<(), BrokerError>)>;
@@ -382,6 +382,7 @@ impl Broker {
             partition.note_new_leader();
             match &*partition.tp().topic {
                 CONSUMER_OFFSETS => self.groups.on_election(partition, loading_ms),
+                SHARE_GROUP_STATE => self.share_coordinator.on_election(partition.tp().partition, loading_ms),
                 TRANSACTION_STATE => self.transactions.on_election(partition.tp().partition, loading_ms),
                 _ => {}
             }

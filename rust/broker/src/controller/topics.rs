@@ -15,7 +15,7 @@ use crate::error::spread;
 use crate::partition::Partition;
 use crate::topic_config::TopicConfig;
 use crate::topic_names;
-use crate::topic_names::{CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE};
+use crate::topic_names::{CLUSTER_METADATA, CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE};
 use crate::topics::Topic;
 use crate::{BrokerError, uuid};
 
@@ -151,10 +151,21 @@ impl Controller {
         self.internal_topic(TRANSACTION_STATE, "transaction.state.log.num.partitions", config)
     }
 
+    /// `__share_group_state`, created when the first partition of a share group is initialized.
+    pub(crate) fn share_state_topic(&self) -> Result<Arc<Topic>, BrokerError> {
+        let config = || TopicConfig::share_state_topic(self.config());
+        self.internal_topic(
+            SHARE_GROUP_STATE,
+            "share.coordinator.state.topic.num.partitions",
+            config,
+        )
+    }
+
     /// The number of replicas of an internal topic: the property, and at most the number of nodes.
     fn internal_replication_factor(&self, name: &str) -> u32 {
         let factor = match name {
             TRANSACTION_STATE => self.config().int("transaction.state.log.replication.factor"),
+            SHARE_GROUP_STATE => self.config().int("share.coordinator.state.topic.replication.factor"),
             _ => self.config().int("offsets.topic.replication.factor"),
         };
         factor.unsigned_abs().min(self.num_nodes().unsigned_abs())
@@ -169,11 +180,11 @@ impl Controller {
         replicas.find(|node| self.is_up(*node)).unwrap_or(NO_LEADER)
     }
 
-    fn internal_topic(
+    fn internal_topic<const N: usize>(
         &self,
         name: &str,
         partitions: &str,
-        config: impl FnOnce() -> [(String, String); 3],
+        config: impl FnOnce() -> [(String, String); N],
     ) -> Result<Arc<Topic>, BrokerError> {
         if let Ok(topic) = self.topic(name) {
             return Ok(topic);

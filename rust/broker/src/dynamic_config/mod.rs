@@ -123,6 +123,22 @@ impl<T> ByNode<T> {
 }
 
 impl BrokerConfigs {
+    /// The value of a group's property: its own, that of the broker's property with the same meaning, or the default.
+    pub(crate) fn group_value(&self, group_id: &str, name: &str) -> String {
+        let own = self.altered.get(&ConfigResource::Group(group_id.to_owned()), name);
+        if let Some(own) = own {
+            return own.to_owned();
+        }
+        let Some(property) = group::GROUP.iter().find(|property| property.name == name) else {
+            return String::new();
+        };
+        let of_broker = fletchlog_api::config_table::keys(fletchlog_api::Scope::Broker);
+        match of_broker.iter().any(|key| key.name == property.synonym) {
+            true => self.of(1).get(property.synonym).unwrap_or(property.default).to_owned(),
+            false => property.default.to_owned(),
+        }
+    }
+
     /// The properties of these nodes. A stored value that this release does not accept is skipped, as in Kafka, and logged.
     pub(crate) fn new(fixed: &Config, altered: &DynamicConfigs, nodes: &NodeIds) -> Self {
         let all = Arc::new(effective(fixed.clone(), altered.of(&ConfigResource::AllBrokers)));

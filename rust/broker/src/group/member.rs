@@ -1,7 +1,7 @@
 //! A member of a group and whether its client is alive. Kafka: `MemberMetadata`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use fletchlog_api::{JoinGroupRequest, JoinGroupResponse, Response, SyncGroupResponse};
@@ -27,7 +27,12 @@ pub(crate) struct ClientLiveness {
     host: Arc<str>,
     /// `None`: it is behind a socket.
     transport: Option<Arc<Transport>>,
+    /// Tells its connections from those of other clients.
+    number: u64,
 }
+
+/// See [`ClientLiveness::number`].
+static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// The connections of a client in this process, and when it last did something (monotonic ms).
 ///
@@ -48,6 +53,7 @@ impl ClientLiveness {
                 last_seen_ms: AtomicI64::new(now_ms),
                 gone: AtomicBool::new(false),
             })),
+            number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -57,7 +63,13 @@ impl ClientLiveness {
         Self {
             host: Arc::from(host),
             transport: None,
+            number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// Tells its connections from those of other clients.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Records that it did something.

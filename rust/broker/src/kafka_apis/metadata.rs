@@ -181,9 +181,8 @@ impl KafkaApis {
     /// id's of `__transaction_state`. The listener adds the addresses.
     pub(super) fn find_coordinator(&self, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
         let node_of = |key: &Arc<str>| match request.key_type {
-            CoordinatorType::Group | CoordinatorType::Share | CoordinatorType::Other(_) => {
-                self.groups.coordinator_of(key)
-            }
+            CoordinatorType::Group | CoordinatorType::Other(_) => self.groups.coordinator_of(key),
+            CoordinatorType::Share => self.share.coordinator_of(key),
             CoordinatorType::Transaction => self.transactions.coordinator_of(key),
         };
         let coordinators = request.coordinator_keys.iter().map(|key| {

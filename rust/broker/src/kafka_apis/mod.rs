@@ -12,6 +12,7 @@ use fletchlog_api::{LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Re
 use crate::group::{ClientLiveness, GroupCoordinator, LegacyGroups};
 use crate::replica_manager::fetch::Fetched;
 use crate::replica_manager::{Deferred, Produced, ReplicaManager};
+use crate::share::{ShareFetched, SharePartitionManager};
 use crate::sync::Answer;
 use crate::transaction::TransactionCoordinator;
 
@@ -43,6 +44,7 @@ pub(crate) struct KafkaApis {
     replicas: Arc<ReplicaManager>,
     groups: Arc<GroupCoordinator>,
     transactions: Arc<TransactionCoordinator>,
+    share: Arc<SharePartitionManager>,
     legacy_groups: LegacyGroups,
 }
 
@@ -52,11 +54,13 @@ impl KafkaApis {
         replicas: Arc<ReplicaManager>,
         groups: Arc<GroupCoordinator>,
         transactions: Arc<TransactionCoordinator>,
+        share: Arc<SharePartitionManager>,
     ) -> Self {
         Self {
             replicas,
             groups,
             transactions,
+            share,
             legacy_groups: LegacyGroups::default(),
         }
     }
@@ -86,6 +90,13 @@ impl KafkaApis {
             },
             Request::FindCoordinator(r) => Handled::Now(Response::FindCoordinator(self.find_coordinator(&r))),
             Request::JoinGroup(r) => self.join_group(node, client, r),
+            Request::ShareFetch(r) => match self.share.share_fetch(node, (client.number(), node), r) {
+                ShareFetched::Now(response) => Handled::Now(Response::ShareFetch(response)),
+                ShareFetched::Later(answer) => Handled::Later(answer),
+            },
+            Request::ShareAcknowledge(r) => {
+                Handled::Now(Response::ShareAcknowledge(self.share.share_acknowledge(node, r)))
+            }
             Request::SyncGroup(r) => Handled::Later(self.groups.sync_group(node, &r, client)),
             other => self.handle_by_coordinator(node, client, other),
         }

@@ -9,11 +9,13 @@ pub(crate) mod fetch;
 mod leader_epochs;
 mod list_offsets;
 mod produce;
+mod share_watch;
 
 pub(crate) use acks::Deferred;
 pub(crate) use coordinator_log::CoordinatorRecord;
 pub use describe::{PartitionDescription, TopicDescription};
 pub(crate) use produce::{AddPartitionsToTxnManager, Produced};
+pub(crate) use share_watch::ShareWatchKey;
 
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ use crate::sync::{Changes, ReadGuard};
 use crate::topics::{Topic, TopicTable};
 use acks::ProducePurgatory;
 use fetch::{FetchManager, FetchPurgatory};
+use share_watch::ShareWatch;
 
 /// The topics of a broker and their partitions. Thread-safe; appends to different partitions run in parallel.
 pub(crate) struct ReplicaManager {
@@ -41,6 +44,7 @@ pub(crate) struct ReplicaManager {
     fetches: FetchManager,
     purgatory: FetchPurgatory,
     acks: ProducePurgatory,
+    share_watch: ShareWatch,
     failures: Failures,
     metrics: BrokerTopicMetrics,
     /// replica.selector.class is set: leaders name followers near consumers.
@@ -59,6 +63,7 @@ impl ReplicaManager {
             controller,
             purgatory: FetchPurgatory::default(),
             acks: ProducePurgatory::default(),
+            share_watch: ShareWatch::default(),
             failures: Failures::default(),
             metrics: BrokerTopicMetrics::default(),
             changes: Changes::default(),
@@ -129,6 +134,18 @@ impl ReplicaManager {
     /// The waiting fetches.
     pub(crate) fn purgatory(&self) -> &FetchPurgatory {
         &self.purgatory
+    }
+
+    /// Which share fetches wait for what.
+    pub(crate) fn share_watch(&self) -> &ShareWatch {
+        &self.share_watch
+    }
+
+    /// To be called after a change that a share fetch may wait for: it is tried again once the thread holds no lock.
+    pub(crate) fn share_changed(&self, key: impl FnOnce() -> ShareWatchKey) {
+        if self.share_watch.changed(key) {
+            self.changes.notify();
+        }
     }
 
     /// Whether the broker was opened for reading only.

@@ -27,6 +27,7 @@ pub use consumer_protocol::{
     ConsumerProtocolAssignment, ConsumerProtocolSubscription, CooperativeStickyAssignorUserData, StickyAssignorUserData,
 };
 pub use share_group_state::{
-    ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue, share_snapshot_value, share_update_value,
+    ShareGroupStateKey, ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue, share_snapshot_value,
+    share_update_value,
 };
 pub use transaction_log::{TransactionLogKey, TransactionLogValue, transaction_log_value};

@@ -1,6 +1,11 @@
-//! Keys and values of the records of `__share_group_state` (spec 13). Kafka: `ShareCoordinatorRecordHelpers`.
+//! Keys and values of the records of `__share_group_state` (spec 14.4). Kafka: `ShareCoordinatorRecordHelpers`.
 //!
 //! The version of a key is the record's type: 0 a snapshot of a share partition's state, 1 what has changed since it.
+
+use bytes::Bytes;
+
+use crate::error::WireError;
+use crate::table::Value;
 
 value! {
     ShareSnapshotKey, share_snapshot_key: versions 0 to 0, flexible from i16::MAX;
@@ -54,5 +59,30 @@ value! {
         last_offset: i64, since(0);
         delivery_state: i8, since(0);
         delivery_count: i16, since(0);
+    }
+}
+
+/// The key of a record. Kafka: `CoordinatorRecordType`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ShareGroupStateKey {
+    /// The whole state.
+    Snapshot(ShareSnapshotKey),
+    /// A change of it.
+    Update(ShareUpdateKey),
+    /// A type that has no table here.
+    Other(i16),
+}
+
+impl ShareGroupStateKey {
+    /// Reads a key of any type.
+    ///
+    /// # Errors
+    /// Bytes that are no key.
+    pub fn decode(bytes: Bytes) -> Result<Self, WireError> {
+        match bytes.first_chunk().map(|version| i16::from_be_bytes(*version)) {
+            Some(ShareSnapshotKey::MIN_VERSION) | None => ShareSnapshotKey::decode(bytes).map(Self::Snapshot),
+            Some(ShareUpdateKey::MIN_VERSION) => ShareUpdateKey::decode(bytes).map(Self::Update),
+            Some(other) => Ok(Self::Other(other)),
+        }
     }
 }

@@ -10,8 +10,8 @@ use fletchlog_records::ErrorCode;
 
 use super::{
     CLOSED, Call, Handled, Handler, Unreadable, acls, cluster, configs, consumer_groups, features, fetch, group_admin,
-    group_offsets, groups, metadata, offsets, produce, quorum, replicas, sasl, security, topics, transaction_admin,
-    transactions,
+    group_offsets, groups, metadata, offsets, produce, quorum, replicas, sasl, security, share_fetch, topics,
+    transaction_admin, transactions,
 };
 
 /// One served API.
@@ -131,6 +131,28 @@ const SERVED: &[Served] = &[
         0,
         0,
         cluster::describe_topic_partitions,
+    ),
+    served(ApiKey::ShareFetch, 1, 2, share_fetch::share_fetch),
+    served(ApiKey::ShareAcknowledge, 1, 2, share_fetch::share_acknowledge),
+    served(
+        ApiKey::InitializeShareGroupState,
+        0,
+        0,
+        share_fetch::initialize_share_group_state,
+    ),
+    served(ApiKey::ReadShareGroupState, 0, 0, share_fetch::read_share_group_state),
+    served(ApiKey::WriteShareGroupState, 0, 1, share_fetch::write_share_group_state),
+    served(
+        ApiKey::DeleteShareGroupState,
+        0,
+        0,
+        share_fetch::delete_share_group_state,
+    ),
+    served(
+        ApiKey::ReadShareGroupStateSummary,
+        0,
+        1,
+        share_fetch::read_share_group_state_summary,
     ),
 ];
 

@@ -21,6 +21,7 @@ mod quorum;
 mod replicas;
 mod sasl;
 mod security;
+mod share_fetch;
 mod topics;
 mod transaction_admin;
 mod transactions;

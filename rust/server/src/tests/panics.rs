@@ -81,6 +81,21 @@ impl Listener {
         Self { server, broker }
     }
 
+    /// Gives a share group its state of the first partition.
+    fn initialize_share(&self, group: &str) {
+        let request = InitializeShareGroupStateRequest {
+            group_id: group.into(),
+            topics: vec![initialize_share_group_state_request::InitializeStateData {
+                topic_id: self.broker.describe_topic("t0").unwrap().topic_id,
+                partitions: vec![initialize_share_group_state_request::PartitionData {
+                    start_offset: -1,
+                    ..Default::default()
+                }],
+            }],
+        };
+        self.broker.initialize_state(&request).unwrap();
+    }
+
     fn connect(&self) -> Client {
         let endpoint = &self.server.endpoints()[0];
         let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).unwrap();
@@ -282,6 +297,41 @@ fn a_panic_in_the_time_out_of_a_fetch_fails_that_fetch_alone() {
     }
     first.fetch(0, next_id());
     assert_eq!(first.end::<FetchResponse>(1, 12).unwrap().error_code, ErrorCode::NONE);
+}
+
+#[test]
+fn a_panic_in_the_time_out_of_a_share_fetch_fails_that_fetch_alone() {
+    let listener = Listener::open();
+    let [mut first, mut second] = [listener.connect(), listener.connect()];
+    listener.initialize_share("a-share");
+    listener.initialize_share("b-share");
+    plant("answer of a fetch of share group a-share");
+    let topic_id = listener.broker.describe_topic("t0").unwrap().topic_id;
+    let request = |group: &str, epoch| ShareFetchRequest {
+        group_id: Some(group.into()),
+        member_id: Some("m".into()),
+        share_session_epoch: epoch,
+        max_wait_ms: 300,
+        min_bytes: 1,
+        max_records: 10,
+        batch_size: 10,
+        topics: vec![share_fetch_request::FetchTopic {
+            topic_id,
+            partitions: vec![share_fetch_request::FetchPartition::default()],
+        }],
+        ..Default::default()
+    };
+    first.begin(78, 2, &request("a-share", 0), next_id());
+    second.begin(78, 2, &request("b-share", 0), next_id());
+    let failed: ShareFetchResponse = first.end(78, 2).unwrap();
+    assert_eq!(failed.error_code, ErrorCode::UNKNOWN_SERVER_ERROR);
+    has_happened("answer of a fetch of share group a-share");
+    assert_eq!(
+        second.end::<ShareFetchResponse>(78, 2).unwrap().error_code,
+        ErrorCode::NONE
+    );
+    let next: ShareFetchResponse = first.ask(78, 2, &request("a-share", 1)).unwrap();
+    assert_eq!(next.error_code, ErrorCode::NONE);
 }
 
 #[test]

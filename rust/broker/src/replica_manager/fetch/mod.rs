@@ -18,7 +18,7 @@ use fletchlog_api::{ErrorCode, FetchRequest, FetchResponse, NodeId};
 use fletchlog_records::planted;
 
 use crate::partition::Partition;
-use crate::replica_manager::ReplicaManager;
+use crate::replica_manager::{ReplicaManager, ShareWatchKey};
 use crate::sync::Answer;
 use purgatory::DelayedFetch;
 use read::ReadResult;
@@ -115,6 +115,7 @@ impl ReplicaManager {
         let noted: Vec<(&Partition, Vec<(NodeId, i32)>)> = partitions.into_iter().map(note).collect();
         for (partition, holders) in noted {
             self.purgatory.check(self, partition, &holders, None);
+            self.share_changed(|| ShareWatchKey::Partition(partition.tp().clone()));
         }
     }
 

@@ -1,0 +1,111 @@
+//! `__share_group_state`: writing it, and reading it back. Kafka: `ShareCoordinatorShard#replay`.
+
+use bytes::Bytes;
+use fletchlog_protocol::Value;
+use fletchlog_protocol::values::{ShareGroupStateKey, ShareSnapshotValue, ShareUpdateValue};
+use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError};
+
+use super::records::{ShareGroupOffset, SharePartitionKey};
+use super::{ShareCoordinator, States};
+use crate::BrokerError;
+use crate::each_log::EachLog;
+use crate::replica_manager::CoordinatorRecord;
+use crate::topic_names::SHARE_GROUP_STATE;
+
+impl ShareCoordinator {
+    /// Appends a record of a share partition.
+    pub(super) fn append_state(&self, key: &SharePartitionKey, record: CoordinatorRecord) -> Result<(), BrokerError> {
+        let append = || {
+            let topic = self.replicas.controller().share_state_topic()?;
+            let partition = topic
+                .partition(self.partition_for(&key.coordinator_key()))
+                .ok_or_else(|| BrokerError::unknown_topic(SHARE_GROUP_STATE))?;
+            self.replicas
+                .append_records(partition, &[record], &BatchParams::default())
+        };
+        let what = || format!("writing the state of share group {}", key.group_id);
+        match append() {
+            Ok(_) => {
+                self.replicas.failures().succeeded(what);
+                Ok(())
+            }
+            Err(error) => {
+                self.replicas.failures().failed(what(), &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// What the log holds.
+    pub(super) fn read_states(&self) -> Result<States, BrokerError> {
+        let mut states = States::default();
+        let topic = self.replicas.topic(SHARE_GROUP_STATE).ok();
+        let mut reading = EachLog::new("cannot be read");
+        for partition in topic.iter().flat_map(|topic| &topic.partitions) {
+            let mut read = || {
+                if self.replicas.has_log(partition)? {
+                    self.replicas
+                        .read_records(partition, 0, |batch| apply(&mut states, batch))?;
+                }
+                Ok(())
+            };
+            reading.note(partition, read());
+        }
+        reading.outcome().map(|()| states)
+    }
+}
+
+fn apply(states: &mut States, batch: &RecordBatch) -> Result<(), RecordError> {
+    if batch.header().is_control() {
+        return Ok(());
+    }
+    let slice = batch.records(DECOMPRESSION_LIMIT)?;
+    let mut cursor = RecordCursor::new();
+    while let Some(record) = cursor.next(&slice)? {
+        let Some(key) = record.key else { continue };
+        if replay(states, key, record.value).is_none() {
+            log::warn!(
+                "{SHARE_GROUP_STATE}: the record at offset {} has an unknown format and is skipped",
+                record.offset
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Applies a record; `None`: it cannot be read.
+fn replay(states: &mut States, key: &[u8], value: Option<&[u8]>) -> Option<()> {
+    let value = value.map(Bytes::copy_from_slice);
+    match ShareGroupStateKey::decode(Bytes::copy_from_slice(key)).ok()? {
+        ShareGroupStateKey::Snapshot(key) => {
+            let key = SharePartitionKey {
+                group_id: key.group_id,
+                topic_id: key.topic_id,
+                partition: key.partition,
+            };
+            match value {
+                Some(value) => {
+                    let state = ShareGroupOffset::of_snapshot(ShareSnapshotValue::decode(value).ok()?);
+                    states.insert(key, state);
+                }
+                None => {
+                    states.remove(&key);
+                }
+            }
+        }
+        ShareGroupStateKey::Update(key) => {
+            let key = SharePartitionKey {
+                group_id: key.group_id,
+                topic_id: key.topic_id,
+                partition: key.partition,
+            };
+            let update = ShareUpdateValue::decode(value?).ok()?;
+            // Without a snapshot the share partition has been deleted, or its snapshot could not be read.
+            if let Some(state) = states.get_mut(&key) {
+                *state = state.updated(&update);
+            }
+        }
+        ShareGroupStateKey::Other(_) => return None,
+    }
+    Some(())
+}
