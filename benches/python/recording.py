@@ -27,9 +27,10 @@ SHARE, SIZE = 0.9, 0.01
 def round_of(bootstrap: str, at: str) -> tuple[float, float]:
     """MB/s of a producer and of a consumer of a new topic of `bootstrap`, at the address `at`."""
     topic = f"t-{uuid.uuid4().hex}"
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     rates = produced(at, topic), consumed(at, topic)
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(30)
     return rates
 
 

@@ -19,6 +19,17 @@ pub(crate) struct ApiVersion {
     pub(crate) version: i16,
 }
 
+impl ApiVersion {
+    /// That of a request, from its first bytes.
+    pub(crate) fn of_request(frame: &[u8]) -> Option<Self> {
+        let [key, key_low, version, version_low] = *frame.first_chunk()?;
+        Some(Self {
+            key: i16::from_be_bytes([key, key_low]),
+            version: i16::from_be_bytes([version, version_low]),
+        })
+    }
+}
+
 /// Decides what is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Bodies {
@@ -28,10 +39,10 @@ pub struct Bodies {
 
 impl Bodies {
     /// A request, without its size.
-    pub(crate) fn request(self, frame: &Bytes) -> (State, Bytes, Option<ApiVersion>) {
+    pub(crate) fn request(self, frame: &Bytes) -> (State, Bytes) {
         let mut reader = Reader::of_trees(frame.clone());
         let Ok(header) = RequestHeader::decode(&mut reader) else {
-            return (State::Nothing, Bytes::new(), None);
+            return (State::Nothing, Bytes::new());
         };
         let of = ApiVersion {
             key: header.api_key,
@@ -41,24 +52,29 @@ impl Bodies {
         let Some((api, mut tree)) =
             api.and_then(|api| Some((api, Tree::decode(api, Side::Request, &mut reader, of.version).ok()?)))
         else {
-            return (State::Header, encoded(|w| header.encode(w).ok()), Some(of));
+            return (State::Header, encoded(|w| header.encode(w).ok()));
         };
-        if !self.strip(api, Side::Request, &mut tree) {
-            return (State::Whole, frame.slice(..frame.len() - reader.remaining()), Some(of));
+        if !self.strip((api, Side::Request), &|_| false, &mut tree) {
+            return (State::Whole, frame.slice(..frame.len() - reader.remaining()));
         }
         let bytes = encoded(|w| {
             header.encode(w).ok()?;
             tree.encode(api, Side::Request, w, of.version).ok()
         });
-        (State::Stripped, bytes, Some(of))
+        (State::Stripped, bytes)
     }
 
-    /// The response to a request, without its size.
-    pub(crate) fn response(self, of: ApiVersion, frame: &Bytes) -> (State, Bytes) {
+    /// The response to a request, without its size. Records at `replaced`, ascending places in it, are headers of batches already.
+    pub(crate) fn response(self, of: ApiVersion, frame: &Bytes, replaced: &[usize]) -> (State, Bytes) {
         let Some((api, version, mut tree, length)) = response_tree(of, frame) else {
             return (State::Nothing, Bytes::new());
         };
-        if !self.strip(api, Side::Response, &mut tree) {
+        let begin = frame.as_ptr() as usize;
+        let is_replaced = |records: &Bytes| {
+            let place = (records.as_ptr() as usize).wrapping_sub(begin);
+            replaced.binary_search(&place).is_ok()
+        };
+        if !self.strip((api, Side::Response), &is_replaced, &mut tree) {
             return (State::Whole, frame.slice(..length));
         }
         let correlation_id = frame.first_chunk().map_or(0, |id| i32::from_be_bytes(*id));
@@ -69,38 +85,44 @@ impl Bodies {
         (State::Stripped, bytes)
     }
 
-    /// Takes out of a message what is not kept; whether there was any.
-    fn strip(self, api: ApiKey, side: Side, tree: &mut Tree) -> bool {
+    /// Takes out of a message what is not kept; whether there was any. `is_replaced`: whether it was taken out of records before.
+    fn strip(self, of: (ApiKey, Side), is_replaced: &dyn Fn(&Bytes) -> bool, tree: &mut Tree) -> bool {
         let mut is_changed = false;
         for at in 0..tree.values.len() {
             let field = tree.table[at].name;
-            if field == "value" && has_properties(api) && has_secret(side, tree) {
+            if field == "value" && has_properties(of.0) && has_secret(of.1, tree) {
                 tree.values[at] = Node::Null;
                 is_changed = true;
                 continue;
             }
-            is_changed |= self.strip_node(api, side, field, &mut tree.values[at]);
+            is_changed |= self.strip_node(of, is_replaced, field, &mut tree.values[at]);
         }
         is_changed
     }
 
-    fn strip_node(self, api: ApiKey, side: Side, field: &str, node: &mut Node) -> bool {
+    fn strip_node(
+        self,
+        of: (ApiKey, Side),
+        is_replaced: &dyn Fn(&Bytes) -> bool,
+        field: &str,
+        node: &mut Node,
+    ) -> bool {
         match node {
             Node::Bytes(bytes) if bytes.is_empty() => false,
             Node::Bytes(bytes) if field == RECORDS => {
-                if !self.keeps_records {
+                if !self.keeps_records && !is_replaced(bytes) {
                     *bytes = headers_of(bytes);
                 }
                 !self.keeps_records
             }
-            Node::Bytes(bytes) if !may_keep_bytes(api, field) => {
+            Node::Bytes(bytes) if !may_keep_bytes(of.0, field) => {
                 *bytes = Bytes::new();
                 true
             }
             Node::Array(elements) => elements.iter_mut().fold(false, |changed, element| {
-                self.strip_node(api, side, field, element) | changed
+                self.strip_node(of, is_replaced, field, element) | changed
             }),
-            Node::Struct(tree) => self.strip(api, side, tree),
+            Node::Struct(tree) => self.strip(of, is_replaced, tree),
             _ => false,
         }
     }

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! The bytes of the file are drawn in [`format`](mod@format). A server gives the recorder its frames as they are, so recording costs it a
-//! lock and a reference to each frame.
+//! lock and a reference to each frame; only large records are taken out at once, see `capture`.
 
 mod batches;
 mod body;
+mod capture;
 mod event;
 mod file;
 pub mod format;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fletchlog_api::transport::MicrosClock;
 
-use crate::body::Bodies;
+use crate::body::{ApiVersion, Bodies};
+use crate::capture::Captured;
 use crate::format::{Head, VERSION};
 use crate::writer::Writer;
 
@@ -39,6 +40,8 @@ pub struct RecorderOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded {
     number: u64,
+    /// `None`: nothing of it may be recorded.
+    of: Option<ApiVersion>,
 }
 
 /// What happened, with the time.
@@ -61,16 +64,16 @@ pub(crate) enum Happened {
     Request {
         connection: u64,
         number: u64,
-        /// `None`: none of it may be recorded.
-        frame: Option<Bytes>,
+        frame: Captured,
         size: usize,
     },
     Response {
         number: u64,
-        /// Bytes without the size in front; `None`: there is no response.
+        /// Its API, if its bytes may be recorded.
+        of: Option<ApiVersion>,
+        /// Bytes without the size before them; `None`: there is no response.
         size: Option<usize>,
-        /// With the size in front; empty: left out for lack of room.
-        chunks: Vec<Bytes>,
+        frame: Captured,
         outcome: &'static str,
         fault: Option<Arc<str>>,
     },
@@ -109,6 +112,7 @@ impl Shared {
 pub struct Recorder {
     shared: Arc<Shared>,
     clock: MicrosClock,
+    bodies: Bodies,
     path: PathBuf,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -139,6 +143,7 @@ impl Recorder {
         Ok(Arc::new(Self {
             shared,
             clock,
+            bodies,
             path: options.path.clone(),
             thread: Mutex::new(Some(thread)),
         }))
@@ -192,6 +197,8 @@ impl Recorder {
     /// A request has arrived, without the size in front. `is_secret`: none of its bytes may be recorded. `None`: there is no room for it.
     pub fn request(&self, connection: u64, frame: &Bytes, is_secret: bool) -> Option<Recorded> {
         let now_us = self.clock.now_us();
+        let of = ApiVersion::of_request(frame).filter(|_| !is_secret);
+        let captured = of.map_or(Captured::Nothing, |of| Captured::of_request(self.bodies, of, frame));
         let mut queue = self.shared.lock();
         queue.last += 1;
         let number = queue.last;
@@ -201,31 +208,39 @@ impl Recorder {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return None;
         }
+        let bytes = captured.held();
         let happened = Happened::Request {
             connection,
             number,
-            frame: (!is_secret).then(|| frame.clone()),
+            frame: captured,
             size: frame.len(),
         };
-        self.add(queue, now_us, frame.len(), happened);
-        Some(Recorded { number })
+        self.add(queue, now_us, bytes, happened);
+        Some(Recorded { number, of })
     }
 
-    /// The response to a request is sent, with the size in front; no bytes: it has none.
+    /// The response to a request is sent, with the size before it; no bytes: it has none.
     pub fn response(&self, request: Recorded, chunks: &[Bytes], outcome: &'static str, fault: Option<Arc<str>>) {
         let now_us = self.clock.now_us();
         let length: usize = chunks.iter().map(Bytes::len).sum();
+        let captured = match request.of {
+            Some(of) if length > 0 => Captured::of_response(self.bodies, of, chunks),
+            _ => Captured::Nothing,
+        };
         let mut queue = self.shared.lock();
-        let is_full = queue.bytes >= MOST_BYTES;
-        queue.dropped.1 += u64::from(is_full && length > 0);
+        let is_full = queue.bytes >= MOST_BYTES && captured.held() > 0;
+        queue.dropped.1 += u64::from(is_full);
+        let frame = if is_full { Captured::Nothing } else { captured };
+        let bytes = frame.held();
         let happened = Happened::Response {
             number: request.number,
+            of: request.of,
             size: (length > 0).then(|| length.saturating_sub(4)),
-            chunks: if is_full { Vec::new() } else { chunks.to_vec() },
+            frame,
             outcome,
             fault,
         };
-        self.add(queue, now_us, if is_full { 0 } else { length }, happened);
+        self.add(queue, now_us, bytes, happened);
     }
 
     fn push(&self, happened: Happened) {

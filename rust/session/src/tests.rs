@@ -12,6 +12,7 @@ use proptest::prelude::*;
 
 use crate::batches::{batches_of, headers_of};
 use crate::body::{ApiVersion, Bodies};
+use crate::capture::{Captured, without_size};
 use crate::event::State;
 use crate::{Item, Recorder, RecorderOptions, Session, SessionError};
 
@@ -171,19 +172,13 @@ fn a_message_without_secrets_is_kept_byte_for_byte_in_every_version() {
         for version in api.min_version()..=api.max_version() {
             let frame = request(*api, version, &Tree::of(*api, Side::Request));
             let longer: Bytes = [&frame[..], b"behind it"].concat().into();
-            let (state, kept, of) = STRIPPING.request(&longer);
+            let (state, kept) = STRIPPING.request(&longer);
             assert_eq!((state, kept), (State::Whole, frame), "{api:?} {version}");
-            let of = of.unwrap();
-            assert_eq!(
-                of,
-                ApiVersion {
-                    key: api.code(),
-                    version
-                }
-            );
+            let of = ApiVersion::of_request(&longer).unwrap();
+            assert_eq!((of.key, of.version), (api.code(), version));
             let frame = response(*api, version, &Tree::of(*api, Side::Response));
             assert_eq!(
-                STRIPPING.response(of, &frame),
+                STRIPPING.response(of, &frame, &[]),
                 (State::Whole, frame),
                 "{api:?} {version}"
             );
@@ -195,7 +190,7 @@ fn a_message_without_secrets_is_kept_byte_for_byte_in_every_version() {
 fn bytes_fields_of_unlisted_apis_and_secret_properties_are_left_out() {
     let mut tree = Tree::of(ApiKey::SaslAuthenticate, Side::Request);
     tree.set("auth_bytes", Node::Bytes(Bytes::from_static(b"\0alice\0a-secret")));
-    let (state, kept, _) = STRIPPING.request(&request(ApiKey::SaslAuthenticate, 2, &tree));
+    let (state, kept) = STRIPPING.request(&request(ApiKey::SaslAuthenticate, 2, &tree));
     assert_eq!(state, State::Stripped);
     assert!(!String::from_utf8_lossy(&kept).contains("secret"));
     let mut tree = Tree::of(ApiKey::AlterUserScramCredentials, Side::Request);
@@ -203,24 +198,25 @@ fn bytes_fields_of_unlisted_apis_and_secret_properties_are_left_out() {
     upsertion.set("salt", Node::Bytes(Bytes::from_static(b"a-secret")));
     upsertion.set("salted_password", Node::Bytes(Bytes::from_static(b"a-secret")));
     tree.set("upsertions", Node::Array(vec![Node::Struct(Box::new(upsertion))]));
-    let (_, kept, _) = STRIPPING.request(&request(ApiKey::AlterUserScramCredentials, 0, &tree));
+    let (_, kept) = STRIPPING.request(&request(ApiKey::AlterUserScramCredentials, 0, &tree));
     assert!(!String::from_utf8_lossy(&kept).contains("secret"));
 }
 
 #[test]
 fn an_api_that_is_not_known_leaves_its_header_and_broken_bytes_nothing() {
     let unknown = b"\x03\xe7\0\x01\0\0\0\x09\0\x02idand a secret";
-    let (state, kept, of) = STRIPPING.request(&Bytes::from_static(unknown));
+    let (state, kept) = STRIPPING.request(&Bytes::from_static(unknown));
     assert_eq!(
         (state, &kept[..]),
         (State::Header, &b"\x03\xe7\0\x01\0\0\0\x09\0\x02id"[..])
     );
-    assert_eq!(of, Some(ApiVersion { key: 999, version: 1 }));
-    let (state, kept, of) = STRIPPING.request(&Bytes::from_static(b"\0alice\0a-secret"));
-    assert_eq!((state, kept.len(), of), (State::Nothing, 0, None));
+    let (state, kept) = STRIPPING.request(&Bytes::from_static(b"\0alice\0a-secret"));
+    assert_eq!((state, kept.len()), (State::Nothing, 0));
     let fetch = ApiVersion { key: 1, version: 12 };
     assert_eq!(
-        STRIPPING.response(fetch, &Bytes::from_static(b"\0\0\0\x01 a secret")).0,
+        STRIPPING
+            .response(fetch, &Bytes::from_static(b"\0\0\0\x01 a secret"), &[])
+            .0,
         State::Nothing
     );
 }
@@ -257,6 +253,70 @@ fn headers_of_batches_of_every_format_are_kept_with_their_true_size() {
     assert_eq!(of_all[3].bytes, None, "it is cut");
     of_all.iter_mut().for_each(|batch| batch.bytes = None);
     assert_eq!(of_all, of_headers);
+}
+
+/// A Fetch response with these records in partitions, in the pieces in which a server sends it.
+fn fetched(version: i16, records: &[Bytes]) -> Vec<Bytes> {
+    let mut tree = Tree::of(ApiKey::Fetch, Side::Response);
+    let mut topic = element(&mut tree, "responses");
+    let partition = element(&mut topic, "partitions");
+    let partitions = records.iter().map(|records| {
+        let mut partition = partition.clone();
+        partition.set("records", Node::Bytes(records.clone()));
+        Node::Struct(Box::new(partition))
+    });
+    topic.set("partitions", Node::Array(partitions.collect()));
+    tree.set("responses", Node::Array(vec![Node::Struct(Box::new(topic))]));
+    let mut writer = Writer::new();
+    ResponseHeader { correlation_id: 7 }.encode(&mut writer, response_header_version(ApiKey::Fetch.code(), version));
+    tree.encode(ApiKey::Fetch, Side::Response, &mut writer, version)
+        .unwrap();
+    let mut chunks = writer.into_chunks();
+    let size = u32::try_from(chunks.iter().map(Bytes::len).sum::<usize>()).unwrap();
+    chunks[0] = [&size.to_be_bytes()[..], &chunks[0]].concat().into();
+    chunks
+}
+
+#[test]
+fn records_in_pieces_are_taken_out_as_those_in_one_piece() {
+    let small = batch(1, &["small"]);
+    let values: Vec<String> = (0..400).map(|number| format!("{number} {number:x} value")).collect();
+    let large = batch(2, &values.iter().map(String::as_str).collect::<Vec<_>>());
+    let many: Bytes = (0..700).flat_map(|at| batch(at, &["one"])).collect();
+    assert!(large.len() > 1024 && small.len() < 1024 && many.len() > 32 * 1024);
+    for version in [4, 11, 12, 16] {
+        let all = [
+            small.clone(),
+            many.clone(),
+            large.clone(),
+            Bytes::new(),
+            many.slice(..2000),
+        ];
+        let chunks = fetched(version, &all);
+        assert!(chunks.len() > 5, "{}", chunks.len());
+        let of = ApiVersion {
+            key: ApiKey::Fetch.code(),
+            version,
+        };
+        let whole: Bytes = chunks.concat().into();
+        let expected = STRIPPING.response(of, &whole.slice(4..), &[]);
+        assert_eq!(expected.0, State::Stripped);
+        let captured = Captured::of_response(STRIPPING, of, &chunks);
+        assert!(captured.held() < whole.len());
+        let Captured::Response(chunks, replaced) = captured else {
+            panic!("{captured:?}");
+        };
+        assert_eq!(replaced.len(), 3);
+        assert_eq!(
+            STRIPPING.response(of, &without_size(&chunks), &replaced),
+            expected,
+            "version {version}"
+        );
+        let Captured::Ready(state, bytes) = Captured::of_response(STRIPPING, of, &[whole]) else {
+            panic!("one piece");
+        };
+        assert_eq!((state, bytes), expected);
+    }
 }
 
 #[test]

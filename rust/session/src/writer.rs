@@ -3,10 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use bytes::{Bytes, BytesMut};
-use rustc_hash::FxHashMap;
+use bytes::Bytes;
 
 use crate::body::{ApiVersion, Bodies};
+use crate::capture::{Captured, without_size};
 use crate::event::{Event, State, put};
 use crate::file::Appended;
 use crate::format::{Head, LARGEST_BLOCK, block};
@@ -16,10 +16,6 @@ use crate::recorder::Happened;
 const BLOCK: usize = 512 * 1024;
 /// Level of zstd.
 const LEVEL: i32 = 3;
-/// Bytes of the size in front of a response.
-const SIZE: usize = 4;
-/// Most requests without a response whose API is remembered.
-const MOST_PENDING: usize = 1_000_000;
 
 pub(crate) struct Writer {
     file: Appended,
@@ -27,8 +23,6 @@ pub(crate) struct Writer {
     /// The block that is collected; empty: none is.
     raw: Vec<u8>,
     last_us: i64,
-    /// Requests without a response yet.
-    pending: FxHashMap<u64, ApiVersion>,
 }
 
 impl Writer {
@@ -40,7 +34,6 @@ impl Writer {
             bodies,
             raw: Vec::new(),
             last_us: 0,
-            pending: FxHashMap::default(),
         })
     }
 
@@ -87,12 +80,13 @@ impl Writer {
             } => self.request(at_us, (connection, number, size as u64), frame),
             Happened::Response {
                 number,
+                of,
                 size,
-                chunks,
+                frame,
                 outcome,
                 fault,
             } => {
-                let (state, frame) = self.response(number, &chunks);
+                let (state, frame) = self.kept(of, frame);
                 let event = Event::Response {
                     number,
                     size: size.map(|size| size as u64),
@@ -106,20 +100,8 @@ impl Writer {
         }
     }
 
-    fn request(
-        &mut self,
-        at_us: i64,
-        (connection, number, size): (u64, u64, u64),
-        frame: Option<Bytes>,
-    ) -> io::Result<()> {
-        let (state, frame, of) = match frame {
-            Some(frame) => self.bodies.request(&frame),
-            None => (State::Nothing, Bytes::new(), None),
-        };
-        let (state, frame) = fitting(state, frame);
-        if let Some(of) = of.filter(|_| self.pending.len() < MOST_PENDING) {
-            self.pending.insert(number, of);
-        }
+    fn request(&mut self, at_us: i64, (connection, number, size): (u64, u64, u64), frame: Captured) -> io::Result<()> {
+        let (state, frame) = self.kept(None, frame);
         let event = Event::Request {
             connection,
             number,
@@ -130,14 +112,19 @@ impl Writer {
         self.put(at_us, &event)
     }
 
-    /// What is kept of the response to a request.
-    fn response(&mut self, number: u64, chunks: &[Bytes]) -> (State, Bytes) {
-        match self.pending.remove(&number) {
-            Some(of) if !chunks.is_empty() => {
-                let (state, frame) = self.bodies.response(of, &without_size(chunks));
-                fitting(state, frame)
+    /// What is written of a frame; one that does not fit into a block is not.
+    fn kept(&self, of: Option<ApiVersion>, frame: Captured) -> (State, Bytes) {
+        let (state, frame) = match (frame, of) {
+            (Captured::Request(frame), _) => self.bodies.request(&frame),
+            (Captured::Response(chunks, replaced), Some(of)) => {
+                self.bodies.response(of, &without_size(&chunks), &replaced)
             }
-            _ => (State::Nothing, Bytes::new()),
+            (Captured::Ready(state, frame), _) => (state, frame),
+            (Captured::Nothing | Captured::Response(..), _) => (State::Nothing, Bytes::new()),
+        };
+        match frame.len() > LARGEST_BLOCK - BLOCK - 1024 {
+            true => (State::Nothing, Bytes::new()),
+            false => (state, frame),
         }
     }
 
@@ -175,26 +162,5 @@ impl Writer {
     pub(crate) fn end(&mut self, at_us: i64) -> io::Result<()> {
         self.put(at_us, &Event::End)?;
         self.flush()
-    }
-}
-
-/// A frame that has room in a block.
-fn fitting(state: State, frame: Bytes) -> (State, Bytes) {
-    match frame.len() > LARGEST_BLOCK - BLOCK - 1024 {
-        true => (State::Nothing, Bytes::new()),
-        false => (state, frame),
-    }
-}
-
-/// The bytes of a response in one piece, without the size.
-fn without_size(chunks: &[Bytes]) -> Bytes {
-    match chunks {
-        [whole] => whole.slice(SIZE.min(whole.len())..),
-        _ => {
-            let mut all = BytesMut::with_capacity(chunks.iter().map(Bytes::len).sum());
-            chunks.iter().for_each(|chunk| all.extend_from_slice(chunk));
-            let all = all.freeze();
-            all.slice(SIZE.min(all.len())..)
-        }
     }
 }
