@@ -93,7 +93,14 @@ def test_errors_have_confluents_codes(call):
         ("POST", "/subjects/a/versions", body_of(record("x")) | {"id": 7}, (422, 42205)),
         ("POST", "/subjects/a%0A/versions", body_of(record("x")), (422, 42208)),
         ("POST", "/subjects/a/versions", body_of({"type": "record", "name": "R", "fields": [{"name": "x", "type": "int", "default": "1"}]}), (422, 42201)),
+        ("POST", "/subjects/a/versions", body_of(record("x")) | {"metadata": {"tags": {"a": "PII"}}}, (422, 42201)),
+        ("POST", "/subjects/a/versions", body_of(record("x")) | {"metadata": {"properties": {"a": []}}}, (422, 42201)),
+        ("POST", "/subjects/a/versions", body_of(record("x")) | {"ruleSet": {"domainRules": [{"name": 5}]}}, (422, 42201)),
         ("PUT", "/config", {"compatibility": "SOME"}, (422, 42203)),
+        ("PUT", "/config/a", {"alias": 1.5}, (400, 400)),
+        ("PUT", "/config/a", {"normalize": "yes"}, (400, 400)),
+        ("PUT", "/config", {"defaultMetadata": {"sensitive": "a"}}, (400, 400)),
+        ("PUT", "/config", {"overrideRuleSet": {"migrationRules": {"name": "a"}}}, (400, 400)),
         ("GET", "/config/a", None, (404, 40408)),
         ("DELETE", "/config/a", None, (404, 40401)),
         ("PUT", "/mode", {"mode": "SOME"}, (422, 42204)),
@@ -455,3 +462,16 @@ def test_the_fixture_opens_one_registry(kafka):
     assert kafka.registry is kafka.registry
     with closing(Caller(kafka.registry.url)) as call:
         assert call.register("a", record("x")) == 1
+
+
+def test_what_has_another_shape_is_named(call):
+    rules = {"domainRules": [{"name": "a", "tags": ["x"], "params": {"b": 1}, "disabled": True}]}
+    metadata = {"tags": {"R.x": ["PII"]}, "properties": {"owner": "me", "version": 2}, "sensitive": ["owner"]}
+    assert call("POST", "/subjects/a/versions", body_of(record("x")) | {"metadata": metadata, "ruleSet": rules})[0] == 200
+    assert call("PUT", "/config", {"defaultMetadata": metadata, "overrideRuleSet": None, "alias": None})[0] == 200
+    wrong = {"domainRules": [{"name": "a", "disabled": "no"}]}
+    message = "`ruleSet` is an object whose `domainRules` is a list, each an object whose `disabled` is true or false"
+    assert call("POST", "/subjects/a/versions", body_of(record("x")) | {"ruleSet": wrong})[1] == {"error_code": 42201, "message": message}
+    assert call("PUT", "/config/a", {"defaultMetadata": {"tags": {"a": [1]}}})[1]["message"] == (
+        "`defaultMetadata` is an object whose `tags` is an object, each value a list, each a text"
+    )

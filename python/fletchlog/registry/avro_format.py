@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ NAMED = ("record", "error", "enum", "fixed")
 _OF_SCHEMA = frozenset(("type", "name", "namespace", "doc", "fields", "symbols", "default", "size", "items", "values", "aliases"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OF_FIELD = frozenset(("name", "type", "doc", "default", "order", "aliases"))
+# Filters of warnings are those of the process.
+_FILTERS = threading.Lock()
 
 
 class AvroSchema:
@@ -31,7 +35,6 @@ class AvroSchema:
         Raises:
             ValueError: It is no Avro schema.
         """
-        avro = require("avro.schema", "registry")
         errors = require("avro.errors", "registry")
         self._json = _loaded(text)
         self._names: dict[str, None] = {}
@@ -39,11 +42,11 @@ class AvroSchema:
             # Java's parser checks names, and no namespaces: as `_check_names` does
             names = require("avro.name", "registry").Names(validate_names=False)
             for one in referred:
-                avro.make_avsc_object(_loaded(one.text), names, validate_names=False)
+                _made(_loaded(one.text), names)
             self._names = dict.fromkeys(names.names)
             # the library takes a name inside a schema, and not alone
             alone = names.get_name(self._json, None) if isinstance(self._json, str) and self._json not in PRIMITIVES else None
-            self.parsed = alone or avro.make_avsc_object(self._json, names, validate_names=False)
+            self.parsed = alone or _made(self._json, names)
         except errors.AvroException as error:
             raise ValueError(str(error)) from error
         except (TypeError, AttributeError, KeyError) as error:
@@ -84,6 +87,13 @@ class AvroSchema:
         """See `Parsed.unchecked_reading`: everything is compared."""
         del written
         return []
+
+
+def _made(schema: Any, names: Any) -> Any:
+    """The library's object. A logical type that does not fit is left out, as in Java, without a warning."""
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore", require("avro.errors", "registry").IgnoredLogicalType)
+        return require("avro.schema", "registry").make_avsc_object(schema, names, validate_names=False)
 
 
 def _loaded(text: str) -> Any:

@@ -17,6 +17,7 @@ from fletchlog.registry.problems import (
     invalid_schema,
     invalid_subject,
     invalid_version,
+    malformed,
     mode_not_configured,
     not_permitted,
     reference_exists,
@@ -28,6 +29,7 @@ from fletchlog.registry.problems import (
     version_not_soft_deleted,
     version_soft_deleted,
 )
+from fletchlog.registry.shapes import wrong_in_configuration, wrong_in_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -376,11 +378,13 @@ class Registry:
         """Changes what is configured: the fields that are given; null removes one.
 
         Raises:
-            RegistryProblem: 42203, 42205, 42208, 50001.
+            RegistryProblem: 400, 42203, 42205, 42208, 50001.
         """
         level = given.get("compatibility", given.get("compatibilityLevel"))
         if level is not None and (not isinstance(level, str) or level.upper() not in LEVELS):
             raise invalid_compatibility(LEVELS)
+        if wrong := wrong_in_configuration(given):
+            raise malformed(wrong)
         if subject is not None:
             _check_name(subject)
         with self._log.turn() as state:
@@ -608,9 +612,8 @@ def schema_of(given: Mapping[str, Any]) -> Schema:
         isinstance(one, dict) and all(isinstance(one.get(name), kind_) for name, kind_ in fields.items()) for one in references
     ):
         raise invalid_schema("`references` is a list of objects with `name`, `subject` and `version`")
-    for name in ("metadata", "ruleSet"):
-        if not isinstance(given.get(name), dict | None):
-            raise invalid_schema(f"`{name}` is an object")
+    if wrong := wrong_in_schema(given):
+        raise invalid_schema(wrong)
     kept = tuple({name: one[name] for name in fields} for one in references)
     return Schema(text, kind.upper(), kept, given.get("metadata"), given.get("ruleSet"))
 

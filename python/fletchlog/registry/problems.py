@@ -24,6 +24,11 @@ def not_found() -> RegistryProblem:
     return RegistryProblem(404, 404, "HTTP 404 Not Found")
 
 
+def malformed(message: str) -> RegistryProblem:
+    """400: the body is JSON, and not what is expected."""
+    return RegistryProblem(400, 400, message)
+
+
 def subject_not_found(subject: str | None) -> RegistryProblem:
     """40401."""
     return RegistryProblem(404, 40401, f"Subject '{subject}' not found.")

@@ -108,7 +108,10 @@ def _file(text: str, name: str) -> Any:
         if not made.ListFields():
             raise ValueError("nothing is in it")  # noqa: TRY301 - the same as no base64
     except (binascii.Error, require("google.protobuf.message", "serde").DecodeError, ValueError):
-        made = read(text)
+        try:
+            made = read(text)
+        except TypeError as error:
+            raise ValueError(f"an option has a value of another type: {error}") from error
     made.name = name
     return made
 
