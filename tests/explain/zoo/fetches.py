@@ -90,9 +90,12 @@ def fails_at_one_record(kafka: Kafka, at: str, sick: bool) -> None:
     """A record cannot be parsed, the program ends, and its supervisor starts it again."""
     topic = kafka.topic()
     _one_by_one(kafka, topic, 5)
+    with consumer(at, [topic], enable_auto_commit=False) as reader:
+        read(reader, 2)
+        reader.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
     for _ in range(5 if sick else 1):
         with consumer(at, [topic], enable_auto_commit=False) as reader:
-            read(reader, 1 if sick else 5)
+            read(reader, 1 if sick else 3)
             if not sick:
                 reader.commit(asynchronous=False)
 

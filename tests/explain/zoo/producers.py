@@ -154,3 +154,13 @@ def kafka_python_with_five_in_flight(kafka: Kafka, at: str, sick: bool) -> None:
         for one in sent:
             one.get(10)
     assert rule.applied
+
+
+@program("request-timeout", slow=True)
+def gives_up_too_early(kafka: Kafka, at: str, sick: bool) -> None:
+    """request.timeout.ms is shorter than the broker needs under load: the client sends the same again, and makes the load larger."""
+    topic = kafka.topic()
+    kafka.faults.on(api="Produce", topic=topic, times=2).delay(1500 if sick else 20)
+    writer = producer(at, enable_idempotence=True, socket_timeout_ms=250)
+    writer.produce(topic, "1")
+    writer.flush(10)

@@ -188,7 +188,7 @@ function listGroups() {
     const moments = group.rebalances.map((r) => [r.began_us, `generation ${r.generation}: ${r.text}; joins took ${length(r.joined_us - r.began_us)}, assignment ${length(r.ended_us - r.joined_us)}`]);
     for (const member of group.members) {
       if (member.assigned) moments.push([member.joined_us, `${member.id} (${clientName(member.client)}) has ${member.assigned.join(", ") || "no partition"}`]);
-      if (member.how && member.ended_us) moments.push([member.ended_us, `${member.id} ${{ left: "left", expired: "was removed", fenced: "was fenced" }[member.how]}${member.reason ? ` (${member.reason})` : ""}`]);
+      if (member.how && member.ended_us) moments.push([member.ended_us, `${member.id} ${{ left: "left", expired: "was removed", fenced: "was fenced", replaced: "came back" }[member.how]}${member.reason ? ` (${member.reason})` : ""}`]);
     }
     const list = element("ol", null, { class: "moments" });
     for (const [us, text] of moments.sort((a, b) => a[0] - b[0]).slice(0, 500)) {

@@ -40,7 +40,7 @@ class Member:
     ended_us: int | None = None
     ended_by: int | None = None
     how: str = ""
-    """How its membership ended: `left`, `expired` or `fenced`; empty: it did not."""
+    """How its membership ended: `left`, `expired`, `fenced` or `replaced` (by itself after a restart, as a static member); empty: it did not."""
     reason: str | None = None
     first_join_error: str | None = None
 
@@ -118,7 +118,10 @@ def groups_of(facts: Facts) -> dict[str, Group]:
     for group in found.values():
         for event in group.events:
             _take(group, event)
-        _rebalances(group)
+        if group.is_consumer_protocol:
+            _epochs(group)
+        else:
+            _rebalances(group)
         group.repeated = _repeated(group, facts)
     return found
 
@@ -206,6 +209,44 @@ def _rebalances(group: Group) -> None:
         before = these
 
 
+def _epochs(group: Group) -> None:
+    """Rebalances of the consumer protocol (KIP-848): an epoch begins with a change, and members reach it with their heartbeats."""
+    changes: list[GroupEvent] = []
+    known: dict[str, tuple[str, ...]] = {}
+    reached: dict[int, list[tuple[str, int, int]]] = {}
+    causes: dict[int, list[GroupEvent]] = {}
+    for event in group.events:
+        if event.kind != "consumer-heartbeat" or event.error is not None:
+            continue
+        if event.reason or (event.topics and event.topics != known.get(event.member, event.topics)):
+            changes.append(event)
+        known[event.member] = event.topics or known.get(event.member, ())
+        if event.generation > 0 and event.member not in {name for name, _, _ in reached.get(event.generation, ())}:
+            if event.generation not in reached:
+                causes[event.generation], changes = changes, []
+            reached.setdefault(event.generation, []).append((event.member, event.answered_us or event.at_us, event.number))
+    for epoch in sorted(reached):
+        joins = reached[epoch]
+        kind, text, member, evidence, began = _change(group, causes[epoch], joins)
+        last = max(joins, key=lambda join: join[1])
+        several = len(joins) > 1
+        slow = last[1] - joins[0][1] if several else 0
+        group.rebalances.append(Rebalance(epoch, began, joins[0][1], last[1], kind, text, member, evidence, joins, last[0] if several else "", slow))
+
+
+def _change(group: Group, causes: list[GroupEvent], joins: list[tuple[str, int, int]]) -> tuple[str, str, str, list[int], int]:
+    """What began an epoch: kind, text, member, requests, time."""
+    if not causes:
+        name, at, number = joins[0]
+        return "again", "the coordinator computed a new assignment: a member was removed, or a topic changed", name, [number], at
+    first = causes[0]
+    what = {"joins": "joined", "leaves": "left"}.get(first.reason or "", "changed its topics")
+    kind = {"joins": "joined", "leaves": "left"}.get(first.reason or "", "topics")
+    if kind == "joined" and not group.rebalances:
+        kind = "first"
+    return kind, f"{first.member} {what}", first.member, [first.number], first.at_us
+
+
 def _trigger(group: Group, before: list[GroupEvent], these: list[GroupEvent]) -> tuple[str, str, str, list[int], int]:
     """Why a generation began: kind, text, member, requests, time. The earliest of what may have caused it."""
     first = these[0]
@@ -215,7 +256,11 @@ def _trigger(group: Group, before: list[GroupEvent], these: list[GroupEvent]) ->
     causes: list[tuple[int, str, str, str, list[int]]] = []
     for name in old.keys() - new.keys():
         member = group.members[name]
-        if member.how == "left" and member.ended_us is not None and member.ended_us <= these[-1].at_us:
+        if back := _came_back(group, member, these):
+            member.how, member.ended_us, member.ended_by = "replaced", back.at_us, back.number
+            text = f"{name} came back as {back.member} (group.instance.id {member.instance})"
+            causes.append((back.at_us, "again", text, back.member, [back.number]))
+        elif member.how == "left" and member.ended_us is not None and member.ended_us <= these[-1].at_us:
             why = f" ({member.reason})" if member.reason else ""
             causes.append((member.ended_us, "left", f"{name} left{why}", name, [member.ended_by or 0]))
         elif not _rejoined(member, these[-1].at_us):
@@ -236,6 +281,15 @@ def _trigger(group: Group, before: list[GroupEvent], these: list[GroupEvent]) ->
         return kind, text, name, evidence, at
     reason = f" ({first.reason})" if first.reason else ""
     return "again", f"{first.member} joined again{reason}", first.member, [first.number], first.at_us
+
+
+def _came_back(group: Group, member: Member, these: list[GroupEvent]) -> GroupEvent | None:
+    """How a static member joined again after a restart, under another member id."""
+    if not member.instance or member.how in {"fenced", "left"}:
+        return None
+    until = these[-1].at_us
+    joins = (e for e in group.events if e.kind == "join" and e.instance == member.instance and e.member != member.id and member.joined_us < e.at_us <= until)
+    return next((event for event in joins if event.error is None), None)
 
 
 def _rejoined(member: Member, until_us: int) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.groups import Group
 
 MOST = 20
+ENDS = {"left": "left", "expired": "was removed", "fenced": "was fenced", "replaced": "came back"}
 
 
 def text_of(explained: Explained) -> str:
@@ -101,7 +102,7 @@ def _moments(explained: Explained, group: Group) -> Iterator[tuple[int, str]]:
             yield member.joined_us, f"{member.id} ({explained.facts.name(member.client)}) has {several(map(str, member.assigned)) or 'no partition'}"
         if member.how and member.ended_us is not None:
             why = f" ({member.reason})" if member.reason else ""
-            yield member.ended_us, f"{member.id} {({'left': 'left', 'expired': 'was removed', 'fenced': 'was fenced'})[member.how]}{why}"
+            yield member.ended_us, f"{member.id} {ENDS[member.how]}{why}"
 
 
 def _producers(explained: Explained) -> Iterator[str]:

@@ -11,12 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fletchlog.explain.session.finding import Finding, Scene
-    from fletchlog.explain.session.rows import Line, Refused
+    from fletchlog.explain.session.rows import Line, Produced, Refused
 
 MANY = 15
 SHORT = 12
 MANY_METADATA = 30
-GIVEN_UP = {"client gone", "response lost", "black hole"}
 
 
 def rule(scene: Scene) -> Iterator[Finding]:
@@ -27,7 +26,7 @@ def rule(scene: Scene) -> Iterator[Finding]:
     for client, lines in by.items():
         yield from _connections(scene, client, lines)
         yield from _metadata(scene, client, lines)
-        yield from _given_up(scene, client, lines)
+    yield from _given_up(scene)
     yield from _missing(scene)
 
 
@@ -64,20 +63,26 @@ def _metadata(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]
         )  # fmt: skip
 
 
-def _given_up(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]:
-    """Requests whose connection the client closed before it had the response, and opened another one."""
-    last = {line.connection: line.number for line in lines}
-    gone = [line for line in lines if line.outcome == "client gone" and line.api in {"Produce", "OffsetCommit", "Metadata"}]
-    later = [line for line in gone if any(other.api == line.api and other.number > last[line.connection] for other in lines)]
-    if len(later) >= 2:  # noqa: PLR2004 - one is the end of a program
-        waited = seconds(max(scene.facts.connections[line.connection][1] - line.arrived_us for line in later))
+def _given_up(scene: Scene) -> Iterator[Finding]:
+    """Batches that were sent again over another connection before the response to the first was ready, or after its client had closed the connection."""
+    before: dict[tuple[object, ...], Produced] = {}
+    by: dict[int, list[tuple[Produced, Produced]]] = {}
+    for batch in scene.facts.produced:
+        key = (batch.client, batch.lane, batch.producer_id, batch.sequence, batch.first_timestamp, batch.records, batch.size)
+        first = before.get(key)
+        if first and first.connection != batch.connection:
+            late = first.answered_us is not None and first.answered_us > batch.arrived_us
+            if late or first.outcome == "client gone":
+                by.setdefault(batch.client, []).append((first, batch))
+        before[key] = batch
+    for client, pairs in by.items():
+        waited = max(again.arrived_us - first.arrived_us for first, again in pairs)
         yield found(
             "request-timeout", "error", 72,
-            f"{scene.name(client)} gave up {len(later)} {several(line.api for line in later)} requests, closed the connection and sent them again: "
-            "its request time-out is "
-            f"shorter than the broker needs{f' (it waited {waited})' if waited != '0 ms' else ''}.",
-            "Raise request.timeout.ms (socket.timeout.ms) above what the broker needs, and look for what makes the broker "
-            "slow.", [line.number for line in later], scene.name(client),
+            f"{scene.name(client)} gave up {len(pairs)} Produce requests after at most {seconds(waited)}, closed the connection and sent the batches again, "
+            f"while the broker was at work on them: its request time-out is shorter than the broker needs.",
+            "Raise request.timeout.ms (librdkafka: socket.timeout.ms) above what the broker needs, and look for what makes the broker slow.",
+            [number for first, again in pairs for number in (first.number, again.number)], scene.name(client),
         )  # fmt: skip
 
 

@@ -182,7 +182,7 @@ def _latest(scene: Scene) -> Iterator[Finding]:
         position, _, at = skipped[0]
         total = sum(count for _, count, _ in skipped)
         yield found(
-            "started-at-end", "error", 81,
+            "started-at-end", "warning", 69,
             f"{scene.name(position.client)} found no committed offset in group {at.group} and began at the end of "
             f"{several(str(p.lane) for p, _, _ in skipped)} "
             f"(auto.offset.reset=latest): it skips the {total} records that exist.",

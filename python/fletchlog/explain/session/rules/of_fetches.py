@@ -19,6 +19,8 @@ MANY = 20
 MANY_EMPTY = 50
 BUSY_WAIT_MS = 20
 AGAIN = 4
+# in place of a connection
+COMMITTED = -1
 
 
 def rule(scene: Scene) -> Iterator[Finding]:
@@ -126,27 +128,33 @@ def _starved(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Find
 
 
 def _poison(scene: Scene) -> Iterator[Finding]:
-    """The same records fetched again and again, by consumers that do not come past them."""
-    seen: dict[tuple[Lane, int], list[Fetched]] = {}
-    furthest: dict[Lane, int] = {}
+    """The same records fetched again and again: by one consumer that goes back, or by consumers that begin at the same committed offset."""
+    again: dict[tuple[Lane, int, int], list[Fetched]] = {}
+    committed: dict[tuple[Lane, int], set[int]] = {}
+    for position in scene.facts.positions:
+        if position.group and position.offset >= 0:
+            committed.setdefault((position.lane, position.offset), set()).add(position.client)
     for fetch in scene.facts.fetches:
         for got in fetch.got:
-            if got.records:
-                seen.setdefault((got.lane, fetch.wanted.get(got.lane, got.first)), []).append(fetch)
+            if not got.records:
+                continue
+            offset = fetch.wanted.get(got.lane, got.first)
+            again.setdefault((got.lane, offset, fetch.connection), []).append(fetch)
+            if fetch.client in committed.get((got.lane, offset), ()):
+                again.setdefault((got.lane, offset, COMMITTED), []).append(fetch)
+    furthest: dict[Lane, int] = {}
     for commit in scene.facts.committed:
         if commit.error is None:
             furthest[commit.lane] = max(furthest.get(commit.lane, -1), commit.offset)
-    worst = [(len(fetches), lane, offset, fetches) for (lane, offset), fetches in seen.items() if len(fetches) >= AGAIN and furthest.get(lane, -1) <= offset]
-    by_client = [item for item in worst if len({f.client for f in item[3]}) == 1 or len(item[3]) >= AGAIN * len({f.client for f in item[3]})]
-    if by_client:
-        count, lane, offset, fetches = max(by_client, key=lambda item: item[0])
+    stuck = [(len(fetches), key, fetches) for key, fetches in again.items() if len(fetches) >= AGAIN and furthest.get(key[0], -1) <= key[1]]
+    if stuck:
+        count, (lane, offset, _), fetches = max(stuck, key=lambda item: item[0])
         connections = len({f.connection for f in fetches})
         restarts = f", by {connections} connections one after the other" if connections > 1 else ""
         yield found(
             "poison-record", "error", 89,
-            f"{scene.name(fetches[0].client)} fetches {lane} at offset {offset} again and again ({count} times{restarts}) and never comes past it: "
-            "the program fails at a record "
-            f"there and begins again.",
+            f"{scene.name(fetches[0].client)} fetches {lane} at offset {offset} again and again ({count} times{restarts}) and never commits past it: "
+            f"the program fails at a record there and begins again.",
             "Catch the error of a record, put the record into a dead letter topic and commit past it.", [f.number for f in fetches], str(lane),
         )  # fmt: skip
 

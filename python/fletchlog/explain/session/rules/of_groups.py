@@ -38,7 +38,7 @@ def _storm(scene: Scene, group: Group) -> Iterator[Finding]:
     churn = _churn(scene, group)
     if churn:
         yield churn
-    elif len(later) >= STORM:
+    elif len(later) >= max(STORM, _normal(group)):
         kinds = Counter(rebalance.kind for rebalance in later)
         kind, _ = kinds.most_common(1)[0]
         who = Counter(_client(scene, group, rebalance) for rebalance in later).most_common(1)[0]
@@ -54,6 +54,12 @@ def _storm(scene: Scene, group: Group) -> Iterator[Finding]:
             "Find out why this client comes and leaves; use group.instance.id (static membership) for restarts, and the cooperative-sticky assignor.",
             [number for rebalance in later for number in rebalance.evidence], group.id,
         )  # fmt: skip
+
+
+def _normal(group: Group) -> int:
+    """More rebalances than these are not those of members that come once and leave once; a cooperative assignor needs two for each."""
+    most = max((len(rebalance.joins) for rebalance in group.rebalances), default=0)
+    return 2 * most * (2 if "cooperative" in group.protocol else 1) + 1
 
 
 def _churn(scene: Scene, group: Group) -> Finding | None:
@@ -144,7 +150,9 @@ def _last_members(group: Group) -> list[Member]:
 
 
 def _slow(scene: Scene, group: Group) -> Iterator[Finding]:
-    """A rebalance that waits for one member."""
+    """A rebalance that waits for one member; with the consumer protocol (KIP-848) nobody waits for others."""
+    if group.is_consumer_protocol:
+        return
     for rebalance in group.rebalances:
         member = group.members.get(rebalance.slowest)
         if member is None or rebalance.kind in {"first", "expired"}:

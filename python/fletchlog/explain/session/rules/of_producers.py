@@ -95,7 +95,7 @@ def _acks(scene: Scene, client: int, batches: list[Produced]) -> Iterator[Findin
     unsafe = [batch for batch in batches if batch.acks == 0]
     if unsafe:
         yield found(
-            "acks-0", "error", 65,
+            "acks-0", "warning", 70,
             f"{scene.name(client)} sends {sum(b.records for b in unsafe)} records to {several(b.lane.topic for b in unsafe)} with acks=0: it never "
             "learns whether one was written.",
             "Set acks=all, or acks=1 where a loss is allowed.", [batch.number for batch in unsafe], scene.name(client),
