@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyruhvro
 
 from fletchlog import serde
-from report import run
+from report import best_rates, run
 
 FLAT = {
     "type": "record",
@@ -63,16 +62,8 @@ def written(kind: str, records: int) -> list[bytes]:
     return [made[n % 1000] for n in range(records)]
 
 
-def timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Seconds."""
-    start = clock()
-    work()
-    return clock() - start
-
-
 def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
     """The best rate of every candidate, in million records a second."""
-    best: dict[str, float] = {}
     candidates: dict[str, tuple[int, Callable[[], object]]] = {}
     for kind, schema in SCHEMAS.items():
         rows = written(kind, records)
@@ -102,11 +93,7 @@ def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
             f"{kind}: fastavro, one value": (len(few), lambda few=few, parsed=parsed: [fastavro.schemaless_reader(io.BytesIO(one), parsed) for one in few]),
             f"{kind}: of_bytes, one value": (len(few), lambda few=few, avro=avro: [avro.of_bytes(one) for one in few]),
         }
-    for _ in range(rounds):
-        for name, (count, work) in candidates.items():
-            clock = time.perf_counter if "thread" in name else time.process_time
-            best[name] = max(best.get(name, 0.0), count / timed(work, clock) / 1e6)
-    return best
+    return best_rates(candidates, rounds, wall=[name for name in candidates if "thread" in name])
 
 
 def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:

@@ -7,7 +7,6 @@ processor time, so that a busy machine changes little.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow.json as pj
 
 import fletchlog as fl
 from fletchlog import serde
-from report import run
+from report import best_rates, run
 
 LINE = pa.struct({"sku": pa.string(), "count": pa.int32(), "price": pa.float64()})
 SCHEMAS = {
@@ -62,7 +61,6 @@ def scanned(broker: fl.Broker, deserializer: serde.Json) -> None:
 
 def measure(records: int = 500_000, rounds: int = 5) -> dict[str, float]:
     """The best rate of every candidate, in million records a second."""
-    best: dict[str, float] = {}
     candidates: dict[str, Callable[[], object]] = {}
     for kind, schema in SCHEMAS.items():
         rows = written(kind, records)
@@ -84,12 +82,7 @@ def measure(records: int = 500_000, rounds: int = 5) -> dict[str, float]:
             "flat: scan and decode": lambda: scanned(broker, flat),
             "flat: consume and decode": lambda: consumed(broker, flat),
         }
-        for _ in range(rounds):
-            for name, work in candidates.items():
-                start = time.process_time()
-                work()
-                best[name] = max(best.get(name, 0.0), records / (time.process_time() - start) / 1e6)
-    return best
+        return best_rates({name: (records, work) for name, work in candidates.items()}, rounds)
 
 
 def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:

@@ -1,13 +1,12 @@
 """Protobuf values to typed columns and back: `serde.Protobuf` against ptars and Google's protobuf, on one core.
 
 Two messages: five flat fields, and an order with a customer, items and tags. The column of bytes is decoded in one call, and the decoded column is
-encoded again. The rounds of all candidates take turns; the best of each counts. One value at a time: `of_bytes` and a call, against the class.
+encoded again. In processor time, so that a busy machine changes little.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from fletchlog import serde
 from fletchlog.serde.protobuf_schema import descriptors
-from report import run
+from report import best_rates, run
 
 SCHEMA = """
 syntax = "proto3";
@@ -51,13 +50,6 @@ def order(row: int) -> dict[str, Any]:
     }
 
 
-def rate(rows: int, call: Callable[[], object]) -> float:
-    """Million rows a second of one call."""
-    start = time.perf_counter()
-    call()
-    return rows / (time.perf_counter() - start) / 1e6
-
-
 def candidates(shape: str, make: Callable[[int], dict[str, Any]], rows: int) -> dict[str, Callable[[], object]]:
     """What is measured of one message."""
     import ptars
@@ -83,11 +75,7 @@ def measure(records: int = 500_000, rounds: int = 5) -> dict[str, float]:
     """The best rate of every candidate, in million records a second."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     calls = candidates("Flat", flat, records) | candidates("Order", order, records)
-    best: dict[str, float] = {}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            best[name] = max(best.get(name, 0.0), rate(records, call))
-    return best
+    return best_rates({name: (records, call) for name, call in calls.items()}, rounds)
 
 
 def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:

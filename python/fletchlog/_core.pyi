@@ -107,6 +107,7 @@ __all__ = [
     "primitive_reader",
     "primitive_writer",
     "protobuf_descriptors",
+    "protobuf_file",
     "protobuf_reader",
     "protobuf_writer",
     "schema_ids",
@@ -2233,6 +2234,9 @@ class JsonSchema:
     def reader(self, values: ValueReader) -> ValueReader:
         """Reads values that follow the schema by another reader; the others are malformed."""
 
+    def writer(self) -> ValueWriter:
+        """Writes columns as JSON, without null fields that the schema does not require and does not allow as null. Other values are not checked."""
+
     def refused(self, data: _ArrowStream | _ArrowArray) -> list[tuple[int, str]]:
         """(row, reason) of every value in the only column of a record batch that is not JSON, or does not follow the schema.
 
@@ -2310,34 +2314,46 @@ def confluent_reader(like: ValueReader, readers: list[tuple[int | bytes, ValueRe
         fletchlog.errors.InvalidArgumentError: One gives another type.
     """
 
-def protobuf_reader(descriptors: bytes, message: str, *, indexed: bool = False) -> ValueReader:
+def protobuf_reader(descriptors: bytes, message: str, *, indexes_of: bytes | None = None) -> ValueReader:
     """A reader of a Protobuf message, for `fletchlog.serde.Protobuf`.
 
     Args:
         descriptors: A serialised `google.protobuf.FileDescriptorSet`: the message's file and all that it imports.
         message: Its full name.
-        indexed: Whether Confluent's message indexes are before each value.
+        indexes_of: The descriptors with which values were written, if Confluent's message indexes are before each of them.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not descriptors, no such message, or one without an Arrow type.
+        fletchlog.errors.UnresolvableError: `indexes_of` has no such message.
     """
 
 def protobuf_writer(descriptors: bytes, message: str, *, indexed: bool = False) -> ValueWriter:
-    """A writer of a Protobuf message: see `protobuf_reader`.
+    """A writer of a Protobuf message: see `protobuf_reader`. `indexed`: its message indexes are written before each value.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: As there.
     """
 
-def protobuf_descriptors(texts: dict[str, str], name: str) -> bytes:
+def protobuf_file(text: str, name: str) -> bytes:
+    """The serialised `google.protobuf.FileDescriptorProto` of the text of a .proto file alone: types are names as written, options are uninterpreted.
+
+    Args:
+        text: proto2 or proto3.
+        name: The name of the file.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It is not such a text: what is wrong, in which line.
+    """
+
+def protobuf_descriptors(files: dict[str, str] | dict[str, bytes], name: str) -> bytes:
     """The serialised `google.protobuf.FileDescriptorSet` of a .proto file and all that it imports, each after what it imports.
 
     Args:
-        texts: Texts of .proto files by the names with which they are imported. Those of `google/protobuf` are known.
+        files: .proto files by the names with which they are imported: texts, or serialised `FileDescriptorProto`s. Those of `google/protobuf` are known.
         name: The file to compile.
 
     Raises:
-        fletchlog.errors.InvalidArgumentError: One of the texts is not proto2 or proto3, or an imported one is not given.
+        fletchlog.errors.InvalidArgumentError: One of the files is not proto2 or proto3, or an imported one is not given.
     """
 
 def json_decode_inferred(data: _ArrowStream | _ArrowArray) -> tuple[Table, list[tuple[int, str]]]:

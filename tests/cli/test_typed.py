@@ -163,6 +163,24 @@ def test_a_registry_says_what_each_value_is(cli, registered, tmp_path):
     assert [value["note"] for value in pq.read_table(tmp_path / "t.parquet")["value"].to_pylist()] == [None] * 4
 
 
+def test_a_file_of_columns_has_the_type_of_the_newest_protobuf_or_json_schema(cli, data, tmp_path):
+    proto = 'syntax = "proto3"; package p; message M { int64 id = 1; }'
+    follows = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
+    with fl.Broker(data, create=True) as broker, broker.schema_registry() as registry, broker.listen() as listener:
+        for kind, schema, form in (("PROTOBUF", proto, "protobuf"), ("JSON", follows, "json-schema")):
+            broker.create_topic(kind)
+            with fl.Producer(broker, value_serializer=serde.Confluent(registry=registry.url, schema=schema, kind=kind, topic=kind)) as producer:
+                producer.send(kind, {"id": 7})
+            for value in (form, "confluent"):
+                file, place = tmp_path / f"{kind}-{value}.parquet", f"kafka://{listener.bootstrap}"
+                cli("consume", place, kind, "-o", file, "--value", value, "--schema-registry", registry.url)
+                assert pq.read_table(file)["value"].to_pylist() == [{"id": 7}]
+        serde.Registry(registry.url).register("open-value", "{}", kind="JSON")
+        broker.create_topic("open")
+        words = ["consume", place, "open", "-o", tmp_path / "open.parquet", "--value", "confluent", "--schema-registry", registry.url]
+        assert "the JSON Schema of open-value, version 1, leaves the type of its values open" in cli(*words, code=1).err
+
+
 def test_what_a_registry_does_not_have_is_said(cli, registered, tmp_path):
     place, url = registered
     words = ["consume", place, "orders", "--value", "confluent"]

@@ -277,7 +277,6 @@ def test_confluent_reads_every_schema_of_a_column_into_the_reader_schema(data):
 def test_the_schemas_of_apaches_own_tests_are_read_or_refused_as_there():
     examples = [one for one in test_schema.EXAMPLES if hasattr(one, "valid")]
     assert len(examples) > 50
-    accepted = set()
     for example in examples:
         try:
             serde.Avro(str(example))
@@ -286,10 +285,8 @@ def test_the_schemas_of_apaches_own_tests_are_read_or_refused_as_there():
             refusal = str(error)
         if refusal is not None:
             assert ("contains itself" in refusal) == example.valid, (str(example), refusal)
-        elif not example.valid:
-            accepted.add(json.loads(str(example))["name"])
-    # names are not checked: only the reader's have to be those of the writer
-    assert accepted == {"dr. spaceman", "int", "AVRO2174"}
+        else:
+            assert example.valid, str(example)
     for kind, default in test_io.DEFAULT_VALUE_EXAMPLES:
         reader = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind, "default": default}]}
         decoded, reasons = serde.Avro({"type": "record", "name": "R", "fields": []}, reader).decode(column([b""]))

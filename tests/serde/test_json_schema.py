@@ -107,3 +107,21 @@ def test_values_of_several_json_schemas_and_types_of_kafkas_own_are_read_in_one_
     assert {row: text.split(":")[0] for row, text in reasons.items()} == {2: "not as the JSON Schema says at /n", 3: reasons[3]}
     longs, _ = serde.Confluent({7: serde.Long()}).decode(pa.array([b"\0\0\0\0\x07" + (5).to_bytes(8, "big")]))
     assert longs.to_pylist() == [5]
+
+
+def test_null_fields_that_the_schema_neither_requires_nor_allows_are_left_out():
+    schema = {
+        "type": "object",
+        "required": ["id"],
+        "properties": {"id": {"type": "integer"}, "note": {"type": "string"}, "may": {"type": ["string", "null"]}, "by": {"$ref": "by.json"}},
+    }
+    by = {"type": "object", "properties": {"name": {"type": "string"}}}
+    follows = serde.JsonSchema(schema, references={"by.json": by})
+    column = pa.array([{"id": 1}, {"id": 2, "note": "n", "may": "m", "by": {}}, {"note": "x"}], follows.type)
+    made, reasons = follows.encode(column)
+    assert made.to_pylist() == [b'{"id":1,"may":null}', b'{"id":2,"note":"n","may":"m","by":{}}', None]
+    assert list(reasons) == [2]
+    assert "null is not of type" in reasons[2]
+    assert follows({"id": 1}) == b'{"id":1,"may":null}'
+    back, reasons = follows.decode(made[:2])
+    assert (back, reasons) == (column[:2], {})

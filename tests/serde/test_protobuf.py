@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import fletchlog as fl
 from fletchlog import serde
-from fletchlog.serde import protobuf
 
 F = descriptor_pb2.FieldDescriptorProto
 
@@ -246,8 +245,7 @@ def test_a_schema_is_text_texts_or_descriptors():
     items = pa.list_(pa.struct([("n", pa.int32())]))
     assert order.type == pa.struct([("id", pa.int64()), ("note", pa.string()), ("items", items), ("at", pa.timestamp("us", "UTC"))])
     assert order.of_bytes(order({"id": -1, "items": [{"n": 3}]})) == {"id": -1, "note": None, "items": [{"n": 3}], "at": None}
-    made = protobuf.compiled(SHOP, {"item.proto": FILES["item.proto"]})
-    assert serde.Protobuf("shop.Order", made.descriptors).type == order.type
+    assert serde.Protobuf("shop.Order", order.declared[0]).type == order.type
     assert serde.Protobuf(schema=FILES).type == pa.struct([("a", pa.int32()), ("b", pa.string())])
     assert serde.Protobuf(schema='syntax = "proto2"; message M { required int32 a = 1; }').type == pa.struct([("a", pa.int32())])
     copy = pickle.loads(pickle.dumps(order))
@@ -256,30 +254,9 @@ def test_a_schema_is_text_texts_or_descriptors():
     assert pickle.loads(pickle.dumps(order.after_schema_id))({"id": 2}) == b"\x02\x02\x08\x04"
 
 
-def test_the_indexes_of_a_registry_name_the_message():
-    references = {"item.proto": FILES["item.proto"]}
-    inner = protobuf.protobuf_of(SHOP, references, [1, 0])
-    assert inner.message == "shop.Order.Inner"
+def test_the_indexes_of_confluent_name_the_message():
+    inner = serde.Protobuf("shop.Order.Inner", FILES)
     assert serde.Confluent({1: inner}, schema_id=1)({"raw": b"a"}) == b"\0\0\0\0\1\4\2\0\x0a\1a"
-    for indexes in ([2], [1, 1], [-1], [0, 0]):
-        with pytest.raises(fl.errors.InvalidArgumentError, match="no message with the indexes"):
-            protobuf.protobuf_of(SHOP, references, indexes)
-
-
-def test_what_a_schema_declares():
-    made = protobuf.compiled(SHOP, {"item.proto": FILES["item.proto"]})
-    assert (made.package, made.syntax, made.imports) == ("shop", "proto3", ("google/protobuf/timestamp.proto", "item.proto"))
-    assert list(made.messages) == ["shop.First", "shop.Order", "shop.Order.Inner"]
-    a, b = made.messages["shop.First"].fields
-    assert (a.name, a.number, a.type, a.label, a.oneof, b.type) == ("a", 1, "int32", "optional", "one", "string")
-    _, note, items, at = made.messages["shop.Order"].fields
-    assert (note.oneof, note.is_optional, items.label, items.type_name, at.type_name) == (
-        None,
-        True,
-        "repeated",
-        "shop.parts.Item",
-        "google.protobuf.Timestamp",
-    )
 
 
 @pytest.mark.parametrize(
@@ -288,7 +265,7 @@ def test_what_a_schema_declares():
         ("M", "message M {\n  int32 a = 1\n}", "not a Protobuf schema: schema.proto:3:1: "),
         ("M", 'import "a.proto";', "not a Protobuf schema: .*import 'a.proto' not found"),
         ("M", 'syntax = "proto3"; message N {}', "the descriptors have no Protobuf message M"),
-        (None, 'syntax = "proto3";', r"no message with the indexes \[0\]"),
+        (None, 'syntax = "proto3";', r"the Protobuf schema has no message"),
         (
             "M",
             'syntax = "proto3"; import "google/protobuf/struct.proto"; message M { google.protobuf.Struct s = 1; }',

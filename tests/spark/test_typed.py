@@ -148,6 +148,32 @@ def test_a_registry_says_what_each_value_is_and_gets_what_is_written(spark, orde
             read(subscribe="orders,bad", value__format="confluent", value__schema__registry=registry.url)
 
 
+def test_values_of_protobuf_and_json_have_the_newest_type_and_ids_or_guids_in_headers(spark, log, source):
+    # the newest version has another message in front, and another field
+    messages = ["message M { int64 id = 1; }", "message First {} message M { int64 id = 1; string name = 2; }"]
+    fields = [{"id": {"type": "integer"}}, {"id": {"type": "integer"}, "name": {"type": "string"}}]
+    schemas = {
+        "PROTOBUF": [f'syntax = "proto3"; package p; {text}' for text in messages],
+        "JSON": [json.dumps({"type": "object", "properties": properties}) for properties in fields],
+    }
+    with log.broker.schema_registry() as registry, serde.Registry(registry.url) as client, fl.Producer(log.broker) as producer:
+        client.set_config(compatibility="NONE")
+        for kind, texts in schemas.items():
+            log.topic(kind)
+            for number, text in enumerate(texts):
+                options = {"registry": registry.url, "schema": text, "kind": kind, "topic": kind, "message": "p.M" if kind == "PROTOBUF" else None}
+                ours, header = serde.Confluent(**options), serde.Confluent(**options, in_header=True)
+                producer.send(kind, ours({"id": number}))
+                producer.send(kind, header({"id": number}), headers=[header.header()])
+        producer.flush()
+        for kind, form, none in (("PROTOBUF", "protobuf", ""), ("JSON", "json-schema", None), ("PROTOBUF", "confluent", ""), ("JSON", "confluent", None)):
+            options = {"value.format": form, "value.schema.registry": registry.url} | ({"value.message": "p.M"} if kind == "PROTOBUF" else {})
+            frame = spark.read.format(source).options(path=log.path, subscribe=kind, **options).load()
+            assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint,name:string>"
+            assert [tuple(row.value) for row in frame.collect()] == [(0, none), (0, none), (1, none), (1, none)]
+            assert [row.id for row in frame.selectExpr("value.id").collect()] == [0, 0, 1, 1]
+
+
 NESTED = json.dumps(
     {
         "type": "record",

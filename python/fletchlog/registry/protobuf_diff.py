@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.registry.protobuf_text import SCALARS
+from fletchlog.registry.protobuf_print import SCALARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

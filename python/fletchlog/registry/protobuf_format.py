@@ -1,32 +1,34 @@
-"""Protobuf schemas: parsed from text (or the base64 of a `FileDescriptorProto`, as confluent-kafka sends it), linked and checked by the `protobuf` library."""
+"""Protobuf schemas: from text, or the base64 of a `FileDescriptorProto` (as confluent-kafka sends it), to descriptors.
+
+protox parses and links them in the engine. The library `protobuf` reads the descriptors: what is compared and printed are its objects.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from fletchlog import _core
 from fletchlog.interop import require
 from fletchlog.registry.protobuf_diff import differences
-from fletchlog.registry.protobuf_print import write
-from fletchlog.registry.protobuf_text import descriptors, read
+from fletchlog.registry.protobuf_print import descriptors, write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from fletchlog.registry.formats import Parsed, Referred
 
 # The name of a file that no reference names.
 ROOT = "default"
-# Files of Google's that every schema may import, without a reference.
-GOOGLE = {
-    "protobuf": ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type", "wrappers"),
-    "type": (
-        *("calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval", "latlng", "localized_text", "money", "month"),
-        *("phone_number", "postal_address", "quaternion", "timeofday"),
-    ),
-}
+# Files of Google's that every schema may import, without a reference. protox knows those of google/protobuf.
+_GOOGLE = "google/protobuf/"
+_GOOGLE_TYPE = "google/type/"
+_GOOGLE_TYPES = (
+    *("calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval", "latlng", "localized_text", "money", "month"),
+    *("phone_number", "postal_address", "quaternion", "timeofday"),
+)
 # Files of Confluent's, the same.
 CONFLUENT = {
     "confluent/type/decimal.proto": """syntax = "proto3"; package confluent.type;
@@ -41,35 +43,40 @@ CONFLUENT = {
 }
 
 
-def parse_protobuf(text: str, references: Sequence[Referred]) -> tuple[Any, Any]:
-    """A schema and what it refers to: its `FileDescriptorProto` as written, and the linked `FileDescriptor` of the `protobuf` library.
-
-    Raises:
-        ValueError: The text is no `.proto` file, an import has no reference, or the file contradicts itself or another one.
-    """
-    pool = require("google.protobuf.descriptor_pool", "serde").DescriptorPool()
-    files = {one.name: _file(one.text, one.name) for one in references}
-    root = _file(text, ROOT)
-    added: set[str] = set()
-    _link(pool, root, files, added)
-    return root, pool.FindFileByName(root.name)
-
-
 class ProtobufSchema:
-    """A Protobuf schema."""
+    """A Protobuf schema.
+
+    Attributes:
+        descriptors: A serialised `FileDescriptorSet`: the file and all that it imports, each after what it imports.
+    """
 
     def __init__(self, text: str, referred: Sequence[Referred]) -> None:
         """Parses it.
 
         Raises:
-            ValueError: As for `parse_protobuf`.
+            ValueError: The text is no `.proto` file, an import has no reference, or the file contradicts itself or another one.
         """
-        self._file, self.linked = parse_protobuf(text, referred)
+        self._written = _file(text, ROOT)
+        files = {name: _file(one, name) for name, one in (*CONFLUENT.items(), *((one.name, one.text) for one in referred))}
+        for name, one in _google_types((self._written, *files.values())).items():
+            files.setdefault(name, one)
+        for name in self._written.dependency:
+            if name not in files and not name.startswith(_GOOGLE):
+                raise ValueError(f'import "{name}": no reference has this name')
+        self.descriptors = _core.protobuf_descriptors({name: _linkable(one) for name, one in (*files.items(), (ROOT, self._written))}, ROOT)
+        self._pool = require("google.protobuf.descriptor_pool", "serde").DescriptorPool()
+        for one in descriptors().FileDescriptorSet.FromString(self.descriptors).file:
+            self._root = one.SerializeToString()
+            try:
+                self._pool.AddSerializedFile(self._root)
+            except TypeError as error:
+                raise ValueError(str(error)) from error
+        self.linked = self._pool.FindFileByName(ROOT)
 
     @cached_property
     def canonical(self) -> str:
         """See `Parsed.canonical`: as text, in one layout, without comments."""
-        return write(self._file)
+        return write(self._written)
 
     @cached_property
     def normalized(self) -> str:
@@ -94,56 +101,67 @@ class ProtobufSchema:
 
     @property
     def _resolved(self) -> Any:
-        """The file with full names of types, and with the options that only the text has."""
-        made = descriptors().FileDescriptorProto()
-        self.linked.CopyToProto(made)
+        """The file with full names of types, and with its options of other files as they are written."""
+        try:
+            known = self._pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
+            made = require("google.protobuf.message_factory", "serde").GetMessageClass(known).FromString(self._root)
+        except KeyError:
+            made = descriptors().FileDescriptorProto.FromString(self._root)
+        for path, option in _foreign_options(self._written):
+            _at(made, path).uninterpreted_option.add().ParseFromString(option.SerializeToString())
         return made
 
 
 def _file(text: str, name: str) -> Any:
-    """A file from its text, or from the base64 of its `FileDescriptorProto`."""
+    """The `FileDescriptorProto` of a text, or the one whose base64 it is: types and options are as they are written."""
     made = descriptors().FileDescriptorProto()
     try:
         made.ParseFromString(base64.b64decode(text, validate=True))
         if not made.ListFields():
             raise ValueError("nothing is in it")  # noqa: TRY301 - the same as no base64
     except (binascii.Error, require("google.protobuf.message", "serde").DecodeError, ValueError):
-        try:
-            made = read(text)
-        except TypeError as error:
-            raise ValueError(f"an option has a value of another type: {error}") from error
+        made.ParseFromString(_core.protobuf_file(text, name))
     made.name = name
     return made
 
 
-def _link(pool: Any, file: Any, files: dict[str, Any], added: set[str]) -> None:
-    """Adds a file to the pool, after what it imports."""
-    if file.name in added:
-        return
-    added.add(file.name)
-    for name in file.dependency:
-        imported = files.get(name) or _built_in(name)
-        if imported is None:
-            raise ValueError(f'import "{name}": no reference has this name')
-        _link(pool, imported, files, added)
-    linked = descriptors().FileDescriptorProto()
-    linked.CopyFrom(file)
-    try:
-        pool.AddSerializedFile(linked.SerializeToString())
-        # what is wrong may only be seen when it is looked for
-        pool.FindFileByName(file.name)
-    except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(str(error)) from error
+def _linkable(file: Any) -> bytes:
+    """A file without the options that other files define: a registry takes schemas whose options nobody gives."""
+    made = descriptors().FileDescriptorProto()
+    made.CopyFrom(file)
+    for path, _ in _foreign_options(file):
+        place = _at(made, path)
+        kept = [one for one in place.uninterpreted_option if not one.name[0].is_extension]
+        del place.uninterpreted_option[:]
+        place.uninterpreted_option.extend(kept)
+    return bytes(made.SerializeToString())
 
 
-def _built_in(name: str) -> Any:
-    """A file that every schema may import; None: there is no such."""
-    if name in CONFLUENT:
-        return _file(CONFLUENT[name], name)
-    for package, kinds in GOOGLE.items():
-        kind = name.removeprefix(f"google/{package}/").removesuffix(".proto")
-        if name == f"google/{package}/{kind}.proto" and kind in kinds:
-            made = descriptors().FileDescriptorProto()
-            require(f"google.{package}.{kind}_pb2", "serde" if package == "protobuf" else "registry").DESCRIPTOR.CopyToProto(made)
-            return made
-    return None
+_Path: TypeAlias = "tuple[tuple[str, int | None], ...]"
+
+
+def _foreign_options(part: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+    """The options of a part of a file that other files define, with the way to them: names of fields, and places in repeated ones."""
+    for field, value in part.ListFields():
+        if field.name == "uninterpreted_option":
+            yield from ((path, one) for one in value if one.name[0].is_extension)
+        elif field.message_type is not None and field.is_repeated:
+            for index, one in enumerate(value):
+                yield from _foreign_options(one, (*path, (field.name, index)))
+        elif field.message_type is not None:
+            yield from _foreign_options(value, (*path, (field.name, None)))
+
+
+def _at(file: Any, path: _Path) -> Any:
+    """The part of a file at the end of a way."""
+    for name, index in path:
+        file = getattr(file, name) if index is None else getattr(file, name)[index]
+    return file
+
+
+def _google_types(files: Iterable[Any]) -> dict[str, Any]:
+    """The files of `google/type`, if one of these imports any."""
+    if not any(name.startswith(_GOOGLE_TYPE) for file in files for name in file.dependency):
+        return {}
+    known = [require(f"google.type.{kind}_pb2", "registry").DESCRIPTOR for kind in _GOOGLE_TYPES]
+    return {file.name: descriptors().FileDescriptorProto.FromString(file.serialized_pb) for file in known}

@@ -9,10 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.interop import require
-from fletchlog.registry.protobuf_text import LARGEST_FIELD, NUMBERS, SCALARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+SCALARS = (
+    *("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message", "bytes", "uint32", "enum", "sfixed32"),
+    *("sfixed64", "sint32", "sint64"),
+)
+# the number of a type in FieldDescriptorProto.Type
+NUMBERS = {name: number for number, name in enumerate(SCALARS, 1)}
+LARGEST_FIELD = (1 << 29) - 1
+
+
+def descriptors() -> Any:
+    """The module of descriptors of the library `protobuf`."""
+    return require("google.protobuf.descriptor_pb2", "serde")
 
 
 def write(file: Any, *, normal: bool = False) -> str:
@@ -102,8 +114,10 @@ class _Writer:
     def _field(self, field: Any, entries: dict[str, Any], message: Any, scope: str) -> Iterator[str]:
         options = self._options(field.options, "")
         if field.HasField("default_value"):
-            text = field.type in (NUMBERS["string"], NUMBERS["bytes"])
-            options.append(f"default = {_quoted(field.default_value) if text else field.default_value}")
+            default = field.default_value
+            # descriptors have bytes with their escapes
+            default = {NUMBERS["string"]: _quoted(default), NUMBERS["bytes"]: f'"{default}"'}.get(field.type, default)
+            options.append(f"default = {default}")
         if field.HasField("json_name") and field.json_name != _json_name(field.name):
             options.append(f"json_name = {_quoted(field.json_name)}")
         after = f" = {field.number}"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from fletchlog._http import Response
-from fletchlog.registry.core import CONFIG_FIELDS, number_of, schema_of
 from fletchlog.registry.entities import normal, qualified
 from fletchlog.registry.formats import KINDS
+from fletchlog.registry.given import number_of, schema_of
 from fletchlog.registry.problems import RegistryProblem, invalid_schema, not_found, schema_not_found
+from fletchlog.registry.settings import CONFIG_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

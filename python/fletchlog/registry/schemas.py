@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
 from fletchlog.errors import InvalidArgumentError, SchemaRegistryError
-from fletchlog.interop import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,7 @@ class RegistrySchemas:
     Attributes:
         registry: The client.
         message: Full name of the Protobuf message that values are; None: the first one of the schema's file.
-        reader_schema: The Avro schema that values are resolved to, if there is one.
+        reader_schema: The Avro schema that values are resolved to, or a `Protobuf`, `Json` or `JsonSchema` that they are read as; None: each as its own.
     """
 
     registry: Registry
@@ -58,19 +57,32 @@ class RegistrySchemas:
         return self.serializer(found)
 
     def serializer(self, found: RegisteredSchema) -> Any:
-        """What reads and writes values of a schema."""
+        """What reads and writes values of a schema.
+
+        Raises:
+            UnresolvableError: They are of another type than they are to be read as.
+        """
+        from fletchlog.serde.avro import Avro, UnresolvableError
+        from fletchlog.serde.json import Json
+        from fletchlog.serde.json_schema import JsonSchema
+        from fletchlog.serde.protobuf import Protobuf
+
+        reader = self.reader_schema
+        kinds = {Protobuf: "PROTOBUF", Json: "JSON", JsonSchema: "JSON"}
+        wanted = kinds.get(type(reader), found.kind)
+        if found.kind != wanted:
+            raise UnresolvableError(f"schema id {found.id} is of type {found.kind}, and values are read as {wanted}")
         if found.kind == "AVRO":
-            from fletchlog.serde.avro import Avro
-
-            return Avro(_inlined(self.registry, found), self.reader_schema)
+            return Avro(_inlined(self.registry, found), reader)
         if found.kind == "JSON":
-            from fletchlog.serde.json_schema import JsonSchema
-
-            return JsonSchema(_bundled(self.registry, found))
+            references = {name: json.loads(one.text) for name, one in _referred(self.registry, found)}
+            values = Json(reader.type) if type(reader) in kinds else None
+            return JsonSchema(json.loads(found.text), values, references)
         if found.kind == "PROTOBUF":
-            from fletchlog.serde.protobuf import Protobuf
-
-            return Protobuf(_message_class(self.registry, found, self.message))
+            declared = _descriptors(self.registry, found)
+            if not isinstance(reader, Protobuf):
+                return Protobuf(self.message, declared)
+            return reader.written_with(declared)
         raise InvalidArgumentError(f"schema id {found.id} is of type {found.kind}; AVRO, JSON and PROTOBUF can be read")
 
 
@@ -118,8 +130,7 @@ class Written:
 
     def _text(self) -> tuple[str, str]:
         if hasattr(self.schema, "DESCRIPTOR"):
-            from fletchlog.registry.protobuf_print import write
-            from fletchlog.registry.protobuf_text import descriptors
+            from fletchlog.registry.protobuf_print import descriptors, write
 
             file = descriptors().FileDescriptorProto()
             self.schema.DESCRIPTOR.file.CopyToProto(file)
@@ -199,38 +210,19 @@ def _inlined(registry: Registry, schema: RegisteredSchema) -> Any:
     return inline(found, "")
 
 
-def _bundled(registry: Registry, schema: RegisteredSchema) -> Any:
-    """A JSON Schema with what it refers to beside its own definitions."""
-    found = json.loads(schema.text)
-    for name, one in _referred(registry, schema):
-        found.setdefault("definitions", {})[name] = {"$id": name, **json.loads(one.text)}
-    return found
-
-
-def _message_class(registry: Registry, schema: RegisteredSchema, name: str | None) -> Any:
-    """The class of a Protobuf message of a registered schema, from the descriptors that the registry makes of the texts."""
+def _descriptors(registry: Registry, schema: RegisteredSchema) -> bytes:
+    """The serialised `FileDescriptorSet` of a registered Protobuf schema and all that it refers to."""
     from fletchlog.registry.formats import Referred
-    from fletchlog.registry.protobuf_format import parse_protobuf
+    from fletchlog.registry.protobuf_format import ProtobufSchema
 
     form = "serialized"
     texts = [Referred(one, found.text) for one, found in _referred(registry, schema, form)]
     root = registry.schema(schema.id, form=form) if schema.id is not None else schema
     try:
-        file = parse_protobuf(root.text, texts)[1]
+        return ProtobufSchema(root.text, texts).descriptors
     except ValueError as error:
         remedy = "give Confluent(schemas={ID: Protobuf(MESSAGE_CLASS)}) with a class that protoc has made"
         raise InvalidArgumentError(f"schema id {schema.id} cannot be compiled: {error}; {remedy}") from error
-    messages = file.message_types_by_name
-    if name is None:
-        if not messages:
-            raise InvalidArgumentError(f"schema id {schema.id} has no message")
-        descriptor = next(iter(messages.values()))
-    else:
-        try:
-            descriptor = file.pool.FindMessageTypeByName(name)
-        except KeyError:
-            raise InvalidArgumentError(f"schema id {schema.id} has no message {name}; it has {', '.join(one.full_name for one in messages.values())}") from None
-    return require("google.protobuf.message_factory", "serde").GetMessageClass(descriptor)
 
 
 def guid_header(guid: str, *, is_key: bool) -> tuple[str, bytes]:

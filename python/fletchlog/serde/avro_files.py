@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
-from fletchlog.serde import iso8601
+from fletchlog.serde.json import Json
 from fletchlog.serde.outcome import arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
 _DECIMAL256_DIGITS = 76
 _DECIMAL256_BYTES = 32
@@ -105,11 +107,18 @@ def _object_or_text(data: Any, writer: dict[str, Any], reader: Any) -> Any:
     except (OverflowError, ValueError):
         kind, _, unit = annotation.rpartition("-")
         if annotation == "date":
-            return iso8601.text_of(data, arrow().date32())
+            return _text(data, arrow().date32())
         if not kind.endswith("timestamp"):
             raise
         units = {"millis": "ms", "micros": "us", "nanos": "ns"}
-        return iso8601.text_of(data, arrow().timestamp(units[unit], None if kind.startswith("local") else "UTC"))
+        return _text(data, arrow().timestamp(units[unit], None if kind.startswith("local") else "UTC"))
+
+
+def _text(number: int, arrow_type: pa.DataType) -> str:
+    """A date or timestamp, given as the number that Arrow keeps of it, as `Json` writes it."""
+    pa = arrow()
+    column = pa.array([number], pa.int32() if pa.types.is_date32(arrow_type) else pa.int64()).cast(arrow_type)
+    return str(json.loads(Json().encode(column)[0][0].as_py()))
 
 
 def _valid(schema: dict[str, Any], annotation: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Nested Arrow arrays, part by part: times and decimals as the numbers and texts that other libraries take, and back.
+"""Nested Arrow arrays, part by part, as other types.
 
 Python's `datetime` ends at the years 1 and 9999 and has no nanoseconds, so no value is converted through it.
 """
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
-
-# its digits are not counted: the number of its bytes says enough
-_LONG_DECIMAL = 1000
 
 
 def mapped(arrow_type: pa.DataType, part: Callable[[pa.DataType, str], pa.DataType | None], path: str = "") -> pa.DataType:
@@ -135,15 +132,15 @@ def _unpacked(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.concat_arrays([pa.array([0]), compute.cumulative_sum(lengths)]), array.flatten()
 
 
-def cast(column: pa.Array, arrow_type: pa.DataType, reasons: Reasons, then: Callable[[pa.Array], pa.Array] = lambda part: part) -> pa.Array:
-    """A column to encode as another type, then given to `then`; rows that cannot be cast become null and get a reason.
+def cast(column: pa.Array, arrow_type: pa.DataType, reasons: Reasons) -> pa.Array:
+    """A column to encode as another type; rows that cannot be cast become null and get a reason.
 
     Raises:
         pyarrow.ArrowException: The column's type can never be cast to that type.
     """
 
     def one(start: int, stop: int) -> Any:
-        return then(cast_whole(column[start:stop], arrow_type))
+        return cast_whole(column[start:stop], arrow_type)
 
     return by_halves(len(column), one(0, 0).type, one, reasons)
 
@@ -171,42 +168,3 @@ def _narrow(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
         if compute.any(beyond).as_py():
             raise ValueError(f"the number {array.filter(beyond)[0]} is beyond those of {arrow_type}")
     return made
-
-
-def number(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    """Times <-> the integers that Arrow keeps them as, decimals <-> their digits in two's complement, big-endian."""
-    types = arrow().types
-    if types.is_decimal(arrow_type):
-        return _decimals(array, arrow_type)
-    if types.is_decimal(array.type):
-        return _digits(array, arrow_type)
-    made = array.cast(arrow_type)
-    if types.is_time(arrow_type):
-        # a cast takes numbers beyond the end of the day
-        made.validate(full=True)
-    return made
-
-
-def _decimals(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    pa, compute = arrow(), require("pyarrow.compute", "serde")
-    dense = bytearray()
-    for data in array.to_pylist():
-        value = 0 if data is None else int.from_bytes(data, "big", signed=True)
-        if abs(value) >= 10**arrow_type.precision:
-            what = f"{len(data)} bytes" if len(data) > _LONG_DECIMAL else f"{len(str(abs(value)))} digits"
-            raise ValueError(f"it has a decimal of {what}, the type has a precision of {arrow_type.precision}")
-        dense += value.to_bytes(arrow_type.byte_width, "little", signed=True)
-    made = pa.Array.from_buffers(arrow_type, len(array), [None, pa.py_buffer(bytes(dense))])
-    return compute.if_else(array.is_valid(), made, pa.scalar(None, arrow_type)) if array.null_count else made
-
-
-def _digits(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    pa = arrow()
-    size = arrow_type.byte_width if pa.types.is_fixed_size_binary(arrow_type) else None
-    made: list[bytes | None] = []
-    for data in array.view(pa.binary(array.type.byte_width)).to_pylist():
-        value = 0 if data is None else int.from_bytes(data, "little", signed=True)
-        # as Java's BigInteger.toByteArray: as few bytes as hold the sign as well
-        least = (value if value >= 0 else ~value).bit_length() // 8 + 1
-        made.append(None if data is None else value.to_bytes(size or least, "big", signed=True))
-    return pa.array(made, arrow_type)

@@ -50,7 +50,8 @@ class Confluent:
             taken for bad data. With confluent-kafka's client: `lambda schema_id: client.get_schema(schema_id).schema_str`. Answers are kept as long as
             this object exists, "unknown" too (of the last 100,000 unknown ids): once a missing schema has been registered, decode with a new
             `Confluent`. Without it `registry` is asked.
-        reader_schema: Avro schema that all are resolved to. Without it all ids in a column must give the same type.
+        reader_schema: Avro schema that all are resolved to; with `registry` also a `Protobuf`, `Json` or `JsonSchema` whose type all get, each
+            read by its own schema. Without it all ids in a column must give the same type.
         schema_id: The id that `encode` writes before each value, which it encodes with the schema of that id.
         registry: A schema registry: its URL, several, or a `Registry` (with authentication, TLS, ..). It is asked once per id; an outage is a
             `fletchlog.errors.SchemaRegistryUnavailableError` and no bad data.
@@ -118,9 +119,15 @@ class Confluent:
         return None if self.reader_schema is None else self._declared.type
 
     @cached_property
-    def _declared(self) -> Avro:
-        """The reader schema, or one of nothing."""
-        declared = Avro("null") if self.reader_schema is None else Avro(self.reader_schema, self.reader_schema)
+    def _declared(self) -> Any:
+        """What reads by the reader schema, or nothing."""
+        declared: Any = self.reader_schema
+        if not hasattr(declared, "decode"):
+            declared = Avro("null") if declared is None else Avro(declared, declared)
+        elif self.registry is None:
+            raise InvalidArgumentError("reader_schema is an Avro schema; an object that decodes needs a registry")
+        elif declared.type is None:
+            raise InvalidArgumentError(f"reader_schema is {declared!r:.60}, which gives no type of its own")
         return declared if self._fields is None or self.reader_schema is None else declared.pruned(self._fields)
 
     def pruned(self, fields: Iterable[str | Sequence[str]]) -> Confluent:
@@ -335,7 +342,8 @@ class Confluent:
                     found = _Malformed(str(error), self.type)
                 except InvalidArgumentError as error:
                     raise InvalidArgumentError(f"schema {_shown(schema_id)}: {error}") from error
-            self._known[schema_id] = self._of_fields(getattr(found, "after_schema_id", found), schema_id)
+            found = self._of_fields(found, schema_id)
+            self._known[schema_id] = getattr(found, "after_schema_id", found)
         return self._known[schema_id]
 
     def _of_fields(self, found: Any, schema_id: int | bytes) -> Any:

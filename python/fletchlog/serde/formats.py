@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fletchlog.registry.client import RegisteredSchema
-
     Named = Callable[[str], str]
     """From the name of an option here to what the user knows it as."""
 
@@ -83,6 +81,8 @@ class Format:
         message: Protobuf: the message's class as `MODULE.CLASS`; with a schema or a registry the full name of the message, or None for the first one.
         subject: With a registry: the subject, if it is not that of the topic.
         registry: Arguments of `serde.Registry`; empty: values do not begin with the id of a schema.
+        common: With a registry: what gives values of all schemas one type, where it is no Avro schema: the descriptors of a Protobuf schema, or a JSON Schema
+            with what it refers to, as JSON.
         named: The options as the user knows them, for errors.
     """
 
@@ -92,6 +92,7 @@ class Format:
     message: str | None = None
     subject: str | None = None
     registry: tuple[tuple[str, str], ...] = ()
+    common: bytes | str | None = None
     named: tuple[tuple[str, str], ...] = ()
 
     def deserializer(self) -> Any:
@@ -143,14 +144,24 @@ class Format:
             made = self.deserializer()
         elif self.name == "avro" and self.schema is not None:
             made = replace(self, registry=(), reader_schema=None).deserializer()
-        elif self.schema is None and self.name in {"avro", "confluent"}:
+        elif self.schema is None and self.name in {"avro", "confluent", "protobuf"}:
             made = self.resolved(topic, is_key=is_key).deserializer()
         else:
             made = None
         return None if made is None else made.type
 
     def _confluent(self) -> Confluent:
-        return Confluent(registry=self.client(), reader_schema=self.reader_schema, message=self.message)
+        return Confluent(registry=self.client(), reader_schema=self._reader_schema(), message=self.message)
+
+    def _reader_schema(self) -> Any:
+        """What all values are read as, for `Confluent`."""
+        if isinstance(self.common, bytes):
+            return Protobuf(self.message, self.common)
+        if self.common is not None:
+            return JsonSchema(**json.loads(self.common))
+        if self.reader_schema is not None and self.name in ("json", "json-schema"):
+            return self._json_type()
+        return self.reader_schema
 
     def client(self) -> Registry:
         """A client of the registry."""
@@ -164,16 +175,23 @@ class Format:
         """The same, where every value has one type: with a registry, that of the newest version of the subject, unless there is a reader schema.
 
         Raises:
-            fletchlog.errors.InvalidArgumentError: No subject, or a schema that is not Avro, whose values have no common type.
+            fletchlog.errors.InvalidArgumentError: No subject, or a JSON Schema that leaves the type open.
             fletchlog.errors.SchemaRegistryError: The registry has no such subject, or does not answer.
         """
         if not self.registry or self.reader_schema is not None:
             return self
         client = self.client()
         found = client.version(self._subject(topic, is_key=is_key))
-        if found.kind != "AVRO":
-            raise InvalidArgumentError(f"{found.subject} is of type {found.kind}; one type of all values comes from a subject of Avro schemas only")
-        return replace(self, reader_schema=_avro_text(client, found))
+        made = RegistrySchemas(client, self.message).serializer(found)
+        if found.kind == "AVRO":
+            return replace(self, reader_schema=_avro_text(made))
+        if found.kind == "PROTOBUF":
+            return replace(self, common=made.declared[0])
+        if made.type is None:
+            what = f"the JSON Schema of {found.subject}, version {found.version}, leaves the type of its values open"
+            remedy = f"; give {dict(self.named)['reader_schema']}, the type in Spark's DDL, with the format json-schema"
+            raise InvalidArgumentError(what + remedy)
+        return replace(self, common=json.dumps({"schema": made.schema, "references": made.references}))
 
     def description(self, topic: str | None, *, is_key: bool) -> dict[str, Any]:
         """The reader as `rust/serde/src/description.rs` takes it, for one of `DESCRIBED`.
@@ -182,17 +200,34 @@ class Format:
         write with it, so what is in the topic by now was written with one of them.
 
         Raises:
-            fletchlog.errors.InvalidArgumentError: No subject, or one with schemas that are not Avro.
+            fletchlog.errors.InvalidArgumentError: No subject, or one with schemas of several types.
             fletchlog.errors.SchemaRegistryError: The registry has no such subject, or does not answer.
         """
         if not self.registry:
             return {"format": self.name, **self._described()}
         subject = self._subject(topic, is_key=is_key)
         versions = self.client().versions(subject, deleted=True)
-        readers = {str(schema_id): text for schema_id, text in (_registered(self.registry, subject, version) for version in versions)}
+        made = [_registered(self.registry, self.message, subject, version) for version in versions]
+        return {"format": "confluent", "readers": {known: self._read_as_one(one) for one in made for known in one.known_by}}
+
+    def _read_as_one(self, written: _Written) -> dict[str, Any]:
+        """The description of the reader of one schema, which gives what all of the subject give."""
+        of = {bytes: "PROTOBUF", str: "JSON", type(None): "AVRO"}[type(self.common)]
+        of = "JSON" if self.name in ("json", "json-schema") else of
+        if written.kind != of:
+            raise InvalidArgumentError(f"{written.what} is of type {written.kind}, and the others are read as {of}")
+        if of == "AVRO":
+            return {"format": "avro", "schema": written.schema, "reader_schema": self.reader_schema}
+        if isinstance(self.common, bytes):
+            message = Protobuf(self.message, self.common).declared[1]
+            parts = {"descriptors": base64.b64encode(self.common).decode(), "written": base64.b64encode(written.schema).decode()}
+            return {"format": "protobuf", "message": message, **parts}
+        schema, references = json.loads(written.schema).values()
         return {
-            "format": "confluent",
-            "readers": {schema_id: {"format": "avro", "schema": text, "reader_schema": self.reader_schema} for schema_id, text in readers.items()},
+            "format": "json-schema",
+            "schema": json.dumps(schema),
+            "references": {name: json.dumps(one) for name, one in references.items()},
+            "type": _described_type(self._reader_schema().type),
         }
 
     def _described(self) -> dict[str, Any]:
@@ -259,20 +294,33 @@ def _described_type(arrow_type: pa.DataType) -> Any:
     return {"list": _described_type(arrow_type.value_type)} if types.is_list(arrow_type) else str(arrow_type)
 
 
-def _avro_text(client: Registry, found: RegisteredSchema) -> str:
-    """An Avro schema of a registry, with what it refers to in it."""
-    made = RegistrySchemas(client).serializer(found).schema
-    return made if isinstance(made, str) else json.dumps(made)
+def _avro_text(made: Any) -> str:
+    """The schema of an `Avro`, as text."""
+    return made.schema if isinstance(made.schema, str) else json.dumps(made.schema)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A version of a subject: what its values are known by, its type and what reads them (see `Format.common`; Avro: the schema)."""
+
+    what: str
+    known_by: tuple[str, ...]
+    kind: str
+    schema: Any
 
 
 @functools.lru_cache(maxsize=1000)
-def _registered(registry: tuple[tuple[str, str], ...], subject: str, version: int) -> tuple[int, str]:
-    """Id and text of a version, which never change; streams ask for them in every batch."""
+def _registered(registry: tuple[tuple[str, str], ...], message: str | None, subject: str, version: int) -> _Written:
+    """A version, which never changes; streams ask for them in every batch."""
     client = Format("avro", registry=registry).client()
     found = client.version(subject, version, deleted=True)
-    if found.kind != "AVRO":
-        raise InvalidArgumentError(f"version {version} of {subject} is of type {found.kind}, and the others are read as Avro")
-    return found.id or 0, _avro_text(client, found)
+    made = RegistrySchemas(client, message).serializer(found)
+    if found.kind == "AVRO":
+        schema: Any = _avro_text(made)
+    else:
+        schema = made.declared[0] if found.kind == "PROTOBUF" else json.dumps({"schema": made.schema, "references": made.references})
+    known_by = [str(found.id or 0), *([] if found.guid is None else [found.guid])]
+    return _Written(f"version {version} of {subject}", tuple(known_by), found.kind, schema)
 
 
 def parse(given: Mapping[str, str | None], named: Named) -> Format | None:
@@ -306,7 +354,13 @@ def parse(given: Mapping[str, str | None], named: Named) -> Format | None:
             takes = [named(one) for one in (*needed, *allowed)]
             raise InvalidArgumentError(f"{named(option)} is given, and {name} takes {' and '.join(takes) if takes else 'no schema'}")
     made = Format(
-        name, found["schema"], found["reader_schema"], found["message"], found["subject"], client, tuple((option, named(option)) for option in OPTIONS)
+        name,
+        found["schema"],
+        found["reader_schema"],
+        found["message"],
+        found["subject"],
+        client,
+        named=tuple((option, named(option)) for option in OPTIONS),
     )
     made.deserializer()  # what cannot work fails here; a registry is not asked yet
     return made

@@ -105,10 +105,14 @@ class Json(OneByOne[Any]):
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
+        return self.written(column, _core.json_writer())
+
+    def written(self, column: pa.Array, writer: _core.ValueWriter) -> tuple[pa.BinaryArray, Reasons]:
+        """A column as the type, encoded by a writer of JSON."""
         reasons: Reasons = {}
         column = cast(column, plain_type(self.type or column.type), reasons)
         escaped = _escaped(column.type)
-        made, why = encoded(_core.json_writer(), column if escaped == column.type else converted(column, escaped, _cast))
+        made, why = encoded(writer, column if escaped == column.type else converted(column, escaped, _cast))
         return made, why | reasons
 
     def __call__(self, value: Any) -> bytes:

@@ -11,7 +11,7 @@ from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.json import Json
 from fletchlog.serde.json_schema_types import type_of
-from fletchlog.serde.outcome import Reasons, arrow, framed
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, framed
 from fletchlog.serde.typed import batch_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class JsonSchema:
     bool; null and another type that one. Formats and limits do not change it. A schema leaves the type open where it takes values of several, or of any
     kind, or contains itself.
 
-    A value that does not follow the schema is malformed; `encode` refuses it.
+    A value that does not follow the schema is malformed; `encode` refuses it. Null fields are left out where the schema does not require the field and
+    does not allow it as null (`type`, `enum`, `const`, `$ref`, `allOf`, `anyOf`, `oneOf`), and written as null elsewhere.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not a JSON Schema, or one that refers to a schema that is not given.
@@ -60,6 +61,10 @@ class JsonSchema:
             return self.values
         return Json(type_of(_parsed(self.schema), {name: _parsed(schema) for name, schema in self.references.items()}))
 
+    @cached_property
+    def _writer(self) -> _core.ValueWriter:
+        return self._schema.writer()
+
     @property
     def type(self) -> pa.DataType | None:
         """Arrow type of the result, None if it is inferred."""
@@ -79,7 +84,7 @@ class JsonSchema:
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
-        made, why = self._values.encode(column)
+        made, why = self._values.written(column, self._writer)
         reasons, kept = self._judge(made)
         return kept, reasons | why
 
@@ -93,6 +98,8 @@ class JsonSchema:
         Raises:
             fletchlog.errors.InvalidArgumentError: It does not follow the schema, or has no JSON.
         """
+        if self.type is not None:
+            return OneByOne.__call__(self, value)
         made = self._values(value)
         for _, reason in self._schema.refused(batch_of(arrow().array([made], arrow().binary()))):
             raise InvalidArgumentError(f"JsonSchema cannot encode {value!r:.60}: {reason}")

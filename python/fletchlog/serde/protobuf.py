@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.serde.avro import UnresolvableError
 from fletchlog.serde.outcome import OneByOne, Reasons
-from fletchlog.serde.protobuf_schema import Compiled, compiled, descriptors, first_message, index_bytes, name_at, of_class
+from fletchlog.serde.protobuf_schema import descriptors, first_message, index_bytes, of_class
 from fletchlog.serde.typed import decoded, encoded, paths, type_of
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fletchlog.serde.typed import Paths
-
-__all__ = ["Compiled", "Protobuf", "compiled", "protobuf_of"]
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,15 @@ class Protobuf(OneByOne[Any]):
     message: Any = None
     schema: str | bytes | Mapping[str, str] | None = None
     _fields: Paths | None = field(default=None, init=False, repr=False)
+    # the descriptors with which values were written, if they are others
+    _written: bytes | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.value_reader  # noqa: B018 - a message that cannot work fails here, not at the first record
 
     def __getstate__(self) -> dict[str, Any]:
         # readers and writers are made again
-        return {"message": self.message, "schema": self.schema, "_fields": self._fields}
+        return {"message": self.message, "schema": self.schema, "_fields": self._fields, "_written": self._written}
 
     def pruned(self, fields: Iterable[str | Sequence[str]]) -> Protobuf:
         """The same values with these fields alone, for queries that need few: what is left out is skipped, not decoded.
@@ -72,9 +73,26 @@ class Protobuf(OneByOne[Any]):
         Raises:
             fletchlog.errors.InvalidArgumentError: There is no such field.
         """
-        made = Protobuf.__new__(Protobuf)
-        made.__dict__.update(self.__getstate__() | {"_fields": paths(fields)})
+        made = self._with(_fields=paths(fields))
         made.value_reader  # noqa: B018 - a field that does not exist fails here
+        return made
+
+    def written_with(self, descriptors: bytes) -> Protobuf:
+        """The same for values of Confluent's wire format that were written with another schema: its file says which message an index means.
+
+        Raises:
+            UnresolvableError: It has no message of this name.
+        """
+        made = self._with(_written=descriptors)
+        try:
+            made.reader(indexed=True)
+        except InvalidArgumentError as error:
+            raise UnresolvableError(str(error)) from None
+        return made
+
+    def _with(self, **other: Any) -> Protobuf:
+        made = Protobuf.__new__(Protobuf)
+        made.__dict__.update(self.__getstate__() | other)
         return made
 
     @cached_property
@@ -101,7 +119,8 @@ class Protobuf(OneByOne[Any]):
 
     def reader(self, *, indexed: bool) -> _core.ValueReader:
         """A new reader; `indexed`: of values behind Confluent's message indexes."""
-        reader = _core.protobuf_reader(*self.declared, indexed=indexed)
+        declared, message = self.declared
+        reader = _core.protobuf_reader(declared, message, indexes_of=(self._written or declared) if indexed else None)
         return reader if self._fields is None else reader.pruned(self._fields)
 
     @cached_property
@@ -152,18 +171,3 @@ class _Indexed(OneByOne[Any]):
     def prefix(self) -> bytes:
         """The indexes as bytes."""
         return index_bytes(*self.inner.declared)
-
-
-def protobuf_of(text: str, references: Mapping[str, str], indexes: list[int]) -> Protobuf:
-    """The message that Confluent's indexes name in a schema of a registry.
-
-    Args:
-        text: The schema: text of a .proto file.
-        references: What it imports: names, as an import writes them, and texts.
-        indexes: The number of an outermost message of the file, then that of a message in it, and so on.
-
-    Raises:
-        fletchlog.errors.InvalidArgumentError: Not a schema, a missing import, or no such message.
-    """
-    schema = {"schema.proto": text, **references}
-    return Protobuf(name_at(descriptors(schema), indexes), schema)

@@ -1,9 +1,8 @@
-"""Schemas of Protobuf: from classes, texts and bytes to descriptors, and what they declare."""
+"""Schemas of Protobuf: from classes, texts and bytes to descriptors, and the messages in them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
@@ -15,94 +14,6 @@ if TYPE_CHECKING:
 
 # the name of a text that has none
 _TEXT = "schema.proto"
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a message.
-
-    Attributes:
-        name: Its name.
-        number: Its number.
-        type: Its type as the schema writes it: "int32", "string", .., "message", "group", "enum".
-        type_name: The full name of its message or enum, else "".
-        label: "optional", "required" or "repeated".
-        oneof: The name of its oneof, if the schema has it in one.
-        is_optional: Whether the schema says `optional` in proto3.
-    """
-
-    name: str
-    number: int
-    type: str
-    type_name: str
-    label: str
-    oneof: str | None
-    is_optional: bool
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message. `is_map_entry`: it is what a field `map<K, V>` stands for."""
-
-    full_name: str
-    fields: tuple[Field, ...]
-    is_map_entry: bool
-    reserved_names: tuple[str, ...]
-    reserved_numbers: tuple[range, ...]
-
-
-@dataclass(frozen=True)
-class Enum:
-    """An enum: names and numbers in the order of their declaration."""
-
-    full_name: str
-    values: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """What one .proto file declares, without the files that it imports.
-
-    Attributes:
-        package: Its package, or "".
-        syntax: "proto2", "proto3" or "editions".
-        imports: The files that it imports.
-        messages: Its messages by full name, each before those in it, in the order of their declaration.
-        enums: Its enums by full name.
-        services: Full names of its services.
-        descriptors: A serialised `FileDescriptorSet`: it and all that it imports, each after what it imports.
-    """
-
-    package: str
-    syntax: str
-    imports: tuple[str, ...]
-    messages: dict[str, Message]
-    enums: dict[str, Enum]
-    services: tuple[str, ...]
-    descriptors: bytes
-
-
-def compiled(text: str, references: Mapping[str, str] | None = None) -> Compiled:
-    """What the text of a .proto file declares.
-
-    Args:
-        text: proto2 or proto3.
-        references: What it imports: names, as an import writes them, and texts. The files of `google/protobuf` are known.
-
-    Raises:
-        fletchlog.errors.InvalidArgumentError: Not such a text, with what is wrong and its line; or a missing import.
-    """
-    made = descriptors({_TEXT: text, **(references or {})})
-    file = _files(made)[-1]
-    messages: dict[str, Message] = {}
-    enums: dict[str, Enum] = {}
-    for message, full_name in _messages(file):
-        messages[full_name] = _message(message, full_name)
-        enums.update((name, _enum(enum, name)) for enum in message.enum_type for name in [f"{full_name}.{enum.name}"])
-    prefix = f"{file.package}." if file.package else ""
-    enums.update((name, _enum(enum, name)) for enum in file.enum_type for name in [prefix + enum.name])
-    services = tuple(prefix + service.name for service in file.service)
-    return Compiled(file.package, file.syntax or "proto2", tuple(file.dependency), messages, enums, services, made)
 
 
 def descriptors(schema: str | bytes | Mapping[str, str]) -> bytes:
@@ -130,21 +41,16 @@ def of_class(descriptor: Any) -> tuple[bytes, str]:
 
 
 def first_message(made: bytes) -> str:
-    """The full name of the first message of the last file."""
-    return name_at(made, [0])
+    """The full name of the first message of the last file.
 
-
-def name_at(made: bytes, indexes: list[int]) -> str:
-    """The full name of a message of the last file by Confluent's message indexes."""
+    Raises:
+        fletchlog.errors.InvalidArgumentError: The file has no message.
+    """
     file = _files(made)[-1]
-    beside: Any = file.message_type
-    name: str = file.package
-    for index in indexes:
-        if not 0 <= index < len(beside):
-            raise InvalidArgumentError(f"the Protobuf schema has no message with the indexes {indexes}")
-        name = f"{name}.{beside[index].name}" if name else beside[index].name
-        beside = beside[index].nested_type
-    return name
+    if not file.message_type:
+        raise InvalidArgumentError("the Protobuf schema has no message")
+    name: str = file.message_type[0].name
+    return f"{file.package}.{name}" if file.package else name
 
 
 def index_bytes(made: bytes, full_name: str) -> bytes:
@@ -170,40 +76,6 @@ def _files(made: bytes) -> list[Any]:
     if not files:
         raise InvalidArgumentError("a FileDescriptorSet without files declares no message")
     return files
-
-
-def _messages(file: Any) -> Iterator[tuple[Any, str]]:
-    """Descriptors and full names of all messages of a file, each before those in it."""
-
-    def below(messages: Any, outer: str) -> Iterator[tuple[Any, str]]:
-        for message in messages:
-            full_name = f"{outer}.{message.name}" if outer else message.name
-            yield message, full_name
-            yield from below(message.nested_type, full_name)
-
-    yield from below(file.message_type, file.package)
-
-
-def _message(message: Any, full_name: str) -> Message:
-    kinds = require("google.protobuf.descriptor_pb2", "serde").FieldDescriptorProto
-    fields = tuple(
-        Field(
-            field.name,
-            field.number,
-            kinds.Type.Name(field.type).removeprefix("TYPE_").lower(),
-            field.type_name.removeprefix("."),
-            kinds.Label.Name(field.label).removeprefix("LABEL_").lower(),
-            message.oneof_decl[field.oneof_index].name if field.HasField("oneof_index") and not field.proto3_optional else None,
-            field.proto3_optional,
-        )
-        for field in message.field
-    )
-    reserved = tuple(range(part.start, part.end) for part in message.reserved_range)
-    return Message(full_name, fields, message.options.map_entry, tuple(message.reserved_name), reserved)
-
-
-def _enum(enum: Any, full_name: str) -> Enum:
-    return Enum(full_name, tuple((value.name, value.number) for value in enum.value))
 
 
 def _varint(number: int) -> bytes:

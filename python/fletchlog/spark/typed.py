@@ -49,7 +49,8 @@ _READING = {
         "",
         (
             "URL of a schema registry: {0}s begin with the id of their schema. The column has the type of `{0}.reader_schema`, or of the newest version of the "
-            "subject. Executors ask the registry for each id."
+            "subject: of Avro, Protobuf or JSON Schema. The header `__{0}_schema_id` of a record may have the schema's GUID instead of the id. Executors ask "
+            "the registry for each schema."
         ),
     ),
     "schema.registry.*": ("", "`auth` (USER:PASSWORD), `token`, `ca`, `certificate` and `key` (files) for the registry."),
@@ -176,7 +177,7 @@ def described(options: SourceOptions) -> str:
         readers = {one.column: one.format.description(options.only_topic, is_key=one.column == "key") for one in options.typed}
     except InvalidArgumentError as error:
         raise OptionError(str(error)) from None
-    return json.dumps({one.column: {"reader": readers[one.column], "on_error": one.on_error} for one in options.typed})
+    return json.dumps({one.column: {"reader": readers[one.column], "on_error": one.on_error, "headers": bool(one.format.registry)} for one in options.typed})
 
 
 @functools.lru_cache(maxsize=16)
@@ -249,6 +250,8 @@ class Decoder:
         self._typed = [asked_of(one, schema) for one in typed if {one.column, one.column + ERROR} & asked]
         self._target = {name.lower(): target.field(name).type for name in target.names}
         self.needed = [name for one in self._typed for name in (one.column, "topic", "partition")]
+        # serializers of a registry may write which schema it is into a header
+        self.needed += ["headers" for one in self._typed if one.format.registry]
 
     def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns by their names, in any order.

@@ -63,9 +63,11 @@ impl Asked {
                 .any(|part| matches!(part, Part::Scanned(own) if own == column));
             // the offset is for messages
             is_scanned
-                || typed
-                    .iter()
-                    .any(|one| one.column == *column || *column == Column::Offset)
+                || typed.iter().any(|one| match column {
+                    Column::Offset => true,
+                    Column::Headers => one.header.is_some(),
+                    column => one.column == *column,
+                })
         };
         let scanned = SCANNED.into_iter().filter(needed).collect();
         Self { typed, parts, scanned }
@@ -80,7 +82,8 @@ impl Asked {
         };
         let mut decoded = Vec::with_capacity(self.typed.len());
         for one in &self.typed {
-            decoded.push(one.decoded(&scanned(&one.column)?, batch, tp)?);
+            let headers = one.header.as_ref().map(|_| scanned(&Column::Headers)).transpose()?;
+            decoded.push(one.decoded(&scanned(&one.column)?, headers.as_ref(), batch, tp)?);
         }
         let typed = |place: &usize| {
             decoded

@@ -7,6 +7,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, Struct
 use arrow_schema::{DataType, Field, Fields};
 use fletchlog_arrow::Column;
 use fletchlog_records::TopicPartition;
+use fletchlog_serde::confluent;
 use fletchlog_serde::{Decoded, ReadValue, Reason, decode, description};
 use serde_json::Value;
 
@@ -25,6 +26,8 @@ pub(crate) struct Typed {
     pub(crate) column: Column,
     name: String,
     reader: Arc<dyn ReadValue>,
+    /// The header of records that may say by which schema it was written.
+    pub(crate) header: Option<String>,
     fields: Vec<Vec<String>>,
     /// The type that Java reads, in Spark's words; empty: only errors are asked for.
     expected: String,
@@ -35,7 +38,7 @@ impl Typed {
     /// The columns that `described` (of the task) has and `asked` (of the query) uses: JSON objects by the names of columns.
     ///
     /// ```text
-    /// described: {"value": {"reader": {"format": "avro", ..}, "on_error": "fail"}}
+    /// described: {"value": {"reader": {"format": "avro", ..}, "on_error": "fail", "headers": true}}
     /// asked:     {"value": {"fields": [["id"], ["customer", "name"]], "type": "struct<..>"}}
     /// ```
     pub(crate) fn parse(described: &str, asked: &str) -> Result<Vec<Self>, String> {
@@ -76,20 +79,30 @@ impl Typed {
             column,
             name: name.to_owned(),
             reader,
+            header: match described.get("headers") {
+                Some(Value::Bool(true)) => Some(format!("__{name}_schema_id")),
+                _ => None,
+            },
             fields,
             expected: asked.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
             on_error,
         })
     }
 
-    /// The typed column, and the column of errors.
+    /// The typed column, and the column of errors. `headers` are those of the records, for a column that has a `header`.
     pub(crate) fn decoded(
         &self,
         bytes: &ArrayRef,
+        headers: Option<&ArrayRef>,
         batch: &RecordBatch,
         tp: &TopicPartition,
     ) -> Result<(ArrayRef, ArrayRef), String> {
-        let Decoded { column, reasons } = decode(self.reader.as_ref(), bytes).map_err(|error| error.to_string())?;
+        let framed = match (&self.header, headers) {
+            (Some(header), Some(headers)) => confluent::with_headers(bytes.as_binary(), headers, header),
+            _ => Ok(Arc::clone(bytes)),
+        };
+        let decoded = framed.and_then(|framed| decode(self.reader.as_ref(), &framed));
+        let Decoded { column, reasons } = decoded.map_err(|error| error.to_string())?;
         if let (OnError::Fail, Some((row, reason))) = (self.on_error, reasons.first()) {
             let offset = offset_of(batch, *row);
             return Err(format!(

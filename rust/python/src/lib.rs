@@ -142,6 +142,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(value_formats::primitive_reader, module)?)?;
     module.add_function(wrap_pyfunction!(value_formats::primitive_writer, module)?)?;
     module.add_function(wrap_pyfunction!(protobuf_columns::protobuf_descriptors, module)?)?;
+    module.add_function(wrap_pyfunction!(protobuf_columns::protobuf_file, module)?)?;
     module.add_function(wrap_pyfunction!(protobuf_columns::protobuf_reader, module)?)?;
     module.add_function(wrap_pyfunction!(protobuf_columns::protobuf_writer, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::decision_rows, module)?)?;

@@ -9,7 +9,7 @@ use arrow_schema::{Field, Schema};
 use fletchlog_serde::Primitive;
 use fletchlog_serde::avro::{self, AvroReader, AvroWriter};
 use fletchlog_serde::confluent::{self, ConfluentReader, OfSchema, SchemaId};
-use fletchlog_serde::json::{self, JsonReader, JsonSchemaReader, JsonWriter};
+use fletchlog_serde::json::{self, JsonReader, JsonSchemaReader, JsonSchemaWriter, JsonWriter};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -70,6 +70,11 @@ impl JsonSchema {
     #[doc = stub!(JsonSchema.reader)]
     fn reader(&self, values: &ValueReader) -> ValueReader {
         ValueReader::new(Arc::new(JsonSchemaReader::new(self.schema.clone(), values.reader())))
+    }
+
+    #[doc = stub!(JsonSchema.writer)]
+    fn writer(&self) -> ValueWriter {
+        ValueWriter::new(Arc::new(JsonSchemaWriter::new(&self.schema)))
     }
 
     #[doc = stub!(JsonSchema.refused)]

@@ -75,7 +75,7 @@ pub(crate) struct Bytes<O> {
     offsets: Vec<O>,
     data: Vec<u8>,
     /// Whether [`Bytes::push_text`] checks each value, and not [`Column::finish`] all of them at once.
-    checks: bool,
+    pub(crate) checks: bool,
 }
 
 impl<O: OffsetSizeTrait> Bytes<O> {

@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow_array::builder::BinaryBuilder;
@@ -44,6 +45,22 @@ impl fmt::Display for SchemaId {
             write!(f, "{dash}{byte:02x}")?;
         }
         Ok(())
+    }
+}
+
+impl FromStr for SchemaId {
+    type Err = String;
+
+    /// A number, or a GUID as 32 hexadecimal digits with dashes in any place.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(number) = text.parse() {
+            return Ok(Self::Id(number));
+        }
+        let digits = text.replace('-', "");
+        match u128::from_str_radix(&digits, 16) {
+            Ok(bits) if digits.len() == 32 => Ok(Self::Guid(bits.to_be_bytes())),
+            _ => Err(format!("{text} is no schema id: a number, or a GUID")),
+        }
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! {"format": "avro", "schema": "..", "reader_schema": ".."}
-//! {"format": "protobuf", "descriptors": "(a FileDescriptorSet, in Base64)", "message": "shop.Order"}
+//! {"format": "protobuf", "descriptors": "(a FileDescriptorSet, in Base64)", "message": "shop.Order",
+//!  "written": "(those of the file whose message indexes values begin with)"}
 //! {"format": "json", "type": TYPE}
-//! {"format": "json-schema", "schema": "..", "type": TYPE}
+//! {"format": "json-schema", "schema": "..", "references": {NAME: ".."}, "type": TYPE}
 //! {"format": "long"}                                          string, short, integer, float, double likewise
-//! {"format": "confluent", "readers": {"7": {"format": ..}}}
+//! {"format": "confluent", "readers": {"7": {"format": ..}, "89791762-2336-4186-9674-299b90a802e2": {"format": ..}}}
 //!
 //! TYPE = "int64" | "timestamp[us, tz=UTC]" | ..               as pyarrow names it
 //!      | {"list": TYPE} | {"map": [TYPE, TYPE]} | {"struct": [[NAME, TYPE], ..]}
@@ -14,7 +15,6 @@
 //!
 //! `python/fletchlog/serde/formats.py` writes them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, TimeUnit};
@@ -23,7 +23,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use crate::avro::AvroReader;
-use crate::confluent::{ConfluentReader, OfSchema, SchemaId};
+use crate::confluent::{ConfluentReader, OfSchema};
 use crate::decode::ReadValue;
 use crate::json::{JsonReader, JsonSchema, JsonSchemaReader};
 use crate::primitive::Primitive;
@@ -45,17 +45,24 @@ pub fn reader_of(description: &Value) -> Result<Arc<dyn ReadValue>, SchemaError>
             Ok(Arc::new(AvroReader::new(text(parts, "schema")?, reader_schema)?))
         }
         "protobuf" => {
-            let descriptors = STANDARD.decode(text(parts, "descriptors")?);
-            let descriptors = descriptors.map_err(|error| invalid(format!("no descriptors: {error}")))?;
+            let bytes = |text: &str| {
+                let bytes = STANDARD.decode(text);
+                bytes.map_err(|error| invalid(format!("no descriptors: {error}")))
+            };
+            let descriptors = bytes(text(parts, "descriptors")?)?;
+            let written = parts.get("written").and_then(Value::as_str).map(bytes).transpose()?;
             Ok(Arc::new(ProtobufReader::new(
                 &descriptors,
                 text(parts, "message")?,
-                false,
+                written.as_deref(),
             )?))
         }
         "json" => Ok(Arc::new(json(parts)?)),
         "json-schema" => {
-            let schema = JsonSchema::new(text(parts, "schema")?, &HashMap::new())?;
+            let references = parts.get("references").and_then(Value::as_object);
+            let references = references.into_iter().flatten();
+            let texts = references.filter_map(|(name, text)| Some((name.clone(), text.as_str()?.to_owned())));
+            let schema = JsonSchema::new(text(parts, "schema")?, &texts.collect())?;
             Ok(Arc::new(JsonSchemaReader::new(schema, Arc::new(json(parts)?))))
         }
         "string" => Ok(Arc::new(Primitive::new(&DataType::Utf8)?)),
@@ -76,9 +83,7 @@ fn confluent(parts: &Map<String, Value>) -> Result<Arc<dyn ReadValue>, SchemaErr
     let mut schemas = Vec::with_capacity(readers.len());
     let mut data_type = DataType::Null;
     for (id, description) in readers {
-        let Ok(number) = id.parse() else {
-            return Err(invalid(format!("{id} is no schema id")));
-        };
+        let id = id.parse().map_err(invalid)?;
         let schema = match reader_of(description) {
             Ok(reader) => {
                 data_type = reader.data_type().clone();
@@ -87,7 +92,7 @@ fn confluent(parts: &Map<String, Value>) -> Result<Arc<dyn ReadValue>, SchemaErr
             Err(SchemaError::Unresolvable(why)) => OfSchema::Malformed(why),
             Err(invalid) => return Err(invalid),
         };
-        schemas.push((SchemaId::Id(number), schema));
+        schemas.push((id, schema));
     }
     Ok(Arc::new(ConfluentReader::new(data_type, schemas)?))
 }
@@ -222,6 +227,8 @@ mod tests {
         }
     }
 
+    const GUID: &str = "89791762-2336-4186-9674-299b90a802e2";
+
     #[test]
     fn every_format_has_a_reader() {
         for described in [
@@ -229,9 +236,15 @@ mod tests {
             serde_json::json!({"format": "json", "type": {"struct": [["a", "int64"]]}}),
             serde_json::json!({"format": "json-schema", "schema": "{}", "type": "string"}),
             serde_json::json!({"format": "avro", "schema": "\"long\""}),
+            serde_json::json!({"format": "confluent", "readers": {"7": {"format": "long"}, GUID: {"format": "long"}}}),
+            serde_json::json!({"format": "json-schema", "schema": r#"{"$ref": "o"}"#, "references": {"o": "{}"}, "type": "string"}),
         ] {
             assert!(reader_of(&described).is_ok(), "{described}");
         }
         assert!(reader_of(&serde_json::json!({"format": "xml"})).is_err());
+        for id in ["x", "89791762-2336-4186-9674", "897917622336-4186-9674-299b90a802e20"] {
+            let described = serde_json::json!({"format": "confluent", "readers": {id: {"format": "long"}}});
+            assert!(reader_of(&described).is_err(), "{id}");
+        }
     }
 }

@@ -30,6 +30,11 @@ impl Keep {
         kept
     }
 
+    /// Whether everything is kept.
+    pub(crate) const fn is_all(&self) -> bool {
+        self.all
+    }
+
     /// What is kept of a field; `None`: nothing.
     pub(crate) fn field(&self, name: &str) -> Option<&Self> {
         if self.all {

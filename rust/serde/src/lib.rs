@@ -16,6 +16,7 @@ mod keep;
 mod primitive;
 pub mod protobuf;
 mod reason;
+mod varint;
 
 pub use column::Column;
 pub use decode::{Decoded, ReadValue, decode};

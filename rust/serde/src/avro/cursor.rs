@@ -1,6 +1,7 @@
 //! The bytes of one value, read from the front.
 
 use super::bad::{Bad, cut_off};
+use crate::varint::of_eight;
 
 /// The most items of arrays that take no bytes, in one value: they cost a sender nothing.
 const MAX_EMPTY_ITEMS: u64 = 1000;
@@ -8,7 +9,8 @@ const MAX_EMPTY_ITEMS: u64 = 1000;
 /// Bytes, and how far they are read.
 pub struct Cursor<'a> {
     data: &'a [u8],
-    at: usize,
+    /// What is not read.
+    rest: &'a [u8],
     empty_items: u64,
 }
 
@@ -16,26 +18,26 @@ impl<'a> Cursor<'a> {
     pub const fn new(data: &'a [u8]) -> Self {
         Self {
             data,
-            at: 0,
+            rest: data,
             empty_items: 0,
         }
     }
 
     /// Bytes that are not read.
     pub const fn left(&self) -> usize {
-        self.data.len() - self.at
+        self.rest.len()
     }
 
     /// How many bytes are read.
     pub const fn at(&self) -> usize {
-        self.at
+        self.data.len() - self.rest.len()
     }
 
     /// The same bytes from another place.
-    pub const fn from(&self, at: usize) -> Self {
+    pub fn from(&self, at: usize) -> Self {
         Self {
             data: self.data,
-            at,
+            rest: self.data.get(at..).unwrap_or_default(),
             empty_items: self.empty_items,
         }
     }
@@ -43,40 +45,45 @@ impl<'a> Cursor<'a> {
     /// The next `count` bytes.
     #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Bad> {
-        let taken = self.data.get(self.at..).and_then(|rest| rest.get(..count));
-        let taken = taken.ok_or_else(cut_off)?;
-        self.at += count;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(cut_off)?;
+        self.rest = rest;
         Ok(taken)
     }
 
     /// The next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
-        let taken = self.data.get(self.at..).and_then(<[u8]>::first_chunk::<N>);
-        let taken = taken.ok_or_else(cut_off)?;
-        self.at += N;
+        let (taken, rest) = self.rest.split_first_chunk().ok_or_else(cut_off)?;
+        self.rest = rest;
         Ok(*taken)
     }
 
     /// A number of variable length, zigzag: int and long.
     #[inline]
     pub fn long(&mut self) -> Result<i64, Bad> {
-        let first = *self.data.get(self.at).ok_or_else(cut_off)?;
-        self.at += 1;
-        let bits = if first < 0x80 {
-            u64::from(first)
-        } else {
-            self.more_bits(first)?
+        let bits = match self.rest {
+            [first @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                u64::from(*first)
+            }
+            _ => self.more_bits()?,
         };
         Ok((bits >> 1).cast_signed() ^ -(bits & 1).cast_signed())
     }
 
-    fn more_bits(&mut self, first: u8) -> Result<u64, Bad> {
-        let mut bits = u64::from(first & 0x7F);
-        let mut shift = 7;
+    #[inline(never)]
+    fn more_bits(&mut self) -> Result<u64, Bad> {
+        if let Some((bits, bytes)) = of_eight(self.rest) {
+            self.rest = self.rest.get(bytes..).unwrap_or_default();
+            return Ok(bits);
+        }
+        self.any_bits()
+    }
+
+    fn any_bits(&mut self) -> Result<u64, Bad> {
+        let (mut bits, mut shift) = (0_u64, 0);
         loop {
-            let byte = *self.data.get(self.at).ok_or_else(cut_off)?;
-            self.at += 1;
+            let [byte] = self.array()?;
             if shift == 63 && byte > 1 {
                 return Err(Bad::value("a number has more than 64 bits"));
             }

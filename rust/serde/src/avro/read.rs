@@ -7,7 +7,7 @@ use super::bad::Bad;
 use super::cursor::Cursor;
 use super::number::{Convert, Digits, within_day};
 use super::schema::{Kind, Schema, TypeId};
-use crate::column::{Column, NOT_UTF8, Values};
+use crate::column::{Column, List, NOT_UTF8, Values};
 use crate::reason::Reason;
 
 /// Levels of a value that is left out: only types within themselves have more than their schema.
@@ -83,32 +83,47 @@ fn other_column() -> Bad {
 }
 
 /// Reads one value into one row of `column`, which was made for the type of the steps.
-#[inline]
+// a call for each value costs more than reading its bytes
+#[inline(always)]
 pub fn run(step: &Step, cursor: &mut Cursor<'_>, column: &mut Column) -> Result<(), Bad> {
-    match step {
-        Step::Null => {
-            column.push_null();
-            return Ok(());
-        }
-        Step::Union(branches) => {
+    match (step, &mut column.values) {
+        (Step::Boolean, Values::Boolean(bits)) => bits.append(cursor.array::<1>()? != [0]),
+        (Step::Int, Values::Int32(numbers)) => numbers.push(int(cursor.long()?)?),
+        (Step::Long, Values::Int64(numbers)) => numbers.push(cursor.long()?),
+        (Step::Float, Values::Float32(numbers)) => numbers.push(f32::from_le_bytes(cursor.array()?)),
+        (Step::Double, Values::Float64(numbers)) => numbers.push(f64::from_le_bytes(cursor.array()?)),
+        (Step::Text, Values::Bytes(texts)) => texts.push_text(cursor.bytes()?).map_err(not_utf8)?,
+        (Step::Bytes, Values::Bytes(all)) => all.push(cursor.bytes()?)?,
+        _ => return other(step, cursor, column),
+    }
+    column.push_valid();
+    Ok(())
+}
+
+/// What [`run`] does for all other types.
+#[inline(never)]
+fn other(step: &Step, cursor: &mut Cursor<'_>, column: &mut Column) -> Result<(), Bad> {
+    match (step, &mut column.values) {
+        (Step::Record(record), Values::Struct(columns)) => fields(record, cursor, columns)?,
+        (Step::Array(item, items_are_empty), Values::List(list)) => array(item, *items_are_empty, cursor, list)?,
+        (Step::Map(value), Values::List(list)) => map(value, cursor, list)?,
+        (Step::Union(branches), _) => {
             let branch = cursor.number()?;
             let step = branches.get(branch).ok_or_else(|| no_branch(branch, branches.len()))?;
             return run(step, cursor, column);
         }
-        Step::Constant(bytes, step) => return run(step, &mut Cursor::new(bytes), column),
-        Step::Fail(why) => return Err(Bad::no_value(why.to_string())),
-        Step::Record(record) => fields(record, cursor, column)?,
-        Step::Array(item, items_are_empty) => array(item, *items_are_empty, cursor, column)?,
-        Step::Map(value) => map(value, cursor, column)?,
-        Step::Into(place, step) => into_branch(*place, step, cursor, column)?,
-        Step::SkippedBranch(schema, id) => {
-            let Values::Struct(columns) = &mut column.values else {
-                return Err(other_column());
-            };
+        (Step::Null, _) => {
+            column.push_null();
+            return Ok(());
+        }
+        (Step::Constant(bytes, step), _) => return run(step, &mut Cursor::new(bytes), column),
+        (Step::Fail(why), _) => return Err(Bad::no_value(why.to_string())),
+        (Step::Into(place, step), Values::Struct(columns)) => into_branch(*place, step, cursor, columns)?,
+        (Step::SkippedBranch(schema, id), Values::Struct(columns)) => {
             columns.iter_mut().for_each(Column::push_null);
             skip(schema, *id, cursor, 0)?;
         }
-        leaf => scalar(leaf, cursor, &mut column.values)?,
+        (leaf, values) => rare(leaf, cursor, values)?,
     }
     column.push_valid();
     Ok(())
@@ -117,28 +132,6 @@ pub fn run(step: &Step, cursor: &mut Cursor<'_>, column: &mut Column) -> Result<
 #[cold]
 fn no_branch(branch: usize, branches: usize) -> Bad {
     Bad::no_value(format!("there is no branch {branch} of a union of {branches}"))
-}
-
-#[inline]
-fn scalar(step: &Step, cursor: &mut Cursor<'_>, values: &mut Values) -> Result<(), Bad> {
-    match (step, values) {
-        (Step::Boolean, Values::Boolean(bits)) => bits.append(cursor.array::<1>()? != [0]),
-        (Step::Int, Values::Int32(numbers)) => numbers.push(int(cursor.long()?)?),
-        (Step::Long, Values::Int64(numbers)) => numbers.push(cursor.long()?),
-        (Step::Float, Values::Float32(numbers)) => numbers.push(f32::from_le_bytes(cursor.array()?)),
-        (Step::Double, Values::Float64(numbers)) => numbers.push(f64::from_le_bytes(cursor.array()?)),
-        (Step::Text, Values::Bytes(texts)) => texts.push_text(cursor.bytes()?).map_err(not_utf8)?,
-        (Step::Bytes, Values::Bytes(all)) => all.push(cursor.bytes()?)?,
-        (Step::Fixed(size), Values::Fixed { data, .. }) => data.extend_from_slice(cursor.take(*size)?),
-        (Step::Enum(symbols), Values::Bytes(texts)) => {
-            let number = cursor.number()?;
-            let symbol = symbols.get(number).ok_or_else(|| no_symbol(number, symbols.len()))?;
-            let symbol = symbol.as_ref().map_err(|why| Bad::no_value(why.to_string()))?;
-            texts.push(symbol.as_bytes())?;
-        }
-        (step, values) => return rare(step, cursor, values),
-    }
-    Ok(())
 }
 
 #[cold]
@@ -156,6 +149,13 @@ fn no_symbol(number: usize, symbols: usize) -> Bad {
 
 fn rare(step: &Step, cursor: &mut Cursor<'_>, values: &mut Values) -> Result<(), Bad> {
     match (step, values) {
+        (Step::Fixed(size), Values::Fixed { data, .. }) => data.extend_from_slice(cursor.take(*size)?),
+        (Step::Enum(symbols), Values::Bytes(texts)) => {
+            let number = cursor.number()?;
+            let symbol = symbols.get(number).ok_or_else(|| no_symbol(number, symbols.len()))?;
+            let symbol = symbol.as_ref().map_err(|why| Bad::no_value(why.to_string()))?;
+            texts.push(symbol.as_bytes())?;
+        }
         #[expect(
             clippy::cast_possible_truncation,
             reason = "the nearest float is meant, by way of a double as everywhere"
@@ -202,10 +202,7 @@ fn time(number: i64, convert: Option<&Convert>, per_day: Option<i64>) -> Result<
     per_day.map_or(Ok(number), |per_day| within_day(number, per_day))
 }
 
-fn fields(record: &Record, cursor: &mut Cursor<'_>, column: &mut Column) -> Result<(), Bad> {
-    let Values::Struct(columns) = &mut column.values else {
-        return Err(other_column());
-    };
+fn fields(record: &Record, cursor: &mut Cursor<'_>, columns: &mut [Column]) -> Result<(), Bad> {
     for field in &record.fields {
         match field {
             Field::Read(place, step) => {
@@ -222,10 +219,7 @@ fn fields(record: &Record, cursor: &mut Cursor<'_>, column: &mut Column) -> Resu
     Ok(())
 }
 
-fn array(item: &Step, items_are_empty: bool, cursor: &mut Cursor<'_>, column: &mut Column) -> Result<(), Bad> {
-    let Values::List(list) = &mut column.values else {
-        return Err(other_column());
-    };
+fn array(item: &Step, items_are_empty: bool, cursor: &mut Cursor<'_>, list: &mut List<i32>) -> Result<(), Bad> {
     loop {
         let count = cursor.block()?;
         if count == 0 {
@@ -242,10 +236,7 @@ fn array(item: &Step, items_are_empty: bool, cursor: &mut Cursor<'_>, column: &m
     Ok(())
 }
 
-fn map(value: &Step, cursor: &mut Cursor<'_>, column: &mut Column) -> Result<(), Bad> {
-    let Values::List(list) = &mut column.values else {
-        return Err(other_column());
-    };
+fn map(value: &Step, cursor: &mut Cursor<'_>, list: &mut List<i32>) -> Result<(), Bad> {
     let first = list.items.len();
     let (begin, mut keys) = (cursor.at(), Vec::new());
     loop {
@@ -327,10 +318,7 @@ fn last_of_each(value: &Step, cursor: &mut Cursor<'_>, entries: &mut Column) -> 
     Ok(())
 }
 
-fn into_branch(place: usize, step: &Step, cursor: &mut Cursor<'_>, column: &mut Column) -> Result<(), Bad> {
-    let Values::Struct(columns) = &mut column.values else {
-        return Err(other_column());
-    };
+fn into_branch(place: usize, step: &Step, cursor: &mut Cursor<'_>, columns: &mut [Column]) -> Result<(), Bad> {
     for (number, column) in columns.iter_mut().enumerate() {
         if number == place {
             run(step, cursor, column)?;

@@ -386,6 +386,7 @@ impl<'a> Parser<'a> {
             let name = name.ok_or_else(|| no_schema(format!("a field of the record {full} has no name")))?;
             let of = field.get("type");
             let of = of.ok_or_else(|| no_schema(format!("the field {full}.{name} has no type")))?;
+            check_name(name, &format!("field of the record {full}"))?;
             if !seen.insert(name) {
                 return Err(no_schema(format!("the record {full} has two fields {name}")));
             }
@@ -418,11 +419,27 @@ fn name_of(json: &Json, namespace: &str, word: &str) -> Result<Name, SchemaError
         _ => format!("{space}.{name}"),
     };
     let full = qualified(name);
+    check_name(short(&full), word)?;
+    if primitive(&full).is_some() {
+        return Err(no_schema(format!("a {word} has the name {full} of a primitive type")));
+    }
     let mut aliases = texts(json.get("aliases"), &format!("aliases of {full}"))?;
     for alias in aliases.clone() {
         aliases.push(qualified(&alias));
     }
     Ok(Name { full, aliases })
+}
+
+/// A name has letters, digits and underscores, and does not begin with a digit. Avro: `NameValidator.UTF_VALIDATOR` (Java), where letters are those of any language.
+fn check_name(name: &str, what: &str) -> Result<(), SchemaError> {
+    let is_first = |first: char| first.is_alphabetic() || first == '_';
+    let is_rest = |one: char| one.is_alphanumeric() || one == '_';
+    if name.starts_with(is_first) && name.chars().all(is_rest) {
+        return Ok(());
+    }
+    Err(no_schema(format!(
+        "{name:?} is no name of a {what}: it has letters, digits and underscores, and no digit in front"
+    )))
 }
 
 fn texts(json: Option<&Json>, what: &str) -> Result<Vec<String>, SchemaError> {
@@ -442,6 +459,9 @@ fn symbols(json: &Json, name: &Name) -> Result<Symbols, SchemaError> {
         return Err(no_schema(format!("the enum {full} has no symbols")));
     }
     let all = texts(json.get("symbols"), &format!("symbols of the enum {full}"))?;
+    for symbol in &all {
+        check_name(symbol, &format!("symbol of the enum {full}"))?;
+    }
     let mut seen = HashSet::new();
     if let Some(twice) = all.iter().find(|symbol| !seen.insert(symbol.as_str())) {
         return Err(no_schema(format!("the enum {full} has the symbol {twice} twice")));

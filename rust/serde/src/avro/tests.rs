@@ -30,6 +30,28 @@ fn reader(writer: &str, reader: Option<&str>) -> AvroReader {
 }
 
 #[test]
+fn names_that_avro_does_not_have_are_refused() {
+    let fixed = |name: &str| format!(r#"{{"type": "fixed", "name": "{name}", "size": 1}}"#);
+    let field =
+        |name: &str| format!(r#"{{"type": "record", "name": "R", "fields": [{{"name": "{name}", "type": "int"}}]}}"#);
+    let symbol = |name: &str| format!(r#"{{"type": "enum", "name": "E", "symbols": ["{name}"]}}"#);
+    assert!(Schema::parse(&fixed("int")).is_err() && Schema::parse(&fixed("n.int")).is_ok());
+    for (name, is_one) in [
+        ("a", true),
+        ("_1", true),
+        ("größe", true),
+        ("1a", false),
+        ("a-b", false),
+        ("", false),
+        ("a b", false),
+    ] {
+        for schema in [fixed(name), field(name), symbol(name), fixed(&format!("n.{name}"))] {
+            assert_eq!(Schema::parse(&schema).is_ok(), is_one, "{schema}");
+        }
+    }
+}
+
+#[test]
 fn pruned_fields_have_columns_and_the_others_are_skipped() {
     let whole = reader(ORDER, None);
     let fields = [vec!["id".to_owned()], vec!["lines".to_owned(), "at".to_owned()]];

@@ -17,6 +17,7 @@ mod check;
 mod decimal;
 mod infer;
 mod iso8601;
+mod left_out;
 mod names;
 mod node;
 mod read;
@@ -28,7 +29,7 @@ mod write;
 pub use infer::decode_inferred;
 pub use read::JsonReader;
 pub use schema::{JsonSchema, JsonSchemaReader};
-pub use write::JsonWriter;
+pub use write::{JsonSchemaWriter, JsonWriter};
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Fields};
+use arrow_schema::{DataType, FieldRef, Fields};
 
 use super::check::refused;
 use super::node::{Node, Parts};
@@ -10,6 +10,7 @@ use super::scalar::{another, push_key, push_number, push_text};
 use super::text::{Kind, NotJson, Text};
 use crate::column::{Column, Values};
 use crate::decode::ReadValue;
+use crate::keep::Keep;
 use crate::reason::{Reason, SchemaError, named};
 
 /// Reads JSON values as one Arrow type.
@@ -54,43 +55,53 @@ impl ReadValue for JsonReader {
     }
 
     fn pruned(&self, fields: &[Vec<String>]) -> Result<Arc<dyn ReadValue>, SchemaError> {
-        Ok(Arc::new(Self::new(&pruned(&self.root.data_type, fields)?)?))
+        Ok(Arc::new(Self::new(&pruned(&self.root.data_type, &Keep::of(fields))?)?))
     }
 }
 
 /// A type with these fields alone, in its own order.
-pub(crate) fn pruned(data_type: &DataType, fields: &[Vec<String>]) -> Result<DataType, SchemaError> {
-    if fields.iter().any(Vec::is_empty) {
+fn pruned(data_type: &DataType, keep: &Keep) -> Result<DataType, SchemaError> {
+    if keep.is_all() {
         return Ok(data_type.clone());
     }
-    let DataType::Struct(all) = data_type else {
-        return Err(SchemaError::Invalid(format!(
-            "{} has no fields to choose of",
-            named(data_type)
-        )));
+    let of = |field: &FieldRef| {
+        let inner = pruned(field.data_type(), keep)?;
+        Ok::<_, SchemaError>(Arc::new(field.as_ref().clone().with_data_type(inner)))
     };
-    if let Some(missing) = fields.iter().map(|path| &path[0]).find(|name| all.find(name).is_none()) {
-        return Err(SchemaError::Invalid(format!(
-            "there is no field {missing:?} in {data_type}"
-        )));
-    }
-    let mut kept = Vec::new();
-    for field in all {
-        let inner: Vec<Vec<String>> = fields
-            .iter()
-            .filter(|path| path[0] == *field.name())
-            .map(|path| path[1..].to_vec())
-            .collect();
-        if !inner.is_empty() {
-            kept.push(
-                field
-                    .as_ref()
-                    .clone()
-                    .with_data_type(pruned(field.data_type(), &inner)?),
-            );
+    Ok(match data_type {
+        DataType::List(item) => DataType::List(of(item)?),
+        DataType::LargeList(item) => DataType::LargeList(of(item)?),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(of(item)?, *size),
+        DataType::Map(entries, ordered) => {
+            let DataType::Struct(pair) = entries.data_type() else {
+                return Err(no_fields(data_type));
+            };
+            let [key, value] = &pair[..] else {
+                return Err(no_fields(data_type));
+            };
+            let pair = DataType::Struct(Fields::from(vec![Arc::clone(key), of(value)?]));
+            DataType::Map(Arc::new(entries.as_ref().clone().with_data_type(pair)), *ordered)
         }
-    }
-    Ok(DataType::Struct(Fields::from(kept)))
+        DataType::Struct(fields) => {
+            if let Some(missing) = keep.unknown(fields.iter().map(|field| field.name().as_str())) {
+                let message = format!("there is no field {missing:?} in {data_type}");
+                return Err(SchemaError::Invalid(message));
+            }
+            let mut kept = Vec::new();
+            for field in fields {
+                if let Some(keep) = keep.field(field.name()) {
+                    let inner = pruned(field.data_type(), keep)?;
+                    kept.push(field.as_ref().clone().with_data_type(inner));
+                }
+            }
+            DataType::Struct(Fields::from(kept))
+        }
+        other => return Err(no_fields(other)),
+    })
+}
+
+fn no_fields(data_type: &DataType) -> SchemaError {
+    SchemaError::Invalid(format!("{} has no fields to choose of", named(data_type)))
 }
 
 /// Why a value is none of the type.

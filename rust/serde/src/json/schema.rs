@@ -9,6 +9,7 @@ use jsonschema::{Draft, Retrieve, Uri, Validator};
 use serde_json::Value;
 
 use super::check::refused;
+use super::left_out::Schemas;
 use crate::column::Column;
 use crate::decode::{ReadValue, each_value};
 use crate::reason::{Reason, SchemaError};
@@ -17,15 +18,17 @@ use crate::reason::{Reason, SchemaError};
 #[derive(Debug, Clone)]
 pub struct JsonSchema {
     validator: Arc<Validator>,
+    pub(crate) schemas: Arc<Schemas>,
 }
 
 /// The schemas that another one refers to, by the names it has for them. Nothing is fetched.
-struct References(HashMap<String, Value>);
+struct References(Arc<Schemas>);
 
 impl Retrieve for References {
     fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
         let name = uri.as_str();
-        let found = self.0.get(name).or_else(|| self.0.get(name.strip_prefix(BASE)?));
+        let known = &self.0.references;
+        let found = known.get(name).or_else(|| known.get(name.strip_prefix(BASE)?));
         found
             .cloned()
             .ok_or_else(|| format!("it refers to {name}, which is not given").into())
@@ -44,19 +47,23 @@ impl JsonSchema {
     ///
     /// Not a JSON Schema, or one that refers to another that is not given.
     pub fn new(text: &str, references: &HashMap<String, String>) -> Result<Self, SchemaError> {
-        let schema = parsed(text)?;
         let references = references.iter().map(|(name, text)| Ok((name.clone(), parsed(text)?)));
-        let references = References(references.collect::<Result<_, SchemaError>>()?);
-        let mut options = jsonschema::options().with_retriever(references);
+        let schemas = Arc::new(Schemas {
+            root: parsed(text)?,
+            references: references.collect::<Result<_, SchemaError>>()?,
+        });
+        let schema = &schemas.root;
+        let mut options = jsonschema::options().with_retriever(References(Arc::clone(&schemas)));
         if schema.get("$id").or_else(|| schema.get("id")).is_none() {
             options = options.with_base_uri(BASE);
         }
         if schema.get("$schema").is_none() {
             options = options.with_draft(Draft::Draft7);
         }
-        let validator = options.build(&schema).map_err(|error| invalid(&error))?;
+        let validator = options.build(schema).map_err(|error| invalid(&error))?;
         Ok(Self {
             validator: Arc::new(validator),
+            schemas,
         })
     }
 

@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use proptest::prelude::*;
 
 use super::check::refused;
-use super::{JsonReader, JsonWriter, decode_inferred};
+use super::{JsonReader, JsonSchema, JsonSchemaWriter, JsonWriter, decode_inferred};
 use crate::{Decoded, decode, encode};
 
 fn column(values: &[&str]) -> BinaryArray {
@@ -41,6 +41,54 @@ fn order() -> DataType {
         ]
         .into(),
     )
+}
+
+#[test]
+fn null_fields_that_a_schema_refuses_and_does_not_require_are_left_out() {
+    let schema = r##"{"type": "object", "required": ["needed"], "properties": {
+        "needed": {"type": "string"}, "may": {"type": ["null", "string"]}, "open": {}, "not": {"type": "string"},
+        "either": {"anyOf": [{"type": "null"}, {"type": "string"}]}, "one": {"oneOf": [{"const": "a"}, {"enum": ["b"]}]},
+        "own": {"$ref": "#/definitions/text"}, "other": {"$ref": "other.json"}, "never": false,
+        "all": {"allOf": [{"$ref": "#/definitions/text"}]},
+        "list": {"type": "array", "items": {"type": "object", "properties": {"in": {"type": "string"}}}},
+        "map": {"type": ["object", "null"], "additionalProperties": {"$ref": "#/definitions/pair"}}},
+        "definitions": {"text": {"type": "string"}, "pair": {"properties": {"in": {"type": "string"}, "may": true}}}}"##;
+    let references = std::collections::HashMap::from([("other.json".to_owned(), r#"{"type": "string"}"#.to_owned())]);
+    let schema = JsonSchema::new(schema, &references).unwrap();
+    let text = |name: &str| Field::new(name, DataType::Utf8, true);
+    let pair = DataType::Struct(vec![text("in"), text("may")].into());
+    let names = [
+        "needed", "may", "open", "not", "either", "one", "own", "other", "never", "all",
+    ];
+    let mut fields: Vec<Field> = names.into_iter().map(text).collect();
+    fields.push(Field::new("list", DataType::new_list(pair.clone(), true), true));
+    let entry = vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", pair, true),
+    ];
+    let entries = Field::new("entries", DataType::Struct(entry.into()), false);
+    fields.push(Field::new("map", DataType::Map(Arc::new(entries), false), true));
+    let values = [
+        r#"{"needed":"x","list":[{"in":null,"may":null},null],"map":{"k":{"in":null,"may":null},"l":null}}"#,
+        "{}",
+    ];
+    let decoded = decoded(&DataType::Struct(fields.into()), &values);
+    let encoded = encode(&JsonSchemaWriter::new(&schema), &decoded.column).unwrap();
+    let bytes = encoded.column.as_binary::<i32>();
+    let texts: Vec<_> = bytes
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.unwrap()))
+        .collect();
+    let none = r#""may":null,"open":null,"either":null"#;
+    assert_eq!(
+        texts,
+        [
+            format!(r#"{{"needed":"x",{none},"list":[{{"may":null}},null],"map":{{"k":{{"may":null}},"l":null}}}}"#),
+            // a required field is written as null, which the schema refuses by name
+            format!(r#"{{"needed":null,{none},"map":null}}"#),
+        ]
+    );
+    assert_eq!(schema.refused_rows(&encoded.column).unwrap().len(), 2);
 }
 
 #[test]

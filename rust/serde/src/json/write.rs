@@ -1,7 +1,8 @@
-//! A row of a column -> a value of JSON: one line without blanks, fields in the order of the type, null fields as null.
+//! A row of a column -> a value of JSON: one line without blanks, fields in the order of the type, null fields as null or left out (see `left_out`).
 
 use std::collections::HashSet;
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -14,7 +15,9 @@ use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, TimeUnit};
 
 use super::iso8601;
+use super::left_out::{self, LeftOut, Schemas};
 use super::names::in_json;
+use super::schema::JsonSchema;
 use crate::encode::{WriteColumn, WriteValue};
 use crate::reason::{Reason, SchemaError, named};
 
@@ -28,7 +31,34 @@ impl WriteColumn for JsonWriter {
     }
 
     fn writer<'a>(&'a self, column: &'a dyn Array) -> Result<Box<dyn WriteValue + 'a>, SchemaError> {
-        Ok(Box::new(Rows(cells(column))))
+        Ok(Box::new(Rows(cells(column, &left_out::NONE))))
+    }
+}
+
+/// Writes columns of values that follow a JSON Schema: without null fields that it does not require and does not allow as null.
+#[derive(Debug)]
+pub struct JsonSchemaWriter {
+    schemas: Arc<Schemas>,
+}
+
+impl JsonSchemaWriter {
+    /// Values of `schema`. Whether they follow it is not checked.
+    #[must_use]
+    pub fn new(schema: &JsonSchema) -> Self {
+        Self {
+            schemas: Arc::clone(&schema.schemas),
+        }
+    }
+}
+
+impl WriteColumn for JsonSchemaWriter {
+    fn column_type(&self, given: &DataType) -> Result<DataType, SchemaError> {
+        Ok(given.clone())
+    }
+
+    fn writer<'a>(&'a self, column: &'a dyn Array) -> Result<Box<dyn WriteValue + 'a>, SchemaError> {
+        let left_out = self.schemas.left_out(column.data_type());
+        Ok(Box::new(Rows(cells(column, &left_out))))
     }
 }
 
@@ -44,8 +74,8 @@ impl WriteValue for Rows<'_> {
 type Cells<'a> = Box<dyn Fn(usize, &mut Vec<u8>) -> Result<(), Reason> + 'a>;
 
 /// The cells of a column, null for those that are null.
-fn cells<'a>(column: &'a dyn Array) -> Cells<'a> {
-    let write = valid_cells(column);
+fn cells<'a>(column: &'a dyn Array, left_out: &LeftOut) -> Cells<'a> {
+    let write = valid_cells(column, left_out);
     match column.logical_nulls() {
         Some(nulls) => Box::new(move |row, out| {
             if nulls.is_valid(row) {
@@ -58,7 +88,7 @@ fn cells<'a>(column: &'a dyn Array) -> Cells<'a> {
     }
 }
 
-fn valid_cells<'a>(column: &'a dyn Array) -> Cells<'a> {
+fn valid_cells<'a>(column: &'a dyn Array, left_out: &LeftOut) -> Cells<'a> {
     match column.data_type() {
         DataType::Boolean => {
             let bits = column.as_boolean();
@@ -90,15 +120,15 @@ fn valid_cells<'a>(column: &'a dyn Array) -> Cells<'a> {
         DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) | DataType::Timestamp(..) => {
             times(column)
         }
-        DataType::List(_) => lists(column.as_list::<i32>()),
-        DataType::LargeList(_) => lists(column.as_list::<i64>()),
+        DataType::List(_) => lists(column.as_list::<i32>(), left_out),
+        DataType::LargeList(_) => lists(column.as_list::<i64>(), left_out),
         DataType::FixedSizeList(_, size) => {
-            let items = cells(column.as_fixed_size_list().values());
+            let items = cells(column.as_fixed_size_list().values(), left_out.items());
             let size = usize::try_from(*size).unwrap_or_default();
             Box::new(move |row, out| array(row * size..(row + 1) * size, &items, out))
         }
-        DataType::Map(..) => maps(column.as_map()),
-        DataType::Struct(_) => structs(column),
+        DataType::Map(..) => maps(column.as_map(), left_out),
+        DataType::Struct(_) => structs(column, left_out),
         other => {
             let reason = Reason::from(format!("{} has no JSON", named(other)));
             Box::new(move |_, _| Err(reason.clone()))
@@ -228,8 +258,8 @@ fn of<T: ArrowPrimitiveType<Native: Into<i64>>>(column: &dyn Array) -> Box<dyn F
     Box::new(|row| numbers.value(row).into())
 }
 
-fn lists<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Cells<'_> {
-    let items = cells(lists.values());
+fn lists<'a, O: OffsetSizeTrait>(lists: &'a GenericListArray<O>, left_out: &LeftOut) -> Cells<'a> {
+    let items = cells(lists.values(), left_out.items());
     let ends = lists.value_offsets();
     Box::new(move |row, out| array(ends[row].as_usize()..ends[row + 1].as_usize(), &items, out))
 }
@@ -247,23 +277,29 @@ fn array(rows: std::ops::Range<usize>, items: &Cells<'_>, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-fn structs(column: &dyn Array) -> Cells<'_> {
+fn structs<'a>(column: &'a dyn Array, left_out: &LeftOut) -> Cells<'a> {
     let (columns, fields) = (column.as_struct().columns(), column.as_struct().fields());
-    let members: Vec<(Vec<u8>, Cells<'_>)> = fields
+    let members: Vec<_> = fields
         .iter()
         .zip(columns)
-        .enumerate()
-        .map(|(at, (field, column))| {
-            let mut name = if at == 0 { Vec::new() } else { vec![b','] };
+        .map(|(field, column)| {
+            let mut name = vec![b','];
             quoted(&in_json(field.name()), &mut name);
             name.push(b':');
-            (name, cells(column))
+            let below = left_out.field(field.name());
+            let nulls = column.logical_nulls().filter(|_| below.where_null);
+            (name, cells(column, below), nulls)
         })
         .collect();
     Box::new(move |row, out| {
         out.push(b'{');
-        for (name, cells) in &members {
-            out.extend_from_slice(name);
+        let mut is_first = true;
+        for (name, cells, nulls) in &members {
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                continue;
+            }
+            out.extend_from_slice(name.get(usize::from(is_first)..).unwrap_or_default());
+            is_first = false;
             cells(row, out)?;
         }
         out.push(b'}');
@@ -271,9 +307,9 @@ fn structs(column: &dyn Array) -> Cells<'_> {
     })
 }
 
-fn maps(maps: &MapArray) -> Cells<'_> {
-    let keys = cells(maps.keys());
-    let values = cells(maps.values());
+fn maps<'a>(maps: &'a MapArray, left_out: &LeftOut) -> Cells<'a> {
+    let keys = cells(maps.keys(), &left_out::NONE);
+    let values = cells(maps.values(), left_out.items());
     let ends = maps.value_offsets();
     let key_type = maps.keys().data_type();
     Box::new(move |row, out| {

@@ -1,29 +1,56 @@
-//! Text of .proto files -> descriptors, by protox.
+//! .proto files -> descriptors, by protox.
 
 use std::collections::BTreeMap;
 
 use protox::Compiler;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
+use protox::prost::Message;
+use protox::prost_reflect::prost_types::FileDescriptorProto;
 
 use crate::reason::SchemaError;
 
 /// How deep braces may be inside each other: the parser uses the stack.
 const MOST_BRACES: usize = 100;
 
-/// Compiles the file `name` of `texts`: name of a file, as an import writes it -> its text.
+/// A .proto file.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// proto2 or proto3.
+    Text(String),
+    /// A serialised `google.protobuf.FileDescriptorProto`, whose types need not be resolved.
+    Descriptor(Vec<u8>),
+}
+
+/// Parses the text of a .proto file alone. Returns the bytes of its `google.protobuf.FileDescriptorProto`: types are names as written, options are
+/// uninterpreted.
+///
+/// # Errors
+///
+/// It is not proto2 or proto3: what is wrong, in which line.
+pub fn parse(text: &str, name: &str) -> Result<Vec<u8>, SchemaError> {
+    check_depth(text, name)?;
+    let file = File::from_source(name, text).map_err(|error| invalid(&format!("{error:?}")))?;
+    let mut made = FileDescriptorProto::from(file);
+    made.source_code_info = None;
+    Ok(made.encode_to_vec())
+}
+
+/// Compiles the file `name` of `files`: name of a file, as an import writes it -> what it has.
 ///
 /// Returns the bytes of a `google.protobuf.FileDescriptorSet`: that file and all that it imports, each after those it imports. The files of
 /// `google/protobuf` need not be given.
 ///
 /// # Errors
 ///
-/// A text is not proto2 or proto3, or an import is not given: what is wrong, in which file and line.
-pub fn compile(texts: BTreeMap<String, String>, name: &str) -> Result<Vec<u8>, SchemaError> {
-    if let Some((deep, _)) = texts.iter().find(|(_, text)| deepest(text) > MOST_BRACES) {
-        return Err(invalid(&format!("{deep}: braces in more than {MOST_BRACES} levels")));
+/// A file is not proto2 or proto3, or an import is not given: what is wrong, in which file and line.
+pub fn compile(files: BTreeMap<String, Source>, name: &str) -> Result<Vec<u8>, SchemaError> {
+    for (name, file) in &files {
+        if let Source::Text(text) = file {
+            check_depth(text, name)?;
+        }
     }
     let mut resolver = ChainFileResolver::new();
-    resolver.add(Texts(texts));
+    resolver.add(Files(files));
     resolver.add(GoogleFileResolver::new());
     let mut compiler = Compiler::with_file_resolver(resolver);
     compiler.include_imports(true).include_source_info(false);
@@ -32,6 +59,13 @@ pub fn compile(texts: BTreeMap<String, String>, name: &str) -> Result<Vec<u8>, S
         .open_file(name)
         .map_err(|error| invalid(&format!("{error:?}")))?;
     Ok(compiler.encode_file_descriptor_set())
+}
+
+fn check_depth(text: &str, name: &str) -> Result<(), SchemaError> {
+    if deepest(text) > MOST_BRACES {
+        return Err(invalid(&format!("{name}: braces in more than {MOST_BRACES} levels")));
+    }
+    Ok(())
 }
 
 fn invalid(why: &str) -> SchemaError {
@@ -52,12 +86,15 @@ fn deepest(text: &str) -> usize {
     most
 }
 
-struct Texts(BTreeMap<String, String>);
+struct Files(BTreeMap<String, Source>);
 
-impl FileResolver for Texts {
+impl FileResolver for Files {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
         match self.0.get(name) {
-            Some(text) => File::from_source(name, text),
+            Some(Source::Text(text)) => File::from_source(name, text),
+            Some(Source::Descriptor(bytes)) => {
+                File::decode_file_descriptor_proto(bytes.as_slice()).map_err(protox::Error::new)
+            }
             None => Err(protox::Error::file_not_found(name)),
         }
     }

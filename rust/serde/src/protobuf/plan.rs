@@ -7,6 +7,7 @@ use arrow_schema::{DataType, Field as ArrowField, Fields, TimeUnit};
 
 use super::descriptor::{EnumProto, FieldProto, Files, MessageProto};
 use super::wire::{FIXED32, FIXED64, GROUP, LENGTH, MOST_LEVELS, VARINT};
+use crate::keep::Keep;
 use crate::reason::SchemaError;
 
 /// A message that has more columns than this, itself and in messages inside, is refused: few bytes of a schema can ask for any number.
@@ -166,10 +167,9 @@ impl Plan {
     }
 
     /// The same with these fields only, in the order of the message.
-    pub(crate) fn pruned(&self, fields: &[Vec<String>]) -> Result<Self, SchemaError> {
-        let paths: Vec<&[String]> = fields.iter().map(Vec::as_slice).collect();
+    pub(crate) fn pruned(&self, keep: &Keep) -> Result<Self, SchemaError> {
         Ok(Self {
-            message: self.message.pruned(&paths)?,
+            message: self.message.pruned(keep)?,
             ..*self
         })
     }
@@ -238,34 +238,25 @@ impl Message {
     }
 
     /// The entry of a map with these fields of its value.
-    fn with_pruned_value(&self, paths: &[&[String]]) -> Result<Arc<Self>, SchemaError> {
+    fn with_pruned_value(&self, keep: &Keep) -> Result<Arc<Self>, SchemaError> {
         let mut fields = self.fields.clone();
         if let Some(value) = fields.last_mut() {
-            *value = value.pruned(paths)?;
+            *value = value.pruned(keep)?;
         }
         Ok(Arc::new(Self::new(self.full_name.clone(), fields, Vec::new(), true)))
     }
 
-    fn pruned(&self, paths: &[&[String]]) -> Result<Arc<Self>, SchemaError> {
-        for path in paths {
-            if let Some(first) = path.first()
-                && !self.with_columns().iter().any(|field| field.name == *first)
-            {
-                return Err(SchemaError::Invalid(format!(
-                    "the Protobuf message {} has no field {first}",
-                    self.full_name
-                )));
-            }
+    fn pruned(&self, keep: &Keep) -> Result<Arc<Self>, SchemaError> {
+        if let Some(unknown) = keep.unknown(self.with_columns().iter().map(|field| field.name.as_str())) {
+            return Err(SchemaError::Invalid(format!(
+                "the Protobuf message {} has no field {unknown}",
+                self.full_name
+            )));
         }
         let (mut fields, mut ghosts) = (Vec::new(), Vec::new());
         for field in &self.fields {
-            let of_field = paths
-                .iter()
-                .filter_map(|path| path.split_first())
-                .filter(|(first, _)| **first == field.name);
-            let below: Vec<&[String]> = of_field.map(|(_, rest)| rest).collect();
-            if !below.is_empty() {
-                fields.push(field.pruned(&below)?);
+            if let Some(below) = keep.field(&field.name) {
+                fields.push(field.pruned(below)?);
             } else if field.oneof.is_some() {
                 ghosts.push(field.clone());
             }
@@ -280,9 +271,9 @@ impl Message {
 }
 
 impl Field {
-    fn pruned(&self, paths: &[&[String]]) -> Result<Self, SchemaError> {
+    fn pruned(&self, keep: &Keep) -> Result<Self, SchemaError> {
         let mut made = self.clone();
-        if paths.iter().any(|path| path.is_empty()) {
+        if keep.is_all() {
             return Ok(made);
         }
         let Kind::Message(inner) = &self.kind else {
@@ -292,9 +283,9 @@ impl Field {
             )));
         };
         made.kind = Kind::Message(if inner.is_entry {
-            inner.with_pruned_value(paths)?
+            inner.with_pruned_value(keep)?
         } else {
-            inner.pruned(paths)?
+            inner.pruned(keep)?
         });
         Ok(made)
     }

@@ -9,7 +9,10 @@
 //!
 //! Limits are those of Google's parser in Python (upb): bits of a varint beyond the 64th are lost, messages and groups are nested in at most 100 levels.
 
+use std::ops::Range;
+
 use crate::reason::Reason;
+use crate::varint::of_eight;
 
 pub(crate) const VARINT: u32 = 0;
 pub(crate) const FIXED64: u32 = 1;
@@ -73,99 +76,171 @@ impl From<Fault> for Reason {
 #[derive(Debug)]
 pub(crate) struct Wire<'a> {
     data: &'a [u8],
-    /// The next byte.
-    pub(crate) at: usize,
-    /// Where the message that is read ends.
-    pub(crate) limit: usize,
+    /// What is not read of the present message.
+    rest: &'a [u8],
+    /// Where the present message ends.
+    end: usize,
+}
+
+/// What follows a message that is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outer<'a> {
+    rest: &'a [u8],
+    end: usize,
 }
 
 impl<'a> Wire<'a> {
     pub(crate) const fn new(data: &'a [u8]) -> Self {
         Self {
             data,
-            at: 0,
-            limit: data.len(),
+            rest: data,
+            end: data.len(),
         }
     }
 
     /// Whether the message has been read.
     pub(crate) const fn is_at_end(&self) -> bool {
-        self.at >= self.limit
+        self.rest.is_empty()
+    }
+
+    /// The next byte.
+    pub(crate) const fn at(&self) -> usize {
+        self.end - self.rest.len()
     }
 
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Fault> {
-        match self.data.get(self.at..self.limit) {
-            Some([first, ..]) if *first < 0x80 => {
-                self.at += 1;
+        match self.rest {
+            [first @ ..0x80, rest @ ..] => {
+                self.rest = rest;
                 Ok(u64::from(*first))
             }
-            Some(rest) => self.long_varint(rest),
-            None => Err(Fault::EndsEarly),
+            _ => self.long_varint(),
         }
     }
 
-    fn long_varint(&mut self, rest: &'a [u8]) -> Result<u64, Fault> {
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64, Fault> {
+        if let Some((number, bytes)) = of_eight(self.rest) {
+            self.rest = self.rest.get(bytes..).unwrap_or_default();
+            return Ok(number);
+        }
+        self.any_varint()
+    }
+
+    fn any_varint(&mut self) -> Result<u64, Fault> {
         let mut value = 0_u64;
-        for (index, byte) in rest.iter().take(VARINT_BYTES).enumerate() {
+        for (index, byte) in self.rest.iter().take(VARINT_BYTES).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * index);
             if *byte < 0x80 {
-                self.at += index + 1;
+                self.rest = self.rest.get(index + 1..).unwrap_or_default();
                 return Ok(value);
             }
         }
-        Err(if rest.len() < VARINT_BYTES {
+        Err(if self.rest.len() < VARINT_BYTES {
             Fault::EndsEarly
         } else {
             Fault::LongVarint
         })
     }
 
+    /// The varint that comes next, which is left.
+    pub(crate) fn peek_varint(&self) -> Result<u64, Fault> {
+        Wire::new(self.rest).varint()
+    }
+
     /// A tag, whose number is not 0.
     #[inline]
     pub(crate) fn tag(&mut self) -> Result<u32, Fault> {
-        let begin = self.at;
+        match self.rest {
+            [first @ 8..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(u32::from(*first))
+            }
+            _ => self.long_tag(),
+        }
+    }
+
+    #[inline(never)]
+    fn long_tag(&mut self) -> Result<u32, Fault> {
+        let before = self.rest.len();
         let tag = u32::try_from(self.varint()?).map_err(|_| Fault::BadTag)?;
-        if tag < 8 || self.at - begin > TAG_BYTES {
+        if tag < 8 || before - self.rest.len() > TAG_BYTES {
             return Err(Fault::BadTag);
         }
         Ok(tag)
     }
 
-    /// A length, and with it where the bytes end that it counts.
     #[inline]
-    pub(crate) fn end(&mut self) -> Result<usize, Fault> {
-        let begin = self.at;
+    fn length(&mut self) -> Result<usize, Fault> {
+        match self.rest {
+            [first @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(usize::from(*first))
+            }
+            _ => self.long_length(),
+        }
+    }
+
+    #[inline(never)]
+    fn long_length(&mut self) -> Result<usize, Fault> {
+        let before = self.rest.len();
         let length = i32::try_from(self.varint()?).map_err(|_| Fault::BadLength)?;
-        if self.at - begin > TAG_BYTES {
+        if before - self.rest.len() > TAG_BYTES {
             return Err(Fault::BadLength);
         }
-        let end = self.at + usize::try_from(length).map_err(|_| Fault::BadLength)?;
-        if end > self.limit {
-            Err(Fault::EndsEarly)
-        } else {
-            Ok(end)
-        }
+        usize::try_from(length).map_err(|_| Fault::BadLength)
     }
 
     /// Bytes behind their length.
     #[inline]
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Fault> {
-        let end = self.end()?;
-        let bytes = self.data.get(self.at..end).ok_or(Fault::EndsEarly)?;
-        self.at = end;
+        let length = self.length()?;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Fault::EndsEarly)?;
+        self.rest = rest;
         Ok(bytes)
     }
 
+    /// Begins a message behind its length: from here on it is what is read, until [`Wire::leave`].
+    #[inline]
+    pub(crate) fn enter(&mut self) -> Result<Outer<'a>, Fault> {
+        let inner = self.bytes()?;
+        let outer = self.outer();
+        self.end = self.at();
+        self.rest = inner;
+        Ok(outer)
+    }
+
+    /// What follows if the message ends only where the one around it does: a group.
+    pub(crate) const fn outer(&self) -> Outer<'a> {
+        Outer {
+            rest: self.rest,
+            end: self.end,
+        }
+    }
+
+    /// Continues behind a message that has been read.
+    #[inline]
+    pub(crate) const fn leave(&mut self, outer: Outer<'a>) {
+        self.rest = outer.rest;
+        self.end = outer.end;
+    }
+
+    /// Begins to read a part of the bytes again.
+    pub(crate) fn again(&mut self, part: Range<usize>) {
+        self.end = part.end;
+        self.rest = self.data.get(part).unwrap_or_default();
+    }
+
     /// The bytes from here to the end of the message.
-    pub(crate) fn rest(&self) -> &'a [u8] {
-        self.data.get(self.at..self.limit).unwrap_or_default()
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     #[inline]
     pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
-        let bytes = self.rest().first_chunk().ok_or(Fault::EndsEarly)?;
-        self.at += N;
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Fault::EndsEarly)?;
+        self.rest = rest;
         Ok(*bytes)
     }
 

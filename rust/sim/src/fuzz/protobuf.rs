@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use arrow_array::{Array, BinaryArray};
-use fletchlog_serde::protobuf::{ProtobufReader, ProtobufWriter, compile};
+use fletchlog_serde::protobuf::{ProtobufReader, ProtobufWriter, Source, compile};
 use fletchlog_serde::{decode, encode};
 
 const SCHEMA: &str = r#"
@@ -23,9 +23,9 @@ enum E { ZERO = 0; ONE = 1; LESS = -1; }
 "#;
 
 static FORMAT: LazyLock<(ProtobufReader, ProtobufWriter)> = LazyLock::new(|| {
-    let texts = BTreeMap::from([("m.proto".to_owned(), SCHEMA.to_owned())]);
+    let texts = BTreeMap::from([("m.proto".to_owned(), Source::Text(SCHEMA.to_owned()))]);
     let descriptors = compile(texts, "m.proto").unwrap();
-    let reader = ProtobufReader::new(&descriptors, "M", false).unwrap();
+    let reader = ProtobufReader::new(&descriptors, "M", None).unwrap();
     (reader, ProtobufWriter::new(&descriptors, "M", false).unwrap())
 });
 
