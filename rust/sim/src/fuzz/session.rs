@@ -103,7 +103,7 @@ fn frames((request, response): (&[u8], &[u8]), scratch: &Scratch) {
     let exchange = session.exchange(0).unwrap();
     assert_eq!(exchange.request_bytes, request.len() as u64);
     let kept = session.request_frame(&exchange).unwrap();
-    // A length may be written in fewer bytes than a hostile client took, never in more.
-    assert!(kept.len() <= request.len() + 8, "{} of {}", kept.len(), request.len());
+    // Text that is not UTF-8 may take three times its bytes in the header.
+    assert!(kept.len() <= 3 * request.len() + 8, "{} of {}", kept.len(), request.len());
     read(&session);
 }
