@@ -1,6 +1,8 @@
 """`fletchlog explain` of a recorded session, and of a cluster without topics."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from confluent_kafka import Producer
@@ -41,6 +43,22 @@ def test_it_writes_a_page_and_json(cli, session, tmp_path):
 
 def test_follow_prints_findings_and_ends_with_the_recording(cli, session):
     assert "acks-0" in cli("explain", session, "--follow").out
+
+
+@pytest.mark.slow
+def test_follow_reads_a_session_that_is_being_recorded(tmp_path):
+    path = tmp_path / "session.fltrace"
+    with Kafka(record=path) as kafka:
+        topic = kafka.topic(name="orders")
+        writer = Producer({"bootstrap.servers": kafka.bootstrap, "client.id": "writer", "acks": "0"})
+        with subprocess.Popen([sys.executable, "-m", "fletchlog", "explain", path, "--follow"], stdout=subprocess.PIPE, text=True) as command:
+            writer.produce(topic, "1")
+            writer.flush(10)
+            assert command.stdout is not None
+            # the finding appears while clients are at work
+            assert "acks-0" in command.stdout.readline()
+            kafka.close()
+            assert command.wait(20) == 0
 
 
 @pytest.mark.parametrize(

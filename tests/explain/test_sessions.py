@@ -17,6 +17,7 @@ from fletchlog.explain.session import live
 from fletchlog.explain.session.facts import gather
 from fletchlog.explain.session.rows import Lane
 from pytest_fletchlog.kafka import Kafka
+from tests.explain.zoo.clients import kafka_python, poll, python_consumer
 from tests.support.waiting import until
 
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
@@ -112,6 +113,17 @@ def test_the_order_of_arrival_is_what_a_program_with_aiokafka_sees(recorded):
     seen = asyncio.run(run())
     recorded.close()
     assert arrived(fl.explain.clients(recorded.path), "async") == seen
+
+
+def test_the_order_of_arrival_is_what_a_program_with_kafka_python_sees(recorded):
+    topic = recorded.topic(partitions=4)
+    recorded.produce(topic, [(str(i), "x" * 50) for i in range(200)])
+    partitions = [kafka_python.TopicPartition(topic, number) for number in range(4)]
+    with python_consumer(recorded.bootstrap, group_id=None, enable_auto_commit=False) as reader:
+        reader.assign(partitions)
+        seen = [(Lane(record.topic, record.partition), record.offset) for record in poll(reader, 200)]
+    recorded.close()
+    assert arrived(fl.explain.clients(recorded.path), "reader") == seen
 
 
 def test_a_rebalance_has_its_trigger_and_its_phases(recorded):

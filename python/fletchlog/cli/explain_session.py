@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 MAGIC = b"fltrace\n"
 NEVER = "never"
+# between two reads of a session that is being recorded
+PAUSE_S = 0.5
 FAIL_ON = ("error", "warning", NEVER)
 
 
@@ -77,35 +81,41 @@ def end(findings: list[Finding], fail_on: str) -> None:
 
 def _followed(path: str) -> Explained:
     """Reads on until the recording ends or Ctrl-C, and prints findings as they appear."""
-    from fletchlog.explain.session import Session, follow
-    from fletchlog.explain.session.explained import of_facts
-    from fletchlog.explain.session.facts import Facts
-    from fletchlog.explain.session.text import findings_text
+    from fletchlog.explain.session import Session
 
     session = Session(path)
-    exchanges: dict[int, Any] = {}
+    exchanges = {item.number: item for item in session if hasattr(item, "api")}
     said: set[tuple[str, str]] = set()
-    facts, looked = Facts(), 0
+    explained, took, fresh = _look(path, exchanges, said), 0.0, False
     try:
-        for item in follow(session):
-            if not hasattr(item, "api"):
-                continue
-            exchanges[item.number] = item
-            # each look costs as much as all requests: the next is due when there are a tenth more
-            if len(exchanges) < 1.1 * looked:
-                continue
-            looked = len(exchanges)
-            facts = _facts(exchanges)
-            fresh = [finding for finding in of_facts(facts, path).findings if (finding.code, finding.about) not in said]
-            said |= {(finding.code, finding.about) for finding in fresh}
-            if fresh:
-                say("\n".join(findings_text(fresh)[1:]))
+        while True:
+            ended = session.has_ended
+            for item in session.read_on():
+                if hasattr(item, "api"):
+                    exchanges[item.number], fresh = item, True
+            # a look costs as much as all requests so far: it takes at most a fifth of the time
+            if fresh and (ended or time.monotonic() - took * 5 >= explained[1]):
+                explained, fresh = _look(path, exchanges, said), False
+                took = time.monotonic() - explained[1]
+            if ended:
+                break
+            time.sleep(PAUSE_S)
     except KeyboardInterrupt:
         note("stopped")
-    return of_facts(_facts(exchanges), path)
+    return explained[0]
 
 
-def _facts(exchanges: Mapping[int, Any]) -> Any:
+def _look(path: str, exchanges: Mapping[int, Any], said: set[tuple[str, str]]) -> tuple[Explained, float]:
+    """What there is now, and when that was; prints findings that were not printed yet."""
+    from fletchlog.explain.session.explained import of_facts
     from fletchlog.explain.session.facts import gather
+    from fletchlog.explain.session.text import findings_text
 
-    return gather(exchanges[number] for number in sorted(exchanges))
+    began = time.monotonic()
+    explained = of_facts(gather(exchanges[number] for number in sorted(exchanges)), path)
+    fresh = [finding for finding in explained.findings if (finding.code, finding.about) not in said]
+    said |= {(finding.code, finding.about) for finding in fresh}
+    if fresh:
+        say("\n".join(findings_text(fresh)[1:]))
+        sys.stdout.flush()
+    return explained, began

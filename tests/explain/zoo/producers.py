@@ -164,3 +164,16 @@ def gives_up_too_early(kafka: Kafka, at: str, sick: bool) -> None:
     writer = producer(at, enable_idempotence=True, socket_timeout_ms=250)
     writer.produce(topic, "1")
     writer.flush(10)
+
+
+@program("acks-1-leader-moved", nodes=3)
+def acks_1_while_the_leader_moves(kafka: Kafka, at: str, sick: bool) -> None:
+    """acks=1 acknowledges what the leader alone has; then another node leads."""
+    topic = kafka.topic()
+    writer = producer(at, acks="1" if sick else "all")
+    writer.produce(topic, "1")
+    writer.flush(10)
+    leader = kafka.broker.describe_topic(topic).partitions[0].leader
+    kafka.move_leader(topic, 0, to=next(node for node in kafka.broker.nodes if node != leader))
+    writer.produce(topic, "2")
+    writer.flush(10)

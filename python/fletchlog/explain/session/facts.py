@@ -97,6 +97,8 @@ class Facts:
         return number
 
     def _errors(self, exchange: Exchange, client: int, response: _Fields) -> None:
+        if not _fails(response):
+            return
         at = exchange.answered_us or exchange.arrived_us
         for error, about in _errors_of(response, ""):
             if error == "MEMBER_ID_REQUIRED":
@@ -244,6 +246,21 @@ def _got(lane: Lane, fields: _Fields) -> Got:
         batches[0]["base_offset"] if batches else -1, batches[-1]["last_offset"] if batches else -1, sum(batch["records"] for batch in batches),
         sum(batch["size"] for batch in batches), any(batch["transactional"] for batch in batches), len(fields.get("aborted_transactions") or ()),
     )  # fmt: skip
+
+
+def _fails(fields: _Fields) -> bool:
+    """Whether a response has an error at any depth: most have none, and need no names of what it is about."""
+    for key, value in fields.items():
+        kind = value.__class__
+        if kind is list:
+            if value and value[0].__class__ is dict and key != "records" and any(map(_fails, value)):
+                return True
+        elif kind is dict:
+            if _fails(value):
+                return True
+        elif value and key.endswith("error_code"):
+            return True
+    return False
 
 
 def _errors_of(fields: Any, about: str) -> Iterator[tuple[str, str]]:

@@ -213,7 +213,7 @@ def _epochs(group: Group) -> None:
     """Rebalances of the consumer protocol (KIP-848): an epoch begins with a change, and members reach it with their heartbeats."""
     changes: list[GroupEvent] = []
     known: dict[str, tuple[str, ...]] = {}
-    reached: dict[int, list[tuple[str, int, int]]] = {}
+    reached: dict[int, dict[str, tuple[str, int, int]]] = {}
     causes: dict[int, list[GroupEvent]] = {}
     for event in group.events:
         if event.kind != "consumer-heartbeat" or event.error is not None:
@@ -221,12 +221,13 @@ def _epochs(group: Group) -> None:
         if event.reason or (event.topics and event.topics != known.get(event.member, event.topics)):
             changes.append(event)
         known[event.member] = event.topics or known.get(event.member, ())
-        if event.generation > 0 and event.member not in {name for name, _, _ in reached.get(event.generation, ())}:
-            if event.generation not in reached:
-                causes[event.generation], changes = changes, []
-            reached.setdefault(event.generation, []).append((event.member, event.answered_us or event.at_us, event.number))
+        if event.generation <= 0:
+            continue
+        if event.generation not in reached:
+            causes[event.generation], changes = changes, []
+        reached.setdefault(event.generation, {}).setdefault(event.member, (event.member, event.answered_us or event.at_us, event.number))
     for epoch in sorted(reached):
-        joins = reached[epoch]
+        joins = list(reached[epoch].values())
         kind, text, member, evidence, began = _change(group, causes[epoch], joins)
         last = max(joins, key=lambda join: join[1])
         several = len(joins) > 1

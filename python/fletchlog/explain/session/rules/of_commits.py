@@ -121,7 +121,11 @@ def _often(scene: Scene, name: str, commits: list[Committed]) -> Iterator[Findin
     if len(numbers) < MANY_COMMITS:
         return
     first, last = min(commits), max(commits)
-    moved = sum(max(c.offset for c in commits if c.lane == lane) - min(c.offset for c in commits if c.lane == lane) for lane in {c.lane for c in commits})
+    bounds: dict[Lane, tuple[int, int]] = {}
+    for commit in commits:
+        low, high = bounds.get(commit.lane, (commit.offset, commit.offset))
+        bounds[commit.lane] = min(low, commit.offset), max(high, commit.offset)
+    moved = sum(high - low for low, high in bounds.values())
     if len(numbers) * 1.5 >= moved and last.at_us - first.at_us < len(numbers) * 500_000:
         yield found(
             "commits-too-often", "warning", 52,
@@ -133,8 +137,11 @@ def _often(scene: Scene, name: str, commits: list[Committed]) -> Iterator[Findin
 
 def _in_rebalance(scene: Scene, name: str, commits: list[Committed]) -> Iterator[Finding]:
     lost = [commit for commit in commits if commit.error == "REBALANCE_IN_PROGRESS"]
-    saved = {(commit.lane, commit.offset) for commit in commits if commit.error is None}
-    lost = [commit for commit in lost if not any(lane == commit.lane and offset >= commit.offset for lane, offset in saved)]
+    saved: dict[Lane, int] = {}
+    for commit in commits:
+        if commit.error is None:
+            saved[commit.lane] = max(saved.get(commit.lane, -1), commit.offset)
+    lost = [commit for commit in lost if saved.get(commit.lane, -1) < commit.offset]
     if lost:
         yield found(
             "commit-lost-in-rebalance", "error", 79,

@@ -42,7 +42,7 @@ def _small(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Findin
     full = [f for f in fetches if any(got.records and got.last + 1 < got.high_watermark for got in f.got)]
     small = [f for f in full if min(f.partition_max_bytes or f.max_bytes, f.max_bytes or f.partition_max_bytes) < SMALL]
     if len(small) >= MANY:
-        limit = min(small[0].partition_max_bytes, small[0].max_bytes)
+        limit = min(size for size in (small[0].partition_max_bytes, small[0].max_bytes) if size)
         records = mean(sum(got.records for got in f.got) for f in small)
         yield found(
             "fetch-too-small", "warning", 63,
