@@ -14,7 +14,7 @@ use crate::batches::{batches_of, headers_of};
 use crate::body::{ApiVersion, Bodies};
 use crate::capture::{Captured, without_size};
 use crate::event::State;
-use crate::{Item, Recorder, RecorderOptions, Session, SessionError};
+use crate::{Item, Message, Recorder, RecorderOptions, Session, SessionError};
 
 const STRIPPING: Bodies = Bodies { keeps_records: false };
 
@@ -316,6 +316,65 @@ fn records_in_pieces_are_taken_out_as_those_in_one_piece() {
             panic!("one piece");
         };
         assert_eq!((state, bytes), expected);
+    }
+}
+
+/// All batches of a message, and whether it has a text.
+fn batches_in(message: &Message) -> (Vec<i64>, bool) {
+    let (mut offsets, mut has_text) = (Vec::new(), false);
+    let mut left: Vec<&Node> = message.tree.values.iter().collect();
+    while let Some(node) = left.pop() {
+        match node {
+            Node::Bytes(bytes) => {
+                has_text |= bytes.windows(6).any(|bytes| bytes == b"secret");
+                let batches = batches_of(bytes.clone(), message.is_stripped);
+                offsets.extend(batches.iter().map(|batch| batch.base_offset));
+            }
+            Node::Array(elements) => left.extend(elements),
+            Node::Struct(tree) => left.extend(&tree.values),
+            _ => {}
+        }
+    }
+    (offsets, has_text)
+}
+
+#[test]
+fn large_frames_have_the_headers_of_their_batches_and_records_on_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("session.fltrace");
+    let params = BatchParams::default();
+    let mut builder = BatchBuilder::with_capacity(0);
+    (0..5000).for_each(|_| builder.append(0, None, Some(b"a secret"), &[]));
+    let records = builder.build(&params);
+    assert!(records.len() > 64 * 1024);
+    for keeps_records in [false, true] {
+        let recorder = started(&path, keeps_records);
+        recorder.opened(1, 1, String::new(), &"".into());
+        let frame = request(ApiKey::Produce, 9, &produce(&records));
+        let asked = recorder.request(1, &frame, false).unwrap();
+        recorder.response(asked, &[], "without response", None);
+        let ask = request(ApiKey::Fetch, 12, &Tree::of(ApiKey::Fetch, Side::Request));
+        let chunks = fetched(12, &[records.clone(), batch(9, &["secret"]), records.clone()]);
+        for chunks in [chunks.clone(), vec![chunks.concat().into()]] {
+            let asked = recorder.request(1, &ask, false).unwrap();
+            recorder.response(asked, &chunks, "answered", None);
+        }
+        recorder.close();
+        let session = Session::open(&path).unwrap();
+        let exchange = |place| session.exchange(place).unwrap();
+        let asked = session.request(&exchange(0)).unwrap().unwrap();
+        assert_eq!(batches_in(&asked), (vec![0], keeps_records));
+        assert_eq!(exchange(0).request_bytes, frame.len() as u64);
+        for place in [1, 2] {
+            let answer = session.response(&exchange(place)).unwrap().unwrap();
+            let (mut offsets, has_text) = batches_in(&answer);
+            offsets.sort_unstable();
+            assert_eq!((offsets, has_text), (vec![0, 0, 9], keeps_records));
+            let sent: usize = chunks.iter().map(Bytes::len).sum();
+            assert_eq!(exchange(place).response_bytes, Some(sent as u64 - 4));
+        }
+        let size = std::fs::metadata(&path).unwrap().len();
+        assert!(keeps_records || size < 1024, "{size}");
     }
 }
 

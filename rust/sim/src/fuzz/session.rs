@@ -104,6 +104,11 @@ fn frames((request, response): (&[u8], &[u8]), scratch: &Scratch) {
     assert_eq!(exchange.request_bytes, request.len() as u64);
     let kept = session.request_frame(&exchange).unwrap();
     // Text that is not UTF-8 may take three times its bytes in the header.
-    assert!(kept.len() <= 3 * request.len() + 8, "{} of {}", kept.len(), request.len());
+    assert!(
+        kept.len() <= 3 * request.len() + 8,
+        "{} of {}",
+        kept.len(),
+        request.len()
+    );
     read(&session);
 }
