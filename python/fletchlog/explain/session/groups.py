@@ -105,6 +105,16 @@ class Group:
         """Clients of its members, in the order in which they joined."""
         return list(dict.fromkeys(member.client for member in self.members.values()))
 
+    def most_at_once(self) -> int:
+        """The largest number of members at a time."""
+        steps = [(member.joined_us, 1) for member in self.members.values()]
+        steps += [(member.ended_us, -1) for member in self.members.values() if member.ended_us is not None]
+        most = now = 0
+        for _, step in sorted(steps):
+            now += step
+            most = max(most, now)
+        return most
+
     def living(self) -> list[Member]:
         """Members at the end of the session."""
         return [member for member in self.members.values() if not member.how]
@@ -268,7 +278,7 @@ def _trigger(group: Group, before: list[GroupEvent], these: list[GroupEvent]) ->
             last_us, number = _last_heard(member, these[-1].at_us)
             expired = last_us + max(member.session_timeout_ms, 0) * MS
             if member.how != "left" and not (member.how and member.ended_us and member.ended_us > these[-1].at_us and member.how == "fenced"):
-                _expire(member, expired, number)
+                _expire(member, min(expired, these[-1].at_us), number)
             text = f"{name} was removed: it sent nothing for its session time-out of {member.session_timeout_ms / MS:g} s"
             causes.append((min(expired, these[-1].at_us), "expired", text, name, [number]))
     for name, event in new.items():

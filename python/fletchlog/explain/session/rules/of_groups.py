@@ -58,8 +58,7 @@ def _storm(scene: Scene, group: Group) -> Iterator[Finding]:
 
 def _normal(group: Group) -> int:
     """More rebalances than these are not those of members that come once and leave once; a cooperative assignor needs two for each."""
-    most = max((len(rebalance.joins) for rebalance in group.rebalances), default=0)
-    return 2 * most * (2 if "cooperative" in group.protocol else 1) + 1
+    return 2 * group.most_at_once() * (2 if "cooperative" in group.protocol else 1) + 1
 
 
 def _churn(scene: Scene, group: Group) -> Finding | None:
@@ -123,6 +122,9 @@ def _idle(scene: Scene, group: Group) -> Iterator[Finding]:
     names = several(f"{scene.name(member.client)} ({member.id[-12:]})" for member in idle)
     evidence = [member.joined_by for member in idle]
     if lanes >= len(members):
+        if group.is_consumer_protocol:
+            # partitions are on their way from one member to another
+            return
         most = max(members, key=lambda member: len(member.assigned or ()))
         yield found(
             "assignment-uneven", "warning", 62,

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.finding import Finding, Scene
     from fletchlog.explain.session.groups import Group, Member
 
-ZOMBIE = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"}
+ZOMBIE = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"}
+# the wire does not have the session time-out of the consumer protocol: 45 s by default
+SILENT_US = 5_000_000
 
 
 def rule(scene: Scene) -> Iterator[Finding]:
@@ -162,13 +164,22 @@ def _late_heartbeats(scene: Scene, group: Group, member: Member) -> Finding:
     evidence = [number, last_number, member.ended_by or number]
     limit = member.session_timeout_ms * MS
     silent = max(ended - last, gap)
+    known = limit > 0
+    if silent < (0.8 * limit if known else SILENT_US):
+        return found(
+            "member-removed", "warning", 65,
+            f"{scene.name(member.client)} was removed from group {group.id} {seconds(silent)} after its last heartbeat, so not for a missing one: by "
+            "an operator, "
+            f"by another member with its id, because the group was deleted, or on a broker whose clock was set ahead.",
+            "Look who deletes groups or removes members; the member joins again by itself.", evidence, group.id,
+        )  # fmt: skip
+    allowed = f"its session time-out is {seconds(limit)}" if known else "its session time-out is the group's consumer.session.timeout.ms"
     return found(
         "session-expired", "error", 85,
-        f"{scene.name(member.client)} was removed from group {group.id}: it sent no heartbeat for {seconds(silent)}, its session time-out is "
-        f"{seconds(limit)}. The process was "
+        f"{scene.name(member.client)} was removed from group {group.id}: it sent no heartbeat for {seconds(silent)}, {allowed}. The process was "
         f"paused, overloaded or cut off{_repeats(group)}.",
-        "Look for long pauses (garbage collection, a frozen container, a blocked event loop) or a broken network; session.timeout.ms has to be "
-        "longer than they last.",
+        "Look for long pauses (garbage collection, a frozen container, a blocked event loop) or a broken network; session.timeout.ms has to be longer "
+        "than they last.",
         evidence, group.id,
     )  # fmt: skip
 
