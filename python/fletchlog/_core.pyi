@@ -25,6 +25,7 @@ from fletchlog.admin import (
     GroupListing,
     NewTopic,
     PartitionLag,
+    ShareGroupOffset,
     TopicDescription,
     TransactionDescription,
 )
@@ -462,6 +463,34 @@ class Broker:
         """How far a group is behind in each partition for which it has committed an offset.
 
         Some requests for all topics, not for each. A partition that is gone or cannot be read has no end and no lag, and leaves the others as they are.
+        """
+    def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
+        """Where the records of a share group begin in each partition that it reads, and its lag; empty for a group that does not exist.
+
+        As it is persisted, which is behind what members have acknowledged last. Kafka: `Admin.listShareGroupOffsets`.
+
+        Raises:
+            fletchlog.errors.KafkaError: The partition's state cannot be read.
+        """
+    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[_Partition, int] | Mapping[TopicPartition, int]) -> None:
+        """Sets where the records of a share group without members begin; makes the group if it does not exist.
+
+        What was delivered before counts no more. If a partition is refused, others may be set. Kafka: `Admin.alterShareGroupOffsets`.
+
+        Raises:
+            fletchlog.errors.NonEmptyGroupError: It has members.
+            fletchlog.errors.GroupIdNotFoundError: It is a group of another kind.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
+        """
+    def delete_share_group_offsets(self, group_id: str, topics: Sequence[str]) -> None:
+        """Deletes where the records of topics begin for a share group without members: it begins there by `share.auto.offset.reset`.
+
+        An error names the first topic that was refused; those of the others are deleted. Kafka: `Admin.deleteShareGroupOffsets`.
+
+        Raises:
+            fletchlog.errors.GroupIdNotFoundError: There is no such group, or it is of another kind.
+            fletchlog.errors.NonEmptyGroupError: It has members.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic, or the group has not read it.
         """
     def delete_group(self, group_id: str) -> None:
         """Deletes a group without members and all of its offsets. Kafka: DeleteGroups.
@@ -1046,6 +1075,34 @@ class Cluster:
         """How far a group is behind in each partition for which it has committed an offset.
 
         Some requests for all topics, not for each. A partition that is gone or cannot be read has no end and no lag, and leaves the others as they are.
+        """
+    def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
+        """Where the records of a share group begin in each partition that it reads, and its lag; empty for a group that does not exist.
+
+        As it is persisted, which is behind what members have acknowledged last. Kafka: `Admin.listShareGroupOffsets`.
+
+        Raises:
+            fletchlog.errors.KafkaError: The partition's state cannot be read.
+        """
+    def alter_share_group_offsets(self, group_id: str, offsets: Mapping[_Partition, int] | Mapping[TopicPartition, int]) -> None:
+        """Sets where the records of a share group without members begin; makes the group if it does not exist.
+
+        What was delivered before counts no more. If a partition is refused, others may be set. Kafka: `Admin.alterShareGroupOffsets`.
+
+        Raises:
+            fletchlog.errors.NonEmptyGroupError: It has members.
+            fletchlog.errors.GroupIdNotFoundError: It is a group of another kind.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
+        """
+    def delete_share_group_offsets(self, group_id: str, topics: Sequence[str]) -> None:
+        """Deletes where the records of topics begin for a share group without members: it begins there by `share.auto.offset.reset`.
+
+        An error names the first topic that was refused; those of the others are deleted. Kafka: `Admin.deleteShareGroupOffsets`.
+
+        Raises:
+            fletchlog.errors.GroupIdNotFoundError: There is no such group, or it is of another kind.
+            fletchlog.errors.NonEmptyGroupError: It has members.
+            fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic, or the group has not read it.
         """
     def delete_group(self, group_id: str) -> None:
         """Deletes a group without members and all of its offsets. Kafka: DeleteGroups.

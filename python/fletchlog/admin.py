@@ -151,6 +151,18 @@ class PartitionLag(NamedTuple):
     lag: int | None
 
 
+class ShareGroupOffset(NamedTuple):
+    """Where the records of a share group begin in a partition, from `Broker.share_group_offsets` and `Cluster.share_group_offsets`.
+
+    Attributes:
+        start_offset: The first offset that is not done, as persisted; None until members have acknowledged a record or it was set.
+        lag: Offsets from there to the end of the partition that are not done; negative if the start was set beyond the end; None if not known.
+    """
+
+    start_offset: int | None
+    lag: int | None
+
+
 class GroupMember(NamedTuple):
     """A member of a `GroupDescription`.
 
@@ -330,6 +342,7 @@ __all__ = [
     "PartitionLag",
     "Permission",
     "ResourceType",
+    "ShareGroupOffset",
     "TopicDescription",
     "TransactionDescription",
     "config_table",

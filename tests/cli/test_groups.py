@@ -164,3 +164,19 @@ def test_listing_groups_costs_requests_by_groups_and_not_by_topics(cli, data):
             assert len(cli("groups", "list", f"kafka://{listener.bootstrap}", "--json").json) == 11
             requests = sum(row["requests"] for row in listener.stats().to_pyarrow().to_pylist())
     assert requests < 11 * 8
+
+
+def test_a_share_group_is_listed_described_and_reset(cli, data):
+    with fl.Broker(data) as broker:
+        broker.alter_share_group_offsets("s", {("t", 0): 3})
+    (row,) = [row for row in cli("groups", "list", data, "--json").json if row["group"] == "s"]
+    assert row == {"group": "s", "type": "share", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7}
+    described = cli("groups", "describe", data, "s", "--json").json
+    assert described["partitions"] == [{"topic": "t", "partition": 0, "committed": 3, "end": None, "lag": 7, "member": None}]
+    assert (described["type"], described["protocol"]) == ("share", "simple")
+    assert cli("groups", "lag", data, "s", "--json").json == [{"topic": "t", "lag": 7}]
+    expected = [{"topic": "t", "partition": p, "before": {0: 3}.get(p), "after": 10} for p in (0, 1)]
+    assert cli("groups", "reset", data, "s", "-t", "t", "--to-latest", "--json", "--execute").json == expected
+    assert cli("groups", "lag", data, "s", "--json").json == [{"topic": "t", "lag": 0}]
+    cli("groups", "delete", data, "s", "--yes")
+    assert [row["group"] for row in cli("groups", "list", data, "--json").json] == ["g"]

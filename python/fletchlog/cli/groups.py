@@ -1,4 +1,4 @@
-"""List, describe, reset and delete the consumer groups of a directory."""
+"""List, describe, reset and delete the consumer and share groups of a directory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fletchlog._place import Place
 
 
-# Types of groups whose members DescribeGroups shows; "" is one that an older broker does not report.
-_DESCRIBED = ("classic", "")
+# Types of groups whose members are shown; "" is one that an older broker does not report.
+_DESCRIBED = ("classic", "consumer", "share", "")
 
 
 def list_groups(directory: Place = PLACE, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
@@ -45,8 +45,13 @@ def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON,
     with opened(directory, read_only=True, client=configured(command_config)) as broker:
         listed = listed_group(broker, group)
         found = _described(broker, listed)
-        lags = {(row["topic"], row["partition"]): row for row in _lags(broker, group)}
-    members = {tuple(tp): member.member_id for member in found.members for tp in member.partitions}
+        lags = {(row["topic"], row["partition"]): row for row in _lags(broker, listed)}
+    members: dict[tuple[str, int], str] = {}
+    for member in found.members:
+        for topic, partition in member.partitions:
+            # several members of a share group may have the same partition
+            others = members.get((topic, partition))
+            members[topic, partition] = member.member_id if others is None else f"{others}, {member.member_id}"
     none = {"committed": None, "end": None, "lag": None}
     # a partition that a member has may have no committed offset yet
     rows = [
@@ -75,8 +80,7 @@ def lag(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, comm
     fletchlog groups lag data/ g
     """
     with opened(directory, read_only=True, client=configured(command_config)) as broker:
-        listed_group(broker, group)
-        rows = _lags(broker, group)
+        rows = _lags(broker, listed_group(broker, group))
     topics: dict[str, int] = {}
     for row in rows:
         topics[row["topic"]] = topics.get(row["topic"], 0) + (row["lag"] or 0)
@@ -116,8 +120,13 @@ def reset(
     asked = configured(command_config)
     with opened(directory, read_only=not execute, client=asked) as broker, fl.Consumer(broker, asked) as consumer:
         found = places.partitions([topic_of(broker, name) for name in topic], partition)
-        begin, ends, now = consumer.beginning_offsets(found), consumer.end_offsets(found), broker.group_offsets(group)
-        before = {tp: now[tp].offset if tp in now else None for tp in found}
+        begin, ends = consumer.beginning_offsets(found), consumer.end_offsets(found)
+        shares = any(listed.group_id == group and listed.group_type == "share" for listed in broker.groups())
+        before: dict[fl.TopicPartition, int | None] = dict.fromkeys(found)
+        if shares:
+            before |= {tp: at.start_offset for tp, at in broker.share_group_offsets(group).items() if tp in before}
+        else:
+            before |= {tp: at.offset for tp, at in broker.group_offsets(group).items() if tp in before}
         if to_time is not None:
             targets = places.at(consumer, found, times.when("--to-time", to_time), ends)
         elif to_offset is not None:
@@ -126,8 +135,10 @@ def reset(
             targets = {tp: (begin[tp] if (offset := before[tp]) is None else offset) + shift_by for tp in found}
         else:
             targets = begin if to_earliest else ends
-        offsets: dict[tuple[str, int], fl.types.OffsetAndMetadata | int] = {tp: min(max(targets[tp], begin[tp]), ends[tp]) for tp in found}
-        if execute:
+        offsets: dict[tuple[str, int], int] = {tp: min(max(targets[tp], begin[tp]), ends[tp]) for tp in found}
+        if execute and shares:
+            broker.alter_share_group_offsets(group, offsets)
+        elif execute:
             broker.alter_offsets(group, offsets)
     rows = [{"topic": tp.topic, "partition": tp.partition, "before": before[tp], "after": offsets[tp]} for tp in found]
     show(rows, as_json=as_json, empty="no partition")
@@ -156,7 +167,7 @@ def _row(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> dict[s
     try:
         if group.group_type in _DESCRIBED:
             row["members"] = len(_described(broker, group).members)
-        lags = _lags(broker, group.group_id)
+        lags = _lags(broker, group)
         row |= {"partitions": len(lags), "lag": sum(lag["lag"] or 0 for lag in lags)}
     except KafkaError as error:
         note(f"{group.group_id}: {error}")
@@ -176,8 +187,12 @@ def _described(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> 
     return fl.admin.GroupDescription(group.group_id, group.state, group.protocol_type, "", [], group.coordinator)
 
 
-def _lags(broker: fl.Broker | fl.Cluster, group: str) -> list[dict[str, Any]]:
-    """A row for each partition with a committed offset."""
+def _lags(broker: fl.Broker | fl.Cluster, listed: fl.admin.GroupListing) -> list[dict[str, Any]]:
+    """A row for each partition with a committed offset; of a share group, for each partition that it reads."""
+    group = listed.group_id
+    if listed.group_type == "share":
+        starts = broker.share_group_offsets(group).items()
+        return [{"topic": tp.topic, "partition": tp.partition, "committed": at.start_offset, "end": None, "lag": at.lag} for tp, at in starts]
     return [
         {"topic": tp.topic, "partition": tp.partition, "committed": behind.committed, "end": behind.end, "lag": behind.lag}
         for tp, behind in broker.lag(group).items()

@@ -25,7 +25,7 @@ use fletchlog_records::TopicPartition;
 
 use crate::controller::{Controller, NewTopic};
 use crate::directory::{Directory, file_system};
-use crate::dynamic_config::ConsumerGroupConfig;
+use crate::dynamic_config::{ConsumerGroupConfig, ShareGroupConfig};
 use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
@@ -129,14 +129,15 @@ impl Broker {
             return Err(ConfigError::Conflict("a broker takes broker properties".to_owned()).into());
         }
         ConsumerGroupConfig::new(&options.config).validate(&options.config)?;
+        ShareGroupConfig::new(&options.config).validate()?;
         let ids: Vec<NodeId> = options.named_nodes.iter().map(|(id, _)| *id).collect();
         let (directory, metadata) = Directory::open(fs, path, options.nodes, &ids, options.read_only)?;
         let logs = Arc::new(LogManager::open(directory, &metadata, options.config, clock)?);
         let controller = Arc::new(Controller::new(logs.clone(), metadata, options.named_nodes));
         let replicas = Arc::new(ReplicaManager::new(logs.clone(), controller));
-        let groups = Arc::new(GroupCoordinator::new(&replicas));
-        let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
         let share_coordinator = Arc::new(ShareCoordinator::new(&replicas));
+        let groups = Arc::new(GroupCoordinator::new(&replicas, &share_coordinator));
+        let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
         let share = Arc::new(SharePartitionManager::new(&replicas, &share_coordinator));
         let weak = Arc::downgrade(&replicas);
         let clock_changed: Waker = Arc::new(move || {
@@ -225,6 +226,8 @@ impl Broker {
         let _open = self.enter()?;
         Ok(self.replicas.controller().delete_topics(names, |names, topics| {
             self.groups.forget_offsets_of(names);
+            self.groups
+                .forget_share_states_of(&topics.iter().map(|topic| topic.record.id).collect());
             // Waiting fetches of the topics end with their error.
             let partitions = topics.iter().flat_map(|topic| &topic.partitions);
             self.replicas.partitions_changed(partitions.map(|p| &**p));

@@ -19,16 +19,19 @@ pub enum Feature {
     GroupVersion,
     /// What the metadata can say.
     MetadataVersion,
+    /// Share groups (KIP-932).
+    ShareVersion,
     /// How transactions end (KIP-890).
     TransactionVersion,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::EligibleLeaderReplicasVersion,
         Self::GroupVersion,
         Self::MetadataVersion,
+        Self::ShareVersion,
         Self::TransactionVersion,
     ];
 
@@ -38,6 +41,7 @@ impl Feature {
             Self::EligibleLeaderReplicasVersion => "eligible.leader.replicas.version",
             Self::GroupVersion => "group.version",
             Self::MetadataVersion => "metadata.version",
+            Self::ShareVersion => "share.version",
             Self::TransactionVersion => "transaction.version",
         }
     }
@@ -47,7 +51,7 @@ impl Feature {
         match self {
             Self::EligibleLeaderReplicasVersion | Self::GroupVersion => (0, 1),
             Self::MetadataVersion => (7, 33),
-            Self::TransactionVersion => (0, 2),
+            Self::ShareVersion | Self::TransactionVersion => (0, 2),
         }
     }
 

@@ -10,5 +10,6 @@ mod member;
 mod offsets;
 mod rebalances;
 mod restart;
+mod share_groups;
 mod static_members;
 mod wire;

@@ -24,12 +24,15 @@ use crate::clock::{Clock, Listeners};
 use crate::convert::{
     broker_resource, bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py,
     counted, describe, described_resource, metrics_to_py, number_from_py, offsets_from_py, partition_description_class,
-    partitions_from_py, properties_from_py, topic_description_class, transaction_to_py, unpicklable,
+    partitions_from_py, properties_from_py, starts_from_py, topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
 use crate::gate::{beside, gate};
-use crate::groups::{consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
+use crate::groups::{
+    alter_share_request, consumer_group_to_py, delete_share_request, description_to_py, group_offsets_to_py, lag_to_py,
+    listing_to_py, share_group_offsets_to_py, share_group_to_py,
+};
 use crate::listener::{Listener, close_in_forked_children, record_options};
 use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::offsets;
@@ -587,13 +590,20 @@ impl Broker {
 
     #[doc = stub!(Broker.describe_group)]
     fn describe_group(&self, py: Python<'_>, group_id: &str) -> PyResult<Py<PyAny>> {
-        // as Kafka's admin client: a consumer group first, then a classic one
+        // as Kafka's admin client: a consumer group first, then the others
         let consumer = self.inner.call(py, |broker, _| {
             let group = broker.describe_consumer_group(group_id).ok();
             Ok::<_, Failure>(group.map(|group| (group, broker.group_coordinator(group_id))))
         })?;
         if let Some((group, coordinator)) = consumer {
             return consumer_group_to_py(py, &group, coordinator);
+        }
+        let share = self.inner.call(py, |broker, _| {
+            let group = broker.describe_share_group(group_id).ok();
+            Ok::<_, Failure>(group.map(|group| (group, broker.group_coordinator(group_id))))
+        })?;
+        if let Some((group, coordinator)) = share {
+            return share_group_to_py(py, &group, coordinator);
         }
         let group = self.inner.call(py, |broker, _| broker.describe_group(group_id))?;
         description_to_py(py, &group)
@@ -608,6 +618,49 @@ impl Broker {
     #[doc = stub!(Broker.lag)]
     fn lag<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
         lag_to_py(py, self.inner.call(py, |broker, _| broker.lag(group_id))?)
+    }
+
+    #[doc = stub!(Broker.share_group_offsets)]
+    fn share_group_offsets<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
+        let topics = self
+            .inner
+            .call(py, |broker, _| broker.share_group_offsets(&group_id.into(), None))?;
+        share_group_offsets_to_py(py, topics)
+    }
+
+    #[doc = stub!(Broker.alter_share_group_offsets)]
+    fn alter_share_group_offsets(&self, py: Python<'_>, group_id: &str, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
+        let starts = starts_from_py(offsets)?;
+        self.inner.call(py, |broker, _| {
+            let set = broker.alter_share_group_offsets(&alter_share_request(group_id, starts))?;
+            let mut partitions = set.iter().flat_map(|topic| {
+                let name = &topic.topic_name;
+                topic.partitions.iter().map(move |p| (name, p))
+            });
+            match partitions.find(|(_, p)| p.error_code != ErrorCode::NONE) {
+                None => Ok(()),
+                Some((topic, p)) => {
+                    let text = format!("{topic}-{}: {}", p.partition_index, p.error_code.message());
+                    Err(Failure::kafka(p.error_code, text))
+                }
+            }
+        })
+    }
+
+    #[doc = stub!(Broker.delete_share_group_offsets)]
+    fn delete_share_group_offsets(&self, py: Python<'_>, group_id: &str, topics: Vec<String>) -> PyResult<()> {
+        let topics = topics.into_iter().map(Arc::from).collect();
+        self.inner.call(py, |broker, _| {
+            let request = delete_share_request(group_id, topics);
+            let deleted = broker.delete_share_group_offsets(&request)?;
+            match deleted.iter().find(|topic| topic.error_code != ErrorCode::NONE) {
+                None => Ok(()),
+                Some(topic) => {
+                    let why = topic.error_message.as_deref().unwrap_or(topic.error_code.message());
+                    Err(Failure::kafka(topic.error_code, format!("{}: {why}", topic.topic_name)))
+                }
+            }
+        })
     }
 
     #[doc = stub!(Broker.delete_group)]

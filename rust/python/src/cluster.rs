@@ -25,13 +25,16 @@ use crate::broker::{LEDGER, TO_THE_END};
 use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
     broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, number_from_py,
-    offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some,
+    offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some, starts_from_py,
     topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
 use crate::gate::gate;
-use crate::groups::{consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py};
+use crate::groups::{
+    consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py, share_group_offsets_to_py,
+    share_group_to_py,
+};
 use crate::listener::record_options;
 use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::oauth::split_callback;
@@ -479,6 +482,30 @@ impl Cluster {
         })
     }
 
+    #[doc = stub!(Cluster.share_group_offsets)]
+    fn share_group_offsets<'py>(&self, py: Python<'py>, group_id: String) -> PyResult<Bound<'py, PyDict>> {
+        let topics = self
+            .inner
+            .awaited(py, move |client, stop| client.share_group_offsets(&group_id, stop))?;
+        share_group_offsets_to_py(py, topics)
+    }
+
+    #[doc = stub!(Cluster.alter_share_group_offsets)]
+    fn alter_share_group_offsets(&self, py: Python<'_>, group_id: String, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
+        let starts = starts_from_py(offsets)?;
+        self.inner.awaited(py, move |client, stop| {
+            client.alter_share_group_offsets(&group_id, &starts, stop)
+        })
+    }
+
+    #[doc = stub!(Cluster.delete_share_group_offsets)]
+    fn delete_share_group_offsets(&self, py: Python<'_>, group_id: String, topics: Vec<String>) -> PyResult<()> {
+        let topics: Vec<Arc<str>> = topics.into_iter().map(Arc::from).collect();
+        self.inner.awaited(py, move |client, stop| {
+            client.delete_share_group_offsets(&group_id, &topics, stop)
+        })
+    }
+
     #[doc = stub!(Cluster.delete_group)]
     fn delete_group(&self, py: Python<'_>, group_id: String) -> PyResult<()> {
         self.inner
@@ -549,6 +576,7 @@ impl Cluster {
         match described {
             (Description::Classic(group), node) => description_to_py(py, &group_of(group, node)),
             (Description::Consumer(group), node) => consumer_group_to_py(py, &group, node),
+            (Description::Share(group), node) => share_group_to_py(py, &group, node),
         }
     }
 

@@ -66,6 +66,7 @@ type_class!(group_listing_class, "fletchlog.admin", "GroupListing");
 type_class!(group_description_class, "fletchlog.admin", "GroupDescription");
 type_class!(group_member_class, "fletchlog.admin", "GroupMember");
 type_class!(partition_lag_class, "fletchlog.admin", "PartitionLag");
+type_class!(share_group_offset_class, "fletchlog.admin", "ShareGroupOffset");
 type_class!(cut_class, "fletchlog.files", "Cut");
 type_class!(segment_report_class, "fletchlog.files", "SegmentReport");
 type_class!(producer_state_class, "fletchlog.files", "ProducerState");
@@ -319,6 +320,12 @@ pub fn offset_from_py(tp: &TopicPartition, value: &Bound<'_, PyAny>) -> PyResult
         leader_epoch,
         metadata: Arc::from(metadata),
     })
+}
+
+/// Takes `{tp: int}`.
+pub fn starts_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition, i64)>> {
+    let offsets = offsets_from_py(value)?;
+    Ok(offsets.into_iter().map(|(tp, offset)| (tp, offset.offset)).collect())
 }
 
 /// Takes `{tp: OffsetAndMetadata | int}`.

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, NodeId, OffsetAndMetadata};
+use fletchlog_protocol::messages::alter_share_group_offsets_response::AlterShareGroupOffsetsResponseTopic;
 use fletchlog_protocol::messages::consumer_group_describe_response::DescribedGroup;
+use fletchlog_protocol::messages::delete_share_group_offsets_response::DeleteShareGroupOffsetsResponseTopic;
+use fletchlog_protocol::messages::describe_share_group_offsets_response::DescribeShareGroupOffsetsResponseTopic;
+use fletchlog_protocol::messages::share_group_describe_response::DescribedGroup as DescribedShareGroup;
+use fletchlog_protocol::messages::{AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest};
 use fletchlog_records::TopicPartition;
 
 use super::Broker;
@@ -41,6 +46,58 @@ impl Broker {
         let _open = self.enter()?;
         self.do_scheduled_work();
         self.groups.describe_consumer_group(group_id)
+    }
+
+    /// A share group and its members. Kafka: ShareGroupDescribe.
+    ///
+    /// # Errors
+    /// GROUP_ID_NOT_FOUND: there is none, or it is a group of another kind. `Closed`, KAFKA_STORAGE_ERROR.
+    pub fn describe_share_group(&self, group_id: &str) -> Result<DescribedShareGroup, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.describe_share_group(group_id)
+    }
+
+    /// Where the records of a share group begin, and its lag, for partitions of topics, or for all that it has read. Kafka:
+    /// DescribeShareGroupOffsets.
+    ///
+    /// # Errors
+    /// UNKNOWN_SERVER_ERROR (an empty id or list of partitions, a negative partition), `Closed`, KAFKA_STORAGE_ERROR.
+    pub fn share_group_offsets(
+        &self,
+        group_id: &Arc<str>,
+        topics: Option<Vec<(Arc<str>, Vec<i32>)>>,
+    ) -> Result<Vec<DescribeShareGroupOffsetsResponseTopic>, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.share_group_offsets(group_id, topics)
+    }
+
+    /// Sets where the records of a share group without members begin; creates the group if it does not exist. Kafka:
+    /// AlterShareGroupOffsets.
+    ///
+    /// # Errors
+    /// NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND (a group of another kind), `ReadOnly`, `Closed`, storage errors.
+    pub fn alter_share_group_offsets(
+        &self,
+        request: &AlterShareGroupOffsetsRequest,
+    ) -> Result<Vec<AlterShareGroupOffsetsResponseTopic>, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.alter_share_group_offsets(request)
+    }
+
+    /// Deletes where the records of topics begin for a share group without members. Kafka: DeleteShareGroupOffsets.
+    ///
+    /// # Errors
+    /// NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, `ReadOnly`, `Closed`, storage errors.
+    pub fn delete_share_group_offsets(
+        &self,
+        request: &DeleteShareGroupOffsetsRequest,
+    ) -> Result<Vec<DeleteShareGroupOffsetsResponseTopic>, BrokerError> {
+        let _open = self.enter()?;
+        self.do_scheduled_work();
+        self.groups.delete_share_group_offsets(request)
     }
 
     /// Whether the protocol of consumer groups is served: `group.coordinator.rebalance.protocols` has `consumer`.

@@ -5,6 +5,7 @@ use fletchlog_api::config_table::{Kind, kafka_refusal_of, keys};
 use fletchlog_api::{Config, ConfigError, ErrorCode, NodeId, Scope};
 
 use super::consumer_group::ConsumerGroupConfig;
+use super::share_group::ShareGroupConfig;
 use super::{BrokerConfigs, Properties, refused};
 use crate::BrokerError;
 use crate::topic_config::{TOPIC_CONFIG_SYNONYMS, TopicConfig};
@@ -15,6 +16,7 @@ pub(super) const MIN_IN_SYNC: &str = "min.insync.replicas";
 /// Properties of the table that can be altered, in addition to those that topics inherit.
 const DYNAMIC: &[&str] = &[
     "group.consumer.assignment.interval.ms",
+    "group.share.assignment.interval.ms",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "max.connection.creation.rate",
@@ -39,11 +41,6 @@ const WITHOUT_EFFECT: &[(&str, Kind, Option<&str>)] = &[
     ("follower.fetch.last.tiered.offset.enable", Kind::Boolean, Some("false")),
     ("follower.replication.throttled.rate", SIZE, None),
     ("group.coordinator.cached.buffer.max.bytes", ANY_INT, Some("1048588")),
-    (
-        "group.share.assignment.interval.ms",
-        Kind::Int(0, i32::MAX),
-        Some("1000"),
-    ),
     (
         "group.streams.assignment.interval.ms",
         Kind::Int(0, i32::MAX),
@@ -240,6 +237,7 @@ fn refusal_together(config: &Config) -> Option<String> {
     let log = Config::parse(Scope::Topic, []).map(|topic| TopicConfig::new(config, &topic));
     log.and_then(|log| log.validate())
         .and_then(|()| ConsumerGroupConfig::new(config).validate(config))
+        .and_then(|()| ShareGroupConfig::new(config).validate())
         .err()
         .map(|error: ConfigError| error.kafka_message())
 }

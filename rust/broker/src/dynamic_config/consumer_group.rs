@@ -2,13 +2,37 @@
 
 use fletchlog_api::{Config, ConfigError};
 
-/// A time with its bounds, in ms.
-struct Limited {
-    /// Name of the group's property, without `consumer.`.
-    name: &'static str,
-    value: i32,
-    min: i32,
-    max: i32,
+/// A number with its bounds.
+pub(super) struct Limited {
+    /// Name of the group's property, without `consumer.` or `share.`.
+    pub(super) name: &'static str,
+    pub(super) value: i32,
+    pub(super) min: i32,
+    pub(super) max: i32,
+}
+
+impl Limited {
+    /// Refuses bounds that contradict each other or the value; `protocol`: `consumer` or `share`.
+    pub(super) fn validate(&self, protocol: &str) -> Result<(), ConfigError> {
+        let Self { name, value, min, max } = self;
+        let refuse = |text: String| Err(ConfigError::Conflict(text));
+        let (high, low) = (
+            format!("group.{protocol}.max.{name}"),
+            format!("group.{protocol}.min.{name}"),
+        );
+        if max < min {
+            return refuse(format!("{high} must be greater than or equal to {low}"));
+        }
+        if value < min {
+            return refuse(format!(
+                "group.{protocol}.{name} must be greater than or equal to {low}"
+            ));
+        }
+        if value > max {
+            return refuse(format!("group.{protocol}.{name} must be less than or equal to {high}"));
+        }
+        Ok(())
+    }
 }
 
 /// The times that a group can have its own values for.
@@ -46,22 +70,8 @@ impl ConsumerGroupConfig {
     /// Refuses properties that contradict each other.
     pub(crate) fn validate(&self, config: &Config) -> Result<(), ConfigError> {
         let refuse = |text: String| Err(ConfigError::Conflict(text));
-        for Limited { name, value, min, max } in self.all() {
-            if max < min {
-                return refuse(format!(
-                    "group.consumer.max.{name} must be greater than or equal to group.consumer.min.{name}"
-                ));
-            }
-            if value < min {
-                return refuse(format!(
-                    "group.consumer.{name} must be greater than or equal to group.consumer.min.{name}"
-                ));
-            }
-            if value > max {
-                return refuse(format!(
-                    "group.consumer.{name} must be less than or equal to group.consumer.max.{name}"
-                ));
-            }
+        for limited in self.all() {
+            limited.validate("consumer")?;
         }
         if self.session_timeout.value <= self.heartbeat_interval.value {
             return refuse(

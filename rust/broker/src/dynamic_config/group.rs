@@ -1,10 +1,11 @@
-//! The properties of a group. Those of protocols that this broker does not serve are only kept and described; as in Kafka, none has an
+//! The properties of a group. Those of streams groups, which this broker does not serve, are only kept and described; as in Kafka, none has an
 //! effect on classic groups. Kafka: `GroupConfig`, with the texts of its errors.
 
 use fletchlog_api::config_table::{Kind, kafka_refusal_of};
 use fletchlog_api::{Config, ErrorCode};
 
 use super::consumer_group::ConsumerGroupConfig;
+use super::share_group::ShareGroupConfig;
 use super::{Properties, refused};
 use crate::BrokerError;
 
@@ -15,7 +16,7 @@ pub(crate) struct GroupProperty {
     pub(crate) synonym: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: &'static str,
-    /// The bounds that the defaults of the broker's own properties set; for `consumer.*`, the broker's table has them.
+    /// The bounds that the defaults of the broker's own properties set; for `consumer.*` and `share.*`, the broker's table has them.
     bounds: Option<(i64, i64)>,
 }
 
@@ -51,15 +52,15 @@ pub(crate) const GROUP: &[GroupProperty] = &[
     row("consumer.session.timeout.ms", "group.consumer.session.timeout.ms", at_least(1), "45000", None),
     row("errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.copy.record.enable", Kind::Boolean, "false", None),
     row("errors.deadletterqueue.topic.name", "errors.deadletterqueue.topic.name", Kind::Text, "", None),
-    row("share.assignment.interval.ms", "group.share.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
+    row("share.assignment.interval.ms", "group.share.assignment.interval.ms", at_least(0), "1000", None),
     row("share.auto.offset.reset", "share.auto.offset.reset", Kind::Text, "latest", None),
-    row("share.delivery.count.limit", "group.share.delivery.count.limit", at_least(2), "5", Some((2, 10))),
-    row("share.heartbeat.interval.ms", "group.share.heartbeat.interval.ms", at_least(1), "5000", HEARTBEAT),
+    row("share.delivery.count.limit", "group.share.delivery.count.limit", at_least(2), "5", None),
+    row("share.heartbeat.interval.ms", "group.share.heartbeat.interval.ms", at_least(1), "5000", None),
     row("share.isolation.level", "share.isolation.level", Kind::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", None),
-    row("share.partition.max.record.locks", "group.share.partition.max.record.locks", at_least(100), "2000", Some((100, 4_000))),
-    row("share.record.lock.duration.ms", "group.share.record.lock.duration.ms", at_least(1_000), "30000", Some((15_000, 60_000))),
+    row("share.partition.max.record.locks", "group.share.partition.max.record.locks", at_least(100), "2000", None),
+    row("share.record.lock.duration.ms", "group.share.record.lock.duration.ms", at_least(1_000), "30000", None),
     row("share.renew.acknowledge.enable", "share.renew.acknowledge.enable", Kind::Boolean, "true", None),
-    row("share.session.timeout.ms", "group.share.session.timeout.ms", at_least(1), "45000", SESSION),
+    row("share.session.timeout.ms", "group.share.session.timeout.ms", at_least(1), "45000", None),
     row("streams.assignment.interval.ms", "group.streams.assignment.interval.ms", at_least(0), "1000", ASSIGNMENT),
     row("streams.assignor.name", "streams.assignor.name", Kind::Text, "sticky", None),
     row("streams.heartbeat.interval.ms", "group.streams.heartbeat.interval.ms", at_least(1), "5000", HEARTBEAT),
@@ -87,14 +88,25 @@ pub(super) fn validate(group: &str, properties: &Properties, broker: &Config) ->
     };
     let of_type = rows().find_map(|(property, value)| property.refusal_of_type(value));
     let consumer = ConsumerGroupConfig::new(broker);
-    let of_bounds = || rows().find_map(|(property, value)| property.refusal_of_bounds(value, &consumer));
+    let share = ShareGroupConfig::new(broker);
+    let of_bounds = || {
+        rows().find_map(|(property, value)| {
+            let of_share = || share.refusal(property.name, value.parse().ok()?);
+            property.refusal_of_bounds(value, &consumer).or_else(of_share)
+        })
+    };
     let number = |name: &str| properties.get(name)?.parse().ok();
     let of_session = || {
         let (session, heartbeat) = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms");
         let is_longer = consumer.is_session_longer(number(session), number(heartbeat));
         (!is_longer).then(|| format!("{session} must be greater than {heartbeat}"))
     };
-    let refusal = of_type.or_else(of_bounds).or_else(of_session);
+    let of_share_session = || {
+        let (session, heartbeat) = ("share.session.timeout.ms", "share.heartbeat.interval.ms");
+        let is_longer = share.is_session_longer(number(session), number(heartbeat));
+        (!is_longer).then(|| format!("{session} must be greater than {heartbeat}"))
+    };
+    let refusal = of_type.or_else(of_bounds).or_else(of_session).or_else(of_share_session);
     refusal.map_or(Ok(()), |text| Err(refused(ErrorCode::INVALID_CONFIG, text)))
 }
 

@@ -5,6 +5,7 @@ mod broker;
 mod client_metrics;
 mod consumer_group;
 mod group;
+mod share_group;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub(crate) use broker::{is_dynamic, is_of_table, kind_of};
 pub(crate) use client_metrics::CLIENT_METRICS;
 pub(crate) use consumer_group::ConsumerGroupConfig;
 pub(crate) use group::{GROUP, GroupProperty};
+pub(crate) use share_group::ShareGroupConfig;
 
 /// Names and values as they were set.
 pub(crate) type Properties = BTreeMap<String, String>;

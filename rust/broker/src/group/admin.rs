@@ -21,11 +21,12 @@ type PartitionErrors = Vec<(TopicPartition, ErrorCode)>;
 pub struct GroupListing {
     /// group.id.
     pub group_id: Arc<str>,
-    /// "consumer", "connect", ...; "" while no member has joined.
+    /// "consumer", "share", "connect", ...; "" while no member has joined.
     pub protocol_type: Arc<str>,
-    /// Empty, PreparingRebalance, CompletingRebalance or Stable; of a consumer group Empty, Assigning, Reconciling or Stable.
+    /// Empty, PreparingRebalance, CompletingRebalance or Stable; of a consumer group Empty, Assigning, Reconciling or Stable; of a share
+    /// group Empty or Stable.
     pub state: &'static str,
-    /// "classic" or "consumer". Kafka: `Group.GroupType`.
+    /// "classic", "consumer" or "share". Kafka: `Group.GroupType`.
     pub group_type: Arc<str>,
     /// The node that coordinates it.
     pub coordinator: NodeId,
@@ -74,15 +75,18 @@ impl GroupCoordinator {
         ids.sort_unstable();
         let list = |id: Arc<str>| {
             self.in_group(&id, |group| {
-                let of_consumers = group.consumer.is_some();
-                let protocol_type = of_consumers.then(|| Arc::from(PROTOCOL_TYPE));
+                let (group_type, protocol_type) = match (&group.consumer, &group.share) {
+                    (Some(_), _) => ("consumer", Some(Arc::from(PROTOCOL_TYPE))),
+                    (None, Some(_)) => ("share", Some(Arc::from("share"))),
+                    (None, None) => ("classic", None),
+                };
                 GroupListing {
                     group_id: group.id.clone(),
                     protocol_type: protocol_type
                         .or_else(|| group.protocol_type.clone())
                         .unwrap_or_default(),
                     state: group.state_name(),
-                    group_type: Arc::from(if of_consumers { "consumer" } else { "classic" }),
+                    group_type: group_type.into(),
                     coordinator: self.coordinator_of(&group.id),
                 }
             })
@@ -93,7 +97,7 @@ impl GroupCoordinator {
     /// A group and its members.
     pub(crate) fn describe_group(&self, group_id: &str) -> Result<GroupDescription, BrokerError> {
         self.in_known_group(group_id, |group| {
-            if group.consumer.is_some() {
+            if group.consumer.is_some() || group.share.is_some() {
                 let message = format!("Group {group_id} is not a classic group.");
                 return Err(BrokerError::kafka(ErrorCode::GROUP_ID_NOT_FOUND, message));
             }
@@ -127,6 +131,7 @@ impl GroupCoordinator {
     /// Deletes a group without members and all of its offsets.
     pub(crate) fn delete_group(&self, group_id: &str) -> Result<(), BrokerError> {
         self.replicas.for_writing("delete groups")?;
+        self.delete_share_states_of(group_id)?;
         self.in_known_group(group_id, |group| {
             check_empty(group)?;
             self.drop_group(group)
@@ -148,6 +153,7 @@ impl GroupCoordinator {
             ));
         }
         self.in_known_group(group_id, |group| {
+            check_has_offsets(group)?;
             if !group.uses_consumer_protocol() {
                 check_empty(group)?;
             }
@@ -188,6 +194,7 @@ impl GroupCoordinator {
         }
         self.load_group(group_id).map_err(|code| not_loaded(code, group_id))?;
         self.in_new_group(group_id, |group| {
+            check_has_offsets(group)?;
             check_empty(group)?;
             let committed = self.commit_accepted(group, offsets, None, false);
             committed.map(drop).map_err(|refused| {
@@ -228,8 +235,17 @@ fn describe_member(member: &Member, protocol: &str) -> GroupMember {
     }
 }
 
+/// GROUP_ID_NOT_FOUND of a share group, which has no committed offsets. Kafka: `ShareGroup#validateOffsetDelete`.
+fn check_has_offsets(group: &Group) -> Result<(), BrokerError> {
+    if group.share.is_none() {
+        return Ok(());
+    }
+    let message = format!("Group {} is a share group and has no committed offsets.", group.id);
+    Err(BrokerError::kafka(ErrorCode::GROUP_ID_NOT_FOUND, message))
+}
+
 /// NON_EMPTY_GROUP while the group has members.
-fn check_empty(group: &Group) -> Result<(), BrokerError> {
+pub(super) fn check_empty(group: &Group) -> Result<(), BrokerError> {
     if group.is_empty() {
         return Ok(());
     }
@@ -241,7 +257,7 @@ fn check_empty(group: &Group) -> Result<(), BrokerError> {
     Err(BrokerError::kafka(ErrorCode::NON_EMPTY_GROUP, message))
 }
 
-fn not_loaded(code: ErrorCode, what: &str) -> BrokerError {
+pub(super) fn not_loaded(code: ErrorCode, what: &str) -> BrokerError {
     BrokerError::kafka(
         code,
         format!("`__consumer_offsets` cannot be read, so {what} cannot be reported"),

@@ -1,9 +1,10 @@
-//! A change of a consumer group by one request or timer: its records take effect at once and are written together; if that fails, the
-//! group is again as it was. Kafka: `CoordinatorResult`, `CoordinatorRuntime` with its snapshots.
+//! A change of a consumer or share group by one request or timer: its records take effect at once and are written together; if that fails,
+//! the group is again as it was. Kafka: `CoordinatorResult`, `CoordinatorRuntime` with its snapshots.
 
 use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
+use fletchlog_protocol::WireError;
 use fletchlog_records::{BatchParams, planted};
 
 use super::consumer_group::ConsumerGroup;
@@ -13,21 +14,52 @@ use super::records;
 use crate::BrokerError;
 use crate::replica_manager::CoordinatorRecord;
 
+/// A group that changes only by its records.
+pub(super) trait Recorded {
+    /// Its records.
+    type Record;
+
+    /// Changes the group as a record says; returns the record that would undo it.
+    fn replay(&mut self, record: &Self::Record) -> Self::Record;
+
+    /// Key and value of a record of the group with this id.
+    fn encode(record: &Self::Record, group_id: &Arc<str>) -> Result<CoordinatorRecord, WireError>;
+
+    /// The version of the table of topics, and the hash of the subscribed topics, when they were last looked at.
+    fn saw(&mut self, seen: (u64, i64));
+}
+
+impl Recorded for ConsumerGroup {
+    type Record = ConsumerRecord;
+
+    fn replay(&mut self, record: &ConsumerRecord) -> ConsumerRecord {
+        self.replay(record)
+    }
+
+    fn encode(record: &ConsumerRecord, group_id: &Arc<str>) -> Result<CoordinatorRecord, WireError> {
+        record.encode(group_id)
+    }
+
+    fn saw(&mut self, seen: (u64, i64)) {
+        self.seen = Some(seen);
+    }
+}
+
 /// The records of a change that is being made.
-pub(super) struct Change<'a> {
+pub(super) struct Change<'a, G: Recorded = ConsumerGroup> {
     pub(super) group_id: Arc<str>,
-    pub(super) group: &'a mut ConsumerGroup,
+    pub(super) group: &'a mut G,
     /// Written in front of the group's records: the end of a classic group.
     ends_classic: bool,
-    records: Vec<ConsumerRecord>,
+    records: Vec<G::Record>,
     /// What would undo them.
-    undo: Vec<ConsumerRecord>,
+    undo: Vec<G::Record>,
     /// The version of the table of topics, and the hash of the subscribed topics, if this change looked at them.
     pub(super) seen: Option<(u64, i64)>,
 }
 
-impl<'a> Change<'a> {
-    pub(super) fn of(group_id: &Arc<str>, group: &'a mut ConsumerGroup) -> Self {
+impl<'a, G: Recorded> Change<'a, G> {
+    pub(super) fn of(group_id: &Arc<str>, group: &'a mut G) -> Self {
         Self {
             group_id: Arc::clone(group_id),
             group,
@@ -44,7 +76,7 @@ impl<'a> Change<'a> {
     }
 
     /// Changes the group.
-    pub(super) fn apply(&mut self, record: ConsumerRecord) {
+    pub(super) fn apply(&mut self, record: G::Record) {
         self.undo.push(self.group.replay(&record));
         self.records.push(record);
     }
@@ -55,7 +87,7 @@ impl<'a> Change<'a> {
     }
 }
 
-impl Drop for Change<'_> {
+impl<G: Recorded> Drop for Change<'_, G> {
     /// Undoes what was not written.
     fn drop(&mut self) {
         if planted!("change-of-a-group-not-undone") {
@@ -75,7 +107,7 @@ impl GroupCoordinator {
     ///
     /// # Errors
     /// COORDINATOR_NOT_AVAILABLE: they could not be written, and the change is undone.
-    pub(super) fn commit_change(&self, mut change: Change<'_>) -> Result<(), ErrorCode> {
+    pub(super) fn commit_change<G: Recorded>(&self, mut change: Change<'_, G>) -> Result<(), ErrorCode> {
         if !change.is_empty() && !self.replicas.is_read_only() {
             let what = || format!("storing group {}", change.group_id);
             if let Err(error) = self.write_change(&change) {
@@ -86,19 +118,19 @@ impl GroupCoordinator {
         }
         change.undo.clear();
         if let Some(seen) = change.seen {
-            change.group.seen = Some(seen);
+            change.group.saw(seen);
         }
         Ok(())
     }
 
-    fn write_change(&self, change: &Change<'_>) -> Result<(), BrokerError> {
+    fn write_change<G: Recorded>(&self, change: &Change<'_, G>) -> Result<(), BrokerError> {
         let mut batch: Vec<CoordinatorRecord> = Vec::new();
         if change.ends_classic {
             batch.push(records::group_tombstone(&change.group_id)?);
         }
         let mut bytes = 0;
         for record in &change.records {
-            let (key, value) = record.encode(&change.group_id)?;
+            let (key, value) = G::encode(record, &change.group_id)?;
             let size = key.len() + value.as_ref().map_or(0, bytes::Bytes::len);
             if bytes + size > BATCH_BYTES && !batch.is_empty() {
                 self.store_records(&change.group_id, &batch, &BatchParams::default())?;

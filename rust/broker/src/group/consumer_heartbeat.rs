@@ -8,7 +8,7 @@ use fletchlog_api::{ErrorCode, NodeId};
 use fletchlog_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
 use fletchlog_protocol::messages::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH,
-    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH, ShareGroupHeartbeatResponse,
 };
 use fletchlog_protocol::values::ConsumerGroupMemberMetadataValue;
 use fletchlog_records::planted;
@@ -37,6 +37,20 @@ impl Refusal {
         Self {
             code,
             message: Some(message.to_string()),
+        }
+    }
+
+    /// Kafka says nothing of the reason.
+    pub(super) fn without_text(code: ErrorCode) -> Self {
+        Self { code, message: None }
+    }
+
+    /// The response to a member of a share group.
+    pub(super) fn of_share(self) -> ShareGroupHeartbeatResponse {
+        ShareGroupHeartbeatResponse {
+            error_code: self.code,
+            error_message: self.message.map(Arc::from),
+            ..Default::default()
         }
     }
 }
@@ -105,10 +119,7 @@ impl GroupCoordinator {
     /// The checks that do not need the group. Kafka: `GroupCoordinatorService#throwIfConsumerGroupHeartbeatRequestIsInvalid`.
     fn check_heartbeat(&self, request: &ConsumerGroupHeartbeatRequest) -> Result<(), Refusal> {
         if !self.serves_consumer_groups() {
-            return Err(Refusal {
-                code: ErrorCode::UNSUPPORTED_VERSION,
-                message: None,
-            });
+            return Err(Refusal::without_text(ErrorCode::UNSUPPORTED_VERSION));
         }
         let invalid = |message: &str| Err(Refusal::new(ErrorCode::INVALID_REQUEST, message));
         let is_blank = |text: &str| text.chars().all(|c| c <= ' ');
@@ -207,6 +218,10 @@ impl GroupCoordinator {
         let group_id = Arc::clone(&group.id);
         if let Some(consumer) = &mut group.consumer {
             return self.beat(&group_id, consumer, None, heartbeat);
+        }
+        if group.share.is_some() {
+            let message = format!("Group {group_id} is not a consumer group.");
+            return Err(Refusal::new(ErrorCode::GROUP_ID_NOT_FOUND, message));
         }
         let mut consumer = Box::<ConsumerGroup>::default();
         let classic = group.is_in_use().then_some(&*group);

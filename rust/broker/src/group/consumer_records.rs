@@ -162,12 +162,12 @@ pub(crate) fn tombstones(group: &ConsumerGroup) -> Vec<ConsumerRecord> {
 }
 
 /// A key has the one version that is the type of its record; values are written at version 0.
-fn record<K: Value, V: Value>(key: &K, value: Option<&V>) -> Result<CoordinatorRecord, WireError> {
+pub(super) fn record<K: Value, V: Value>(key: &K, value: Option<&V>) -> Result<CoordinatorRecord, WireError> {
     let value = value.map(|value| value.encode(0)).transpose()?;
     Ok((key.encode(K::MIN_VERSION)?, value))
 }
 
-fn of<V: Value>(value: Option<&[u8]>) -> Result<Option<V>, WireError> {
+pub(super) fn of<V: Value>(value: Option<&[u8]>) -> Result<Option<V>, WireError> {
     value.map(|value| V::decode(Bytes::copy_from_slice(value))).transpose()
 }
 

@@ -20,6 +20,7 @@ use super::table::{Deadlines, GroupTable, LockedGroup};
 use crate::loading::Loading;
 use crate::panics::{contained, place};
 use crate::replica_manager::ReplicaManager;
+use crate::share_coordinator::ShareCoordinator;
 use crate::sync::{Changes, Mutex, MutexGuard, Periodic, Rank};
 use crate::topic_names::CONSUMER_OFFSETS;
 use crate::uuid;
@@ -44,6 +45,8 @@ pub(crate) struct GroupCoordinator {
     pub(super) expiry_check_ms: i64,
     /// Partitions of `__consumer_offsets` whose new leader is loading them.
     pub(super) loading: Loading,
+    /// Keeps the states of the partitions of share groups. Never called while a group's lock is held.
+    pub(super) share_states: Arc<ShareCoordinator>,
     members_named: AtomicU64,
     /// Suffix of every member id of this run.
     run: String,
@@ -67,7 +70,7 @@ impl Drop for Working<'_> {
 
 impl GroupCoordinator {
     /// A coordinator with the broker's limits.
-    pub(crate) fn new(replicas: &Arc<ReplicaManager>) -> Self {
+    pub(crate) fn new(replicas: &Arc<ReplicaManager>, share_states: &Arc<ShareCoordinator>) -> Self {
         let config = replicas.config();
         let expiry_check_ms = config.long("offsets.retention.check.interval.ms");
         Self {
@@ -86,6 +89,7 @@ impl GroupCoordinator {
                 .collect(),
             expiry_check_ms,
             loading: Loading::default(),
+            share_states: Arc::clone(share_states),
             members_named: AtomicU64::new(0),
             run: uuid::random_hex(),
             replicas: Arc::clone(replicas),
@@ -319,6 +323,10 @@ impl GroupCoordinator {
             if group.consumer.is_some() {
                 self.resolve_regexes(group);
                 self.expire_consumers(group, now_ms);
+                return;
+            }
+            if group.share.is_some() {
+                self.expire_share_members(group, now_ms);
                 return;
             }
             let pending = group.pending_members.len();

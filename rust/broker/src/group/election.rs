@@ -66,6 +66,9 @@ impl GroupCoordinator {
             let timeout_ms = || self.group_config(&group_id, "consumer.session.timeout.ms");
             consumer.restart_sessions(loaded_ms, timeout_ms);
         }
+        if let Some(share) = &mut group.share {
+            share.restart_sessions(loaded_ms, self.share_session_timeout_ms(&group_id));
+        }
         !matches!(group.state, GroupState::Empty | GroupState::Stable)
     }
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::coordinator::GroupCoordinator;
 use super::state::{CommittedOffset, Group, GroupState};
-use super::{consumer_records, records};
+use super::{consumer_records, records, share};
 use crate::BrokerError;
 use crate::panics::place;
 use crate::replica_manager::CoordinatorRecord;
@@ -33,7 +33,9 @@ impl GroupCoordinator {
             };
             let expired = group.offsets.iter().filter(is_expired);
             let expired: Vec<TopicPartition> = expired.map(|(tp, _)| tp.clone()).collect();
-            let unused = group.is_empty()
+            // Kafka: `ShareGroup#shouldExpire`.
+            let unused = group.share.is_none()
+                && group.is_empty()
                 && expired.len() == group.offsets.len()
                 && group.pending_txn_offsets.is_empty()
                 && group.pending_members.is_empty();
@@ -77,13 +79,16 @@ impl GroupCoordinator {
     pub(super) fn drop_group(&self, group: &mut Group) -> Result<(), BrokerError> {
         let tps: Vec<TopicPartition> = group.with_offsets().cloned().collect();
         let mut tombstones = offset_tombstones(group, &tps)?;
+        if let Some(share) = &group.share {
+            tombstones.extend(share::tombstones(&group.id, share)?);
+        }
         match &group.consumer {
             Some(consumer) => {
                 let records = consumer_records::tombstones(consumer);
                 let records = records.iter().map(|record| record.encode(&group.id));
                 tombstones.extend(records.collect::<Result<Vec<_>, _>>()?);
             }
-            None if group.is_stored => tombstones.push(records::group_tombstone(&group.id)?),
+            None if group.is_stored && group.share.is_none() => tombstones.push(records::group_tombstone(&group.id)?),
             None => {}
         }
         self.write_tombstones(group, tombstones)?;

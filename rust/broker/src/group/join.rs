@@ -84,6 +84,9 @@ impl GroupCoordinator {
     fn join(&self, join: &Join<'_>) -> Result<(), Refusal> {
         let member_id = &join.request.member_id;
         let enter = |group: &mut Group| {
+            if group.share.is_some() {
+                return Err((ErrorCode::INCONSISTENT_GROUP_PROTOCOL, Arc::from("")));
+            }
             if group.consumer.is_some() {
                 let joined = self.join_consumer_group(group, join.request, join.client, join.now_ms)?;
                 join.waits.set(true);
@@ -107,7 +110,7 @@ impl GroupCoordinator {
                     let ended = self.end_empty_consumer_group(group);
                     ended.map_err(|code| (code, Arc::from("")))?;
                 }
-                if group.consumer.is_none() {
+                if group.consumer.is_none() && group.share.is_none() {
                     self.store_new(group)?;
                 }
                 enter(group)

@@ -1,4 +1,4 @@
-//! The hash of the topics that a consumer group subscribes to: when it changes, the group gets a new epoch (spec 8.9). Kafka:
+//! The hash of the topics that a consumer or share group subscribes to: when it changes, the group gets a new epoch (spec 8.9). Kafka:
 //! `Utils#computeTopicHash`, `#computeGroupHash`.
 //!
 //! | of a topic | bytes |
@@ -10,8 +10,8 @@
 //! | each partition's number | 4 |
 //!
 //! All numbers are little-endian. What Kafka adds for the racks of a partition's replicas is left out: with racks the hash is another one, and
-//! nothing shows it. The group's hash is that of its topics' hashes, by name; 0 if it subscribes to
-//! none. A topic that does not exist has the hash 0.
+//! nothing shows it. The group's hash is that of its topics' hashes, by name; topics that do
+//! not exist are left out, and if none is left it is 0.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,18 +22,19 @@ use crate::topics::{Topic, TopicTable};
 
 /// The hash of the topics with these names.
 pub(crate) fn group_hash(topics: &TopicTable, names: &BTreeSet<&Arc<str>>) -> i64 {
-    if names.is_empty() {
-        return 0;
-    }
     let mut names: Vec<&Arc<str>> = names.iter().copied().collect();
     // Java orders texts by UTF-16 units.
     if !names.iter().all(|name| name.is_ascii()) {
         names.sort_by(|a, b| a.encode_utf16().cmp(b.encode_utf16()));
     }
-    let hashes = names
+    let hashes: Vec<u64> = names
         .iter()
-        .map(|name| topics.get(name).map_or(0, |topic| topic_hash(topic)));
-    let bytes: Vec<u8> = hashes.flat_map(u64::to_le_bytes).collect();
+        .filter_map(|name| topics.get(name).map(|topic| topic_hash(topic)))
+        .collect();
+    if hashes.is_empty() {
+        return 0;
+    }
+    let bytes: Vec<u8> = hashes.into_iter().flat_map(u64::to_le_bytes).collect();
     XxHash3_64::oneshot(&bytes).cast_signed()
 }
 
@@ -89,5 +90,8 @@ mod tests {
         let names: Vec<Arc<str>> = vec!["g-none".into(), "g-gzip".into()];
         assert_eq!(group_hash(&table, &names.iter().collect()), 0x3742_0434_6bff_1ec2);
         assert_eq!(group_hash(&table, &BTreeSet::new()), 0);
+        let unknown: Vec<Arc<str>> = vec!["g-gzip".into(), "g-none".into(), "other".into()];
+        assert_eq!(group_hash(&table, &unknown.iter().collect()), 0x3742_0434_6bff_1ec2);
+        assert_eq!(group_hash(&table, &unknown[2..].iter().collect()), 0);
     }
 }

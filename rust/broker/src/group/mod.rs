@@ -1,4 +1,5 @@
-//! Groups of consumers: the classic protocol, the protocol of consumer groups (KIP-848), and committed offsets (spec 8). Kafka:
+//! Groups of consumers: the classic protocol, the protocol of consumer groups (KIP-848), share groups (KIP-932), and committed
+//! offsets (spec 8, 14). Kafka:
 //! `GroupCoordinator`.
 
 mod admin;
@@ -28,6 +29,7 @@ mod rebalance;
 mod reconcile;
 mod records;
 mod regex;
+mod share;
 mod state;
 mod store;
 mod sync;

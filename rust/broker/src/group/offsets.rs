@@ -117,6 +117,9 @@ impl GroupCoordinator {
             self.check_consumer_commit(consumer, &committer, offsets)?;
             return self.commit_accepted(group, offsets, request.retention_ms(), with_ids);
         }
+        if group.share.is_some() {
+            return Err(ErrorCode::GROUP_ID_NOT_FOUND.into());
+        }
         // Consumers that manage their partitions themselves commit to a group without members.
         if !(simple && group.state == GroupState::Empty) {
             let (instance_id, generation_id) = (&request.group_instance_id, request.generation_id_or_member_epoch);

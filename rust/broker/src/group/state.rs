@@ -21,6 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::consumer_group::ConsumerGroup;
 use super::member::Member;
+use super::share::ShareGroup;
 
 /// State of a group (Kafka's Dead is [`Group::dead`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,12 +89,14 @@ pub(crate) struct PendingAssignment {
     pub(crate) deadline_ms: i64,
 }
 
-/// A group: a classic one, or a consumer group. Kafka: `Group`, `ClassicGroup`.
+/// A group: a classic one, a consumer group, or a share group. Kafka: `Group`, `ClassicGroup`.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) id: Arc<str>,
     /// The consumer group that it is. `None`: it is a classic group, in the fields that follow, or has offsets only.
     pub(crate) consumer: Option<Box<ConsumerGroup>>,
+    /// The share group that it is. It is one kind of group, and a share group has no committed offsets.
+    pub(crate) share: Option<Box<ShareGroup>>,
     /// Removed from the table of groups: a thread that got the group before that gets it again from the table. Kafka: `GroupState`
     /// Dead.
     pub(crate) dead: bool,
@@ -130,6 +133,7 @@ impl Group {
         Self {
             id,
             consumer: None,
+            share: None,
             dead: false,
             state: GroupState::Empty,
             generation: 0,
@@ -206,17 +210,20 @@ impl Group {
 
     /// Whether it has no members.
     pub(crate) fn is_empty(&self) -> bool {
-        match &self.consumer {
-            Some(consumer) => consumer.is_empty(),
-            None => self.state == GroupState::Empty,
+        match (&self.consumer, &self.share) {
+            (Some(consumer), _) => consumer.is_empty(),
+            (None, Some(share)) => share.is_empty(),
+            (None, None) => self.state == GroupState::Empty,
         }
     }
 
     /// Kafka's name of its state.
     pub(crate) fn state_name(&self) -> &'static str {
-        self.consumer
-            .as_ref()
-            .map_or(self.state.name(), |consumer| consumer.state())
+        match (&self.consumer, &self.share) {
+            (Some(consumer), _) => consumer.state(),
+            (None, Some(share)) => share.state(),
+            (None, None) => self.state.name(),
+        }
     }
 
     /// Whether its members are consumers, so that it is known what they subscribe to.
@@ -278,7 +285,11 @@ impl Group {
     /// Whether it has a record, an offset, a member or a joining member.
     pub(crate) fn is_in_use(&self) -> bool {
         let is_empty = self.members.is_empty() && self.pending_members.is_empty();
-        self.is_stored || self.consumer.is_some() || !is_empty || self.with_offsets().next().is_some()
+        self.is_stored
+            || self.consumer.is_some()
+            || self.share.is_some()
+            || !is_empty
+            || self.with_offsets().next().is_some()
     }
 
     /// A member.

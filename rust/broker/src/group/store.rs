@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use super::consumer_records::ConsumerRecord;
 use super::coordinator::GroupCoordinator;
 use super::records;
+use super::share::ShareRecord;
 use super::state::{CommittedOffset, Group, GroupState, PendingOffsets};
 use crate::BrokerError;
 use crate::partition::Partition;
@@ -156,6 +157,18 @@ impl GroupCoordinator {
                     self.apply_offset_record(header, &key.group, tp, &record);
                 }
                 Ok(ConsumerOffsetsKey::Group(key)) => self.apply_group_record(&key.group, record.value),
+                Ok(
+                    key @ (ConsumerOffsetsKey::ShareGroupMember(_)
+                    | ConsumerOffsetsKey::ShareGroup(_)
+                    | ConsumerOffsetsKey::ShareTargetAssignment(_)
+                    | ConsumerOffsetsKey::ShareTargetAssignmentMember(_)
+                    | ConsumerOffsetsKey::ShareCurrentMemberAssignment(_)
+                    | ConsumerOffsetsKey::ShareStatePartitions(_)),
+                ) => match ShareRecord::decode(key, record.value) {
+                    Ok(Some((group_id, record))) => self.apply_share_record(&group_id, &record),
+                    Ok(None) => {}
+                    Err(error) => log::warn!("a record of a share group cannot be read and is skipped: {error}"),
+                },
                 Ok(key) => match ConsumerRecord::decode(key, record.value) {
                     Ok(Some((group_id, record))) => self.apply_consumer_record(&group_id, &record),
                     Ok(None) => {}
@@ -252,6 +265,35 @@ impl GroupCoordinator {
         });
     }
 
+    /// Restores a share group of an earlier run. Kafka: `GroupMetadataManager#replay` of its values.
+    ///
+    /// A read-only broker takes over that the group exists, and which partitions have a state: the members belong to the broker that writes
+    /// the records.
+    fn apply_share_record(&self, group_id: &Arc<str>, record: &ShareRecord) {
+        let is_kept = matches!(record, ShareRecord::Epoch(_) | ShareRecord::Partitions(_));
+        if self.replicas.is_read_only() && !is_kept {
+            return;
+        }
+        if record.is_tombstone() {
+            let is_end = matches!(record, ShareRecord::Epoch(None));
+            self.in_group(group_id, |group| {
+                let Some(share) = &mut group.share else { return };
+                share.replay(record);
+                if is_end {
+                    group.share = None;
+                    if group.with_offsets().next().is_none() {
+                        self.remove_group(group);
+                    }
+                }
+            });
+            return;
+        }
+        self.in_new_group(group_id, |group| {
+            group.is_stored = true;
+            group.share.get_or_insert_default().replay(record);
+        });
+    }
+
     /// Called after loading: removes members whose sessions are over, and rebalances groups that are too large. Kafka:
     /// `GroupMetadataManager#onLoaded`.
     fn on_loaded(&self) {
@@ -260,6 +302,9 @@ impl GroupCoordinator {
         self.in_idle_groups(|group| {
             if let Some(consumer) = &mut group.consumer {
                 consumer.start_timers(now_ms, || session_timeout_ms(&group.id));
+            }
+            if let Some(share) = &mut group.share {
+                share.start_timers(now_ms, self.share_session_timeout_ms(&group.id));
             }
             if group.members.len() > self.max_size && group.state == GroupState::Stable {
                 self.rebalance(group, now_ms);

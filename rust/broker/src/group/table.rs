@@ -103,6 +103,11 @@ impl Group {
             deadlines.clients = consumer.sessions.values().cloned().collect();
             return deadlines;
         }
+        if let Some(share) = &self.share {
+            deadlines.fixed_ms = share.timers.next_ms();
+            deadlines.clients = share.sessions.values().cloned().collect();
+            return deadlines;
+        }
         for session in self.members.iter().filter_map(Member::session) {
             match session {
                 Session::Until(ms) => deadlines.fixed_ms = Some(deadlines.fixed_ms.map_or(ms, |fixed| fixed.min(ms))),

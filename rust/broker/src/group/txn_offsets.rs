@@ -73,6 +73,7 @@ impl GroupCoordinator {
     ) -> Result<OffsetErrors, Refused> {
         match &group.consumer {
             Some(consumer) => self.check_consumer_txn_commit(consumer, request, offsets)?,
+            None if group.share.is_some() => return Err(ErrorCode::GROUP_ID_NOT_FOUND.into()),
             None => check_committer(group, request)?,
         }
         let (errors, mut accepted) = self.accept_offsets(offsets, None);

@@ -9,6 +9,7 @@ use fletchlog_protocol::messages::offset_fetch_response::OffsetFetchResponseGrou
 use fletchlog_protocol::messages::{
     AddOffsetsToTxnResponse, ConsumerGroupHeartbeatResponse, EndTxnResponse, HeartbeatResponse, InitProducerIdResponse,
     JoinGroupRequest, JoinGroupResponse, LeaveGroupResponse, OffsetFetchRequest, OffsetFetchResponse,
+    ShareGroupHeartbeatResponse,
 };
 
 use super::{Handled, KafkaApis};
@@ -46,6 +47,9 @@ impl KafkaApis {
             Request::Heartbeat(r) => Response::Heartbeat(self.groups.heartbeat(node, &r, client)),
             Request::ConsumerGroupHeartbeat(r) => {
                 Response::ConsumerGroupHeartbeat(self.groups.consumer_group_heartbeat(node, &r, client))
+            }
+            Request::ShareGroupHeartbeat(r) => {
+                Response::ShareGroupHeartbeat(self.groups.share_group_heartbeat(node, &r, client))
             }
             Request::LeaveGroup(r) => Response::LeaveGroup(self.groups.leave_group(node, &r)),
             Request::OffsetCommit(r) => Response::OffsetCommit(self.groups.offset_commit(node, &r, client)),
@@ -102,6 +106,7 @@ impl KafkaApis {
             Request::TxnOffsetCommit(r) => (CONSUMER_OFFSETS, self.groups.partition_for(&r.group_id)),
             Request::Heartbeat(r) => (CONSUMER_OFFSETS, self.groups.partition_for(&r.group_id)),
             Request::ConsumerGroupHeartbeat(r) => (CONSUMER_OFFSETS, self.groups.partition_for(&r.group_id)),
+            Request::ShareGroupHeartbeat(r) => (CONSUMER_OFFSETS, self.groups.partition_for(&r.group_id)),
             Request::LeaveGroup(r) => (CONSUMER_OFFSETS, self.groups.partition_for(&r.group_id)),
             Request::OffsetCommit(r) => (CONSUMER_OFFSETS, self.groups.partition_for(&r.group_id)),
             Request::OffsetFetch(r) => (CONSUMER_OFFSETS, self.groups.partition_for(&r.groups.first()?.group_id)),
@@ -181,6 +186,10 @@ fn refused(request: &Request) -> Option<Response> {
             error_code,
             ..Default::default()
         }),
+        Request::ShareGroupHeartbeat(_) => Response::ShareGroupHeartbeat(ShareGroupHeartbeatResponse {
+            error_code,
+            ..Default::default()
+        }),
         Request::LeaveGroup(_) => Response::LeaveGroup(LeaveGroupResponse {
             error_code,
             ..Default::default()
@@ -222,6 +231,7 @@ fn is_success(response: &Response) -> bool {
         }
         Response::Heartbeat(r) => r.error_code == none,
         Response::ConsumerGroupHeartbeat(r) => r.error_code == none,
+        Response::ShareGroupHeartbeat(r) => r.error_code == none,
         Response::LeaveGroup(r) => r.error_code == none,
         Response::OffsetCommit(r) => {
             let mut results = r.topics.iter().flat_map(|topic| &topic.partitions);

@@ -377,7 +377,7 @@ fn properties_of_a_group_are_kept_within_kafkas_bounds() {
         (
             "share.partition.max.record.locks",
             "10001",
-            "share.partition.max.record.locks must be less than or equal to group.share.max.partition.max.record.locks",
+            "share.partition.max.record.locks must be in the range 100 to 4000 inclusive.",
         ),
         (
             "share.isolation.level",
@@ -477,6 +477,16 @@ fn properties_of_consumer_groups_that_contradict_each_other_are_refused() {
             "group.consumer.assignors",
             "",
             "group.consumer.assignors must contain at least one assignor",
+        ),
+        (
+            "group.share.record.lock.duration.ms",
+            "60001",
+            "group.share.record.lock.duration.ms must be less than or equal to group.share.max.record.lock.duration.ms",
+        ),
+        (
+            "group.share.session.timeout.ms",
+            "44999",
+            "group.share.session.timeout.ms must be greater than or equal to group.share.min.session.timeout.ms",
         ),
         (
             "group.coordinator.rebalance.protocols",

@@ -7,12 +7,21 @@ use fletchlog_api::{
     ErrorCode, Failure, IsolationLevel, ListOffsetsRequest, NodeId, OffsetAndMetadata, OffsetCommitRequest,
     OffsetFetchRequest,
 };
+use fletchlog_protocol::by_topic::grouped;
+use fletchlog_protocol::messages::alter_share_group_offsets_request::{
+    AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
+};
 use fletchlog_protocol::messages::consumer_group_describe_response;
+use fletchlog_protocol::messages::delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic;
 use fletchlog_protocol::messages::describe_groups_response::DescribedGroup;
+use fletchlog_protocol::messages::describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
+use fletchlog_protocol::messages::describe_share_group_offsets_response::DescribeShareGroupOffsetsResponseTopic;
 use fletchlog_protocol::messages::list_groups_response::ListedGroup;
+use fletchlog_protocol::messages::share_group_describe_response;
 use fletchlog_protocol::messages::{
-    ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetDeleteRequest,
-    offset_delete_request,
+    AlterShareGroupOffsetsRequest, ConsumerGroupDescribeRequest, DeleteGroupsRequest, DeleteShareGroupOffsetsRequest,
+    DescribeGroupsRequest, DescribeShareGroupOffsetsRequest, ListGroupsRequest, OffsetDeleteRequest,
+    ShareGroupDescribeRequest, offset_delete_request,
 };
 use fletchlog_records::TopicPartition;
 
@@ -27,6 +36,36 @@ pub enum Description {
     Classic(DescribedGroup),
     /// It is a consumer group (KIP-848).
     Consumer(consumer_group_describe_response::DescribedGroup),
+    /// It is a share group (KIP-932).
+    Share(share_group_describe_response::DescribedGroup),
+}
+
+/// The group, if it is a share group. Kafka: `DescribeShareGroupsHandler`.
+fn described_as_share_group(
+    call: &mut Call<'_, '_>,
+    node: NodeId,
+    id: &Arc<str>,
+) -> Result<Option<share_group_describe_response::DescribedGroup>, Stop> {
+    let request = ShareGroupDescribeRequest {
+        group_ids: vec![Arc::clone(id)],
+        include_authorized_operations: false,
+    };
+    let response = match call.ask(node, request) {
+        Err(Stop::Final(AdminError::Failed(Failure::UnsupportedVersion(_)))) => return Ok(None),
+        answer => answer?,
+    };
+    let Some(group) = response.groups.into_iter().next() else {
+        return Ok(None);
+    };
+    if matches!(
+        group.error_code,
+        ErrorCode::GROUP_ID_NOT_FOUND | ErrorCode::UNSUPPORTED_VERSION
+    ) {
+        return Ok(None);
+    }
+    let what = format!("group {id} was not described");
+    checked(&what, [(group.error_code, group.error_message.as_deref())].into_iter())?;
+    Ok(Some(group))
 }
 
 /// The group, if it is a consumer group. Kafka: `DescribeConsumerGroupsHandler#handledConsumerGroupResponse`.
@@ -98,6 +137,10 @@ impl AdminClient {
                 return Err(Stop::Again(format!("node {node} did not describe group {id}")));
             };
             let what = format!("group {id} was not described");
+            let is_other = group.error_code == ErrorCode::GROUP_ID_NOT_FOUND || &*group.group_state == "Dead";
+            if is_other && let Some(group) = described_as_share_group(call, node, &id)? {
+                return Ok((Description::Share(group), node));
+            }
             checked(&what, [(group.error_code, group.error_message.as_deref())].into_iter())?;
             // Before version 6 a group that does not exist is described as Dead.
             if &*group.group_state == "Dead" {
@@ -185,6 +228,120 @@ impl AdminClient {
                 };
                 let what = format!("the offset of {tp} was not committed for group {id}");
                 checked(&what, [(error, None)].into_iter())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Where the records of a share group begin, and its lag, for all partitions that it reads. Kafka: `Admin#listShareGroupOffsets`.
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    pub fn share_group_offsets(
+        &mut self,
+        group_id: &str,
+        stop: Interrupt<'_>,
+    ) -> Result<Vec<DescribeShareGroupOffsetsResponseTopic>, AdminError> {
+        let id: Arc<str> = group_id.into();
+        self.call(stop, |call| {
+            let node = call.coordinator(&id)?;
+            let asked = DescribeShareGroupOffsetsRequestGroup {
+                group_id: Arc::clone(&id),
+                topics: None,
+            };
+            let response = call.ask(node, DescribeShareGroupOffsetsRequest { groups: vec![asked] })?;
+            let Some(group) = response.groups.into_iter().next() else {
+                return Err(Stop::Again(format!(
+                    "node {node} did not describe the offsets of group {id}"
+                )));
+            };
+            let what = format!("the offsets of group {id} were not described");
+            checked(&what, [(group.error_code, group.error_message.as_deref())].into_iter())?;
+            for topic in &group.topics {
+                let refused = topic
+                    .partitions
+                    .iter()
+                    .map(|p| (p.error_code, p.error_message.as_deref()));
+                checked(&format!("{what}: {}", topic.topic_name), refused)?;
+            }
+            Ok(group.topics)
+        })
+    }
+
+    /// Sets where the records of a share group without members begin. Kafka: `Admin#alterShareGroupOffsets`.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION: the offsets of other partitions may be set then.
+    pub fn alter_share_group_offsets(
+        &mut self,
+        group_id: &str,
+        offsets: &[(TopicPartition, i64)],
+        stop: Interrupt<'_>,
+    ) -> Result<(), AdminError> {
+        let id: Arc<str> = group_id.into();
+        let partitions = offsets.iter().map(|(tp, start_offset)| {
+            let partition = AlterShareGroupOffsetsRequestPartition {
+                partition_index: tp.partition,
+                start_offset: *start_offset,
+            };
+            (Arc::clone(&tp.topic), partition)
+        });
+        let topics: Vec<_> = grouped(partitions)
+            .into_iter()
+            .map(|(topic_name, partitions)| AlterShareGroupOffsetsRequestTopic { topic_name, partitions })
+            .collect();
+        self.call(stop, |call| {
+            let node = call.coordinator(&id)?;
+            let request = AlterShareGroupOffsetsRequest {
+                group_id: Arc::clone(&id),
+                topics: topics.clone(),
+            };
+            let response = call.ask(node, request)?;
+            let what = format!("the offsets of group {id} were not set");
+            checked(
+                &what,
+                [(response.error_code, response.error_message.as_deref())].into_iter(),
+            )?;
+            for topic in &response.responses {
+                let refused = topic
+                    .partitions
+                    .iter()
+                    .map(|p| (p.error_code, p.error_message.as_deref()));
+                checked(&format!("{what}: {}", topic.topic_name), refused)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes where the records of topics begin for a share group without members. Kafka: `Admin#deleteShareGroupOffsets`.
+    ///
+    /// # Errors
+    /// See [`AdminError`]; GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, UNKNOWN_TOPIC_OR_PARTITION of the first topic that is refused.
+    pub fn delete_share_group_offsets(
+        &mut self,
+        group_id: &str,
+        topics: &[Arc<str>],
+        stop: Interrupt<'_>,
+    ) -> Result<(), AdminError> {
+        let id: Arc<str> = group_id.into();
+        self.call(stop, |call| {
+            let node = call.coordinator(&id)?;
+            let topic = |name: &Arc<str>| DeleteShareGroupOffsetsRequestTopic {
+                topic_name: Arc::clone(name),
+            };
+            let request = DeleteShareGroupOffsetsRequest {
+                group_id: Arc::clone(&id),
+                topics: topics.iter().map(topic).collect(),
+            };
+            let response = call.ask(node, request)?;
+            let what = format!("the offsets of group {id} were not deleted");
+            checked(
+                &what,
+                [(response.error_code, response.error_message.as_deref())].into_iter(),
+            )?;
+            for topic in &response.responses {
+                let refused = [(topic.error_code, topic.error_message.as_deref())];
+                checked(&format!("{what}: {}", topic.topic_name), refused.into_iter())?;
             }
             Ok(())
         })

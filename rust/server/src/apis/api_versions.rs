@@ -10,8 +10,8 @@ use fletchlog_records::ErrorCode;
 
 use super::{
     CLOSED, Call, Handled, Handler, Unreadable, acls, cluster, configs, consumer_groups, features, fetch, group_admin,
-    group_offsets, groups, metadata, offsets, produce, quorum, replicas, sasl, security, share_fetch, topics,
-    transaction_admin, transactions,
+    group_offsets, groups, metadata, offsets, produce, quorum, replicas, sasl, security, share_fetch, share_groups,
+    topics, transaction_admin, transactions,
 };
 
 /// One served API.
@@ -132,6 +132,8 @@ const SERVED: &[Served] = &[
         0,
         cluster::describe_topic_partitions,
     ),
+    served(ApiKey::ShareGroupHeartbeat, 1, 1, share_groups::share_group_heartbeat),
+    served(ApiKey::ShareGroupDescribe, 1, 1, share_groups::share_group_describe),
     served(ApiKey::ShareFetch, 1, 2, share_fetch::share_fetch),
     served(ApiKey::ShareAcknowledge, 1, 2, share_fetch::share_acknowledge),
     served(
@@ -153,6 +155,24 @@ const SERVED: &[Served] = &[
         0,
         1,
         share_fetch::read_share_group_state_summary,
+    ),
+    served(
+        ApiKey::DescribeShareGroupOffsets,
+        0,
+        1,
+        share_groups::describe_share_group_offsets,
+    ),
+    served(
+        ApiKey::AlterShareGroupOffsets,
+        0,
+        0,
+        share_groups::alter_share_group_offsets,
+    ),
+    served(
+        ApiKey::DeleteShareGroupOffsets,
+        0,
+        0,
+        share_groups::delete_share_group_offsets,
     ),
 ];
 

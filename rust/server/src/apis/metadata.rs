@@ -249,6 +249,24 @@ fn not_found(key: &Arc<str>, error: ErrorCode, text: &str) -> Coordinator {
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent \
                          to an incompatible broker. See the broker logs for more details.";
 
+/// Whether the key of a share coordinator is group.id, topic id and number of a partition. Kafka: `SharePartitionKey#validate`.
+fn is_share_partition(key: &str) -> bool {
+    let parts: Vec<&str> = key.split(':').collect();
+    let [group, topic, partition] = parts[..] else {
+        return false;
+    };
+    !group.trim().is_empty() && is_topic_id(topic) && partition.parse::<i32>().is_ok()
+}
+
+/// Whether it is a topic's id as Kafka writes it: 16 bytes in base64 for URLs. Kafka: `Uuid#fromString`.
+fn is_topic_id(text: &str) -> bool {
+    let text = text.strip_suffix("==").unwrap_or(text);
+    text.len() == 22
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
 /// The answer for a key that may not be looked up.
 fn refused_key(call: &Call<'_>, key_type: api::CoordinatorType, key: &Arc<str>) -> Option<Coordinator> {
     // A batched response has no text.
@@ -264,9 +282,11 @@ fn refused_key(call: &Call<'_>, key_type: api::CoordinatorType, key: &Arc<str>) 
             text_of("Transactional Id authorization failed."),
         ),
         api::CoordinatorType::Group | api::CoordinatorType::Transaction => return None,
-        // Share groups, which version 6 may ask for, are not served.
-        api::CoordinatorType::Share if call.version() >= 6 && key.split(':').count() == 3 => {
-            (ErrorCode::COORDINATOR_NOT_AVAILABLE, "")
+        api::CoordinatorType::Share if call.version() >= 6 && is_share_partition(key) => {
+            if call.may_cluster(AclOperation::ClusterAction) {
+                return None;
+            }
+            (ErrorCode::CLUSTER_AUTHORIZATION_FAILED, "")
         }
         api::CoordinatorType::Share if is_batched => (ErrorCode::INVALID_REQUEST, ""),
         api::CoordinatorType::Share | api::CoordinatorType::Other(_) => (ErrorCode::INVALID_REQUEST, MALFORMED),

@@ -22,6 +22,7 @@ mod replicas;
 mod sasl;
 mod security;
 mod share_fetch;
+mod share_groups;
 mod topics;
 mod transaction_admin;
 mod transactions;

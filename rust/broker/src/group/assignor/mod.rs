@@ -1,16 +1,20 @@
-//! The assignors of the coordinator: who is to read which partition of a consumer group (spec 8.11). Kafka: `PartitionAssignor`.
+//! The assignors of the coordinator: who is to read which partition of a consumer group (spec 8.11) or of a share
+//! group (spec 14.2). Kafka: `PartitionAssignor`.
 //!
 //! Pure functions. Their results depend on the walk order of Java's hash tables, so that a group has the same target as with a real broker.
 
 mod heterogeneous;
 mod homogeneous;
 mod range;
+mod simple;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fletchlog_api::TopicId;
 use fletchlog_api::java_hash::{DEFAULT_CAPACITY, string_hash, walk_order};
+
+pub(super) use simple::{ShareMember, simple};
 
 /// Partitions by topic, ascending. Kafka: `MemberAssignment`.
 pub type MemberAssignment = BTreeMap<TopicId, Vec<i32>>;
