@@ -1,8 +1,10 @@
 """Which schemas are compatible, rule by rule: the rules that Confluent publishes for JSON Schema and Protobuf, and Avro's of schema resolution."""
 
+import base64
 import json
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from fletchlog.registry.formats import Referred, parse
 
@@ -342,6 +344,25 @@ def test_the_text_of_protobuf_goes_through_descriptors_unchanged():
     assert made.canonical == text
     again = parse("PROTOBUF", made.formatted("serialized"), (other,))
     assert (again.normalized, made.problems_reading(again), again.problems_reading(made)) == (made.normalized, [], [])
+
+
+def test_options_that_this_process_knows_are_those_of_the_text():
+    """As confluent-kafka sends them: the base64 of descriptors whose extensions are classes of the same process."""
+    options = 'syntax = "proto3"; package known; import "google/protobuf/descriptor.proto"; message O { map<string, int32> m = 1; repeated O inner = 2; }'
+    options += " extend google.protobuf.MessageOptions { O o = 51741; }"
+    defining = descriptor_pb2.FileDescriptorProto()
+    defining.ParseFromString(base64.b64decode(parse("PROTOBUF", options, ()).formatted("serialized")))
+    defining.name = "known_options.proto"
+    descriptor_pool.Default().Add(defining)
+    message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName("known.O"))
+    text = 'syntax = "proto3"; import "known_options.proto"; message M { option (known.o) = { m { key: "a" value: 3 } inner {} }; string s = 1; }'
+    referred = (Referred("known_options.proto", options),)
+    made = parse("PROTOBUF", text, referred)
+    sent = parse("PROTOBUF", made.formatted("serialized"), referred)
+    assert "known.o" in made.canonical
+    assert (sent.problems_reading(made), made.problems_reading(sent)) == ([], [])
+    again = parse("PROTOBUF", sent.canonical, referred)
+    assert (again.canonical, again.normalized) == (sent.canonical, sent.normalized)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,9 @@ _Path: TypeAlias = "tuple[tuple[str, int | None], ...]"
 def _foreign_options(part: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
     """The options of a part of a file that other files define, with the way to them: names of fields, and places in repeated ones."""
     for field, value in part.ListFields():
+        if field.is_extension:
+            # an option that this process knows: its value has none
+            continue
         if field.name == "uninterpreted_option":
             yield from ((path, one) for one in value if one.name[0].is_extension)
         elif field.message_type is not None and field.is_repeated:

@@ -6,6 +6,7 @@ come before enums, and more than one option of a field has a line each.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.interop import require
@@ -233,13 +234,21 @@ def _constant(field: Any, value: Any) -> str:
     return str(value)
 
 
+def _spaced(aggregate: str) -> str:
+    """The text in the braces of an option with the blanks that `MessageToString` writes, so that both ways to it give one text."""
+    found = ""
+    for token in re.findall(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[:,;{}\[\]<>]|[^\s:,;{}\[\]<>"\']+', aggregate):
+        found += token if not found or token in (":", ",", ";") else f" {token}"
+    return found
+
+
 def _uninterpreted(option: Any) -> str:
     name = ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in option.name)
     for kind in ("identifier_value", "positive_int_value", "negative_int_value", "double_value"):
         if option.HasField(kind):
             return f"{name} = {getattr(option, kind)}"
     if option.HasField("aggregate_value"):
-        return f"{name} = {{ {option.aggregate_value} }}"
+        return f"{name} = {{ {_spaced(option.aggregate_value)} }}"
     return f"{name} = {_quoted(option.string_value.decode())}"
 
 
