@@ -11,5 +11,6 @@ mod offsets;
 mod rebalances;
 mod restart;
 mod share_groups;
+mod share_partitions;
 mod static_members;
 mod wire;

@@ -189,6 +189,8 @@ struct State {
     records: bool,
     /// Partitions of the fetch session of each connection, with the topic's name or id of the request.
     sessions: HashMap<u64, Session>,
+    /// The same of share sessions, of which a connection may have several.
+    share_sessions: HashMap<u64, HashMap<ShareSessionKey, Session>>,
     connections: u64,
     /// Clients in this process that the rules are for, which know nothing of bytes.
     clients: usize,
@@ -201,6 +203,8 @@ struct State {
 }
 
 type Session = BTreeMap<Arc<str>, (Node, BTreeSet<i32>)>;
+/// Group and member.
+type ShareSessionKey = (Arc<str>, Arc<str>);
 
 /// Rules and the record of requests. Thread-safe; rules may be added and cleared at any time, and apply from the next request on.
 pub struct Faults {
@@ -488,7 +492,9 @@ impl Faults {
 
     /// A connection was closed.
     pub fn disconnected(&self, connection: u64) {
-        self.lock().sessions.remove(&connection);
+        let mut state = self.lock();
+        state.sessions.remove(&connection);
+        state.share_sessions.remove(&connection);
     }
 
     /// A request has arrived; `None`: its header cannot be read, and nothing is decided.
@@ -505,6 +511,9 @@ impl Faults {
             .as_ref()
             .filter(|_| api == Some(ApiKey::Fetch))
             .map(|tree| self.fetch_session(&mut view, tree));
+        if let Some(tree) = tree.as_ref().filter(|_| api == Some(ApiKey::ShareFetch)) {
+            self.share_session(&mut view, tree);
+        }
         let rule = self.rule_for(&view);
         let number = self.recorded(
             view,
@@ -609,10 +618,34 @@ impl Faults {
 
     /// Follows the fetch session of a connection, and adds its partitions to the request.
     fn fetch_session(&self, view: &mut RequestView, request: &Tree) -> Vec<(Node, TopicPartitions)> {
-        let version = view.version;
         let mut state = self.lock();
         let session = state.sessions.entry(view.connection).or_default();
-        let epoch = request.get("session_epoch").and_then(Node::int).unwrap_or(-1);
+        self.follow(session, view, request, "session_epoch")
+    }
+
+    /// As [`Self::fetch_session`], for the share session of a member.
+    fn share_session(&self, view: &mut RequestView, request: &Tree) {
+        let text = |field| request.get(field).and_then(Node::text).cloned().unwrap_or_default();
+        let key = (text("group_id"), text("member_id"));
+        let mut state = self.lock();
+        let sessions = state.share_sessions.entry(view.connection).or_default();
+        let session = sessions.entry(key.clone()).or_default();
+        self.follow(session, view, request, "share_session_epoch");
+        if view.topics.is_empty() {
+            sessions.remove(&key);
+        }
+    }
+
+    /// Takes into a session what a request adds and forgets, and puts its partitions into the view.
+    fn follow(
+        &self,
+        session: &mut Session,
+        view: &mut RequestView,
+        request: &Tree,
+        epoch: &str,
+    ) -> Vec<(Node, TopicPartitions)> {
+        let version = view.version;
+        let epoch = request.get(epoch).and_then(Node::int).unwrap_or(-1);
         if epoch <= 0 {
             session.clear();
         }

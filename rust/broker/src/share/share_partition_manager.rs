@@ -61,7 +61,10 @@ pub(super) struct Managed {
 pub(super) struct Loaded {
     pub(super) partition: SharePartition,
     state_epoch: i32,
+    /// Of the partition.
     leader_epoch: i32,
+    /// What the coordinator compares with the epoch of earlier leaders: not less than theirs.
+    coordinator_epoch: i32,
     /// When its next lock ends, as noted in [`SharePartitionManager::locks`].
     noted_lock_ms: i64,
 }
@@ -215,9 +218,11 @@ impl SharePartitionManager {
     fn read_state(&self, managed: &Managed, partition: &Partition) -> Result<Loaded, LoadFailure> {
         let key = &managed.key;
         let leader_epoch = self.replicas.leader_epoch_of(partition).map_err(BrokerError::from)?;
+        // A Kafka broker that has led the partition before may have had a later epoch in which nothing was appended.
+        let coordinator_epoch = leader_epoch.max(self.coordinator.leader_epoch_of(key).unwrap_or(0));
         let asked = read_share_group_state_request::PartitionData {
             partition: key.partition,
-            leader_epoch,
+            leader_epoch: coordinator_epoch,
         };
         let response = self.coordinator.read_state(&ReadShareGroupStateRequest {
             group_id: Arc::clone(&key.group_id),
@@ -263,6 +268,7 @@ impl SharePartitionManager {
             partition,
             state_epoch: result.state_epoch,
             leader_epoch,
+            coordinator_epoch,
             noted_lock_ms: NO_LOCK,
         })
     }
@@ -368,7 +374,7 @@ impl SharePartitionManager {
         let asked = write_share_group_state_request::PartitionData {
             partition: key.partition,
             state_epoch: loaded.state_epoch,
-            leader_epoch: loaded.leader_epoch,
+            leader_epoch: loaded.coordinator_epoch,
             start_offset,
             delivery_complete_count: i32::try_from(complete).unwrap_or(i32::MAX),
             state_batches: change.batches.iter().map(batch).collect(),

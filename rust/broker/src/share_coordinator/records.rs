@@ -60,9 +60,10 @@ impl ShareGroupOffset {
 
     /// The state after an update.
     pub(super) fn updated(&self, update: &ShareUpdateValue) -> Self {
-        let start_offset = match update.start_offset {
-            NO_START_OFFSET => self.start_offset,
-            moved => moved,
+        // The count is that from the start offset on: without one both stay as they were.
+        let (start_offset, delivery_complete_count) = match update.start_offset {
+            NO_START_OFFSET => (self.start_offset, self.delivery_complete_count),
+            moved => (moved, update.delivery_complete_count),
         };
         let new = update.state_batches.iter().map(|batch| StateBatch {
             first_offset: batch.first_offset,
@@ -78,7 +79,7 @@ impl ShareGroupOffset {
                 epoch => epoch,
             },
             start_offset,
-            delivery_complete_count: update.delivery_complete_count,
+            delivery_complete_count,
             create_ms: self.create_ms,
             write_ms: self.write_ms,
             batches: combine(self.batches.iter().cloned().chain(new), start_offset),

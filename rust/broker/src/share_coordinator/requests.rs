@@ -292,6 +292,11 @@ impl ShareCoordinator {
         }
     }
 
+    /// The epoch of the last leader of a share partition.
+    pub(crate) fn leader_epoch_of(&self, key: &SharePartitionKey) -> Option<i32> {
+        self.summary(key).ok().flatten().map(|state| state.leader_epoch)
+    }
+
     fn summary(&self, key: &SharePartitionKey) -> Result<Option<ShareGroupOffset>, Failed> {
         self.check(key)?;
         self.check_topic(key)?;

@@ -1,8 +1,9 @@
 use std::path::Path;
 
 use fletchlog_api::transport::SystemClock;
-use fletchlog_protocol::Response;
 use fletchlog_protocol::header::{ResponseHeader, response_header_version};
+use fletchlog_protocol::messages::{ShareFetchRequest, share_fetch_request};
+use fletchlog_protocol::{Message, Response, frame};
 use fletchlog_records::ErrorCode;
 use serde_json::Value;
 
@@ -187,4 +188,50 @@ fn a_request_whose_error_is_handled_is_carried_out() {
         };
         assert_eq!(errors_in(&request, &chunks), [ErrorCode::REBALANCE_IN_PROGRESS]);
     }
+}
+
+/// A ShareFetch of this epoch that adds a partition, if any, of the topic with the id 1.
+fn share_fetch(member: &str, epoch: i32, added: Option<i32>) -> Bytes {
+    let header = RequestHeader {
+        api_key: ApiKey::ShareFetch.code(),
+        api_version: 2,
+        correlation_id: 1,
+        client_id: None,
+    };
+    let partition = |partition_index| share_fetch_request::FetchPartition {
+        partition_index,
+        ..Default::default()
+    };
+    let topics = added.map(|added| share_fetch_request::FetchTopic {
+        topic_id: [1; 16],
+        partitions: vec![partition(added)],
+    });
+    let request = ShareFetchRequest {
+        group_id: Some("g".into()),
+        member_id: Some(member.into()),
+        share_session_epoch: epoch,
+        topics: topics.into_iter().collect(),
+        ..Default::default()
+    };
+    let mut writer = frame::begin();
+    header.encode(&mut writer).unwrap();
+    request.encode(&mut writer, 2).unwrap();
+    concat(frame::finish(writer).unwrap()).freeze().slice(SIZE..)
+}
+
+#[test]
+fn a_rule_of_a_partition_matches_every_fetch_of_a_share_session_that_has_it() {
+    let topic = "01".repeat(16);
+    let rule = format!(r#"{{"api": "ShareFetch", "topic": "{topic}", "partition": 3, "close": "before"}}"#);
+    let faults = faults(&rule);
+    let closes = |request: Bytes| matches!(faults.arrived(1, 1, &request).unwrap().step, Step::Close);
+    assert!(!closes(share_fetch("a", 0, Some(0))));
+    assert!(!closes(share_fetch("a", 1, None)));
+    assert!(closes(share_fetch("a", 2, Some(3))));
+    assert!(closes(share_fetch("a", 3, None)), "the session has the partition");
+    assert!(
+        !closes(share_fetch("b", 0, Some(0))),
+        "another member on the same connection"
+    );
+    assert!(!closes(share_fetch("a", 0, Some(0))), "a new session");
 }

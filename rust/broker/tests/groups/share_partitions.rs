@@ -1,0 +1,405 @@
+//! Share groups at the leaders of partitions (spec 14.4 to 14.10), without members: over restarts, with locks, connections and dead letters. The
+//! recordings of a real broker are in `tests/wire/test_share_groups.py`.
+
+use std::path::Path;
+
+use fletchlog_api::*;
+use fletchlog_broker::{AlterConfig, AlterConfigOp, Broker, NewTopic};
+use fletchlog_protocol::messages::{
+    InitializeShareGroupStateRequest, ReadShareGroupStateSummaryRequest, ShareAcknowledgeRequest, ShareFetchRequest,
+    initialize_share_group_state_request, read_share_group_state_summary_request, share_acknowledge_request,
+    share_fetch_request,
+};
+
+use super::wire::*;
+use crate::common::*;
+
+const ACCEPT: i8 = 1;
+const RELEASE: i8 = 2;
+const REJECT: i8 = 3;
+
+fn open(dir: &Path) -> World {
+    let clock = VirtualClock::new();
+    let broker = Broker::open(dir, options(None, false, &[]), clock.clone()).unwrap();
+    World { broker, clock }
+}
+
+impl World {
+    /// A topic whose state is initialized for the group "g", which begins at the earliest offset.
+    fn share(&self, batches: &[usize]) -> [u8; 16] {
+        self.set_share("share.auto.offset.reset", "earliest");
+        let id = self.topic_id();
+        assert_eq!(self.initialize(1, -1), ErrorCode::NONE);
+        for count in batches {
+            self.broker.append_batches(&tp("t", 0), batch(*count, 10)).unwrap();
+        }
+        id
+    }
+
+    fn topic_id(&self) -> [u8; 16] {
+        self.broker.describe_topic("t").unwrap().topic_id
+    }
+
+    fn set_share(&self, name: &str, value: &str) {
+        let group = ConfigResource::Group("g".to_owned());
+        let change = AlterConfig {
+            name: name.to_owned(),
+            op: AlterConfigOp::Set,
+            value: Some(value.to_owned()),
+        };
+        self.broker.alter_config(&group, &[change], false).unwrap();
+    }
+
+    fn initialize(&self, state_epoch: i32, start_offset: i64) -> ErrorCode {
+        use initialize_share_group_state_request::{InitializeStateData, PartitionData};
+        let partition = PartitionData {
+            partition: 0,
+            state_epoch,
+            start_offset,
+        };
+        let request = InitializeShareGroupStateRequest {
+            group_id: "g".into(),
+            topics: vec![InitializeStateData {
+                topic_id: self.topic_id(),
+                partitions: vec![partition],
+            }],
+        };
+        let response = self.broker.initialize_state(&request).unwrap();
+        response.results[0].partitions[0].error_code
+    }
+
+    /// (start offset, records that are done)
+    fn persisted(&self) -> (i64, i32) {
+        use read_share_group_state_summary_request::{PartitionData, ReadStateSummaryData};
+        let request = ReadShareGroupStateSummaryRequest {
+            group_id: "g".into(),
+            topics: vec![ReadStateSummaryData {
+                topic_id: self.topic_id(),
+                partitions: vec![PartitionData::default()],
+            }],
+        };
+        let response = self.broker.read_state_summary(&request).unwrap();
+        let found = &response.results[0].partitions[0];
+        (found.start_offset, found.delivery_complete_count)
+    }
+
+    fn run(&self, ms: i64) {
+        self.clock.advance(ms);
+        self.broker.run_due();
+    }
+
+    /// (first, last, state, deliveries)
+    fn in_flight(&self) -> Vec<(i64, i64, &'static str, u16)> {
+        let states = self.broker.share_state("g", "t").unwrap().into_iter();
+        states
+            .map(|s| (s.first_offset, s.last_offset, s.state, s.delivery_count))
+            .collect()
+    }
+}
+
+/// A member of the group with a connection of its own.
+struct Member {
+    conn: Conn,
+    id: &'static str,
+    topic_id: [u8; 16],
+    epoch: i32,
+}
+
+/// What a fetch of one partition found: its error, and (first, last, deliveries) of what was acquired.
+type Fetched = (ErrorCode, Vec<(i64, i64, i16)>);
+
+impl Member {
+    fn new(world: &World, id: &'static str) -> Self {
+        Self {
+            conn: world.connect(),
+            id,
+            topic_id: world.topic_id(),
+            epoch: 0,
+        }
+    }
+
+    fn begin_fetch(&mut self, max_wait_ms: i32) {
+        let topics = vec![share_fetch_request::FetchTopic {
+            topic_id: self.topic_id,
+            partitions: vec![share_fetch_request::FetchPartition::default()],
+        }];
+        self.conn.send(Request::ShareFetch(ShareFetchRequest {
+            group_id: Some("g".into()),
+            member_id: Some(self.id.into()),
+            share_session_epoch: self.epoch,
+            max_wait_ms,
+            min_bytes: 1,
+            max_records: 500,
+            batch_size: 500,
+            topics,
+            ..Default::default()
+        }));
+        self.epoch += 1;
+    }
+
+    fn fetched(&self) -> Option<Fetched> {
+        let Response::ShareFetch(response) = self.conn.take()? else {
+            panic!("another response")
+        };
+        if response.error_code != ErrorCode::NONE {
+            return Some((response.error_code, Vec::new()));
+        }
+        let found = response.responses.first().map(|topic| &topic.partitions[0]);
+        let Some(found) = found else {
+            return Some((ErrorCode::NONE, Vec::new()));
+        };
+        let acquired = found.acquired_records.iter();
+        let acquired = acquired.map(|r| (r.first_offset, r.last_offset, r.delivery_count));
+        Some((found.error_code, acquired.collect()))
+    }
+
+    fn fetch(&mut self) -> Fetched {
+        self.begin_fetch(500);
+        self.fetched().expect("answered at once")
+    }
+
+    fn acknowledge(&mut self, first_offset: i64, last_offset: i64, acknowledge_type: i8) -> ErrorCode {
+        let batch = share_acknowledge_request::AcknowledgementBatch {
+            first_offset,
+            last_offset,
+            acknowledge_types: vec![acknowledge_type],
+        };
+        let request = ShareAcknowledgeRequest {
+            group_id: Some("g".into()),
+            member_id: Some(self.id.into()),
+            share_session_epoch: self.epoch,
+            topics: vec![share_acknowledge_request::AcknowledgeTopic {
+                topic_id: self.topic_id,
+                partitions: vec![share_acknowledge_request::AcknowledgePartition {
+                    partition_index: 0,
+                    acknowledgement_batches: vec![batch],
+                }],
+            }],
+            ..Default::default()
+        };
+        self.epoch += 1;
+        let Response::ShareAcknowledge(response) = self.conn.ask(Request::ShareAcknowledge(request)) else {
+            panic!("another response")
+        };
+        assert_eq!(response.error_code, ErrorCode::NONE);
+        response.responses[0].partitions[0].error_code
+    }
+}
+
+const NONE: ErrorCode = ErrorCode::NONE;
+
+#[test]
+fn what_is_acknowledged_is_done_after_a_restart_and_what_is_not_comes_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    world.broker.create_topic("t", 1, &[]).unwrap();
+    world.share(&[2, 2, 2]);
+    let mut member = Member::new(&world, "a");
+    assert_eq!(member.fetch(), (NONE, vec![(0, 5, 1)]));
+    assert_eq!(member.acknowledge(0, 1, ACCEPT), NONE);
+    assert_eq!(member.acknowledge(4, 4, RELEASE), NONE);
+    assert_eq!(world.persisted(), (2, 0));
+    // As a killed process leaves it: the connection has not released anything.
+    drop(world);
+    drop(member);
+    let world = open(dir.path());
+    assert_eq!(world.persisted(), (2, 0));
+    let mut member = Member::new(&world, "a");
+    assert_eq!(member.fetch(), (NONE, vec![(2, 3, 1), (4, 4, 2), (5, 5, 1)]));
+    assert_eq!(member.acknowledge(2, 5, ACCEPT), NONE);
+    world.broker.close().unwrap();
+    let world = open(dir.path());
+    world.broker.append_batches(&tp("t", 0), batch(1, 10)).unwrap();
+    assert_eq!(Member::new(&world, "b").fetch(), (NONE, vec![(6, 6, 1)]));
+}
+
+#[test]
+fn a_lock_that_ends_gives_the_records_to_a_waiting_fetch() {
+    let world = World::new(&[]);
+    world.share(&[3]);
+    let [mut a, mut b] = ["a", "b"].map(|id| Member::new(&world, id));
+    assert_eq!(a.fetch(), (NONE, vec![(0, 2, 1)]));
+    world.run(10_000);
+    b.begin_fetch(60_000);
+    assert_eq!(b.fetched(), None);
+    assert_eq!(world.in_flight(), [(0, 2, "Acquired", 1)]);
+    world.run(19_999);
+    assert_eq!(b.fetched(), None);
+    world.run(1);
+    assert_eq!(b.fetched(), Some((NONE, vec![(0, 2, 2)])));
+    assert_eq!(a.acknowledge(0, 2, ACCEPT), ErrorCode::INVALID_RECORD_STATE, "too late");
+    assert_eq!(b.acknowledge(0, 2, ACCEPT), NONE);
+    assert_eq!(world.in_flight(), []);
+}
+
+#[test]
+fn records_that_are_produced_end_the_wait_and_a_time_out_does() {
+    let world = World::new(&[]);
+    world.share(&[]);
+    let mut member = Member::new(&world, "a");
+    member.begin_fetch(300);
+    assert_eq!(member.fetched(), None);
+    world.broker.append_batches(&tp("t", 0), batch(2, 10)).unwrap();
+    assert_eq!(member.fetched(), Some((NONE, vec![(0, 1, 1)])));
+    member.begin_fetch(300);
+    world.run(299);
+    assert_eq!(member.fetched(), None);
+    world.run(1);
+    assert_eq!(member.fetched(), Some((NONE, vec![])));
+}
+
+#[test]
+fn a_connection_that_closes_releases_what_its_member_has() {
+    let world = World::new(&[]);
+    world.share(&[2]);
+    let [mut a, mut b] = ["a", "b"].map(|id| Member::new(&world, id));
+    assert_eq!(a.fetch(), (NONE, vec![(0, 1, 1)]));
+    b.begin_fetch(500);
+    drop(a);
+    world.broker.run_due();
+    assert_eq!(world.in_flight(), [(0, 1, "Available", 1)]);
+    assert_eq!(
+        b.fetched(),
+        None,
+        "as in Kafka it is found when the time of the fetch is over"
+    );
+    world.run(500);
+    assert_eq!(b.fetched(), Some((NONE, vec![(0, 1, 2)])));
+    drop(b);
+    world.broker.run_due();
+    assert_eq!(
+        world.in_flight(),
+        [],
+        "with its last session the group is dropped from memory"
+    );
+    assert_eq!(Member::new(&world, "c").fetch(), (NONE, vec![(0, 1, 3)]));
+}
+
+#[test]
+fn a_client_in_this_process_that_is_dropped_releases_what_it_has() {
+    let world = World::new(&[]);
+    let topic_id = world.share(&[2]);
+    let mut client = Client::new(&world.broker);
+    let request = ShareFetchRequest {
+        group_id: Some("g".into()),
+        member_id: Some("embedded".into()),
+        max_wait_ms: 500,
+        min_bytes: 1,
+        max_records: 10,
+        batch_size: 10,
+        topics: vec![share_fetch_request::FetchTopic {
+            topic_id,
+            partitions: vec![share_fetch_request::FetchPartition::default()],
+        }],
+        ..Default::default()
+    };
+    client.ask(1, Request::ShareFetch(request));
+    assert_eq!(world.in_flight(), [(0, 1, "Acquired", 1)]);
+    drop(client);
+    assert_eq!(Member::new(&world, "b").fetch(), (NONE, vec![(0, 1, 2)]));
+}
+
+#[test]
+fn a_start_offset_that_was_altered_counts_once_a_write_is_refused() {
+    let world = World::new(&[]);
+    world.share(&[4]);
+    let mut member = Member::new(&world, "a");
+    assert_eq!(member.fetch(), (NONE, vec![(0, 3, 1)]));
+    assert_eq!(world.initialize(2, 2), NONE);
+    assert_eq!(world.initialize(1, 0), ErrorCode::FENCED_STATE_EPOCH);
+    assert_eq!(member.acknowledge(0, 3, ACCEPT), ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!(member.fetch(), (NONE, vec![(2, 3, 1)]));
+}
+
+#[test]
+fn many_updates_are_one_snapshot_that_a_restart_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    world.broker.create_topic("t", 1, &[]).unwrap();
+    world.share(&[1000]);
+    let mut member = Member::new(&world, "a");
+    assert_eq!(member.fetch(), (NONE, vec![(0, 999, 1)]));
+    for offset in 0..600 {
+        assert_eq!(member.acknowledge(offset, offset, ACCEPT), NONE);
+    }
+    drop(world);
+    drop(member);
+    let world = open(dir.path());
+    assert_eq!(world.persisted(), (599, 1));
+    assert_eq!(Member::new(&world, "a").fetch(), (NONE, vec![(600, 999, 1)]));
+}
+
+#[test]
+fn rejected_records_and_those_without_deliveries_left_are_dead_letters() {
+    let world = World::new(&[]);
+    world.share(&[3]);
+    let enabled = (
+        "errors.deadletterqueue.group.enable".to_owned(),
+        Some("true".to_owned()),
+    );
+    let new = NewTopic {
+        partitions: 1,
+        config: vec![enabled],
+        ..NewTopic::default()
+    };
+    world
+        .broker
+        .create_topics(&[("dlq.t", &new)])
+        .unwrap()
+        .remove(0)
+        .unwrap();
+    world.set_share("errors.deadletterqueue.topic.name", "dlq.t");
+    world.set_share("errors.deadletterqueue.copy.record.enable", "true");
+    world.set_share("share.delivery.count.limit", "2");
+    let mut member = Member::new(&world, "a");
+    assert_eq!(member.fetch(), (NONE, vec![(0, 2, 1)]));
+    assert_eq!(member.acknowledge(0, 0, REJECT), NONE);
+    assert_eq!(member.acknowledge(1, 2, RELEASE), NONE);
+    assert_eq!(member.fetch(), (NONE, vec![(1, 2, 2)]));
+    assert_eq!(member.acknowledge(1, 2, RELEASE), NONE);
+    assert_eq!(world.in_flight(), []);
+    let log = world.broker.partition_log(&tp("dlq.t", 0)).unwrap();
+    let read = log.read(0, 1 << 20, true, fletchlog_log::FetchBound::LogEnd).unwrap();
+    let mut letters = Vec::new();
+    for batch in fletchlog_records::BatchIter::new(read.records) {
+        let slice = batch.unwrap().records(usize::MAX).unwrap();
+        let mut cursor = fletchlog_records::RecordCursor::new();
+        while let Some(record) = cursor.next(&slice).unwrap() {
+            let header = |key: &str| {
+                let found = record.headers().find(|header| header.key == key);
+                String::from_utf8(found.unwrap().value.unwrap().to_vec()).unwrap()
+            };
+            assert_eq!(record.value.map(<[u8]>::len), Some(10), "the record itself");
+            letters.push((header("__dlq.errors.offset"), header("__dlq.errors.message")));
+        }
+    }
+    let [rejected, used_up] = [
+        "Offset rejected by client.",
+        "Offset delivery count exceeded the threshold.",
+    ];
+    let expected = [("0", rejected), ("1", used_up), ("2", used_up)];
+    assert_eq!(
+        letters,
+        expected.map(|(offset, text)| (offset.to_owned(), text.to_owned()))
+    );
+}
+
+#[test]
+fn a_session_has_its_epochs_and_the_listener_its_limits() {
+    let world = World::new(&[("group.share.max.share.sessions", "1")]);
+    world.share(&[2]);
+    let [mut a, mut b] = ["a", "b"].map(|id| Member::new(&world, id));
+    assert_eq!(a.fetch(), (NONE, vec![(0, 1, 1)]));
+    b.begin_fetch(500);
+    assert_eq!(b.fetched(), None);
+    world.run(500);
+    assert_eq!(b.fetched(), Some((ErrorCode::SHARE_SESSION_LIMIT_REACHED, vec![])));
+    a.epoch = 7;
+    assert_eq!(a.fetch(), (ErrorCode::INVALID_SHARE_SESSION_EPOCH, vec![]));
+    a.epoch = -1;
+    assert_eq!(a.fetch(), (NONE, vec![]));
+    a.epoch = 1;
+    assert_eq!(a.fetch(), (ErrorCode::SHARE_SESSION_NOT_FOUND, vec![]));
+    b.epoch = 0;
+    assert_eq!(b.fetch(), (NONE, vec![(0, 1, 2)]), "released by the end of the session");
+}
