@@ -67,3 +67,22 @@ def test_every_message_is_decoded(name: str, tmp_path: Path) -> None:
     assert {"Produce", "Fetch", "EndTxn", "JoinGroup", "OffsetCommit"} <= {one.api for one in at_proxy}
     sizes = {(one.api, one.version, one.correlation_id, one.request_bytes) for one in at_listener}
     assert {(one.api, one.version, one.correlation_id, one.request_bytes) for one in at_proxy} <= sizes
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["librdkafka", *PEERS])
+def test_a_healthy_client_has_no_finding_and_is_known(name: str, tmp_path: Path) -> None:
+    """Its software, its group, its transactions; nothing that is wrong."""
+    with contextlib.ExitStack() as stack:
+        client = LIBRDKAFKA
+        if name in PEERS:
+            peer = PEERS[name](tmp_path)
+            stack.callback(peer.close)
+            client = peer.client()
+        with Kafka(record=tmp_path / "session.fltrace") as kafka:
+            run(client, Place(kafka.bootstrap, kafka.faults), kafka.broker)
+    explained = fl.explain.clients(tmp_path / "session.fltrace")
+    assert not explained.findings, explained.text()
+    makes = {"librdkafka": "confluent-kafka-python", "kafka-python": "kafka-python"}
+    assert makes.get(name, "apache-kafka-java") in {one.software for one in explained.clients}, explained.text()
+    assert any(transaction.how == "commit" for transaction in explained.transactions), explained.text()
