@@ -41,9 +41,13 @@ CLASSES = {
     "produce": {"2": "kafka.tools.ConsoleProducer", "4": f"{TOOLS}ConsoleProducer"},
     "producer-perf": {"2": f"{TOOLS}ProducerPerformance"},
     "reassign": {"2": "kafka.admin.ReassignPartitionsCommand", "3": f"{TOOLS}reassign.ReassignPartitionsCommand"},
+    "share-consume": {"4": f"{TOOLS}consumer.ConsoleShareConsumer"},
+    "share-groups": {"4": f"{TOOLS}consumer.group.ShareGroupCommand"},
+    "share-perf": {"4": f"{TOOLS}ShareConsumerPerformance"},
     "topics": {"2": "kafka.admin.TopicCommand", "3": f"{TOOLS}TopicCommand"},
     "transactions": {"3": f"{TOOLS}TransactionsCommand"},
     "verify-consume": {"2": f"{TOOLS}VerifiableConsumer"},
+    "verify-share": {"4": f"{TOOLS}VerifiableShareConsumer"},
     "verify-produce": {"2": f"{TOOLS}VerifiableProducer"},
 }
 

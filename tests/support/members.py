@@ -6,17 +6,19 @@ import sys
 import time
 from pathlib import Path
 
-PROGRAM = Path(__file__).parents[1] / "wire" / "clients" / "member.py"
+PROGRAMS = Path(__file__).parents[1] / "wire" / "clients"
 
 
 class Member:
     """A process; what it prints is in `log`. It subscribes to a topic, or to an expression that begins with ^; `_` in a property's name is a dot."""
 
+    program = "member.py"
+
     def __init__(self, topic: str, log: Path, **config: object) -> None:
         self.log = log
         words = [f"{name.replace('_', '.')}={value}" for name, value in config.items()]
         with log.open("ab") as out:
-            self._process = subprocess.Popen([sys.executable, PROGRAM, topic, *words], stdout=out)
+            self._process = subprocess.Popen([sys.executable, PROGRAMS / self.program, topic, *words], stdout=out)
 
     def notes(self, kind: str) -> list:
         """Everything of a kind that it has printed."""
@@ -35,6 +37,20 @@ class Member:
         """Signal 9."""
         self._process.kill()
         self._process.wait()
+
+
+class ShareMember(Member):
+    """A member of a share group, in explicit mode."""
+
+    program = "share_member.py"
+
+    def delivered(self) -> list[tuple[int, int]]:
+        """Each delivery: partition, offset."""
+        return [(partition, offset) for rows in self.notes("read") for partition, offset, _, _ in rows]
+
+    def accepted(self) -> set[tuple[int, int]]:
+        """What the broker has confirmed: partition, offset."""
+        return {(partition, offset) for rows in self.notes("accepted") for partition, offset in rows}
 
 
 def until(reached, seconds: float = 60) -> None:

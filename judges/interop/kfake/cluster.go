@@ -25,6 +25,8 @@ import (
 
 const timeout = 20 * time.Second
 
+const shortestLock = "1000"
+
 type config struct {
 	nodes   int
 	topics  map[string]int32
@@ -69,13 +71,25 @@ type Cluster struct {
 
 // NewCluster starts one; `fletchlog` is on PATH.
 func NewCluster(options ...Opt) (*Cluster, error) {
-	given := &config{nodes: 3, topics: map[string]int32{}, brokers: map[string]string{"group.consumer.min.heartbeat.interval.ms": "100"}}
+	given := &config{nodes: 3, topics: map[string]int32{}, brokers: map[string]string{
+		"group.consumer.min.heartbeat.interval.ms": "100",
+		"group.share.min.heartbeat.interval.ms":    "50",
+		"group.share.heartbeat.interval.ms":        "100",
+		"group.share.min.session.timeout.ms":       "100",
+		"group.share.min.record.lock.duration.ms":  shortestLock,
+		"group.share.assignment.interval.ms":       "0",
+	}}
 	for _, option := range options {
 		option(given)
 	}
 	arguments := []string{"serve", "--memory", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--print-address", "--with-parent"}
 	arguments = append(arguments, "--nodes", fmt.Sprint(given.nodes))
 	given.brokers["default.replication.factor"] = fmt.Sprint(min(3, given.nodes))
+	// kfake has shorter locks than Kafka takes
+	if lock := "group.share.record.lock.duration.ms"; len(given.brokers[lock]) == 3 {
+		given.brokers[lock] = shortestLock
+	}
+	delete(given.brokers, "share.record.lock.sweep.interval.ms") // kfake's
 	for name, value := range given.brokers {
 		arguments = append(arguments, "-c", name+"="+value)
 	}
@@ -257,17 +271,104 @@ func (c *Cluster) RehashCoordinators() {
 	}
 }
 
+// TopicInfo is what the metadata says of a topic.
+type TopicInfo struct{ TopicID [16]byte }
+
+// TopicInfo of a topic.
+func (c *Cluster) TopicInfo(topic string) *TopicInfo {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	topics, err := c.admin.ListTopics(ctx, topic)
+	if err != nil {
+		panic(err)
+	}
+	return &TopicInfo{TopicID: topics[topic].ID}
+}
+
+// SetGroupConfigs sets properties of a group.
+func (c *Cluster) SetGroupConfigs(group string, properties map[string]string) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
+	resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
+	for name, value := range properties {
+		config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		config.Name, config.Value = name, kmsg.StringPtr(value)
+		resource.Configs = append(resource.Configs, config)
+	}
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	request.Resources = append(request.Resources, resource)
+	response, err := request.RequestWith(ctx, c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(response.Resources[0].ErrorCode)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// GroupMember is a member of a share group.
+type GroupMember struct {
+	MemberID         string
+	SubscribedTopics []string
+}
+
+// GroupInfo is what ShareGroupDescribe says.
+type GroupInfo struct {
+	State   string
+	Epoch   int32
+	Members []GroupMember
+}
+
+// GroupInfo of a share group; nil: there is none.
+func (c *Cluster) GroupInfo(group string) *GroupInfo {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	request := kmsg.NewPtrShareGroupDescribeRequest()
+	request.GroupIDs = []string{group}
+	response, err := request.RequestWith(ctx, c.client)
+	if err != nil {
+		panic(err)
+	}
+	of := response.Groups[0]
+	if of.ErrorCode != 0 {
+		return nil
+	}
+	info := &GroupInfo{State: of.GroupState, Epoch: of.GroupEpoch}
+	for _, member := range of.Members {
+		info.Members = append(info.Members, GroupMember{MemberID: member.MemberID, SubscribedTopics: member.SubscribedTopicNames})
+	}
+	return info
+}
+
+// WaitGroupInfo asks until it is so.
+func (c *Cluster) WaitGroupInfo(ctx context.Context, group string, is func(*GroupInfo) bool) (*GroupInfo, error) {
+	for {
+		info := c.GroupInfo(group)
+		if is(info) {
+			return info, nil
+		}
+		select {
+		case <-ctx.Done():
+			return info, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 // Fault is an error of requests, or counts them.
 type Fault struct {
 	Keys       []kmsg.Key
 	Nodes      []int32
 	Topic      string
+	TopicID    [16]byte
 	Partitions []int32
 	Group      string
 	TxnID      string
 	Err        *kerr.Error
 	Count      int
 	Observe    bool
+	TopLevel   bool
 }
 
 // FaultHandle is a fault that was added.
@@ -296,9 +397,12 @@ func (c *Cluster) Fault(faults ...Fault) *FaultHandle {
 
 // Adds the rules of a fault: one for each node and partition that it names.
 func (c *Cluster) rules(fault Fault) []int {
-	rule := map[string]any{"error": fault.Err.Message, "optional": true}
+	rule := map[string]any{"error": strings.Replace(fault.Err.Message, "LEADER_FOR_PARTITION", "LEADER_OR_FOLLOWER", 1), "optional": true}
 	if fault.Count >= 0 {
 		rule["times"] = max(1, fault.Count)
+	}
+	if fault.TopicID != [16]byte{} {
+		fault.Topic = c.nameOf(fault.TopicID)
 	}
 	names := []string{}
 	for _, key := range fault.Keys {
@@ -339,6 +443,21 @@ func (c *Cluster) rules(fault Fault) []int {
 	return added.Rules
 }
 
+func (c *Cluster) nameOf(id [16]byte) string {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	topics, err := c.admin.ListTopics(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for name, topic := range topics {
+		if topic.ID == id {
+			return name
+		}
+	}
+	panic(fmt.Sprintf("no topic has the id %x", id))
+}
+
 func (h *FaultHandle) requests(api string) int {
 	var found struct{ Requests []json.RawMessage }
 	if err := h.cluster.ask("GET", "/v1/requests?api="+api, nil, &found); err != nil {
@@ -367,6 +486,18 @@ func (h *FaultHandle) Hits() int {
 		hits += h.requests(api) - h.began[api]
 	}
 	return hits
+}
+
+// Wait until there are that many.
+func (h *FaultHandle) Wait(ctx context.Context, hits int) error {
+	for h.Hits() < hits {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // Remove ends it.
