@@ -9,7 +9,7 @@ import time
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 import fletchlog as fl
 from fletchlog.errors import InvalidArgumentError, KafkaError, StorageError
@@ -91,6 +91,23 @@ def test_the_order_of_arrival_is_what_a_program_with_librdkafka_sees(recorded, p
     reader.close()
     recorded.close()
     explained = fl.explain.clients(recorded.path)
+    assert arrived(explained, "reader") == seen
+
+
+def test_what_a_client_discards_and_asks_for_again_has_arrived_once(recorded):
+    topic = recorded.topic()
+    recorded.produce(topic, ["x"] * 20)
+    reader = consumer(recorded)
+    reader.subscribe([topic])
+    seen = values(reader, 3)
+    # librdkafka discards what it has fetched of a partition that is paused
+    reader.pause([TopicPartition(topic, 0)])
+    reader.resume([TopicPartition(topic, 0)])
+    seen += values(reader, 17)
+    reader.close()
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    assert sum(got.records for fetch in explained.facts.fetches for got in fetch.got) > 20
     assert arrived(explained, "reader") == seen
 
 

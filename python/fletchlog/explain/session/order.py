@@ -1,7 +1,8 @@
 """Order: in which order fetches asked for partitions, in which order their records arrived, and which partitions waited.
 
 The order of arrival is that of responses by the time at which they were ready, and in a response that of its partitions: as a client receives them. The
-order in which a program sees them is the client's own matter; confluent-kafka, kafka-python and aiokafka keep it.
+order in which a program sees them is the client's own matter; confluent-kafka, kafka-python and aiokafka keep it. What is fetched again counts once, where
+it was fetched last: the wire does not show whether the program had seen it, as before a seek, or the client had discarded it.
 """
 
 from __future__ import annotations
