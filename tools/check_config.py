@@ -21,6 +21,7 @@ TABLE = "rust/api/src/config_table"
 READERS = {
     "rust/client/src/group/legacy": "legacy_consumer",
     "rust/client/src/consumer": "consumer",
+    "rust/client/src/share_consumer": "consumer",
     "rust/client/src/net": "consumer producer",  # both have it
     "rust/client/src/group": "consumer",
     "rust/client/src/producer": "producer",

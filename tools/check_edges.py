@@ -81,7 +81,7 @@ LAYERS = {
     ],
     "client": [
         # other ways to use the clients
-        *("producer", "group/legacy"),
+        *("producer", "share_consumer", "group/legacy"),
         # the consumer's calls
         *("consumer/range_scan", "consumer/until", "consumer/poll", "consumer/positions", "consumer/offsets_for_times", "consumer/consumer"),
         # what a poll does

@@ -35,7 +35,7 @@ Python is imported when it is asked for first.
 
 from __future__ import annotations
 
-from fletchlog._core import Broker, Cluster, Consumer, Producer, Records, __version__
+from fletchlog._core import Broker, Cluster, Consumer, Producer, Records, ShareConsumer, __version__
 
 # not from `typing`, which takes longer to import than all of this; type checkers know the name
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from fletchlog import transfer as transfer
     from fletchlog import types as types
     from fletchlog._scan import scan
-    from fletchlog.aio import AsyncCluster, AsyncConsumer, AsyncProducer
+    from fletchlog.aio import AsyncCluster, AsyncConsumer, AsyncProducer, AsyncShareConsumer
     from fletchlog.errors import KafkaError
     from fletchlog.landing import land
     from fletchlog.scans import scan_topic
@@ -67,6 +67,7 @@ __all__ = [
     "AsyncCluster",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "Broker",
     "Cluster",
     "Consumer",
@@ -74,6 +75,7 @@ __all__ = [
     "Producer",
     "Record",
     "Records",
+    "ShareConsumer",
     "TopicPartition",
     "__version__",
     "errors",
@@ -88,6 +90,7 @@ _HOMES = {
     "AsyncCluster": "aio",
     "AsyncConsumer": "aio",
     "AsyncProducer": "aio",
+    "AsyncShareConsumer": "aio",
     "KafkaError": "errors",
     "Record": "types",
     "TopicPartition": "types",

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from ssl import SSLContext
 from types import GenericAlias
-from typing import Any, Generic, Protocol, Self, TypeAlias, final, overload, type_check_only
+from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, final, overload, type_check_only
 
 import pandas as pd
 import polars as pl
@@ -30,6 +30,7 @@ from fletchlog.admin import (
     TransactionDescription,
 )
 from fletchlog.configs import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
+from fletchlog.errors import KafkaError
 from fletchlog.explain import Explanation
 from fletchlog.files import PartitionReport, SegmentInspection
 from fletchlog.registry import SchemaRegistry
@@ -73,6 +74,7 @@ __all__ = [
     "Session",
     "SessionConnection",
     "SessionExchange",
+    "ShareConsumer",
     "Table",
     "Transaction",
     "ValueReader",
@@ -134,6 +136,7 @@ _AnyProperties: TypeAlias = Mapping[str, _Computed]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 _Headers: TypeAlias = Sequence[tuple[str, _Bytes | None]] | Mapping[str, _Bytes | None]
 _Listener: TypeAlias = Callable[[list[TopicPartition]], object]
+_OnAcknowledgement: TypeAlias = Callable[[TopicPartition, list[int], KafkaError | None], object]
 _Callback: TypeAlias = Callable[[RecordMetadata | None, Exception | None], object]
 _Assignment: TypeAlias = dict[str, dict[str, list[int]]]
 
@@ -2041,6 +2044,125 @@ class Consumer(Generic[_K, _V]):
         """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
     def close(self, timeout_ms: _Wait = 30000) -> None:
         """Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class ShareConsumer(Generic[_K, _V]):
+    """A member of a share group: records are acquired for a time, and each is acknowledged. Kafka: `KafkaShareConsumer` (KIP-932).
+
+    Any number of members read the same partitions, each record goes to one of them at a time, and there are no positions. A record that is not
+    acknowledged before its lock ends (30 s unless the group says otherwise), or that is released, is delivered again, to any member;
+    `delivery_count` counts. A record is delivered at least once, and not more often than the group's limit (5 unless set).
+
+        with fl.ShareConsumer("kafka://localhost:9092", group="billing", topics=["orders"]) as consumer:
+            for record in consumer:
+                ...
+
+    With `share.acknowledgement.mode` implicit (the default) the next poll or `commit` accepts the records of the last poll; explicit: the program
+    acknowledges each with `acknowledge`. One thread at a time, as with `Consumer`; only `wakeup` may be called from anywhere.
+
+    Args:
+        source: Where to read from: a `Cluster`, `"kafka://HOST:PORT,..."`, an open `Broker` or a directory, as for `Consumer`.
+        config: Kafka's dotted names, as for `Consumer`, without those that mean nothing in a share group, such as `auto.offset.reset`: the group
+            has `share.auto.offset.reset`.
+        group: `group.id`.
+        topics: What to subscribe to; as a later `subscribe`.
+        on_acknowledgement: Called as `on_acknowledgement(partition, offsets, error)` with what became of acknowledgements: a `TopicPartition`, a
+            list of offsets, None or a `KafkaError`. It runs inside `poll`, `commit` and `close`, in the calling thread, and may use this consumer.
+        faults: As for `Consumer`.
+        key_deserializer: As for `Consumer`.
+        value_deserializer: As for `Consumer`.
+
+    Raises:
+        fletchlog.errors.InvalidGroupIdError: No group.
+        fletchlog.errors.ConfigError: Unknown or invalid properties, or one that a share consumer does not have.
+        fletchlog.errors.ClosedError: The broker is closed.
+    """
+
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
+    def __new__(
+        cls,
+        source: Source | ConsumerConfig | _AnyProperties | None = None,
+        config: ConsumerConfig | _AnyProperties | None = None,
+        *,
+        group: str | None = None,
+        topics: Iterable[str] | None = None,
+        on_acknowledgement: _OnAcknowledgement | None = None,
+        faults: FaultPlan | None = None,
+        key_deserializer: _Deserializer[_K] | None = None,
+        value_deserializer: _Deserializer[_V] | None = None,
+    ) -> ShareConsumer[_K, _V]: ...
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Reads these topics, in place of those before. The coordinator learns of it with the first or the next heartbeat. No topics: `unsubscribe`."""
+    def unsubscribe(self) -> None:
+        """Leaves the group. What is acknowledged is sent, every other record is released."""
+    def subscription(self) -> list[str]:
+        """Subscribed topics."""
+    def poll(self, timeout_ms: _Wait = 1000) -> Records[_K, _V]:
+        """Returns acquired records; waits at most `timeout_ms` for the first one.
+
+        There may be more than `max.poll.records`: the leader acquires whole batches, unless `share.acquire.mode` is `record_limit`. Rows of a
+        partition are in offset order, and redelivered ones come before or among newer ones. The Arrow batches have one more column, last:
+        `delivery_count` (int16), how often the record was delivered, this time included; records that are handed out one by one are `ShareRecord`.
+
+        Raises:
+            fletchlog.errors.IllegalStateError: No subscription; or, with `share.acknowledgement.mode=explicit`, a record of the last poll is not
+                acknowledged.
+            fletchlog.errors.CorruptRecordError: A damaged batch. Its records were rejected, and the next poll goes past them.
+            fletchlog.errors.KafkaError: The group refuses the member, such as a group that is no share group.
+        """
+    def __iter__(self) -> Self:
+        """`for record in consumer`: record by record, without an end. Acknowledgements reach only over what was handed out.
+
+        Under the implicit mode a record is accepted when the next one is asked for; the acknowledgements of records that were fetched together are
+        sent together.
+        """
+    def __next__(self) -> Record[_K, _V]:
+        """The next record; waits for it indefinitely."""
+    def acknowledge(
+        self, records: Record[Any, Any] | Records[Any, Any] | tuple[str, int, int], kind: Literal["accept", "release", "reject", "renew"] = "accept"
+    ) -> None:
+        """Says what became of a record, of (topic, partition, offset) or of all of `Records`; sent with the next poll, `commit` or `close`.
+
+        `accept`: processed. `release`: not processed, another delivery may succeed. `reject`: it cannot be processed, and is not delivered again.
+        `renew`: still being processed: its lock begins again, and a later poll returns it again. A second call for a record replaces the first.
+
+        Raises:
+            fletchlog.errors.IllegalStateError: Under the implicit mode; or the record is not one that polls returned and that is not acknowledged.
+        """
+    def commit(self, timeout_ms: _Wait | None = None) -> dict[TopicPartition, KafkaError | None]:
+        """Sends the acknowledgements, and returns what became of them, by partition: None, or the error. Java: `commitSync`.
+
+        Under the implicit mode it accepts all records of the last poll. A partition without a result after `timeout_ms` has a `KafkaTimeoutError`;
+        None: `default.api.timeout.ms`. With an error (the lock has ended, the leader has moved) records are delivered again.
+        """
+    def commit_async(self) -> None:
+        """As `commit`, without waiting; `on_acknowledgement` receives the results."""
+    @property
+    def acquisition_lock_timeout(self) -> int | None:
+        """How long records are locked, ms, as the last answer said; None before it."""
+    def _poll(self, most: int | None, timeout_ms: _Wait) -> tuple[Records[_K, _V], list[tuple[TopicPartition, list[int], KafkaError | None]]]:
+        """For `AsyncShareConsumer`: a poll, at most of `most` records, and the arguments for the callback."""
+    def _hand_back(self, records: Records[_K, _V]) -> None:
+        """For `AsyncShareConsumer`: the next poll returns these records, which nobody has seen."""
+    def _commit(self, timeout_ms: _Wait | None) -> tuple[dict[TopicPartition, KafkaError | None], list[tuple[TopicPartition, list[int], KafkaError | None]]]:
+        """For `AsyncShareConsumer`: a commit, and the arguments for the callback."""
+    def _close(self, timeout_ms: _Wait) -> list[tuple[TopicPartition, list[int], KafkaError | None]]:
+        """For `AsyncShareConsumer`: leaves the group; the arguments for the callback."""
+    def _release(self) -> None:
+        """For `AsyncShareConsumer`: closes the handle, and the broker that was opened for this consumer."""
+    def _watch(self, wakeups: _Wakeups, token: int) -> int | None:
+        """For `fletchlog.aio`: as that of `Consumer`."""
+    def _timed_work(self) -> _TimedWork | None:
+        """For `fletchlog.aio`: as that of `Consumer`."""
+    def wakeup(self) -> None:
+        """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
+    def close(self, timeout_ms: _Wait = 30000) -> None:
+        """Sends what is acknowledged, releases every other record, and leaves the group. Closing twice does nothing.
+
+        Under the implicit mode the records of the last poll are not accepted but released: call `commit` before, if they are processed.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
 

@@ -315,6 +315,8 @@ ConsumerConfig = TypedDict(
         "sasl.username": str,
         "security.protocol": str,
         "session.timeout.ms": int | str,
+        "share.acknowledgement.mode": str,
+        "share.acquire.mode": str,
         "socket.connection.setup.timeout.max.ms": int | str,
         "socket.connection.setup.timeout.ms": int | str,
         "ssl.certificate.location": str,

@@ -145,6 +145,22 @@ class Record(NamedTuple, Generic[K, V]):
         """The headers as a dict; of those with the same key the last one counts, as `Headers#lastHeader` has it."""
         return dict(self.headers)
 
+    @property
+    def delivery_count(self) -> int | None:
+        """How often a `ShareConsumer` has delivered it, this time included; None from anywhere else."""
+        return None
+
+
+class ShareRecord(Record[K, V]):
+    """A record of a share group: a `Record` that knows how often it was delivered."""
+
+    _delivery_count: int
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it was delivered, this time included."""
+        return self._delivery_count
+
 
 class Run(NamedTuple):
     """Consecutive records of one partition that one poll took from the queue."""

@@ -563,6 +563,8 @@ def test_the_public_methods_of_a_client_are_those_of_the_blocking_one():
 
     assert public(fl.Consumer) - public(fl.AsyncConsumer) == {"read_to_end", "wakeup"}
     assert public(fl.AsyncConsumer) <= public(fl.Consumer)
+    assert public(fl.ShareConsumer) - public(fl.AsyncShareConsumer) == {"wakeup"}
+    assert public(fl.AsyncShareConsumer) <= public(fl.ShareConsumer)
     assert public(fl.AsyncProducer) - public(fl.Producer) == {"send_and_wait"}
     assert public(fl.Producer) <= public(fl.AsyncProducer)
 

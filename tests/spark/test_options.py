@@ -29,6 +29,8 @@ def parse(**options):
         ({**BASE, "kafka.fetch.max.byte": "1"}, r"options kafka\.\*: unknown configuration `fetch.max.byte` .*did you mean `fetch.max.bytes`"),
         ({**BASE, "kafka.fetch.max.bytes": "many"}, "invalid value `many` for configuration `fetch.max.bytes`"),
         ({**BASE, "kafka.auto.offset.reset": "latest"}, "startingOffsets"),
+        ({**BASE, "kafka.share.acknowledgement.mode": "explicit"}, "a share group cannot be replayed"),
+        ({**BASE, "shareGroup": "billing"}, "a share group cannot be replayed"),
         ({**BASE, "kafka.bootstrap.servers": "a:1"}, "found both"),
         ({**BASE, "kafka.key.deserializer": "x"}, "cast"),
         ({**BASE, "store.region": "x"}, "options store.* are for an object store.* is a directory"),

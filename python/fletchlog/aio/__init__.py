@@ -1,4 +1,4 @@
-"""Clients for asyncio: `AsyncConsumer`, `AsyncProducer`, `AsyncCluster`, and what `await future` and `future.future()` do.
+"""Clients for asyncio: `AsyncConsumer`, `AsyncShareConsumer`, `AsyncProducer`, `AsyncCluster`, and what `await future` and `future.future()` do.
 
 Nothing blocks the event loop, and nothing waits in a thread: the engine suspends a call that has to wait, and wakes the loop.
 """
@@ -12,12 +12,13 @@ from fletchlog.aio._cluster import AsyncCluster
 from fletchlog.aio._consumer import AsyncConsumer
 from fletchlog.aio._loop import decided
 from fletchlog.aio._producer import AsyncProducer, AsyncTransaction
+from fletchlog.aio._share_consumer import AsyncShareConsumer
 
 if TYPE_CHECKING:
     from fletchlog._core import RecordFuture
     from fletchlog.types import RecordMetadata
 
-__all__ = ["AsyncCluster", "AsyncConsumer", "AsyncProducer", "AsyncTransaction", "future", "outcome"]
+__all__ = ["AsyncCluster", "AsyncConsumer", "AsyncProducer", "AsyncShareConsumer", "AsyncTransaction", "future", "outcome"]
 
 
 async def outcome(future: RecordFuture) -> RecordMetadata:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fletchlog.cli import places, times
+from fletchlog.cli import places, share, times
 from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, configured, opened, topic
 from fletchlog.cli.delivery import advance_by
@@ -44,6 +44,9 @@ def consume(
     offset: int | None = option("--offset", "Start at this offset of each partition."),
     tail: int | None = option("--tail", "The last N records of each partition.", metavar="N"),
     group: str | None = option("--group", "Consumer group: commits what was shown, and continues behind it next time. Opens the directory for writing."),
+    share_group: str | None = option(
+        "--share-group", "Share group: reads as one of its members, and accepts what was written. Opens the directory for writing.", metavar="NAME"
+    ),
     follow: bool = option("--follow", "Wait for more records at the end; Ctrl-C ends it.", False),
     key: str | None = typed("--key --key-format", "What keys are decoded as"),
     key_schema: Path | None = option("--key-schema", "File with the schema of the keys."),
@@ -71,6 +74,9 @@ def consume(
 
     With --group the next call continues behind the last record that this one wrote, also after Ctrl-C or `| head`. What was in a pipe when its reader
     ended comes again; a table counts when all of it was printed, Parquet when the file was closed. A group without a commit begins at --from.
+
+    With --share-group the command is a member of a share group: each record goes to one of the members, and is accepted when it was written. Others
+    are released when the command ends. It ends when no record has come for some seconds.
 
     jsonl, json, csv, parquet and arrow hold whole records: `fletchlog produce` reads them back. A template has kcat's letters: %t topic, %p partition,
     %o offset, %k key, %s value, %T timestamp in ms, %h headers, %K and %S lengths, \n \t \xHH; raw is '%s\n'.
@@ -116,6 +122,18 @@ def consume(
         as_columns=form in {"parquet", "arrow"},
     )
     client = configured(command_config, config)
+    if share_group is not None:
+        _check_shared(group, partition, start, until, offset, tail)
+        with opened(directory, read_only=False, client=client) as place, contextlib.closing(writer(form, output, follow=follow)) as shared:
+            for batch in share.polls(place, topics, share_group, client, limit, follow=follow):
+                for typed_rows in decoder.decoded(batch):
+                    shared.add(typed_rows)
+                if follow:
+                    shared.taken()
+            shared.finish()
+        if output is not None:
+            note(f"wrote {counted(shared.count, 'record')} to {output}")
+        return
     # without a group every partition has a place to begin at: a reset would be a loss, which is said
     skip = group is None and "auto.offset.reset" not in client
     given = {"auto.offset.reset": "none" if skip else start if start in places.RESETS else "earliest", **client}
@@ -189,6 +207,20 @@ def _check(
         raise CommandError(f"{first} and --group do not go together: a group continues where it was; `fletchlog groups reset` sets where that is")
     if sum([chosen["--offset"], chosen["--tail"], start != "earliest"]) > 1:
         raise CommandError("--offset, --tail and --from each say where to start: give one of them")
+
+
+def _check_shared(group: str | None, partition: list[int] | None, start: str, until: str | None, offset: int | None, tail: int | None) -> None:
+    """Refuses what a share group decides, or what it does not have.
+
+    Raises:
+        CommandError: Such an option was given.
+    """
+    given = {
+        "--group": group is not None, "--partition": bool(partition), "--from": start != "earliest", "--until": until is not None,
+        "--offset": offset is not None, "--tail": tail is not None,
+    }  # fmt: skip
+    for name in (name for name, is_given in given.items() if is_given):
+        raise CommandError(f"{name} and --share-group do not go together: a share group has no positions, and decides which records its members get")
 
 
 class _Polled(NamedTuple):

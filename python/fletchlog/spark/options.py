@@ -89,6 +89,11 @@ REFUSED = {
     "kafka.value.deserializer": "values are bytes; set value.format, or cast the column",
     "kafka.enable.auto.commit": "the checkpoint of the query keeps the offsets",
     "kafka.interceptor.classes": "interceptors could change the records",
+    **dict.fromkeys(
+        ("kafka.share.acknowledgement.mode", "kafka.share.acquire.mode", "sharegroup"),
+        "a share group cannot be replayed: what a failed task had acquired comes again to any member, so no batch could be repeated exactly. Read "
+        "the topic, or read as a share group with fl.ShareConsumer",
+    ),
 }
 DEFAULT_MAX_TRIGGER_DELAY = "15m"
 # What Spark adds to the options of a table, before it asks for the columns.

@@ -10,8 +10,10 @@ mod metrics;
 mod net;
 pub mod producer;
 mod random;
+pub mod share_consumer;
 
 pub use consumer::Consumer;
 pub use error::ClientError;
 pub use metrics::Metric;
 pub use producer::Producer;
+pub use share_consumer::ShareConsumer;

@@ -413,9 +413,12 @@ impl Connection {
         let unsupported = |why: &str| Failure::UnsupportedVersion(why.into());
         request.check_version(version).map_err(unsupported)?;
         let mut limit = MAX_ANSWER;
-        if let Request::Fetch(fetch) = &request {
-            limit = limit.saturating_add(usize::try_from(fetch.max_bytes).unwrap_or(0));
-        }
+        let max_bytes = match &request {
+            Request::Fetch(fetch) => fetch.max_bytes,
+            Request::ShareFetch(fetch) => fetch.max_bytes,
+            _ => 0,
+        };
+        limit = limit.saturating_add(usize::try_from(max_bytes).unwrap_or(0));
         let is_silent = matches!(&request, Request::Produce(produce) if produce.acks == 0);
         let wire_id = self.next_wire_id();
         let mut header = self.header(api, version, wire_id);
@@ -423,6 +426,7 @@ impl Connection {
         match &request {
             Request::JoinGroup(join) => header.client_id = Some(Arc::clone(&join.sender.client_id)),
             Request::ConsumerGroupHeartbeat(beat) => header.client_id = Some(Arc::clone(&beat.sender.client_id)),
+            Request::ShareGroupHeartbeat(beat) => header.client_id = Some(Arc::clone(&beat.sender.client_id)),
             _ => {}
         }
         self.write_frame(&header, |w| request.encode(w, version))?;

@@ -176,12 +176,15 @@ impl<S: Sockets> Member<S> {
         let (error, response) = match answer {
             Some(Response::Heartbeat(answered)) => (answered.error_code, None),
             Some(Response::ConsumerGroupHeartbeat(answered)) => (answered.error_code, Some(answered)),
+            Some(Response::ShareGroupHeartbeat(answered)) => (answered.error_code, Some(answered.into())),
             _ => (ErrorCode::COORDINATOR_NOT_AVAILABLE, None),
         };
-        if let (ErrorCode::NONE, Some(answered), Request::ConsumerGroupHeartbeat(request)) =
-            (error, &response, &mut plan.request)
-        {
-            request.member_epoch = answered.member_epoch;
+        if let (ErrorCode::NONE, Some(answered)) = (error, &response) {
+            match &mut plan.request {
+                Request::ConsumerGroupHeartbeat(request) => request.member_epoch = answered.member_epoch,
+                Request::ShareGroupHeartbeat(request) => request.member_epoch = answered.member_epoch,
+                _ => {}
+            }
         }
         let is_answered = matches!(error, ErrorCode::NONE | ErrorCode::REBALANCE_IN_PROGRESS);
         plan.next_ms = sent_ms.saturating_add(if is_answered {

@@ -57,6 +57,7 @@ type_class!(
     "TransactionDescription"
 );
 type_class!(record_class, "fletchlog.types", "Record");
+type_class!(share_record_class, "fletchlog.types", "ShareRecord");
 type_class!(run_class, "fletchlog.types", "Run");
 type_class!(acl_binding_class, "fletchlog.admin", "AclBinding");
 type_class!(topic_description_class, "fletchlog.admin", "TopicDescription");

@@ -61,6 +61,7 @@ mod scan_threads;
 pub mod segment_records;
 pub mod session;
 mod session_fields;
+pub mod share_consumer;
 mod share_state;
 mod store;
 pub mod table;
@@ -113,6 +114,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::SessionConnection>()?;
     module.add_class::<session::SessionExchange>()?;
     module.add_class::<session::SessionItems>()?;
+    module.add_class::<share_consumer::ShareConsumer>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<value_columns::ValueReader>()?;

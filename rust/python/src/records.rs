@@ -4,17 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{RecordBatch, RecordBatchIterator};
-use arrow_schema::ArrowError;
+use arrow_array::{Int16Array, RecordBatch, RecordBatchIterator};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use fletchlog_arrow::{Column, RowsBuilder, schema_of};
 use fletchlog_client::consumer::{PartitionRun, PolledRecords};
 use fletchlog_records::{RecordCursor, RecordSpan, TimeRange, TopicPartition};
 use pyo3::exceptions::{PyException, PyIndexError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyInt, PyList, PySlice, PyString, PyTuple};
 
 use crate::capsule::{batch_to_py, schema_to_py, stream_to_py};
-use crate::convert::{counted, describe, partition_to_py, record_class, run_class, unpicklable};
+use crate::convert::{counted, describe, partition_to_py, record_class, run_class, share_record_class, unpicklable};
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::gate::gate;
@@ -37,6 +38,8 @@ pub struct Records {
     /// Columns of the Arrow batches.
     columns: Arc<[Column]>,
     builder: Builder,
+    /// They come from a share group: with a column of delivery counts.
+    is_shared: bool,
     /// Of the consumer, for records that are handed out one by one.
     deserializers: Option<Arc<Deserializers>>,
     batches: Mutex<Option<Vec<RecordBatch>>>,
@@ -51,9 +54,52 @@ impl Records {
             order,
             columns: Column::of_kafka(false).into(),
             builder,
+            is_shared: false,
             deserializers,
             batches: Mutex::default(),
         }
+    }
+
+    /// As [`Self::new`], for the poll of a share consumer.
+    pub fn of_share_group(polled: PolledRecords, builder: Builder, deserializers: Option<Arc<Deserializers>>) -> Self {
+        Self {
+            is_shared: true,
+            ..Self::new(polled, builder, deserializers)
+        }
+    }
+
+    /// Partition, first and last offset of each stretch of records.
+    pub fn stretches(&self) -> Vec<(TopicPartition, i64, i64)> {
+        let spans = self
+            .polled
+            .runs
+            .iter()
+            .flat_map(|run| run.spans.iter().map(move |span| (run, span)));
+        spans
+            .map(|(run, span)| (run.tp.clone(), span.first_offset, span.last_offset))
+            .collect()
+    }
+
+    /// The schema of the batches.
+    fn arrow_schema(&self) -> SchemaRef {
+        let schema = schema_of(&self.columns);
+        if !self.is_shared {
+            return schema;
+        }
+        let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new("delivery_count", DataType::Int16, true)));
+        Arc::new(Schema::new(fields))
+    }
+
+    /// A batch with the delivery counts of its rows.
+    fn with_delivery_counts(&self, batch: RecordBatch, counts: &mut Vec<i16>) -> Result<RecordBatch, Failure> {
+        let counts = std::mem::take(counts);
+        if !self.is_shared {
+            return Ok(batch);
+        }
+        let mut columns = batch.columns().to_vec();
+        columns.push(Arc::new(Int16Array::from(counts)));
+        RecordBatch::try_new(self.arrow_schema(), columns).map_err(|error| Failure::internal(error.to_string()))
     }
 
     /// The same records with these columns.
@@ -63,6 +109,7 @@ impl Records {
             order: Arc::clone(&self.order),
             columns: columns.into(),
             builder: Arc::clone(&self.builder),
+            is_shared: self.is_shared,
             deserializers: self.deserializers.clone(),
             batches: Mutex::default(),
         }
@@ -74,10 +121,11 @@ impl Records {
             order: (0..runs.len()).collect(),
             polled: Arc::new(PolledRecords {
                 runs,
-                by_timestamp: self.polled.by_timestamp,
+                in_order: self.polled.in_order,
             }),
             columns: Arc::clone(&self.columns),
             builder: Arc::clone(&self.builder),
+            is_shared: self.is_shared,
             deserializers: self.deserializers.clone(),
             batches: Mutex::default(),
         }
@@ -131,18 +179,19 @@ impl Records {
         let mut builder = shared
             .flatten()
             .unwrap_or_else(|| RowsBuilder::of(&self.columns, TimeRange::ALL));
-        let mut batches = Vec::new();
+        let (mut batches, mut counts) = (Vec::new(), Vec::new());
         for run in self.runs_by_row() {
             for span in &run.spans {
                 if builder.rows() > 0 && builder.payload_bytes() + (span.end - span.start) > BATCH_PAYLOAD_MAX {
-                    batches.push(builder.finish());
+                    batches.push(self.with_delivery_counts(builder.finish(), &mut counts)?);
                 }
                 let appended = builder.append_span(&run.tp, span);
                 appended.map_err(|error| Failure::of_record(error, &run.tp, span.slice.base_offset))?;
+                counts.resize(builder.rows(), run.delivery_count.unwrap_or(0));
             }
         }
         if builder.rows() > 0 || batches.is_empty() {
-            batches.push(builder.finish());
+            batches.push(self.with_delivery_counts(builder.finish(), &mut counts)?);
         }
         if is_usual && let Ok(mut slot) = self.builder.try_lock() {
             *slot = Some(builder);
@@ -223,10 +272,7 @@ impl Records {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema; // the interface allows a producer to use its own schema
         let batches: Vec<Result<RecordBatch, ArrowError>> = self.batches(py)?.into_iter().map(Ok).collect();
-        stream_to_py(
-            py,
-            Box::new(RecordBatchIterator::new(batches, schema_of(&self.columns))),
-        )
+        stream_to_py(py, Box::new(RecordBatchIterator::new(batches, self.arrow_schema())))
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -244,7 +290,7 @@ impl Records {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_to_py(py, &schema_of(&self.columns))
+        schema_to_py(py, &self.arrow_schema())
     }
 
     #[doc = stub!(Records.to_pyarrow)]
@@ -391,6 +437,7 @@ fn cut_run(run: &PartitionRun, mut skip: usize, take: usize) -> Result<Partition
         last_offset: spans.last().map_or(run.last_offset, |span| span.last_offset),
         count: spans.iter().map(|span| span.count).sum(),
         spans,
+        delivery_count: run.delivery_count,
     })
 }
 
@@ -422,8 +469,11 @@ struct Place {
     span: usize,
     in_span: Option<InSpan>,
     /// A record whose deserializer was interrupted: it is handed out next.
-    again: Option<Py<PyTuple>>,
+    again: Option<(Py<PyTuple>, Option<i16>)>,
 }
+
+/// The fields of a record, and its delivery count in a share group.
+type Fields<'py> = (Bound<'py, PyTuple>, Option<i16>);
 
 /// The position of an iteration in a span.
 struct InSpan {
@@ -523,7 +573,7 @@ impl RecordIterator {
 
     /// The next record as a Python object; `None` after the last. An error of a deserializer uses its record up, an interrupt does not.
     pub fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(mut fields) = self.next_fields(py)? else {
+        let Some((mut fields, delivery_count)) = self.next_fields(py)? else {
             return Ok(None);
         };
         if let Some(deserializers) = &self.deserializers {
@@ -531,20 +581,25 @@ impl RecordIterator {
                 if !error.is_instance_of::<PyException>(py)
                     && let Ok(mut place) = self.place.try_lock()
                 {
-                    place.again = Some(fields.clone().unbind());
+                    place.again = Some((fields.clone().unbind(), delivery_count));
                 }
             })?;
         }
-        named_tuple::new(record_class(py)?.cast()?, fields).map(Some)
+        let Some(count) = delivery_count else {
+            return named_tuple::new(record_class(py)?.cast()?, fields).map(Some);
+        };
+        let record = named_tuple::new(share_record_class(py)?.cast()?, fields)?;
+        record.setattr(intern!(py, "_delivery_count"), count)?;
+        Ok(Some(record))
     }
 
-    /// The fields of the next record; `None` after the last.
-    fn next_fields<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    /// The fields of the next record, and its delivery count; `None` after the last.
+    fn next_fields<'py>(&self, py: Python<'py>) -> PyResult<Option<Fields<'py>>> {
         let Ok(mut place) = self.place.try_lock() else {
             return Err(Failure::concurrent("iterator").into());
         };
-        if let Some(fields) = place.again.take() {
-            return Ok(Some(fields.into_bound(py)));
+        if let Some((fields, delivery_count)) = place.again.take() {
+            return Ok(Some((fields.into_bound(py), delivery_count)));
         }
         loop {
             let Some(run) = self.order.get(place.run).and_then(|&index| self.polled.runs.get(index)) else {
@@ -566,7 +621,7 @@ impl RecordIterator {
                 continue;
             };
             here.left -= 1;
-            return fields_to_py(py, here, &record).map(Some);
+            return fields_to_py(py, here, &record).map(|fields| Some((fields, run.delivery_count)));
         }
     }
 }

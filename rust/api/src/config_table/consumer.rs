@@ -259,6 +259,18 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Time without a heartbeat after which the group removes this member, in ms; the broker accepts 6000 to 1800000.",
     ),
     key(
+        "share.acknowledgement.mode",
+        Kind::OneOf(&["implicit", "explicit"]),
+        Some("implicit"),
+        "For a ShareConsumer: implicit accepts the records of a poll with the next poll or commit; with explicit every record is acknowledged before the next poll.",
+    ),
+    key(
+        "share.acquire.mode",
+        Kind::OneOf(&["batch_optimized", "record_limit"]),
+        Some("batch_optimized"),
+        "For a ShareConsumer: batch_optimized acquires whole batches, so a poll may return more than max.poll.records; record_limit acquires at most max.poll.records.",
+    ),
+    key(
         "socket.connection.setup.timeout.max.ms",
         Kind::Long(1, MAX_LONG),
         Some("30000"),

@@ -335,10 +335,7 @@ impl Consumer {
 
     /// Makes a blocking call of another thread return `Wakeup`.
     pub fn wakeup_handle(&self) -> WakeupHandle {
-        WakeupHandle {
-            wanted: Arc::clone(&self.wakeup),
-            waker: self.net.waker(),
-        }
+        WakeupHandle::new(Arc::clone(&self.wakeup), self.net.waker())
     }
 
     /// See [`Transport::watch`].

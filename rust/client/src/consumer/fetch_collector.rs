@@ -321,6 +321,7 @@ pub(super) fn fetch_records(
                     first_offset,
                     last_offset,
                     count: taken.records,
+                    delivery_count: None,
                 });
             }
             return Ok(taken.records);

@@ -54,6 +54,8 @@ pub struct PartitionRun {
     pub last_offset: i64,
     /// Number of records.
     pub count: usize,
+    /// How often they were delivered, this time included; `None`: they come from no share group.
+    pub delivery_count: Option<i16>,
 }
 
 /// What one poll returned.
@@ -61,14 +63,14 @@ pub struct PartitionRun {
 pub struct PolledRecords {
     /// In drain order: the order in which poll took them from the queue (spec 7.5).
     pub runs: Vec<PartitionRun>,
-    /// Whether they were taken by timestamp (`fletchlog.fetch.order=timestamp`).
-    pub by_timestamp: bool,
+    /// Whether rows come in the order of `runs`: under `fletchlog.fetch.order=timestamp`, and from a share group.
+    pub in_order: bool,
 }
 
 impl PolledRecords {
-    /// Indices into `runs` in the order of rows: by timestamp if they were taken so, else [`Self::java_order`].
+    /// Indices into `runs` in the order of rows: theirs, or [`Self::java_order`].
     pub fn row_order(&self) -> Vec<usize> {
-        if self.by_timestamp {
+        if self.in_order {
             (0..self.runs.len()).collect()
         } else {
             self.java_order()

@@ -165,7 +165,7 @@ impl Consumer {
                 }
                 return Ok(PolledRecords {
                     runs: got.runs,
-                    by_timestamp: self.state.settings.fetch_order == FetchOrder::Timestamp,
+                    in_order: self.state.settings.fetch_order == FetchOrder::Timestamp,
                 });
             }
             // Try once more before the error: another partition may have its position now, or the failure may have

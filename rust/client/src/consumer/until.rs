@@ -92,6 +92,7 @@ fn before(run: &PartitionRun, end: i64) -> Result<PartitionRun, RecordError> {
         last_offset: spans.last().map_or(run.first_offset, |span| span.last_offset),
         count: spans.iter().map(|span| span.count).sum(),
         spans,
+        delivery_count: run.delivery_count,
     })
 }
 

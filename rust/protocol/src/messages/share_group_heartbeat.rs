@@ -33,3 +33,25 @@ message! {
         partitions: Vec<i32>, since(0);
     }
 }
+
+/// The answer of a share group says what that of a consumer group says: members of both are kept by the same code.
+impl From<ShareGroupHeartbeatResponse> for super::ConsumerGroupHeartbeatResponse {
+    fn from(answer: ShareGroupHeartbeatResponse) -> Self {
+        use super::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+        let topic = |topic: share_group_heartbeat_response::TopicPartitions| TopicPartitions {
+            topic_id: topic.topic_id,
+            partitions: topic.partitions,
+        };
+        Self {
+            throttle_time_ms: answer.throttle_time_ms,
+            error_code: answer.error_code,
+            error_message: answer.error_message,
+            member_id: answer.member_id,
+            member_epoch: answer.member_epoch,
+            heartbeat_interval_ms: answer.heartbeat_interval_ms,
+            assignment: answer.assignment.map(|assignment| Assignment {
+                topic_partitions: assignment.topic_partitions.into_iter().map(topic).collect(),
+            }),
+        }
+    }
+}
