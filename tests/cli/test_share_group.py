@@ -1,0 +1,45 @@
+"""`fletchlog consume --share-group`: what was written is accepted, the rest is released."""
+
+import json
+
+import pytest
+
+import fletchlog as fl
+from fletchlog.cli import share
+from tests.support.command_line import invoke
+
+GROUP = "billing"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A directory with ten records, and a group that begins at the beginning."""
+    monkeypatch.setattr(share, "IDLE_MS", 1)
+    monkeypatch.setattr(share, "POLL_MS", 300)
+    with fl.Broker(tmp_path / "data", create=True) as broker, fl.Producer(broker) as producer:
+        broker.create_topic("t")
+        broker.alter_group_config(GROUP, {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": 0})
+        for number in range(10):
+            producer.send("t", value=b"%d" % number)
+    return tmp_path / "data"
+
+
+def rows(*words):
+    done = invoke(["consume", *words, "t", "--share-group", GROUP, "-f", "jsonl"])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_records_that_were_written_are_accepted(place):
+    first = rows(place, "-n", "3")
+    assert [row["value"] for row in first] == ["0", "1", "2"]
+    rest = rows(place)
+    assert [row["value"] for row in rest] == [str(number) for number in range(3, 10)]
+    assert rows(place) == []
+
+
+@pytest.mark.parametrize("words", [["--group", "g"], ["-p", "0"], ["--from", "latest"], ["--tail", "3"], ["--offset", "1"]])
+def test_what_a_share_group_does_not_have_is_refused(place, words):
+    done = invoke(["consume", place, "t", "--share-group", GROUP, *words])
+    assert done.exit_code != 0
+    assert "do not go together: a share group has no positions" in done.stderr
