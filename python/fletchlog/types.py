@@ -192,6 +192,7 @@ __all__ = [
     "ScanOrder",
     "ScanRecords",
     "ScramMechanism",
+    "ShareRecord",
     "Source",
     "Table",
     "TimestampUnit",
