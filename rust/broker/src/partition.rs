@@ -196,13 +196,14 @@ impl Partition {
         end.filter(|end| *end != NOT_OPENED && *end < self.log_end())
     }
 
-    /// Cuts the shared log to that of a new leader, which others have to follow, and forgets the ends of replicas that are in sync again, or
-    /// are replicas no more. A new replica has all records at once, and so has the one that led last: what was written since its end, such
-    /// as the marker of a transaction, would have waited for it in Kafka. One in sync that has ended unnoticed cuts nothing either: it leads
-    /// until that is detected, and then another one in sync does. True: it was cut. Kafka: `ReplicaFetcherThread#truncate`.
-    pub(crate) fn follow_leader(&self, state: &PartitionState, now_ms: i64) -> Result<bool, LogError> {
+    /// Where the shared log is to be cut: at the end of that of a new leader, which others have to follow. Forgets the ends of replicas that
+    /// are in sync again, or are replicas no more. A new replica has all records at once, and so has the one that led last: what was written
+    /// since its end, such as the marker of a transaction, would have waited for it in Kafka. One in sync that has ended unnoticed cuts
+    /// nothing either: it leads until that is detected, and then another one in sync does. The recovery point goes back at once, because
+    /// recovery checks nothing below it: put it into the checkpoint, then cut by [`Self::cut`]. Kafka: `ReplicaFetcherThread#truncate`.
+    pub(crate) fn follow_leader(&self, state: &PartitionState) -> Option<i64> {
         if !self.has_ends.load(Ordering::Acquire) {
-            return Ok(false);
+            return None;
         }
         let before = self.state();
         let is_behind = state.leader != before.leader
@@ -210,23 +211,40 @@ impl Partition {
             && !before.isr.contains(&state.leader)
             && !before.last_known_elr.contains(&state.leader);
         let end = is_behind.then(|| self.end_of(state.leader)).flatten();
+        let end = end.filter(|_| !planted!("unclean-leader-cuts-nothing"));
         let mut ends = self.ends.lock();
+        let end = match planted!("log-cut-to-the-shortest") {
+            true => end.and(ends.values().copied().min()),
+            false => end,
+        };
         if let Some(end) = end {
             ends.values_mut().for_each(|other| *other = end.min(*other));
         }
         ends.retain(|node, _| state.replicas.contains(node) && !state.isr.contains(node));
         self.has_ends.store(!ends.is_empty(), Ordering::Release);
         drop(ends);
-        match (end, self.log.get()) {
-            (Some(end), Some(log)) => {
-                log::warn!(
-                    "{} loses what is beyond offset {end}: node {} leads",
-                    self.tp,
-                    state.leader
-                );
-                log.truncate_to(end, now_ms).map(|()| true)
-            }
-            _ => Ok(false),
+        let (end, log) = (end?, self.log.get()?);
+        log::warn!(
+            "{} loses what is beyond offset {end}: node {} leads",
+            self.tp,
+            state.leader
+        );
+        log.lower_recovery_point(end);
+        Some(end)
+    }
+
+    /// Cuts the log.
+    ///
+    /// # Errors
+    /// Storage errors: the log is fenced.
+    pub(crate) fn cut(&self, end: i64, now_ms: i64) -> Result<(), LogError> {
+        self.log.get().map_or(Ok(()), |log| log.truncate_to(end, now_ms))
+    }
+
+    /// Stops all writes until the log is reopened.
+    pub(crate) fn fence(&self, cause: &str) {
+        if let Some(log) = self.log.get() {
+            log.fence_because(cause.to_owned());
         }
     }
 

@@ -40,6 +40,12 @@ impl Durable {
         (state.log_end, state.recovery_point) = (recovery_point, recovery_point);
     }
 
+    /// Forgets what was known about `offset` and what is beyond.
+    pub fn lower(&self, offset: i64) {
+        let mut state = lock(&self.state);
+        (state.log_end, state.recovery_point) = (state.log_end.min(offset), state.recovery_point.min(offset));
+    }
+
     /// Offsets below are on disk.
     pub fn log_end(&self) -> i64 {
         lock(&self.state).log_end

@@ -36,7 +36,8 @@ impl PartitionLog {
         self.fence_because(error.to_string());
     }
 
-    pub(crate) fn fence_because(&self, cause: String) {
+    /// Stops all writes until the log is reopened, for this reason.
+    pub fn fence_because(&self, cause: String) {
         log::error!("{}: fenced: {cause}", self.dir.display());
         lock(&self.fenced).get_or_insert(cause);
     }

@@ -61,6 +61,15 @@ impl LeaderEpochCache {
         Ok(cache)
     }
 
+    /// Lets the next read of the file come from the disk: after a failed fsync the page cache may have bytes that no later fsync writes.
+    pub fn drop_cache(fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
+        let path = path_in(dir);
+        match fs.drop_cache(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(LogError::io("open", &path, e)),
+            _ => Ok(()),
+        }
+    }
+
     /// Replaces the file. Its name is synced with the next flush: until then recovery finds the epochs in the batches.
     pub fn write(&self, fs: &dyn Fs, dir: &Path) -> Result<(), LogError> {
         let path = path_in(dir);

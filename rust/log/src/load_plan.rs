@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::LogError;
 use crate::batch_walk::{HeaderWalk, OffsetOrder};
-use crate::file_name::{CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, offset_of};
+use crate::file_name::{CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TORN, TXN_INDEX, offset_of};
 use crate::fs::{DirEntry, Fs, open_to_read, remove_file, sync_dir};
 use crate::producer_snapshot;
 use crate::segment_files::SegmentFiles;
@@ -35,6 +35,8 @@ pub(crate) struct LoadPlan {
     pub remove: Vec<PathBuf>,
     /// To be renamed by a writer.
     pub rename: Vec<(PathBuf, PathBuf)>,
+    /// A recovery has dropped segments behind a cut one, now or before.
+    pub has_torn: bool,
 }
 
 /// A file of a segment, as its name says.
@@ -97,6 +99,7 @@ impl LoadPlan {
             snapshots,
             remove: Vec::new(),
             rename: Vec::new(),
+            has_torn: entries.iter().any(|entry| entry.name.ends_with(TORN)),
         };
         plan.remove_unfinished(dir, &entries, &mut files);
         let replaced = plan.complete_swaps(fs, &files)?;

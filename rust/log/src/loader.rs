@@ -158,6 +158,12 @@ impl Loader<'_> {
 
     /// `None`: the epochs must be read from the batches.
     fn stored_epochs(&self) -> Result<Option<LeaderEpochCache>, LogError> {
+        if !self.clean_shutdown
+            && self.config.durability == Durability::Fsync
+            && !planted!("cached-epochs-believed-after-failed-fsync")
+        {
+            LeaderEpochCache::drop_cache(&*self.fs, self.dir)?;
+        }
         match LeaderEpochCache::read(&*self.fs, self.dir) {
             // A power loss may have left the file with its size but without its bytes. The batches have the same epochs.
             Err(e @ LogError::Damaged { .. })
@@ -199,11 +205,13 @@ impl Loader<'_> {
         for base in dropped {
             self.drop_segment(*base)?;
         }
-        if dropped.is_empty() || planted!("dropped-segments-not-synced") {
+        let dropped_before =
+            plan.has_torn && !self.clean_shutdown && !planted!("dropped-segments-of-a-killed-writer-not-synced");
+        if dropped.is_empty() && !dropped_before || planted!("dropped-segments-not-synced") {
             return Ok(());
         }
         // On disk before the cut segment grows over their offsets, at every durability level: a power loss that brought them
-        // back would leave two segments with the same offsets.
+        // back would leave two segments with the same offsets. A recovery that failed here, or was killed, has not done it.
         sync_dir(&*self.fs, self.dir)
     }
 
@@ -217,10 +225,12 @@ impl Loader<'_> {
     ) -> Result<(Vec<Arc<LogSegment>>, LeaderEpochCache), LogError> {
         let mut segments = Vec::new();
         let mut recovered_epochs = Vec::new();
+        let last = decisions.last().map(|last| last.base_offset);
         for decision in decisions {
             let recovered = decision.recovered.iter().flat_map(|recovered| &recovered.epochs);
             recovered_epochs.extend(recovered.copied());
-            segments.push(self.open_segment(decision, rebuild_txn_index)?);
+            let is_last = Some(decision.base_offset) == last;
+            segments.push(self.open_segment(decision, is_last, rebuild_txn_index)?);
         }
         let mut epochs = match stored_epochs {
             Some(stored) => stored.clone(),
@@ -275,6 +285,7 @@ impl Loader<'_> {
     fn open_segment(
         &self,
         decision: Decision,
+        is_last: bool,
         rebuild_txn_index: &mut BTreeSet<i64>,
     ) -> Result<Arc<LogSegment>, LogError> {
         let base = decision.base_offset;
@@ -288,6 +299,8 @@ impl Loader<'_> {
             self.touched.set(true);
             if valid_bytes < decision.planned.size {
                 self.cut(&segment, decision.planned.size, &recovered)?;
+            } else if is_last {
+                self.repeat_cut(&segment, valid_bytes)?;
             }
             if decision.planned.has_txn_index {
                 self.empty(&segment.files.txn_index)?;
@@ -345,6 +358,16 @@ impl Loader<'_> {
         file.set_len(valid).map_err(|e| LogError::io("cut", path, e))?;
         // Sync the log before its side files: these may only lag behind it.
         file.sync().map_err(|e| LogError::io("sync", path, e))
+    }
+
+    /// The segment may have this length because it was cut, in memory only: if the fsync of the cut failed, no later one writes it. Cuts it
+    /// again, so that the fsync of what was recovered does. Otherwise a power loss brings back what was cut off, behind newer batches.
+    fn repeat_cut(&self, segment: &LogSegment, len: u64) -> Result<(), LogError> {
+        if self.config.durability != Durability::Fsync || planted!("failed-cut-not-repeated") {
+            return Ok(());
+        }
+        let cut = |e| LogError::io("cut", &segment.files.log, e);
+        segment.file()?.set_len(len).map_err(cut)
     }
 
     /// A segment after a cut one is no longer part of the log. Its records are kept aside.

@@ -4,8 +4,11 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use fletchlog_records::planted;
+
 use crate::fs::sync_dir;
 use crate::partition_log::PartitionLog;
+use crate::segment::LogSegment;
 use crate::sync::write;
 use crate::view::View;
 use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
@@ -13,7 +16,7 @@ use crate::{LogConfig, LogError, OpenMode, producer_snapshot};
 impl PartitionLog {
     /// Removes the batches from `offset` on, which is where a batch begins; what is below the log start stays. Indexes, leader epochs and the state of producers are
     /// those of what is left, read as after an unclean stop. No other thread uses the log meanwhile. An offset beyond the log end changes
-    /// nothing.
+    /// nothing; at the log end, what an earlier cut left is cut and synced again, since its fsync may have failed.
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, `Fenced`; a storage error, after which the log is fenced.
@@ -23,7 +26,13 @@ impl PartitionLog {
         let view = self.view()?;
         let offset = offset.max(view.log_start_offset);
         if offset >= view.log_end_offset {
-            return Ok(());
+            // An earlier cut may have failed when it was synced, or its process may have been killed before.
+            let has_length = offset == view.log_end_offset && !planted!("cut-of-the-right-length-not-synced");
+            let synced = match has_length {
+                true => self.cut_file(view.segments.active(), view.active_size),
+                false => Ok(()),
+            };
+            return synced.inspect_err(|error| self.fence(error));
         }
         let again = self
             .cut_files(&view, offset)
@@ -52,6 +61,11 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// From now on recovery checks what is at `offset` and beyond: called, and put into the checkpoint, before the log is cut there.
+    pub fn lower_recovery_point(&self, offset: i64) {
+        self.durable.lower(offset);
+    }
+
     /// Cuts the segment with the offset, and removes those behind it and what was made from their batches.
     fn cut_files(&self, view: &View, offset: i64) -> Result<(), LogError> {
         let Some((cut, gone)) = view.segments.floor_and_after(offset).split_first() else {
@@ -72,11 +86,17 @@ impl PartitionLog {
         for (_, path) in producer_snapshot::list(&self.dir, &entries).range(offset + 1..) {
             self.remove(path)?;
         }
-        if let Some(position) = position {
-            let file = self.fs.open(&cut.files.log, true, false);
-            file.and_then(|file| file.set_len(position).and_then(|()| file.sync()))
-                .map_err(|e| LogError::io("cut", &cut.files.log, e))?;
+        match position {
+            Some(position) => self.cut_file(cut, position),
+            None => sync_dir(&*self.fs, &self.dir),
         }
+    }
+
+    /// Cuts the file of a segment, on disk, with the names in the directory.
+    fn cut_file(&self, cut: &LogSegment, position: u64) -> Result<(), LogError> {
+        let file = self.fs.open(&cut.files.log, true, false);
+        file.and_then(|file| file.set_len(position).and_then(|()| file.sync()))
+            .map_err(|e| LogError::io("cut", &cut.files.log, e))?;
         sync_dir(&*self.fs, &self.dir)
     }
 

@@ -27,8 +27,8 @@ const FAULTY_STEPS: (usize, usize) = (20, 10);
 const STEPS_OF_A_THREAD: (usize, usize) = (20, 9);
 /// Random images per crash point, besides the regular ones.
 const RANDOM_IMAGES: usize = 4;
-/// Of so many seeds one is a broker's, one that of its groups, one that of its transactions, one a compacted log's and one a log's that
-/// threads share; one in so many lets calls fail, and one is of a broker that threads share; one in so many lets calls of a compacted
+/// Of so many seeds one is a broker's, one that of its groups, one that of its transactions, one a compacted log's, one a log's that
+/// threads share and one a log's whose end is cut off; one in so many lets calls fail, and one is of a broker that threads share; one in so many lets calls of a compacted
 /// log, of groups and of transactions fail.
 const EVERY: (u64, u64, u64) = (16, 64, 256);
 
@@ -71,6 +71,7 @@ impl Results {
         }
         if seed.is_multiple_of(EVERY.1) {
             self.fail::<LogWorkload>(seed, FAULTY_STEPS.0);
+            self.fail::<LogWorkload<true>>(seed, FAULTY_STEPS.0);
             self.fail::<BrokerWorkload>(seed, FAULTY_STEPS.1);
         }
         if seed.is_multiple_of(EVERY.2) {
@@ -84,6 +85,7 @@ impl Results {
             2 => self.crash::<ConcurrentWorkload>(seed, STEPS_OF_A_THREAD.0),
             3 => self.crash::<GroupWorkload>(seed, STEPS.1),
             4 => self.crash::<TransactionWorkload>(seed, STEPS.1),
+            5 => self.crash::<LogWorkload<true>>(seed, STEPS.0),
             _ => self.crash::<LogWorkload>(seed, STEPS.0),
         }
     }

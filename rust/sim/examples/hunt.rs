@@ -61,6 +61,11 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         crashed: (6, 60, 4),
         faulty: (&[0, 1], 16),
     })?;
+    let cut = hunt::<LogWorkload<true>>(&Slice {
+        of: "a log whose end is cut off",
+        crashed: (4, 60, 3),
+        faulty: (&[1], 24),
+    })?;
     let compacted = hunt::<CleanerWorkload>(&Slice {
         of: "a compacted log",
         crashed: (12, 60, 4),
@@ -94,7 +99,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         crashed: (40, 12, 0),
         faulty: (&[], 0),
     })?;
-    Ok(log + on_log + on_broker + compacted + broker + groups + transactions)
+    Ok(log + cut + on_log + on_broker + compacted + broker + groups + transactions)
 }
 
 /// Of whole runs, whose disk keeps what it says: what is wrong in the first that is not clean.

@@ -252,7 +252,7 @@ impl CleanerWorkload {
         loop {
             let data = self.batch(first, rng, &mut with_new);
             self.begin(disk, self.now().must.clone(), with_new.clone());
-            let appended = append(log, data);
+            let appended = append(log, data, 0);
             match &appended {
                 Err(error @ AppendError::Log(failure)) if failure.is_full() => {
                     self.course.excuse(disk, error, ATTEMPTS)?;

@@ -93,7 +93,7 @@ impl Threads<'_> {
                     let records = 1 + rng.below(3);
                     let (data, crc) = batch(producer, sequence, records, &format!("{producer}-{step}"));
                     lock(&self.newest)[producer] = Some((data.clone(), crc));
-                    let info = append(self.log, data).map_err(|e| e.to_string())?;
+                    let info = append(self.log, data, 0).map_err(|e| e.to_string())?;
                     self.acknowledged(&info, crc);
                     sequence += i32::try_from(records).unwrap_or(0);
                 }
@@ -106,7 +106,7 @@ impl Threads<'_> {
     fn repeat(&self, producer: usize) -> Result<(), String> {
         let newest = lock(&self.newest)[producer].clone();
         let Some((data, crc)) = newest else { return Ok(()) };
-        match append(self.log, data) {
+        match append(self.log, data, 0) {
             Ok(info) => self.acknowledged(&info, crc),
             // The batch is older than those that the log remembers.
             Err(AppendError::Refused { .. }) => {}

@@ -94,6 +94,13 @@ pub enum Action {
         /// Its first readable offset.
         offset: i64,
     },
+    /// The log was cut here: another replica leads that had no more. What was beyond may be lost.
+    Cut {
+        /// The partition.
+        partition: Partition,
+        /// Its end.
+        offset: i64,
+    },
     /// The process has read every readable record below these offsets.
     Reached {
         /// The isolation level.
@@ -283,6 +290,7 @@ impl fmt::Display for Op {
                     .try_for_each(|(partition, offset)| write!(f, " p{partition}: {offset}"))
             }
             Action::LogStart { partition, offset } => write!(f, "p{partition} starts at {offset}"),
+            Action::Cut { partition, offset } => write!(f, "p{partition} is cut at {offset}"),
             Action::Reached { isolation, offsets } => {
                 write!(f, "has read {isolation:?} up to")?;
                 offsets

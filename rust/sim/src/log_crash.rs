@@ -1,6 +1,6 @@
 //! Power loss at every storage operation of a partition's log, and the batches that must exist when it is reopened.
 
-use fletchlog_log::{FetchBound, PartitionLog};
+use fletchlog_log::{FetchBound, LogConfig, PartitionLog};
 use fletchlog_records::BatchIter;
 
 use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation};
@@ -9,17 +9,17 @@ use crate::log_workload::{Known, LogWorkload, PRODUCERS, Sent, append, batch, ne
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
 
-impl Crashable for LogWorkload {
+impl<const CUTS: bool> Crashable for LogWorkload<CUTS> {
     const AFTER_FAILURE: (usize, usize) = (4, 1);
 
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
-        let mut acknowledged = 0;
         let promised = |now| {
-            while self.sent.get(acknowledged).is_some_and(|s| is_acknowledged(s, now)) {
-                acknowledged += 1;
-            }
+            // Those that may be in the log, in its order: what comes later takes the place of what was cut off.
+            let sent: Vec<&Sent> = self.sent.iter().filter(|s| !is_gone(s, now)).collect();
+            let acknowledged = sent.iter().take_while(|s| is_acknowledged(s, now)).count();
             let crash = Crash {
-                run: self,
+                config: &self.config,
+                sent,
                 acknowledged,
                 known: self.known.iter().rfind(|k| k.at <= now).copied().unwrap_or_default(),
             };
@@ -29,8 +29,16 @@ impl Crashable for LogWorkload {
     }
 }
 
+/// It must be in the log.
 fn is_acknowledged(sent: &Sent, operations: u64) -> bool {
-    sent.acknowledged_at.is_some_and(|at| at <= operations)
+    let is_being_cut = sent.cut.is_some_and(|(begun, _)| begun <= operations);
+    sent.acknowledged_at.is_some_and(|at| at <= operations) && !is_being_cut
+}
+
+/// It was cut off.
+fn is_gone(sent: &Sent, operations: u64) -> bool {
+    let done = sent.cut.and_then(|(_, done)| done);
+    done.is_some_and(|at| at <= operations)
 }
 
 /// A log after a recovery.
@@ -43,7 +51,9 @@ struct Found {
 
 /// A moment of a run, and the promises made by then.
 struct Crash<'a> {
-    run: &'a LogWorkload,
+    config: &'a LogConfig,
+    /// The batches that may be in the log.
+    sent: Vec<&'a Sent>,
     /// Number of batches acknowledged: always the first ones sent.
     acknowledged: usize,
     known: Known,
@@ -95,12 +105,12 @@ impl Crash<'_> {
     }
 
     fn open(&self, disk: &SimDisk) -> Result<PartitionLog, fletchlog_log::LogError> {
-        open(disk, &self.run.config, self.known, false)
+        open(disk, self.config, self.known, false)
     }
 
     /// Counts the sent batches in the log. They must be the first ones sent, complete, each at its offset.
     fn contents(&self, log: &PartitionLog) -> Result<Found, String> {
-        let sent = &self.run.sent;
+        let sent = &self.sent;
         let start = log.log_start_offset();
         let from = sent.iter().position(|s| s.offsets.1 >= start).unwrap_or(sent.len());
         let mut kept = from;
@@ -117,6 +127,13 @@ impl Crash<'_> {
                 if Some(found) != expected {
                     return Err(format!("at {offset} the log holds {found:?}, sent was {expected:?}"));
                 }
+                let (epoch, of_batch) = (sent[kept].epoch, header.partition_leader_epoch);
+                let (of_log, ends) = log.end_offset_for_epoch(epoch);
+                if (of_batch, of_log) != (epoch, epoch) || ends <= header.last_offset() {
+                    return Err(format!(
+                        "epoch {epoch} wrote {found:?}; the batch has epoch {of_batch}, in the log epoch {of_log} ends at {ends}"
+                    ));
+                }
                 kept += 1;
                 offset = header.last_offset() + 1;
             }
@@ -129,7 +146,7 @@ impl Crash<'_> {
     fn check_promises(&self, found: &Found) -> Result<(), String> {
         let Found { kept, end } = *found;
         if kept < self.acknowledged {
-            let lost = self.run.sent[kept].offsets;
+            let lost = self.sent[kept].offsets;
             return Err(format!("acknowledged {lost:?} is lost; the log ends at {end}"));
         }
         if end < self.known.seen {
@@ -141,18 +158,20 @@ impl Crash<'_> {
 
     /// Checks that each producer's newest surviving batch is recognized as a repeat, and that each producer can continue.
     fn check_producers(&self, log: &PartitionLog, kept: usize) -> Result<(), String> {
-        let sent = &self.run.sent[..kept];
+        let sent = &self.sent[..kept];
+        let epoch = log.latest_epoch().unwrap_or(0);
         for producer in 0..PRODUCERS {
             let last = sent.iter().rev().find(|s| s.producer == producer);
             if let Some(last) = last.filter(|s| s.offsets.0 >= log.log_start_offset()) {
-                let info = append(log, last.data.clone()).map_err(|e| format!("repeat of {:?}: {e}", last.offsets))?;
+                let info =
+                    append(log, last.data.clone(), epoch).map_err(|e| format!("repeat of {:?}: {e}", last.offsets))?;
                 if !info.duplicate || info.first_offset != last.offsets.0 {
                     return Err(format!("a repeat of {:?} was taken as new: {info:?}", last.offsets));
                 }
             }
             let end = log.log_end_offset();
-            let (data, _) = batch(producer, next_sequence(sent, producer), 1, "after");
-            let info = append(log, data).map_err(|e| format!("producer {producer} cannot go on: {e}"))?;
+            let (data, _) = batch(producer, next_sequence(sent.iter().copied(), producer), 1, "after");
+            let info = append(log, data, epoch).map_err(|e| format!("producer {producer} cannot go on: {e}"))?;
             if info.first_offset != end {
                 return Err(format!(
                     "the log ends at {end}, the next batch went to {}",

@@ -28,10 +28,14 @@ pub(crate) struct Sent {
     pub producer: usize,
     pub data: Bytes,
     pub crc: u32,
+    /// The leader epoch.
+    pub epoch: i32,
     /// First and last offset that it has or would get.
     pub offsets: (i64, i64),
     /// Number of operations when its append returned; `None`: it never returned.
     pub acknowledged_at: Option<u64>,
+    /// Number of operations when it began to be cut off, and when that was done.
+    pub cut: Option<(u64, Option<u64>)>,
 }
 
 /// What else a caller knows from operation `at` on.
@@ -45,13 +49,15 @@ pub(crate) struct Known {
     pub seen: i64,
 }
 
-/// One run of the workload.
+/// One run of the workload. `CUTS`: now and then the end of the log is cut off, as an unclean election does.
 #[derive(Debug)]
-pub struct LogWorkload {
+pub struct LogWorkload<const CUTS: bool = false> {
     pub(crate) config: LogConfig,
     pub(crate) sent: Vec<Sent>,
     pub(crate) known: Vec<Known>,
     pub(crate) course: Course,
+    /// The leader epoch: each cut begins a new one.
+    epoch: i32,
 }
 
 pub(crate) fn config(rng: &mut Rng) -> LogConfig {
@@ -80,11 +86,11 @@ pub(crate) fn open(
     PartitionLog::open(Arc::new(disk.clone()), Path::new(DIR), tp, config.clone(), mode, NOW_MS)
 }
 
-pub(crate) fn append(log: &PartitionLog, data: Bytes) -> Result<AppendInfo, AppendError> {
-    log.append_as_leader(data, 0, AppendOrigin::Client, NOW_MS)
+pub(crate) fn append(log: &PartitionLog, data: Bytes, epoch: i32) -> Result<AppendInfo, AppendError> {
+    log.append_as_leader(data, epoch, AppendOrigin::Client, NOW_MS)
 }
 
-impl Workload for LogWorkload {
+impl<const CUTS: bool> Workload for LogWorkload<CUTS> {
     /// The state after the creation of a topic.
     const DIR: &str = DIR;
 
@@ -94,13 +100,15 @@ impl Workload for LogWorkload {
             sent: Vec::new(),
             known: vec![Known::default()],
             course: Course::new(seed),
+            epoch: 0,
         }
     }
 
     fn work(&mut self, disk: &SimDisk, rng: &mut Rng, steps: usize) -> Result<(), String> {
         let mut log = self.reopen(disk, false)?;
         for _ in 0..steps {
-            match rng.below(20) {
+            match rng.below(if CUTS { 22 } else { 20 }) {
+                20.. => log = self.cut(disk, log, rng)?,
                 3 => log = self.restart(disk, &log)?,
                 4 => self.repeat(disk, &mut log, rng)?,
                 5.. => self.append(disk, &mut log, rng)?,
@@ -126,7 +134,7 @@ impl Workload for LogWorkload {
     }
 }
 
-impl LogWorkload {
+impl<const CUTS: bool> LogWorkload<CUTS> {
     fn maintain(&mut self, disk: &SimDisk, log: &PartitionLog, step: usize, rng: &mut Rng) -> Result<(), LogError> {
         match step {
             0 => {
@@ -194,7 +202,7 @@ impl LogWorkload {
     ) -> Result<(AppendInfo, bool), String> {
         let mut again = false;
         loop {
-            match append(log, data.clone()) {
+            match append(log, data.clone(), self.epoch) {
                 Ok(info) => return Ok((info, again)),
                 Err(AppendError::Log(LogError::Fenced { cause, .. })) => {
                     self.excuse(disk, &cause)?;
@@ -208,10 +216,46 @@ impl LogWorkload {
         }
     }
 
+    /// Cuts off the batches from one on.
+    fn cut(&mut self, disk: &SimDisk, mut log: PartitionLog, rng: &mut Rng) -> Result<PartitionLog, String> {
+        let start = log.log_start_offset();
+        let left = self.sent.iter().filter(|s| s.cut.is_none() && s.offsets.0 >= start);
+        let firsts: Vec<i64> = left.map(|s| s.offsets.0).collect();
+        if firsts.is_empty() {
+            return Ok(log);
+        }
+        let offset = firsts[rng.below(firsts.len())];
+        let begun = disk.operations();
+        let is_cut = |sent: &&mut Sent| sent.offsets.0 >= offset && sent.cut.is_none_or(|(_, done)| done.is_none());
+        let note = |sent: &mut Vec<Sent>, done| {
+            sent.iter_mut().filter(is_cut).for_each(|s| s.cut = Some((begun, done)));
+        };
+        note(&mut self.sent, None);
+        // A broker lowers its checkpoint first.
+        self.learn(disk, |known| {
+            known.recovery_point = known.recovery_point.min(offset);
+            known.seen = known.seen.min(offset);
+        });
+        while let Err(error) = log.truncate_to(offset, NOW_MS) {
+            self.excuse(disk, &error)?;
+            log = self.reopen(disk, false)?;
+            // A broker does not cut again what has its length.
+            if log.log_end_offset() == offset && rng.chance(500) {
+                break;
+            }
+        }
+        note(&mut self.sent, Some(disk.operations()));
+        self.epoch += 1;
+        match log.log_end_offset() {
+            end if end == offset => Ok(log),
+            end => Err(format!("cut at {offset}, the log ends at {end}")),
+        }
+    }
+
     fn append(&mut self, disk: &SimDisk, log: &mut PartitionLog, rng: &mut Rng) -> Result<(), String> {
         let producer = rng.below(PRODUCERS);
         let records = 1 + rng.below(4);
-        let sequence = next_sequence(&self.sent, producer);
+        let sequence = next_sequence(self.sent.iter().filter(|s| s.cut.is_none()), producer);
         let value = format!("{}-{}", self.course.seed(), self.sent.len());
         let (data, crc) = batch(producer, sequence, records, &value);
         let first = log.log_end_offset();
@@ -220,8 +264,10 @@ impl LogWorkload {
             producer,
             data: data.clone(),
             crc,
+            epoch: self.epoch,
             offsets,
             acknowledged_at: None,
+            cut: None,
         });
         let (info, again) = self.append_at_last(disk, log, &data)?;
         if (info.first_offset, info.last_offset) != offsets || info.duplicate && !again {
@@ -236,7 +282,8 @@ impl LogWorkload {
     /// Repeats a producer's newest batch, as after a lost acknowledgement.
     fn repeat(&mut self, disk: &SimDisk, log: &mut PartitionLog, rng: &mut Rng) -> Result<(), String> {
         let producer = rng.below(PRODUCERS);
-        let newest = self.sent.iter().rev().find(|s| s.producer == producer).cloned();
+        let mut left = self.sent.iter().rev().filter(|s| s.cut.is_none());
+        let newest = left.find(|s| s.producer == producer).cloned();
         let Some(last) = newest else { return Ok(()) };
         if last.offsets.0 < log.log_start_offset() {
             return Ok(());
@@ -249,9 +296,8 @@ impl LogWorkload {
     }
 }
 
-pub(crate) fn next_sequence(sent: &[Sent], producer: usize) -> i32 {
+pub(crate) fn next_sequence<'a>(sent: impl Iterator<Item = &'a Sent>, producer: usize) -> i32 {
     let records = sent
-        .iter()
         .filter(|s| s.producer == producer)
         .map(|s| s.offsets.1 - s.offsets.0 + 1)
         .sum::<i64>();

@@ -54,6 +54,12 @@ fn what_was_acknowledged_survives_a_power_loss_at_every_operation() {
 }
 
 #[test]
+fn what_an_unclean_election_leaves_survives_a_power_loss_and_the_rest_does_not_come_back() {
+    crash::<LogWorkload<true>>(4, STEPS, 3);
+    fail::<LogWorkload<true>>(1, 24);
+}
+
+#[test]
 fn a_power_loss_at_every_operation_of_a_compacted_log_takes_and_brings_back_nothing() {
     crash::<CleanerWorkload>(2, STEPS, 4);
 }
@@ -146,7 +152,7 @@ fn a_disk_or_program_that_breaks_a_promise_is_found_out() {
         }
         let found = (0..20).any(|seed| {
             let prepare = |disk: &SimDisk| disk.lie(lie);
-            let crashed = LogWorkload::run(seed, STEPS, prepare).crash_everywhere(0);
+            let crashed = <LogWorkload>::run(seed, STEPS, prepare).crash_everywhere(0);
             crashed.is_err() || every_fault::<LogWorkload>(seed, 8, prepare).is_err()
         });
         assert!(found, "{lie:?} went unnoticed");

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::broker_disk::{NOW_MS, ROOT, TOPIC, append, directories, new_disk, open};
-use fletchlog_broker::Broker;
+use crate::broker_disk::{NOW_MS, ROOT, TOPIC, append, directories, new_disk, open, open_with};
+use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::checkpoint::write_offset_checkpoint;
 use fletchlog_log::file_name::{LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT};
 use fletchlog_log::fs::Fs;
-use fletchlog_log::verify_partition;
+use fletchlog_log::{AppendOrigin, LogConfig, OpenMode, PartitionLog, verify_partition};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use fletchlog_sim::crash_points::images;
+use fletchlog_sim::disk_state::Left;
 use fletchlog_sim::rng::Rng;
-use fletchlog_sim::sim_disk::SimDisk;
+use fletchlog_sim::sim_disk::{Fault, SimDisk};
 
 const PAGE_CACHE: &str = "page-cache";
 /// Records before the end is lost.
@@ -40,12 +41,16 @@ fn fill(broker: &Broker, count: usize) {
 
 /// Appends one batch of records with this key.
 fn append_batch(broker: &Broker, key: &[u8], records: usize) {
+    try_append_batch(broker, key, records).unwrap();
+}
+
+fn try_append_batch(broker: &Broker, key: &[u8], records: usize) -> Result<(), BrokerError> {
     let mut builder = BatchBuilder::with_capacity(1024);
     for _ in 0..records {
         builder.append(NOW_MS, Some(key), Some(b"v"), &[]);
     }
     let batch = builder.build(&BatchParams::default());
-    broker.append_batches(&partition(), batch).unwrap();
+    broker.append_batches(&partition(), batch).map(drop)
 }
 
 fn log_end(broker: &Broker) -> i64 {
@@ -151,4 +156,101 @@ fn a_new_topic_takes_nothing_from_the_checkpoints_of_one_that_is_gone() {
         let log = broker.partition_log(&partition()).unwrap();
         assert_eq!((log.log_start_offset(), log.log_end_offset()), (0, 12));
     }
+}
+
+/// A broker of two nodes, after node 2, behind by `BEFORE` records, has become the leader by an unclean election. The first fault of the
+/// disk, if any, comes during the election.
+fn elect_unclean(disk: &SimDisk, fault: Option<(u64, Fault)>) -> Arc<Broker> {
+    let config = [("unclean.leader.election.enable", "true"), ("segment.bytes", "2000")];
+    let properties = [("fletchlog.durability", "fsync"), ("default.replication.factor", "2")];
+    let broker = open_with(disk, 2, &properties).unwrap();
+    let config: Vec<_> = config.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    broker.create_topic(TOPIC, 1, &config).unwrap();
+    broker.move_leader(&partition(), 1).unwrap();
+    fill(&broker, BEFORE);
+    broker.kill_node(2).unwrap();
+    fill(&broker, BEFORE);
+    broker.kill_node(1).unwrap();
+    // What is in the checkpoint is beyond the end that is to come.
+    broker.flush().unwrap();
+    if let Some((call, fault)) = fault {
+        disk.fail(disk.calls() + call, fault);
+    }
+    let _not_written_if_the_disk_fails = broker.start_node(2);
+    broker
+}
+
+#[test]
+fn a_log_that_an_unclean_election_cuts_opens_after_every_failed_call_and_power_loss() {
+    let mut rng = Rng::new(1);
+    let disk = new_disk();
+    assert_eq!(log_end(&elect_unclean(&disk, None)), BEFORE as i64);
+    let mut met = 0;
+    for fault in Fault::ALL {
+        for call in 0.. {
+            let disk = new_disk();
+            let broker = elect_unclean(&disk, Some((call, fault)));
+            if disk.failed().is_none() {
+                break;
+            }
+            met += 1;
+            let before = disk.state();
+            // No batch ends where one of the log did that was cut.
+            (0..3).for_each(|_| drop(try_append_batch(&broker, b"k", 5)));
+            for image in [&before, &disk.state()]
+                .into_iter()
+                .flat_map(|state| images(state, &mut rng, 10))
+            {
+                let broker = open(&SimDisk::from(image), "fsync");
+                let broker = broker.unwrap_or_else(|e| panic!("call {call}, {fault:?}: {e}"));
+                let end = log_end(&broker);
+                assert!(end >= BEFORE as i64, "call {call}, {fault:?}: the log ends at {end}");
+            }
+        }
+    }
+    assert!(met > 20, "{met} faults were met");
+}
+
+#[test]
+fn a_cut_that_is_made_again_after_its_fsync_has_failed_is_on_disk() {
+    let config = || LogConfig {
+        segment_bytes: 600,
+        ..LogConfig::default()
+    };
+    let open = |disk: &SimDisk| {
+        let mode = OpenMode::Write {
+            clean_shutdown: false,
+            recovery_point: 0,
+            log_start_offset: 0,
+        };
+        let dir = Path::new(ROOT).join("t-0");
+        PartitionLog::open(Arc::new(disk.clone()), &dir, partition(), config(), mode, NOW_MS).unwrap()
+    };
+    let mut met = 0;
+    for call in 0.. {
+        let disk = new_disk();
+        let log = open(&disk);
+        for _ in 0..8 {
+            let mut builder = BatchBuilder::with_capacity(256);
+            builder.append(NOW_MS, None, Some(&[b'v'; 100]), &[]);
+            let batch = builder.build(&BatchParams::default());
+            log.append_as_leader(batch, 0, AppendOrigin::Client, NOW_MS).unwrap();
+        }
+        log.flush().unwrap();
+        disk.sync_dir(Path::new(ROOT)).unwrap();
+        disk.fail(disk.calls() + call, Fault::Io);
+        if log.truncate_to(2, NOW_MS).is_err() {
+            met += 1;
+            open(&disk).truncate_to(2, NOW_MS).unwrap();
+        }
+        assert_eq!(
+            open(&SimDisk::from(disk.state().left(Left::Nothing))).log_end_offset(),
+            2,
+            "call {call}"
+        );
+        if disk.failed().is_none() {
+            break;
+        }
+    }
+    assert!(met > 10, "{met} faults were met");
 }

@@ -8,7 +8,7 @@ use fletchlog_sim::sim_disk::Lie;
 use fletchlog_sim::simulation::{self, Between, Report};
 
 /// What runs must meet between them: a run in which nothing happens has no anomaly either.
-const KINDS: [&str; 32] = [
+const KINDS: [&str; 33] = [
     "aborted",
     "cleaned",
     "cleaned because of lag",
@@ -22,6 +22,7 @@ const KINDS: [&str; 32] = [
     "committed transaction",
     "copy",
     "crashed node",
+    "cut log",
     "deleted records",
     "disk fault",
     "failed cleaning",
@@ -104,6 +105,7 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
             Action::Moved(to) if to.iter().any(|(_, offset)| offset.is_some_and(|o| o > 0)) => {
                 kinds.insert("seek");
             }
+            Action::Cut { .. } => drop(kinds.insert("cut log")),
             Action::LogStart { offset, .. } if *offset > 0 => drop(kinds.insert("deleted records")),
             Action::Committed { offsets, .. } if !offsets.is_empty() => drop(kinds.insert("committed offsets")),
             _ => {}
@@ -196,7 +198,7 @@ fn loses_newest_tombstone(history: &History) -> bool {
 }
 
 /// What runs over sockets must meet between them.
-const KINDS_OVER_SOCKETS: [&str; 21] = [
+const KINDS_OVER_SOCKETS: [&str; 22] = [
     "aborted",
     "cleaned",
     "clock set ahead",
@@ -204,6 +206,7 @@ const KINDS_OVER_SOCKETS: [&str; 21] = [
     "committed transaction",
     "copy",
     "crashed node",
+    "cut log",
     "deleted records",
     "fenced member",
     "group poll",

@@ -214,20 +214,38 @@ impl Controller {
         Ok(())
     }
 
-    /// Cuts logs to those of their new leaders. A log that cannot be cut is fenced, and reports it when it is next used. Recovery points go
-    /// back with the logs, because recovery checks nothing below them. Kafka: `LogManager#truncateTo`.
+    /// Cuts logs to those of their new leaders, after their recovery points: a log that ends below its own, and grows again, would be
+    /// refused if a power loss tears its end. A log that cannot be cut is fenced, and reports it when it is next used, and so
+    /// are all of them if the checkpoints cannot be written. Kafka, which checks less: `LogManager#truncateTo`.
     fn follow_leaders(&self, states: &[(TopicPartition, Arc<PartitionState>)]) {
         let now_ms = self.logs.clock().now_ms();
-        let mut any_cut = false;
-        for (tp, state) in states {
-            let partition = self.logs.table().partition(tp).cloned();
-            match partition.map_or(Ok(false), |partition| partition.follow_leader(state, now_ms)) {
-                Ok(is_cut) => any_cut |= is_cut,
-                Err(error) => log::error!("{tp} cannot be cut to the log of its new leader: {error}"),
-            }
+        let cuts: Vec<(Arc<Partition>, i64)> = states
+            .iter()
+            .filter_map(|(tp, state)| {
+                let partition = self.logs.table().partition(tp).cloned()?;
+                let end = partition.follow_leader(state)?;
+                Some((partition, end))
+            })
+            .collect();
+        if cuts.is_empty() {
+            return;
         }
-        if any_cut && let Err(error) = self.logs.write_checkpoints() {
-            log::error!("the checkpoints of logs that were cut cannot be written: {error}");
+        let written = match planted!("recovery-point-after-the-cut") {
+            true => Ok(()),
+            false => self.logs.write_checkpoints(),
+        };
+        for (partition, end) in &cuts {
+            let tp = partition.tp();
+            match &written {
+                Ok(()) => {
+                    if let Err(error) = partition.cut(*end, now_ms) {
+                        log::error!("{tp} cannot be cut to the log of its new leader: {error}");
+                    }
+                }
+                Err(error) => partition.fence(&format!(
+                    "its recovery point cannot be lowered before it is cut: {error}"
+                )),
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod commits;
 mod compaction;
+mod cuts;
 mod cycles;
 mod fetches;
 mod index;
@@ -188,9 +189,10 @@ impl Anomaly {
     }
 }
 
-/// Finds all anomalies in a history whose readers have read to the end.
+/// Finds all anomalies in a history whose readers have read to the end. Records beyond a cut may be lost, nothing else.
 pub fn check(history: &History) -> Vec<Anomaly> {
-    let index = Index::of(history);
+    let history = cuts::without_lost(history);
+    let index = Index::of(&history);
     let mut found = Vec::new();
     visibility::check(&index, &mut found);
     let gone = polls::check(&index, &mut found);

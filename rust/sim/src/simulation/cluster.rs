@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fletchlog_api::{Clock, Config, Scope, SettableClock};
 use fletchlog_broker::{Broker, OpenOptions};
 
+use super::cuts::Ends;
 use super::network::{SharedNet, lock};
 use super::plan::{CompactionPlan, Plan};
 use crate::disk_state::Left;
@@ -26,6 +27,8 @@ pub(super) struct Cluster {
     config: Config,
     fsync: bool,
     lie: Option<Lie>,
+    /// Where the logs of replicas end whose nodes do not run.
+    pub ends: Ends,
 }
 
 fn config(plan: &Plan) -> Config {
@@ -74,6 +77,7 @@ impl Cluster {
             config: config(plan),
             fsync: plan.fsync,
             lie,
+            ends: Ends::default(),
         };
         let broker = cluster.open(net);
         let retention = vec![
@@ -81,6 +85,9 @@ impl Cluster {
             ("retention.bytes".to_owned(), plan.retention_bytes.to_string()),
         ];
         let mut config = retention.clone();
+        if plan.events.unclean {
+            config.push(("unclean.leader.election.enable".to_owned(), "true".to_owned()));
+        }
         config.extend(plan.compaction.iter().flat_map(CompactionPlan::config));
         for (topic, partitions, config) in [(TOPIC, plan.partitions, config), (COPIES, 1, retention)] {
             let made = broker.create_topic(topic, partitions, &config);
@@ -112,6 +119,7 @@ impl Cluster {
         };
         let broker = opened.unwrap_or_else(|e| panic!("the broker does not open on what a crash left: {e}"));
         lock(net).broker_up(broker.clone());
+        self.ends = Ends::default();
         self.broker = Some(broker.clone());
         broker
     }

@@ -6,6 +6,7 @@ use fletchlog_broker::{Broker, BrokerError};
 
 use super::admin;
 use super::consumers::{GROUP, group_id};
+use super::cuts;
 use super::nemesis::note;
 use super::network::lock;
 use super::world::Hand;
@@ -75,7 +76,7 @@ fn change(hand: &Hand, process: u32, text: String, event: impl FnOnce(&Broker) -
     let Some(broker) = hand.world.cluster().broker().cloned() else {
         return;
     };
-    let outcome = event(&broker);
+    let outcome = cuts::around(hand, process, &broker, event);
     lock(&hand.world.net).pipes.wake_listener();
     match outcome {
         Ok(()) => note(hand, process, text),
@@ -123,6 +124,8 @@ fn stop_or_start(hand: &mut Hand, process: u32) {
         (true, 1) => change(hand, process, format!("node {node} crashes"), |broker| {
             broker.kill_node(node)
         }),
+        // A crash is detected by the way, so where logs ended then is not known here.
+        (true, _) if hand.world.plan.events.unclean => {}
         (true, _) => {
             let hidden_ms = i64::try_from(hidden).unwrap_or(0);
             let text = format!("node {node} crashes, which is detected after {hidden_ms} ms");

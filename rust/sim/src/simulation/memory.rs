@@ -101,6 +101,12 @@ impl Memory {
         self.starts.insert(tp.clone(), offset);
     }
 
+    /// The log was cut here: batches beyond are forgotten.
+    pub fn cut(&mut self, tp: &TopicPartition, end: i64) {
+        let of_log = self.appended.iter_mut().filter(|((of, _), _)| of == tp);
+        of_log.for_each(|(_, known)| known.retain(|a| a.offset.is_none_or(|offset| offset < end)));
+    }
+
     /// The broker has responded to a request with these batches. Nobody has seen a response to `pending`, which may be in the log.
     pub fn answered(&mut self, sent: &[Batch], response: &ProduceResponse, pending: &[&Batch]) {
         for batch in sent {

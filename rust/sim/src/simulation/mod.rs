@@ -10,6 +10,7 @@ mod closing;
 mod cluster;
 mod consumers;
 mod copier;
+mod cuts;
 mod events;
 mod group_members;
 mod group_watch;

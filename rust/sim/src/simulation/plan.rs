@@ -83,6 +83,8 @@ pub(super) struct EventPlan {
     pub node_every_ms: usize,
     /// The broker's clock is set ahead.
     pub advance_every_ms: usize,
+    /// unclean.leader.election.enable.
+    pub unclean: bool,
 }
 
 impl EventPlan {
@@ -110,6 +112,7 @@ impl EventPlan {
             loading_ms: pick(rng, &[0, 100, 2_000]),
             node_every_ms: of_several(node),
             advance_every_ms: advance,
+            unclean: false,
         }
     }
 
@@ -388,7 +391,27 @@ impl Plan {
         if !plan.fsync {
             plan.disk_fault_every_ms = 0;
         }
+        plan.elect_unclean(calm);
         plan
+    }
+
+    /// Makes some plans those of unclean elections, from numbers of its own. They have no transactions, whose markers may be lost without
+    /// their records, no compaction, which may have removed what a lost record replaced, and no failing disk, which may fence a log that is
+    /// cut: the workload of logs whose end is cut off has that ([`crate::log_workload`]).
+    fn elect_unclean(&mut self, calm: bool) {
+        let rng = &mut Rng::new(self.seed ^ 0x0C1E_A700);
+        if calm || self.nodes == 1 || !rng.chance(150) {
+            return;
+        }
+        (self.transactional, self.copier, self.compaction) = (0, false, None);
+        self.disk_fault_every_ms = 0;
+        self.events = EventPlan {
+            replicas: self.nodes,
+            min_isr: 1,
+            node_every_ms: 800 + rng.below(1_500),
+            unclean: true,
+            ..self.events
+        };
     }
 
     /// Whether the group is a consumer group (KIP-848), in which a static member keeps its place while it lives.
@@ -458,14 +481,9 @@ impl Plan {
         }
         if forgotten > 0 {
             // Kafka: `TransactionManager#canRetry`.
-            allow(
-                &twice,
-                "a batch that the broker has forgotten is sent again under the next epoch",
-            );
-            allow(
-                &[NonmonotonicSend],
-                "a batch that the broker has forgotten is sent again under the next epoch",
-            );
+            let why = "a batch that the broker has forgotten is sent again under the next epoch";
+            allow(&twice, why);
+            allow(&[NonmonotonicSend], why);
             // Kafka: `TransactionManager#maybeTransitionToErrorState`: the epoch does not change while the transaction ends.
             let reused = [
                 InconsistentOffsets,
@@ -484,6 +502,10 @@ impl Plan {
                 allow(&reused, why);
                 allow(&cycles, why);
             }
+        }
+        if self.events.unclean {
+            let why = "a group whose position is beyond a cut, and out of range, begins again by auto.offset.reset";
+            allow(&[CommitRegress], why);
         }
         if self.loses_acknowledged() {
             let kept = [PrecommittedRead];

@@ -377,6 +377,7 @@ fn send_between(history: &mut History, rng: &mut Rng) -> bool {
             Action::Committed { .. }
             | Action::Cleaned { .. }
             | Action::LogStart { .. }
+            | Action::Cut { .. }
             | Action::Joined(_)
             | Action::InstanceCommit { .. }
             | Action::Note(_) => {}

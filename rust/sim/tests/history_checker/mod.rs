@@ -7,6 +7,7 @@ use fletchlog_sim::history::{Action, Fetch, History, Joined, Keyed, Op, Outcome,
 use proptest::prelude::*;
 
 mod compacted;
+mod cuts;
 mod generate;
 mod groups;
 mod inject;
