@@ -7,6 +7,9 @@
 A session is written by `fletchlog serve --record`, `fletchlog proxy --record`, `Broker.listen(record=)`, `Cluster.proxy(record=)` and the pytest fixtures.
 """
 
+# what a Connection and an Exchange call themselves
+from fletchlog._core import SessionConnection as SessionConnection
+from fletchlog._core import SessionExchange as SessionExchange
 from fletchlog.explain.session.client import Client
 from fletchlog.explain.session.explained import Explained, clients
 from fletchlog.explain.session.finding import Finding
