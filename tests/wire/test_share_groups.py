@@ -1,7 +1,5 @@
 """Share groups (KIP-932) behave as recorded with a real Kafka 4.4.0, and so do their records. tests/golden/README.md explains the recordings."""
 
-import re
-
 import pytest
 
 import fletchlog as fl
@@ -24,17 +22,13 @@ DIFFERENT = {
     "acquire-004": "an acquire mode that does not exist is an invalid request here, and no unknown error",
     "offsets-007": "Kafka never answers for a partition that does not exist of a topic that exists",
 }
-# group and note of a recorded request, and why it is answered otherwise
-VECTORS = {"state (summary)": "a write without a start offset changes the number of records that are done"}
 
 
 @pytest.mark.timeout(120)
 def test_every_recorded_request_of_share_groups_is_answered_as_kafka_answered_it(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS)
     lines = replay(golden, "share-groups/vectors", "replay.py", cluster.bootstrap, golden / "share-groups" / "vectors.jsonl")
-    printed = "\n".join(lines)
-    assert "wire-vectors" in lines[0], printed
-    assert set(re.findall(r"^  step \d+ (.*?\)): ", printed, re.MULTILINE)) <= set(VECTORS), printed
+    assert lines[0].endswith(" equal, 0 different, 0 closed"), "\n".join(lines)
 
 
 @pytest.mark.timeout(240)
