@@ -28,6 +28,8 @@ from judges.interop.test_12_wire_tools import jvm  # noqa: E402
 RELEASE = "4.4.0"
 RECORDS, VALUE, PARTITIONS = 1_000_000, b"v" * 100, 8
 ROUNDS = 3
+# of a node that is alone
+ALONE = {"share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1"}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -42,8 +44,8 @@ def peers(scratch: Path) -> Iterator[dict[str, tuple[str, int]]]:
     """Address and process id of both brokers."""
     command = [str(Path(sys.executable).parent / "fletchlog"), "serve", str(scratch / "ours"), "--listen", "127.0.0.1:0", "--print-address"]
     with (
-        Kraft(RELEASE, format_directory(scratch / "data"), scratch, heap="2g") as real,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ours,
+        Kraft(RELEASE, format_directory(scratch / "data"), scratch, config=ALONE, heap="2g") as real,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as ours,
     ):
         assert ours.stdout is not None
         try:
