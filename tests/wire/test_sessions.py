@@ -302,7 +302,9 @@ def test_a_proxy_records_what_passes_and_its_clients_see(tmp_path):
     assert all(one.response is not None or one.outcome in {"without response", "client gone", "closed"} for one in found)
     assert {"without response", "answered"} <= {one.outcome for one in found}
     kinds = {(one.api, one.version, one.correlation_id, one.request_bytes, one.client_id) for one in exchanges(behind)}
-    assert {(one.api, one.version, one.correlation_id, one.request_bytes, one.client_id) for one in found} <= kinds
+    # a client that closes may leave a request that the proxy has not passed on
+    passed = [one for one in found if one.response is not None]
+    assert {(one.api, one.version, one.correlation_id, one.request_bytes, one.client_id) for one in passed} <= kinds
     got = [
         batch for one in exchanges(session, "Fetch") if one.response for t in one.response["responses"] for p in t["partitions"] for batch in p["records"] or []
     ]
