@@ -37,7 +37,7 @@ VECTORS = {"fetch-member-v10 (no member, an epoch)": "an epoch of no member is U
 
 def run(golden, bootstrap, recording):
     """The ids of the scripts that run otherwise, and what was printed. Their waits were recorded with eight threads."""
-    return different(golden, "kip-848/scripts", bootstrap, recording, ["--threads", "8"])
+    return different(golden, "wire/coordinators", bootstrap, recording, ["--threads", "8"])
 
 
 @pytest.mark.timeout(120)

@@ -86,7 +86,7 @@ def test_every_recorded_script_of_several_connections_runs_as_with_kafka(golden,
 @pytest.mark.timeout(240)
 def test_every_recorded_script_of_transactions_of_version_2_runs_as_with_kafka(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS)
-    found, printed = different(golden, "kip-848/scripts", cluster.bootstrap, golden / "kip-848" / "transactions.jsonl")
+    found, printed = different(golden, "wire/coordinators", cluster.bootstrap, golden / "kip-848" / "transactions.jsonl")
     assert found == [], printed
 
 
@@ -94,5 +94,5 @@ def test_every_recorded_script_of_transactions_of_version_2_runs_as_with_kafka(g
 @pytest.mark.timeout(240)
 def test_a_producer_id_whose_epochs_are_used_up_is_replaced_as_by_kafka(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS)
-    found, printed = different(golden, "kip-848/scripts", cluster.bootstrap, golden / "kip-848" / "last-epochs.jsonl")
+    found, printed = different(golden, "wire/coordinators", cluster.bootstrap, golden / "kip-848" / "last-epochs.jsonl")
     assert found == [], printed

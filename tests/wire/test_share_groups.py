@@ -27,7 +27,8 @@ DIFFERENT = {
 @pytest.mark.timeout(120)
 def test_every_recorded_request_of_share_groups_is_answered_as_kafka_answered_it(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS)
-    lines = replay(golden, "share-groups/vectors", "replay.py", cluster.bootstrap, golden / "share-groups" / "vectors.jsonl")
+    recording, options = golden / "share-groups" / "vectors.jsonl", ["--schemas", "schemas-share-groups.json"]
+    lines = replay(golden, "wire/vectors", "replay.py", cluster.bootstrap, recording, options)
     assert lines[0].endswith(" equal, 0 different, 0 closed"), "\n".join(lines)
 
 
@@ -35,7 +36,7 @@ def test_every_recorded_request_of_share_groups_is_answered_as_kafka_answered_it
 def test_every_recorded_script_of_share_groups_runs_as_with_kafka(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS)
     recording = golden / "share-groups" / "scripts.jsonl"
-    found, printed = different(golden, "share-groups/scripts", cluster.bootstrap, recording, ["--threads", "24"])
+    found, printed = different(golden, "wire/coordinators", cluster.bootstrap, recording, ["--threads", "24"])
     assert set(found) <= set(DIFFERENT), printed
 
 
