@@ -11,7 +11,7 @@ from fletchlog.explain.session.rows import Committed, Fetched, Got, GroupEvent, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from fletchlog.explain.session.rows import Exchange
+    from fletchlog.explain.session.recorded import Exchange
 
 _NAMES = {code: name for name, code, _, _ in error_classes() if code is not None}
 _Fields = dict[str, Any]

@@ -2,71 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
-
-
-class Exchange(Protocol):
-    """A request and its response, as `fletchlog.explain.session.Session` reads them."""
-
-    @property
-    def number(self) -> int:
-        """From 1, in the order of arrival."""
-
-    @property
-    def connection(self) -> int:
-        """Number of its connection."""
-
-    @property
-    def client_id(self) -> str | None:
-        """The client's `client.id`."""
-
-    @property
-    def software_name(self) -> str | None:
-        """Of the connection's ApiVersions; None: it did not say."""
-
-    @property
-    def software_version(self) -> str | None:
-        """The same."""
-
-    @property
-    def api(self) -> str:
-        """Kafka's name of the API."""
-
-    @property
-    def version(self) -> int:
-        """Version of the API."""
-
-    @property
-    def arrived_us(self) -> int:
-        """When the request arrived."""
-
-    @property
-    def answered_us(self) -> int | None:
-        """When its response was ready; None: it has none."""
-
-    @property
-    def request_bytes(self) -> int:
-        """Size of the request."""
-
-    @property
-    def response_bytes(self) -> int | None:
-        """Size of the response."""
-
-    @property
-    def fault(self) -> str | None:
-        """The rule for faults that applied."""
-
-    @property
-    def outcome(self) -> str:
-        """What became of it, such as `answered`."""
-
-    @property
-    def request(self) -> dict[str, Any] | None:
-        """Its fields; None: they were left out."""
-
-    @property
-    def response(self) -> dict[str, Any] | None:
-        """Its fields; None: it has none."""
+from typing import NamedTuple
 
 
 class Lane(NamedTuple):
