@@ -9,7 +9,7 @@ from fletchlog.explain import clients
 from pytest_fletchlog.kafka import Kafka
 from tests.explain.zoo import ZOO
 
-for part in ("groups", "commits", "fetches", "producers", "transactions", "access"):
+for part in ("groups", "commits", "fetches", "producers", "transactions", "access", "share"):
     importlib.import_module(f"tests.explain.zoo.{part}")
 
 # what the wire cannot show well enough; at most two

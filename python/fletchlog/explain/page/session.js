@@ -184,8 +184,13 @@ function listClients() {
 
 function listGroups() {
   for (const group of story.groups) {
-    $("groups").append(element("h2", `${group.id}: ${group.members.length} members, ${group.rebalances.length} rebalances, ${group.protocol || "no assignor"}`));
-    const moments = group.rebalances.map((r) => [r.began_us, `generation ${r.generation}: ${r.text}; joins took ${length(r.joined_us - r.began_us)}, assignment ${length(r.ended_us - r.joined_us)}`]);
+    const isShare = group.group_protocol === "share";
+    const kind = isShare ? `share group, ${group.summary}` : `${group.rebalances.length} rebalances, ${group.protocol || "no assignor"}`;
+    $("groups").append(element("h2", `${group.id}: ${group.members.length} members, ${kind}`));
+    if (isShare) $("groups").append(table(["client", "delivered", "held at the end", "longest", "renewed", "how deliveries ended"], group.work.map((w) => [
+      clientName(w.client), number(w.delivered), number(w.held), length(w.longest_us), number(w.renewed), Object.entries(w.ended).map(([how, count]) => `${number(count)} ${how}`).join(", "),
+    ]), "settings"));
+    const moments = isShare ? group.moments.slice() : group.rebalances.map((r) => [r.began_us, `generation ${r.generation}: ${r.text}; joins took ${length(r.joined_us - r.began_us)}, assignment ${length(r.ended_us - r.joined_us)}`]);
     for (const member of group.members) {
       if (member.assigned) moments.push([member.joined_us, `${member.id} (${clientName(member.client)}) has ${member.assigned.join(", ") || "no partition"}`]);
       if (member.how && member.ended_us) moments.push([member.ended_us, `${member.id} ${{ left: "left", expired: "was removed", fenced: "was fenced", replaced: "came back" }[member.how]}${member.reason ? ` (${member.reason})` : ""}`]);

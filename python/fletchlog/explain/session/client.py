@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fletchlog.explain.session.facts import Facts
     from fletchlog.explain.session.groups import Group
+    from fletchlog.explain.session.share_groups import ShareGroup
 
 ISOLATION = ("read_uncommitted", "read_committed")
+ACQUIRE_MODES = ("batch_optimized", "record_limit")
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class Client:
         return f"{self.client_id or '(no client id)'} ({software})"
 
 
-def clients_of(facts: Facts, groups: dict[str, Group]) -> list[Client]:
+def clients_of(facts: Facts, groups: dict[str, Group], share_groups: dict[str, ShareGroup]) -> list[Client]:
     """The clients in the order in which they appeared."""
     connections: Counter[int] = Counter()
     seen: set[tuple[int, int]] = set()
@@ -55,6 +57,7 @@ def clients_of(facts: Facts, groups: dict[str, Group]) -> list[Client]:
     _readers(facts, found)
     _writers(facts, found)
     _members(groups, found)
+    _shares(facts, share_groups, found)
     for event in facts.transactions:
         if event.transactional_id and event.transactional_id not in found[event.client].transactional_ids:
             found[event.client].transactional_ids.append(event.transactional_id)
@@ -112,3 +115,27 @@ def _members(groups: dict[str, Group], clients: list[Client]) -> None:
                 client.settings["group.instance.id"] = member.instance
             if member.interval_us is not None:
                 client.settings["heartbeat.interval.ms"] = f"about {member.interval_us // 1000}"
+
+
+def _shares(facts: Facts, groups: dict[str, ShareGroup], clients: list[Client]) -> None:
+    for row in facts.shared:
+        client = clients[row.client]
+        client.bytes_read += row.size
+        if row.group and row.group not in client.groups:
+            client.groups.append(row.group)
+        # a fetch that only renews locks has zeros
+        if row.api != "ShareFetch" or row.max_records <= 0:
+            continue
+        client.settings |= {
+            "max.poll.records": str(row.max_records),
+            "fetch.max.wait.ms": str(row.max_wait_ms),
+            "fetch.min.bytes": str(row.min_bytes),
+            "fetch.max.bytes": str(row.max_bytes),
+            "share.acquire.mode": ACQUIRE_MODES[min(max(row.acquire_mode, 0), 1)],
+        }
+    for group in groups.values():
+        for number, work in group.work().items():
+            clients[number].records_read += work.delivered
+        for member in group.members.values():
+            if group.id not in clients[member.client].groups:
+                clients[member.client].groups.append(group.id)

@@ -15,6 +15,8 @@ from fletchlog.explain.session.lag import Behind, lag_of
 from fletchlog.explain.session.order import Order, order_of
 from fletchlog.explain.session.producers import Repeats, Transaction, repeats_of, transactions_of
 from fletchlog.explain.session.rules import findings_of
+from fletchlog.explain.session.share_groups import ShareGroup, share_groups_of
+from fletchlog.explain.session.share_values import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +32,7 @@ class Explained:
         findings: What is wrong, the most important first.
         clients: Its clients, in the order in which they appeared.
         groups: Its groups of consumers, by name.
+        share_groups: Its share groups, by name.
         transactions: Its transactions, in the order in which they began.
         repeats: By number of a client: batches of an idempotent producer that were sent again.
         lag: How far groups are behind, the greatest lag first.
@@ -45,6 +48,7 @@ class Explained:
     lag: list[Behind]
     facts: Facts
     source: str = ""
+    share_groups: dict[str, ShareGroup] = field(default_factory=dict)
     incomplete: list[str] = field(default_factory=list)
     """Why requests may be missing, in words."""
 
@@ -97,11 +101,11 @@ class Explained:
             "incomplete": self.incomplete,
             "findings": [asdict(finding) for finding in self.findings],
             "clients": [asdict(client) for client in self.clients],
-            "groups": [_group(group) for group in self.groups.values()],
+            "groups": [*map(_group, self.groups.values()), *(_group(group) | values_of(group) for group in self.share_groups.values())],
             "transactions": [asdict(t) | {"lanes": sorted(map(str, t.lanes))} for t in self.transactions],
             "repeats": {str(client): asdict(repeats) for client, repeats in self.repeats.items()},
             "lag": [asdict(behind) | {"lane": str(behind.lane)} for behind in self.lag],
-            "order": [_order(order_of(facts, client.number)) for client in self.clients if client.records_read],
+            "order": [_order(order_of(facts, client.number)) for client in self.clients if facts.fetches_of(client.number)],
         }
 
 
@@ -119,7 +123,7 @@ def _group(group: Group) -> dict[str, Any]:
     return {
         "id": group.id,
         "protocol": group.protocol,
-        "group_protocol": "consumer" if group.is_consumer_protocol else "classic",
+        "group_protocol": "share" if isinstance(group, ShareGroup) else "consumer" if group.is_consumer_protocol else "classic",
         "members": members,
         "rebalances": [asdict(rebalance) for rebalance in group.rebalances],
         "repeated": [asdict(item) | {"lane": str(item.lane)} for item in group.repeated],
@@ -136,10 +140,11 @@ def _order(order: Order) -> dict[str, Any]:
 
 def of_facts(facts: Facts, source: str = "", incomplete: Iterable[str] = ()) -> Explained:
     """What these facts show."""
-    groups = groups_of(facts)
-    clients = clients_of(facts, groups)
-    findings = findings_of(Scene(facts, groups, clients))
-    return Explained(findings, clients, groups, transactions_of(facts), repeats_of(facts), lag_of(facts, groups), facts, source, list(incomplete))
+    groups, share_groups = groups_of(facts), share_groups_of(facts)
+    clients = clients_of(facts, groups, share_groups)
+    findings = findings_of(Scene(facts, groups, clients, share_groups))
+    lag = lag_of(facts, groups)
+    return Explained(findings, clients, groups, transactions_of(facts), repeats_of(facts), lag, facts, source, share_groups, list(incomplete))
 
 
 def clients(session: Any) -> Explained:

@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import error_classes
-from fletchlog.explain.session.rows import Committed, Fetched, Got, GroupEvent, Lane, Line, Position, Produced, Refused, TransactionEvent
+from fletchlog.explain.session.rows import Committed, Fetched, Got, GroupEvent, Lane, Line, Position, Produced, Refused, Shared, TransactionEvent
+from fletchlog.explain.session.share_facts import ShareSessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,11 +33,14 @@ class Facts:
         self.positions: list[Position] = []
         self.group_events: list[GroupEvent] = []
         self.transactions: list[TransactionEvent] = []
+        self.shared: list[Shared] = []
         self.refused: list[Refused] = []
         self.throttled: list[tuple[int, int, int]] = []
         self.partitions: dict[str, int] = {}
         self.apis: dict[int, Counter[str]] = {}
         self.connections: dict[int, tuple[int, int, int, str]] = {}
+        self.closed: dict[int, int] = {}
+        """By connection: when it was closed, us since 1970."""
         self.first_us = 0
         self.last_us = 0
         self._fetches_of: dict[int, list[Fetched]] = {}
@@ -44,6 +48,7 @@ class Facts:
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._sessions: dict[tuple[int, int], _Wanted] = {}
         self._software: dict[int, tuple[str, str]] = {}
+        self._share_sessions = ShareSessions(_error, _topic)
 
     def add(self, exchange: Exchange) -> None:
         """Takes the next request."""
@@ -208,16 +213,21 @@ class Facts:
             )
         )  # fmt: skip
 
+    def _share(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
+        self.shared.append(self._share_sessions.read(exchange, client, request, response))
+
     def _nothing(self, _exchange: Exchange, _client: int, _request: _Fields, _response: _Fields) -> None:
         """Only its errors count."""
 
 
 def gather(items: Iterable[Any]) -> Facts:
-    """The facts of a session: what iterates over it may also give its connections, which are left out."""
+    """The facts of a session: what iterates over it may also give its connections, of which the ends count."""
     facts = Facts()
     for item in items:
         if hasattr(item, "api"):
             facts.add(item)
+        elif item.closed_us is not None:
+            facts.closed[item.number] = item.closed_us
     return facts
 
 
@@ -316,7 +326,8 @@ def _group_events(exchange: Exchange, client: int, request: _Fields, response: _
             assignment = response.get("assignment")
             assigned = _lanes({"assigned_partitions": assignment.get("topic_partitions") or []}) if isinstance(assignment, dict) else None
             yield GroupEvent(**common | {
-                "kind": "consumer-heartbeat", "member": response.get("member_id") or common["member"], "instance": request.get("instance_id"),
+                "kind": "share-heartbeat" if exchange.api == "ShareGroupHeartbeat" else "consumer-heartbeat",
+                "member": response.get("member_id") or common["member"], "instance": request.get("instance_id"),
                 "generation": response.get("member_epoch", request.get("member_epoch", -1)), "topics": tuple(request.get("subscribed_topic_names") or ()),
                 "rebalance_timeout_ms": request.get("rebalance_timeout_ms", -1), "assigned": assigned, "protocol": request.get("server_assignor"),
                 "reason": "leaves" if request.get("member_epoch") in (-1, -2) else "joins" if request.get("member_epoch") == 0 else None,
@@ -340,7 +351,8 @@ _READERS: dict[str, Callable[[Facts, Exchange, int, _Fields, _Fields], None]] = 
     "OffsetFetch": Facts._offset_fetch,  # noqa: SLF001
     "ListOffsets": Facts._list_offsets,  # noqa: SLF001
     "Metadata": Facts._metadata,  # noqa: SLF001
-    **dict.fromkeys(("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat"), Facts._group),  # noqa: SLF001
+    **dict.fromkeys(("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"), Facts._group),  # noqa: SLF001
+    **dict.fromkeys(("ShareFetch", "ShareAcknowledge"), Facts._share),  # noqa: SLF001
     **dict.fromkeys(("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"), Facts._transaction),  # noqa: SLF001
     **dict.fromkeys(("FindCoordinator", "SaslHandshake", "SaslAuthenticate", "CreateTopics", "DescribeGroups"), Facts._nothing),  # noqa: SLF001
 }

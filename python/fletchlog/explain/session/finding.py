@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.client import Client
     from fletchlog.explain.session.facts import Facts
     from fletchlog.explain.session.groups import Group
+    from fletchlog.explain.session.share_groups import ShareGroup
 
 Level: TypeAlias = Literal["error", "warning"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -50,6 +52,7 @@ class Scene:
     facts: Facts
     groups: dict[str, Group]
     clients: list[Client]
+    share_groups: dict[str, ShareGroup]
 
     def name(self, client: int) -> str:
         """A client's name."""
@@ -68,6 +71,11 @@ def seconds(us: float) -> str:
     if us >= 60_000_000:  # noqa: PLR2004 - a minute
         return f"{us / 60_000_000:.1f} min"
     return f"{us / 1_000_000:.1f} s" if us >= 1_000_000 else f"{us / 1000:.0f} ms"  # noqa: PLR2004 - a second
+
+
+def clock(us: int) -> str:
+    """A time of the day, UTC."""
+    return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def several(names: Iterable[str], most: int = 3) -> str:

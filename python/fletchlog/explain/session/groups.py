@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.rows import Fetched, GroupEvent, Lane
 
 MS = 1000
+ENDS = {"left": "left", "expired": "was removed", "fenced": "was fenced", "replaced": "came back"}
+"""How a membership ended, in words."""
 POLL_TIMEOUT = ("poll timeout", "max.poll.interval", "poll interval")
 
 
@@ -121,22 +123,24 @@ class Group:
 
 
 def groups_of(facts: Facts) -> dict[str, Group]:
-    """The groups of a session, by name."""
+    """The groups of a session but share groups, by name."""
     found: dict[str, Group] = {}
     for event in facts.group_events:
+        if event.kind == "share-heartbeat":
+            continue
         found.setdefault(event.group, Group(event.group)).events.append(event)
     for group in found.values():
         for event in group.events:
-            _take(group, event)
+            take(group, event)
         if group.is_consumer_protocol:
-            _epochs(group)
+            epochs(group)
         else:
             _rebalances(group)
         group.repeated = _repeated(group, facts)
     return found
 
 
-def _take(group: Group, event: GroupEvent) -> None:
+def take(group: Group, event: GroupEvent) -> None:
     """One request's part in the state of its group."""
     member = group.members.get(event.member)
     match event.kind:
@@ -159,7 +163,7 @@ def _take(group: Group, event: GroupEvent) -> None:
                 member = next((m for m in group.members.values() if m.instance == event.instance and not m.how), None)
             if member and event.error is None:
                 _end(member, event, "left")
-        case "consumer-heartbeat":
+        case "consumer-heartbeat" | "share-heartbeat":
             _take_consumer(group, event)
         case _:
             pass
@@ -219,14 +223,14 @@ def _rebalances(group: Group) -> None:
         before = these
 
 
-def _epochs(group: Group) -> None:
-    """Rebalances of the consumer protocol (KIP-848): an epoch begins with a change, and members reach it with their heartbeats."""
+def epochs(group: Group) -> None:
+    """Rebalances of the consumer protocol (KIP-848) and of share groups: an epoch begins with a change, and members reach it with their heartbeats."""
     changes: list[GroupEvent] = []
     known: dict[str, tuple[str, ...]] = {}
     reached: dict[int, dict[str, tuple[str, int, int]]] = {}
     causes: dict[int, list[GroupEvent]] = {}
     for event in group.events:
-        if event.kind != "consumer-heartbeat" or event.error is not None:
+        if not event.kind.endswith("-heartbeat") or event.error is not None:
             continue
         if event.reason or (event.topics and event.topics != known.get(event.member, event.topics)):
             changes.append(event)

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from fletchlog.explain.session.finding import Finding, found, seconds, several
+from fletchlog.explain.session.live_share_group import share_group
 from fletchlog.explain.session.text import findings_text
 from fletchlog.explain.words import counted
 
@@ -38,7 +39,12 @@ def live(cluster: fl.Cluster | fl.Broker, source: str = "kafka://HOST:PORT") -> 
     findings: list[Finding] = []
     open_since = _open(cluster, findings)
     for listed in sorted(cluster.groups()):
-        if listed.group_type in {"share", "streams"}:
+        if listed.group_type == "streams":
+            continue
+        if listed.group_type == "share":
+            shown, wrong = share_group(cluster, listed.group_id)
+            lines += shown
+            findings += wrong
             continue
         group, lag = cluster.describe_group(listed.group_id), cluster.lag(listed.group_id)
         findings += _of_group(group, lag, open_since)

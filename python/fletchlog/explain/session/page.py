@@ -61,6 +61,9 @@ def _story(explained: Explained) -> dict[str, Any]:
         for rebalance in group["rebalances"]:
             rebalance.pop("joins")
         group.pop("repeated")
+        if "moments" in group:
+            group["moments"] = group["moments"][:MOST_LISTED]
+            del group["held"], group["redelivered"]
     for order in values["order"]:
         order.pop("arrivals")
     said = [counted(len(facts.lines), "request"), counted(len(explained.clients), "client"), explained.source, *explained.incomplete]

@@ -121,7 +121,7 @@ class Position(NamedTuple):
 
 
 class GroupEvent(NamedTuple):
-    """A request of a group's member; `kind` is join, sync, heartbeat, leave or consumer-heartbeat."""
+    """A request of a group's member; `kind` is join, sync, heartbeat, leave, consumer-heartbeat or share-heartbeat."""
 
     number: int
     client: int
@@ -169,3 +169,59 @@ class Refused(NamedTuple):
     api: str
     error: str
     about: str
+
+
+class Acquired(NamedTuple):
+    """Records that a ShareFetch response hands to a member.
+
+    Attributes:
+        lane: The partition.
+        first: Offset of the first record.
+        last: Offset of the last one.
+        deliveries: How often they have been delivered, this time included.
+        written_ms: The largest timestamp of their batches, ms since 1970; -1: none.
+    """
+
+    lane: Lane
+    first: int
+    last: int
+    deliveries: int
+    written_ms: int
+
+
+class Acknowledged(NamedTuple):
+    """Records that a member acknowledges: one type for all, or a type for each. Kafka: `AcknowledgeType`, 0 is a gap."""
+
+    lane: Lane
+    first: int
+    last: int
+    types: tuple[int, ...]
+    error: str | None
+
+
+class Shared(NamedTuple):
+    """A ShareFetch or ShareAcknowledge; `wanted` are the partitions of its share session."""
+
+    number: int
+    client: int
+    connection: int
+    arrived_us: int
+    answered_us: int | None
+    outcome: str
+    api: str
+    group: str
+    member: str
+    epoch: int
+    wanted: tuple[Lane, ...]
+    max_records: int
+    batch_size: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    acquire_mode: int
+    renews: bool
+    lock_ms: int
+    error: str | None
+    acknowledged: list[Acknowledged]
+    acquired: list[Acquired]
+    size: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from fletchlog.explain.session.finding import seconds, several
+from fletchlog.explain.session.finding import clock, seconds, several
+from fletchlog.explain.session.groups import ENDS
+from fletchlog.explain.session.share_text import share_groups_text
 from fletchlog.explain.words import counted
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.groups import Group
 
 MOST = 20
-ENDS = {"left": "left", "expired": "was removed", "fenced": "was fenced", "replaced": "came back"}
 
 
 def text_of(explained: Explained) -> str:
@@ -30,6 +30,7 @@ def text_of(explained: Explained) -> str:
     for title, part in (
         ("Clients", _clients(explained)),
         ("Groups", _groups(explained)),
+        ("Share groups", share_groups_text(explained)),
         ("Producers", _producers(explained)),
         ("Lag", _lag(explained)),
         ("Order", _order(explained)),
@@ -50,11 +51,6 @@ def findings_text(findings: list[Finding]) -> list[str]:
             more = f" and {finding.count - len(finding.evidence)} more" if finding.count > len(finding.evidence) else ""
             lines.append(f"   Requests: {', '.join(map(str, finding.evidence))}{more}")
     return lines
-
-
-def clock(us: int) -> str:
-    """A time of the day, UTC."""
-    return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def _clients(explained: Explained) -> Iterator[str]:
@@ -133,7 +129,7 @@ def _lag(explained: Explained) -> Iterator[str]:
 
 def _order(explained: Explained) -> Iterator[str]:
     for client in explained.clients:
-        if not client.records_read:
+        if not explained.facts.fetches_of(client.number):
             continue
         order = explained.order(client.number)
         runs = [str(arrival.lane) for arrival in order.arrivals]

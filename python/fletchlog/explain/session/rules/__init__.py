@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fletchlog.explain.session.finding import LEVELS
-from fletchlog.explain.session.rules import of_access, of_commits, of_errors, of_fetches, of_groups, of_members, of_producers, of_transactions
+from fletchlog.explain.session.rules import of_access, of_commits, of_errors, of_fetches, of_groups, of_members, of_producers, of_share_groups, of_transactions
 
 if TYPE_CHECKING:
     from fletchlog.explain.session.finding import Finding, Scene
 
-_MODULES = (of_errors, of_groups, of_members, of_commits, of_fetches, of_producers, of_transactions, of_access)
+_MODULES = (of_errors, of_groups, of_members, of_share_groups, of_commits, of_fetches, of_producers, of_transactions, of_access)
 
 
 def findings_of(scene: Scene) -> list[Finding]:

@@ -36,6 +36,10 @@ _TABLE: dict[str, _Meaning] = {
         "group-full", "error", 96, 1, "{client} cannot join {about}: the group has as many members as group.max.size allows",
         "Run fewer members, or raise group.max.size on the brokers.",
     ),
+    "SHARE_SESSION_LIMIT_REACHED": _Meaning(
+        "share-sessions-full", "error", 96, 3, "{client} reads nothing: its node has as many share sessions as group.share.max.share.sessions allows",
+        "Run fewer share consumers, spread the leaders of partitions over more nodes, or raise group.share.max.share.sessions on the brokers.",
+    ),
     "OFFSET_METADATA_TOO_LARGE": _Meaning(
         "commit-metadata-too-large", "error", 95, 1, "{client} cannot commit {about}: the metadata of its commit is larger than the broker takes",
         "Put less into the metadata of a commit, or raise offset.metadata.max.bytes on the brokers.",
