@@ -26,6 +26,10 @@ DEFAULTS = {
     "auto.create.topics.enable": "true",
     # tests use short sessions
     "group.min.session.timeout.ms": "10",
+    # a member of a share group gets its partitions with its second heartbeat at the earliest
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
     # `clock.advance` deletes what retention would delete
     "log.retention.check.interval.ms": "300000",
 }
@@ -162,7 +166,7 @@ class Kafka:
             topic = self.broker.describe_topic(name)
             ends = ", ".join(f"{p.partition}: {p.log_start_offset}..{p.high_watermark}" for p in topic.partitions)
             lines.append(f"topic {name}, offsets by partition {ends}")
-        lines += [self._group(listed.group_id) for listed in self.broker.groups()]
+        lines += [self._group(listed) for listed in self.broker.groups()]
         for row in self.listener.stats().to_pyarrow().to_pylist():
             client = row["client"] or "a client that does not say its name"
             lines.append(f"{row['requests']} x {row['api']} version {row['version']} by {client}")
@@ -179,9 +183,14 @@ class Kafka:
         rows = self.listener.last_requests().to_pyarrow().to_pylist()
         return [f"{(now - row['time_ms']) / 1000:.3f} s ago: {row['api']} by client id {row['client_id']} at {row['address']}" for row in rows]
 
-    def _group(self, group_id: str) -> str:
-        """A group, its members, and how many records it has not read yet."""
+    def _group(self, listed: fl.admin.GroupListing) -> str:
+        """A group, its members, and how many records it has not read yet; of a share group those that are not done, and which are in flight."""
+        group_id = listed.group_id
         group = self.broker.describe_group(group_id)
+        if listed.group_type == "share":
+            from fletchlog.explain.session.live_share_group import share_group
+
+            return "\n".join(line.strip() for line in share_group(self.broker, group_id)[0])
         lag = ", ".join(f"{tp}: {behind.lag}" for tp, behind in self.broker.lag(group_id).items()) or "no offsets committed"
         return f"group {group_id} is {group.state} with {len(group.members)} members, lag {lag}"
 

@@ -185,6 +185,8 @@ def _take_consumer(group: Group, event: GroupEvent) -> None:
         member.assigned = event.assigned
     if event.reason == "leaves":
         _end(member, event, "left")
+        # clients of these protocols give no reason
+        member.reason = None
     group.protocol = event.protocol or group.protocol
 
 
