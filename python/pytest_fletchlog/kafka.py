@@ -26,10 +26,8 @@ DEFAULTS = {
     "auto.create.topics.enable": "true",
     # tests use short sessions
     "group.min.session.timeout.ms": "10",
-    # a member of a share group gets its partitions with its second heartbeat at the earliest
+    # a member of a share group gets its partitions with its second heartbeat, not later
     "group.share.assignment.interval.ms": "0",
-    "group.share.min.heartbeat.interval.ms": "500",
-    "group.share.heartbeat.interval.ms": "500",
     # `clock.advance` deletes what retention would delete
     "log.retention.check.interval.ms": "300000",
 }

@@ -133,7 +133,9 @@ def test_a_killed_member_holds_nothing_back(kafka):
 
 
 @pytest.mark.slow
-def test_a_killed_member_of_librdkafka_holds_nothing_back(kafka, tmp_path):
+def test_a_killed_member_of_librdkafka_holds_nothing_back(kafka_cluster, tmp_path):
+    # it learns its partitions with its second heartbeat
+    kafka = kafka_cluster(nodes=1, config={"group.share.min.heartbeat.interval.ms": "100", "group.share.heartbeat.interval.ms": "100"})
     topic = queue(kafka, [str(number) for number in range(40)])
     killed = ShareMember(topic, tmp_path / "killed", bootstrap_servers=kafka.bootstrap, group_id=GROUP)
     assert until(killed.delivered)
