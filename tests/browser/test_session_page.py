@@ -1,7 +1,6 @@
 """The page of a session does with clicks and keys what it says; what clients send stays text; it loads what it shows."""
 
 import time
-from collections import Counter
 
 import pytest
 from confluent_kafka import Producer
@@ -109,15 +108,88 @@ def test_it_is_light_or_dark(shown):
     until(lambda: shown.execute_script("return document.documentElement.dataset.theme") != was)
 
 
-def test_two_hundred_clients_and_a_million_requests_are_shown_at_once(opened, tmp_path):
-    facts = Facts()
-    facts.clients = [(f"client-{number}", "apache-kafka-java", "4.4.0") for number in range(200)]
-    facts.lines = [Line(i + 1, i % 200, i % 200 + 1, "Fetch", 12, i * 50, i * 50 + 900, 100, 1000, "answered", None) for i in range(1_000_000)]
+def test_the_time_line_is_zoomed_with_the_keys_of_the_other_page(shown):
+    def window():
+        return text(shown, "#window")
 
-    facts.last_us = 50_000_000
-    for number in range(200):
-        facts.apis[number] = Counter(Fetch=5000)
-    page = of_facts(facts).page()
+    assert window().startswith("all ")
+    press(shown, "+", "+")
+    until(lambda: " to " in window())
+    near = window()
+    press(shown, "-")
+    until(lambda: window() not in {near, ""})
+    press(shown, "0")
+    until(lambda: window().startswith("all "))
+    shown.find_element(By.ID, "in").click()
+    until(lambda: " to " in window())
+    shown.find_element(By.ID, "all").click()
+    until(lambda: window().startswith("all "))
+
+
+def test_what_is_selected_is_in_the_part_that_is_shown(shown):
+    press(shown, Keys.HOME)
+    until(lambda: request(shown) == 1)
+    press(shown, *"++++++++")
+    first = text(shown, "#window")
+    press(shown, Keys.END)
+    until(lambda: text(shown, "#window") != first)
+    until(lambda: request(shown) > 1)
+    press(shown, *"00", Keys.HOME)
+    until(lambda: request(shown) == 1)
+    press(shown, Keys.PAGE_DOWN)
+    until(lambda: request(shown) > 1)
+
+
+def test_the_requests_play(shown):
+    press(shown, Keys.HOME)
+    until(lambda: request(shown) == 1)
+    press(shown, " ")
+    until(lambda: request(shown) > 1)
+    press(shown, " ")
+    assert text(shown, "#play").endswith("play")
+
+
+def test_requests_are_drawn_one_by_one_when_few_are_shown(opened, tmp_path):
+    browser = opened(tmp_path / "zoomed.html", of_facts(many(2, 200_000)).page())
+    until(lambda: here(browser), limit=5)
+    painted = "const c = document.getElementById('timeline'); return c.toDataURL()"
+    far = browser.execute_script(painted)
+    press(browser, *"++++++++++++")
+    until(lambda: browser.execute_script(painted) != far)
+    # bars from arrival to response are as high as a row
+    ink = """
+        const c = document.getElementById('timeline'), pen = c.getContext('2d');
+        const row = pen.getImageData(190, 34 + 6, c.width - 204, 1).data;
+        let count = 0;
+        for (let i = 3; i < row.length; i += 4) count += row[i] > 0;
+        return count;
+    """
+    until(lambda: browser.execute_script(ink) > 50)
+
+
+def test_a_request_is_found_by_its_number_where_others_were_not_recorded(opened, tmp_path):
+    facts = many(1, 100)
+    facts.lines = [line._replace(number=line.number + 7) for line in facts.lines]
+    browser = opened(tmp_path / "gaps.html", of_facts(facts).page())
+    until(lambda: here(browser), limit=5)
+    field = browser.find_element(By.ID, "query")
+    field.send_keys("50", Keys.ENTER)
+    until(lambda: here(browser)[0] == "50")
+    field.clear()
+    field.send_keys("3", Keys.ENTER)
+    until(lambda: "no request 3" in text(browser, "#found"))
+
+
+def many(clients, requests):
+    facts = Facts()
+    facts.clients = [(f"client-{number}", "apache-kafka-java", "4.4.0") for number in range(clients)]
+    facts.lines = [Line(i + 1, i % clients, i % clients + 1, "Fetch", 12, i * 50, i * 50 + 900, 100, 1000, "answered", None) for i in range(requests)]
+    facts.last_us = requests * 50
+    return facts
+
+
+def test_two_hundred_clients_and_a_million_requests_are_shown_at_once(opened, tmp_path):
+    page = of_facts(many(200, 1_000_000)).page()
     browser = opened(tmp_path / "large.html", page)
     until(lambda: here(browser), limit=5)
     began = time.monotonic()

@@ -13,9 +13,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import fletchlog as fl
 from fletchlog.errors import InvalidArgumentError, KafkaError, StorageError
-from fletchlog.explain.session import live
+from fletchlog.explain.session import lag, live
 from fletchlog.explain.session.facts import gather
 from fletchlog.explain.session.rows import Lane
+from fletchlog.explain.session.rules import of_fetches
 from pytest_fletchlog.kafka import Kafka
 from tests.explain.zoo.clients import kafka_python, poll, python_consumer
 from tests.support.waiting import until
@@ -243,6 +244,116 @@ def test_lag_says_what_holds_a_group_back(recorded):
     (behind,) = fl.explain.clients(recorded.path).lag
     assert (behind.group, behind.lane, behind.lag, behind.clears_s) == ("shop", Lane(topic, 0), 1, None)
     assert "an open transaction" in behind.held_by
+
+
+def test_a_partition_that_nobody_asks_for_is_behind_by_what_was_written(recorded, monkeypatch):
+    for module in (lag, of_fetches):
+        monkeypatch.setattr(module, "STOPPED_US", 300_000)
+    topic = recorded.topic()
+    writer = Producer({"bootstrap.servers": recorded.bootstrap, "client.id": "writer", "linger.ms": 0})
+    recorded.produce(topic, ["first"])
+    reader = consumer(recorded, **{"auto.commit.interval.ms": 20})
+    reader.subscribe([topic])
+    values(reader, 1)
+    reader.pause(reader.assignment())
+    began = time.monotonic()
+    while time.monotonic() - began < 0.8:
+        writer.produce(topic, "x" * 10)
+        writer.flush(10)
+        reader.poll(0.04)
+    written = writer.list_topics(topic) and reader.get_watermark_offsets(TopicPartition(topic, 0))[1]
+    reader.close()
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    assert [finding.code for finding in explained.findings if finding.code != "tiny-batches"] == ["reading-stopped"]
+    (behind,) = explained.lag
+    assert behind.end == written
+    assert behind.lag == written - 1
+    assert "has not asked for it" in behind.held_by
+
+
+def test_clients_that_share_an_id_are_separated_where_the_wire_shows_them(recorded):
+    topic = recorded.topic(partitions=3)
+    recorded.produce(topic, ["x"] * 30)
+    careless, careful = (Producer({"bootstrap.servers": recorded.bootstrap, "client.id": "shop", "linger.ms": 0, "acks": acks}) for acks in ("0", "all"))
+    readers = [consumer(recorded, **{"client.id": "worker"}) for _ in range(3)]
+    for reader in readers:
+        reader.subscribe([topic])
+    assert until(lambda: [reader.poll(0.01) for reader in readers] and [len(reader.assignment()) for reader in readers] == [1, 1, 1])
+    for _ in range(12):
+        for producer in (careless, careful):
+            producer.produce(topic, "x")
+            producer.flush(10)
+        for reader in readers:
+            reader.poll(0.02)
+    for reader in readers:
+        reader.close()
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    by = {name: [client for client in explained.clients if client.client_id == name] for name in ("shop", "worker")}
+    assert sorted(client.settings["acks"] for client in by["shop"]) == ["0", "all"]
+    assert [finding.about for finding in explained.findings if finding.code == "acks-0"] == [f"shop at {by['shop'][0].address}"]
+    assert len({client.address for client in by["shop"] + by["worker"]}) == 5
+    members = explained.groups["shop"].members.values()
+    assert sorted(member.client for member in members) == [client.number for client in by["worker"]]
+    for member in members:
+        fetched = {lane for fetch in explained.facts.fetches if fetch.client == member.client for lane in fetch.wanted}
+        assert set(member.assigned or ()) <= fetched
+    assert [line.client for line in explained.facts.lines if line.api == "Heartbeat"]
+    assert sum(sum(client.requests.values()) for client in explained.clients) == len(explained.facts.lines)
+
+
+def test_a_client_that_connects_again_is_one(recorded):
+    topic = recorded.topic()
+    for _ in range(3):
+        writer = Producer({"bootstrap.servers": recorded.bootstrap, "client.id": "shop", "linger.ms": 0})
+        for _ in range(10):
+            writer.produce(topic, "x")
+            writer.flush(10)
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    assert [(client.client_id, client.address) for client in explained.clients] == [("shop", "")]
+
+
+def test_one_finding_is_made_for_clients_that_share_an_id(recorded):
+    topic = recorded.topic()
+    writers = [Producer({"bootstrap.servers": recorded.bootstrap, "client.id": "shop", "linger.ms": 0, "acks": "0"}) for _ in range(3)]
+    for _ in range(12):
+        for writer in writers:
+            writer.produce(topic, "x")
+            writer.flush(10)
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    (finding,) = explained.findings
+    assert finding.count == 36
+    assert all(f"shop at {client.address}" in finding.text for client in explained.clients)
+
+
+def test_large_records_are_no_tiny_batches(recorded):
+    topic = recorded.topic()
+    writer = Producer({"bootstrap.servers": recorded.bootstrap, "client.id": "shop"})
+    for _ in range(45):
+        writer.produce(topic, b"x" * 20_000)
+        writer.flush(10)
+    recorded.close()
+    assert not fl.explain.clients(recorded.path).findings
+
+
+def test_a_consumer_that_looks_up_its_lag_does_not_begin_at_the_end(recorded):
+    topic = recorded.topic()
+    recorded.produce(topic, ["1"] * 10)
+    reader = consumer(recorded)
+    reader.subscribe([topic])
+    values(reader, 5)
+    assert reader.get_watermark_offsets(TopicPartition(topic, 0)) == (0, 10)
+    values(reader, 5)
+    recorded.produce(topic, ["2"])
+    values(reader, 1)
+    reader.close()
+    recorded.close()
+    explained = fl.explain.clients(recorded.path)
+    assert not explained.findings, explained.text()
+    assert {client.client_id: client.settings.get("auto.offset.reset") for client in explained.clients} == {"reader": "earliest"}
 
 
 def test_text_json_and_page_say_the_same(recorded):

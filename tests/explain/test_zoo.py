@@ -2,10 +2,13 @@
 
 import importlib
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
 from fletchlog.explain import clients
+from fletchlog.explain.session import rules
 from pytest_fletchlog.kafka import Kafka
 from tests.explain.zoo import ZOO
 
@@ -49,3 +52,10 @@ def test_the_zoo_has_forty_programs():
     assert len(ZOO) >= 40
     assert len(EXCEPTIONS) <= 2
     assert len({program.name for program in ZOO}) == len(ZOO)
+
+
+def test_every_finding_is_on_the_page_about_them():
+    page = (Path(__file__).parents[2] / "docs/howto/explain-clients.md").read_text(encoding="utf-8")
+    table = set(re.findall(r"`([a-z0-9-]+)`", page[page.index("| about | findings |") : page.index("Times are those of the machine")]))
+    sources = [path.read_text(encoding="utf-8") for path in Path(rules.__file__).parent.glob("*.py")]
+    assert table == {code for source in sources for code in re.findall(r'(?:found|_Meaning)\(\s*"([a-z0-9-]+)"', source)}

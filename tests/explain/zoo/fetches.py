@@ -100,6 +100,18 @@ def fails_at_one_record(kafka: Kafka, at: str, sick: bool) -> None:
                 reader.commit(asynchronous=False)
 
 
+@program("reads-again")
+def goes_back_for_every_run(kafka: Kafka, at: str, sick: bool) -> None:
+    """Reference data is read by seek() to the beginning before each job, instead of once."""
+    topic = kafka.topic()
+    kafka.produce(topic, [str(number) for number in range(20)])
+    with consumer(at, [topic], auto_commit_interval_ms=20) as reader:
+        read(reader, 20)
+        for _ in range(6 if sick else 1):
+            reader.seek(TopicPartition(topic, 0, 0))
+            read(reader, 20)
+
+
 @program("partition-starved")
 def pauses_and_never_resumes(kafka: Kafka, at: str, sick: bool) -> None:
     """A partition is paused for back pressure, and an error skips the resume()."""

@@ -298,3 +298,23 @@ def killed_without_close(kafka: Kafka, at: str, sick: bool) -> None:
         until(lambda: second.poll(0.02) or second.assignment())
         kafka.produce(topic, ["after"])
         read(second, 1)
+
+
+@program("crash-loop", slow=True)
+def crashes_and_is_started_again(kafka: Kafka, at: str, sick: bool) -> None:
+    """A process crashes at its first record, before it commits, and a supervisor starts it again and again."""
+    topic = _records(kafka)
+    code = f"""
+        import os
+        import confluent_kafka
+        reader = confluent_kafka.Consumer({{"bootstrap.servers": {at!r}, "client.id": "worker", "group.id": "shop", "auto.offset.reset": "earliest",
+                                            "session.timeout.ms": 300, "heartbeat.interval.ms": 50}})
+        reader.subscribe([{topic!r}])
+        record = None
+        while record is None or record.error():
+            record = reader.poll(0.05)
+        {"os._exit(1)" if sick else "reader.commit(asynchronous=False)"}
+        reader.close()
+    """
+    for _ in range(4 if sick else 1):
+        subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, timeout=20)

@@ -5,10 +5,20 @@ const story = JSON.parse(document.getElementById("story").textContent);
 const $ = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en");
 const chunks = new Map();
-const ROW = 22, TOP = 18, NAMES = 170;
+const ROW = 22, TOP = 34, NAMES = 190, TAIL = 14;
+// so many chunks are unpacked for the part of the time line that is shown, and of so many requests each is drawn
+const MOST_CHUNKS = 25, MOST_DRAWN = 4000;
+const SHORTEST = 200;
+const span = Math.max(1, story.last_us - story.first_us);
+// what the time line shows, us
+const view = { from: story.first_us, to: story.first_us + span };
 let at = 1;
 let linking = 0;
 let turn = 0;
+let playing = null;
+let frame = 0;
+// requests in the part of the time line that is shown, when they are few
+let fine = { from: 0, to: -1, rows: [] };
 
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
@@ -25,7 +35,7 @@ function length(us) {
   return us >= 60e6 ? `${(us / 60e6).toFixed(1)} min` : us >= 1e6 ? `${(us / 1e6).toFixed(1)} s` : `${(us / 1e3).toFixed(1)} ms`;
 }
 
-const clientName = (index) => story.clients[index].client_id || story.clients[index].software || "(no client id)";
+const clientName = (index) => story.clients[index].name;
 
 // Requests come in packed chunks; one is unpacked when it is needed.
 async function chunk(index) {
@@ -81,17 +91,60 @@ async function goTo(position) {
   clearTimeout(linking);
   linking = setTimeout(() => history.replaceState(null, "", `#request=${at}`), 300);
   moment = rows[at - from][5];
+  const wide = view.to - view.from;
+  if (moment < view.from) setView(moment - wide * 0.1, moment + wide * 0.9);
+  else if (moment > view.to) setView(moment - wide * 0.9, moment + wide * 0.1);
   draw();
 }
 
 let moment = story.first_us;
 
+function setView(from, to) {
+  const wide = Math.min(span, Math.max(Math.min(span, SHORTEST), to - from));
+  view.from = Math.max(story.first_us, Math.min(story.first_us + span - wide, from));
+  view.to = view.from + wide;
+  $("window").textContent = wide === span ? `all ${length(span)}` : `${clock(view.from)} to ${clock(view.to)} (${length(wide)})`;
+  draw();
+  refine();
+}
+
+function zoom(factor, middle = moment) {
+  const around = middle >= view.from && middle <= view.to ? middle : (view.from + view.to) / 2;
+  setView(around - (around - view.from) * factor, around + (view.to - around) * factor);
+}
+
+// The chunks of these times, by the time at which each begins.
+function chunksOf(from, to) {
+  const found = [];
+  for (let i = 0; i < story.starts.length; i += 1) {
+    if (story.starts[i] <= to && (i + 1 === story.starts.length || story.starts[i + 1] >= from)) found.push(i);
+  }
+  return found;
+}
+
+// Unpacks the requests of what is shown, if they are few; the columns for the whole session are drawn until then.
+async function refine() {
+  const { from, to } = view;
+  if (fine.from <= from && fine.to >= to) return;
+  const needed = chunksOf(from, to);
+  if (needed.length > MOST_CHUNKS || !story.chunks.length) return;
+  const rows = (await Promise.all(needed.map(chunk))).flat();
+  if (view.from !== from || view.to !== to) return;
+  fine = { from, to, rows: rows.filter((row) => row[5] <= to && (row[6] ?? row[5]) >= from) };
+  draw();
+}
+
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// Only the rows that are in sight are drawn.
 function draw() {
+  cancelAnimationFrame(frame);
+  frame = requestAnimationFrame(drawNow);
+}
+
+// Only the rows that are in sight are drawn.
+function drawNow() {
   const canvas = $("timeline"), scroller = $("scroller");
   const wide = scroller.clientWidth, all = TOP + story.clients.length * ROW;
   const high = Math.min(all, Math.max(120, window.innerHeight * 0.34));
@@ -103,36 +156,113 @@ function draw() {
   pen.setTransform(dots, 0, 0, dots, 0, 0);
   pen.clearRect(0, 0, wide, high);
   pen.font = "12px system-ui, sans-serif";
-  const span = Math.max(1, story.last_us - story.first_us);
-  const x = (us) => NAMES + ((us - story.first_us) / span) * (wide - NAMES - 8);
-  const step = (wide - NAMES - 8) / story.bins;
-  const first = Math.floor(scroller.scrollTop / ROW), last = Math.min(story.clients.length, first + Math.ceil(high / ROW) + 1);
+  const room = wide - NAMES - TAIL;
+  const x = (us) => NAMES + ((us - view.from) / (view.to - view.from)) * room;
+  const top = scroller.scrollTop;
+  const first = Math.floor(top / ROW), last = Math.min(story.clients.length, first + Math.ceil(high / ROW) + 1);
+  const bars = barsOf(first, last, x);
   for (let index = first; index < last; index += 1) {
-    const y = TOP + index * ROW - scroller.scrollTop;
-    if (y < TOP - ROW) continue;
+    const y = TOP + index * ROW - top;
     pen.fillStyle = colour("--ink");
-    pen.fillText(clientName(index).slice(0, 24), 6, y + 14, NAMES - 12);
-    const most = Math.max(1, ...story.density[index].map((bin) => bin[1]));
-    for (const [bin, count, bad] of story.density[index]) {
-      const tall = 3 + (ROW - 6) * Math.sqrt(count / most);
+    pen.fillText(fitted(pen, clientName(index), NAMES - 12), 6, y + 14);
+    pen.save();
+    pen.beginPath();
+    pen.rect(NAMES, y, room, ROW);
+    pen.clip();
+    for (const [left, width, tall, bad, alpha] of bars(index)) {
       pen.fillStyle = bad ? colour("--t1") : colour("--t0");
-      pen.fillRect(NAMES + bin * step, y + ROW - 2 - tall, Math.max(1, step - 0.3), tall);
+      pen.globalAlpha = alpha;
+      pen.fillRect(left, y + ROW - 2 - tall, width, tall);
     }
+    pen.restore();
   }
   pen.fillStyle = colour("--paper");
   pen.fillRect(0, 0, wide, TOP - 2);
+  drawAxis(pen, x, wide, room);
+  const now = x(moment);
+  if (now >= NAMES && now <= NAMES + room) {
+    pen.fillStyle = colour("--now");
+    pen.fillRect(now - 0.75, 16, 1.5, high - 16);
+  }
+}
+
+// Times, and the marks of rebalances below them.
+function drawAxis(pen, x, wide, room) {
+  const step = niceStep((view.to - view.from) / Math.max(2, room / 110));
+  pen.fillStyle = colour("--quiet");
+  pen.fillText("time (UTC)", 6, 12);
+  pen.textAlign = "center";
+  for (let us = Math.ceil(view.from / step) * step; us <= view.to; us += step) {
+    const text = step < 1000 ? `${clock(us)}${String(us % 1000).padStart(3, "0")}` : step < 1e6 ? clock(us) : clock(us).slice(0, 8);
+    const half = pen.measureText(text).width / 2, place = x(us);
+    if (place + half <= wide && place - half >= NAMES - 40) pen.fillText(text, place, 12);
+  }
+  pen.textAlign = "left";
   pen.fillStyle = colour("--t3");
   for (const group of story.groups) for (const rebalance of group.rebalances) {
+    if (rebalance.began_us < view.from || rebalance.began_us > view.to) continue;
     const place = x(rebalance.began_us);
-    pen.beginPath(); pen.moveTo(place - 5, 3); pen.lineTo(place + 5, 3); pen.lineTo(place, 13); pen.fill();
+    pen.beginPath(); pen.moveTo(place - 5, 18); pen.lineTo(place + 5, 18); pen.lineTo(place, 28); pen.fill();
   }
-  pen.fillStyle = colour("--now");
-  pen.fillRect(x(moment) - 0.75, 0, 1.5, high);
+}
+
+// By client the bars to draw: left, width, height, whether it failed, how dense. Of few requests each has its own, from arrival to response.
+function barsOf(first, last, x) {
+  const tallest = ROW - 6;
+  if (!(fine.from <= view.from && fine.to >= view.to)) {
+    const step = x(view.from + span / story.bins) - x(view.from);
+    return (index) => {
+      const most = Math.max(1, ...story.density[index].map((bin) => bin[1]));
+      return story.density[index].map(([bin, count, bad]) => [
+        x(story.first_us + (bin * span) / story.bins), Math.max(1, step - 0.3), 3 + tallest * Math.sqrt(count / most), bad, 1]);
+    };
+  }
+  const rows = fine.rows.filter((row) => row[1] >= first && row[1] < last && row[5] <= view.to && (row[6] ?? row[5]) >= view.from);
+  const by = new Map();
+  if (rows.length <= MOST_DRAWN) {
+    for (const row of rows) {
+      const left = x(row[5]);
+      const bar = [left, Math.max(1.5, x(row[6] ?? row[5]) - left), tallest, isBad(row), 0.55];
+      if (by.has(row[1])) by.get(row[1]).push(bar);
+      else by.set(row[1], [bar]);
+    }
+    return (index) => by.get(index) || [];
+  }
+  for (const row of rows) {
+    if (!by.has(row[1])) by.set(row[1], new Map());
+    const columns = by.get(row[1]), column = Math.floor(x(row[5]));
+    const [count, bad] = columns.get(column) || [0, false];
+    columns.set(column, [count + 1, bad || isBad(row)]);
+  }
+  return (index) => {
+    const columns = [...(by.get(index) || [])];
+    const most = columns.reduce((largest, [, [count]]) => Math.max(largest, count), 1);
+    return columns.map(([column, [count, bad]]) => [column, 1, 3 + tallest * Math.sqrt(count / most), bad, 1]);
+  };
+}
+
+function fitted(pen, text, width) {
+  if (pen.measureText(text).width <= width) return text;
+  // what tells clients with one id apart is at the end
+  let cut = text.length;
+  const tail = text.slice(-6);
+  while (cut > 1 && pen.measureText(`${text.slice(0, cut)}…${tail}`).width > width) cut -= 1;
+  return `${text.slice(0, cut)}…${tail}`;
+}
+
+function niceStep(least) {
+  const nice = [60e6, 120e6, 300e6, 600e6, 900e6, 1800e6, 3600e6, 7200e6, 21600e6, 86400e6];
+  if (least > 30e6) return nice.find((step) => step >= least) || 86400e6 * Math.ceil(least / 86400e6);
+  if (least > 10e6) return least > 15e6 ? 30e6 : 15e6;
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
 }
 
 // The first request that arrived at this time or later: their times grow with their numbers.
 async function atTime(us) {
-  let low = 1, high = story.requests;
+  // by the beginnings of chunks first, which need no unpacking
+  const before = story.starts.findLastIndex((start) => start < us);
+  let low = Math.max(0, before) * story.chunk + 1, high = Math.min(story.requests, (Math.max(0, before) + 1) * story.chunk + 1);
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
     if ((await request(middle))[5] < us) low = middle + 1;
@@ -192,7 +322,7 @@ function listGroups() {
     ]), "settings"));
     const moments = isShare ? group.moments.slice() : group.rebalances.map((r) => [r.began_us, `generation ${r.generation}: ${r.text}; joins took ${length(r.joined_us - r.began_us)}, assignment ${length(r.ended_us - r.joined_us)}`]);
     for (const member of group.members) {
-      if (member.assigned) moments.push([member.joined_us, `${member.id} (${clientName(member.client)}) has ${member.assigned.join(", ") || "no partition"}`]);
+      if (member.assigned) moments.push([member.assigned_us ?? member.joined_us, `${member.id} (${clientName(member.client)}) has ${member.assigned.join(", ") || "no partition"}`]);
       if (member.how && member.ended_us) moments.push([member.ended_us, `${member.id} ${{ left: "left", expired: "was removed", fenced: "was fenced", replaced: "came back" }[member.how]}${member.reason ? ` (${member.reason})` : ""}`]);
     }
     const list = element("ol", null, { class: "moments" });
@@ -223,15 +353,27 @@ function tab(name) {
   }
 }
 
+// Where a request is in the list: its number, unless requests were not recorded. 0: it is not in the session.
+async function placeOf(num) {
+  let low = 1, high = story.requests;
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    if ((await request(middle))[0] < num) low = middle + 1;
+    else high = middle;
+  }
+  return story.requests && (await request(low))[0] === num ? low : 0;
+}
+
 async function find(text) {
   const found = $("found");
   const wanted = text.trim().toLowerCase();
   found.hidden = false;
   if (/^[0-9,]+$/.test(wanted)) {
     const num = Number(wanted.replaceAll(",", ""));
-    found.hidden = num >= 1 && num <= story.requests;
+    const place = await placeOf(num);
+    found.hidden = place > 0;
     if (!found.hidden) found.replaceChildren(element("p", `There is no request ${num}: there are ${number(story.requests)}.`));
-    else await goTo(story.positions[num] || num);
+    else await goTo(place);
     return;
   }
   found.replaceChildren(element("p", `Looking for ${text} ..`));
@@ -260,17 +402,50 @@ function theme(name) {
   draw();
 }
 
+function play(on) {
+  clearInterval(playing);
+  playing = on ? setInterval(() => { if (at >= story.requests) play(false); else goTo(at + 1); }, 350) : null;
+  $("play").textContent = on ? "❚❚ pause" : "▶︎ play";
+  $("play").setAttribute("aria-pressed", String(on));
+}
+
+async function pointed(event) {
+  const room = $("scroller").clientWidth - NAMES - TAIL;
+  const part = Math.max(0, Math.min(1, (event.offsetX - NAMES) / room));
+  goTo(await atTime(view.from + part * (view.to - view.from)));
+}
+
+function wheel(event) {
+  const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+  if (!event.ctrlKey && !sideways) return;
+  event.preventDefault();
+  if (event.ctrlKey) {
+    const part = Math.max(0, Math.min(1, (event.offsetX - NAMES) / ($("scroller").clientWidth - NAMES - TAIL)));
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, view.from + part * (view.to - view.from));
+  } else {
+    const move = ((event.deltaX || event.deltaY) / 400) * (view.to - view.from);
+    setView(view.from + move, view.to + move);
+  }
+}
+
+const screen = async (step) => goTo(await atTime(moment + step * (view.to - view.from)));
+
 const keys = {
   ArrowLeft: (event) => goTo(at - (event.shiftKey ? 10 : 1)),
   ArrowRight: (event) => goTo(at + (event.shiftKey ? 10 : 1)),
-  PageUp: () => goTo(at - 100),
-  PageDown: () => goTo(at + 100),
+  PageUp: () => screen(-1),
+  PageDown: () => screen(1),
   Home: () => goTo(1),
   End: () => goTo(story.requests),
   n: () => bad(1),
   p: () => bad(-1),
   t: () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"),
   "/": () => $("query").focus(),
+  "+": () => zoom(0.6),
+  "=": () => zoom(0.6),
+  "-": () => zoom(1 / 0.6),
+  0: () => setView(story.first_us, story.first_us + span),
+  " ": () => play(!playing),
 };
 
 function start() {
@@ -298,19 +473,25 @@ function start() {
   $("step").addEventListener("input", () => goTo(Number($("step").value)));
   $("search").addEventListener("submit", (event) => { event.preventDefault(); find($("query").value); });
   $("scroller").addEventListener("scroll", draw);
-  $("timeline").addEventListener("click", async (event) => {
-    const wide = $("scroller").clientWidth - NAMES - 8;
-    goTo(await atTime(story.first_us + ((event.offsetX - NAMES) / wide) * (story.last_us - story.first_us)));
-  });
+  $("timeline").addEventListener("pointerdown", (event) => { $("timeline").setPointerCapture(event.pointerId); pointed(event); });
+  $("timeline").addEventListener("pointermove", (event) => { if (event.buttons & 1) pointed(event); });
+  $("timeline").addEventListener("wheel", wheel, { passive: false });
+  $("play").addEventListener("click", () => play(!playing));
+  $("in").addEventListener("click", () => zoom(0.6));
+  $("out").addEventListener("click", () => zoom(1 / 0.6));
+  $("all").addEventListener("click", keys[0]);
   addEventListener("resize", draw);
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=search], select")) return;
+    // buttons keep the space bar
+    if (event.target.matches("button") && event.key === " ") return;
     const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (act) { event.preventDefault(); act(event); }
   });
-  const linked = /^#request=(\d+)$/.exec(location.hash);
-  if (story.requests) goTo(linked ? Number(linked[1]) : story.positions[story.findings[0]?.evidence[0]] || 1);
-  draw();
+  const linked = () => Number(/^#request=(\d+)$/.exec(location.hash)?.[1] ?? 0);
+  setView(view.from, view.to);
+  if (story.requests) goTo(linked() || story.positions[story.findings[0]?.evidence[0]] || 1);
+  addEventListener("hashchange", () => goTo(linked() || at));
 }
 
 start();

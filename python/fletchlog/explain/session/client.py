@@ -17,7 +17,7 @@ ACQUIRE_MODES = ("batch_optimized", "record_limit")
 
 @dataclass(slots=True)
 class Client:
-    """A client of the session: requests with one client id, of one software."""
+    """A client of the session: requests with one client id, of one software; of several such clients at a time, those of one (`instances.py`)."""
 
     number: int
     client_id: str
@@ -25,6 +25,8 @@ class Client:
     version: str
     requests: dict[str, int]
     connections: int
+    address: str = ""
+    """Where it connects from (`host:port` of its first connection), if other clients have the same client id and software; otherwise empty."""
     settings: dict[str, str] = field(default_factory=dict)
     """Properties by Kafka's names, where the wire shows their values."""
     groups: list[str] = field(default_factory=list)
@@ -39,19 +41,23 @@ class Client:
     def title(self) -> str:
         """Its id, and its software."""
         software = " ".join(part for part in (self.software, self.version) if part) or "software unknown: it does not say"
-        return f"{self.client_id or '(no client id)'} ({software})"
+        return f"{self.client_id or '(no client id)'} ({software})" + (f" at {self.address}" if self.address else "")
 
 
 def clients_of(facts: Facts, groups: dict[str, Group], share_groups: dict[str, ShareGroup]) -> list[Client]:
     """The clients in the order in which they appeared."""
+    apis: dict[int, Counter[str]] = {}
     connections: Counter[int] = Counter()
-    seen: set[tuple[int, int]] = set()
+    for link in facts.connections.values():
+        for number in link.clients:
+            connections[number] += 1
     for line in facts.lines:
-        if (line.client, line.connection) not in seen:
-            seen.add((line.client, line.connection))
-            connections[line.client] += 1
+        found_apis = apis.get(line.client)
+        if found_apis is None:
+            found_apis = apis[line.client] = Counter()
+        found_apis[line.api] += 1
     found = [
-        Client(number, name, software, version, dict(facts.apis[number].most_common()), connections[number])
+        Client(number, name, software, version, dict(apis.get(number, Counter()).most_common()), connections[number], facts.addresses.get(number, ""))
         for number, (name, software, version) in enumerate(facts.clients)
     ]
     _readers(facts, found)
@@ -79,9 +85,8 @@ def _readers(facts: Facts, clients: list[Client]) -> None:
             client.settings["max.partition.fetch.bytes"] = str(fetch.partition_max_bytes)
         client.records_read += sum(got.records for got in fetch.got)
         client.bytes_read += fetch.size
-    for position in facts.positions:
-        if position.timestamp in {-1, -2}:
-            clients[position.client].settings["auto.offset.reset"] = "earliest" if position.timestamp == -2 else "latest"  # noqa: PLR2004 - Kafka's sentinels
+    for position in facts.resets():
+        clients[position.client].settings["auto.offset.reset"] = "earliest" if position.timestamp == -2 else "latest"  # noqa: PLR2004 - Kafka's sentinel
 
 
 def _writers(facts: Facts, clients: list[Client]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import gc
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import __version__
@@ -10,7 +12,7 @@ from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain.session.client import Client, clients_of
 from fletchlog.explain.session.facts import Facts, gather
 from fletchlog.explain.session.finding import LEVELS, Finding, Scene
-from fletchlog.explain.session.groups import Group, groups_of
+from fletchlog.explain.session.groups import Group, Rebalance, Repeated, groups_of
 from fletchlog.explain.session.lag import Behind, lag_of
 from fletchlog.explain.session.order import Order, order_of
 from fletchlog.explain.session.producers import Repeats, Transaction, repeats_of, transactions_of
@@ -19,7 +21,7 @@ from fletchlog.explain.session.share_groups import ShareGroup, share_groups_of
 from fletchlog.explain.session.share_values import values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 FORMAT = "fletchlog-session/1"
 
@@ -51,12 +53,13 @@ class Explained:
     share_groups: dict[str, ShareGroup] = field(default_factory=dict)
     incomplete: list[str] = field(default_factory=list)
     """Why requests may be missing, in words."""
+    _orders: dict[int, Order] = field(default_factory=dict, repr=False)
 
     def order(self, client: int | str) -> Order:
         """In which order a client asked for partitions, and their records arrived.
 
         Args:
-            client: Its number, or its client id.
+            client: Its number, or its client id; of several clients with this id the first.
 
         Raises:
             fletchlog.errors.InvalidArgumentError: The session has no such client.
@@ -64,7 +67,10 @@ class Explained:
         number = client if isinstance(client, int) else next((c.number for c in self.clients if c.client_id == client), -1)
         if not 0 <= number < len(self.clients):
             raise InvalidArgumentError(f"the session has no client {client!r}; it has {', '.join(c.client_id for c in self.clients) or 'none'}")
-        return order_of(self.facts, number)
+        if number not in self._orders:
+            with no_collection():
+                self._orders[number] = order_of(self.facts, number)
+        return self._orders[number]
 
     def failing(self, level: str = "error") -> list[Finding]:
         """Findings of this level, and of those above it.
@@ -88,8 +94,12 @@ class Explained:
 
         return page_of(self)
 
-    def as_dict(self) -> dict[str, Any]:
-        """All of it but the requests, as values for JSON. Times are us since 1970."""
+    def as_dict(self, *, whole: bool = True) -> dict[str, Any]:
+        """All of it but the requests, as values for JSON. Times are us since 1970.
+
+        Args:
+            whole: Also what grows with the number of requests: heartbeats, joins, records that were fetched twice, arrivals.
+        """
         facts = self.facts
         return {
             "format": FORMAT,
@@ -100,23 +110,26 @@ class Explained:
             "last_us": facts.last_us,
             "incomplete": self.incomplete,
             "findings": [asdict(finding) for finding in self.findings],
-            "clients": [asdict(client) for client in self.clients],
-            "groups": [*map(_group, self.groups.values()), *(_group(group) | values_of(group) for group in self.share_groups.values())],
+            "clients": [asdict(client) | {"name": facts.name(client.number)} for client in self.clients],
+            "groups": [
+                *(_group(group, whole=whole) for group in self.groups.values()),
+                *(_group(group, whole=whole) | values_of(group) for group in self.share_groups.values()),
+            ],
             "transactions": [asdict(t) | {"lanes": sorted(map(str, t.lanes))} for t in self.transactions],
             "repeats": {str(client): asdict(repeats) for client, repeats in self.repeats.items()},
             "lag": [asdict(behind) | {"lane": str(behind.lane)} for behind in self.lag],
-            "order": [_order(order_of(facts, client.number)) for client in self.clients if facts.fetches_of(client.number)],
+            "order": [_order(self.order(client.number), whole=whole) for client in self.clients if facts.fetches_of(client.number)],
         }
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: Group, *, whole: bool) -> dict[str, Any]:
     members = [
         {
             "id": member.id, "client": member.client, "instance": member.instance, "topics": list(member.topics), "protocols": list(member.protocols),
             "session_timeout_ms": member.session_timeout_ms, "rebalance_timeout_ms": member.rebalance_timeout_ms, "joined_us": member.joined_us,
             "ended_us": member.ended_us, "how": member.how, "reason": member.reason,
-            "assigned": None if member.assigned is None else list(map(str, member.assigned)),
-            "heartbeats_us": member.beats,
+            "assigned_us": member.assigned_us, "assigned": None if member.assigned is None else list(map(str, member.assigned)),
+            **({"heartbeats_us": list(member.beats)} if whole else {}),
         }
         for member in group.members.values()
     ]  # fmt: skip
@@ -125,26 +138,47 @@ def _group(group: Group) -> dict[str, Any]:
         "protocol": group.protocol,
         "group_protocol": "share" if isinstance(group, ShareGroup) else "consumer" if group.is_consumer_protocol else "classic",
         "members": members,
-        "rebalances": [asdict(rebalance) for rebalance in group.rebalances],
-        "repeated": [asdict(item) | {"lane": str(item.lane)} for item in group.repeated],
+        "rebalances": [_rebalance(rebalance, whole=whole) for rebalance in group.rebalances],
+        "repeated": [_repeated(item) for item in group.repeated] if whole else [],
     }
 
 
-def _order(order: Order) -> dict[str, Any]:
+def _repeated(item: Repeated) -> dict[str, Any]:
+    return {"lane": str(item.lane), "first": item.first, "last": item.last, "before": item.before, "after": item.after, "by": item.by}
+
+
+def _rebalance(rebalance: Rebalance, *, whole: bool) -> dict[str, Any]:
+    return {each.name: getattr(rebalance, each.name) for each in fields(rebalance) if whole or each.name != "joins"}
+
+
+def _order(order: Order, *, whole: bool) -> dict[str, Any]:
     return {
         "client": order.client,
-        "arrivals": [[a.number, str(a.lane), a.first, a.last, a.records] for a in order.arrivals[:1000]],
+        **({"arrivals": [[a.number, str(a.lane), a.first, a.last, a.records] for a in order.arrivals[:1000]]} if whole else {}),
         "waiting": [asdict(entry) | {"lane": str(entry.lane)} for entry in order.waiting],
     }
 
 
 def of_facts(facts: Facts, source: str = "", incomplete: Iterable[str] = ()) -> Explained:
     """What these facts show."""
-    groups, share_groups = groups_of(facts), share_groups_of(facts)
-    clients = clients_of(facts, groups, share_groups)
-    findings = findings_of(Scene(facts, groups, clients, share_groups))
-    lag = lag_of(facts, groups)
-    return Explained(findings, clients, groups, transactions_of(facts), repeats_of(facts), lag, facts, source, share_groups, list(incomplete))
+    with no_collection():
+        groups, share_groups = groups_of(facts), share_groups_of(facts)
+        clients = clients_of(facts, groups, share_groups)
+        findings = findings_of(Scene(facts, groups, clients, share_groups))
+        lag = lag_of(facts, groups)
+        return Explained(findings, clients, groups, transactions_of(facts), repeats_of(facts), lag, facts, source, share_groups, list(incomplete))
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Without Python's search for cycles: rows have none, and it would walk through all of them again and again, half of the time of a large session."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def clients(session: Any) -> Explained:
@@ -172,4 +206,6 @@ def clients(session: Any) -> Explained:
         incomplete.append(f"the fields of {session.dropped_bodies} responses were not recorded")
     if getattr(session, "is_cut", False):
         incomplete.append("the file ends in the middle of a block: its end was not written")
-    return of_facts(gather(session), str(getattr(session, "path", "")), incomplete)
+    with no_collection():
+        facts = gather(session)
+    return of_facts(facts, str(getattr(session, "path", "")), incomplete)

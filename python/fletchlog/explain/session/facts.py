@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import error_classes
-from fletchlog.explain.session.rows import Committed, Fetched, Got, GroupEvent, Lane, Line, Position, Produced, Refused, Shared, TransactionEvent
+from fletchlog.explain.session.instances import separate
+from fletchlog.explain.session.rows import Committed, Fetched, Got, GroupEvent, Lane, Line, Link, Position, Produced, Refused, Shared, TransactionEvent
 from fletchlog.explain.session.share_facts import ShareSessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from fletchlog.explain.session.recorded import Exchange
+    from fletchlog.explain.session.recorded import Connection, Exchange
 
 _NAMES = {code: name for name, code, _, _ in error_classes() if code is not None}
 _Fields = dict[str, Any]
-# what one client holds of a connection: its fetch session
-_Wanted = dict[Lane, int]
+
+
+class _FetchSession:
+    """What a client and a broker remember of a connection's fetches. Kafka: `FetchSession`."""
+
+    __slots__ = ("lanes", "offsets")
+
+    def __init__(self, offsets: dict[Lane, int]) -> None:
+        self.offsets = offsets
+        self.lanes = dict.fromkeys(offsets)
+
+    def update(self, named: dict[Lane, int], forgotten: list[Lane]) -> None:
+        """Takes the next request. Fetches share `lanes`, which is made again only if it changes: most requests name few partitions of many."""
+        before = len(self.offsets)
+        self.offsets.update(named)
+        is_other = len(self.offsets) > before
+        for lane in forgotten:
+            is_other |= self.offsets.pop(lane, None) is not None
+        if is_other:
+            self.lanes = dict.fromkeys(self.offsets)
 
 
 class Facts:
@@ -37,8 +55,8 @@ class Facts:
         self.refused: list[Refused] = []
         self.throttled: list[tuple[int, int, int]] = []
         self.partitions: dict[str, int] = {}
-        self.apis: dict[int, Counter[str]] = {}
-        self.connections: dict[int, tuple[int, int, int, str]] = {}
+        self.connections: dict[int, Link] = {}
+        self.addresses: dict[int, str] = {}
         self.closed: dict[int, int] = {}
         """By connection: when it was closed, us since 1970."""
         self.first_us = 0
@@ -46,34 +64,50 @@ class Facts:
         self._fetches_of: dict[int, list[Fetched]] = {}
         self._sorted = 0
         self._numbers: dict[tuple[str, str, str], int] = {}
-        self._sessions: dict[tuple[int, int], _Wanted] = {}
+        self._sessions: dict[tuple[int, int], _FetchSession] = {}
         self._software: dict[int, tuple[str, str]] = {}
         self._share_sessions = ShareSessions(_error, _topic)
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._peers: dict[int, tuple[str, int]] = {}
+
+    def opened(self, connection: Connection) -> None:
+        """Takes the next connection."""
+        self._peers[connection.number] = (connection.peer, connection.opened_us)
+        if connection.closed_us is not None:
+            self.closed[connection.number] = connection.closed_us
 
     def add(self, exchange: Exchange) -> None:
         """Takes the next request."""
-        client = self._client(exchange)
-        at = exchange.arrived_us
+        client, number, connection, api = self._client(exchange), exchange.number, exchange.connection, exchange.api
+        at, answered = exchange.arrived_us, exchange.answered_us
+        last = at if answered is None or answered < at else answered
         self.first_us = min(self.first_us or at, at)
-        self.last_us = max(self.last_us, at, exchange.answered_us or 0)
-        self.apis.setdefault(client, Counter())[exchange.api] += 1
-        opened, _, requests, _ = self.connections.get(exchange.connection, (at, at, 0, ""))
-        self.connections[exchange.connection] = (opened, max(at, exchange.answered_us or 0), requests + 1, exchange.outcome)
+        self.last_us = max(self.last_us, last)
+        link = self.connections.get(connection)
+        if link is None:
+            link = self.connections[connection] = Link(connection, exchange.node, at, last, *self._peers.get(connection, ("", at)))
+        link.last_us = last
+        link.apis[api] += 1
+        link.clients[client] += 1
         self.lines.append(
             Line(
-                exchange.number, client, exchange.connection, exchange.api, exchange.version, at, exchange.answered_us,
+                number, client, connection, api, exchange.version, at, answered,
                 exchange.request_bytes, exchange.response_bytes, exchange.outcome, exchange.fault,
             )
         )  # fmt: skip
-        read = _READERS.get(exchange.api)
+        read = _READERS.get(api)
+        if read is None:
+            return
         request, response = exchange.request, exchange.response
-        if read is None or request is None:
+        if request is None:
             return
         if response:
             throttle = response.get("throttle_time_ms") or 0
             if throttle > 0:
-                self.throttled.append((exchange.number, client, throttle))
-            self._errors(exchange, client, response)
+                self.throttled.append((number, client, throttle))
+            # a reader of many partitions finds their errors with what it reads
+            if api not in _FIND_ERRORS and _fails(response):
+                self._errors(exchange, client, response)
         read(self, exchange, client, request, response or {})
 
     def fetches_of(self, client: int) -> list[Fetched]:
@@ -84,10 +118,43 @@ class Facts:
             self._sorted += 1
         return self._fetches_of.get(client, [])
 
+    def resets(self) -> list[Position]:
+        """Looked-up ends and starts of logs at which a consumer began, as auto.offset.reset says: the next fetch names this offset, and no record led to it.
+
+        Programs look up ends for other reasons too, such as their lag.
+        """
+        looked = [position for position in self.positions if position.timestamp in {-1, -2} and not position.error]
+        lanes = {(position.client, position.lane) for position in looked}
+        clients = {client for client, _ in lanes}
+        pending: dict[tuple[int, Lane], list[Position]] = {}
+        expected: dict[tuple[int, Lane], int] = {}
+        found: list[Position] = []
+        at = 0
+        for fetch in self.fetches:
+            if fetch.client not in clients:
+                continue
+            while at < len(looked) and looked[at].number < fetch.number:
+                pending.setdefault((looked[at].client, looked[at].lane), []).append(looked[at])
+                at += 1
+            for lane, offset in fetch.named.items():
+                key = (fetch.client, lane)
+                if key in pending and expected.get(key) != offset:
+                    found += [position for position in pending.pop(key) if position.offset == offset][-1:]
+            for got in fetch.got:
+                if (fetch.client, got.lane) in lanes:
+                    expected[fetch.client, got.lane] = got.last + 1 if got.records else got.asked
+        return found
+
+    def numbers_changed(self) -> None:
+        """Forgets what is kept by the numbers of clients."""
+        self._fetches_of.clear()
+        self._sorted = 0
+
     def name(self, client: int) -> str:
         """A client as a reader knows it: its id, and its software where it says so."""
         client_id, software, _ = self.clients[client]
-        return client_id or software or "a client without id"
+        place = f" at {address}" if (address := self.addresses.get(client)) else ""
+        return f"{client_id or software or 'a client without id'}{place}"
 
     def _client(self, exchange: Exchange) -> int:
         # requests before ApiVersions has arrived are of the same client
@@ -102,45 +169,68 @@ class Facts:
         return number
 
     def _errors(self, exchange: Exchange, client: int, response: _Fields) -> None:
-        if not _fails(response):
-            return
         at = exchange.answered_us or exchange.arrived_us
         for error, about in _errors_of(response, ""):
             if error == "MEMBER_ID_REQUIRED":
                 continue
             self.refused.append(Refused(exchange.number, client, exchange.connection, at, exchange.api, error, about))
 
+    def _lane(self, topic: str, partition: int) -> Lane:
+        """One object for a partition: a session names few of them, many times."""
+        key = (topic, partition)
+        return self._lanes.get(key) or self._lanes.setdefault(key, Lane(topic, partition))
+
     def _fetch(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
-        wanted = self._wanted(exchange, request, response)
-        limits = [p.get("partition_max_bytes", 0) for t in request.get("topics") or () for p in t["partitions"]]
-        got = [_got(Lane(_topic(t), p["partition_index"]), p) for t in response.get("responses") or () for p in t["partitions"]]
+        lane_of = self._lane
+        named: dict[Lane, int] = {}
+        limit = 0
+        for topic in request.get("topics") or ():
+            name = _topic(topic)
+            for partition in topic["partitions"]:
+                named[lane_of(name, partition["partition"])] = partition["fetch_offset"]
+                limit = max(limit, partition.get("partition_max_bytes", 0))
+        session = self._fetch_session(exchange.connection, named, request, response)
+        got: list[Got] = []
+        is_refused, size = bool(response.get("error_code")), 0
+        for topic in response.get("responses") or ():
+            name = _topic(topic)
+            for partition in topic["partitions"]:
+                lane = lane_of(name, partition["partition_index"])
+                one = _got(lane, session.offsets.get(lane, -1), partition)
+                got.append(one)
+                size += one.size
+                is_refused = is_refused or one.error is not None
+        if is_refused:
+            self._errors(exchange, client, response)
         self.fetches.append(
             Fetched(
-                exchange.number, client, exchange.connection, exchange.arrived_us, exchange.answered_us, wanted,
-                request.get("max_wait_ms", 0), request.get("min_bytes", 0), request.get("max_bytes", 0), max(limits, default=0),
-                _isolation(request.get("isolation_level", 0)), got, sum(g.size for g in got),
+                exchange.number, client, exchange.connection, exchange.arrived_us, exchange.answered_us, named, session.lanes,
+                request.get("max_wait_ms", 0), request.get("min_bytes", 0), request.get("max_bytes", 0), limit,
+                _isolation(request.get("isolation_level", 0)), got, size,
             )
         )  # fmt: skip
 
-    def _wanted(self, exchange: Exchange, request: _Fields, response: _Fields) -> _Wanted:
+    def _fetch_session(self, connection: int, named: dict[Lane, int], request: _Fields, response: _Fields) -> _FetchSession:
         """What the request asks for; a fetch session remembers what a request leaves out. Kafka: `FetchSession`."""
-        asked = {Lane(_topic(t), p["partition"]): p["fetch_offset"] for t in request.get("topics") or () for p in t["partitions"]}
         session, epoch = request.get("session_id", 0), request.get("session_epoch", -1)
         if epoch > 0:
-            kept = dict(self._sessions.get((exchange.connection, session), {}))
-            for topic in request.get("forgotten_topics_data") or ():
-                for partition in topic["partitions"]:
-                    kept.pop(Lane(_topic(topic), partition), None)
-            asked = kept | asked
+            state = self._sessions.get((connection, session)) or _FetchSession({})
+            forgotten = [self._lane(_topic(t), p) for t in request.get("forgotten_topics_data") or () for p in t["partitions"]]
+            state.update(named, [lane for lane in forgotten if lane not in named])
+        else:
+            state = _FetchSession(dict(named))
         if opened := response.get("session_id", 0) or session:
-            self._sessions[exchange.connection, opened] = asked
-        return asked
+            self._sessions[connection, opened] = state
+        return state
 
     def _produce(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
-        answers = {Lane(_topic(t), p["index"]): p for t in response.get("responses") or () for p in t["partition_responses"]}
+        answers = {self._lane(_topic(t), p["index"]): p for t in response.get("responses") or () for p in t["partition_responses"]}
+        if any(answer["error_code"] for answer in answers.values()):
+            self._errors(exchange, client, response)
         for topic in request.get("topic_data") or ():
+            name = _topic(topic)
             for partition in topic["partition_data"]:
-                lane = Lane(_topic(topic), partition["index"])
+                lane = self._lane(name, partition["index"])
                 answer = answers.get(lane)
                 error = _error(answer["error_code"]) if answer else None
                 for batch in partition.get("records") or ():
@@ -158,7 +248,7 @@ class Facts:
         generation = next((request[key] for key in ("generation_id_or_member_epoch", "generation_id", "member_epoch") if key in request), -1)
         for topic in request.get("topics") or ():
             for partition in topic["partitions"]:
-                lane = Lane(_topic(topic), partition["partition_index"])
+                lane = self._lane(_topic(topic), partition["partition_index"])
                 self.committed.append(
                     Committed(
                         exchange.number, client, exchange.connection, exchange.arrived_us, request["group_id"], request.get("member_id") or "", generation,
@@ -171,7 +261,7 @@ class Facts:
         for group in groups:
             for topic in group.get("topics") or ():
                 for partition in topic["partitions"]:
-                    lane = Lane(_topic(topic), partition["partition_index"])
+                    lane = self._lane(_topic(topic), partition["partition_index"])
                     self.positions.append(
                         Position(
                             exchange.number, client, exchange.answered_us or exchange.arrived_us, group["group_id"], lane, None,
@@ -183,7 +273,7 @@ class Facts:
         asked = {Lane(_topic(t), p["partition_index"]): p["timestamp"] for t in request.get("topics") or () for p in t["partitions"]}
         for topic in response.get("topics") or ():
             for partition in topic["partitions"]:
-                lane = Lane(_topic(topic), partition["partition_index"])
+                lane = self._lane(_topic(topic), partition["partition_index"])
                 at = exchange.answered_us or exchange.arrived_us
                 offset, error = partition.get("offset", -1), _error(partition["error_code"])
                 self.positions.append(Position(exchange.number, client, at, None, lane, asked.get(lane), offset, error))
@@ -208,8 +298,8 @@ class Facts:
         transactional_id = inner.get("transactional_id")
         self.transactions.append(
             TransactionEvent(
-                exchange.number, client, exchange.arrived_us, kind, transactional_id, producer.get("producer_id", -1), producer.get("producer_epoch", -1),
-                request.get("transaction_timeout_ms", -1), error, lanes,
+                exchange.number, client, exchange.connection, exchange.arrived_us, kind, transactional_id,
+                producer.get("producer_id", -1), producer.get("producer_epoch", -1), request.get("transaction_timeout_ms", -1), error, lanes,
             )
         )  # fmt: skip
 
@@ -221,13 +311,14 @@ class Facts:
 
 
 def gather(items: Iterable[Any]) -> Facts:
-    """The facts of a session: what iterates over it may also give its connections, of which the ends count."""
+    """The facts of a session: of the connections and requests that iterating over it gives."""
     facts = Facts()
     for item in items:
         if hasattr(item, "api"):
             facts.add(item)
-        elif item.closed_us is not None:
-            facts.closed[item.number] = item.closed_us
+        else:
+            facts.opened(item)
+    separate(facts)
     return facts
 
 
@@ -247,14 +338,17 @@ def _isolation(level: Any) -> int:
     return level if isinstance(level, int) else int(level in (True, "read_committed", "ReadCommitted"))
 
 
-def _got(lane: Lane, fields: _Fields) -> Got:
-    batches = fields.get("records") or ()
+def _got(lane: Lane, asked: int, fields: _Fields) -> Got:
+    batches = fields.get("records")
     high = fields.get("high_watermark", -1)
     stable = fields.get("last_stable_offset", -1)
+    if not batches:
+        error, aborted = _error(fields["error_code"]), len(fields.get("aborted_transactions") or ())
+        return Got(lane, asked, error, high, high if stable < 0 else stable, fields.get("log_start_offset", -1), -1, -1, 0, 0, False, aborted)
     return Got(
-        lane, _error(fields["error_code"]), high, high if stable < 0 else stable, fields.get("log_start_offset", -1),
-        batches[0]["base_offset"] if batches else -1, batches[-1]["last_offset"] if batches else -1, sum(batch["records"] for batch in batches),
-        sum(batch["size"] for batch in batches), any(batch["transactional"] for batch in batches), len(fields.get("aborted_transactions") or ()),
+        lane, asked, _error(fields["error_code"]), high, high if stable < 0 else stable, fields.get("log_start_offset", -1),
+        batches[0]["base_offset"], batches[-1]["last_offset"], sum([batch["records"] for batch in batches]),
+        sum([batch["size"] for batch in batches]), any(batch["transactional"] for batch in batches), len(fields.get("aborted_transactions") or ()),
     )  # fmt: skip
 
 
@@ -343,6 +437,7 @@ def _lanes(assignment: Any) -> tuple[Lane, ...] | None:
     return tuple(Lane(_topic(t), p) for t in topics for p in t["partitions"])
 
 
+_FIND_ERRORS = {"Fetch", "Produce"}
 _READERS: dict[str, Callable[[Facts, Exchange, int, _Fields, _Fields], None]] = {
     "Fetch": Facts._fetch,  # noqa: SLF001 - the methods of this class, by API
     "Produce": Facts._produce,  # noqa: SLF001

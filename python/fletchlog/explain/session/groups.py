@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MS = 1000
 ENDS = {"left": "left", "expired": "was removed", "fenced": "was fenced", "replaced": "came back"}
 """How a membership ended, in words."""
+# a first join that takes longer was delayed
+INITIAL_DELAY_US = 1_000_000
 POLL_TIMEOUT = ("poll timeout", "max.poll.interval", "poll interval")
 
 
@@ -39,6 +41,8 @@ class Member:
     beats: list[int] = field(default_factory=list)
     """When its Heartbeat requests arrived, while no rebalance was under way."""
     assigned: tuple[Lane, ...] | None = None
+    assigned_us: int | None = None
+    """When it had its last assignment."""
     ended_us: int | None = None
     ended_by: int | None = None
     how: str = ""
@@ -152,7 +156,7 @@ def take(group: Group, event: GroupEvent) -> None:
                 member.heartbeats.append((event.at_us, event.number))
             group.protocol = event.protocol or group.protocol
         case "sync" if member and event.error is None and event.assigned is not None:
-            member.assigned = event.assigned
+            member.assigned, member.assigned_us = event.assigned, event.answered_us or event.at_us
             member.heartbeats.append((event.at_us, event.number))
         case "heartbeat" if member and event.error in {None, "REBALANCE_IN_PROGRESS"}:
             member.heartbeats.append((event.at_us, event.number))
@@ -182,7 +186,7 @@ def _take_consumer(group: Group, event: GroupEvent) -> None:
     member.beats.append(event.at_us)
     member.topics = event.topics or member.topics
     if event.assigned is not None:
-        member.assigned = event.assigned
+        member.assigned, member.assigned_us = event.assigned, event.answered_us or event.at_us
     if event.reason == "leaves":
         _end(member, event, "left")
         # clients of these protocols give no reason
@@ -215,6 +219,8 @@ def _rebalances(group: Group) -> None:
         began, joined = these[0].at_us, max(event.answered_us or event.at_us for event in these)
         ended = max((event.answered_us or event.at_us for event in syncs.get(generation, ())), default=joined)
         kind, text, member, evidence, at = _trigger(group, before, these)
+        if kind == "first" and generation == 1 and joined - began >= INITIAL_DELAY_US:
+            text += "; the coordinator waited for more members (group.initial.rebalance.delay.ms)"
         last = these[-1]
         group.rebalances.append(
             Rebalance(
@@ -333,7 +339,7 @@ def _repeated(group: Group, facts: Facts) -> list[Repeated]:
         for got in fetch.got:
             if not got.records:
                 continue
-            offset = max(fetch.wanted.get(got.lane, got.first), got.first)
+            offset = max(got.asked, got.first)
             last, before = furthest.get(got.lane, (-1, fetch))
             if before.connection != fetch.connection and offset <= last:
                 found.append(Repeated(got.lane, offset, min(last, got.last), before.number, fetch.number, fetch.client))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.finding import seconds
+
 if TYPE_CHECKING:
     from fletchlog.explain.session.facts import Facts
     from fletchlog.explain.session.groups import Group
     from fletchlog.explain.session.rows import Lane
 
 MICROSECONDS = 1_000_000
+# a consumer whose buffer is not full asks again as soon as it has a response
+STOPPED_US = 10 * MICROSECONDS
 
 
 @dataclass(slots=True)
@@ -23,9 +27,9 @@ class Behind:
         client: The client that read it last; None: nobody did.
         committed: The last committed offset; None: none was seen.
         position: The offset after the last record that was fetched.
-        end: The end of the log (high watermark) when it was last seen.
+        end: The end of the log when it was last seen: the high watermark in a fetch, or the end of a batch that was written later.
         lag: Records between what is committed, or else fetched, and the end.
-        arrive_s: Records a second that arrived in the partition, as fetches saw its end grow.
+        arrive_s: Records a second that arrived in the partition, as fetches and responses to producers saw its end grow.
         read_s: Records a second that were fetched.
         clears_s: Seconds until the lag is gone at these rates; None: it does not get smaller.
         held_by: What holds it back, in words; empty: nothing.
@@ -60,8 +64,9 @@ def lag_of(facts: Facts, groups: dict[str, Group]) -> list[Behind]:
                 continue
             for group_id in owners.get(fetch.client, [""]):
                 entry = seen.setdefault((group_id, got.lane), _Seen(at, got.high_watermark))
-                entry.last_us, entry.end, entry.stable, entry.client, entry.isolation, entry.number = (
+                entry.last_us, entry.end, entry.high, entry.stable, entry.client, entry.isolation, entry.number = (
                     at,
+                    got.high_watermark,
                     got.high_watermark,
                     got.last_stable,
                     fetch.client,
@@ -72,11 +77,25 @@ def lag_of(facts: Facts, groups: dict[str, Group]) -> list[Behind]:
                     entry.records += got.records
                     entry.position = max(entry.position, got.last + 1)
                 else:
-                    entry.position = max(entry.position, fetch.wanted.get(got.lane, -1))
+                    entry.position = max(entry.position, got.asked)
+    for lane, (at, end) in written_ends(facts).items():
+        for group_id in {group_id for group_id, seen_lane in seen if seen_lane == lane}:
+            entry = seen[group_id, lane]
+            if end > entry.end:
+                entry.end, entry.end_us = end, at
     committed: dict[tuple[str, Lane], int] = {(commit.group, commit.lane): commit.offset for commit in facts.committed if commit.error is None}
     found = [_behind(facts, groups.get(group), key, entry, committed.get(key)) for key, entry in seen.items() for group in [key[0]]]
     found += _unread(groups, facts, set(seen))
     return sorted(found, key=lambda behind: (-behind.lag, behind.group, behind.lane))
+
+
+def written_ends(facts: Facts) -> dict[Lane, tuple[int, int]]:
+    """By partition: when the last batch was written that a producer has a response for, and the offset after it."""
+    ends: dict[Lane, tuple[int, int]] = {}
+    for batch in facts.produced:
+        if batch.base_offset is not None and batch.base_offset + batch.records > ends.get(batch.lane, (0, 0))[1]:
+            ends[batch.lane] = (batch.answered_us or batch.arrived_us, batch.base_offset + batch.records)
+    return ends
 
 
 @dataclass(slots=True)
@@ -91,17 +110,22 @@ class _Seen:
     number: int = 0
     records: int = 0
     position: int = -1
+    end_us: int = 0
+    high: int = 0
 
 
 def _behind(facts: Facts, group: Group | None, key: tuple[str, Lane], entry: _Seen, committed: int | None) -> Behind:
-    length = max(entry.last_us - entry.first_us, 1) / MICROSECONDS
+    length = max(entry.last_us - entry.first_us, entry.end_us - entry.first_us, 1) / MICROSECONDS
+    silent = entry.end_us - entry.last_us
     arrive, read = (entry.end - entry.first_end) / length, entry.records / length
     done = committed if committed is not None and committed >= 0 else entry.position
     lag = max(entry.end - max(done, 0), 0)
     clears = lag / (read - arrive) if lag and read > arrive else 0.0 if not lag else None
     held = ""
-    if entry.isolation == 1 and entry.stable < entry.end and entry.position >= entry.stable:
-        held = f"an open transaction: the last stable offset is {entry.stable}, {entry.end - entry.stable} records before the end"
+    if entry.isolation == 1 and entry.stable < entry.high and entry.position >= entry.stable:
+        held = f"an open transaction: the last stable offset is {entry.stable}, {entry.high - entry.stable} records before the end"
+    elif lag and silent >= STOPPED_US:
+        held = f"{facts.name(entry.client)} has not asked for it for {seconds(silent)}: it is paused, or the program is at work on what it has"
     elif lag and committed is None and group is not None:
         held = "nothing was committed"
     elif lag and entry.position >= entry.end:
@@ -117,6 +141,7 @@ def _unread(groups: dict[str, Group], facts: Facts, seen: set[tuple[str, Lane]])
     """Assigned partitions that were never fetched."""
     found = []
     ends = {position.lane: position.offset for position in facts.positions if position.timestamp == -1}
+    ends |= {lane: max(end, ends.get(lane, 0)) for lane, (_, end) in written_ends(facts).items()}
     for group in groups.values():
         for member in group.living():
             for lane in member.assigned or ():

@@ -55,7 +55,8 @@ class Order:
     """What a client asked for and got."""
 
     client: int
-    asked: list[tuple[int, list[Lane]]]
+    asked: list[tuple[int, dict[Lane, None]]]
+    """By request the partitions in the order in which it asks for them."""
     arrivals: list[Arrival]
     waiting: list[Waiting]
 
@@ -67,27 +68,30 @@ LONG_WAIT = 3
 def order_of(facts: Facts, client: int) -> Order:
     """The order of one client."""
     fetches = facts.fetches_of(client)
-    asked = [(fetch.number, list(fetch.wanted)) for fetch in fetches]
+    asked = [(fetch.number, fetch.wanted) for fetch in fetches]
     answered = sorted((f for f in fetches if f.answered_us is not None), key=lambda f: (f.answered_us, f.number))
     arrivals = _arrivals(fetches)
-    waits: dict[Lane, Waiting] = {}
+    waits = _asked_for(answered)
     since: dict[Lane, tuple[int, int]] = {}
-    ends: dict[Lane, tuple[int, int]] = {}
+    # partitions with records that were not fetched yet
+    behind: dict[Lane, None] = {}
     for fetch in answered:
-        at = fetch.answered_us or 0
-        for lane in fetch.wanted:
-            waits.setdefault(lane, Waiting(lane)).fetches += 1
-        served = {got.lane for got in fetch.got if got.records}
+        at, served = fetch.answered_us or 0, set()
         for got in fetch.got:
-            ends[got.lane] = (got.high_watermark, got.last + 1 if got.records else fetch.wanted.get(got.lane, 0))
-        for got in fetch.got:
+            lane = got.lane
             if got.records:
-                entry = waits.setdefault(got.lane, Waiting(got.lane))
+                served.add(lane)
+                entry = waits.get(lane) or waits.setdefault(lane, Waiting(lane))
                 entry.served, entry.records = entry.served + 1, entry.records + got.records
-                since.pop(got.lane, None)
-        for lane in fetch.wanted:
-            high, position = ends.get(lane, (0, 0))
-            if served and lane not in served and high > position:
+                since.pop(lane, None)
+            if got.high_watermark > (got.last + 1 if got.records else max(got.asked, 0)):
+                behind[lane] = None
+            else:
+                behind.pop(lane, None)
+        if not served:
+            continue
+        for lane in behind:
+            if lane not in served and lane in fetch.wanted:
                 count, began = since.get(lane, (0, at))
                 since[lane] = (count + 1, began)
                 entry = waits[lane]
@@ -99,6 +103,21 @@ def order_of(facts: Facts, client: int) -> Order:
     return Order(client, asked, arrivals, sorted(waits.values(), key=lambda entry: (-entry.worst_wait, entry.lane)))
 
 
+def _asked_for(fetches: list[Fetched]) -> dict[Lane, Waiting]:
+    """How many fetches asked for each partition. Fetches share what they want, and are counted once for all its partitions."""
+    counts: dict[int, int] = {}
+    wanted: dict[int, dict[Lane, None]] = {}
+    for fetch in fetches:
+        key = id(fetch.wanted)
+        counts[key] = counts.get(key, 0) + 1
+        wanted[key] = fetch.wanted
+    waits: dict[Lane, Waiting] = {}
+    for key, lanes in wanted.items():
+        for lane in lanes:
+            waits.setdefault(lane, Waiting(lane)).fetches += counts[key]
+    return waits
+
+
 def _arrivals(fetches: list[Fetched]) -> list[Arrival]:
     """What arrived, in the order of responses, without what the client discarded: it asks for that again, as after a seek."""
     answers = [(fetch.answered_us, 0, fetch) for fetch in fetches if fetch.answered_us is not None]
@@ -107,14 +126,14 @@ def _arrivals(fetches: list[Fetched]) -> list[Arrival]:
     ends: dict[Lane, int] = {}
     for at, is_request, fetch in steps:
         if is_request:
-            for lane, offset in fetch.wanted.items():
+            for lane, offset in fetch.named.items():
                 if offset < ends.get(lane, 0):
                     _discard(found, lane, offset)
                     ends[lane] = offset
             continue
         for got in fetch.got:
             if got.records:
-                first = max(got.first, fetch.wanted.get(got.lane, got.first))
+                first = max(got.first, got.asked)
                 found.append(Arrival(fetch.number, at, got.lane, first, got.last, min(got.records, got.last - first + 1), got.size))
                 ends[got.lane] = got.last + 1
     return found

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import __version__
+from fletchlog.explain.session.explained import no_collection
 from fletchlog.explain.words import counted
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ MOST_LISTED = 500
 
 def page_of(explained: Explained) -> str:
     """The page as HTML text."""
-    text = json.dumps(_story(explained), separators=(",", ":"), ensure_ascii=False)
+    with no_collection():
+        story = _story(explained)
+    text = json.dumps(story, separators=(",", ":"), ensure_ascii=False)
     # "</script>" and "<!--" inside the data would end the element
     text = text.replace("<", "\\u003c")
     script = f'\n"use strict";\n(() => {{\n{_asset("session.js")}\n}})();\n'
@@ -52,20 +55,13 @@ def page_of(explained: Explained) -> str:
 
 
 def _story(explained: Explained) -> dict[str, Any]:
-    facts, values = explained.facts, explained.as_dict()
+    facts, values = explained.facts, explained.as_dict(whole=False)
     evidence = {number for finding in explained.findings for number in finding.evidence}
     for group in values["groups"]:
         group["members"], group["rebalances"] = group["members"][:MOST_LISTED], group["rebalances"][:MOST_LISTED]
-        for member in group["members"]:
-            member.pop("heartbeats_us")
-        for rebalance in group["rebalances"]:
-            rebalance.pop("joins")
-        group.pop("repeated")
         if "moments" in group:
             group["moments"] = group["moments"][:MOST_LISTED]
             del group["held"], group["redelivered"]
-    for order in values["order"]:
-        order.pop("arrivals")
     said = [counted(len(facts.lines), "request"), counted(len(explained.clients), "client"), explained.source, *explained.incomplete]
     return values | {
         "subtitle": " · ".join(part for part in said if part),
@@ -73,6 +69,7 @@ def _story(explained: Explained) -> dict[str, Any]:
         "lag": values["lag"][:MOST_LISTED],
         "chunk": CHUNK,
         "chunks": list(_chunks(facts)),
+        "starts": [line.arrived_us for line in facts.lines[::CHUNK]],
         "bins": BINS,
         "density": _density(facts),
         "positions": {line.number: at for at, line in enumerate(facts.lines, 1) if line.number in evidence},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -33,9 +35,10 @@ class Line(NamedTuple):
 
 
 class Got(NamedTuple):
-    """What a Fetch response has of a partition."""
+    """What a Fetch response has of a partition; `asked` is the offset that was asked for (-1: not known)."""
 
     lane: Lane
+    asked: int
     error: str | None
     high_watermark: int
     last_stable: int
@@ -49,14 +52,15 @@ class Got(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """A Fetch; `wanted` is what it asked for, with the rest of its fetch session."""
+    """A Fetch; `named` are the partitions and offsets in the request, `wanted` has the rest of its fetch session, too: fetches share it."""
 
     number: int
     client: int
     connection: int
     arrived_us: int
     answered_us: int | None
-    wanted: dict[Lane, int]
+    named: dict[Lane, int]
+    wanted: dict[Lane, None]
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -149,6 +153,7 @@ class TransactionEvent(NamedTuple):
 
     number: int
     client: int
+    connection: int
     at_us: int
     kind: str
     transactional_id: str | None
@@ -157,6 +162,20 @@ class TransactionEvent(NamedTuple):
     timeout_ms: int
     error: str | None
     lanes: tuple[Lane, ...]
+
+
+@dataclass(slots=True)
+class Link:
+    """A connection, as far as it was used. Times are those at which requests arrived, but `last_us`, which may be that of a response."""
+
+    number: int
+    node: int
+    first_us: int
+    last_us: int
+    peer: str = ""
+    opened_us: int = 0
+    apis: Counter[str] = field(default_factory=Counter)
+    clients: Counter[int] = field(default_factory=Counter)
 
 
 class Refused(NamedTuple):

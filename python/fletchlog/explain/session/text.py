@@ -95,7 +95,8 @@ def _moments(explained: Explained, group: Group) -> Iterator[tuple[int, str]]:
         yield rebalance.began_us, f"generation {rebalance.generation}: {rebalance.text}; {phases}{slow}"
     for member in group.members.values():
         if member.assigned is not None:
-            yield member.joined_us, f"{member.id} ({explained.facts.name(member.client)}) has {several(map(str, member.assigned)) or 'no partition'}"
+            who = f"{member.id} ({explained.facts.name(member.client)})"
+            yield member.assigned_us or member.joined_us, f"{who} has {several(map(str, member.assigned)) or 'no partition'}"
         if member.how and member.ended_us is not None:
             why = f" ({member.reason})" if member.reason else ""
             yield member.ended_us, f"{member.id} {ENDS[member.how]}{why}"
@@ -134,7 +135,7 @@ def _order(explained: Explained) -> Iterator[str]:
         order = explained.order(client.number)
         runs = [str(arrival.lane) for arrival in order.arrivals]
         short = [lane for at, lane in enumerate(runs) if at == 0 or runs[at - 1] != lane]
-        yield f"  {client.client_id or client.software}: records arrived from {', '.join(short[:MOST])}{' ..' if len(short) > MOST else ''}"
+        yield f"  {explained.facts.name(client.number)}: records arrived from {', '.join(short[:MOST])}{' ..' if len(short) > MOST else ''}"
         for entry in order.waiting:
             if entry.reason:
                 yield f"    {entry.lane} waited {counted(entry.worst_wait, 'fetch')} ({seconds(entry.worst_wait_us)}) for its turn: {entry.reason}"

@@ -66,7 +66,8 @@ def _simple(scene: Scene, name: str, commits: list[Committed]) -> Iterator[Findi
     for commit in simple:
         by.setdefault(commit.lane, {})[commit.connection] = commit
     # one program after the other is a restart
-    spans = {c.connection: (scene.facts.connections[c.connection][0], scene.facts.connections[c.connection][1]) for c in simple}
+    links = scene.facts.connections
+    spans = {c.connection: (links[c.connection].first_us, links[c.connection].last_us) for c in simple}
     shared = {lane: found_by for lane, found_by in by.items() if _overlap([spans[connection] for connection in found_by])}
     members = scene.groups.get(name)
     if shared:
@@ -157,7 +158,7 @@ def _out_of_range(scene: Scene) -> Iterator[Finding]:
         for got in fetch.got:
             if got.error != "OFFSET_OUT_OF_RANGE":
                 continue
-            asked = fetch.wanted.get(got.lane, -1)
+            asked = got.asked
             later = next(
                 (p for p in scene.facts.positions if p.client == fetch.client and p.lane == got.lane and p.number > fetch.number and p.timestamp in {-1, -2}),
                 None,
@@ -181,7 +182,7 @@ def _latest(scene: Scene) -> Iterator[Finding]:
     missing = {(p.client, p.lane): p for p in scene.facts.positions if p.group and p.offset < 0 and not p.error}
     starts = {got.lane: got.log_start for fetch in scene.facts.fetches for got in fetch.got if got.log_start >= 0}
     skipped = []
-    for position in scene.facts.positions:
+    for position in scene.facts.resets():
         at = missing.get((position.client, position.lane))
         if at and position.timestamp == LATEST and position.offset > starts.get(position.lane, position.offset):
             skipped.append((position, position.offset - starts[position.lane], at))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from statistics import mean
 from typing import TYPE_CHECKING
 
 from fletchlog.explain.session.finding import found, seconds, several
 from fletchlog.explain.session.groups import MS
+from fletchlog.explain.session.lag import STOPPED_US, written_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +37,7 @@ def rule(scene: Scene) -> Iterator[Finding]:
         yield from _uncommitted(scene, client, fetches)
         yield from _starved(scene, client, fetches)
     yield from _poison(scene)
+    yield from _stopped(scene)
     yield from _throttled(scene)
 
 
@@ -102,22 +105,30 @@ def _uncommitted(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[
 
 def _starved(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
     """Partitions that a member has and does not ask for, while it reads others."""
+    times = [fetch.arrived_us for fetch in fetches]
     for group in scene.groups.values():
         for member in group.members.values():
             if member.client != client or not member.assigned:
                 continue
             mine = set(member.assigned)
-            theirs = [
-                f
-                for f in fetches
-                if f.arrived_us >= member.joined_us and (member.ended_us is None or f.arrived_us <= member.ended_us) and mine & f.wanted.keys()
-            ]
-            asked = {lane: [f.number for f in theirs if lane in f.wanted] for lane in mine}
+            last = len(times) if member.ended_us is None else bisect_right(times, member.ended_us)
+            # fetches share what they want
+            wanted: dict[int, dict[Lane, None]] = {}
+            theirs: list[Fetched] = []
+            for f in fetches[bisect_left(times, member.joined_us) : last]:
+                key = id(f.wanted)
+                if key not in wanted:
+                    wanted[key] = f.wanted if not mine.isdisjoint(f.wanted) else {}
+                if wanted[key]:
+                    theirs.append(f)
+            asked = mine.intersection(set["Lane"]().union(*wanted.values()))
+            never = sorted(mine - asked)
+            if len(theirs) < 10 or not never or not asked:  # noqa: PLR2004 - others were read often
+                continue
             behind = {got.lane: got.high_watermark for f in theirs for got in f.got}
-            never = [lane for lane in sorted(mine) if not asked[lane]]
             waiting = [lane for lane in never if behind.get(lane, 1) > 0]
-            if len(theirs) >= 10 and waiting and len(waiting) < len(mine):  # noqa: PLR2004 - others were read often
-                read = several(str(lane) for lane in sorted(mine) if asked[lane])
+            if waiting:
+                read = several(str(lane) for lane in sorted(asked))
                 yield found(
                     "partition-starved", "error", 77,
                     f"{scene.name(client)} has {several(map(str, waiting))} in group {group.id} and never asks for it, while it reads {read}: the "
@@ -138,7 +149,7 @@ def _poison(scene: Scene) -> Iterator[Finding]:
         for got in fetch.got:
             if not got.records:
                 continue
-            offset = fetch.wanted.get(got.lane, got.first)
+            offset = got.asked if got.asked >= 0 else got.first
             again.setdefault((got.lane, offset, fetch.connection), []).append(fetch)
             if fetch.client in committed.get((got.lane, offset), ()):
                 again.setdefault((got.lane, offset, COMMITTED), []).append(fetch)
@@ -146,7 +157,10 @@ def _poison(scene: Scene) -> Iterator[Finding]:
     for commit in scene.facts.committed:
         if commit.error is None:
             furthest[commit.lane] = max(furthest.get(commit.lane, -1), commit.offset)
-    stuck = [(len(fetches), key, fetches) for key, fetches in again.items() if len(fetches) >= AGAIN and furthest.get(key[0], -1) <= key[1]]
+    often = [(len(fetches), key, fetches) for key, fetches in again.items() if len(fetches) >= AGAIN]
+    stuck = [item for item in often if furthest.get(item[1][0], -1) <= item[1][1]]
+    if not stuck:
+        yield from _read_again(scene, [item for item in often if item[1][2] != COMMITTED])
     if stuck:
         count, (lane, offset, _), fetches = max(stuck, key=lambda item: item[0])
         connections = len({f.connection for f in fetches})
@@ -157,6 +171,50 @@ def _poison(scene: Scene) -> Iterator[Finding]:
             f"the program fails at a record there and begins again.",
             "Catch the error of a record, put the record into a dead letter topic and commit past it.", [f.number for f in fetches], str(lane),
         )  # fmt: skip
+
+
+def _read_again(scene: Scene, often: list[tuple[int, tuple[Lane, int, int], list[Fetched]]]) -> Iterator[Finding]:
+    """A consumer that goes back to the same offset, and commits past it."""
+    by: dict[int, list[tuple[int, tuple[Lane, int, int], list[Fetched]]]] = {}
+    for item in often:
+        by.setdefault(item[2][0].client, []).append(item)
+    for client, items in by.items():
+        count, (lane, offset, _), fetches = max(items, key=lambda item: (item[0], -item[1][1]))
+        lanes = several(str(lane) for lane in sorted({key[0] for _, key, _ in items}))
+        yield found(
+            "reads-again", "warning", 61,
+            f"{scene.name(client)} fetches {lane} at offset {offset} {count} times over one connection, and the records behind it as well ({lanes}): "
+            "it goes back with seek(), or discards what it has fetched.",
+            "Seek once, after the assignment; keep what has to be read again in the program. Do not pause() and resume() around each record: clients "
+            "discard what they have fetched of a paused partition.", [f.number for f in fetches], str(lane),
+        )  # fmt: skip
+
+
+def _stopped(scene: Scene) -> Iterator[Finding]:
+    """Members that send heartbeats and ask for a partition no more, while records arrive there."""
+    ends = written_ends(scene.facts)
+    for group in scene.groups.values():
+        clients = set(group.clients)
+        last: dict[Lane, Fetched] = {}
+        for fetch in scene.facts.fetches:
+            if fetch.client in clients:
+                last |= dict.fromkeys(fetch.wanted, fetch)
+        for member in group.members.values():
+            heard = max((at for at, _ in member.heartbeats), default=0)
+            lanes = [
+                lane for lane in member.assigned or ()
+                if lane in last and lane in ends and min(heard, ends[lane][0]) - (last[lane].answered_us or last[lane].arrived_us) >= STOPPED_US
+            ]  # fmt: skip
+            if lanes:
+                fetch = last[lanes[0]]
+                silent = heard - (fetch.answered_us or fetch.arrived_us)
+                yield found(
+                    "reading-stopped", "warning", 73,
+                    f"{scene.name(member.client)} has {several(map(str, lanes))} in group {group.id} and did not ask for it for {seconds(silent)}, while "
+                    "records arrived; its heartbeats continue. Its partitions are paused, or its program is at work on what it has.",
+                    "resume() every partition that was paused; look where the program waits (a blocked handler, a full queue).",
+                    [fetch.number, member.joined_by], group.id,
+                )  # fmt: skip
 
 
 def _throttled(scene: Scene) -> Iterator[Finding]:

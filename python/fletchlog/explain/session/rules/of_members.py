@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 
     from fletchlog.explain.session.finding import Finding, Scene
     from fletchlog.explain.session.groups import Group, Member
+    from fletchlog.explain.session.rows import Lane
 
 ZOMBIE = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"}
 # the wire does not have the session time-out of the consumer protocol: 45 s by default
 SILENT_US = 5_000_000
+# so many deaths in a row are a loop
+LOOP = 3
 
 
 def rule(scene: Scene) -> Iterator[Finding]:
@@ -127,7 +130,18 @@ def _expired(scene: Scene, group: Group) -> Iterator[Finding]:
             yield _late_heartbeats(scene, group, member)
         else:
             gone.append(member)
-    if gone:
+    looping = _same_beginning(scene, gone)
+    if looping:
+        lane, offset = looping
+        yield found(
+            "crash-loop", "error", 88,
+            f"{several(scene.name(member.client) for member in gone)} ended {len(gone)} times without LeaveGroup in group {group.id}, and began at offset "
+            f"{offset} of {lane} each time: the program crashes before it commits, and is started again. Each time the partitions wait for its session "
+            f"time-out of {seconds(max(member.session_timeout_ms for member in gone) * MS)}.",
+            f"Look into the program's log for the error that ends it, and at the records of {lane} from offset {offset} on; put a record that fails into "
+            "a dead letter topic and commit past it.", [number for member in gone for number in (member.joined_by, member.ended_by or 0)], group.id,
+        )  # fmt: skip
+    elif gone:
         waited = max(member.session_timeout_ms for member in gone) * MS
         yield found(
             "died-without-leaving", "error", 82,
@@ -137,6 +151,23 @@ def _expired(scene: Scene, group: Group) -> Iterator[Finding]:
             "Call close() when the program ends, also after an error and SIGTERM; for crashes a shorter session.timeout.ms helps.",
             [member.ended_by or 0 for member in gone], group.id,
         )  # fmt: skip
+
+
+def _same_beginning(scene: Scene, gone: list[Member]) -> tuple[Lane, int] | None:
+    """Partition and offset at which each of several members began, one after the other."""
+    if len(gone) < LOOP:
+        return None
+    begins: list[dict[Lane, int]] = []
+    for member in gone:
+        until = member.ended_us or scene.facts.last_us
+        mine: dict[Lane, int] = {}
+        for fetch in scene.facts.fetches_of(member.client):
+            if member.joined_us <= fetch.arrived_us <= until:
+                for lane, offset in fetch.named.items():
+                    mine.setdefault(lane, offset)
+        begins.append(mine)
+    common = [(lane, offset) for lane, offset in begins[0].items() if all(other.get(lane) == offset for other in begins[1:])]
+    return common[0] if common else None
 
 
 def _rare(scene: Scene, group: Group) -> Iterator[Finding]:
@@ -154,7 +185,7 @@ def _rare(scene: Scene, group: Group) -> Iterator[Finding]:
 
 def _lives_on(scene: Scene, member: Member) -> bool:
     """Whether its connection was used after it was removed."""
-    return scene.facts.connections[member.connection][1] > (member.ended_us or 0)
+    return scene.facts.connections[member.connection].last_us > (member.ended_us or 0)
 
 
 def _late_heartbeats(scene: Scene, group: Group, member: Member) -> Finding:

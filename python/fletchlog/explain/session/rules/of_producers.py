@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.rows import Lane, Produced
 
 MANY = 40
+# half of batch.size, by default
+TINY = 8192
 HOT = 0.8
 HOUR_MS = 3_600_000
 # before 1974: seconds since 1970, or worse, given as milliseconds
@@ -115,7 +117,7 @@ def _batches(scene: Scene, client: int, batches: list[Produced]) -> Iterator[Fin
         return
     records = sum(batch.records for batch in batches)
     length = batches[-1].arrived_us - batches[0].arrived_us
-    if records > 1.2 * len(batches) or length > len(batches) * 100_000:
+    if records > 1.2 * len(batches) or sum(batch.size for batch in batches) >= TINY * len(batches) or length > len(batches) * 100_000:
         return
     waits = all(one.answered_us is not None and one.answered_us <= other.arrived_us for one, other in pairwise(batches))
     connections = {batch.connection for batch in batches}
