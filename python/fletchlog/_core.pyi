@@ -34,6 +34,7 @@ from fletchlog.errors import KafkaError
 from fletchlog.explain import Explanation
 from fletchlog.files import PartitionReport, SegmentInspection
 from fletchlog.registry import SchemaRegistry
+from fletchlog.scans import Range
 from fletchlog.testing import FaultPlan
 from fletchlog.types import (
     Column,
@@ -2356,7 +2357,25 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """The schema, as a pyarrow object."""
+    @property
+    def source(self) -> Broker | Cluster:
+        """Where the records are."""
+    @property
+    def ranges(self) -> list[Range]:
+        """What is read, by partition: offsets, and times in ms since 1970. Partitions without records are left out of a cluster's."""
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+    def lazy(self) -> pl.LazyFrame:
+        """The same rows as a `polars.LazyFrame`, which reads what a query needs: columns, predicates and `head` reach the scan.
+
+        `fl.scan_topic` makes one without a scan, of typed columns and of several topics, too. Here the range stays that of the scan; rows come by partition
+        and offset. Each `collect` reads from `source`, which has to be open.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: The scan has `order="timestamp"`: sort the frame by `timestamp`.
+            ImportError: polars or pyarrow is missing.
+        """
+    def _asked(self) -> dict[str, Any]:
+        """What `scan` was called with."""
     def records(self) -> ScanRecords:
         """The rows one by one, each as a `Record` with all its fields, whatever `columns` says. Needs no other package, and no more memory than a batch.
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from fletchlog.scans import Range
+
 
 def require(module: str, extra: str) -> Any:
     """An optional module, or an ImportError that names the extra to install."""
@@ -83,6 +85,22 @@ def to_polars(source: Any) -> pl.DataFrame:
             raise_failure()
         raise
     return frame
+
+
+def scan_ranges(scan: Any) -> list[Range]:
+    """What `Scan.ranges` is."""
+    from fletchlog.scans import Range
+
+    asked = scan._asked()  # noqa: SLF001 - what the engine keeps for this module
+    return [Range(topic, partition, start, end, asked["start_time"], asked["end_time"]) for topic, partition, start, end in asked["ranges"]]
+
+
+def lazy(scan: Any) -> pl.LazyFrame:
+    """What `Scan.lazy` returns."""
+    require("polars", "polars")
+    from fletchlog.scans._polars import lazy_scan
+
+    return lazy_scan(scan, scan._asked())  # noqa: SLF001
 
 
 def explain(consumer: Any) -> Any:

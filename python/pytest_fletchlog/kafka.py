@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import fletchlog as fl
+from fletchlog.explain.words import counted
 
 if TYPE_CHECKING:
     import os
@@ -112,13 +113,20 @@ class Kafka:
         """What is in a topic, as an Arrow table, partition by partition in offset order; options of `Broker.scan`."""
         return self.broker.scan(topic, **options).to_pyarrow()
 
-    def wait_for_group(self, group_id: str, members: int | None = None, state: str = "Stable", timeout_s: float = 10.0) -> fl.admin.GroupDescription:
+    def wait_for_group(self, group_id: str, members: int | None = None, state: str | None = None, timeout_s: float = 10.0) -> fl.admin.GroupDescription:
         """Waits until a group is in a state, with so many members, and returns it.
+
+        Args:
+            group_id: The group.
+            members: How many members it has; None: any number.
+            state: Its state; None: `Stable`, or `Empty` with `members=0`.
+            timeout_s: Seconds to wait at most.
 
         Raises:
             TimeoutError: It is not, after `timeout_s` seconds; the message says how it is.
             ValueError: Kafka has no such state.
         """
+        state = state or ("Empty" if members == 0 else "Stable")
         if state not in _STATES:
             raise ValueError(f"state is {state!r}; a group is one of {', '.join(_STATES)}")
         if not isinstance(members, int | None):
@@ -129,8 +137,9 @@ class Kafka:
             if group is not None and group.state == state and members in (None, len(group.members)):
                 return group
             if time.monotonic() >= deadline:
-                found = "does not exist" if group is None else f"is {group.state} with {len(group.members)} members"
-                raise TimeoutError(f"group {group_id} {found} after {timeout_s} s; wanted {state}" + ("" if members is None else f" with {members} members"))
+                found = "does not exist" if group is None else f"is {group.state} with {counted(len(group.members), 'member')}"
+                wanted = "" if members is None else f" with {counted(members, 'member')}"
+                raise TimeoutError(f"group {group_id} {found} after {timeout_s} s; wanted {state}{wanted}")
             time.sleep(0.005)
 
     def requests(self, **selectors: Any) -> Requests:
@@ -190,7 +199,7 @@ class Kafka:
 
             return "\n".join(line.strip() for line in share_group(self.broker, group_id)[0])
         lag = ", ".join(f"{tp}: {behind.lag}" for tp, behind in self.broker.lag(group_id).items()) or "no offsets committed"
-        return f"group {group_id} is {group.state} with {len(group.members)} members, lag {lag}"
+        return f"group {group_id} is {group.state} with {counted(len(group.members), 'member')}, lag {lag}"
 
     def close(self) -> None:
         """Ends the registry, the listener and the broker. What it held is gone."""

@@ -25,14 +25,14 @@ def session(tmp_path_factory):
 def test_it_prints_findings_first(cli, session):
     out = cli("explain", session).out
     assert "requests of 1 client" in out.splitlines()[0]
-    assert "1. WARNING acks-0: writer sends 1 records to orders with acks=0" in out
+    assert "1. WARNING acks-0: writer sends 1 record to orders with acks=0" in out
     assert "acks=0, enable.idempotence=false" in out
 
 
 @pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 1), ("never", 0)])
 def test_the_exit_code_is_by_the_level(cli, session, level, code):
     result = cli("explain", session, "--fail-on", level, code=code)
-    assert ("1 findings: acks-0" in result.err) == bool(code)
+    assert ("1 finding: acks-0" in result.err) == bool(code)
 
 
 def test_it_writes_a_page_and_json(cli, session, tmp_path):

@@ -61,10 +61,11 @@ def test_verify_never_writes(cli, orders):
         (["dump", "{data}/orders-0/00000000000000000000.index"], "name a .log file"),
         (["verify", "{data}/nowhere"], "nowhere"),
         (["explain", "{data}", "-t", "order"], "order"),
-        (["explain", "{data}", "-t", " , "], "names no topic"),
+        (["explain", "{data}", "-t", " , "], "name topics with --topics; {data} has orders"),
         (["explain", "{data}", "-t", "orders", "--polls", "0"], "polls is 0"),
         (["explain"], "name a broker's directory"),
-        (["explain", "{data}"], "names no topic"),
+        (["explain", "{data}"], "name topics with --topics; {data} has orders"),
+        (["explain", "nowhere.fltrace"], "nowhere.fltrace: does not exist"),
         (["explain", "{data}", "-t", "orders", "--compare", "fair"], "kip-387"),
         (["explain", "{data}/orders-0/00000000000000000000.log"], "no saved trace"),
         (["explain", "{data}", "-t", "orders", "-c", "fletchlog.consumer.version=1.0"], "fletchlog.consumer.version"),
@@ -73,7 +74,7 @@ def test_verify_never_writes(cli, orders):
     ],
 )
 def test_mistakes_are_one_sentence(cli, orders, words, text):
-    assert text in cli(*[word.format(data=orders) for word in words], code=1).err
+    assert text.format(data=orders) in cli(*[word.format(data=orders) for word in words], code=1).err
 
 
 def test_config_prints_every_property_with_default_and_doc(cli):

@@ -461,5 +461,5 @@ def test_a_test_fails_for_what_its_clients_do(tmp_path):
 
     out = run()
     assert "3 passed, 1 error" in out, out
-    assert "WARNING acks-0: writer sends 1 records" in out
+    assert "WARNING acks-0: writer sends 1 record" in out
     assert "3 passed, 2 errors" in run("--fletchlog-fail-on=warning")

@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 import fletchlog as fl
 from fletchlog import serde
+from fletchlog.errors import InvalidArgumentError
 from fletchlog.scans import _predicate, _ranges
 from fletchlog.scans._polars_expressions import predicate_of
 from fletchlog.scans._predicate import And, Compare, boxes
@@ -280,3 +281,51 @@ def test_a_failure_while_it_is_read_has_its_reason(source, tmp_path) -> None:
     assert bad.filter(c("value_error").is_not_null()).height > 50
     # rows that a predicate leaves out are not decoded
     assert fl.scan_topic(source, "a", value=serde.Long()).filter(c("key") == b"none").collect().height == 0
+
+
+@pytest.mark.parametrize(
+    "asked", [{}, {"partition": 1}, {"start_offset": 30, "end_offset": 60}, {"tail": 7}, {"start_time": time(NOW + 300), "end_time": time(NOW + 1500)}]
+)
+def test_a_scan_as_a_lazy_frame_has_its_rows(source, asked):
+    scan = fl.scan(source, "a", include_headers=True, isolation_level="read_committed", **asked)
+    assert_frame_equal(scan.lazy().collect(), scan.to_polars())
+    late = c("offset") >= 40
+    assert_frame_equal(scan.lazy().filter(late).select("key", "offset").collect(), scan.to_polars().filter(late).select("key", "offset"))
+
+
+def test_a_scan_knows_its_source_and_ranges(filled):
+    scan = filled.scan("a", 0, 25, 40, start_time=NOW)
+    assert scan.source is filled
+    assert scan.ranges == [("a", 0, 25, 40, NOW, None)]
+    assert scan.ranges[0].start_offset == 25
+
+
+def test_a_lazy_scan_reads_no_more_than_its_query(filled):
+    with filled.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}") as cluster:
+        scan = cluster.scan("a")
+        sizes = []
+        for query in (scan.lazy(), scan.lazy().filter(c("partition") == 1, c("offset") >= 20)):
+            before = bytes_sent(listener)
+            query.collect()
+            sizes.append(bytes_sent(listener) - before)
+        assert sizes[1] < 0.6 * sizes[0]
+        assert scan.source is cluster
+
+
+def test_a_lazy_scan_keeps_its_range_while_the_topic_grows():
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t", partitions=2)
+        with fl.Producer(broker) as producer:
+            for number in range(10):
+                producer.send("t", b"%d" % number, partition=number % 2)
+            producer.flush()
+            frame = broker.scan("t", columns=["value"]).lazy()
+            producer.send("t", b"late", partition=0).result()
+        assert frame.collect_schema().names() == ["value"]
+        assert frame.collect().height == 10
+        assert broker.scan("t", 0, 6, 6).lazy().collect().height == 0
+
+
+def test_a_scan_by_time_has_no_lazy_frame(filled):
+    with pytest.raises(InvalidArgumentError, match="sort the frame by timestamp"):
+        filled.scan("a", order="timestamp").lazy()

@@ -60,6 +60,7 @@ def test_fails(kafka):
     assert [m.client_id for m in kafka.wait_for_group("readers", members=1).members] == ["rdkafka"]
     reader.close()
     kafka.wait_for_group("readers", members=0, state="Empty")
+    kafka.wait_for_group("readers", members=0)
     kafka.wait_for_group("nobody", timeout_s=0.01)
 
 def test_rule_that_never_applied(kafka):

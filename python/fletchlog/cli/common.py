@@ -249,7 +249,7 @@ def opened_directory(place: Place, *, read_only: bool = False, create: bool = Fa
     if meant := address_meant(place.name):
         raise CommandError(f"{place} is no directory; the address of a cluster is {meant}, a directory of this name is ./{place}")
     if not create and not os.path.lexists(place):
-        raise CommandError(f"{place}: does not exist; `fletchlog topics create {place} TOPIC` makes it")
+        raise CommandError(f"{place}: does not exist; {'check the name' if read_only else f'`fletchlog topics create {place} TOPIC` makes it'}")
     if not read_only:
         refuse_kafkas(place)
     return fl.Broker(place, read_only=read_only, create=create, nodes=nodes)

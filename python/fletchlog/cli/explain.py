@@ -130,7 +130,9 @@ def _first(source: Place, topics: str, given: dict[str, Any], orders: Sequence[s
         return [_from_trace(Path(source))]
     names = topics_of(source, topics, given)
     if not names:
-        raise CommandError("--topics names no topic")
+        with opened(source, read_only=True, client=given) as place:
+            there = ", ".join(place.topics()[:10]) or "none"
+        raise CommandError(f"name topics with --topics; {source} has {there}")
     for order in orders:
         if order != EVERY:
             compare.order_config(order)

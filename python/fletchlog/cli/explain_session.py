@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.common import CommandError, fail
 from fletchlog.cli.delivery import write_file
-from fletchlog.cli.text import note, say
+from fletchlog.cli.text import counted, note, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def end(findings: list[Finding], fail_on: str) -> None:
     """The exit code 1 for findings of this level, or above it."""
     failing = [finding for finding in findings if fail_on == "warning" or (fail_on == "error" and finding.level == "error")]
     if failing:
-        fail(f"{len(failing)} findings: {', '.join(dict.fromkeys(finding.code for finding in failing))}")
+        fail(f"{counted(len(failing), 'finding')}: {', '.join(dict.fromkeys(finding.code for finding in failing))}")
 
 
 def _followed(path: str) -> Explained:
@@ -116,6 +116,6 @@ def _look(path: str, exchanges: Mapping[int, Any], said: set[tuple[str, str]]) -
     fresh = [finding for finding in explained.findings if (finding.code, finding.about) not in said]
     said |= {(finding.code, finding.about) for finding in fresh}
     if fresh:
-        say("\n".join(findings_text(fresh)[1:]))
+        say("\n".join(findings_text(fresh, len(said) - len(fresh) + 1)[1:]))
         sys.stdout.flush()
     return explained, began

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
 from fletchlog.scans._plan import checked, plan
+from fletchlog.scans._predicate import Box
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Unpack
 
     import polars as pl
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from fletchlog._place import Source
     from fletchlog.scans._plan import ScanOptions, TopicScan
+    from fletchlog.types import Scan
 
 
 def scan_topic(
@@ -85,6 +89,28 @@ def lazy(made: TopicScan) -> pl.LazyFrame:
     schema = dict(polars.from_arrow(made.schema.empty_table()).schema)
     frame: pl.LazyFrame = register_io_source(read, schema=schema, **{name: value for name, value in more.items() if name in known})
     return frame
+
+
+def lazy_scan(scan: Scan, asked: Mapping[str, Any]) -> pl.LazyFrame:
+    """The rows of a scan as a `polars.LazyFrame`.
+
+    Args:
+        scan: The scan.
+        asked: What it was called with: `isolation_level`, `order`.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It merges partitions by time.
+    """
+    if asked["order"] != "offset":
+        raise InvalidArgumentError("a lazy scan reads partition by partition: leave out order='timestamp', and sort the frame by timestamp")
+    found, columns = scan.ranges, scan.schema.names
+    is_ms = "timestamp" in columns and scan.schema.field("timestamp").type.unit == "ms"
+    made = plan(
+        scan.source, found[0].topic if found else "-", [one.partition for one in found if one.partition is not None] or None, columns=columns,
+        include_headers="headers" in columns, isolation_level=asked["isolation_level"], timestamp_unit="ms" if is_ms else "us",
+    )  # fmt: skip
+    bounds = (Box(None, frozenset([one.partition or 0]), one.start_offset or 0, one.end_offset, one.start_time, one.end_time) for one in found)
+    return lazy(replace(made, bounds=tuple(bounds)))
 
 
 def shown(source: Source) -> str:

@@ -48,7 +48,10 @@ class Typed:
         check_objects(dict(self.deserializers), "decode")
         for name, deserializer in self.deserializers.items():
             if deserializer.type is None:
-                raise InvalidArgumentError(f"the type of {name} depends on the values; a lazy scan needs it before: give the deserializer a schema")
+                raise InvalidArgumentError(
+                    f"the type of {name} depends on the values; a lazy scan needs it before: give the deserializer a schema, such as Json(SCHEMA) or "
+                    "Confluent(registry=URL, reader_schema=SCHEMA)"
+                )
 
     def schema(self, raw: pa.Schema) -> pa.Schema:
         """The columns of the log as they are after decoding."""

@@ -778,8 +778,7 @@ impl Broker {
     #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None, timestamp_unit="us", tail=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         topic: &str,
         partition: Option<i32>,
         start_offset: Option<i64>,
@@ -808,8 +807,11 @@ impl Broker {
             threads: threads_from_py(threads)?,
             tail: tail.map(|tail| number_from_py("tail", tail, 0)).transpose()?,
         };
-        self.inner
-            .call(py, |broker, _| Scan::open(broker, &self.builders, topic, &wanted))
+        let this = slf.get();
+        let scan = this
+            .inner
+            .call(slf.py(), |broker, _| Scan::open(broker, &this.builders, topic, &wanted))?;
+        Ok(scan.at(slf.as_any(), &wanted))
     }
 
     #[doc = stub!(Broker.beginning_offsets)]

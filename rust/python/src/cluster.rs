@@ -323,8 +323,7 @@ impl Cluster {
     #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, timestamp_unit="us", tail=None))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         topic: String,
         partition: Option<i32>,
         start_offset: Option<i64>,
@@ -351,8 +350,9 @@ impl Cluster {
             threads: 1, // One thread reads from all leaders at once.
             tail: tail.map(|tail| number_from_py("tail", tail, 0)).transpose()?,
         };
+        let (this, py) = (slf.get(), slf.py());
         let start_time = wanted.start_time();
-        let (described, firsts) = self.inner.awaited(py, move |client, stop| {
+        let (described, firsts) = this.inner.awaited(py, move |client, stop| {
             let described = client.topic_offsets(&topic, stop)?;
             let firsts = match start_time {
                 Some(time) => client.first_offsets_of_times(&topic, time, stop)?,
@@ -360,9 +360,10 @@ impl Cluster {
             };
             Ok::<_, AdminError>((described, firsts))
         })?;
-        gate(py, |stop| {
-            Scan::of_cluster(&self.peer, &self.config, &described, &firsts, &wanted, stop)
-        })
+        let scan = gate(py, |stop| {
+            Scan::of_cluster(&this.peer, &this.config, &described, &firsts, &wanted, stop)
+        })?;
+        Ok(scan.at(slf.as_any(), &wanted))
     }
 
     #[doc = stub!(Cluster.beginning_offsets)]

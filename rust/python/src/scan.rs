@@ -68,9 +68,28 @@ pub struct Scan {
     plan: Plan,
     /// The last failure of a stream of this scan: Arrow's C interface passes on only its text.
     failure: Arc<Mutex<Option<Failure>>>,
+    asked: Option<Asked>,
+}
+
+/// What `scan` was called with, for readers of a part of its range.
+struct Asked {
+    /// The `Broker` or the `Cluster`.
+    place: Py<PyAny>,
+    isolation_level: String,
+    order: String,
 }
 
 impl Scan {
+    /// The same, of this place.
+    pub fn at(self, place: &Bound<'_, PyAny>, wanted: &Wanted<'_>) -> Self {
+        let asked = Some(Asked {
+            place: place.clone().unbind(),
+            isolation_level: wanted.isolation_level.to_owned(),
+            order: wanted.order.to_owned(),
+        });
+        Self { asked, ..self }
+    }
+
     /// Resolves the arguments against the current log.
     pub fn open(broker: &Engine, builders: &Arc<Builders>, topic: &str, wanted: &Wanted<'_>) -> Result<Self, Failure> {
         let (bound, order) = wanted.checked()?;
@@ -142,12 +161,49 @@ impl Scan {
                 builders,
             },
             failure: Arc::default(),
+            asked: None,
         }
     }
 }
 
 #[pymethods]
 impl Scan {
+    #[doc = stub!(Scan.source)]
+    #[getter]
+    fn source(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.asked.as_ref().map(|asked| asked.place.clone_ref(py))
+    }
+
+    #[doc = stub!(Scan.ranges)]
+    #[getter]
+    fn ranges<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "scan_ranges", None)
+    }
+
+    #[doc = stub!(Scan.lazy)]
+    fn lazy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        interop::call(slf.as_any(), "lazy", None)
+    }
+
+    #[doc = stub!(Scan._asked)]
+    fn _asked<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let TimeRange { first, last } = self.plan.times;
+        let ranges = self.plan.source.ranges().into_iter();
+        let ranges: Vec<_> = ranges
+            .map(|(tp, start, end)| (&*tp.topic, tp.partition, start, end))
+            .collect();
+        let fields = PyDict::new(py);
+        fields.set_item("ranges", ranges)?;
+        fields.set_item("start_time", (first != i64::MIN).then_some(first))?;
+        fields.set_item("end_time", last.checked_add(1))?;
+        fields.set_item(
+            "isolation_level",
+            self.asked.as_ref().map(|asked| &*asked.isolation_level),
+        )?;
+        fields.set_item("order", self.asked.as_ref().map(|asked| &*asked.order))?;
+        Ok(fields)
+    }
+
     #[doc = stub!(Scan.schema)]
     #[getter]
     fn schema<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {

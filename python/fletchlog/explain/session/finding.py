@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
@@ -18,6 +19,7 @@ Level: TypeAlias = Literal["error", "warning"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 # so many requests are named as evidence
 EVIDENCE = 12
+_ONE = re.compile(r"(?<![\d.,])1 (record|request|response|batch|fetch|commit|connection|member|time)(?:es|s)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ def found(code: str, level: Level, weight: int, text: str, change: str, evidence
     """A finding with its evidence, shortened."""
     numbers = sorted(set(evidence))
     shown = numbers if len(numbers) <= EVIDENCE else [*numbers[: EVIDENCE // 2], *numbers[-EVIDENCE // 2 :]]
+    text = _ONE.sub(r"1 \1", text)
     return Finding(code, level, text, change, shown, len(numbers), about, weight)
 
 

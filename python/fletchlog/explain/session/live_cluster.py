@@ -53,7 +53,7 @@ def live(cluster: fl.Cluster | fl.Broker, source: str = "kafka://HOST:PORT") -> 
         late = sorted(((tp, entry) for tp, entry in lag.items() if entry.lag), key=lambda item: (-(item[1].lag or 0), item[0]))
         lines += [f"    {tp.topic}-{tp.partition}: {entry.lag:,} behind (committed {entry.committed}, end {entry.end})" for tp, entry in late[:MOST]]
     findings.sort(key=lambda finding: (finding.level, -finding.weight, finding.about))
-    text = [*findings_text(findings), "", "Groups", *(lines or ["  none"]), "", *(line.format(source=source) for line in ADDS)]
+    text = [*findings_text(findings, shown_by="cluster shows"), "", "Groups", *(lines or ["  none"]), "", *(line.format(source=source) for line in ADDS)]
     return "\n".join(text), findings
 
 

@@ -40,12 +40,12 @@ def text_of(explained: Explained) -> str:
     return "\n".join(lines)
 
 
-def findings_text(findings: list[Finding]) -> list[str]:
-    """Findings, each with what to change and its evidence."""
+def findings_text(findings: list[Finding], first: int = 1, shown_by: str = "requests show") -> list[str]:
+    """Findings, each with what to change and its evidence, numbered from `first` on; without any, the line that says so."""
     if not findings:
-        return ["No findings: nothing is wrong, as far as the requests show."]
+        return [f"No findings: nothing is wrong, as far as the {shown_by}."]
     lines = ["Findings"]
-    for number, finding in enumerate(findings, 1):
+    for number, finding in enumerate(findings, first):
         lines += [f"{number}. {finding.level.upper()} {finding.code}: {finding.text}", f"   Change: {finding.change}"]
         if finding.evidence:
             more = f" and {finding.count - len(finding.evidence)} more" if finding.count > len(finding.evidence) else ""
