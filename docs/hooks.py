@@ -347,6 +347,11 @@ ADVICE = {
     "GroupIdNotFoundError": "`broker.groups()` or `fletchlog groups list` lists what there is.",
     "NonEmptyGroupError": "Close its members first.",
     "GroupSubscribedToTopicError": "Close the members that read the topic first.",
+    "InvalidRecordStateError": "Let a poll return less, `renew` what takes long, or raise `share.record.lock.duration.ms`; the work may be done twice.",
+    "ShareSessionNotFoundError": "Nothing: the next poll opens another session. What was not acknowledged comes again.",
+    "InvalidShareSessionEpochError": "Nothing: the next poll opens another session. What was not acknowledged comes again.",
+    "FencedStateEpochError": "Nothing: the leader reads the state again. Alter offsets of a share group while it has no members.",
+    "ShareSessionLimitReachedError": "Run fewer share consumers, or raise the broker's `group.share.max.share.sessions`.",
     "OffsetMetadataTooLargeError": "Commit a shorter text.",
     "UnknownServerError": "Look at the broker's log.",
 }

@@ -115,7 +115,9 @@ class Control:
         """The answer to a request about time or the cluster."""
         broker = self._broker
         if broker is None:
-            why = "is unknown here: a proxy has /v1/faults and /v1/requests; clock, leaders, coordinators and nodes are those of `fletchlog serve`"
+            why = (
+                "is unknown here: a proxy has /v1/faults and /v1/requests; clock, share groups, leaders, coordinators and nodes are those of `fletchlog serve`"
+            )
             raise _NotFoundError(f"{method} /v{VERSION}/{'/'.join(path)} {why}")
         match method, path:
             case "GET", ["clock"]:
@@ -126,6 +128,8 @@ class Control:
                 broker.clock.freeze()
             case "POST", ["clock", "resume"]:
                 broker.clock.resume()
+            case "GET", ["share-groups", group, topic]:
+                return {"records": broker.share_state(group, topic).to_pyarrow().to_pylist()}
             case "POST", ["leaders", "move"]:
                 broker.move_leader(**_named(given, {"topic": str, "partition": int, "to": int}, "topic", "partition", "to"))
             case "POST", ["coordinators", "move"]:

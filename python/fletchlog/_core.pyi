@@ -2122,9 +2122,11 @@ class ShareConsumer(Generic[_K, _V]):
     def __next__(self) -> Record[_K, _V]:
         """The next record; waits for it indefinitely."""
     def acknowledge(
-        self, records: Record[Any, Any] | Records[Any, Any] | tuple[str, int, int], kind: Literal["accept", "release", "reject", "renew"] = "accept"
+        self,
+        records: Record[Any, Any] | Records[Any, Any] | tuple[str, int, int] | list[Record[Any, Any]],
+        kind: Literal["accept", "release", "reject", "renew"] = "accept",
     ) -> None:
-        """Says what became of a record, of (topic, partition, offset) or of all of `Records`; sent with the next poll, `commit` or `close`.
+        """Says what became of a record, of (topic, partition, offset), of a list of these or of `Records`; sent with the next poll, `commit` or `close`.
 
         `accept`: processed. `release`: not processed, another delivery may succeed. `reject`: it cannot be processed, and is not delivered again.
         `renew`: still being processed: its lock begins again, and a later poll returns it again. A second call for a record replaces the first.
@@ -2143,6 +2145,14 @@ class ShareConsumer(Generic[_K, _V]):
     @property
     def acquisition_lock_timeout(self) -> int | None:
         """How long records are locked, ms, as the last answer said; None before it."""
+    def metrics(self) -> Metrics:
+        """What it has counted and measured since it was made, under the names of Kafka's metrics.
+
+        `records-consumed-total`, `bytes-consumed-total`; `fetch-total`, responses to fetches, with `fetch-size-avg`, `-max`,
+        `fetch-latency-avg`, `-max` and `records-per-request-avg`; `time-between-poll-avg`, `-max`; `acknowledgements-send-total`, records
+        whose acknowledgement was sent; `acknowledgements-error-total`, those whose acknowledgement failed; `request-total`,
+        `response-total`, `request-latency-avg`, `-max`, of all requests.
+        """
     def _poll(self, most: int | None, timeout_ms: _Wait) -> tuple[Records[_K, _V], list[tuple[TopicPartition, list[int], KafkaError | None]]]:
         """For `AsyncShareConsumer`: a poll, at most of `most` records, and the arguments for the callback."""
     def _hand_back(self, records: Records[_K, _V]) -> None:

@@ -75,6 +75,11 @@
     │   ├── GroupIdNotFoundError         also LookupError
     │   ├── NonEmptyGroupError           its members have to leave first
     │   └── GroupSubscribedToTopicError  a member may read the offset
+    ├── InvalidRecordStateError          a share group gave the record away
+    ├── ShareSessionNotFoundError
+    ├── InvalidShareSessionEpochError
+    ├── ShareSessionLimitReachedError    the node has as many share sessions as it may have
+    ├── FencedStateEpochError            the state of a share group was written in between
     ├── OffsetMetadataTooLargeError
     └── UnknownServerError
 
@@ -441,6 +446,26 @@ class GroupSubscribedToTopicError(GroupError, code=86):
     """A member of the group subscribes to the topic, so its offsets stay."""
 
 
+class InvalidRecordStateError(KafkaError, code=121):
+    """The member of a share group does not have the record any more: its lock has ended, or the record is done. It may come again."""
+
+
+class ShareSessionNotFoundError(KafkaError, code=122):
+    """The node does not know the share session: its connection has ended. What was acquired over it is released."""
+
+
+class InvalidShareSessionEpochError(KafkaError, code=123):
+    """A request is not the next one of its share session."""
+
+
+class FencedStateEpochError(KafkaError, code=124):
+    """The state of a share group's partition was written with a higher epoch: the group's offsets were altered."""
+
+
+class ShareSessionLimitReachedError(KafkaError, code=133):
+    """The node has as many share sessions as `group.share.max.share.sessions` allows."""
+
+
 class OffsetMetadataTooLargeError(KafkaError, code=12):
     """The metadata text of a commit is longer than the broker takes."""
 
@@ -464,6 +489,7 @@ __all__ = [
     "DuplicateSequenceError",
     "FencedInstanceIdError",
     "FencedLogError",
+    "FencedStateEpochError",
     "ForkedHandleError",
     "GroupError",
     "GroupIdNotFoundError",
@@ -479,8 +505,10 @@ __all__ = [
     "InvalidPidMappingError",
     "InvalidProducerEpochError",
     "InvalidRecordError",
+    "InvalidRecordStateError",
     "InvalidRequiredAcksError",
     "InvalidSessionTimeoutError",
+    "InvalidShareSessionEpochError",
     "InvalidTimestampError",
     "InvalidTopicError",
     "InvalidTxnStateError",
@@ -508,6 +536,8 @@ __all__ = [
     "ReplayRefusedError",
     "SaslAuthenticationError",
     "SchemaError",
+    "ShareSessionLimitReachedError",
+    "ShareSessionNotFoundError",
     "SslAuthenticationError",
     "StorageError",
     "TableConflictError",

@@ -172,7 +172,7 @@ def test_a_share_group_is_listed_described_and_reset(cli, data):
     (row,) = [row for row in cli("groups", "list", data, "--json").json if row["group"] == "s"]
     assert row == {"group": "s", "type": "share", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7}
     described = cli("groups", "describe", data, "s", "--json").json
-    assert described["partitions"] == [{"topic": "t", "partition": 0, "committed": 3, "end": None, "lag": 7, "member": None}]
+    assert described["partitions"] == [{"topic": "t", "partition": 0, "committed": 3, "end": 10, "lag": 7, "done_ahead": 0, "member": None}]
     assert (described["type"], described["protocol"]) == ("share", "simple")
     assert cli("groups", "lag", data, "s", "--json").json == [{"topic": "t", "lag": 7}]
     expected = [{"topic": "t", "partition": p, "before": {0: 3}.get(p), "after": 10} for p in (0, 1)]

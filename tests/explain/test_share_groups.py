@@ -79,6 +79,8 @@ def test_a_session_shows_how_each_delivery_ended(recorded):
     text = explained.text()
     assert "billing: 1 member" in text
     assert f"{topic}-0 at 2 of {member.id}: rejected after" in text
+    assert f"{member.id} (reader) joined" in text
+    assert f"{member.id} has {topic}-0" in text
     values = json.loads(json.dumps(explained.as_dict()))["groups"]
     assert [(found["id"], found["group_protocol"], found["held"]) for found in values] == [("billing", "share", [])]
     assert "for the " in json.dumps(values[0]["moments"])

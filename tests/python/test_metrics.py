@@ -71,6 +71,36 @@ def test_a_consumer_counts_what_it_handed_out_and_its_fetches(broker: fl.Broker)
         assert consumer.metrics()["time-between-poll-max"] >= 0
 
 
+def test_a_share_consumer_counts_records_fetches_and_acknowledgements(broker: fl.Broker) -> None:
+    broker.alter_group_config("g", {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": 0})
+    with fl.Producer(broker) as producer:
+        for _ in range(10):
+            producer.send("t", b"x" * 100, partition=0)
+    with fl.ShareConsumer(broker, {"share.acknowledgement.mode": "explicit"}, group="g", topics=["t"]) as consumer:
+        assert consumer.metrics()["records-consumed-total"] == 0
+        assert math.isnan(consumer.metrics()["fetch-latency-max"])
+        first = consumer.poll(30_000)
+        metrics = consumer.metrics()
+        assert (metrics["records-consumed-total"], metrics["acknowledgements-send-total"]) == (len(first), 0)
+        assert metrics["fetch-size-max"] >= metrics["bytes-consumed-total"] > 100 * len(first)
+        assert metrics["fetch-total"] >= 1
+        assert "records-lag-max" not in metrics
+        consumer.acknowledge(first)
+        assert list(consumer.commit().values()) == [None]
+        assert consumer.metrics()["acknowledgements-send-total"] == len(first)
+        with fl.Producer(broker) as producer:
+            producer.send("t", b"late", partition=0)
+        second = consumer.poll(30_000)
+        broker.clock.advance(31_000)
+        consumer.acknowledge(second)
+        (late,) = consumer.commit().values()
+        assert isinstance(late, fl.errors.InvalidRecordStateError)
+        metrics = consumer.metrics()
+        assert metrics["acknowledgements-error-total"] == len(second)
+        assert metrics["time-between-poll-max"] >= 0
+        assert metrics["request-total"] >= metrics["response-total"] >= metrics["fetch-total"]
+
+
 def test_metrics_are_an_arrow_table(broker: fl.Broker) -> None:
     with fl.Producer(broker) as producer:
         metrics = producer.metrics()

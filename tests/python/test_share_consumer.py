@@ -101,6 +101,29 @@ def test_each_record_is_acknowledged_in_the_explicit_mode(broker, peer, group):
     assert {partition for partition, *_ in told} == {fl.TopicPartition("t", 0)}
 
 
+def test_a_list_of_records_is_acknowledged(broker, peer, group):
+    send(broker, 4)
+    with fl.ShareConsumer(peer, EXPLICIT, group=group, topics=["t"]) as consumer:
+        records = read(consumer, 4)
+        consumer.acknowledge(records[::2])
+        consumer.acknowledge([("t", 0, 1), records[3]], "release")
+        again = read(consumer, 2)
+        assert [(record.offset, record.delivery_count) for record in again] == [(1, 2), (3, 2)]
+        with pytest.raises(TypeError, match="a list of records"):
+            consumer.acknowledge([1])
+        consumer.acknowledge(again)
+        consumer.acknowledge([])
+
+
+def test_a_topic_that_does_not_exist_is_logged_once(broker, peer, group, caplog):
+    with fl.ShareConsumer(peer, {"retry.backoff.ms": 10}, group=group, topics=["nowhere"]) as consumer:
+        for _ in range(3):
+            assert not consumer.poll(100)
+    assert [record.message.partition("; ")[0] for record in caplog.records if "nowhere" in record.message] == [
+        "The metadata response from the cluster reported a recoverable issue: {nowhere=UNKNOWN_TOPIC_OR_PARTITION}"
+    ]
+
+
 def test_delivery_counts_are_a_column(broker, peer, group):
     send(broker, 3)
     with fl.ShareConsumer(peer, EXPLICIT, group=group, topics=["t"]) as consumer:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from confluent_kafka import Producer
 
+import fletchlog as fl
 from tests.wire.test_serve import FLETCHLOG, end, serve
 
 JSON = {"Content-Type": "application/json"}
@@ -161,3 +162,21 @@ def test_an_address_that_is_taken_is_named(served):
     command = [*FLETCHLOG, "serve", "--memory", "--listen", "127.0.0.1:0", "--control", f"127.0.0.1:{control.port}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, f"--control 127.0.0.1:{control.port}: Address already in use" in done.stderr) == (1, True), done.stderr
+
+
+def test_what_a_share_group_has_in_flight_is_seen(served):
+    bootstrap, control = served
+    with fl.Cluster(f"kafka://{bootstrap}") as cluster:
+        cluster.create_topic("queue")
+        cluster.alter_group_config("billing", {"share.auto.offset.reset": "earliest"})
+    with fl.Producer(f"kafka://{bootstrap}") as producer:
+        producer.send("queue", value=b"v")
+    with fl.ShareConsumer(f"kafka://{bootstrap}", group="billing", topics=["queue"]) as consumer:
+        assert len(consumer.poll(10_000)) == 1
+        status, found = call(control, "GET", "/v1/share-groups/billing/queue")
+        assert status == 200
+        (record,) = found["records"]
+        assert (record["first_offset"], record["last_offset"], record["state"], record["delivery_count"]) == (0, 0, "Acquired", 1)
+        consumer.commit()
+    assert call(control, "GET", "/v1/share-groups/billing/queue") == (200, {"records": []})
+    assert call(control, "GET", "/v1/share-groups/billing/nowhere")[0] == 409

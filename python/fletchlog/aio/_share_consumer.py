@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fletchlog.configs import ConsumerConfig
     from fletchlog.serde import Deserializer
     from fletchlog.testing import FaultPlan
-    from fletchlog.types import Record, Source
+    from fletchlog.types import Metrics, Record, Source
 
 _OnAcknowledgement = Callable[[TopicPartition, list[int], KafkaError | None], object]
 # how long one poll of an iteration waits
@@ -115,9 +115,11 @@ class AsyncShareConsumer:
             self._left = iter(await self._poll(1, _FOREVER_MS))
 
     def acknowledge(
-        self, records: Record[Any, Any] | Records[Any, Any] | tuple[str, int, int], kind: Literal["accept", "release", "reject", "renew"] = "accept"
+        self,
+        records: Record[Any, Any] | Records[Any, Any] | tuple[str, int, int] | list[Record[Any, Any]],
+        kind: Literal["accept", "release", "reject", "renew"] = "accept",
     ) -> None:
-        """Says what became of a record, or of all of `Records`. Sends nothing. See `ShareConsumer.acknowledge`."""
+        """Says what became of a record, of a list of records, or of all of `Records`. Sends nothing. See `ShareConsumer.acknowledge`."""
         self._consumer.acknowledge(records, kind)
 
     async def commit(self, timeout_ms: int | timedelta | None = None) -> dict[TopicPartition, KafkaError | None]:
@@ -135,6 +137,10 @@ class AsyncShareConsumer:
     def acquisition_lock_timeout(self) -> int | None:
         """See `ShareConsumer.acquisition_lock_timeout`."""
         return self._consumer.acquisition_lock_timeout
+
+    def metrics(self) -> Metrics:
+        """See `ShareConsumer.metrics`."""
+        return self._consumer.metrics()
 
     async def close(self, timeout_ms: int | timedelta = _CLOSE_MS) -> None:
         """Sends what is acknowledged, releases every other record, and leaves the group. Closing twice does nothing.

@@ -40,7 +40,10 @@ def list_groups(directory: Place = PLACE, as_json: bool = JSON, command_config: 
 def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """Show a group's state and members, where it continues in each partition, its lag, and which member has the partition.
 
-    fletchlog groups describe data/ g
+    Of a share group `committed` is where the records begin that are not done, `lag` is how many are not done, and `done_ahead` how many behind that begin
+    are done, kept in flight by an earlier one. Who has which record is known to the leaders alone: see Broker.share_state.
+
+      fletchlog groups describe data/ g
     """
     with opened(directory, read_only=True, client=configured(command_config)) as broker:
         listed = listed_group(broker, group)
@@ -52,7 +55,7 @@ def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON,
             # several members of a share group may have the same partition
             others = members.get((topic, partition))
             members[topic, partition] = member.member_id if others is None else f"{others}, {member.member_id}"
-    none = {"committed": None, "end": None, "lag": None}
+    none: dict[str, Any] = {"committed": None, "end": None, "lag": None} | ({"done_ahead": None} if listed.group_type == "share" else {})
     # a partition that a member has may have no committed offset yet
     rows = [
         lags.get((topic, partition), {"topic": topic, "partition": partition} | none) | {"member": members.get((topic, partition))}
@@ -191,12 +194,26 @@ def _lags(broker: fl.Broker | fl.Cluster, listed: fl.admin.GroupListing) -> list
     """A row for each partition with a committed offset; of a share group, for each partition that it reads."""
     group = listed.group_id
     if listed.group_type == "share":
-        starts = broker.share_group_offsets(group).items()
-        return [{"topic": tp.topic, "partition": tp.partition, "committed": at.start_offset, "end": None, "lag": at.lag} for tp, at in starts]
+        return _share_lags(broker, group)
     return [
         {"topic": tp.topic, "partition": tp.partition, "committed": behind.committed, "end": behind.end, "lag": behind.lag}
         for tp, behind in broker.lag(group).items()
     ]
+
+
+def _share_lags(broker: fl.Broker | fl.Cluster, group: str) -> list[dict[str, Any]]:
+    """Of a share group: `committed` is where the records begin that are not done, `lag` their number, `done_ahead` those behind it that are done."""
+    import fletchlog as fl
+
+    starts = broker.share_group_offsets(group)
+    with fl.Consumer(broker) as consumer:
+        ends = consumer.end_offsets(list(starts))
+    rows = []
+    for tp, at in starts.items():
+        ahead = None if at.start_offset is None or at.lag is None else max(ends[tp] - at.start_offset - at.lag, 0)
+        row = {"topic": tp.topic, "partition": tp.partition, "committed": at.start_offset, "end": ends[tp], "lag": at.lag, "done_ahead": ahead}
+        rows.append(row)
+    return rows
 
 
 COMMANDS = {"list": list_groups, "describe": describe, "lag": lag, "reset": reset, "delete": delete}

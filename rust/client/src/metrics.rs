@@ -86,6 +86,13 @@ impl ConsumerMetrics {
         }
     }
 
+    /// A poll returns records, with so many bytes.
+    pub(crate) fn returned(&mut self, records: usize, bytes: usize) {
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.records.add(number(records));
+        self.bytes.add(number(bytes));
+    }
+
     /// `lag_max`: the largest lag of all partitions whose end is known.
     pub(crate) fn read(&self, requests: &RequestMetrics, lag_max: Option<i64>) -> Vec<Metric> {
         let mut all = vec![
@@ -105,6 +112,28 @@ impl ConsumerMetrics {
             ("time-between-poll-max", self.between_polls.max()),
         ];
         all.extend(requests.read());
+        all
+    }
+}
+
+/// Metrics of a share consumer. Kafka: `ShareFetchMetricsRegistry`, `KafkaShareConsumerMetrics`.
+#[derive(Debug, Default)]
+pub(crate) struct ShareConsumerMetrics {
+    /// Those that a consumer has too.
+    pub(crate) fetches: ConsumerMetrics,
+    /// Records whose acknowledgement was sent, renewals and gaps among them.
+    pub(crate) acknowledgements_sent: u64,
+    /// Records whose acknowledgement was refused, lost, or not sent because the leader has moved.
+    pub(crate) acknowledgements_failed: u64,
+}
+
+impl ShareConsumerMetrics {
+    pub(crate) fn read(&self, requests: &RequestMetrics) -> Vec<Metric> {
+        let number = |count: u64| float(i64::try_from(count).unwrap_or(i64::MAX));
+        let mut all = self.fetches.read(requests, None);
+        all.retain(|(name, _)| *name != "records-lag-max");
+        all.push(("acknowledgements-send-total", number(self.acknowledgements_sent)));
+        all.push(("acknowledgements-error-total", number(self.acknowledgements_failed)));
         all
     }
 }

@@ -117,6 +117,11 @@ pub const CODE_CLASSES: &[(ErrorCode, &str)] = &[
     (ErrorCode::UNSTABLE_OFFSET_COMMIT, "UnstableOffsetCommitError"),
     (ErrorCode::KAFKA_STORAGE_ERROR, "StorageError"),
     (ErrorCode::INVALID_RECORD, "InvalidRecordError"),
+    (ErrorCode::INVALID_RECORD_STATE, "InvalidRecordStateError"),
+    (ErrorCode::SHARE_SESSION_NOT_FOUND, "ShareSessionNotFoundError"),
+    (ErrorCode::INVALID_SHARE_SESSION_EPOCH, "InvalidShareSessionEpochError"),
+    (ErrorCode::FENCED_STATE_EPOCH, "FencedStateEpochError"),
+    (ErrorCode::SHARE_SESSION_LIMIT_REACHED, "ShareSessionLimitReachedError"),
 ];
 
 /// The engine's variants and their classes.

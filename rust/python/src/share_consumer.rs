@@ -13,7 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::client_arguments::{Client, arguments, close_owned};
-use crate::convert::{as_dict, describe, import_classes, partition_to_py, some, topics_from_py, unpicklable};
+use crate::convert::{
+    as_dict, describe, import_classes, metrics_to_py, partition_to_py, some, topics_from_py, unpicklable,
+};
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::fault_rules::{rules_from_py, with_rules};
@@ -171,14 +173,18 @@ fn kind_from_py(name: &str) -> Result<AcknowledgeType, Failure> {
     })
 }
 
-/// Partition, first and last offset of what is acknowledged: a record, (topic, partition, offset), or all of `Records`.
+/// Partition, first and last offset of what is acknowledged: a record, (topic, partition, offset), a list of these, or all of `Records`.
 fn stretches_from_py(given: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition, i64, i64)>> {
     if let Ok(records) = given.cast::<Records>() {
         return Ok(records.get().stretches());
     }
+    if let Ok(list) = given.cast::<PyList>() {
+        let each = list.iter().map(|record| stretches_from_py(&record));
+        return Ok(each.collect::<PyResult<Vec<_>>>()?.concat());
+    }
     let expected = || {
         PyTypeError::new_err(format!(
-            "acknowledge takes a record, (topic, partition, offset) or Records, got {}",
+            "acknowledge takes a record, (topic, partition, offset), a list of records, or Records, got {}",
             describe(given)
         ))
     };
@@ -355,6 +361,14 @@ impl ShareConsumer {
         self.inner.call(py, |consumer, _| {
             Ok::<_, Failure>(consumer.acquisition_lock_timeout_ms())
         })
+    }
+
+    #[doc = stub!(ShareConsumer.metrics)]
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let metrics = self
+            .inner
+            .call(py, |consumer, _| Ok::<_, Failure>(consumer.metrics()))?;
+        metrics_to_py(py, metrics)
     }
 
     #[doc = stub!(ShareConsumer._poll)]

@@ -155,7 +155,7 @@ def is_killed_with_records(kafka: Kafka, at: str, sick: bool) -> None:
             reader.commit()
 
 
-@program("share-start-pinned")
+@program("share-start-pinned", slow=True)
 def works_on_one_record_for_long(kafka: Kafka, at: str, sick: bool) -> None:
     """A record takes hours and its lock is renewed; what other members have done behind it still counts."""
     topic = _topic(kafka, 1200)
@@ -178,7 +178,7 @@ def works_on_one_record_for_long(kafka: Kafka, at: str, sick: bool) -> None:
             first.acknowledge(record)
 
 
-@program("share-partition-full")
+@program("share-partition-full", slow=True)
 def takes_more_than_it_acknowledges(kafka: Kafka, at: str, sick: bool) -> None:
     """A member takes everything and works on it for long; the others get nothing though there is more."""
     topic = _topic(kafka, 150, share_partition_max_record_locks=100)

@@ -322,7 +322,8 @@ function listGroups() {
     ]), "settings"));
     const moments = isShare ? group.moments.slice() : group.rebalances.map((r) => [r.began_us, `generation ${r.generation}: ${r.text}; joins took ${length(r.joined_us - r.began_us)}, assignment ${length(r.ended_us - r.joined_us)}`]);
     for (const member of group.members) {
-      if (member.assigned) moments.push([member.assigned_us ?? member.joined_us, `${member.id} (${clientName(member.client)}) has ${member.assigned.join(", ") || "no partition"}`]);
+      if (isShare) moments.push([member.joined_us, `${member.id} (${clientName(member.client)}) joined`]);
+      else if (member.assigned) moments.push([member.assigned_us ?? member.joined_us, `${member.id} (${clientName(member.client)}) has ${member.assigned.join(", ") || "no partition"}`]);
       if (member.how && member.ended_us) moments.push([member.ended_us, `${member.id} ${{ left: "left", expired: "was removed", fenced: "was fenced", replaced: "came back" }[member.how]}${member.reason ? ` (${member.reason})` : ""}`]);
     }
     const list = element("ol", null, { class: "moments" });

@@ -79,10 +79,14 @@ class ShareGroup(Group):
     """Requests with acknowledgements whose response was lost, and what they acknowledged."""
     pinned: dict[Lane, Pinned] = field(default_factory=dict)
     full: list[Full] = field(default_factory=list)
+    _of_lane: dict[Lane, list[Delivery]] = field(default_factory=dict)
+    _work: dict[int, Work] = field(default_factory=dict)
 
     def work(self) -> dict[int, Work]:
         """By client: what it had, and how that ended."""
-        found: dict[int, Work] = {}
+        if self._work:
+            return self._work
+        found = self._work
         for delivery in self.deliveries:
             work = found.setdefault(delivery.client, Work())
             work.delivered += delivery.records
@@ -96,7 +100,10 @@ class ShareGroup(Group):
 
     def again(self, delivery: Delivery) -> list[Delivery]:
         """All deliveries of records of this one, in their order."""
-        return [d for d in self.deliveries if d.lane == delivery.lane and d.first <= delivery.last and delivery.first <= d.last]
+        if not self._of_lane:
+            for every in self.deliveries:
+                self._of_lane.setdefault(every.lane, []).append(every)
+        return [d for d in self._of_lane[delivery.lane] if d.first <= delivery.last and delivery.first <= d.last]
 
 
 def share_groups_of(facts: Facts) -> dict[str, ShareGroup]:

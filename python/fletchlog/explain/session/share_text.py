@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fletchlog.explain.session.finding import clock, seconds, several
+from fletchlog.explain.session.finding import clock, seconds
 from fletchlog.explain.session.groups import ENDS
 from fletchlog.explain.session.share_values import moments_of, summary
 from fletchlog.explain.words import counted
@@ -32,7 +32,6 @@ def share_groups_text(explained: Explained) -> Iterator[str]:
 
 def _members(explained: Explained, group: ShareGroup) -> Iterator[tuple[int, str]]:
     for member in group.members.values():
-        if member.assigned is not None:
-            yield member.joined_us, f"{member.id} ({explained.facts.name(member.client)}) has {several(map(str, member.assigned)) or 'no partition'}"
+        yield member.joined_us, f"{member.id} ({explained.facts.name(member.client)}) joined"
         if member.how and member.ended_us is not None:
             yield member.ended_us, f"{member.id} {ENDS[member.how]}"

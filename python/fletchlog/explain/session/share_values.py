@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.explain.session.finding import seconds
+from fletchlog.explain.session.finding import seconds, several
 from fletchlog.explain.session.groups import MS
 from fletchlog.explain.words import counted
 
@@ -44,7 +44,10 @@ def offsets(delivery: Delivery) -> str:
 
 
 def moments_of(group: ShareGroup) -> Iterator[tuple[int, str]]:
-    """What happened to records that was not a first delivery and its acceptance: time and words."""
+    """Assignments, and what happened to records that was not a first delivery and its acceptance: time and words."""
+    for event in group.events:
+        if event.assigned is not None:
+            yield event.answered_us or event.at_us, f"{event.member} has {several(map(str, event.assigned)) or 'no partition'}"
     for delivery in group.deliveries:
         what = offsets(delivery)
         if delivery.count > 1:

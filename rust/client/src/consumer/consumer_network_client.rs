@@ -266,7 +266,7 @@ impl ConsumerNetworkClient {
     }
 
     /// Counts of requests.
-    pub(super) fn metrics(&self) -> RequestMetrics {
+    pub(crate) fn metrics(&self) -> RequestMetrics {
         self.client.metrics()
     }
 

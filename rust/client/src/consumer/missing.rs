@@ -3,6 +3,7 @@
 //! Kafka: `NetworkClient.DefaultMetadataUpdater#handleSuccessfulResponse`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
 use fletchlog_records::TopicPartition;
@@ -35,12 +36,7 @@ impl Missing {
             .filter(|(tp, _)| tp.partition < 0)
             .filter_map(|(tp, _)| Some(format!("{}={}", tp.topic, metadata.error_of(&tp.topic)?.name())))
             .collect();
-        if !topics.is_empty() {
-            log::warn!(
-                "The metadata response from the cluster reported a recoverable issue: {{{}}}; polls return no record of what is missing",
-                topics.join(", ")
-            );
-        }
+        warn_of_topics(&topics);
         for (tp, text) in &new {
             if tp.partition >= 0 {
                 log::warn!("Leader for partition {tp} is unknown: {text}");
@@ -48,6 +44,38 @@ impl Missing {
             trace.push(|| TraceEvent::of(TraceKind::Error, tp).because(text.clone()));
         }
         self.reported = found;
+    }
+}
+
+fn warn_of_topics(topics: &[String]) {
+    if !topics.is_empty() {
+        log::warn!(
+            "The metadata response from the cluster reported a recoverable issue: {{{}}}; polls return no record of what is missing",
+            topics.join(", ")
+        );
+    }
+}
+
+/// The topics of a share consumer that are missing, as last reported.
+#[derive(Debug, Default)]
+pub(crate) struct MissingTopics {
+    /// Version of the metadata at the last check.
+    seen: u64,
+    reported: Vec<(Arc<str>, ErrorCode)>,
+}
+
+impl MissingTopics {
+    /// Reports what is missing now and was not at the last call.
+    pub(crate) fn report(&mut self, metadata: &ConsumerMetadata) {
+        if self.seen == metadata.version() || metadata.awaits_new_topics() {
+            return;
+        }
+        self.seen = metadata.version();
+        let found = metadata.errors();
+        let new = found.iter().filter(|one| !self.reported.contains(one));
+        let new: Vec<String> = new.map(|(topic, error)| format!("{topic}={}", error.name())).collect();
+        warn_of_topics(&new);
+        self.reported = found.to_vec();
     }
 }
 

@@ -13,7 +13,7 @@ mod fetch_collector;
 mod fetch_session_handler;
 mod leader_questions;
 pub mod metadata;
-mod missing;
+pub(crate) mod missing;
 mod offset_lookup;
 mod offset_reset;
 mod offset_validation;
@@ -79,6 +79,11 @@ impl PolledRecords {
     /// Total number of records.
     pub fn count(&self) -> usize {
         self.runs.iter().map(|r| r.count).sum()
+    }
+    /// Bytes of all records.
+    pub(crate) fn bytes(&self) -> usize {
+        let spans = self.runs.iter().flat_map(|run| &run.spans);
+        spans.map(|span| span.end.saturating_sub(span.start)).sum()
     }
     /// Indices into `runs` in the order a Java for-each over ConsumerRecords walks them (spec 7.6).
     pub fn java_order(&self) -> Vec<usize> {

@@ -75,20 +75,12 @@ impl Consumer {
             .report(&self.state.metadata, &self.state.subs, &mut self.state.trace);
         let records = records?;
         if !records.runs.is_empty() {
-            self.count(&records);
+            self.fetches.metrics.returned(records.count(), records.bytes());
         }
         self.state
             .trace
             .push(|| TraceEvent::new(TraceKind::Return).records(records.count()));
         Ok(records)
-    }
-
-    fn count(&mut self, records: &PolledRecords) {
-        let spans = records.runs.iter().flat_map(|run| &run.spans);
-        let bytes = spans.map(|span| span.end.saturating_sub(span.start)).sum::<usize>();
-        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.fetches.metrics.records.add(number(records.count()));
-        self.fetches.metrics.bytes.add(number(bytes));
     }
 
     /// Sends the heartbeats itself during the poll; between two polls the transport sends them.

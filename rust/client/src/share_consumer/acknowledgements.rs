@@ -61,6 +61,11 @@ impl Acknowledgements {
         }
     }
 
+    /// How many records.
+    pub fn count(&self) -> u64 {
+        self.iter().map(|(first, last, _)| last.abs_diff(first) + 1).sum()
+    }
+
     /// Whether a record's lock is to begin anew.
     pub fn has_renewals(&self) -> bool {
         self.iter().any(|(_, _, kind)| kind == AcknowledgeType::Renew)

@@ -23,6 +23,7 @@ use super::topic_id_partition::{TopicIdPartition, by_topic};
 use crate::ClientError;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::metadata::ConsumerMetadata;
+use crate::metrics::ShareConsumerMetrics;
 use crate::net::RequestId;
 
 /// Acknowledgements by partition.
@@ -59,6 +60,7 @@ struct InFlight {
     acknowledgements: ByPartition,
     commit: Option<CommitId>,
     closes: bool,
+    sent_ms: i64,
 }
 
 /// The result of the acknowledgements of a partition.
@@ -83,6 +85,7 @@ pub(super) struct ShareConsumeRequestManager {
     pub lock_timeout_ms: Option<i32>,
     /// An error that the next poll returns.
     failure: Option<ClientError>,
+    pub metrics: ShareConsumerMetrics,
 }
 
 impl ShareConsumeRequestManager {
@@ -153,6 +156,7 @@ impl ShareConsumeRequestManager {
         *self = Self {
             completed: std::mem::take(&mut self.completed),
             lock_timeout_ms: self.lock_timeout_ms,
+            metrics: std::mem::take(&mut self.metrics),
             ..Self::default()
         };
     }
@@ -184,7 +188,10 @@ impl ShareConsumeRequestManager {
 
     /// Results of acknowledgements, oldest first.
     pub fn take_completed(&mut self) -> Vec<Completed> {
-        std::mem::take(&mut self.completed)
+        let completed = std::mem::take(&mut self.completed);
+        let failed = completed.iter().filter(|of| of.result.is_err());
+        self.metrics.acknowledgements_failed += failed.map(|of| of.acknowledgements.count()).sum::<u64>();
+        completed
     }
 
     /// An error that a poll has to return.
@@ -267,6 +274,7 @@ impl ShareConsumeRequestManager {
             let request = member.share_acknowledge(epoch, &waiting.acknowledgements);
             let request_id = net.send(id, Request::ShareAcknowledge(request));
             node.busy = Some(request_id);
+            self.metrics.acknowledgements_sent += count(&waiting.acknowledgements);
             self.in_flight.insert(
                 request_id,
                 InFlight {
@@ -274,6 +282,7 @@ impl ShareConsumeRequestManager {
                     acknowledgements: waiting.acknowledgements,
                     commit: waiting.commit,
                     closes: waiting.closes,
+                    sent_ms: net.now_ms(),
                 },
             );
         }
@@ -311,6 +320,7 @@ impl ShareConsumeRequestManager {
         let request = member.share_fetch(change, &acknowledgements);
         let request_id = net.send(id, Request::ShareFetch(request));
         node.busy = Some(request_id);
+        self.metrics.acknowledgements_sent += count(&acknowledgements);
         self.in_flight.insert(
             request_id,
             InFlight {
@@ -318,6 +328,7 @@ impl ShareConsumeRequestManager {
                 acknowledgements,
                 commit: None,
                 closes: false,
+                sent_ms: now_ms,
             },
         );
     }
@@ -402,6 +413,13 @@ impl ShareConsumeRequestManager {
         if response.acquisition_lock_timeout_ms > 0 {
             self.lock_timeout_ms = Some(response.acquisition_lock_timeout_ms);
         }
+        let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
+        let size: usize = partitions
+            .map(|of| of.records.as_ref().map_or(0, |records| records.len()))
+            .sum();
+        let of_fetches = &mut self.metrics.fetches;
+        of_fetches.fetch_size.add(i64::try_from(size).unwrap_or(i64::MAX));
+        of_fetches.fetch_latency.add(now_ms.saturating_sub(sent.sent_ms).max(0));
         let (mut has_records, mut has_errors) = (false, false);
         for topic in response.responses {
             for partition in topic.partitions {
@@ -525,6 +543,11 @@ impl ShareConsumeRequestManager {
         );
         complete(&mut self.completed, sent.acknowledgements, sent.commit, &why);
     }
+}
+
+/// How many records these acknowledge.
+fn count(acknowledgements: &ByPartition) -> u64 {
+    acknowledgements.values().map(Acknowledgements::count).sum()
 }
 
 /// Who sends the requests.

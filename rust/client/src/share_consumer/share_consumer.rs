@@ -15,8 +15,10 @@ use super::share_membership_manager::ShareMembershipManager;
 use crate::ClientError;
 use crate::consumer::consumer_network_client::{ConsumerNetworkClient, Wait};
 use crate::consumer::metadata::{ConsumerMetadata, Wanted};
+use crate::consumer::missing::MissingTopics;
 use crate::consumer::{Interrupt, PolledRecords, WakeupHandle};
 use crate::error::broker_closed;
+use crate::metrics::Metric;
 
 /// What became of acknowledgements of one partition. Kafka: the arguments of `AcknowledgementCommitCallback#onComplete`.
 #[derive(Debug, Clone)]
@@ -40,6 +42,7 @@ pub struct ShareConsumer {
     member: ShareMembershipManager,
     requests: ShareConsumeRequestManager,
     topics: Vec<Arc<str>>,
+    missing: MissingTopics,
     /// The records that the application has.
     current: ShareFetch,
     /// There is a callback for acknowledgements.
@@ -76,6 +79,7 @@ impl ShareConsumer {
             settings,
             requests: ShareConsumeRequestManager::default(),
             topics: Vec::new(),
+            missing: MissingTopics::default(),
             current: ShareFetch::default(),
             listens: false,
             commits: Vec::new(),
@@ -177,6 +181,7 @@ impl ShareConsumer {
         }
         let acknowledged = self.current.take_acknowledged();
         self.requests.acknowledge_with_fetch(acknowledged);
+        self.requests.metrics.fetches.poll_begins(self.net.now_ms());
         self.net.keep_alive();
         self.net.begin_poll();
         self.member.take_heartbeats_over(&mut self.net, &mut self.metadata);
@@ -184,7 +189,18 @@ impl ShareConsumer {
         self.member.hand_heartbeats_over(&mut self.net);
         self.net.end_poll();
         self.metadata.let_backoff_pass();
+        self.missing.report(&self.metadata);
+        if let Ok(records) = &records
+            && !records.runs.is_empty()
+        {
+            self.requests.metrics.fetches.returned(records.count(), records.bytes());
+        }
         records
+    }
+
+    /// Counts and measurements since the consumer was created, under the names of Kafka's metrics.
+    pub fn metrics(&self) -> Vec<Metric> {
+        self.requests.metrics.read(&self.net.metrics())
     }
 
     fn acknowledge_if_implicit(&mut self) {

@@ -299,7 +299,7 @@ impl ShareMembershipManager {
             code if code.is_retriable() => self.retry(now_ms),
             ErrorCode::GROUP_ID_NOT_FOUND => self.refuse(
                 ErrorCode::GROUP_ID_NOT_FOUND,
-                "the group exists and is no share group: choose another group.id",
+                "a group of another type has this group.id, which is no share group: choose another one",
             ),
             code => {
                 let why = answer.error_message.as_deref().unwrap_or("no more is known");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from fletchlog.explain.session.finding import found, seconds, several
@@ -22,6 +23,8 @@ OFTEN = 3
 LIMIT = 5
 """Kafka's default of `share.delivery.count.limit`, which the wire does not show."""
 MANY_BEHIND = 1000
+MOST = 200
+"""Of so many deliveries the others that had the same records are looked for: in a long session there are many, and the worst say enough."""
 FEW = 0.1
 
 
@@ -39,7 +42,7 @@ def rule(scene: Scene) -> Iterator[Finding]:
 
 def _again(scene: Scene, group: ShareGroup) -> Iterator[Finding]:
     """Records that were delivered so often that another delivery is unlikely to succeed."""
-    often = [delivery for delivery in group.deliveries if delivery.count >= OFTEN]
+    often = nlargest(MOST, (delivery for delivery in group.deliveries if delivery.count >= OFTEN), key=lambda delivery: delivery.count)
     by: dict[str, list[Delivery]] = {}
     for delivery in often:
         ends = Counter(before.how for before in group.again(delivery) if before.how in AGAIN)
@@ -81,7 +84,8 @@ def _ending(group: ShareGroup, delivery: Delivery) -> str:
         return f"The {nth(last.count)} delivery was {'accepted' if last.how != 'rejected' else 'rejected: it is archived, or in the dead-letter topic'}."
     if not last.how:
         return "It is held at the end of the session."
-    if last.count >= LIMIT:
+    after = {d.number for d in group.deliveries if d.lane == last.lane and d.at_us > (last.ended_us or 0)}
+    if last.count >= LIMIT or len(after) > 1:
         return "It did not come again: the broker has archived it, or put it into the dead-letter topic if the group has one. Nobody has processed it."
     return "It comes again until the limit, and is then archived, or put into the dead-letter topic if the group has one."
 
@@ -94,7 +98,7 @@ def _expired(scene: Scene, group: ShareGroup) -> Iterator[Finding]:
     clients = {delivery.client for delivery in expired}
     late = [number for number, client, *_ in group.late if client in clients]
     lock = max(delivery.lock_ms for delivery in expired)
-    again = sum(1 for delivery in group.deliveries if delivery.count > 1 and any(before.how == "expired" for before in group.again(delivery)))
+    again = any(later.count > delivery.count for delivery in expired[:MOST] for later in group.again(delivery))
     refused = f", and {counted(len(late), 'acknowledgement')} came too late (INVALID_RECORD_STATE)" if late else ""
     repeated = "; it was delivered again while the program was at work on it" if again else ""
     yield found(
@@ -111,7 +115,7 @@ def _lost(scene: Scene, group: ShareGroup) -> Iterator[Finding]:
     """Acknowledgements without a response."""
     if not group.lost:
         return
-    batches = [batch for row, _ in group.lost for batch in row.acknowledged]
+    batches = [batch for row, _ in group.lost[:MOST] for batch in row.acknowledged]
     again = [d for d in group.deliveries if d.count > 1 and any(d.lane == b.lane and d.first <= b.last and b.first <= d.last for b in batches)]
     kept = "the broker had taken them" if not again else f"{several(dict.fromkeys(map(offsets, again)))} was delivered again"
     first = group.lost[0][0]
