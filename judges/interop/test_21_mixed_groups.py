@@ -107,7 +107,7 @@ class Course:
         owned = {member: topics for member, topics in self.before.items() if member in members and any(topics.values())} if sticky else {}
         rounds = 0
         while True:
-            group = Group(TOPICS, members, {}, owned, dict.fromkeys(owned, 7))
+            group = Group(TOPICS, members, {}, owned, dict.fromkeys(owned, 7), {}, {})
             ((found,),) = java(release, [group], self.strategy)
             assert found is not None
             # what cooperative members give up is given in the rebalance that follows

@@ -27,6 +27,8 @@ class Group(NamedTuple):
     static: dict[str, str]
     owned: Assignment
     generations: dict[str, int]
+    racks: dict[str, str]
+    replica_racks: dict[str, list[list[str]]]
 
     @property
     def equal(self) -> bool:
@@ -44,7 +46,7 @@ def generate(rng: random.Random) -> Group:
     members = dict(sorted((member, wanted()) for member in ids))  # sorted, as `fl.assign` takes them
     static = {member: f"i{number}" for number, member in enumerate(rng.sample(ids, len(ids))) if rng.random() < 0.3}
     if rng.random() < 0.5:
-        return Group(topics, members, static, {}, {})
+        return Group(topics, members, static, {}, {}, {}, {})
     steps = [0, 0, 0, -1, -2] if rng.random() < 0.9 else [0, 2]  # topics grow; one in ten groups saw a topic made anew, and smaller
     before = {name: max(0, count + rng.choice(steps)) for name, count in topics.items()}
     earlier = {member: members[member] for member in ids if rng.random() < 0.8} | {f"gone-{i}": wanted() for i in range(rng.randrange(3))}
@@ -55,15 +57,16 @@ def generate(rng: random.Random) -> Group:
         generations[late] = rng.choice([6, 7])
         topic = rng.choice(members[late])
         owned[late] = {**owned[late], topic: list(range(before.get(topic, 0)))}
-    return Group(topics, members, static, owned, generations)
+    return Group(topics, members, static, owned, generations, {}, {})
 
 
 def line_of(group: Group) -> str:
     """As `Assign` reads it: the members in the order in which a broker names them."""
-    words = [f"t={name}:{count}" for name, count in group.topics.items()]
+    places = {topic: ";".join(",".join(racks) for racks in partitions) for topic, partitions in group.replica_racks.items()}
+    words = [f"t={name}:{count}" + (f":{places[name]}" if name in places else "") for name, count in group.topics.items()]
     for member, names in group.members.items():
         owned = ",".join(f"{topic}-{p}" for topic, parts in group.owned.get(member, {}).items() for p in parts)
-        words.append(f"m={member}|{group.static.get(member, '')}|{','.join(names)}|{group.generations.get(member, '')}|{owned}")
+        words.append(f"m={member}|{group.static.get(member, '')}|{','.join(names)}|{group.generations.get(member, '')}|{owned}|{group.racks.get(member, '')}")
     return " ".join(words)
 
 
@@ -120,6 +123,49 @@ def test_range_and_round_robin_are_equal(release: str, groups: list[Group], coun
         assert fl.assign.range(group.topics, group.members, **arguments) == by_range, group
         assert fl.assign.round_robin(group.topics, group.members, **arguments) == by_round_robin, group
         count(PART, range_and_round_robin_equal=2)
+
+
+def with_racks(rng: random.Random, group: Group) -> Group:
+    """Racks for most members and for the replicas of most partitions: the same for all, one a partition, or a few of some."""
+    names = ["r1", "r2", "r3", "r4"][: rng.randrange(1, 5)]
+    kind = rng.randrange(4)
+
+    def racks() -> list[str]:
+        if kind == 0:
+            return names
+        if kind == 1:
+            return [rng.choice(names)]
+        return [rng.choice([*names, "far"]) for _ in range(rng.randrange(4 if kind == 2 else 3))]
+
+    of_members = {member: rng.choice(names) for member in group.members if rng.random() < (1 if rng.random() < 0.5 else 0.7)}
+    replicas = {topic: [racks() for _ in range(count)] for topic, count in group.topics.items() if rng.random() < 0.9}
+    counts = {topic: rng.choice([3, 6]) for topic in group.topics} if rng.random() < 0.3 else None
+    if counts is not None and not group.owned:  # topics with as many partitions
+        replicas = {topic: [racks() for _ in range(count)] for topic, count in counts.items()}
+        group = group._replace(topics=counts)
+    return group._replace(racks=of_members, replica_racks=replicas)
+
+
+def test_with_racks_range_and_sticky_with_equal_subscriptions_are_equal(seed: int, groups: list[Group], count: Callable[..., None]) -> None:
+    """KIP-881. Java's clients 3.5 to 4.4 have one algorithm; those before look at no rack, which is what the group's leader of ours does as such a release."""
+    rng = random.Random(f"{seed} racks")
+    placed = [with_racks(rng, group) for group in groups]
+    moved = 0
+    for release in ("3.9.1", kafka.NEWEST):
+        for group, (by_range, by_sticky, by_cooperative) in zip(placed, java(release, placed, "range", "sticky", "cooperative-sticky"), strict=True):
+            members: dict[str, Any] = {"group_instance_ids": group.static}
+            places: dict[str, Any] = {"racks": group.racks, "replica_racks": group.replica_racks}
+            ours = fl.assign.range(group.topics, group.members, **members, **places)
+            assert ours == by_range, group
+            moved += ours != fl.assign.range(group.topics, group.members, **members)
+            members |= {"owned": group.owned, "generations": group.generations}
+            # claims to partitions that are gone: Java throws, or assigns them
+            if group.equal and by_sticky is not None and not flaws(group, by_sticky, "sticky"):
+                assert fl.assign.sticky(group.topics, group.members, **members, **places) == by_sticky, group
+            if group.equal and by_cooperative is not None and not flaws(group, by_cooperative, "cooperative-sticky"):
+                assert fl.assign.cooperative_sticky(group.topics, group.members, **members, **places) == by_cooperative, group
+            count(PART, with_racks_equal=1)
+    assert moved > len(groups) / 10
 
 
 def flaws(group: Group, assignment: Assignment, strategy: str) -> list[str]:

@@ -2700,7 +2700,8 @@ def error_classes() -> list[tuple[str, int | None, bool, str]]:
 def assign(
     strategy: str,
     topics: dict[str, int],
-    members: dict[str, tuple[list[str], str | None, dict[str, list[int]], int | None]],
+    members: dict[str, tuple[list[str], str | None, dict[str, list[int]], int | None, str | None]],
+    replica_racks: dict[str, list[list[str]]],
 ) -> _Assignment:
     """See `fletchlog.assign`."""
 

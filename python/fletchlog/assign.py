@@ -50,6 +50,8 @@ def range(  # noqa: A001 - Kafka's own name
     members: Mapping[str, Sequence[str]],
     *,
     group_instance_ids: Mapping[str, str] | None = None,
+    racks: Mapping[str, str] | None = None,
+    replica_racks: Mapping[str, Sequence[Sequence[str]]] | None = None,
 ) -> Assignment:
     """`RangeAssignor`: per topic, consecutive partitions to members in order.
 
@@ -57,11 +59,17 @@ def range(  # noqa: A001 - Kafka's own name
         topics: Partitions of each topic.
         members: `{member id: [subscribed topics]}`.
         group_instance_ids: `{member id: group.instance.id}` of static members, which come first in the order.
+        racks: `{member id: client.rack}`. With `replica_racks`, members get partitions with a replica in their rack first, as far as their
+            share allows (KIP-881, clients since 3.5).
+        replica_racks: `{topic: racks of the replicas, one list a partition}`, as `describe_topics` and `nodes` show them.
 
     Returns:
         `{member id: {topic: [partitions]}}` with every member.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: `replica_racks` has not one list a partition.
     """
-    return _run("range", topics, members, group_instance_ids, None, None)
+    return _run("range", topics, members, group_instance_ids, racks=racks, replica_racks=replica_racks)
 
 
 def round_robin(
@@ -70,8 +78,8 @@ def round_robin(
     *,
     group_instance_ids: Mapping[str, str] | None = None,
 ) -> Assignment:
-    """`RoundRobinAssignor`: all partitions assigned in turn; arguments and result as for `range`."""
-    return _run("roundrobin", topics, members, group_instance_ids, None, None)
+    """`RoundRobinAssignor`: all partitions assigned in turn, wherever their replicas are; arguments and result as for `range`."""
+    return _run("roundrobin", topics, members, group_instance_ids)
 
 
 def sticky(
@@ -81,6 +89,8 @@ def sticky(
     group_instance_ids: Mapping[str, str] | None = None,
     owned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
     generations: Mapping[str, int] | None = None,
+    racks: Mapping[str, str] | None = None,
+    replica_racks: Mapping[str, Sequence[Sequence[str]]] | None = None,
 ) -> Assignment:
     """`StickyAssignor`: balanced first, then as much as possible of what members owned before.
 
@@ -90,11 +100,17 @@ def sticky(
         group_instance_ids: `{member id: group.instance.id}` of static members.
         owned: `{member id: {topic: [partitions]}}` of the assignment before.
         generations: `{member id: generation in which it owned them}`; where two members claim a partition the higher one has it.
+        racks: As for `range`; members then also give up what has no replica in their rack. Racks count only where all members subscribe to
+            the same topics.
+        replica_racks: As for `range`.
 
     Returns:
         `{member id: {topic: [partitions]}}` with every member.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: `replica_racks` has not one list a partition.
     """
-    return _run("sticky", topics, members, group_instance_ids, owned, generations)
+    return _run("sticky", topics, members, group_instance_ids, owned, generations, racks, replica_racks)
 
 
 def cooperative_sticky(
@@ -104,12 +120,14 @@ def cooperative_sticky(
     group_instance_ids: Mapping[str, str] | None = None,
     owned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
     generations: Mapping[str, int] | None = None,
+    racks: Mapping[str, str] | None = None,
+    replica_racks: Mapping[str, Sequence[Sequence[str]]] | None = None,
 ) -> Assignment:
     """`CooperativeStickyAssignor`, first round: a partition that changes its owner is left out until the old one gave it up.
 
     Arguments and result as for `sticky`; run it again with the result as `owned` for the second round.
     """
-    return _run("cooperative-sticky", topics, members, group_instance_ids, owned, generations)
+    return _run("cooperative-sticky", topics, members, group_instance_ids, owned, generations, racks, replica_racks)
 
 
 def uniform(
@@ -161,20 +179,24 @@ def _run(
     topics: Mapping[str, int],
     members: Mapping[str, Sequence[str]],
     group_instance_ids: Mapping[str, str] | None,
-    owned: Mapping[str, Mapping[str, Sequence[int]]] | None,
-    generations: Mapping[str, int] | None,
+    owned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+    generations: Mapping[str, int] | None = None,
+    racks: Mapping[str, str] | None = None,
+    replica_racks: Mapping[str, Sequence[Sequence[str]]] | None = None,
 ) -> Assignment:
-    instances, before, ages = group_instance_ids or {}, owned or {}, generations or {}
+    instances, before, ages, places = group_instance_ids or {}, owned or {}, generations or {}, racks or {}
     known = {
         member: (
             list(names),
             instances.get(member),
             {topic: list(partitions) for topic, partitions in before.get(member, {}).items()},
             ages.get(member),
+            places.get(member),
         )
         for member, names in members.items()
     }
-    return _assign(strategy, dict(topics), known)
+    replicas = {topic: [list(partition) for partition in partitions] for topic, partitions in (replica_racks or {}).items()}
+    return _assign(strategy, dict(topics), known, replicas)
 
 
 __all__ = ["cooperative_sticky", "legacy_range", "legacy_round_robin", "range", "round_robin", "sticky", "uniform"]

@@ -1,6 +1,6 @@
 //! The assignors as pure functions: dicts in, dicts out. `fletchlog.assign` wraps them with their public names and keywords.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fletchlog_api::TopicId;
@@ -8,8 +8,8 @@ use fletchlog_broker::{GroupSpec, ServerAssignor, UnknownTopic};
 use fletchlog_client::assignor::legacy_range::{StreamCounts, legacy_range};
 use fletchlog_client::assignor::legacy_round_robin::legacy_round_robin;
 use fletchlog_client::assignor::{
-    Assignment, AssignmentByTopic, AssignorError, MemberSubscription, Subscriptions, TopicCounts, by_topic,
-    cooperative_sticky, range, round_robin, sticky,
+    AssignmentByTopic, Assignor, AssignorError, MemberSubscription, PartitionRacks, Subscriptions, TopicCounts,
+    by_topic,
 };
 use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
@@ -92,9 +92,46 @@ pub fn assign_legacy(
     })
 }
 
-/// One member: topics, instance id, owned partitions by topic, generation.
+/// One member: topics, instance id, owned partitions by topic, generation, rack.
 #[derive(FromPyObject)]
-pub struct Member(Vec<String>, Option<String>, BTreeMap<String, Vec<i32>>, Option<i32>);
+pub struct Member(
+    Vec<String>,
+    Option<String>,
+    BTreeMap<String, Vec<i32>>,
+    Option<i32>,
+    Option<String>,
+);
+
+/// Racks of the replicas of each partition of a topic.
+type ReplicaRacks = BTreeMap<String, Vec<Vec<String>>>;
+
+/// Racks, each name kept once.
+fn partition_racks(topics: &TopicCounts, given: ReplicaRacks) -> Result<PartitionRacks, Failure> {
+    let mut names: BTreeSet<Arc<str>> = BTreeSet::new();
+    let mut name = |rack: String| {
+        let rack: Arc<str> = rack.into();
+        names.get(&rack).cloned().unwrap_or_else(|| {
+            names.insert(Arc::clone(&rack));
+            rack
+        })
+    };
+    let mut racks = PartitionRacks::new();
+    for (topic, partitions) in given {
+        let count = topics.get(topic.as_str()).copied();
+        if count.and_then(|count| usize::try_from(count).ok()) != Some(partitions.len()) {
+            return Err(Failure::argument(format!(
+                "replica_racks has {} partitions of topic {topic}, topics has {}; give the racks of each partition",
+                partitions.len(),
+                count.unwrap_or(0)
+            )));
+        }
+        let of_partitions = partitions
+            .into_iter()
+            .map(|racks| racks.into_iter().map(&mut name).collect());
+        racks.insert(topic.into(), of_partitions.collect());
+    }
+    Ok(racks)
+}
 
 #[doc = stub!(assign)]
 #[pyfunction]
@@ -103,11 +140,13 @@ pub fn assign(
     strategy: &str,
     topics: BTreeMap<String, i32>,
     members: BTreeMap<String, Member>,
+    replica_racks: ReplicaRacks,
 ) -> PyResult<PyAssignment> {
     let topics = topic_counts(topics)?;
+    let racks = partition_racks(&topics, replica_racks)?;
     let members: Subscriptions = members
         .into_iter()
-        .map(|(id, Member(names, instance, owned, generation))| {
+        .map(|(id, Member(names, instance, owned, generation, rack))| {
             let owned = owned
                 .into_iter()
                 .flat_map(|(topic, partitions)| {
@@ -122,24 +161,18 @@ pub fn assign(
                 group_instance_id: instance.map(Into::into),
                 owned,
                 generation,
+                rack: rack.map(Into::into),
                 place: 0,
             };
             (Arc::from(id), subscription)
         })
         .collect();
-    let assign: fn(&TopicCounts, &Subscriptions) -> Assignment = match strategy {
-        "range" => range,
-        "roundrobin" => round_robin,
-        "sticky" => sticky,
-        "cooperative-sticky" => cooperative_sticky,
-        other => {
-            return Err(Failure::argument(format!(
-                "no assignor `{other}`; there are range, roundrobin, sticky and cooperative-sticky"
-            ))
-            .into());
-        }
-    };
-    gate(py, |_| Ok(to_py(by_topic(&assign(&topics, &members)))))
+    let assignor = Assignor::from_name(strategy).ok_or_else(|| {
+        Failure::argument(format!(
+            "no assignor `{strategy}`; there are range, roundrobin, sticky and cooperative-sticky"
+        ))
+    })?;
+    gate(py, |_| Ok(to_py(by_topic(&assignor.assign(&topics, &racks, &members)))))
 }
 
 /// One member of a group with an assignor of the coordinator: id, topics, instance id, what the present target gives it.

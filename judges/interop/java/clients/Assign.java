@@ -27,8 +27,9 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Assigns one group per line: "t=TOPIC:PARTITIONS.. m=ID|INSTANCE|TOPIC,..|GENERATION|TOPIC-PARTITION,.." (spaces between
- * members and topics, empty parts allowed). Answers per line and strategy: "ID=TOPIC-PARTITION,.. ..", or "!" where Java's
+ * Assigns one group per line: "t=TOPIC:PARTITIONS.. m=ID|INSTANCE|TOPIC,..|GENERATION|TOPIC-PARTITION,..|RACK.." (spaces between
+ * members and topics, empty parts allowed). With racks, a topic is "t=TOPIC:PARTITIONS:RACK,..;RACK,..": those of the replicas of each
+ * partition. Answers per line and strategy: "ID=TOPIC-PARTITION,.. ..", or "!" where Java's
  * assignor fails.
  */
 public final class Assign {
@@ -59,9 +60,11 @@ public final class Assign {
         Map<String, Subscription> members = new HashMap<>();
         for (String word : words) {
             if (word.startsWith("t=")) {
-                int at = word.indexOf(':');
-                for (int i = 0; i < Integer.parseInt(word.substring(at + 1)); i++) {
-                    partitions.add(new PartitionInfo(word.substring(2, at), i, NODE, new Node[] {NODE}, new Node[] {NODE}));
+                String[] topic = word.substring(2).split(":", -1);
+                String[] racks = topic.length > 2 ? topic[2].split(";", -1) : new String[0];
+                for (int i = 0; i < Integer.parseInt(topic[1]); i++) {
+                    Node[] replicas = i < racks.length ? nodes(list(racks[i])) : new Node[] {NODE};
+                    partitions.add(new PartitionInfo(topic[0], i, NODE, replicas, replicas));
                 }
             } else {
                 String[] parts = word.substring(2).split("\\|", -1);
@@ -103,20 +106,30 @@ public final class Assign {
         ByteBuffer userData = assignor.subscriptionUserData(new TreeSet<>(topics));
         // an eager member has given up everything before it joins
         List<TopicPartition> kept = assignor instanceof CooperativeStickyAssignor ? owned : List.of();
-        Subscription subscription = subscription(topics, userData, kept, parts[3].isEmpty() ? -1 : Integer.parseInt(parts[3]));
+        Optional<String> rack = Optional.of(parts[5]).filter(name -> !name.isEmpty());
+        Subscription subscription = subscription(topics, userData, kept, parts[3].isEmpty() ? -1 : Integer.parseInt(parts[3]), rack);
         subscription.setGroupInstanceId(parts[1].isEmpty() ? Optional.empty() : Optional.of(parts[1]));
         return subscription;
     }
 
-    /** Clients of 3.5 and later send their generation in a field; the constructor for it is not in 2.6. */
-    private static Subscription subscription(List<String> topics, ByteBuffer userData, List<TopicPartition> owned, int generation)
+    /** Clients of 3.5 and later send generation and rack in fields; the constructor for them is not in 2.6. */
+    private static Subscription subscription(
+            List<String> topics, ByteBuffer userData, List<TopicPartition> owned, int generation, Optional<String> rack)
             throws ReflectiveOperationException {
         for (Constructor<?> constructor : Subscription.class.getConstructors()) {
             if (constructor.getParameterCount() == 5) {
-                return (Subscription) constructor.newInstance(topics, userData, owned, generation, Optional.empty());
+                return (Subscription) constructor.newInstance(topics, userData, owned, generation, rack);
             }
         }
         return new Subscription(topics, userData, owned);
+    }
+
+    private static Node[] nodes(List<String> racks) {
+        Node[] nodes = new Node[racks.size()];
+        for (int i = 0; i < nodes.length; i++) {
+            nodes[i] = new Node(1 + i, "localhost", 9092, racks.get(i));
+        }
+        return nodes;
     }
 
     private static List<String> list(String text) {

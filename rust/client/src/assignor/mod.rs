@@ -14,6 +14,7 @@ mod general_sticky;
 pub mod legacy_range;
 pub mod legacy_round_robin;
 mod owned;
+mod racks;
 mod range;
 pub mod round_robin;
 pub mod sticky;
@@ -21,6 +22,7 @@ pub mod sticky;
 pub use cooperative_sticky::cooperative_sticky;
 pub use legacy_range::legacy_range;
 pub use legacy_round_robin::legacy_round_robin;
+pub use racks::{PartitionRacks, Racks};
 pub use range::range;
 pub use round_robin::round_robin;
 pub use sticky::sticky;
@@ -39,6 +41,8 @@ pub struct MemberSubscription {
     pub owned: Vec<TopicPartition>,
     /// Generation in which they were assigned; `None` = unknown, lower than any.
     pub generation: Option<i32>,
+    /// client.rack; `None` or empty: unknown.
+    pub rack: Option<Arc<str>>,
     /// Position in the broker's response. It decides the order of ids that share a bucket of Java's `HashMap`; ids with
     /// equal places are in string order.
     pub place: usize,
@@ -134,13 +138,13 @@ impl Assignor {
         self == Self::CooperativeSticky
     }
 
-    /// Computes the assignment of a group.
-    pub fn assign(self, topics: &TopicCounts, members: &Subscriptions) -> Assignment {
+    /// Computes the assignment of a group. `racks`: where replicas are, if members with a rack are to be near them (KIP-881).
+    pub fn assign(self, topics: &TopicCounts, racks: &PartitionRacks, members: &Subscriptions) -> Assignment {
         match self {
-            Self::Range => range(topics, members),
+            Self::Range => range(topics, racks, members),
             Self::RoundRobin => round_robin(topics, members),
-            Self::Sticky => sticky(topics, members),
-            Self::CooperativeSticky => cooperative_sticky(topics, members),
+            Self::Sticky => sticky(topics, racks, members),
+            Self::CooperativeSticky => cooperative_sticky(topics, racks, members),
         }
     }
 }

@@ -13,6 +13,8 @@ mod golden;
 mod properties;
 mod vectors;
 
+const NO_RACKS: PartitionRacks = PartitionRacks::new();
+
 fn topics(counts: &[(&str, i32)]) -> TopicCounts {
     counts.iter().map(|&(topic, n)| (topic.into(), n)).collect()
 }
@@ -49,7 +51,7 @@ fn of_ids_in_one_bucket_the_one_named_first_keeps_more() {
             };
             (Arc::from(ids[index]), subscription)
         };
-        let assigned = sticky(&topics, &(0..5).map(member).collect());
+        let assigned = sticky(&topics, &NO_RACKS, &(0..5).map(member).collect());
         let sizes = ids.map(|id| assigned[id].len());
         for index in 0..3 {
             assert_eq!(sizes[index] == 3, index == keeps, "named {named:?}: {sizes:?}");

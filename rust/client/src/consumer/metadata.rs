@@ -1,5 +1,6 @@
 //! The consumer's view of topics and leaders. Kafka: `ConsumerMetadata`.
 
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct ConsumerMetadata {
     wanted: Wanted,
     nodes: Vec<NodeId>,
     topics: FxHashMap<Arc<str>, Vec<Option<Leader>>>,
+    /// Racks of the replicas of each partition, if nodes have racks.
+    racks: FxHashMap<Arc<str>, Vec<BTreeSet<Arc<str>>>>,
     /// Topic ids, if the response had them. Kafka: `MetadataSnapshot#topicIds`.
     ids: FxHashMap<Arc<str>, TopicId>,
     /// See [`Self::expect_topic_id`].
@@ -74,6 +77,7 @@ impl ConsumerMetadata {
             wanted: Wanted::Topics(Vec::new()),
             nodes: Vec::new(),
             topics: FxHashMap::default(),
+            racks: FxHashMap::default(),
             ids: FxHashMap::default(),
             expected_ids: FxHashMap::default(),
             names: Vec::new(),
@@ -159,6 +163,12 @@ impl ConsumerMetadata {
         self.refreshed = true;
         self.nodes = response.nodes().collect();
         self.topics.clear();
+        self.racks.clear();
+        let rack_of: FxHashMap<NodeId, Arc<str>> = response
+            .brokers
+            .iter()
+            .filter_map(|broker| Some((broker.node_id, broker.rack.clone()?)))
+            .collect();
         self.ids.clear();
         self.names.clear();
         self.internal.clear();
@@ -187,6 +197,7 @@ impl ConsumerMetadata {
                 continue;
             }
             let mut partitions = Vec::new();
+            let mut racks: Vec<BTreeSet<Arc<str>>> = Vec::new();
             for p in &topic.partitions {
                 let Ok(index) = usize::try_from(p.partition_index) else {
                     continue;
@@ -198,11 +209,22 @@ impl ConsumerMetadata {
                     node,
                     epoch: p.leader_epoch,
                 });
+                if !rack_of.is_empty() {
+                    racks.resize(partitions.len(), BTreeSet::new());
+                    racks[index] = p
+                        .replica_nodes
+                        .iter()
+                        .filter_map(|node| rack_of.get(node).cloned())
+                        .collect();
+                }
             }
             if topic.is_internal {
                 self.internal.push(name.clone());
             }
             self.names.push(name.clone());
+            if !racks.is_empty() {
+                self.racks.insert(name.clone(), racks);
+            }
             self.topics.insert(name, partitions);
         }
         self.version += 1;
@@ -287,6 +309,11 @@ impl ConsumerMetadata {
     /// Number of partitions of a known topic.
     pub fn partition_count(&self, topic: &str) -> Option<i32> {
         self.topics.get(topic).and_then(|p| i32::try_from(p.len()).ok())
+    }
+
+    /// Racks of the replicas of a topic's partitions, by partition; empty if no node has a rack.
+    pub fn racks(&self, topic: &str) -> &[BTreeSet<Arc<str>>] {
+        self.racks.get(topic).map_or(&[], Vec::as_slice)
     }
 
     /// Leader of a partition, if known.

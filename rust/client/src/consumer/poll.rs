@@ -246,6 +246,7 @@ impl Consumer {
         let now = net.now_ms();
         let topics = GroupTopics {
             partitions: &|topic| metadata.partition_count(topic),
+            racks: &|topic| metadata.racks(topic),
             are_fresh: !metadata.awaits_new_topics(),
             name: &|id| metadata.topic_name(id),
             version: metadata.version(),

@@ -16,7 +16,7 @@ use super::consumer_membership::ConsumerMembership;
 use super::membership::{Membership, State};
 use super::offsets::{Offsets, OperationId};
 use crate::ClientError;
-use crate::assignor::Assignor;
+use crate::assignor::{Assignor, Racks};
 use crate::consumer::RebalanceEvent;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
@@ -34,6 +34,12 @@ pub(super) struct Settings {
     pub max_poll_interval_ms: i32,
     pub retry_backoff_ms: i64,
     pub assignors: Vec<Assignor>,
+    /// Version of the subscriptions and assignments that are written.
+    pub protocol_version: i16,
+    /// client.rack, if the release sends it.
+    pub rack: Option<Arc<str>>,
+    /// Whether the leader looks at racks (KIP-881).
+    pub rack_aware: bool,
     /// auto.commit.interval.ms under enable.auto.commit.
     pub auto_commit_interval_ms: Option<i64>,
 }
@@ -61,6 +67,8 @@ pub(super) enum Purpose {
 pub struct GroupTopics<'a> {
     /// Number of partitions of a topic, if it is known.
     pub partitions: &'a dyn Fn(&str) -> Option<i32>,
+    /// Racks of its replicas, by partition.
+    pub racks: &'a dyn Fn(&str) -> &'a [Racks],
     /// No metadata request for new topics is pending. Kafka: `ConsumerNetworkClient#ensureFreshMetadata`.
     pub are_fresh: bool,
     /// Name of a topic, if its id is known.
@@ -112,6 +120,11 @@ static CLIENT_ID_SEQUENCE: AtomicU32 = AtomicU32::new(1);
 /// KIP-726; spec 7.1).
 const NEW_DEFAULTS: (u32, u32) = (3, 0);
 
+/// From this release on subscriptions are written with generation and rack.
+const SUBSCRIPTION_WITH_RACK: (u32, u32) = (3, 4);
+/// From this release on assignors look at racks (KIP-881).
+const RACK_AWARE: (u32, u32) = (3, 5);
+
 /// session.timeout.ms, or the default of the selected release.
 pub(crate) fn session_timeout_ms(config: &Config) -> i32 {
     if !config.is_explicit("session.timeout.ms") && config.release("fletchlog.consumer.version") >= NEW_DEFAULTS {
@@ -154,6 +167,7 @@ impl ConsumerCoordinator {
             },
             given => given.into(),
         };
+        let release = config.release("fletchlog.consumer.version");
         let settings = Settings {
             group_id,
             client_id,
@@ -163,6 +177,12 @@ impl ConsumerCoordinator {
             max_poll_interval_ms: config.int("max.poll.interval.ms"),
             retry_backoff_ms: config.long("retry.backoff.ms"),
             assignors: assignors(config),
+            protocol_version: if release >= SUBSCRIPTION_WITH_RACK { 3 } else { 1 },
+            rack: config
+                .get("client.rack")
+                .filter(|rack| !rack.is_empty() && release >= SUBSCRIPTION_WITH_RACK)
+                .map(Arc::from),
+            rack_aware: release >= RACK_AWARE,
             auto_commit_interval_ms: config
                 .boolean("enable.auto.commit")
                 .then(|| i64::from(config.int("auto.commit.interval.ms"))),
@@ -208,7 +228,7 @@ impl ConsumerCoordinator {
         if self.membership.subscribed {
             self.check_poll_interval(net, now_ms);
             self.take_over(subs);
-            if !self.has_events_for_listener() && self.rejoin_needed(subs, topics.partitions) {
+            if !self.has_events_for_listener() && self.rejoin_needed(subs, topics) {
                 self.advance_rebalance(net, subs, topics, now_ms)?;
             }
         }

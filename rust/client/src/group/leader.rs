@@ -1,4 +1,4 @@
-//! What the leader of a group does: reads the members' subscriptions, runs the assignor, writes the assignments.
+//! What the leader of a group does: reads the members' subscriptions, writes the assignments.
 //! Kafka: `ConsumerCoordinator#performAssignment`.
 
 use std::collections::BTreeMap;
@@ -15,10 +15,7 @@ use fletchlog_protocol::values::{
 use fletchlog_protocol::{Value, WireError};
 use fletchlog_records::TopicPartition;
 
-use crate::assignor::{Assignor, MemberSubscription, Subscriptions, TopicCounts};
-
-/// Version of the blobs written here: that of the 2.6 client.
-pub(super) const VERSION: i16 = 1;
+use crate::assignor::{Assignment, Assignor, MemberSubscription, Subscriptions};
 
 /// Decodes the members' subscriptions for the assignor.
 ///
@@ -37,6 +34,7 @@ pub(super) fn subscriptions(
             group_instance_id: member.group_instance_id.clone(),
             owned,
             generation,
+            rack: blob.rack_id,
             place,
         };
         subscriptions.insert(Arc::clone(&member.member_id), subscription);
@@ -76,17 +74,12 @@ pub(super) fn group_topics(subscriptions: &Subscriptions) -> Vec<Arc<str>> {
         .collect()
 }
 
-/// Runs the assignor and encodes the assignments for SyncGroup.
+/// The assignments for SyncGroup.
 ///
 /// # Errors
 /// A topic name that the protocol cannot carry.
-pub(super) fn assignments(
-    assignor: Assignor,
-    counts: &TopicCounts,
-    subscriptions: &Subscriptions,
-) -> Result<Vec<SyncGroupRequestAssignment>, WireError> {
-    let dealt = assignor.assign(counts, subscriptions);
-    dealt
+pub(super) fn encoded(assignment: Assignment, version: i16) -> Result<Vec<SyncGroupRequestAssignment>, WireError> {
+    assignment
         .into_iter()
         .map(|(member_id, partitions)| {
             let assignment = ConsumerProtocolAssignment {
@@ -95,7 +88,7 @@ pub(super) fn assignments(
             };
             Ok(SyncGroupRequestAssignment {
                 member_id,
-                assignment: assignment.encode(VERSION)?,
+                assignment: assignment.encode(version)?,
             })
         })
         .collect()

@@ -13,7 +13,7 @@ use fletchlog_protocol::messages::sync_group_request::SyncGroupRequestAssignment
 use fletchlog_records::TopicPartition;
 
 use super::offsets::OperationId;
-use crate::assignor::{Assignor, Subscriptions};
+use crate::assignor::{Assignor, Racks, Subscriptions};
 use crate::net::RequestId;
 
 /// "No generation".
@@ -62,11 +62,20 @@ pub(super) struct Membership {
     pub retry_at_ms: i64,
     pub last_poll_ms: Option<i64>,
     pub joined_topics: BTreeSet<Arc<str>>,
-    /// As leader: number of partitions per topic that the assignment was computed with.
-    pub assigned_with: Option<BTreeMap<Arc<str>, Option<i32>>>,
+    /// As leader: the topics that the assignment was computed with. Kafka: `ConsumerCoordinator.MetadataSnapshot`.
+    pub assigned_with: Option<BTreeMap<Arc<str>, TopicSnapshot>>,
     /// The last assignment, for the sticky assignor.
     pub last_assignment: Vec<TopicPartition>,
     pub last_generation: i32,
+}
+
+/// What is remembered of a topic that was assigned.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TopicSnapshot {
+    /// Number of partitions, if it was known.
+    pub partitions: Option<i32>,
+    /// Racks of its replicas, if this member has a rack.
+    pub racks: Vec<Racks>,
 }
 
 impl Default for Membership {

@@ -1,7 +1,7 @@
 //! The steps of a rebalance: revoking, joining, assigning, syncing, taking over. Kafka: `AbstractCoordinator`,
 //! `ConsumerCoordinator#onJoinPrepare / onJoinComplete`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,10 +18,10 @@ use fletchlog_records::TopicPartition;
 
 use super::coordinator::{ConsumerCoordinator, GroupTopics, NextAssignment, Purpose};
 use super::leader;
-use super::membership::{NO_GENERATION, State};
+use super::membership::{NO_GENERATION, State, TopicSnapshot};
 use super::offsets::Commit;
 use crate::ClientError;
-use crate::assignor::{Assignor, TopicCounts};
+use crate::assignor::{Assignor, PartitionRacks, TopicCounts};
 use crate::consumer::RebalanceEvent;
 use crate::consumer::consumer_network_client::ConsumerNetworkClient;
 use crate::consumer::subscription_state::SubscriptionState;
@@ -41,19 +41,26 @@ impl ConsumerCoordinator {
     }
 
     /// Whether the member has to (re)join or is doing so. Kafka: `ConsumerCoordinator#rejoinNeededOrPending`.
-    pub(super) fn rejoin_needed(&mut self, subs: &SubscriptionState, topics: &dyn Fn(&str) -> Option<i32>) -> bool {
+    pub(super) fn rejoin_needed(&mut self, subs: &SubscriptionState, topics: GroupTopics<'_>) -> bool {
+        let looks_at_racks = self.looks_at_racks();
         let member = &mut self.membership;
         if member.state == State::Stable && !member.rejoin_needed {
-            let partitions_changed = member
-                .assigned_with
-                .as_ref()
-                .is_some_and(|with| with.iter().any(|(topic, count)| topics(topic) != *count));
+            let partitions_changed = member.assigned_with.as_ref().is_some_and(|with| {
+                with.iter().any(|(topic, was)| {
+                    (topics.partitions)(topic) != was.partitions || looks_at_racks && (topics.racks)(topic) != was.racks
+                })
+            });
             let subscription = subs.subscription();
             let topics_changed = subscription.len() != member.joined_topics.len()
                 || subscription.iter().any(|t| !member.joined_topics.contains(t));
             member.rejoin_needed = partitions_changed || topics_changed;
         }
         member.rejoin_needed || member.state != State::Stable
+    }
+
+    /// Whether this member joins again, as leader, when the racks of replicas change. Kafka: `ConsumerCoordinator.MetadataSnapshot`.
+    fn looks_at_racks(&self) -> bool {
+        self.settings.rack_aware && self.settings.rack.is_some()
     }
 
     /// One step of a rebalance. Kafka: `AbstractCoordinator#joinGroupIfNeeded`.
@@ -107,7 +114,7 @@ impl ConsumerCoordinator {
                 self.prepare_and_join(net, subs, now_ms)
             }
             State::Leading { .. } if !topics.are_fresh => Ok(()),
-            State::Leading { .. } => self.assign_as_leader(net, topics.partitions, now_ms),
+            State::Leading { .. } => self.assign_as_leader(net, topics, now_ms),
             State::SyncDue { .. } => {
                 self.send_sync(net, now_ms);
                 Ok(())
@@ -237,9 +244,9 @@ impl ConsumerCoordinator {
             user_data,
             owned_partitions: leader::by_topic(&subs.assigned_partitions()),
             generation_id: self.membership.generation,
-            rack_id: None,
+            rack_id: self.settings.rack.clone(),
         };
-        blob.encode(leader::VERSION)
+        blob.encode(self.settings.protocol_version)
     }
 
     pub(super) fn on_join_response(
@@ -348,7 +355,7 @@ impl ConsumerCoordinator {
     fn assign_as_leader(
         &mut self,
         net: &mut ConsumerNetworkClient,
-        topics: &dyn Fn(&str) -> Option<i32>,
+        topics: GroupTopics<'_>,
         now_ms: i64,
     ) -> Result<(), ClientError> {
         let State::Leading {
@@ -358,15 +365,31 @@ impl ConsumerCoordinator {
         else {
             return Ok(());
         };
-        let with: BTreeMap<Arc<str>, Option<i32>> = leader::group_topics(subscriptions)
-            .into_iter()
-            .map(|t| (Arc::clone(&t), topics(&t)))
-            .collect();
-        let counts: TopicCounts = with
+        let names = leader::group_topics(subscriptions);
+        let looks_at_racks = self.looks_at_racks();
+        let snapshot = |topic: &Arc<str>| TopicSnapshot {
+            partitions: (topics.partitions)(topic),
+            racks: if looks_at_racks {
+                (topics.racks)(topic).to_vec()
+            } else {
+                Vec::new()
+            },
+        };
+        let with = names.iter().map(|t| (Arc::clone(t), snapshot(t))).collect();
+        let counts: TopicCounts = names
             .iter()
-            .filter_map(|(topic, count)| Some((Arc::clone(topic), (*count)?)))
+            .filter_map(|t| Some((Arc::clone(t), (topics.partitions)(t)?)))
             .collect();
-        let assignments = leader::assignments(*assignor, &counts, subscriptions)
+        let racks: PartitionRacks = if self.settings.rack_aware {
+            names
+                .iter()
+                .map(|t| (Arc::clone(t), (topics.racks)(t).to_vec()))
+                .collect()
+        } else {
+            PartitionRacks::new()
+        };
+        let dealt = assignor.assign(&counts, &racks, subscriptions);
+        let assignments = leader::encoded(dealt, self.settings.protocol_version)
             .map_err(|e| ClientError::IllegalArgument(e.to_string()))?;
         self.membership.assigned_with = Some(with);
         self.membership.state = State::SyncDue { assignments };

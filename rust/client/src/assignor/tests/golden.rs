@@ -31,7 +31,8 @@ fn subscriptions(line: &Value) -> Subscriptions {
     members
 }
 
-fn expected(value: &Value) -> AssignmentByTopic {
+/// Topic -> partitions.
+fn expected_topics(value: &Value) -> BTreeMap<Arc<str>, Vec<i32>> {
     let partitions = |v: &Value| {
         v.as_array()
             .unwrap()
@@ -39,18 +40,16 @@ fn expected(value: &Value) -> AssignmentByTopic {
             .map(|p| i32::try_from(p.as_i64().unwrap()).unwrap())
             .collect()
     };
-    let of_member = |v: &Value| {
-        v.as_object()
-            .unwrap()
-            .iter()
-            .map(|(t, ps)| (Arc::from(t.as_str()), partitions(ps)))
-            .collect()
-    };
+    let topics = value.as_object().unwrap().iter();
+    topics.map(|(t, ps)| (Arc::from(t.as_str()), partitions(ps))).collect()
+}
+
+fn expected(value: &Value) -> AssignmentByTopic {
     value
         .as_object()
         .unwrap()
         .iter()
-        .map(|(id, v)| (Arc::from(id.as_str()), of_member(v)))
+        .map(|(id, v)| (Arc::from(id.as_str()), expected_topics(v)))
         .collect()
 }
 
@@ -61,7 +60,7 @@ fn range_and_round_robin_equal_every_recorded_group() {
     for line in &lines {
         let (topics, members) = (counts(&line["topics"]), subscriptions(line));
         assert_eq!(
-            by_topic(&range(&topics, &members)),
+            by_topic(&range(&topics, &NO_RACKS, &members)),
             expected(&line["range"]),
             "range: {line}"
         );
@@ -78,7 +77,7 @@ fn sticky_equals_recorded_groups_of_equal_subscriptions_and_is_valid_and_balance
     let mut equal = 0;
     for line in lines("assignors.jsonl") {
         let (topics, members) = (counts(&line["topics"]), subscriptions(&line));
-        let assignment = sticky(&topics, &members);
+        let assignment = sticky(&topics, &NO_RACKS, &members);
         assert_valid(&topics, &members, &assignment);
         assert_balanced(&members, &assignment);
         let sets: BTreeSet<BTreeSet<&Arc<str>>> = members.values().map(|m| m.topics.iter().collect()).collect();
@@ -87,7 +86,7 @@ fn sticky_equals_recorded_groups_of_equal_subscriptions_and_is_valid_and_balance
             equal += 1;
         }
         assert_eq!(
-            cooperative_sticky(&topics, &members),
+            cooperative_sticky(&topics, &NO_RACKS, &members),
             assignment,
             "nothing was owned, so nothing is held back"
         );
@@ -133,4 +132,59 @@ fn legacy_assignors_equal_every_recorded_group_before_and_after_a_member_left() 
             assert_eq!(owners_of(&assign(&members)), owners(&line["ownersAfter"]), "{line}");
         }
     }
+}
+
+#[test]
+fn range_and_sticky_equal_every_recorded_group_with_racks() {
+    let lines = lines("assignors-racks.jsonl");
+    assert!(lines.len() >= 100);
+    let mut sticky_ones = 0;
+    for line in &lines {
+        let (topics, members) = (counts(&line["topics"]), placed_subscriptions(line));
+        let of_partition = |racks: &Value| {
+            racks
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|r| r.as_str().unwrap().into())
+                .collect()
+        };
+        let of_topic = |partitions: &Value| partitions.as_array().unwrap().iter().map(of_partition).collect();
+        let by_name = line["replica_racks"].as_object().unwrap().iter();
+        let racks: PartitionRacks = by_name.map(|(topic, v)| (topic.as_str().into(), of_topic(v))).collect();
+        let dealt = |assignor: Assignor| by_topic(&assignor.assign(&topics, &racks, &members));
+        assert_eq!(dealt(Assignor::Range), expected(&line["range"]), "{line}");
+        if line.get("sticky").is_some() {
+            sticky_ones += 1;
+            assert_eq!(dealt(Assignor::Sticky), expected(&line["sticky"]), "{line}");
+            assert_eq!(
+                dealt(Assignor::CooperativeSticky),
+                expected(&line["cooperative-sticky"]),
+                "{line}"
+            );
+        }
+    }
+    assert!(sticky_ones >= 50);
+}
+
+/// With racks and claims; members in the order in which they are recorded.
+fn placed_subscriptions(line: &Value) -> Subscriptions {
+    let mut members = subscriptions(line);
+    for (id, member) in &mut members {
+        let id = &**id;
+        member.rack = line["racks"][id].as_str().map(Into::into);
+        member.generation = line["generations"][id]
+            .as_i64()
+            .map(|generation| i32::try_from(generation).unwrap());
+        let owned = line["owned"].get(id).map(expected_topics).unwrap_or_default();
+        member.owned = owned
+            .into_iter()
+            .flat_map(|(topic, partitions)| {
+                partitions
+                    .into_iter()
+                    .map(move |p| TopicPartition::new(Arc::clone(&topic), p))
+            })
+            .collect();
+    }
+    members
 }

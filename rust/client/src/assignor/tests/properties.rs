@@ -8,6 +8,18 @@ fn any_topics() -> impl Strategy<Value = TopicCounts> {
     proptest::collection::btree_map((0..4u8).prop_map(|i| Arc::from(format!("t{i}"))), 0..20i32, 1..4)
 }
 
+fn any_rack() -> impl Strategy<Value = Option<Arc<str>>> {
+    proptest::option::of((0..3u8).prop_map(|i| Arc::from(format!("r{i}"))))
+}
+
+/// Racks of up to two replicas of most partitions.
+fn any_racks() -> impl Strategy<Value = PartitionRacks> {
+    let of_partition =
+        proptest::collection::vec(any_rack(), 0..3).prop_map(|racks| racks.into_iter().flatten().collect());
+    let of_topic = proptest::collection::vec(of_partition, 0..20);
+    proptest::collection::btree_map((0..4u8).prop_map(|i| Arc::from(format!("t{i}"))), of_topic, 0..4)
+}
+
 fn any_members() -> impl Strategy<Value = Subscriptions> {
     let topics = proptest::collection::btree_set(0..5u8, 0..5).prop_map(|set| {
         set.into_iter()
@@ -24,12 +36,14 @@ fn any_members() -> impl Strategy<Value = Subscriptions> {
         proptest::option::of(0..3u8),
         owned,
         proptest::option::of(0..3i32),
+        any_rack(),
     )
-        .prop_map(|(topics, instance, owned, generation)| MemberSubscription {
+        .prop_map(|(topics, instance, owned, generation, rack)| MemberSubscription {
             topics,
             group_instance_id: instance.map(|i| format!("i{i}").into()),
             owned,
             generation,
+            rack,
             place: 0,
         });
     proptest::collection::btree_map((0..15u8).prop_map(|i| Arc::from(format!("m{i}"))), member, 1..8)
@@ -45,26 +59,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn every_partition_goes_to_exactly_one_subscriber(counts in any_topics(), members in any_members()) {
+    fn every_partition_goes_to_exactly_one_subscriber(counts in any_topics(), racks in any_racks(), members in any_members()) {
         for assignor in [Assignor::Range, Assignor::RoundRobin, Assignor::Sticky] {
-            assert_valid(&counts, &members, &assignor.assign(&counts, &members));
+            assert_valid(&counts, &members, &assignor.assign(&counts, &racks, &members));
         }
     }
 
     #[test]
-    fn sticky_is_balanced_for_any_claims(counts in any_topics(), members in any_members()) {
-        assert_balanced(&members, &sticky(&counts, &members));
+    fn sticky_is_balanced_for_any_claims_and_racks(counts in any_topics(), racks in any_racks(), members in any_members()) {
+        assert_balanced(&members, &sticky(&counts, &racks, &members));
     }
 
     #[test]
     fn sticky_does_not_move_anything_of_its_own_result(counts in any_topics(), mut members in any_members()) {
-        let first = sticky(&counts, &members);
+        let first = sticky(&counts, &NO_RACKS, &members);
         for (id, member) in &mut members {
             member.owned.clone_from(&first[id]);
             member.generation = Some(7);
         }
-        prop_assert_eq!(by_topic(&sticky(&counts, &members)), by_topic(&first));
-        prop_assert_eq!(by_topic(&cooperative_sticky(&counts, &members)), by_topic(&first));
+        prop_assert_eq!(by_topic(&sticky(&counts, &NO_RACKS, &members)), by_topic(&first));
+        prop_assert_eq!(by_topic(&cooperative_sticky(&counts, &NO_RACKS, &members)), by_topic(&first));
     }
 
     #[test]
@@ -75,7 +89,7 @@ proptest! {
             member.owned.retain(|tp| seen.insert(tp.clone()));
             member.generation = Some(3);
         }
-        let first = cooperative_sticky(&counts, &members);
+        let first = cooperative_sticky(&counts, &NO_RACKS, &members);
         for (id, list) in &first {
             for tp in list {
                 let other = members.iter().any(|(m, s)| m != id && s.owned.contains(tp));
@@ -85,7 +99,7 @@ proptest! {
         for (id, member) in &mut members {
             member.owned.clone_from(&first[id]);
         }
-        let second = cooperative_sticky(&counts, &members);
+        let second = cooperative_sticky(&counts, &NO_RACKS, &members);
         assert_valid(&counts, &members, &second);
     }
 
@@ -94,12 +108,12 @@ proptest! {
         let all: Vec<Arc<str>> = counts.keys().cloned().collect();
         let members: Subscriptions = ids.iter().map(|i| (Arc::from(format!("m{i}")), dynamic(all.clone()))).collect();
         let spread = |sizes: Vec<usize>| sizes.iter().max().unwrap() - sizes.iter().min().unwrap();
-        for assignment in [round_robin(&counts, &members), sticky(&counts, &members)] {
+        for assignment in [round_robin(&counts, &members), sticky(&counts, &NO_RACKS, &members)] {
             prop_assert!(spread(assignment.values().map(Vec::len).collect()) <= 1);
         }
         for topic in &all {
             let of_topic = |list: &Vec<TopicPartition>| list.iter().filter(|tp| tp.topic == *topic).count();
-            prop_assert!(spread(range(&counts, &members).values().map(of_topic).collect()) <= 1);
+            prop_assert!(spread(range(&counts, &NO_RACKS, &members).values().map(of_topic).collect()) <= 1);
         }
     }
 

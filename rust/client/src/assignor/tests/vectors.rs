@@ -88,18 +88,18 @@ fn legacy_round_robin_refuses_topics_with_different_threads() {
 fn range_vectors_of_the_specification() {
     let two = members(&[("c1", &["t1", "t2"]), ("c2", &["t1", "t2"])]);
     assert_eq!(
-        shown(&range(&topics(&[("t1", 3), ("t2", 3)]), &two)),
+        shown(&range(&topics(&[("t1", 3), ("t2", 3)]), &NO_RACKS, &two)),
         ["t1-0 t1-1 t2-0 t2-1", "t1-2 t2-2"]
     );
     let mixed = members(&[("c1", &["t1"]), ("c2", &["t1", "t2"]), ("c3", &["t1"])]);
     assert_eq!(
-        shown(&range(&topics(&[("t1", 3), ("t2", 2)]), &mixed)),
+        shown(&range(&topics(&[("t1", 3), ("t2", 2)]), &NO_RACKS, &mixed)),
         ["t1-0", "t1-1 t2-0 t2-1", "t1-2"]
     );
     let all: &[&str] = &["t1", "t2", "t3"];
     let three = members(&[("c1", all), ("c2", all), ("c3", all)]);
     assert_eq!(
-        shown(&range(&topics(&[("t1", 6), ("t2", 7), ("t3", 2)]), &three)),
+        shown(&range(&topics(&[("t1", 6), ("t2", 7), ("t3", 2)]), &NO_RACKS, &three)),
         [
             "t1-0 t1-1 t2-0 t2-1 t2-2 t3-0",
             "t1-2 t1-3 t2-3 t2-4 t3-1",
@@ -120,20 +120,24 @@ fn range_puts_static_members_first_and_does_not_care_about_their_member_ids() {
     };
     let counts = topics(&[("t1", 5), ("t2", 4)]);
     let expected = ["t1-0 t1-1 t2-0", "t1-2 t2-1", "t1-3 t2-2", "t1-4 t2-3"];
-    assert_eq!(shown(&range(&counts, &group("c4", "c1"))), expected);
-    assert_eq!(shown(&range(&counts, &group("c5", "c1"))), expected);
+    assert_eq!(shown(&range(&counts, &NO_RACKS, &group("c4", "c1"))), expected);
+    assert_eq!(shown(&range(&counts, &NO_RACKS, &group("c5", "c1"))), expected);
     // "zz" sorts last by member id, but its instance id is the first.
-    let renamed = range(&counts, &group("c4", "zz"));
+    let renamed = range(&counts, &NO_RACKS, &group("c4", "zz"));
     assert_eq!(renamed["zz"], tps("t1-0 t1-1 t2-0").as_slice());
     assert_eq!(renamed["c4"], tps("t1-4 t2-3").as_slice());
 }
 
 #[test]
 fn range_ignores_unknown_topics_and_keeps_members_without_partitions() {
-    assert_eq!(shown(&range(&topics(&[]), &members(&[("c1", &["gone"])]))), [""]);
+    assert_eq!(
+        shown(&range(&topics(&[]), &NO_RACKS, &members(&[("c1", &["gone"])]))),
+        [""]
+    );
     assert_eq!(
         shown(&range(
             &topics(&[("t", 1)]),
+            &NO_RACKS,
             &members(&[("c1", &["t"]), ("c2", &["t"])])
         )),
         ["t-0", ""]
@@ -141,6 +145,7 @@ fn range_ignores_unknown_topics_and_keeps_members_without_partitions() {
     assert_eq!(
         shown(&range(
             &topics(&[("t", 1), ("other", 3)]),
+            &NO_RACKS,
             &members(&[("c1", &["t"]), ("c2", &[])])
         )),
         ["t-0", ""]
@@ -151,7 +156,10 @@ fn range_ignores_unknown_topics_and_keeps_members_without_partitions() {
 fn members_are_compared_as_java_compares_strings() {
     // U+10000 is the surrogate pair D800 DC00 in Java and sorts before U+FFFF; as UTF-8 it sorts after it.
     let group = members(&[("\u{ffff}", &["t"]), ("\u{10000}", &["t"])]);
-    assert_eq!(range(&topics(&[("t", 1)]), &group)["\u{10000}"], tps("t-0").as_slice());
+    assert_eq!(
+        range(&topics(&[("t", 1)]), &NO_RACKS, &group)["\u{10000}"],
+        tps("t-0").as_slice()
+    );
 }
 
 #[test]
@@ -168,17 +176,20 @@ fn sticky_vectors_of_the_specification() {
     let both: &[&str] = &["t1", "t2"];
     let fresh = members(&[("c1", both), ("c2", both)]);
     assert_eq!(
-        shown(&sticky(&topics(&[("t1", 3), ("t2", 3)]), &fresh)),
+        shown(&sticky(&topics(&[("t1", 3), ("t2", 3)]), &NO_RACKS, &fresh)),
         ["t1-0 t1-2 t2-1", "t1-1 t2-0 t2-2"]
     );
     let joined = owning(members(&[("c1", &["t"]), ("c2", &["t"])]), &[("c1", "t-0 t-1 t-2", 1)]);
-    assert_eq!(shown(&sticky(&topics(&[("t", 3)]), &joined)), ["t-0 t-1", "t-2"]);
+    assert_eq!(
+        shown(&sticky(&topics(&[("t", 3)]), &NO_RACKS, &joined)),
+        ["t-0 t-1", "t-2"]
+    );
     let kept = owning(
         members(&[("c1", both), ("c2", both)]),
         &[("c1", "t1-0 t2-1", 1), ("c2", "t1-1 t2-2", 1)],
     );
     assert_eq!(
-        shown(&sticky(&topics(&[("t1", 2), ("t2", 3)]), &kept)),
+        shown(&sticky(&topics(&[("t1", 2), ("t2", 3)]), &NO_RACKS, &kept)),
         ["t1-0 t2-0 t2-1", "t1-1 t2-2"]
     );
 }
@@ -186,13 +197,17 @@ fn sticky_vectors_of_the_specification() {
 #[test]
 fn sticky_moves_only_the_partitions_of_a_member_that_left() {
     let counts = topics(&[("t", 9)]);
-    let before = sticky(&counts, &members(&[("c1", &["t"]), ("c2", &["t"]), ("c3", &["t"])]));
+    let before = sticky(
+        &counts,
+        &NO_RACKS,
+        &members(&[("c1", &["t"]), ("c2", &["t"]), ("c3", &["t"])]),
+    );
     let mut rest = members(&[("c1", &["t"]), ("c3", &["t"])]);
     for (id, member) in &mut rest {
         member.owned.clone_from(&before[id]);
         member.generation = Some(1);
     }
-    let after = sticky(&counts, &rest);
+    let after = sticky(&counts, &NO_RACKS, &rest);
     assert_valid(&counts, &rest, &after);
     for id in ["c1", "c3"] {
         assert!(before[id].iter().all(|tp| after[id].contains(tp)));
@@ -206,7 +221,7 @@ fn sticky_drops_a_partition_claimed_twice_in_a_generation_and_believes_the_highe
     let same = owning(group(), &[("c1", "t-0 t-3", 4), ("c2", "t-1 t-3", 4)]);
     assert_eq!(owned_by(&counts, &same), ["t-0", "t-1"]);
     let higher = owning(group(), &[("c1", "t-0 t-3", 4), ("c2", "t-1 t-3", 5)]);
-    let assignment = sticky(&counts, &higher);
+    let assignment = sticky(&counts, &NO_RACKS, &higher);
     assert_eq!(assignment["c2"], tps("t-1 t-3").as_slice());
 }
 
@@ -221,7 +236,10 @@ fn sticky_lets_a_member_of_an_older_generation_keep_what_nobody_else_claims() {
         members(&[("c1", &["t"]), ("c2", &["t"])]),
         &[("c1", "t-4", 7), ("c2", "t-0", 6)],
     );
-    assert_eq!(shown(&sticky(&topics(&[("t", 5)]), &late)), ["t-1 t-3 t-4", "t-0 t-2"]);
+    assert_eq!(
+        shown(&sticky(&topics(&[("t", 5)]), &NO_RACKS, &late)),
+        ["t-1 t-3 t-4", "t-0 t-2"]
+    );
 }
 
 /// Answers of Java's assignor 4.3.1: five members own three or more, four may keep three.
@@ -249,7 +267,7 @@ fn sticky_lets_the_members_met_first_in_a_walk_of_javas_table_keep_the_larger_nu
         ],
     );
     assert_eq!(
-        shown(&sticky(&topics(&[("t-2", 12), ("Z", 8)]), &owned)),
+        shown(&sticky(&topics(&[("t-2", 12), ("Z", 8)]), &NO_RACKS, &owned)),
         [
             "Z-3 t-2-7",
             "Z-0 t-2-4",
@@ -271,19 +289,22 @@ fn cooperative_sticky_holds_back_what_two_members_claim() {
         members(&[("c1", &["t"]), ("c2", &["t"])]),
         &[("c1", "t-0", 4), ("c2", "t-0 t-1", 4)],
     );
-    assert_eq!(shown(&cooperative_sticky(&counts, &contested)), ["", "t-1"]);
+    assert_eq!(shown(&cooperative_sticky(&counts, &NO_RACKS, &contested)), ["", "t-1"]);
 }
 
 #[test]
 fn cooperative_sticky_holds_back_what_another_member_still_owns() {
     let counts = topics(&[("t", 3)]);
     let joined = owning(members(&[("c1", &["t"]), ("c2", &["t"])]), &[("c1", "t-0 t-1 t-2", 1)]);
-    assert_eq!(shown(&cooperative_sticky(&counts, &joined)), ["t-0 t-1", ""]);
+    assert_eq!(shown(&cooperative_sticky(&counts, &NO_RACKS, &joined)), ["t-0 t-1", ""]);
     let revoked = owning(
         members(&[("c1", &["t"]), ("c2", &["t"])]),
         &[("c1", "t-0 t-1", 2), ("c2", "", 2)],
     );
-    assert_eq!(shown(&cooperative_sticky(&counts, &revoked)), ["t-0 t-1", "t-2"]);
+    assert_eq!(
+        shown(&cooperative_sticky(&counts, &NO_RACKS, &revoked)),
+        ["t-0 t-1", "t-2"]
+    );
 }
 
 #[test]
@@ -292,7 +313,7 @@ fn sticky_evens_out_unequal_subscriptions_by_chains_and_keeps_what_it_can() {
     let group = members(&[("a", &["x"]), ("b", &["x", "y"]), ("c", &["y"])]);
     let counts = topics(&[("x", 4), ("y", 2)]);
     let owned = owning(group, &[("a", "x-0 x-1 x-2", 1), ("b", "x-3 y-0 y-1", 1), ("c", "", 1)]);
-    let assignment = sticky(&counts, &owned);
+    let assignment = sticky(&counts, &NO_RACKS, &owned);
     assert_valid(&counts, &owned, &assignment);
     assert_eq!(assignment.values().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
     let left_alone = owning(
@@ -300,7 +321,7 @@ fn sticky_evens_out_unequal_subscriptions_by_chains_and_keeps_what_it_can() {
         &[("a", "x-0 x-1", 1), ("b", "y-0 y-1", 1)],
     );
     assert_eq!(
-        shown(&sticky(&topics(&[("x", 2), ("y", 2)]), &left_alone)),
+        shown(&sticky(&topics(&[("x", 2), ("y", 2)]), &NO_RACKS, &left_alone)),
         ["x-0 x-1", "y-0 y-1"]
     );
 }
@@ -318,7 +339,7 @@ fn sticky_gives_a_moved_partition_back_for_one_that_its_owner_did_not_own() {
     );
     let counts = topics(&[("t1", 2), ("t2", 3), ("z", 5), ("o", 3)]);
     assert_eq!(
-        shown(&sticky(&counts, &group)),
+        shown(&sticky(&counts, &NO_RACKS, &group)),
         ["z-0 z-1 z-2 z-3 z-4", "o-0 o-1 o-2 t2-2", "t1-0 t1-1 t2-0 t2-1"]
     );
 }
@@ -327,5 +348,8 @@ fn sticky_gives_a_moved_partition_back_for_one_that_its_owner_did_not_own() {
 fn sticky_lets_only_as_many_members_keep_the_larger_number_as_there_are_partitions_over() {
     let group = members(&[("a", &["t"]), ("b", &["t"]), ("c", &["t"])]);
     let owned = owning(group, &[("a", "t-0 t-1", 1), ("b", "t-2 t-3", 1), ("c", "", 1)]);
-    assert_eq!(shown(&sticky(&topics(&[("t", 4)]), &owned)), ["t-0 t-1", "t-2", "t-3"]);
+    assert_eq!(
+        shown(&sticky(&topics(&[("t", 4)]), &NO_RACKS, &owned)),
+        ["t-0 t-1", "t-2", "t-3"]
+    );
 }

@@ -100,6 +100,7 @@ impl Member {
             let now = self.now();
             let topics = GroupTopics {
                 partitions: &|t| (t == "t").then_some(1),
+                racks: &|_| &[],
                 are_fresh: self.topics_are_fresh,
                 name: &|id| (*id == TOPIC_ID).then(|| "t".into()),
                 version: 1,
