@@ -19,6 +19,7 @@ from . import kafka
 NODE = 1
 START_SECONDS = 180
 OWN_PARTITIONS = 50
+NUMBERS = {"__consumer_offsets": "offsets.topic.num.partitions", "__share_group_state": "share.coordinator.state.topic.num.partitions"}
 # topic properties that the broker is to follow; the others (small segments) are only ours
 SHARED = ["message.timestamp.type", "compression.type", "cleanup.policy"]
 
@@ -49,8 +50,9 @@ def format_metadata(release: str, scratch: Path, cluster: str, node: int = NODE,
     return directory
 
 
-def cluster_of(directory: Path) -> str:
-    """The topics of a directory that fletchlog wrote, for `Bootstrap`: names, ids and partitions as the directory has them."""
+def cluster_of(directory: Path, config: dict[str, str] | None = None) -> str:
+    """The topics of a directory that fletchlog wrote, for `Bootstrap`: names, ids and partitions as the directory has them. `config`: properties
+    that say how many partitions Kafka's own topics have."""
     meta = meta_properties(directory)
     lines = []
     with fl.Broker(directory, read_only=True) as broker:
@@ -59,7 +61,7 @@ def cluster_of(directory: Path) -> str:
             checkpoints = directory.glob(f"{name}-*/leader-epoch-checkpoint")
             epochs = [int(line.split()[0]) for path in checkpoints for line in path.read_text().splitlines()[2:]]
             # of Kafka's own topics the directory has the partitions that were needed so far
-            partitions = OWN_PARTITIONS if name.startswith("__") else len(topic.partitions)
+            partitions = int((config or {}).get(NUMBERS.get(name, ""), OWN_PARTITIONS)) if name.startswith("__") else len(topic.partitions)
             lines.append(f"topic {name} {topic.topic_id} {partitions} {max(epochs, default=0)} {meta['directory.id']}")
             lines += [f"config {name} {key} {topic.config[key]}" for key in SHARED if key in topic.config]
     return "".join(line + "\n" for line in lines)
@@ -160,6 +162,8 @@ class Kraft(Node):
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "5",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             # what the test wrote stays as it is
             "log.cleaner.enable": "false",

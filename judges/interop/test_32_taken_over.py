@@ -6,27 +6,17 @@ opens its directory. Answers are as of a real Kafka that opens its own.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import itertools
-import json
-import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import fletchlog as fl
-from judges.kills.served import Served
-
-from . import kafka
-from .kraft import Kraft, cluster_of, format_directory
+from .takeovers import Step, answers_of, ends, send, topic
 
 PART = "32 directories with groups and transactions, taken over"
 ENDS = ["stopped", "killed"]
-SCRIPTS = Path(__file__).resolve().parents[2] / "tests" / "golden" / "kip-848" / "scripts"
 CONFIG = {"group.consumer.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
 GROUPS = {
     "$g1": "two members that have what they are to have",
@@ -38,26 +28,6 @@ GROUPS = {
     "$g7": "offsets only",
     "$g8": "classic",
 }
-Step = dict[str, Any]
-# what each start of a real broker raises
-UNLIKE = {"LeaderEpoch": "*", "CoordinatorEpoch": "*"}
-# a coordinator that is not there yet, or is busy with the end of a transaction
-LATER = [14, 15, 16, 51]
-
-
-def send(conn: str, api: str, version: int, **request: Any) -> Step:
-    return {"conn": conn, "send": {"api": api, "version": version, "request": request}, "retry": [3, 5, 6, *LATER], "settle": 20}
-
-
-def topic(name: str, partitions: int) -> list[Step]:
-    """Made, with leaders."""
-    made = {"Name": name, "NumPartitions": partitions, "ReplicationFactor": 1, "Configs": []}
-    return [send("admin", "CreateTopics", 7, Topics=[made], timeoutMs=5000), ends(name, partitions)]
-
-
-def ends(name: str, partitions: int, isolation: int = 0) -> Step:
-    asked = [{"PartitionIndex": number, "Timestamp": -1} for number in range(partitions)]
-    return send("admin", "ListOffsets", 7, ReplicaId=-1, IsolationLevel=isolation, Topics=[{"Name": name, "Partitions": asked}])
 
 
 def beat(group: str, member: str, epoch: int, **fields: Any) -> Step:
@@ -180,79 +150,9 @@ AFTER: list[Step] = [
 ]
 
 
-@contextlib.contextmanager
-def brokers(writer: str, taker: str, how: str, scratch: Path) -> Iterator[Iterator[str]]:
-    """The addresses of a broker, and of the one that opens its directory when it has ended."""
-    directory = scratch / "data"
-    if writer == "kafka":
-        format_directory(directory)
-    else:
-        fl.Broker(directory, create=True).close()
-    with contextlib.ExitStack() as stack:
-
-        def run() -> Iterator[str]:
-            real = Kraft(kafka.NEWEST, directory, scratch, config=CONFIG) if writer == "kafka" else None
-            ended: Callable[[], None]
-            if real is not None:
-                stack.callback(real.kill)
-                real.launch()
-                real.await_start()
-                yield real.address
-                ended = real.kill if how == "killed" else real.stop
-            else:
-                served = Served(directory, CONFIG)
-                stack.callback(served.process.kill)
-                yield served.bootstrap
-                ended = served.stay_killed if how == "killed" else served.end
-            ended()
-            if taker == "ours":
-                if writer == "kafka":
-                    fl.Broker(directory, take_over=True).close()
-                taking = Served(directory, CONFIG)
-                stack.callback(taking.end)
-                yield taking.bootstrap
-                return
-            if real is None:
-                real = Kraft(kafka.NEWEST, directory, scratch, cluster_of(directory), config=CONFIG)
-                stack.callback(real.kill)
-            real.launch()
-            real.await_start()
-            yield real.address
-
-        yield run()
-
-
-def ran(address: str, steps: list[Step], names: Any) -> tuple[list[str], Any]:
-    """What each request was answered, a line each; the names that stand for ids, for what follows."""
-    sys.path.insert(0, str(SCRIPTS))
-    try:
-        with warnings.catch_warnings():
-            # it does not close what it reads
-            warnings.simplefilter("ignore", ResourceWarning)
-            wirelib = importlib.import_module("wirelib")
-    finally:
-        sys.path.remove(str(SCRIPTS))
-    wirelib.HIDDEN |= UNLIKE
-    host, port = address.rsplit(":", 1)
-    wirelib.warm_up(host, int(port))
-    engine = wirelib.Engine(host, int(port), {"steps": steps}, "x")
-    engine.LIMIT = 30
-    names = engine.names = names or engine.names
-    found = {row["after"]: row for row in engine.run()[1] if "api" in row}
-    return [json.dumps([step["send"], found.get(number)]) for number, step in enumerate(steps) if "send" in step], names
-
-
 def answers(writer: str, taker: str, how: str, scratch: Path) -> list[str]:
     """What each request of both halves was answered, a line each."""
-    scratch = scratch / f"{writer}-{taker}"
-    scratch.mkdir()
-    lines: list[str] = []
-    names = None
-    with brokers(writer, taker, how, scratch) as addresses:
-        for address, steps in zip(addresses, (BEFORE, AFTER), strict=True):
-            answered, names = ran(address, steps, names)
-            lines += answered
-    return lines
+    return answers_of(writer, taker, how, scratch, CONFIG, (BEFORE, AFTER))
 
 
 @pytest.fixture(scope="module")

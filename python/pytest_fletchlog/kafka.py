@@ -64,12 +64,16 @@ class Kafka:
     def __init__(
         self, nodes: int | Mapping[int, str | None] = 1, config: Mapping[str, Any] | None = None, record: str | os.PathLike[str] | None = None
     ) -> None:
-        """Opens both. `nodes` is a number, or the racks of nodes by their ids; `config` are broker properties; `record` is a file for the session."""
+        """Opens both. `nodes` is a number, or the racks of nodes by their ids; `config` are broker properties, None: as without the fixture.
+
+        `record` is a file for the session.
+        """
         if not isinstance(nodes, int | Mapping):
             raise TypeError(f"nodes: expected a number, or the racks of nodes by their ids, got {type(nodes).__name__} {nodes!r}")
         # with several nodes a topic has replicas, so that another node can lead it
         of_cluster = {"default.replication.factor": str(min(3, nodes if isinstance(nodes, int) else len(nodes)))}
-        self.broker = fl.Broker.in_memory(nodes=nodes, config=DEFAULTS | of_cluster | dict(config or {}))
+        settings = DEFAULTS | of_cluster | dict(config or {})
+        self.broker = fl.Broker.in_memory(nodes=nodes, config={name: value for name, value in settings.items() if value is not None})
         self.session = None if record is None else Path(record)
         self.listener = self.broker.listen(record=self.session)
         self.bootstrap = self.listener.bootstrap

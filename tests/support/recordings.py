@@ -14,6 +14,7 @@ SETTINGS = {
     "group.max.session.timeout.ms": "60000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "log.retention.check.interval.ms": "300",
+    "group.share.assignment.interval.ms": None,
 }
 # more than 4.3.1's messages
 OF_4_4 = ["--schemas", "schemas-4.4.json"]

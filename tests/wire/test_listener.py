@@ -412,3 +412,22 @@ def test_a_node_says_where_clients_reach_it():
             config = described.result()
             assert config["advertised.listeners"].value == f"PLAINTEXT://{address}"
             assert config["node.id"].value == str(node)
+
+
+def test_a_listener_on_a_directory_that_was_left_leads_in_a_new_epoch(tmp_path):
+    def epochs(broker):
+        """Those in the checkpoint, after one more record over the listener."""
+        with broker.listen() as listener:
+            producer = Producer({"bootstrap.servers": listener.bootstrap})
+            producer.produce("t", b"v", partition=0)
+            assert producer.flush(20) == 0
+        (checkpoint,) = tmp_path.glob("t-0/leader-epoch-checkpoint")
+        return [line.split() for line in checkpoint.read_text().splitlines()[2:]]
+
+    with fl.Broker(tmp_path, create=True) as broker:
+        broker.create_topic("t")
+        assert epochs(broker) == [["0", "0"]]
+    for offset in (1, 2):
+        with fl.Broker(tmp_path) as broker:
+            found = epochs(broker)
+        assert found[-1] == [str(2 * offset), str(offset)], "a real broker is two epochs further after each start"

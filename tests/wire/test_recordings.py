@@ -63,7 +63,8 @@ def test_requests_that_are_new_in_4_4_are_answered_as_it_answered_them(golden, k
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_broker_of_a_directory_answers_them_too(golden, tmp_path):
-    with fl.Broker(tmp_path / "data", create=True, config=DEFAULTS | SETTINGS) as broker, broker.listen() as listener:
+    config = {name: value for name, value in (DEFAULTS | SETTINGS).items() if value is not None}
+    with fl.Broker(tmp_path / "data", create=True, config=config) as broker, broker.listen() as listener:
         check_vectors(golden, listener.bootstrap, VECTORS, options=AS_OF_4_3)
 
 

@@ -30,12 +30,14 @@ use crate::group::{ClientLiveness, GroupCoordinator};
 use crate::kafka_apis::{Handled, KafkaApis};
 use crate::log_manager::{CleanedPartition, CleanerThread, LogManager};
 use crate::panics::{contained, place};
+use crate::partition::Partition;
 use crate::refresh_once::RefreshOnce;
 use crate::replica_manager::ReplicaManager;
 use crate::share::SharePartitionManager;
 use crate::share_coordinator::ShareCoordinator;
 use crate::transaction::TransactionCoordinator;
 use crate::{BrokerError, TopicDescription, TransactionDescription};
+use leaders::all_partitions;
 
 /// A writer in another process does not announce its appends, so a waiting read-only broker checks this often, in ms. 10 ms is short
 /// compared with the 500 ms of fetch.max.wait.ms, and the cost is to read a few file lengths a hundred times a second.
@@ -75,6 +77,8 @@ pub struct Broker {
     closed: AtomicBool,
     /// See [`Broker::node_changes`].
     node_changes: AtomicU64,
+    /// The partitions that the directory had, until a listener starts.
+    inherited: Mutex<Vec<Arc<Partition>>>,
     /// Held by the thread that closes the broker.
     closing: Mutex<()>,
 }
@@ -139,6 +143,7 @@ impl Broker {
         let groups = Arc::new(GroupCoordinator::new(&replicas, &share_coordinator));
         let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
         let share = Arc::new(SharePartitionManager::new(&replicas, &share_coordinator));
+        let inherited = all_partitions(&replicas);
         let weak = Arc::downgrade(&replicas);
         let clock_changed: Waker = Arc::new(move || {
             if let Some(replicas) = weak.upgrade() {
@@ -159,6 +164,7 @@ impl Broker {
             gate: RwLock::default(),
             closed: AtomicBool::new(false),
             node_changes: AtomicU64::new(0),
+            inherited: Mutex::new(inherited),
             closing: Mutex::default(),
         });
         if broker.replicas.config().boolean("log.cleaner.enable") && !broker.is_read_only() {
@@ -511,6 +517,9 @@ impl Broker {
         contained("waiting acknowledgements", || self.replicas.expire_produces(now_ms));
         contained("timed work of groups", || self.groups.tick(now_ms));
         contained("timed work of share groups", || self.share.tick(now_ms));
+        contained("timed work of the share coordinator", || {
+            self.share_coordinator.tick(now_ms)
+        });
         self.do_scheduled_work();
     }
 

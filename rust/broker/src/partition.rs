@@ -26,6 +26,8 @@ use crate::topic_config::TopicConfig;
 const NOT_OPENED: i64 = -1;
 /// A leader epoch that is not known yet.
 const NOT_READ: i32 = -1;
+/// Changes of the leader by a start of a broker: nobody leads when it has ended, and then it leads again.
+const EPOCHS_OF_A_START: i32 = 2;
 
 /// A partition.
 #[derive(Debug)]
@@ -408,6 +410,8 @@ impl Partition {
             }
         } else {
             self.stamp(*deleted, directory)?;
+            // The log drops the last epoch from its file if nothing was written in it.
+            let _ = self.leader_epoch(directory);
         }
         let log = PartitionLog::open(
             fs.clone(),
@@ -423,10 +427,7 @@ impl Partition {
             if let Some(state) = &*self.changed_state.read() {
                 assign_epoch(&log, state)?;
             }
-            if log.latest_epoch().is_none() {
-                // It has had no leader before. Kafka: `Partition#makeLeader`.
-                log.assign_leader_epoch(0)?;
-            }
+            self.note_epoch(&log)?;
         }
         // The settings may have changed while the log was opened; the lock prevents a change until other threads find the log.
         let config = self.config.read();
@@ -550,6 +551,38 @@ impl Partition {
         };
         let newest = newest.unwrap_or(0).max(of_changes);
         Ok(newest.max(self.leader_epoch.fetch_max(newest, Ordering::AcqRel)))
+    }
+
+    /// Called once the log is open: it has the epoch that is known, or a later one counts. Kafka: `Partition#makeLeader`.
+    fn note_epoch(&self, log: &PartitionLog) -> Result<(), LogError> {
+        let known = self.leader_epoch.load(Ordering::Acquire);
+        match log.latest_epoch() {
+            Some(latest) if known == NOT_READ || known == latest => Ok(()),
+            Some(latest) if known < latest => {
+                self.leader_epoch.fetch_max(latest, Ordering::AcqRel);
+                Ok(())
+            }
+            Some(_) if self.leader() == NO_LEADER => Ok(()),
+            // Without any it has had no leader before.
+            _ => log.assign_leader_epoch(known.max(0)),
+        }
+    }
+
+    /// A broker that begins to listen on what an earlier one has left leads it in a new epoch, which is noted once the log is open. If the
+    /// file of the epochs is damaged, the epoch stays. Kafka: `ReplicationControlManager#handleBrokerFenced`, `#handleBrokerUnfenced`.
+    ///
+    /// # Errors
+    /// The file of the epochs cannot be read or, if the log is open, not be written.
+    pub(crate) fn lead_anew(&self, directory: &Directory) -> Result<(), LogError> {
+        let before = self.leader_epoch(directory)?;
+        let epoch = before.saturating_add(EPOCHS_OF_A_START);
+        let raised = self
+            .leader_epoch
+            .compare_exchange(before, epoch, Ordering::AcqRel, Ordering::Acquire);
+        match self.opened_log() {
+            Some(log) if raised.is_ok() && self.leader() != NO_LEADER => log.assign_leader_epoch(epoch),
+            _ => Ok(()),
+        }
     }
 
     /// Appends as the leader and flushes as flush.messages and flush.ms require.

@@ -279,6 +279,54 @@ fn leader_and_epoch_are_kept_with_the_directory() {
 }
 
 #[test]
+fn a_broker_that_listens_on_what_another_one_left_leads_it_in_a_new_epoch() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    let epochs = |broker: &Arc<Broker>| [0, 1].map(|partition| metadata(broker, 1, partition).leader_epoch);
+    let broker = Broker::open(&path, options(Some(3), false, &[]), VirtualClock::new()).unwrap();
+    broker.begin_to_listen();
+    create(&broker, "t", &[&[1, 2], &[1, 2]], &[]);
+    Client::new(&broker).produce(1, &tp("t", 0), batch(2, 1), -1);
+    broker.move_leader(&tp("t", 1), 2).unwrap();
+    assert_eq!(epochs(&broker), [0, 1], "both are new");
+    drop(broker);
+    let broker = open(&path).unwrap();
+    assert_eq!(epochs(&broker), [0, 1], "nobody listens");
+    Client::new(&broker).produce(1, &tp("t", 0), batch(1, 1), -1);
+    broker.begin_to_listen();
+    assert_eq!(epochs(&broker), [2, 3]);
+    broker.begin_to_listen();
+    assert_eq!(epochs(&broker), [2, 3], "another listener");
+    let mut client = Client::new(&broker);
+    assert_eq!(client.produce(1, &tp("t", 0), batch(1, 1), -1).base_offset, 3);
+    assert_eq!(client.produce(2, &tp("t", 1), batch(1, 1), -1).base_offset, 0);
+    assert_eq!(fetch(&mut client, 1, 0, 0).error_code, FENCED);
+    assert_eq!(end_of_epoch(&mut client, 1, 2, 1), (ErrorCode::NONE, 0, 3));
+    assert_eq!(end_of_epoch(&mut client, 1, 2, 2), (ErrorCode::NONE, 2, 4));
+    broker.close().unwrap();
+    let reader = open_read_only(&path).unwrap();
+    reader.begin_to_listen();
+    assert_eq!(epochs(&reader), [2, 3]);
+    for epoch in [4, 6] {
+        let broker = open(&path).unwrap();
+        broker.begin_to_listen();
+        let mut client = Client::new(&broker);
+        assert_eq!(
+            list_offset(&mut client, 1, -1),
+            (ErrorCode::NONE, 4),
+            "it is opened, and nothing is written"
+        );
+        assert_eq!(list_offset(&mut client, 1, epoch), (ErrorCode::NONE, 4));
+        let ended = end_of_epoch(&mut client, 1, epoch, epoch);
+        assert_eq!(ended, (ErrorCode::NONE, epoch, 4));
+        drop(broker);
+    }
+    let broker = open(&path).unwrap();
+    assert_eq!(list_offset(&mut Client::new(&broker), 1, -1), (ErrorCode::NONE, 4));
+    assert_eq!(metadata(&broker, 1, 0).leader_epoch, 6, "it does not go back");
+}
+
+#[test]
 fn a_node_without_a_replica_takes_the_place_of_the_leader() {
     let broker = cluster(&[&[1, 2]]);
     broker.move_leader(&tp("t", 0), 3).unwrap();

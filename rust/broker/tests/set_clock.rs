@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fletchlog_api::*;
 use fletchlog_broker::{Broker, BrokerError, LocalTransport, Outcome, Port};
+use fletchlog_protocol::messages::ShareGroupHeartbeatRequest;
 
 use crate::common::*;
 
@@ -207,6 +208,36 @@ fn a_frozen_clock_ends_no_wait_but_that_of_the_client_itself() {
     world.clock.resume();
     assert!(transport.wait(Duration::from_secs(20)));
     assert!(world.clock.machine_ms() - began_ms < 10_000);
+}
+
+#[test]
+fn no_assignment_waits_for_its_interval_while_the_clock_is_frozen() {
+    let world = World::new(&[]);
+    let port = world.connect();
+    let beat = |id: &str, member_epoch, topics: bool| {
+        let request = ShareGroupHeartbeatRequest {
+            group_id: "s".into(),
+            member_id: id.into(),
+            member_epoch,
+            subscribed_topic_names: topics.then(|| vec!["t".into()]),
+            sender: sender(1),
+            ..Default::default()
+        };
+        let Outcome::Now(Response::ShareGroupHeartbeat(response)) = port.handle(Request::ShareGroupHeartbeat(request))
+        else {
+            panic!()
+        };
+        let assigned = response.assignment.map(|assigned| assigned.topic_partitions.len());
+        (response.member_epoch, assigned)
+    };
+    assert_eq!(beat("a", 0, true), (2, Some(0)), "its state is made first");
+    assert_eq!(beat("a", 2, false), (3, Some(1)));
+    assert_eq!(beat("b", 0, true), (4, Some(1)));
+    world.clock.resume();
+    let joined = beat("c", 0, true);
+    assert_eq!(joined, (4, Some(0)), "the interval is 1 s");
+    world.advance(1_000);
+    assert_eq!(beat("c", 4, false), (5, Some(1)));
 }
 
 #[test]

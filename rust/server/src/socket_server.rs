@@ -143,6 +143,7 @@ impl SocketServer {
         let completions = Arc::clone(&shared.completions);
         let clock_changed: Waker = Arc::new(move || completions.wake());
         broker.clock().watch(&clock_changed);
+        broker.begin_to_listen();
         let processor = Processor::new(sockets, Arc::clone(&shared), nodes, pool);
         let thread = std::thread::Builder::new()
             .name("fletchlog-net".to_owned())

@@ -672,6 +672,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Protocol of a listener; Kafka sets it for each listener in listener.security.protocol.map. SSL is TLS, with the certificate of ssl.keystore.*. With SASL, clients must authenticate first.",
     ),
     row(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        Kind::Int(1, i32::MAX),
+        Some("300000"),
+        "Time between looks for states in __share_group_state whose last snapshot is older than this; they are written again.",
+    ),
+    row(
         "share.coordinator.snapshot.update.records.per.snapshot",
         Kind::Int(0, 500),
         Some("500"),
@@ -684,6 +690,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Partitions of __share_group_state, fixed when the first share group begins.",
     ),
     row(
+        "share.coordinator.state.topic.prune.interval.ms",
+        Kind::Int(1, i32::MAX),
+        Some("300000"),
+        "Time between deletions of the records of __share_group_state that are older than every snapshot that is needed.",
+    ),
+    row(
         "share.coordinator.state.topic.replication.factor",
         Kind::Int(1, 32_767),
         Some("3"),
@@ -694,6 +706,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(14, i32::MAX),
         Some("104857600"),
         "Segment size of __share_group_state.",
+    ),
+    row(
+        "share.coordinator.write.timeout.ms",
+        Kind::Int(1, i32::MAX),
+        Some("5000"),
+        "How long one write of a share group's state waits for replicas in sync, in ms. A leader writes up to five times before acknowledgements fail.",
     ),
     row(
         "socket.request.max.bytes",

@@ -1,8 +1,8 @@
 //! Events of a cluster: leaders and coordinators move, nodes stop and start (spec 6.8). No call of the broker runs meanwhile, so a client sees an
 //! event before or after its request, never within it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use fletchlog_api::{CoordinatorType, ErrorCode, NodeId};
 use fletchlog_records::TopicPartition;
@@ -12,6 +12,7 @@ use crate::BrokerError;
 use crate::controller::{Change, ElectionType};
 use crate::directory::{NO_LEADER, PartitionState};
 use crate::partition::Partition;
+use crate::replica_manager::ReplicaManager;
 use crate::topic_names::{CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE};
 
 /// Partitions, and the result for each.
@@ -326,11 +327,23 @@ impl Broker {
     }
 
     pub(super) fn all_partitions(&self) -> Vec<Arc<Partition>> {
-        let table = self.replicas.topic_table();
-        table
-            .iter()
-            .flat_map(|topic| topic.partitions.iter().cloned())
-            .collect()
+        all_partitions(&self.replicas)
+    }
+
+    /// Called when a listener starts. As when a real broker starts, all partitions that were in the directory before have a new leader epoch, two
+    /// higher: they had no leader meanwhile. For another listener nothing changes, nor with a read-only broker. A partition whose epochs cannot be
+    /// read or written keeps its epoch. A closed broker stays as it is.
+    pub fn begin_to_listen(&self) {
+        let Ok(_alone) = self.alone() else { return };
+        let inherited = std::mem::take(&mut *self.inherited.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.is_read_only() {
+            return;
+        }
+        for partition in inherited {
+            if let Err(error) = partition.lead_anew(self.logs.directory()) {
+                log::error!("the leader epoch of {} is not raised: {error}", partition.tp());
+            }
+        }
     }
 
     /// Number of times that nodes have stopped or started. A listener that is woken ([`Broker::watch`]) compares it.
@@ -394,4 +407,11 @@ impl Broker {
 
 fn is_not_needed(changed: &Result<bool, BrokerError>) -> bool {
     matches!(changed, Err(error) if error.code() == ErrorCode::ELECTION_NOT_NEEDED)
+}
+
+/// The partitions of all topics.
+pub(super) fn all_partitions(replicas: &ReplicaManager) -> Vec<Arc<Partition>> {
+    let table = replicas.topic_table();
+    let topics = table.iter();
+    topics.flat_map(|topic| topic.partitions.iter().cloned()).collect()
 }

@@ -78,6 +78,7 @@ impl Broker {
         let checks = [
             self.groups.next_expiry_check(),
             self.transactions.next_expiry_check(),
+            Some(self.share_coordinator.next_check()),
             Some(self.logs.next_check()),
             self.cleaner.get().map(|cleaner| cleaner.next_ms()),
         ];
@@ -108,7 +109,10 @@ impl Broker {
 
     /// Waits until other threads have finished the checks that they have begun.
     fn await_checks(&self) {
-        let is_checking = || self.groups.is_checking() || self.transactions.is_checking() || self.logs.is_checking();
+        let is_checking = || {
+            let is_any = self.groups.is_checking() || self.transactions.is_checking();
+            is_any || self.share_coordinator.is_checking() || self.logs.is_checking()
+        };
         while is_checking() && !self.is_closed() {
             let seen = self.replicas.changes().version();
             self.replicas.changes().wait(seen, LOOK_AGAIN);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fletchlog_api::{ErrorCode, HeartbeatRequest, HeartbeatResponse, NodeId};
+use fletchlog_api::{ErrorCode, HeartbeatRequest, HeartbeatResponse, NodeId, SettableClock};
 use fletchlog_log::checkpoint::encode_uuid;
 use fletchlog_records::planted;
 use rustc_hash::FxHashMap;
@@ -94,6 +94,14 @@ impl GroupCoordinator {
             run: uuid::random_hex(),
             replicas: Arc::clone(replicas),
         }
+    }
+
+    /// Whether the assignment of a group may be computed again that was computed at `assigned_ms` (0: never). No interval ends while the
+    /// clock is frozen, so then nothing waits for it.
+    pub(super) fn may_assign(&self, assigned_ms: i64, interval_ms: i64) -> bool {
+        let clock = self.replicas.clock();
+        let is_frozen = clock.settable().is_some_and(SettableClock::is_frozen);
+        is_frozen || assigned_ms <= 0 || clock.now_ms() >= assigned_ms.saturating_add(interval_ms)
     }
 
     /// `<prefix>-<uuid>`, as in Kafka; the first digits are a counter, so that ids of the same client sort in the order in which they

@@ -116,10 +116,8 @@ impl GroupCoordinator {
         if group.epoch <= group.assignment_epoch {
             return;
         }
-        let now_ms = self.replicas.clock().now_ms();
         let interval_ms = i64::from(self.group_config(&change.group_id, "consumer.assignment.interval.ms"));
-        let next_ms = group.assignment_timestamp_ms.saturating_add(interval_ms);
-        if group.assignment_timestamp_ms > 0 && now_ms < next_ms {
+        if !self.may_assign(group.assignment_timestamp_ms, interval_ms) {
             return;
         }
         let assignor = self.effective(group.preferred_assignor());
@@ -130,7 +128,10 @@ impl GroupCoordinator {
                 change.apply(ConsumerRecord::Target(id, Some(Arc::new(target))));
             }
         }
-        change.apply(ConsumerRecord::TargetEpoch(Some((epoch, now_ms))));
+        change.apply(ConsumerRecord::TargetEpoch(Some((
+            epoch,
+            self.replicas.clock().now_ms(),
+        ))));
     }
 
     /// The member's next step. Kafka: `GroupMetadataManager#maybeReconcile`.

@@ -1,6 +1,7 @@
 //! Requests to coordinators whose responses wait until their records are on all replicas in sync. Kafka: `CoordinatorRuntime`,
 //! `TransactionStateManager#appendTransactionToLog`.
 
+use std::collections::BTreeMap;
 use std::iter::repeat;
 use std::sync::Arc;
 
@@ -9,15 +10,19 @@ use fletchlog_protocol::messages::offset_fetch_response::OffsetFetchResponseGrou
 use fletchlog_protocol::messages::{
     AddOffsetsToTxnResponse, ConsumerGroupHeartbeatResponse, EndTxnResponse, HeartbeatResponse, InitProducerIdResponse,
     JoinGroupRequest, JoinGroupResponse, LeaveGroupResponse, OffsetFetchRequest, OffsetFetchResponse,
-    ShareGroupHeartbeatResponse,
+    ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupHeartbeatResponse,
 };
 
 use super::{Handled, KafkaApis};
 use crate::group::ClientLiveness;
+use crate::partition::Partition;
+use crate::share::ShareFetched;
 use crate::topic_names::{CONSUMER_OFFSETS, TRANSACTION_STATE};
 
 /// How long the coordinator of transactions waits for its records, in ms. Kafka: the broker's request.timeout.ms.
 const TRANSACTION_TIMEOUT_MS: i64 = 30_000;
+/// How often a leader asks the share coordinator to write a state. Kafka: `PersisterStateManager#MAX_FIND_COORD_ATTEMPTS`.
+const STATE_WRITES: i64 = 5;
 /// The error after this time.
 const TIMED_OUT: ErrorCode = ErrorCode::COORDINATOR_NOT_AVAILABLE;
 
@@ -86,6 +91,80 @@ impl KafkaApis {
         match answer.take() {
             Some(response) => self.after_writes(waits(), response),
             None => Handled::Later(answer),
+        }
+    }
+
+    /// ShareAcknowledge: the response waits for the states that it has changed.
+    pub(super) fn share_acknowledge(&self, node: NodeId, request: ShareAcknowledgeRequest) -> Handled {
+        let topics = request.topics.iter();
+        let acknowledged =
+            topics.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, p.partition_index)));
+        let logs = self.state_logs(request.group_id.as_ref(), acknowledged);
+        let response = self.share.share_acknowledge(node, request);
+        if logs.is_empty() {
+            return Handled::Now(Response::ShareAcknowledge(response));
+        }
+        let mut refused = response.clone();
+        for partition in refused.responses.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            refuse(&mut partition.error_code, &mut partition.error_message);
+        }
+        let both = (
+            Response::ShareAcknowledge(response),
+            Response::ShareAcknowledge(refused),
+        );
+        self.after_state_writes(logs, both)
+    }
+
+    /// ShareFetch: a response that need not wait for records waits for the states that its acknowledgements have changed.
+    pub(super) fn share_fetch(&self, node: NodeId, client: &ClientLiveness, request: ShareFetchRequest) -> Handled {
+        let topics = request.topics.iter();
+        let partitions = topics.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, p)));
+        let acknowledged = partitions
+            .filter(|(_, p)| !p.acknowledgement_batches.is_empty())
+            .map(|(id, p)| (id, p.partition_index));
+        let logs = self.state_logs(request.group_id.as_ref(), acknowledged);
+        let response = match self.share.share_fetch(node, (client.number(), node), request) {
+            ShareFetched::Now(response) => response,
+            ShareFetched::Later(answer) => return Handled::Later(answer),
+        };
+        if logs.is_empty() {
+            return Handled::Now(Response::ShareFetch(response));
+        }
+        let mut refused = response.clone();
+        for partition in refused.responses.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            refuse(
+                &mut partition.acknowledge_error_code,
+                &mut partition.acknowledge_error_message,
+            );
+        }
+        let both = (Response::ShareFetch(response), Response::ShareFetch(refused));
+        self.after_state_writes(logs, both)
+    }
+
+    /// While some nodes do not run: the logs of the states of share partitions, and their ends.
+    fn state_logs(
+        &self,
+        group_id: Option<&Arc<str>>,
+        partitions: impl Iterator<Item = ([u8; 16], i32)>,
+    ) -> Vec<(Arc<Partition>, i64)> {
+        let Some(group_id) = group_id.filter(|_| !self.replicas.controller().all_run()) else {
+            return Vec::new();
+        };
+        let logs = partitions.filter_map(|(topic_id, partition)| self.share.state_log(group_id, topic_id, partition));
+        let logs: BTreeMap<i32, Arc<Partition>> = logs.map(|log| (log.tp().partition, log)).collect();
+        let with_end = |log: Arc<Partition>| {
+            let end = log.log_end();
+            (log, end)
+        };
+        logs.into_values().map(with_end).collect()
+    }
+
+    /// As long as leaders of partitions ask the share coordinator. Kafka: `PersisterStateManager`.
+    fn after_state_writes(&self, logs: Vec<(Arc<Partition>, i64)>, both: (Response, Response)) -> Handled {
+        let timeout_ms = i64::from(self.replicas.config().int("share.coordinator.write.timeout.ms"));
+        match self.replicas.after_all_writes(logs, both, timeout_ms * STATE_WRITES) {
+            Ok(response) => Handled::Now(response),
+            Err(deferred) => Handled::After(deferred),
         }
     }
 
@@ -198,6 +277,14 @@ fn refused(request: &Request) -> Option<Response> {
         Request::OffsetFetch(r) if r.require_stable => Response::OffsetFetch(offsets_refused(r)),
         _ => return None,
     })
+}
+
+/// The error of acknowledgements whose states are not on all replicas in time.
+fn refuse(error_code: &mut ErrorCode, message: &mut Option<Arc<str>>) {
+    if *error_code == ErrorCode::NONE {
+        *error_code = TIMED_OUT;
+        *message = Some("Error in write state RPC. The states are not on all replicas in sync.".into());
+    }
 }
 
 /// Older clients would not repeat the request after COORDINATOR_NOT_AVAILABLE.

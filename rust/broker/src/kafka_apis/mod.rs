@@ -12,7 +12,7 @@ use fletchlog_api::{LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Re
 use crate::group::{ClientLiveness, GroupCoordinator, LegacyGroups};
 use crate::replica_manager::fetch::Fetched;
 use crate::replica_manager::{Deferred, Produced, ReplicaManager};
-use crate::share::{ShareFetched, SharePartitionManager};
+use crate::share::SharePartitionManager;
 use crate::sync::Answer;
 use crate::transaction::TransactionCoordinator;
 
@@ -90,13 +90,8 @@ impl KafkaApis {
             },
             Request::FindCoordinator(r) => Handled::Now(Response::FindCoordinator(self.find_coordinator(&r))),
             Request::JoinGroup(r) => self.join_group(node, client, r),
-            Request::ShareFetch(r) => match self.share.share_fetch(node, (client.number(), node), r) {
-                ShareFetched::Now(response) => Handled::Now(Response::ShareFetch(response)),
-                ShareFetched::Later(answer) => Handled::Later(answer),
-            },
-            Request::ShareAcknowledge(r) => {
-                Handled::Now(Response::ShareAcknowledge(self.share.share_acknowledge(node, r)))
-            }
+            Request::ShareFetch(r) => self.share_fetch(node, client, r),
+            Request::ShareAcknowledge(r) => self.share_acknowledge(node, r),
             Request::SyncGroup(r) => Handled::Later(self.groups.sync_group(node, &r, client)),
             other => self.handle_by_coordinator(node, client, other),
         }

@@ -35,8 +35,8 @@ struct DelayedProduce {
 /// A request to a coordinator whose response waits until everything before it in the coordinator's log is on all replicas in sync.
 #[derive(Debug)]
 struct DelayedWrite {
-    partition: Arc<Partition>,
-    end: i64,
+    /// The logs, and their ends.
+    written: Vec<(Arc<Partition>, i64)>,
     response: Response,
     /// The response after the time-out.
     refused: Response,
@@ -170,11 +170,13 @@ impl Delayed {
 
 impl DelayedWrite {
     fn is_written(&self) -> bool {
-        self.partition.high_watermark() >= self.end
+        let mut written = self.written.iter();
+        written.all(|(partition, end)| partition.high_watermark() >= *end)
     }
 
     fn has_moved(&self, replicas: &ReplicaManager) -> bool {
-        !replicas.topic_table().holds(&self.partition)
+        let table = replicas.topic_table();
+        !self.written.iter().all(|(partition, _)| table.holds(partition))
     }
 }
 
@@ -224,14 +226,29 @@ impl ReplicaManager {
         (response, refused): (Response, Response),
         wait_ms: i64,
     ) -> Result<Response, Box<Deferred>> {
-        let end = partition.log_end();
-        if partition.high_watermark() >= end || written.is_some_and(|before| before >= end) {
+        let log = (Arc::clone(partition), written.unwrap_or(-1));
+        self.after_all_writes(vec![log], (response, refused), wait_ms)
+    }
+
+    /// The same for several logs, each with its end before the request (-1: earlier records are waited for too).
+    pub(crate) fn after_all_writes(
+        &self,
+        logs: Vec<(Arc<Partition>, i64)>,
+        (response, refused): (Response, Response),
+        wait_ms: i64,
+    ) -> Result<Response, Box<Deferred>> {
+        let written = logs.into_iter().filter_map(|(partition, before)| {
+            let end = partition.log_end();
+            let waits = partition.high_watermark() < end && before < end;
+            waits.then_some((partition, end))
+        });
+        let written: Vec<_> = written.collect();
+        if written.is_empty() {
             return Ok(response);
         }
         let is_refused = Arc::new(AtomicBool::new(false));
         let write = DelayedWrite {
-            partition: Arc::clone(partition),
-            end,
+            written,
             response: response.clone(),
             refused: refused.clone(),
             is_refused: Arc::clone(&is_refused),

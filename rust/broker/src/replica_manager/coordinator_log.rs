@@ -9,7 +9,7 @@ use crate::BrokerError;
 use crate::directory::NO_LEADER;
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
-use crate::topic_names::CONSUMER_OFFSETS;
+use crate::topic_names::{CONSUMER_OFFSETS, SHARE_GROUP_STATE};
 
 /// Bytes per read while loading: one batch of such records is far smaller, and a bigger batch is read whole anyway.
 const LOAD_CHUNK: usize = 1 << 20;
@@ -49,8 +49,8 @@ impl ReplicaManager {
         if partition.leader() == NO_LEADER {
             return refuse(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
-        // The coordinator of groups writes as with acks=1, and its responses wait. Kafka: `CoordinatorPartitionWriter#append`.
-        let is_of_groups = &*partition.tp().topic == CONSUMER_OFFSETS;
+        // The coordinators of groups write as with acks=1, and their responses wait. Kafka: `CoordinatorPartitionWriter#append`.
+        let is_of_groups = matches!(&*partition.tp().topic, CONSUMER_OFFSETS | SHARE_GROUP_STATE);
         if !is_of_groups && self.is_under_min_isr(partition) {
             return refuse(ErrorCode::NOT_ENOUGH_REPLICAS);
         }

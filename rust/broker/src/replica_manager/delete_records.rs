@@ -28,17 +28,7 @@ impl ReplicaManager {
         if starts.is_empty() {
             return results;
         }
-        // Kafka writes log starts once a minute; but if a crash reverted a log start that clients have seen, deleted records would
-        // exist again.
-        let delete = |partition: &Partition, start| Ok(self.log_of(partition)?.delete_records(Some(start))?);
-        match if planted!("log-start-not-checkpointed") {
-            Ok(starts
-                .iter()
-                .map(|(partition, start)| delete(partition, *start))
-                .collect())
-        } else {
-            self.logs.write_checkpoints_for(&starts, delete)
-        } {
+        match self.move_log_starts(&starts) {
             Ok(deleted) => places
                 .iter()
                 .zip(deleted)
@@ -48,6 +38,36 @@ impl ReplicaManager {
         let deleted = places.iter().zip(&starts).filter(|(place, _)| results[**place].is_ok());
         self.partitions_changed(deleted.map(|(_, (partition, _))| &**partition));
         results
+    }
+
+    /// Moves the starts of logs. Kafka writes them once a minute; but if a crash reverted a log start that clients have seen, deleted records
+    /// would exist again.
+    fn move_log_starts(&self, starts: &[(Arc<Partition>, i64)]) -> Result<Vec<Result<i64, BrokerError>>, BrokerError> {
+        let delete = |partition: &Partition, start| Ok(self.log_of(partition)?.delete_records(Some(start))?);
+        if planted!("log-start-not-checkpointed") {
+            let moved = starts.iter().map(|(partition, start)| delete(partition, *start));
+            return Ok(moved.collect());
+        }
+        self.logs.write_checkpoints_for(starts, delete)
+    }
+
+    /// Deletes records of a coordinator's log before an offset, as far as they are on all replicas. What is left is made durable first: it is
+    /// all that the coordinator can begin with.
+    pub(crate) fn delete_coordinator_records(
+        &self,
+        partition: &Arc<Partition>,
+        before: i64,
+    ) -> Result<(), BrokerError> {
+        let log = self.log_of(partition)?;
+        let before = before.min(log.high_watermark());
+        if before <= log.log_start_offset() {
+            return Ok(());
+        }
+        log.flush()?;
+        let moved = self.move_log_starts(&[(Arc::clone(partition), before)])?;
+        moved.into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.partitions_changed([&**partition]);
+        Ok(())
     }
 
     /// A partition, and where its log would start after the deletion.

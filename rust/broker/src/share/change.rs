@@ -365,41 +365,36 @@ impl SharePartition {
         }
     }
 
-    /// Archives the records that have been written to the dead-letter topic, or could not be.
-    pub(crate) fn bury(&mut self, dead: &[DeadLetters]) -> Change {
+    /// Archives the next batch, or single record, of those that have been written to the dead-letter topic, or could not be; `None`: there is
+    /// no more. Each is persisted alone.
+    pub(crate) fn bury(&mut self, dead: &[DeadLetters]) -> Option<Change> {
+        let place = dead.iter().find_map(|letters| self.archiving_in(letters))?;
         let mut change = self.new_change();
-        for letters in dead {
-            let from = self.floor(letters.first).map_or(letters.first, |(key, _)| key);
-            for key in self.keys(from, letters.last) {
-                let Some(batch) = self.in_flight.get(&key) else {
-                    continue;
-                };
-                let last = batch.last;
-                if let Some(state) = batch.whole() {
-                    if state.state == RecordState::Archiving {
-                        let place = Place {
-                            key,
-                            last,
-                            offset: None,
-                        };
-                        self.leave(place, RecordState::Archived, None, &mut change);
-                    }
-                    continue;
+        self.leave(place, RecordState::Archived, None, &mut change);
+        Some(change)
+    }
+
+    /// The first batch, or single record, of a range that is Archiving.
+    fn archiving_in(&self, letters: &DeadLetters) -> Option<Place> {
+        let from = self.floor(letters.first).map_or(letters.first, |(key, _)| key);
+        self.keys(from, letters.last).into_iter().find_map(|key| {
+            let batch = self.in_flight.get(&key)?;
+            let last = batch.last;
+            let offset = match batch.whole() {
+                Some(state) => {
+                    return (state.state == RecordState::Archiving).then_some(Place {
+                        key,
+                        last,
+                        offset: None,
+                    });
                 }
-                for offset in key.max(letters.first)..=last.min(letters.last) {
-                    let state = self.in_flight.get(&key).and_then(|found| found.at(key, offset));
-                    if state.is_some_and(|state| state.state == RecordState::Archiving) {
-                        let place = Place {
-                            key,
-                            last,
-                            offset: Some(offset),
-                        };
-                        self.leave(place, RecordState::Archived, None, &mut change);
-                    }
-                }
-            }
-        }
-        change
+                None => (key.max(letters.first)..=last.min(letters.last)).find(|offset| {
+                    let state = batch.at(key, *offset);
+                    state.is_some_and(|state| state.state == RecordState::Archiving)
+                }),
+            };
+            offset.map(|_| Place { key, last, offset })
+        })
     }
 
     /// The dead letters that an earlier run has not finished.

@@ -13,7 +13,7 @@ use fletchlog_protocol::messages::{
 use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashMap;
 
-use super::change::{Change, Refusal};
+use super::change::{Change, DeadLetters, Refusal};
 use super::delayed_share_fetch::DelayedShareFetch;
 use super::group_config::{OffsetReset, ShareGroupConfig};
 use super::record_state::{NO_LOCK, RecordState};
@@ -130,6 +130,15 @@ impl SharePartitionManager {
     /// The node that keeps what is persisted of a share partition.
     pub(crate) fn coordinator_of(&self, key: &str) -> NodeId {
         self.coordinator.coordinator_of(key)
+    }
+
+    /// The log that keeps what is persisted of a share partition; `None`: there is none yet.
+    pub(crate) fn state_log(&self, group_id: &Arc<str>, topic_id: [u8; 16], partition: i32) -> Option<Arc<Partition>> {
+        self.coordinator.state_log(&SharePartitionKey {
+            group_id: Arc::clone(group_id),
+            topic_id,
+            partition,
+        })
     }
 
     /// Reads a group's properties.
@@ -333,15 +342,23 @@ impl SharePartitionManager {
         let dead = change.dead.clone();
         let mut is_news = loaded.partition.commit(change, self.now_ms(), limits);
         if !dead.is_empty() {
-            self.write_dead_letters(managed, &dead);
-            let buried = loaded.partition.bury(&dead);
+            is_news |= self.bury(managed, loaded, &dead, limits);
+        }
+        is_news
+    }
+
+    /// Writes dead letters, and archives their records one batch after the other; true: the start offset has moved.
+    fn bury(&self, managed: &Managed, loaded: &mut Loaded, dead: &[DeadLetters], limits: &Limits) -> bool {
+        self.write_dead_letters(managed, dead);
+        let mut has_moved = false;
+        while let Some(buried) = loaded.partition.bury(dead) {
             // If it cannot be persisted, the next leader writes the dead letters again.
             if let Err(refusal) = self.write_state(&managed.key, loaded, &buried) {
                 log::debug!("{}: dead letters are not noted: {}", managed.tp, refusal.message);
             }
-            is_news |= loaded.partition.commit(buried, self.now_ms(), limits);
+            has_moved |= loaded.partition.commit(buried, self.now_ms(), limits);
         }
-        is_news
+        has_moved
     }
 
     /// Writes dead letters that an earlier leader has not finished.
@@ -351,12 +368,8 @@ impl SharePartitionManager {
         if dead.is_empty() {
             return;
         }
-        self.write_dead_letters(managed, &dead);
         let limits = self.limits(&managed.key.group_id);
-        let buried = loaded.partition.bury(&dead);
-        if let Err(refusal) = self.persist(managed, loaded, buried, &limits) {
-            log::debug!("{}: dead letters are not noted: {}", managed.tp, refusal.message);
-        }
+        self.bury(managed, loaded, &dead, &limits);
     }
 
     /// Kafka: `SharePartition#writeShareGroupState`, with the texts of `PersisterStateManager`.

@@ -4,6 +4,7 @@
 //! The leader of a partition asks it with request values, as another process would.
 
 mod combine;
+mod jobs;
 mod records;
 mod requests;
 mod store;
@@ -19,7 +20,7 @@ use rustc_hash::FxHashMap;
 use crate::BrokerError;
 use crate::loading::Loading;
 use crate::replica_manager::ReplicaManager;
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, Periodic, Rank};
 use crate::topic_names::SHARE_GROUP_STATE;
 use records::ShareGroupOffset;
 pub(crate) use records::{NO_START_OFFSET, SharePartitionKey};
@@ -40,6 +41,12 @@ pub(crate) struct ShareCoordinator {
     is_loaded: AtomicBool,
     loading: Loading,
     load: Mutex<()>,
+    /// The look for states whose last snapshot is old, and its interval (monotonic).
+    cold_check: Periodic,
+    cold_check_ms: i64,
+    /// The look for records that are not needed, and its interval (monotonic).
+    prune_check: Periodic,
+    prune_check_ms: i64,
 }
 
 impl SharePartitionKey {
@@ -54,7 +61,15 @@ impl ShareCoordinator {
     /// A coordinator that reads the log when it is first needed.
     pub(crate) fn new(replicas: &Arc<ReplicaManager>) -> Self {
         let shard = || Mutex::new(Rank::ShareState, States::default());
+        let config = replicas.config();
+        let cold_check_ms = i64::from(config.int("share.coordinator.cold.partition.snapshot.interval.ms"));
+        let prune_check_ms = i64::from(config.int("share.coordinator.state.topic.prune.interval.ms"));
+        let after = |ms| Periodic::new(replicas.clock().monotonic_ms().saturating_add(ms));
         Self {
+            cold_check: after(cold_check_ms),
+            cold_check_ms,
+            prune_check: after(prune_check_ms),
+            prune_check_ms,
             shards: std::iter::repeat_with(shard).take(SHARDS).collect(),
             updates_per_snapshot: replicas
                 .config()

@@ -37,6 +37,8 @@ pub(super) struct ShareGroupOffset {
     pub(super) batches: Vec<StateBatch>,
     /// Updates since the last snapshot.
     pub(super) updates: i32,
+    /// Where that snapshot is in its log.
+    pub(super) snapshot_at: i64,
 }
 
 impl ShareGroupOffset {
@@ -55,6 +57,7 @@ impl ShareGroupOffset {
             write_ms: now_ms,
             batches: Vec::new(),
             updates: 0,
+            snapshot_at: 0,
         }
     }
 
@@ -84,11 +87,20 @@ impl ShareGroupOffset {
             write_ms: self.write_ms,
             batches: combine(self.batches.iter().cloned().chain(new), start_offset),
             updates: self.updates.saturating_add(1),
+            snapshot_at: self.snapshot_at,
         }
     }
 
-    /// The same as a new snapshot.
+    /// The same as a new snapshot, after many updates.
     pub(super) fn into_snapshot(self, now_ms: i64) -> Self {
+        Self {
+            create_ms: now_ms,
+            ..self.into_cold_snapshot(now_ms)
+        }
+    }
+
+    /// The same as a new snapshot, because the last one is old. It keeps the time of its creation.
+    pub(super) fn into_cold_snapshot(self, now_ms: i64) -> Self {
         Self {
             snapshot_epoch: self.snapshot_epoch.saturating_add(1),
             write_ms: now_ms,
@@ -97,8 +109,13 @@ impl ShareGroupOffset {
         }
     }
 
-    /// The state that a snapshot holds.
-    pub(super) fn of_snapshot(value: ShareSnapshotValue) -> Self {
+    /// Whether its last snapshot is one of [`ShareGroupOffset::into_cold_snapshot`].
+    pub(super) fn is_cold(&self) -> bool {
+        self.create_ms != self.write_ms
+    }
+
+    /// The state that the snapshot at an offset holds.
+    pub(super) fn of_snapshot(value: ShareSnapshotValue, snapshot_at: i64) -> Self {
         Self {
             snapshot_epoch: value.snapshot_epoch,
             state_epoch: value.state_epoch,
@@ -109,6 +126,7 @@ impl ShareGroupOffset {
             write_ms: value.write_timestamp,
             batches: value.state_batches,
             updates: 0,
+            snapshot_at,
         }
     }
 }

@@ -134,8 +134,8 @@ impl ShareCoordinator {
         }
         self.check_topic(key)?;
         let now_ms = self.replicas.clock().now_ms();
-        let state = ShareGroupOffset::initial(known, state_epoch, start_offset, now_ms);
-        self.append_state(key, records::snapshot(key, Some(&state))?)?;
+        let mut state = ShareGroupOffset::initial(known, state_epoch, start_offset, now_ms);
+        state.snapshot_at = self.append_state(key, records::snapshot(key, Some(&state))?)?;
         states.insert(key.clone(), state);
         Ok(())
     }
@@ -259,8 +259,8 @@ impl ShareCoordinator {
             self.append_state(key, records::update(key, update)?)?;
             return Ok(state);
         }
-        let state = state.into_snapshot(self.replicas.clock().now_ms());
-        self.append_state(key, records::snapshot(key, Some(&state))?)?;
+        let mut state = state.into_snapshot(self.replicas.clock().now_ms());
+        state.snapshot_at = self.append_state(key, records::snapshot(key, Some(&state))?)?;
         Ok(state)
     }
 

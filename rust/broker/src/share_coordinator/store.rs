@@ -1,5 +1,7 @@
 //! `__share_group_state`: writing it, and reading it back. Kafka: `ShareCoordinatorShard#replay`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use fletchlog_protocol::Value;
 use fletchlog_protocol::values::{ShareGroupStateKey, ShareSnapshotValue, ShareUpdateValue};
@@ -9,12 +11,19 @@ use super::records::{ShareGroupOffset, SharePartitionKey};
 use super::{ShareCoordinator, States};
 use crate::BrokerError;
 use crate::each_log::EachLog;
+use crate::partition::Partition;
 use crate::replica_manager::CoordinatorRecord;
 use crate::topic_names::SHARE_GROUP_STATE;
 
 impl ShareCoordinator {
-    /// Appends a record of a share partition.
-    pub(super) fn append_state(&self, key: &SharePartitionKey, record: CoordinatorRecord) -> Result<(), BrokerError> {
+    /// The partition of `__share_group_state` that keeps a share partition; `None`: there is no such topic yet.
+    pub(crate) fn state_log(&self, key: &SharePartitionKey) -> Option<Arc<Partition>> {
+        let topic = self.replicas.topic(SHARE_GROUP_STATE).ok()?;
+        topic.partition(self.partition_for(&key.coordinator_key())).cloned()
+    }
+
+    /// Appends a record of a share partition; returns its offset.
+    pub(super) fn append_state(&self, key: &SharePartitionKey, record: CoordinatorRecord) -> Result<i64, BrokerError> {
         let append = || {
             let topic = self.replicas.controller().share_state_topic()?;
             let partition = topic
@@ -25,9 +34,9 @@ impl ShareCoordinator {
         };
         let what = || format!("writing the state of share group {}", key.group_id);
         match append() {
-            Ok(_) => {
+            Ok(offset) => {
                 self.replicas.failures().succeeded(what);
-                Ok(())
+                Ok(offset)
             }
             Err(error) => {
                 self.replicas.failures().failed(what(), &error);
@@ -63,7 +72,7 @@ fn apply(states: &mut States, batch: &RecordBatch) -> Result<(), RecordError> {
     let mut cursor = RecordCursor::new();
     while let Some(record) = cursor.next(&slice)? {
         let Some(key) = record.key else { continue };
-        if replay(states, key, record.value).is_none() {
+        if replay(states, key, record.value, record.offset).is_none() {
             log::warn!(
                 "{SHARE_GROUP_STATE}: the record at offset {} has an unknown format and is skipped",
                 record.offset
@@ -74,7 +83,7 @@ fn apply(states: &mut States, batch: &RecordBatch) -> Result<(), RecordError> {
 }
 
 /// Applies a record; `None`: it cannot be read.
-fn replay(states: &mut States, key: &[u8], value: Option<&[u8]>) -> Option<()> {
+fn replay(states: &mut States, key: &[u8], value: Option<&[u8]>, offset: i64) -> Option<()> {
     let value = value.map(Bytes::copy_from_slice);
     match ShareGroupStateKey::decode(Bytes::copy_from_slice(key)).ok()? {
         ShareGroupStateKey::Snapshot(key) => {
@@ -85,7 +94,7 @@ fn replay(states: &mut States, key: &[u8], value: Option<&[u8]>) -> Option<()> {
             };
             match value {
                 Some(value) => {
-                    let state = ShareGroupOffset::of_snapshot(ShareSnapshotValue::decode(value).ok()?);
+                    let state = ShareGroupOffset::of_snapshot(ShareSnapshotValue::decode(value).ok()?, offset);
                     states.insert(key, state);
                 }
                 None => {

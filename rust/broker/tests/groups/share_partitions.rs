@@ -6,9 +6,9 @@ use std::path::Path;
 use fletchlog_api::*;
 use fletchlog_broker::{AlterConfig, AlterConfigOp, Broker, NewTopic};
 use fletchlog_protocol::messages::{
-    InitializeShareGroupStateRequest, ReadShareGroupStateSummaryRequest, ShareAcknowledgeRequest, ShareFetchRequest,
-    initialize_share_group_state_request, read_share_group_state_summary_request, share_acknowledge_request,
-    share_fetch_request,
+    DeleteShareGroupStateRequest, InitializeShareGroupStateRequest, ReadShareGroupStateSummaryRequest,
+    ShareAcknowledgeRequest, ShareFetchRequest, delete_share_group_state_request, initialize_share_group_state_request,
+    read_share_group_state_summary_request, share_acknowledge_request, share_fetch_request,
 };
 
 use super::wire::*;
@@ -159,6 +159,11 @@ impl Member {
     }
 
     fn acknowledge(&mut self, first_offset: i64, last_offset: i64, acknowledge_type: i8) -> ErrorCode {
+        self.begin_acknowledge(first_offset, last_offset, acknowledge_type);
+        self.acknowledged().expect("answered at once")
+    }
+
+    fn begin_acknowledge(&mut self, first_offset: i64, last_offset: i64, acknowledge_type: i8) {
         let batch = share_acknowledge_request::AcknowledgementBatch {
             first_offset,
             last_offset,
@@ -178,11 +183,15 @@ impl Member {
             ..Default::default()
         };
         self.epoch += 1;
-        let Response::ShareAcknowledge(response) = self.conn.ask(Request::ShareAcknowledge(request)) else {
+        self.conn.send(Request::ShareAcknowledge(request));
+    }
+
+    fn acknowledged(&self) -> Option<ErrorCode> {
+        let Response::ShareAcknowledge(response) = self.conn.take()? else {
             panic!("another response")
         };
         assert_eq!(response.error_code, ErrorCode::NONE);
-        response.responses[0].partitions[0].error_code
+        Some(response.responses[0].partitions[0].error_code)
     }
 }
 
@@ -329,9 +338,127 @@ fn many_updates_are_one_snapshot_that_a_restart_reads() {
     assert_eq!(Member::new(&world, "a").fetch(), (NONE, vec![(600, 999, 1)]));
 }
 
+/// Start and end of the only partition of `__share_group_state`.
+fn state_log(world: &World) -> (i64, i64) {
+    let log = world.broker.partition_log(&tp("__share_group_state", 0)).unwrap();
+    (log.log_start_offset(), log.log_end_offset())
+}
+
+const ONE_LOG: (&str, &str) = ("share.coordinator.state.topic.num.partitions", "1");
+
+#[test]
+fn records_that_no_state_needs_are_pruned_and_states_that_rest_are_written_anew() {
+    let world = World::new(&[
+        ONE_LOG,
+        ("share.coordinator.snapshot.update.records.per.snapshot", "6"),
+        ("share.coordinator.state.topic.prune.interval.ms", "3000"),
+        ("share.coordinator.cold.partition.snapshot.interval.ms", "8000"),
+    ]);
+    world.share(&[30]);
+    let mut member = Member::new(&world, "a");
+    assert_eq!(member.fetch(), (NONE, vec![(0, 29, 1)]));
+    for offset in 0..7 {
+        assert_eq!(member.acknowledge(2 * offset, 2 * offset, ACCEPT), NONE);
+    }
+    world.run(2_999);
+    assert_eq!(state_log(&world), (0, 8), "a snapshot, six updates, a snapshot");
+    world.run(1);
+    assert_eq!(state_log(&world), (7, 8));
+    assert_eq!(member.acknowledge(1, 1, ACCEPT), NONE);
+    world.run(3_000);
+    assert_eq!(state_log(&world), (7, 9), "the update needs its snapshot");
+    world.run(2_000);
+    assert_eq!(state_log(&world), (7, 10), "the snapshot is 8 s old");
+    world.run(1_000);
+    assert_eq!(state_log(&world), (9, 10));
+    world.run(8_000);
+    assert_eq!(state_log(&world), (9, 10), "nothing has happened");
+    assert_eq!(world.initialize(1, -1), NONE);
+    world.run(8_000);
+    assert_eq!(state_log(&world), (10, 12), "a new state is not a cold one; then it is");
+    let deleted = DeleteShareGroupStateRequest {
+        group_id: "g".into(),
+        topics: vec![delete_share_group_state_request::DeleteStateData {
+            topic_id: world.topic_id(),
+            partitions: vec![delete_share_group_state_request::PartitionData { partition: 0 }],
+        }],
+    };
+    world.broker.delete_state(&deleted).unwrap();
+    world.run(3_000);
+    assert_eq!(state_log(&world), (12, 13), "only the tombstone is left");
+}
+
+#[test]
+fn a_pruned_log_has_what_a_restart_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = [
+        ONE_LOG,
+        ("share.coordinator.snapshot.update.records.per.snapshot", "2"),
+        ("share.coordinator.state.topic.prune.interval.ms", "1000"),
+    ];
+    let open = || {
+        let clock = VirtualClock::new();
+        let broker = Broker::open(dir.path(), options(None, false, &config), clock.clone()).unwrap();
+        World { broker, clock }
+    };
+    let world = open();
+    world.broker.create_topic("t", 1, &[]).unwrap();
+    world.share(&[10]);
+    let mut member = Member::new(&world, "a");
+    assert_eq!(member.fetch(), (NONE, vec![(0, 9, 1)]));
+    for offset in [0, 2, 4, 6] {
+        assert_eq!(member.acknowledge(offset, offset, ACCEPT), NONE);
+    }
+    world.run(1_000);
+    assert_eq!(state_log(&world), (3, 5));
+    drop((world, member));
+    let world = open();
+    assert_eq!(state_log(&world), (3, 5));
+    let found = vec![(1, 1, 1), (3, 3, 1), (5, 5, 1), (7, 9, 1)];
+    assert_eq!(Member::new(&world, "a").fetch(), (NONE, found));
+}
+
+/// A member, and records that it has, of a topic and a group whose state is kept by three nodes.
+fn replicated() -> (World, Member) {
+    let world = World::of_nodes(3, &[ONE_LOG]);
+    world.broker.move_leader(&tp("t", 0), 1).unwrap();
+    world.share(&[4]);
+    let mut member = Member::new(&world, "a");
+    assert_eq!(member.fetch(), (NONE, vec![(0, 3, 1)]));
+    (world, member)
+}
+
+#[test]
+fn acknowledgements_wait_for_the_replicas_of_the_states() {
+    let (world, mut member) = replicated();
+    world.broker.crash_node(2, 9_000).unwrap();
+    member.begin_acknowledge(0, 1, ACCEPT);
+    world.run(8_999);
+    assert_eq!(member.acknowledged(), None);
+    world.run(1);
+    assert_eq!(member.acknowledged(), Some(NONE));
+    assert_eq!(member.acknowledge(2, 2, ACCEPT), NONE);
+}
+
+#[test]
+fn acknowledgements_whose_states_are_not_replicated_in_time_fail() {
+    let (world, mut member) = replicated();
+    world.broker.crash_node(2, 60_000).unwrap();
+    assert_eq!(
+        member.acknowledge(7, 7, ACCEPT),
+        ErrorCode::INVALID_REQUEST,
+        "nothing is written"
+    );
+    member.begin_acknowledge(0, 1, ACCEPT);
+    world.run(24_999);
+    assert_eq!(member.acknowledged(), None);
+    world.run(1);
+    assert_eq!(member.acknowledged(), Some(ErrorCode::COORDINATOR_NOT_AVAILABLE));
+}
+
 #[test]
 fn rejected_records_and_those_without_deliveries_left_are_dead_letters() {
-    let world = World::new(&[]);
+    let world = World::new(&[ONE_LOG]);
     world.share(&[3]);
     let enabled = (
         "errors.deadletterqueue.group.enable".to_owned(),
@@ -358,6 +485,13 @@ fn rejected_records_and_those_without_deliveries_left_are_dead_letters() {
     assert_eq!(member.fetch(), (NONE, vec![(1, 2, 2)]));
     assert_eq!(member.acknowledge(1, 2, RELEASE), NONE);
     assert_eq!(world.in_flight(), []);
+    // A snapshot; the rejection, and its end; the first release; the second one, and the end of each record.
+    assert_eq!(state_log(&world), (0, 7));
+    assert_eq!(
+        world.persisted(),
+        (2, 1),
+        "the start offset moves after each of these ends"
+    );
     let log = world.broker.partition_log(&tp("dlq.t", 0)).unwrap();
     let read = log.read(0, 1 << 20, true, fletchlog_log::FetchBound::LogEnd).unwrap();
     let mut letters = Vec::new();

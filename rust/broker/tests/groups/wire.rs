@@ -87,7 +87,10 @@ impl Conn {
         match self.port.handle(request) {
             Outcome::Now(response) => arrived.lock().unwrap().push_back(response),
             Outcome::Later(ticket) => ticket.on_ready(move |response| arrived.lock().unwrap().push_back(response)),
-            Outcome::After(_) | Outcome::Close => panic!("the connection is closed, or it waits for replicas"),
+            Outcome::After(deferred) => deferred
+                .ticket
+                .on_ready(move |response| arrived.lock().unwrap().push_back(response)),
+            Outcome::Close => panic!("the connection is closed"),
         }
     }
     pub fn take(&self) -> Option<Response> {

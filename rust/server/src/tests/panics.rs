@@ -63,6 +63,8 @@ impl Listener {
                     ("group.initial.rebalance.delay.ms", "50"),
                     ("group.min.session.timeout.ms", "50"),
                     ("offsets.retention.check.interval.ms", "100"),
+                    ("share.coordinator.cold.partition.snapshot.interval.ms", "100"),
+                    ("share.coordinator.state.topic.prune.interval.ms", "100"),
                     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "100"),
                 ],
             )
@@ -332,6 +334,26 @@ fn a_panic_in_the_time_out_of_a_share_fetch_fails_that_fetch_alone() {
     );
     let next: ShareFetchResponse = first.ask(78, 2, &request("a-share", 1)).unwrap();
     assert_eq!(next.error_code, ErrorCode::NONE);
+}
+
+#[test]
+fn a_panic_in_a_job_of_the_share_coordinator_ends_it_alone() {
+    let listener = Listener::open();
+    let mut client = listener.connect();
+    for job in [
+        "pruning of the states of share groups",
+        "snapshots of cold share partitions",
+    ] {
+        plant(job);
+        client.fetch(0, next_id());
+        let fetched = client.end::<FetchResponse>(1, 12).unwrap();
+        assert_eq!(
+            fetched.error_code,
+            ErrorCode::NONE,
+            "its time-out is when jobs are done"
+        );
+        has_happened(job);
+    }
 }
 
 #[test]

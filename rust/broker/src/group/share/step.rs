@@ -107,10 +107,8 @@ impl GroupCoordinator {
         if group.epoch <= group.assignment_epoch {
             return;
         }
-        let now_ms = self.replicas.clock().now_ms();
         let interval_ms = i64::from(self.group_config(&change.group_id, "share.assignment.interval.ms"));
-        let next_ms = group.assignment_timestamp_ms.saturating_add(interval_ms);
-        if group.assignment_timestamp_ms > 0 && now_ms < next_ms {
+        if !self.may_assign(group.assignment_timestamp_ms, interval_ms) {
             return;
         }
         let target = target_of(group, table);
@@ -120,7 +118,7 @@ impl GroupCoordinator {
                 change.apply(ShareRecord::Target(id, Some(Arc::new(target))));
             }
         }
-        change.apply(ShareRecord::TargetEpoch(Some((epoch, now_ms))));
+        change.apply(ShareRecord::TargetEpoch(Some((epoch, self.replicas.clock().now_ms()))));
     }
 
     /// Makes the states of partitions, and notes which have one. Kafka: `GroupCoordinatorService#persisterInitialize`,
