@@ -63,6 +63,7 @@ class Facts:
         self.last_us = 0
         self._fetches_of: dict[int, list[Fetched]] = {}
         self._sorted = 0
+        self._resets: list[Position] | None = None
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._sessions: dict[tuple[int, int], _FetchSession] = {}
         self._software: dict[int, tuple[str, str]] = {}
@@ -123,6 +124,11 @@ class Facts:
 
         Programs look up ends for other reasons too, such as their lag.
         """
+        if self._resets is None:
+            self._resets = self._find_resets()
+        return self._resets
+
+    def _find_resets(self) -> list[Position]:
         looked = [position for position in self.positions if position.timestamp in {-1, -2} and not position.error]
         lanes = {(position.client, position.lane) for position in looked}
         clients = {client for client, _ in lanes}
@@ -148,7 +154,7 @@ class Facts:
     def numbers_changed(self) -> None:
         """Forgets what is kept by the numbers of clients."""
         self._fetches_of.clear()
-        self._sorted = 0
+        self._sorted, self._resets = 0, None
 
     def name(self, client: int) -> str:
         """A client as a reader knows it: its id, and its software where it says so."""
