@@ -83,6 +83,7 @@ LAYERS = {
         # other ways to use the clients
         *("producer", "share_consumer", "group/legacy"),
         # the consumer's calls
+        *("consumer/derived_polls",),
         *("consumer/range_scan", "consumer/until", "consumer/poll", "consumer/positions", "consumer/offsets_for_times", "consumer/consumer"),
         # what a poll does
         *("consumer/abstract_fetch", "consumer/timestamp_collector", "consumer/fair_collector", "consumer/fetch_collector"),

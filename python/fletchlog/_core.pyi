@@ -97,6 +97,7 @@ __all__ = [
     "config_table",
     "confluent_reader",
     "decision_rows",
+    "derive_polls",
     "error_classes",
     "find_topics",
     "hash_buckets",
@@ -139,6 +140,8 @@ _Headers: TypeAlias = Sequence[tuple[str, _Bytes | None]] | Mapping[str, _Bytes 
 _Listener: TypeAlias = Callable[[list[TopicPartition]], object]
 _OnAcknowledgement: TypeAlias = Callable[[TopicPartition, list[int], KafkaError | None], object]
 _Callback: TypeAlias = Callable[[RecordMetadata | None, Exception | None], object]
+_RecordedPartition: TypeAlias = tuple[str, int, int, int, int, int, list[tuple[int, int]], list[tuple[int, int, int, int, int, bool, bool]]]
+_RecordedFetch: TypeAlias = tuple[int, int, int, bool, list[tuple[str, int, int]], list[tuple[str, int]], tuple[int, int, int, list[_RecordedPartition]] | None]
 _Assignment: TypeAlias = dict[str, dict[str, list[int]]]
 
 # what a key and a value are to a program
@@ -2675,6 +2678,21 @@ def hash_buckets(order: Sequence[tuple[str, int]], release: tuple[int, int], sub
     """The hash table that decides the order in which a consumer asks for partitions: its size, and the bucket of each partition.
 
     None where no table decides, or where it would lead to another order.
+    """
+
+def derive_polls(
+    properties: dict[str, str],
+    assignments: list[tuple[int, list[tuple[str, int]], bool]],
+    subscribed: list[str] | None,
+    reads_between_polls: bool,
+    fetches: list[_RecordedFetch],
+    max_poll_records: int | None,
+) -> dict[str, Any]:
+    """The polls of a Java consumer, derived from its fetches in the order of their arrival: see `fletchlog.explain.session.polls`.
+
+    Raises:
+        fletchlog.errors.InvalidConfigError: A property is unknown or refused.
+        fletchlog.errors.InvalidArgumentError: No consumer can have this assignment, or max_poll_records is 0.
     """
 
 def find_topics(pattern: str, topics: Sequence[str]) -> list[str]:

@@ -65,7 +65,7 @@ def test_follow_reads_a_session_that_is_being_recorded(tmp_path):
     ("words", "said"),
     [
         (["--fail-on", "note"], "--fail-on note: give error, warning or never"),
-        (["--topics", "orders"], "it takes --text, --html, --json, --follow and --fail-on"),
+        (["--topics", "orders"], "it takes --text, --html, --json, --follow, --fail-on and --max-poll-records"),
         (["other"], "which is explained alone: leave out other"),
     ],
 )
@@ -77,3 +77,7 @@ def test_a_cluster_without_topics_shows_its_groups(cli, kafka):
     out = cli("explain", f"kafka://{kafka.bootstrap}").out
     assert "No findings" in out
     assert "A recording adds why" in out
+
+
+def test_max_poll_records_is_a_positive_number(cli, session):
+    assert "Polls" not in cli("explain", session, "--max-poll-records", "100").out, "no Java consumer is in it"

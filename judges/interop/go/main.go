@@ -1,4 +1,5 @@
 // Reads and writes a cluster with franz-go or sarama: go run . CLIENT BOOTSTRAP. Prints what it saw as JSON. go run . plans: see plans.go.
+// go run . order BOOTSTRAP TOPIC RECORDS: reads a topic with franz-go.
 package main
 
 import (
@@ -7,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strconv"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -57,6 +59,23 @@ func franz(bootstrap string) seen {
 		saw.Committed = append(saw.Committed, values...)
 	}
 	return saw
+}
+
+// Partition and offset of each record of a topic, in the order in which a program sees them.
+func franzOrder(bootstrap, topic string, count int) [][2]int64 {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	options := []kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.ClientID("reader"), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}
+	reader, err := kgo.NewClient(append(options, kgo.FetchMaxPartitionBytes(600), kgo.FetchMaxWait(50*time.Millisecond))...)
+	check(err)
+	defer reader.Close()
+	order := [][2]int64{}
+	for len(order) < count {
+		fetches := reader.PollFetches(ctx)
+		check(fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) { order = append(order, [2]int64{int64(r.Partition), r.Offset}) })
+	}
+	return order
 }
 
 func franzGroup(ctx context.Context, bootstrap, topic string, count int) map[int32][]string {
@@ -169,6 +188,12 @@ func withSarama(bootstrap string) seen {
 func main() {
 	if os.Args[1] == "plans" {
 		plans()
+		return
+	}
+	if os.Args[1] == "order" {
+		count, err := strconv.Atoi(os.Args[4])
+		check(err)
+		check(json.NewEncoder(os.Stdout).Encode(franzOrder(os.Args[2], os.Args[3], count)))
 		return
 	}
 	clients := map[string]func(string) seen{"franz-go": franz, "sarama": withSarama}

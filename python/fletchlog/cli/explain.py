@@ -59,6 +59,7 @@ def explain(
     fail_on: str = option(
         "--fail-on", "Of a session, or a cluster without --topics: end with code 1 for findings of this level.", "never", metavar="error|warning|never"
     ),
+    max_poll_records: int | None = option("--max-poll-records", "Of a session: what its Java consumers have set; see `polls` there.", None),
     command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Tell which partition each poll() reads and why, in words, pictures or a page.
@@ -82,7 +83,7 @@ def explain(
     traces, named = list(compare or []), [item.name for item in sources or []]
     if named and explain_session.is_session(named[0]):
         _of_session(named, [topics, config, compare, png, svg, card, save, producer])
-        explain_session.explain_session(named[0], html=html, as_json=as_json, text=text, follow=follow, fail_on=fail_on)
+        explain_session.explain_session(named[0], html=html, as_json=as_json, text=text, follow=follow, fail_on=fail_on, max_poll_records=max_poll_records)
         return
     if follow:
         raise CommandError("--follow reads on in a session that is being recorded: name its file")
@@ -117,7 +118,7 @@ def _of_session(named: Sequence[str], others: Sequence[Any]) -> None:
     if len(named) > 1:
         raise CommandError(f"{named[0]} is a session, which is explained alone: leave out {', '.join(named[1:])}")
     if any(others):
-        raise CommandError(f"{named[0]} is a session: it takes --text, --html, --json, --follow and --fail-on")
+        raise CommandError(f"{named[0]} is a session: it takes --text, --html, --json, --follow, --fail-on and --max-poll-records")
 
 
 def _first(source: Place, topics: str, given: dict[str, Any], orders: Sequence[str], polls: int, *, subscribe: bool, every: bool) -> list[Explanation]:

@@ -35,12 +35,12 @@ def is_session(path: str) -> bool:
         raise CommandError(f"{path}: {error.strerror or error}") from None
 
 
-def explain_session(path: str, *, html: Path | None, as_json: Path | None, text: bool, follow: bool, fail_on: str) -> None:
+def explain_session(path: str, *, html: Path | None, as_json: Path | None, text: bool, follow: bool, fail_on: str, max_poll_records: int | None) -> None:
     """Explains a session, and fails if it has findings of the level `fail_on`."""
     from fletchlog.explain.session import clients
 
     check_level(fail_on)
-    explained = _followed(path) if follow else clients(path)
+    explained = _followed(path, max_poll_records) if follow else clients(path, max_poll_records=max_poll_records)
     if html is not None:
         write_file(html, explained.page())
     if as_json is not None:
@@ -79,7 +79,7 @@ def end(findings: list[Finding], fail_on: str) -> None:
         fail(f"{counted(len(failing), 'finding')}: {', '.join(dict.fromkeys(finding.code for finding in failing))}")
 
 
-def _followed(path: str) -> Explained:
+def _followed(path: str, max_poll_records: int | None) -> Explained:
     """Reads on until the recording ends or Ctrl-C, and prints findings as they appear."""
     from fletchlog.explain.session import Session
 
@@ -102,6 +102,7 @@ def _followed(path: str) -> Explained:
             time.sleep(PAUSE_S)
     except KeyboardInterrupt:
         note("stopped")
+    explained[0].max_poll_records = max_poll_records
     return explained[0]
 
 

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 /// Partitions with their state, in an order. Each has a place, a number that grows along the order, so some of the partitions can be sorted
 /// without visiting the others. Every change costs O(log n).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PartitionStates<S> {
     places: FxHashMap<TopicPartition, u64>,
     entries: BTreeMap<u64, (TopicPartition, S)>,

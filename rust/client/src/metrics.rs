@@ -64,7 +64,7 @@ impl RequestMetrics {
 }
 
 /// Metrics of a consumer. Kafka: `FetchMetricsRegistry`, `KafkaConsumerMetrics`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ConsumerMetrics {
     /// Number of records of each poll that returned some.
     pub(crate) records: Measured,

@@ -27,6 +27,7 @@ mod cluster_scan;
 pub mod config;
 pub mod consumer;
 pub mod convert;
+mod derived_polls;
 mod deserializers;
 mod engine_threads;
 pub mod errors;
@@ -131,6 +132,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(assignors::assign_legacy, module)?)?;
     module.add_function(wrap_pyfunction!(assignors::assign_uniform, module)?)?;
     module.add_function(wrap_pyfunction!(config::config_table, module)?)?;
+    module.add_function(wrap_pyfunction!(derived_polls::derive_polls, module)?)?;
     module.add_function(wrap_pyfunction!(errors::error_classes, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::clean_offsets, module)?)?;
     module.add_function(wrap_pyfunction!(inspect::inspect_segment, module)?)?;

@@ -7,7 +7,7 @@ use crate::{RecordBatch, RecordError};
 
 /// The aborted transactions of one read, followed batch by batch in offset order.
 /// Kafka: `CompletedFetch#consumeAbortedTransactionsUpTo`, `#isBatchAborted`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct AbortedTransactions {
     /// (first offset, producer id) of those that have not begun yet, the next one last.
     waiting: Vec<(i64, i64)>,

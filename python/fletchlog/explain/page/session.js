@@ -342,6 +342,26 @@ function listLag() {
   $("lag").append(element("h2", "Lag"), table(["partition", "group", "lag", "read / s", "arrive / s", "gone in", "held back by"], rows, "settings"));
   const waits = story.order.flatMap((order) => order.waiting.slice(0, 200).map((w) => [clientName(order.client), w.lane, number(w.fetches), number(w.records), `${w.worst_wait} fetches, ${length(w.worst_wait_us)}`, w.reason]));
   $("lag").append(element("h2", "Order"), table(["client", "partition", "fetches", "records", "longest wait for its turn", "why"], waits, "settings"));
+  for (const polls of story.polls) listPolls(polls);
+}
+
+function listPolls(polls) {
+  $("lag").append(element("h2", `Polls of ${clientName(polls.client)}`));
+  if (polls.why_not) {
+    $("lag").append(element("p", `Not derived: ${polls.why_not}`, { class: "none" }));
+    return;
+  }
+  const between = polls.max_poll_records_between;
+  const agree = between && between[0] !== between[1] ? `; ${between[0]} to ${between[1]} agree with the fetches` : "";
+  $("lag").append(element("p", `${number(polls.total)} polls with records by the rules of ${polls.release}, max.poll.records ${polls.max_poll_records} (${polls.max_poll_records_from}${agree}).`));
+  const runs = (poll) => poll.runs.map(([lane, first, last, records, exact]) => `${lane} ${exact ? "" : "about "}${first}..${last} (${records})`).join(", ");
+  const rows = polls.polls.map((poll, at) => [String(at + 1), runs(poll), poll.buffered.join(", "), poll.fetch === null ? "" : String(poll.fetch), poll.decided ? "" : "the fetches allow another way"]);
+  $("lag").append(table(["poll", "returned, in order", "left for later", "next fetch", ""], rows, "settings"));
+  const notes = polls.calls.map(([method, lane, offset, fetch]) => `${method} of ${lane}${offset >= 0 ? ` to ${offset}` : ""}: inferred from request ${fetch}`);
+  if (polls.parted) notes.push(`From request ${polls.parted.fetch} on the polls are not known: ${polls.parted.why}`);
+  if (polls.buffered.length) notes.push(`Had arrived, and no fetch shows that a poll returned it: ${polls.buffered.join(", ")}`);
+  for (const [lane, count, reason] of polls.starved) notes.push(`${lane} waited ${number(count)} polls: ${reason}`);
+  for (const note of notes) $("lag").append(element("p", note));
 }
 
 const TABS = ["findings", "clients", "groups", "lag"];

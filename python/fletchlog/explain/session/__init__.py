@@ -17,6 +17,7 @@ from fletchlog.explain.session.groups import Group, Member, Rebalance
 from fletchlog.explain.session.lag import Behind
 from fletchlog.explain.session.live_cluster import live
 from fletchlog.explain.session.order import Arrival, Order, Waiting
+from fletchlog.explain.session.polls import Poll, Polls
 from fletchlog.explain.session.producers import Transaction
 from fletchlog.explain.session.recorded import Connection, Exchange, Session, follow, frames
 
@@ -31,6 +32,8 @@ __all__ = [
     "Group",
     "Member",
     "Order",
+    "Poll",
+    "Polls",
     "Rebalance",
     "Session",
     "Transaction",

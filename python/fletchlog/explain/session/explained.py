@@ -15,6 +15,7 @@ from fletchlog.explain.session.finding import LEVELS, Finding, Scene
 from fletchlog.explain.session.groups import Group, Rebalance, Repeated, groups_of
 from fletchlog.explain.session.lag import Behind, lag_of
 from fletchlog.explain.session.order import Order, order_of
+from fletchlog.explain.session.polls import JAVA, Polls, polls_of
 from fletchlog.explain.session.producers import Repeats, Transaction, repeats_of, transactions_of
 from fletchlog.explain.session.rules import findings_of
 from fletchlog.explain.session.share_groups import ShareGroup, share_groups_of
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 FORMAT = "fletchlog-session/1"
+# of so many Java consumers text, page and JSON have the polls, and of so many fetches of each
+MOST_SHOWN_CLIENTS, MOST_SHOWN = 10, 300
 
 
 @dataclass(slots=True)
@@ -53,7 +56,11 @@ class Explained:
     share_groups: dict[str, ShareGroup] = field(default_factory=dict)
     incomplete: list[str] = field(default_factory=list)
     """Why requests may be missing, in words."""
+    max_poll_records: int | None = None
+    """What Java consumers have set; None: not known."""
     _orders: dict[int, Order] = field(default_factory=dict, repr=False)
+    _polls: dict[int, Polls] = field(default_factory=dict, repr=False)
+    _shown: list[Polls] | None = field(default=None, repr=False)
 
     def order(self, client: int | str) -> Order:
         """In which order a client asked for partitions, and their records arrived.
@@ -64,13 +71,44 @@ class Explained:
         Raises:
             fletchlog.errors.InvalidArgumentError: The session has no such client.
         """
-        number = client if isinstance(client, int) else next((c.number for c in self.clients if c.client_id == client), -1)
-        if not 0 <= number < len(self.clients):
-            raise InvalidArgumentError(f"the session has no client {client!r}; it has {', '.join(c.client_id for c in self.clients) or 'none'}")
+        number = self._number(client)
         if number not in self._orders:
             with no_collection():
                 self._orders[number] = order_of(self.facts, number)
         return self._orders[number]
+
+    def polls(self, client: int | str, max_poll_records: int | None = None, release: str | None = None) -> Polls:
+        """What each `poll()` of a Java consumer returned, as it follows from its fetches and their responses.
+
+        Args:
+            client: Its number, or its client id.
+            max_poll_records: What the program has set; None: that of `fl.explain.clients`, else Kafka's default if it agrees with the fetches, else a value
+                that does.
+            release: The release of Kafka whose rules the client has, such as 3.9; None: the one that it says.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: The session has no such client, or max_poll_records is not positive.
+        """
+        number = self._number(client)
+        if release is not None or max_poll_records not in {None, self.max_poll_records}:
+            given = self.max_poll_records if max_poll_records is None else max_poll_records
+            return polls_of(self.facts, number, given, release)
+        if number not in self._polls:
+            self._polls[number] = polls_of(self.facts, number, self.max_poll_records)
+        return self._polls[number]
+
+    def shown_polls(self) -> list[Polls]:
+        """Those that text, page and JSON have: of the first Java consumers, and of their first fetches."""
+        if self._shown is None:
+            java = [client.number for client in self.clients if client.records_read and client.software == JAVA]
+            self._shown = [polls_of(self.facts, number, self.max_poll_records, most=MOST_SHOWN) for number in java[:MOST_SHOWN_CLIENTS]]
+        return self._shown
+
+    def _number(self, client: int | str) -> int:
+        number = client if isinstance(client, int) else next((c.number for c in self.clients if c.client_id == client), -1)
+        if not 0 <= number < len(self.clients):
+            raise InvalidArgumentError(f"the session has no client {client!r}; it has {', '.join(c.client_id for c in self.clients) or 'none'}")
+        return number
 
     def failing(self, level: str = "error") -> list[Finding]:
         """Findings of this level, and of those above it.
@@ -119,6 +157,7 @@ class Explained:
             "repeats": {str(client): asdict(repeats) for client, repeats in self.repeats.items()},
             "lag": [asdict(behind) | {"lane": str(behind.lane)} for behind in self.lag],
             "order": [_order(self.order(client.number), whole=whole) for client in self.clients if facts.fetches_of(client.number)],
+            "polls": [polls.as_dict() for polls in self.shown_polls()],
         }
 
 
@@ -159,14 +198,16 @@ def _order(order: Order, *, whole: bool) -> dict[str, Any]:
     }
 
 
-def of_facts(facts: Facts, source: str = "", incomplete: Iterable[str] = ()) -> Explained:
-    """What these facts show."""
+def of_facts(facts: Facts, source: str = "", incomplete: Iterable[str] = (), max_poll_records: int | None = None) -> Explained:
+    """What these facts show; `max_poll_records` is that of its Java consumers."""
     with no_collection():
         groups, share_groups = groups_of(facts), share_groups_of(facts)
         clients = clients_of(facts, groups, share_groups)
         findings = findings_of(Scene(facts, groups, clients, share_groups))
         lag = lag_of(facts, groups)
-        return Explained(findings, clients, groups, transactions_of(facts), repeats_of(facts), lag, facts, source, share_groups, list(incomplete))
+        explained = Explained(findings, clients, groups, transactions_of(facts), repeats_of(facts), lag, facts, source, share_groups, list(incomplete))
+        explained.max_poll_records = max_poll_records
+        return explained
 
 
 @contextmanager
@@ -181,13 +222,14 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def clients(session: Any) -> Explained:
+def clients(session: Any, *, max_poll_records: int | None = None) -> Explained:
     """Explains the clients of a recorded session: who they are, what they do, and what is wrong.
 
         print(fl.explain.clients("session.fltrace").text())
 
     Args:
         session: The path of a session, a `fletchlog.explain.session.Session`, or exchanges.
+        max_poll_records: What its Java consumers have set, for `Explained.polls`. None: Kafka's default if it agrees with their fetches.
 
     Raises:
         fletchlog.errors.StorageError: The file cannot be read.
@@ -208,4 +250,4 @@ def clients(session: Any) -> Explained:
         incomplete.append("the file ends in the middle of a block: its end was not written")
     with no_collection():
         facts = gather(session)
-    return of_facts(facts, str(getattr(session, "path", "")), incomplete)
+    return of_facts(facts, str(getattr(session, "path", "")), incomplete, max_poll_records)

@@ -5,8 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import error_classes
+from fletchlog.explain.session.fetch_on_wire import MOST_FETCHES, fetch_on_wire
 from fletchlog.explain.session.instances import separate
-from fletchlog.explain.session.rows import Committed, Fetched, Got, GroupEvent, Lane, Line, Link, Position, Produced, Refused, Shared, TransactionEvent
+from fletchlog.explain.session.rows import (
+    Committed,
+    Fetched,
+    FetchOnWire,
+    Got,
+    GroupEvent,
+    Lane,
+    Line,
+    Link,
+    Position,
+    Produced,
+    Refused,
+    Shared,
+    TransactionEvent,
+)
 from fletchlog.explain.session.share_facts import ShareSessions
 
 if TYPE_CHECKING:
@@ -59,6 +74,8 @@ class Facts:
         self.addresses: dict[int, str] = {}
         self.closed: dict[int, int] = {}
         """By connection: when it was closed, us since 1970."""
+        self.fetches_on_wire: dict[int, list[FetchOnWire]] = {}
+        """By connection."""
         self.first_us = 0
         self.last_us = 0
         self._fetches_of: dict[int, list[Fetched]] = {}
@@ -208,6 +225,9 @@ class Facts:
                 is_refused = is_refused or one.error is not None
         if is_refused:
             self._errors(exchange, client, response)
+        kept = self.fetches_on_wire.setdefault(exchange.connection, [])
+        if len(kept) <= MOST_FETCHES and (on_wire := fetch_on_wire(exchange, request, response)):
+            kept.append(on_wire)
         self.fetches.append(
             Fetched(
                 exchange.number, client, exchange.connection, exchange.arrived_us, exchange.answered_us, named, session.lanes,

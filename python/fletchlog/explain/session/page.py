@@ -62,6 +62,8 @@ def _story(explained: Explained) -> dict[str, Any]:
         if "moments" in group:
             group["moments"] = group["moments"][:MOST_LISTED]
             del group["held"], group["redelivered"]
+    for polls in values["polls"]:
+        polls["total"], polls["polls"] = len(polls["polls"]), polls["polls"][:MOST_LISTED]
     said = [counted(len(facts.lines), "request"), counted(len(explained.clients), "client"), explained.source, *explained.incomplete]
     return values | {
         "subtitle": " · ".join(part for part in said if part),

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+WireBatch: TypeAlias = tuple[int, int, int, int, int, bool, bool]
+WirePartition: TypeAlias = tuple[str, int, int, int, int, int, list[tuple[int, int]], list[WireBatch]]
+WireResponse: TypeAlias = tuple[int, int, int, list[WirePartition]]
+WireFetch: TypeAlias = tuple[int, int, int, bool, list[tuple[str, int, int]], list[tuple[str, int]], WireResponse | None]
 
 
 class Lane(NamedTuple):
@@ -68,6 +73,26 @@ class Fetched(NamedTuple):
     isolation: int
     got: list[Got]
     size: int
+
+
+class FetchOnWire(NamedTuple):
+    """A Fetch of a Java consumer with all that decides its polls; `wire` is as `derive_polls` takes it.
+
+    Attributes:
+        number: Number of the request.
+        node: The node that it was sent to.
+        connection: Its connection.
+        isolation: 1: read_committed.
+        unknown: Why its response is not known; empty: it is, or there was none.
+        wire: Number, node, time, whether it is a full one, partitions with offsets, partitions taken out of the session, response.
+    """
+
+    number: int
+    node: int
+    connection: int
+    isolation: int
+    unknown: str
+    wire: WireFetch
 
 
 class Produced(NamedTuple):

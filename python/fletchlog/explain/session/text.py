@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.explained import Explained
     from fletchlog.explain.session.finding import Finding
     from fletchlog.explain.session.groups import Group
+    from fletchlog.explain.session.polls import Poll
 
 MOST = 20
 
@@ -34,6 +35,7 @@ def text_of(explained: Explained) -> str:
         ("Producers", _producers(explained)),
         ("Lag", _lag(explained)),
         ("Order", _order(explained)),
+        ("Polls", _polls(explained)),
     ):
         if found := list(part):
             lines += ["", title, *found]
@@ -139,3 +141,36 @@ def _order(explained: Explained) -> Iterator[str]:
         for entry in order.waiting:
             if entry.reason:
                 yield f"    {entry.lane} waited {counted(entry.worst_wait, 'fetch')} ({seconds(entry.worst_wait_us)}) for its turn: {entry.reason}"
+
+
+def _polls(explained: Explained) -> Iterator[str]:
+    for polls in explained.shown_polls():
+        name = explained.facts.name(polls.client)
+        if polls.why_not:
+            yield f"  {name}: not derived: {polls.why_not}"
+            continue
+        between = polls.max_poll_records_between
+        assumed = {
+            "given": "as given",
+            "default": "the default" + ("" if between is None or between[0] == between[1] else f"; {between[0]} to {between[1]} agree, too"),
+            "inferred": "inferred" + ("" if between is None else f": {between[0]} to {between[1]} agree"),
+        }[polls.max_poll_records_from]
+        yield f"  {name}: {counted(len(polls.polls), 'poll')} with records, by the rules of {polls.release}"
+        yield f"    max.poll.records={polls.max_poll_records}, {assumed}"
+        yield from (f"    {_poll(number, poll)}" for number, poll in enumerate(polls.polls[:MOST], 1))
+        if len(polls.polls) > MOST:
+            yield f"    and {len(polls.polls) - MOST} more polls"
+        for call in polls.calls[:MOST]:
+            place = f" to {call.offset}" if call.offset >= 0 else ""
+            yield f"    {call.method} of {call.lane}{place}: inferred from request {call.fetch}"
+        if polls.parted:
+            yield f"    From request {polls.parted[0]} on the polls are not known: {polls.parted[1]}"
+        if polls.buffered:
+            yield f"    Had arrived, and no fetch shows that a poll returned it: {several(map(str, polls.buffered))}"
+        yield from (f"    {starved.lane} waited {counted(starved.polls, 'poll')}: {starved.reason}" for starved in polls.starved[:MOST])
+
+
+def _poll(number: int, poll: Poll) -> str:
+    runs = (f"{run.lane} {'' if run.exact else 'about '}{run.first}..{run.last} ({run.records})" for run in poll.runs)
+    later = f"; left for later: {several(map(str, poll.buffered))}" if poll.buffered else ""
+    return f"{number}. {', '.join(runs)}{later}{'' if poll.decided else ' (the fetches allow another way)'}"

@@ -25,7 +25,7 @@ use crate::net::RequestId;
 use left_out::LeftOut;
 
 /// Fetches to one node.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct NodeFetches {
     session: FetchSessionHandler,
     /// The fetch in flight: at most one.
@@ -91,7 +91,7 @@ struct Topics {
 }
 
 /// The fetch session of each node, and its fetch in flight: at most one. Kafka: `AbstractFetch`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct AbstractFetch {
     /// Kafka: `sessionHandlers`, `nodesWithPendingFetchRequests`.
     nodes: BTreeMap<NodeId, NodeFetches>,

@@ -13,7 +13,7 @@ use super::trace::{Trace, TraceEvent, TraceKind};
 use crate::ClientError;
 
 /// The batch whose records are being returned.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct CurrentBatch {
     slice: RecordsSlice,
     cursor: RecordCursor,
@@ -22,7 +22,7 @@ struct CurrentBatch {
 }
 
 /// A queue entry. Empty ones (0 bytes) exist and count (spec 7.3).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CompletedFetch {
     /// Partition.
     pub tp: TopicPartition,

@@ -102,6 +102,14 @@ impl ConsumerNetworkClient {
         id
     }
 
+    /// Takes what was queued by [`Self::send`], in the order of nodes, and sends none of it.
+    pub(super) fn take_unsent(&mut self) -> Vec<(NodeId, Request)> {
+        let unsent = std::mem::take(&mut self.unsent).into_iter();
+        unsent
+            .flat_map(|(node, requests)| requests.into_iter().map(move |(_, request)| (node, request)))
+            .collect()
+    }
+
     /// Sends the first unsent request of each connection that is ready, unless a metadata request goes first.
     /// Kafka: `ConsumerNetworkClient#trySend`.
     pub fn try_send(&mut self, metadata: &ConsumerMetadata) {

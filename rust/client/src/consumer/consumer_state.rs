@@ -7,6 +7,7 @@ use super::subscription_state::SubscriptionState;
 use super::trace::Trace;
 
 /// The state of a consumer that every part reads and some change.
+#[derive(Clone)]
 pub struct ConsumerState {
     pub(super) settings: Settings,
     pub(super) metadata: ConsumerMetadata,

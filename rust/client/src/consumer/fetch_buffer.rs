@@ -10,7 +10,7 @@ use super::subscription_state::{Changed, SubscriptionState};
 use super::trace::Trace;
 
 /// One FIFO for all nodes, and the fetches whose records are being returned.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct FetchBuffer {
     /// `completedFetches`: not yet checked, or of paused partitions.
     pub(super) queue: VecDeque<CompletedFetch>,
@@ -130,7 +130,7 @@ impl FetchBuffer {
 }
 
 /// State of the merge by timestamp between polls.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TimestampOrder {
     /// Highest timestamp returned, ms.
     pub(super) newest_returned: i64,

@@ -18,7 +18,7 @@ pub struct Wanted {
 }
 
 /// The topics of a session's partitions by their ids. Kafka: `FetchSessionHandler#sessionTopicNames`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct SessionTopics {
     /// Topic name, and the number of the session's partitions with this id.
     names: FxHashMap<TopicId, (Arc<str>, usize)>,
@@ -49,7 +49,7 @@ impl SessionTopics {
 
 /// The client's view of the session: its partitions in the order in which they were added, with the last request's
 /// values.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct FetchSessionHandler {
     id: i32,
     epoch: i32,

@@ -29,7 +29,7 @@ pub struct Leader {
 }
 
 /// The cluster, from the last metadata response.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ConsumerMetadata {
     updates: Metadata,
     wanted: Wanted,

@@ -7,6 +7,7 @@ mod consumer;
 pub mod consumer_network_client;
 mod consumer_state;
 mod decision_table;
+mod derived_polls;
 mod fair_collector;
 mod fetch_buffer;
 mod fetch_collector;
@@ -31,6 +32,10 @@ mod wakeup;
 
 pub use consumer::Consumer;
 pub use decision_table::{NetworkRead, ROWS, RequestOrder, Row, SubscribeOrder, row_of};
+pub use derived_polls::{
+    DerivedCall, DerivedPoll, DerivedPolls, DerivedRun, Parting, RecordedAssignment, RecordedBatch, RecordedFetch,
+    RecordedPartition, RecordedReader, RecordedResponse, derive_polls,
+};
 pub use range_scan::{OffsetRange, RangeScan, ScannedSpan};
 pub use topic_pattern::TopicPattern;
 pub use trace::{TraceEvent, TraceKind, TracePartition};

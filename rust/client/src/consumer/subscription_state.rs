@@ -130,7 +130,7 @@ impl PartitionState {
 }
 
 /// How partitions are chosen.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Subscription {
     None,
     Topics,
@@ -139,7 +139,7 @@ enum Subscription {
 }
 
 /// The consumer's subscription and assignment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SubscriptionState {
     subscription: Subscription,
     /// Topics in the order of subscribe(); under assign() the topics of the assignment.

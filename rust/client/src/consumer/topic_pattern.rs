@@ -23,7 +23,7 @@ use crate::ClientError;
 const BACKTRACK_LIMIT: usize = 1_000_000;
 
 /// A compiled topic pattern.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TopicPattern {
     text: String,
     regex: Regex,

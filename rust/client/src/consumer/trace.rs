@@ -198,7 +198,7 @@ impl TraceEvent {
 }
 
 /// Collects events when on.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Trace {
     on: bool,
     poll: u64,

@@ -22,7 +22,7 @@ pub(crate) fn is_metadata_error(code: ErrorCode) -> bool {
 
 /// Decides when a metadata request is due: if an update is wanted, none is in progress, and retry.backoff.ms have
 /// passed since the last response. Without a wanted update, when the last response is metadata.max.age.ms old.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Metadata {
     refresh_backoff_ms: i64,
     /// The back-off doubles up to this; if it is not above `refresh_backoff_ms`, the back-off is constant.

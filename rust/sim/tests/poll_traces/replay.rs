@@ -1,11 +1,14 @@
 //! Rebuilds a scenario's logs in an in-memory broker and replays its calls. Time is virtual; the wire is watched.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use fletchlog_api::{Clock, Completion, Config, NodeId, Request, Response, Scope};
+use fletchlog_api::{Clock, Completion, Config, FetchRequest, FetchResponse, NodeId, Request, Response, Scope};
 use fletchlog_broker::{Broker, LocalTransport, OpenOptions};
-use fletchlog_client::consumer::{PolledRecords, TraceEvent, TraceKind};
+use fletchlog_client::consumer::{
+    PolledRecords, RecordedBatch, RecordedFetch, RecordedPartition, RecordedResponse, TraceEvent, TraceKind,
+};
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_log::AppendOrigin;
 use fletchlog_records::batch::set_offset_and_epoch;
@@ -21,6 +24,10 @@ use super::scenario::{Batches, Partition, Scenario, Step, tp};
 #[derive(Default)]
 struct Wire {
     events: Vec<Value>,
+    /// The fetches as a session has them.
+    recorded: Vec<RecordedFetch>,
+    in_flight: BTreeMap<NodeId, usize>,
+    now_us: i64,
     /// Without an answer.
     fetches: usize,
 }
@@ -33,8 +40,9 @@ fn pair(tp: &TopicPartition) -> Value {
 impl Watch for Wire {
     const AT_ONCE: bool = true;
 
-    fn sending(&mut self, _: NodeId, _: i32, request: &Request) {
+    fn sending(&mut self, node: NodeId, _: i32, request: &Request) {
         let Request::Fetch(fetch) = request else { return };
+        self.record_request(node, fetch);
         self.fetches += 1;
         let listed: Vec<Value> = fetch
             .partitions()
@@ -52,6 +60,7 @@ impl Watch for Wire {
         let Ok(Response::Fetch(fetch)) = &completion.result else {
             return;
         };
+        self.record_response(completion.node, fetch);
         self.fetches -= 1;
         let partitions: Vec<Value> = fetch
             .partitions()
@@ -76,6 +85,68 @@ impl Watch for Wire {
     }
 }
 
+impl Wire {
+    fn record_request(&mut self, node: NodeId, fetch: &FetchRequest) {
+        self.now_us += 1;
+        self.in_flight.insert(node, self.recorded.len());
+        let wanted = fetch.partitions();
+        let forgotten = fetch.forgotten();
+        self.recorded.push(RecordedFetch {
+            number: self.recorded.len() as u64 + 1,
+            node,
+            at_us: self.now_us,
+            full: fetch.session_epoch <= 0,
+            wanted: wanted
+                .map(|(topic, p)| (TopicPartition::new(Arc::clone(topic), p.partition), p.fetch_offset))
+                .collect(),
+            forgotten: forgotten
+                .map(|(topic, partition)| TopicPartition::new(Arc::clone(topic), partition))
+                .collect(),
+            response: None,
+        });
+    }
+
+    fn record_response(&mut self, node: NodeId, fetch: &FetchResponse) {
+        self.now_us += 1;
+        let at = self.in_flight.remove(&node).unwrap();
+        let partitions = fetch.partitions().map(|(topic, p)| RecordedPartition {
+            tp: TopicPartition::new(Arc::clone(topic), p.partition_index),
+            error: p.error_code,
+            high_watermark: p.high_watermark,
+            last_stable_offset: p.last_stable_offset,
+            preferred_read_replica: p.preferred_read_replica,
+            aborted: p
+                .aborted_transactions
+                .iter()
+                .flatten()
+                .map(|of| (of.producer_id, of.first_offset))
+                .collect(),
+            batches: BatchIter::new(p.records.clone().unwrap_or_default())
+                .map_while(Result::ok)
+                .map(|batch| RecordedBatch {
+                    base_offset: batch.header().base_offset,
+                    last_offset: batch.header().last_offset(),
+                    records: batch.header().records_count,
+                    producer_id: batch.header().producer_id,
+                    size: u64::try_from(batch.bytes().len()).unwrap(),
+                    transactional: batch.header().is_transactional(),
+                    control: batch.header().is_control(),
+                })
+                .collect(),
+        });
+        // The fetches were taken out when the last poll was over.
+        let Some(recorded) = self.recorded.get_mut(at) else {
+            return;
+        };
+        recorded.response = Some(RecordedResponse {
+            at_us: self.now_us,
+            error: fetch.error_code,
+            session_id: fetch.session_id,
+            partitions: partitions.collect(),
+        });
+    }
+}
+
 /// What one poll gave, in the form of the recordings.
 pub struct PollResult {
     pub got: Value,
@@ -89,6 +160,8 @@ pub struct Outcome {
     pub positions: Vec<(TopicPartition, i64)>,
     /// Requests as the consumer's own trace records them, in the form of the recordings.
     pub traced_requests: Vec<Value>,
+    /// The fetches as a session has them.
+    pub recorded: Vec<RecordedFetch>,
 }
 
 fn build(batches: &Batches, base_offset: i64) -> Bytes {
@@ -273,6 +346,7 @@ pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
             }
         }
     }
+    let recorded = std::mem::take(&mut transport.lock().watch.recorded);
     let positions = consumer.assignment();
     let positions = positions
         .into_iter()
@@ -283,6 +357,7 @@ pub fn replay(scenario: &Scenario, properties: &[(&str, &str)]) -> Outcome {
         .collect();
     let traced_requests = traced_requests(consumer.trace());
     Outcome {
+        recorded,
         polls,
         total,
         positions,

@@ -13,7 +13,7 @@ use crate::consumer::subscription_state::{Changed, PartitionState};
 const UNDER_WAY: &str = "a fetch to the leader is under way";
 
 /// The reasons reported last.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct LeftOut {
     reported: FxHashMap<TopicPartition, &'static str>,
     /// The reported partitions whose reason may change with a response.

@@ -5,7 +5,7 @@ use fletchlog_records::TopicPartition;
 use rustc_hash::FxHashSet;
 
 /// Partitions that may have changed; all others are unchanged.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Changed {
     /// Nothing at all.
     #[default]

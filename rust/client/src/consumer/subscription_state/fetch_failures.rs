@@ -8,7 +8,7 @@ use fletchlog_records::TopicPartition;
 use super::SubscriptionState;
 
 /// State of a partition whose last fetch was refused.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct FetchFailure {
     /// Errors that were logged.
     logged: Vec<ErrorCode>,
