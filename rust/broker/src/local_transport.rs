@@ -9,6 +9,7 @@ use fletchlog_api::transport::{Waker, node_of_connection};
 use fletchlog_api::{
     Completion, Failure, InProcess, LegacyGroupRequest, LegacyGroupResponse, NodeId, Request, Transport,
 };
+use fletchlog_records::planted;
 
 use crate::Broker;
 use crate::broker::LOOK_AGAIN_MS;
@@ -158,6 +159,16 @@ impl Connection {
     }
 }
 
+impl LocalTransport {
+    /// A connection has ended. Share sessions are those of the connection to the node itself, never of that to the coordinator there.
+    fn end_share_session(&self, connection: NodeId) {
+        if node_of_connection(connection) == connection || planted!("share-session-ends-with-another-connection") {
+            self.broker
+                .share_disconnected((self.client.number(), node_of_connection(connection)));
+        }
+    }
+}
+
 impl Transport for LocalTransport {
     fn bootstrap(&self) -> Vec<NodeId> {
         let controller = self.broker.replicas().controller();
@@ -242,8 +253,7 @@ impl Transport for LocalTransport {
     fn disconnect(&mut self, node: NodeId) {
         if let Some(connection) = self.connections.remove(&node) {
             connection.cancel_waiting(&self.broker);
-            self.broker
-                .share_disconnected((self.client.number(), node_of_connection(node)));
+            self.end_share_session(node);
         }
     }
 
@@ -279,8 +289,7 @@ impl Drop for LocalTransport {
     fn drop(&mut self) {
         for (id, connection) in &self.connections {
             connection.cancel_waiting(&self.broker);
-            self.broker
-                .share_disconnected((self.client.number(), node_of_connection(*id)));
+            self.end_share_session(*id);
         }
         self.client.disconnected(self.broker.replicas().clock().monotonic_ms());
         // Other clients may wait for its members: they have to see the earlier deadline.

@@ -1,5 +1,5 @@
 //! Power loss at every storage operation of seeded runs of a log (alone, compacted, shared by threads) and of a whole broker (alone,
-//! shared, with groups, with transactions), and the n-th call failing, on every core until the time is over: `make crash-points`.
+//! shared, with groups, with transactions, with a share group), and the n-th call failing, on every core until the time is over: `make crash-points`.
 //!
 //! `TIME_LIMIT` in seconds (default 60), `SEED` of the first run (default 0). Ends with one line; exit code 1 on a violation.
 
@@ -17,6 +17,7 @@ use fletchlog_sim::crash_points::{Crashable, Violation};
 use fletchlog_sim::group_workload::GroupWorkload;
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
+use fletchlog_sim::share_workload::ShareWorkload;
 use fletchlog_sim::transaction_workload::TransactionWorkload;
 
 /// Calls of a log (compacted or not), requests to a broker, in one run.
@@ -27,7 +28,7 @@ const FAULTY_STEPS: (usize, usize) = (20, 10);
 const STEPS_OF_A_THREAD: (usize, usize) = (20, 9);
 /// Random images per crash point, besides the regular ones.
 const RANDOM_IMAGES: usize = 4;
-/// Of so many seeds one is a broker's, one that of its groups, one that of its transactions, one a compacted log's, one a log's that
+/// Of so many seeds one is a broker's, one that of its groups, one that of its transactions, one that of its share group, one a compacted log's, one a log's that
 /// threads share and one a log's whose end is cut off; one in so many lets calls fail, and one is of a broker that threads share; one in so many lets calls of a compacted
 /// log, of groups and of transactions fail.
 const EVERY: (u64, u64, u64) = (16, 64, 256);
@@ -86,6 +87,7 @@ impl Results {
             3 => self.crash::<GroupWorkload>(seed, STEPS.1),
             4 => self.crash::<TransactionWorkload>(seed, STEPS.1),
             5 => self.crash::<LogWorkload<true>>(seed, STEPS.0),
+            6 => self.crash::<ShareWorkload>(seed, STEPS.1),
             _ => self.crash::<LogWorkload>(seed, STEPS.0),
         }
     }

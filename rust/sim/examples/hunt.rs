@@ -13,6 +13,7 @@ use fletchlog_sim::crash_points::{Crashable, Violation};
 use fletchlog_sim::group_workload::GroupWorkload;
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
+use fletchlog_sim::share_workload::ShareWorkload;
 use fletchlog_sim::sim_disk::{Lie, SimDisk};
 use fletchlog_sim::simulation::{self, Between};
 use fletchlog_sim::transaction_workload::TransactionWorkload;
@@ -88,6 +89,11 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         crashed: (4, 30, 1),
         faulty: (&[3], 6),
     })?;
+    let shares = hunt::<ShareWorkload>(&Slice {
+        of: "a broker with a share group",
+        crashed: (4, 30, 1),
+        faulty: (&[], 0),
+    })?;
     // What threads do at once is never twice the same.
     let on_log = hunt::<ConcurrentWorkload>(&Slice {
         of: "a log that threads share",
@@ -99,7 +105,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         crashed: (40, 12, 0),
         faulty: (&[], 0),
     })?;
-    Ok(log + cut + on_log + on_broker + compacted + broker + groups + transactions)
+    Ok(log + cut + on_log + on_broker + compacted + broker + groups + transactions + shares)
 }
 
 /// Of whole runs, whose disk keeps what it says: what is wrong in the first that is not clean.

@@ -28,6 +28,11 @@ pub(crate) fn open(disk: &SimDisk, clock: &Arc<VirtualClock>) -> Result<Arc<Brok
         ("transaction.state.log.num.partitions", "1"),
         ("group.initial.rebalance.delay.ms", "0"),
         ("group.consumer.assignment.interval.ms", "0"),
+        ("group.share.assignment.interval.ms", "0"),
+        ("group.share.min.record.lock.duration.ms", "1000"),
+        ("group.share.record.lock.duration.ms", "1000"),
+        ("share.coordinator.state.topic.num.partitions", "1"),
+        ("share.coordinator.snapshot.update.records.per.snapshot", "3"),
     ];
     let options = OpenOptions {
         nodes: Some(1),

@@ -6,6 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fletchlog_api::IsolationLevel;
 
+use crate::share_history::ShareHistory;
+
 /// A value, which is sent only once.
 pub type Value = u64;
 /// Number of a partition, unique over all topics.
@@ -187,6 +189,8 @@ pub struct History {
     pub ops: Vec<Op>,
     /// The fetches of consumers.
     pub fetches: Vec<Fetch>,
+    /// The share group.
+    pub shares: ShareHistory,
 }
 
 impl History {

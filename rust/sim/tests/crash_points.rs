@@ -9,6 +9,7 @@ use fletchlog_sim::crash_points::Crashable;
 use fletchlog_sim::group_workload::GroupWorkload;
 use fletchlog_sim::log_workload::LogWorkload;
 use fletchlog_sim::nth_fault::every_fault;
+use fletchlog_sim::share_workload::ShareWorkload;
 use fletchlog_sim::sim_disk::{Fault, Lie, SimDisk};
 use fletchlog_sim::transaction_workload::TransactionWorkload;
 
@@ -87,6 +88,11 @@ fn what_a_broker_answered_members_of_groups_survives_a_power_loss_at_every_opera
 #[test]
 fn what_a_broker_answered_transactional_producers_survives_a_power_loss_at_every_operation() {
     crash::<TransactionWorkload>(2, REQUESTS, 1);
+}
+
+#[test]
+fn what_a_broker_answered_members_of_a_share_group_survives_a_power_loss_at_every_operation() {
+    crash::<ShareWorkload>(1, REQUESTS, 1);
 }
 
 #[test]

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fletchlog_api::IsolationLevel;
 use fletchlog_sim::history::{Action, History, Op, Outcome, Step};
+use fletchlog_sim::share_history::{ShareEvent, ShareHistory, kind};
 use fletchlog_sim::sim_disk::Lie;
 use fletchlog_sim::simulation::{self, Between, Report};
 
 /// What runs must meet between them: a run in which nothing happens has no anomaly either.
-const KINDS: [&str; 33] = [
+const KINDS: [&str; 42] = [
     "aborted",
     "cleaned",
     "cleaned because of lag",
@@ -37,6 +38,15 @@ const KINDS: [&str; 33] = [
     "retention",
     "seek",
     "send",
+    "share accepted",
+    "share delivered again",
+    "share drained",
+    "share limit",
+    "share lock ran out",
+    "share rejected",
+    "share released",
+    "share renewed",
+    "share session ended",
     "stopped node",
     "tombstone",
     "tombstone removed",
@@ -75,6 +85,7 @@ fn seeds_have_no_anomaly() {
 /// What happened in a run.
 fn kinds(report: &Report) -> BTreeSet<&'static str> {
     let mut kinds = BTreeSet::new();
+    kinds.extend(kinds_of_share_group(&report.history.shares));
     if loses_newest_tombstone(&report.history) {
         kinds.insert("tombstone removed");
     }
@@ -125,6 +136,42 @@ fn kinds(report: &Report) -> BTreeSet<&'static str> {
                 (Step::Poll { group: Some(0), .. }, ..) => Some("group poll"),
                 _ => None,
             });
+        }
+    }
+    kinds
+}
+
+/// What members of the share group have met.
+fn kinds_of_share_group(shares: &ShareHistory) -> BTreeSet<&'static str> {
+    let limit = shares.group.map_or(i16::MAX, |group| group.max_deliveries);
+    let lock_ms = shares.group.map_or(i64::MAX, |group| group.lock_ms);
+    let mut kinds: BTreeSet<&'static str> = shares.is_drained.then_some("share drained").into_iter().collect();
+    let mut last = BTreeMap::new();
+    for event in &shares.events {
+        match event {
+            ShareEvent::Acquired(acquired) => {
+                kinds.extend((acquired.deliveries > 1).then_some("share delivered again"));
+                kinds.extend((acquired.deliveries == limit).then_some("share limit"));
+                let at = (acquired.offsets.partition, acquired.offsets.first);
+                let before: Option<(bool, i64)> = last.insert(at, (false, acquired.between_ms.1));
+                let ran_out = before.is_some_and(|(is_said, ms)| !is_said && acquired.between_ms.0 >= ms + lock_ms);
+                kinds.extend((ran_out && acquired.deliveries > 1).then_some("share lock ran out"));
+            }
+            ShareEvent::Acknowledging(_, of, _) => {
+                for offset in of.first..=of.last {
+                    last.entry((of.partition, offset))
+                        .and_modify(|(is_said, _)| *is_said = true);
+                }
+            }
+            ShareEvent::Acknowledged(_, _, how, _) => kinds.extend(match *how {
+                kind::ACCEPT => Some("share accepted"),
+                kind::RELEASE => Some("share released"),
+                kind::REJECT => Some("share rejected"),
+                kind::RENEW => Some("share renewed"),
+                _ => None,
+            }),
+            ShareEvent::Ended(_) => drop(kinds.insert("share session ended")),
+            _ => {}
         }
     }
     kinds
@@ -198,7 +245,7 @@ fn loses_newest_tombstone(history: &History) -> bool {
 }
 
 /// What runs over sockets must meet between them.
-const KINDS_OVER_SOCKETS: [&str; 22] = [
+const KINDS_OVER_SOCKETS: [&str; 28] = [
     "aborted",
     "cleaned",
     "clock set ahead",
@@ -218,6 +265,12 @@ const KINDS_OVER_SOCKETS: [&str; 22] = [
     "refused member",
     "released request",
     "send",
+    "share accepted",
+    "share delivered again",
+    "share drained",
+    "share rejected",
+    "share released",
+    "share renewed",
     "stopped node",
     "undetected crash",
     "unknown send",

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fletchlog_records::planted;
+
 use super::in_flight_batch::{InFlightBatch, Records};
 use super::record_state::{InFlightState, RecordState};
 use super::share_partition::{Acquired, Counted, Limits, SharePartition};
@@ -176,8 +178,14 @@ impl SharePartition {
             let new = self.acquire_new(acquire, batches, behind, last_offset, left);
             taken.add(new);
         }
-        if let Some(last) = taken.ranges.last() {
-            self.note_fetched_until(last.last + 1);
+        match taken.ranges.last() {
+            Some(last) => self.note_fetched_until(last.last + 1),
+            // Kafka reads the same again and again: what lies between the offset that was read and these was compacted away.
+            None if self.is_gap_open() && !planted!("share-gap-of-compacted-records-read-again") => {
+                self.note_fetched_until(last_offset + 1);
+                self.move_start_offset();
+            }
+            None => {}
         }
         taken
     }
@@ -213,7 +221,7 @@ impl SharePartition {
         let is_covered = key >= from && last <= to;
         let is_too_large = acquire.is_record_limit() && last - key + 1 > left;
         if let Some(state) = batch.whole_mut() {
-            if state.state != RecordState::Available {
+            if state.state != RecordState::Available && !planted!("share-record-acquired-twice") {
                 return Taken::default();
             }
             if is_covered && !is_too_large && !is_throttled {
@@ -293,6 +301,7 @@ impl SharePartition {
         }
         let ranges = self.add_batches(acquire, batches, (first, until), max_records);
         if self.in_flight.first_key_value().is_some_and(|(key, _)| *key == first) {
+            // Records before it were compacted away.
             self.start_offset = first;
         }
         self.end_offset = self.end_offset.max(until);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
+use fletchlog_records::planted;
 
 use super::in_flight_batch::Records;
 use super::record_state::{AcknowledgeType, InFlightState, RecordState};
@@ -178,7 +179,7 @@ impl SharePartition {
                     let text = "The batch cannot be acknowledged. The batch is not in the acquired state.";
                     return Err(Refusal::state(text));
                 }
-                if !state.is_of(member) {
+                if !state.is_of(member) && !planted!("share-acknowledgement-of-another-member") {
                     return Err(Refusal::state("Member is not the owner of batch record"));
                 }
                 let is_covered = key >= batch.first && last <= batch.last && key >= self.start_offset;
@@ -228,7 +229,7 @@ impl SharePartition {
         let Some(state) = self.state_at(place) else { return };
         if place.offset.unwrap_or(place.last) < self.start_offset {
             self.leave(place, RecordState::Archived, None, change);
-        } else if state.deliveries >= limits.max_deliveries {
+        } else if state.deliveries >= limits.max_deliveries && !planted!("share-delivery-limit-ignored") {
             self.archive_dead(place, DeadReason::DeliveriesUsedUp, limits, change);
         } else {
             self.leave(place, RecordState::Available, None, change);
@@ -306,6 +307,9 @@ impl SharePartition {
             .filter(|(until_ms, _)| *until_ms <= now_ms)?;
         self.locks.remove(&(until_ms, offset));
         let mut change = self.new_change();
+        if planted!("share-lock-ends-without-a-release") {
+            return Some(change);
+        }
         if let Some(key) = self.floor(offset).map(|(key, _)| key) {
             let has_ended =
                 |state: &InFlightState| state.state == RecordState::Acquired && state.locked_until_ms == until_ms;
@@ -445,6 +449,9 @@ impl SharePartition {
     /// Called if a change could not be persisted, or is refused: everything is as before.
     pub(crate) fn roll_back(&mut self, change: Change) {
         for undo in change.undo.into_iter().rev() {
+            if planted!("share-acknowledgement-not-taken-back") {
+                break;
+            }
             if let Some(batch) = self.in_flight.get_mut(&undo.key) {
                 let state = match undo.offset {
                     Some(offset) => batch.each_mut(undo.key, offset),

@@ -14,6 +14,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fletchlog_records::planted;
+
 use super::in_flight_batch::{InFlightBatch, Records};
 use super::record_state::{InFlightState, NO_LOCK, RecordState};
 
@@ -71,9 +73,14 @@ pub(crate) struct SharePartition {
     pub(super) any_available: bool,
 }
 
+/// Records of one persisted state: more than can be in flight, with the largest batch.
+const MOST_RECORDS: i64 = 1 << 22;
+
 /// Persisted states that contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the persisted states of offsets {first} to {last} are not in order, or below the start offset {start}")]
+#[error(
+    "the persisted states of offsets {first} to {last} are not in order, too many, or below the start offset {start}"
+)]
 pub(crate) struct InvalidState {
     first: i64,
     last: i64,
@@ -101,7 +108,7 @@ impl SharePartition {
             deliveries,
         } in batches
         {
-            if first < next || last < first {
+            if first < next || last < first || last.saturating_sub(first) >= MOST_RECORDS {
                 return Err(InvalidState { first, last, start });
             }
             if first > next && gap_start.is_none() {
@@ -165,7 +172,7 @@ impl SharePartition {
             }
             self.any_available = false;
         }
-        self.end_offset + 1
+        self.end_offset.saturating_add(1)
     }
 
     fn first_available(&self) -> Option<i64> {
@@ -195,7 +202,7 @@ impl SharePartition {
     /// Whether a fetch may acquire anything: below the limit of locks, or of what is in flight. Kafka:
     /// `SharePartition#canAcquireRecords`.
     pub(crate) fn can_acquire(&mut self, limits: &Limits) -> bool {
-        self.next_fetch_offset() != self.end_offset + 1 || self.in_flight_count() < limits.max_locks
+        self.next_fetch_offset() != self.end_offset.saturating_add(1) || self.in_flight_count() < limits.max_locks
     }
 
     /// Offsets from the start to the end, also those that are done. Kafka: `SharePartition#numInFlightRecords`.
@@ -264,6 +271,25 @@ impl SharePartition {
     /// Moves the start offset over the records that are done, and drops their batches; true: it has moved. Kafka:
     /// `SharePartition#maybeUpdateCachedStateAndOffsets`.
     pub(super) fn move_start_offset(&mut self) -> bool {
+        let skips = self.skip_compacted();
+        self.move_over_done() || skips
+    }
+
+    /// Moves the start offset to the first record in flight, if those before it are known to be compacted away. Kafka leaves it there until
+    /// the limit of locks is reached, and then delivers nothing more.
+    fn skip_compacted(&mut self) -> bool {
+        let Some((&first, _)) = self.in_flight.first_key_value() else {
+            return false;
+        };
+        let may_be_there = self.is_gap_open() && self.gap.is_some_and(|gap| gap.start < first);
+        if first <= self.start_offset || may_be_there {
+            return false;
+        }
+        self.start_offset = first;
+        true
+    }
+
+    fn move_over_done(&mut self) -> bool {
         let Some((first, batch)) = self.floor(self.start_offset) else {
             return false;
         };
@@ -323,6 +349,9 @@ impl SharePartition {
                 Records::Each(states) => {
                     let is_done = |(_, state): &(i64, &InFlightState)| state.state.is_terminal();
                     let mut until = None;
+                    let is_done = |state: &(i64, &InFlightState)| {
+                        is_done(state) || (planted!("share-start-moves-over-an-open-record") && state.0 > first)
+                    };
                     for (offset, _) in (first..).zip(states).take_while(is_done) {
                         until = Some(offset);
                     }

@@ -10,7 +10,7 @@ use fletchlog_protocol::messages::{
     ReadShareGroupStateRequest, ReadShareGroupStateResponse, WriteShareGroupStateRequest,
     read_share_group_state_request, read_share_group_state_response, write_share_group_state_request,
 };
-use fletchlog_records::TopicPartition;
+use fletchlog_records::{TopicPartition, planted};
 use rustc_hash::FxHashMap;
 
 use super::change::{Change, DeadLetters, Refusal};
@@ -25,6 +25,9 @@ use crate::partition::Partition;
 use crate::replica_manager::{ReplicaManager, ShareWatchKey};
 use crate::share_coordinator::{NO_START_OFFSET, ShareCoordinator, SharePartitionKey};
 use crate::sync::{Mutex, MutexGuard, Rank};
+
+/// After a panic the end of locks is tried again so many ms later.
+const LOOK_AGAIN_MS: i64 = 100;
 
 /// The share partitions of all groups. Thread-safe.
 pub(crate) struct SharePartitionManager {
@@ -374,7 +377,7 @@ impl SharePartitionManager {
 
     /// Kafka: `SharePartition#writeShareGroupState`, with the texts of `PersisterStateManager`.
     fn write_state(&self, key: &SharePartitionKey, loaded: &Loaded, change: &Change) -> Result<(), Refusal> {
-        if change.is_empty() {
+        if change.is_empty() || planted!("share-acknowledgement-not-persisted") {
             return Ok(());
         }
         let (start_offset, complete) = loaded.partition.start_and_complete();
@@ -382,7 +385,10 @@ impl SharePartitionManager {
             first_offset: batch.first,
             last_offset: batch.last,
             delivery_state: batch.state.id(),
-            delivery_count: i16::try_from(batch.deliveries).unwrap_or(i16::MAX),
+            delivery_count: match planted!("share-deliveries-not-persisted") {
+                true => 1,
+                false => i16::try_from(batch.deliveries).unwrap_or(i16::MAX),
+            },
         };
         let asked = write_share_group_state_request::PartitionData {
             partition: key.partition,
@@ -462,14 +468,27 @@ impl SharePartitionManager {
             let managed = self.partitions.lock().get(&key).cloned();
             if let Some(managed) = managed {
                 let what = format_args!("locks of share group {} in {}", key.group_id, managed.tp);
-                contained(what, || {
+                let done = contained(what, || {
                     place(|| format!("locks of share group {}", key.group_id));
                     self.end_locks(&managed, now_ms);
                 });
+                if done.is_none() {
+                    self.look_again(&managed, now_ms);
+                }
             }
         }
         self.complete_ready();
         self.expire_fetches(now_ms);
+    }
+
+    /// Called after a panic: the locks of a share partition are looked at again soon.
+    fn look_again(&self, managed: &Managed, now_ms: i64) {
+        if let Some(loaded) = &mut *managed.lock() {
+            let mut locks = self.locks.lock();
+            locks.remove(&(loaded.noted_lock_ms, managed.key.clone()));
+            loaded.noted_lock_ms = now_ms.saturating_add(LOOK_AGAIN_MS);
+            locks.insert((loaded.noted_lock_ms, managed.key.clone()));
+        }
     }
 
     /// Kafka: `SharePartition#releaseAcquisitionLockOnTimeout`: the records are released even if that cannot be persisted.

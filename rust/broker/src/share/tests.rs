@@ -244,6 +244,76 @@ fn gaps_between_persisted_states_are_fetched_once() {
 }
 
 #[test]
+fn a_gap_that_was_compacted_away_does_not_hold_what_lies_behind() {
+    let (a, mode) = (member(0), AcquireMode::BatchOptimized);
+    let persisted = |first, last, state| StateBatch {
+        first,
+        last,
+        state,
+        deliveries: 1,
+    };
+    let states = [
+        persisted(2, 4, RecordState::Acknowledged),
+        persisted(8, 9, RecordState::Acknowledged),
+        persisted(12, 14, RecordState::Available),
+    ];
+    let mut partition = SharePartition::new(2, &states).unwrap();
+    // The log has nothing between 4 and 8, and a read ends with its segment.
+    let batch = |base, last| FetchedBatch {
+        base,
+        last,
+        is_aborted: false,
+    };
+    let (first_segment, second_segment) = ([batch(8, 9)], [batch(12, 14)]);
+    let mut acquired = Vec::new();
+    for _ in 0..4 {
+        let fetch_offset = partition.next_fetch_offset();
+        let segment = if fetch_offset <= 9 {
+            first_segment
+        } else {
+            second_segment
+        };
+        let acquire = Acquire {
+            member: &a,
+            mode,
+            batch_size: 500,
+            max_records: 500,
+            fetch_offset,
+            now_ms: 0,
+            limits: LIMITS,
+        };
+        acquired.extend(
+            partition
+                .acquire(&acquire, &segment)
+                .iter()
+                .map(|range| (range.first, range.last)),
+        );
+    }
+    assert_eq!(acquired, [(12, 14)]);
+    acknowledge(&mut partition, &a, &[ack(12, 14, &[Accept])]).unwrap();
+    assert_eq!(partition.start_and_complete(), (15, 0));
+}
+
+#[test]
+fn persisted_states_are_in_order_and_no_more_than_can_be() {
+    let state = |first, last| StateBatch {
+        first,
+        last,
+        state: RecordState::Available,
+        deliveries: 1,
+    };
+    for wrong in [
+        vec![state(3, 2)],
+        vec![state(0, i64::MAX)],
+        vec![state(5, 7), state(7, 8)],
+    ] {
+        assert!(SharePartition::new(0, &wrong).is_err(), "{wrong:?}");
+    }
+    let mut at_the_end = SharePartition::new(i64::MAX, &[]).unwrap();
+    assert!(at_the_end.can_acquire(&LIMITS));
+}
+
+#[test]
 fn what_lies_before_a_new_log_start_is_done() {
     let log = batches(&[3, 3]);
     let (a, mode) = (member(0), AcquireMode::BatchOptimized);

@@ -14,6 +14,7 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_protocol::values::ShareUpdateValue;
 use fletchlog_protocol::values::share_snapshot_value::StateBatch;
+use fletchlog_records::planted;
 
 use super::ShareCoordinator;
 use super::records::{self, NO_START_OFFSET, ShareGroupOffset, SharePartitionKey};
@@ -225,7 +226,7 @@ impl ShareCoordinator {
         if known.leader_epoch > asked.leader_epoch {
             return Err(Failed::leader_epoch());
         }
-        if known.state_epoch > asked.state_epoch {
+        if known.state_epoch > asked.state_epoch && !planted!("share-write-of-an-old-state-epoch") {
             return Err(Failed::state_epoch());
         }
         self.check_topic(key)?;
@@ -260,6 +261,9 @@ impl ShareCoordinator {
             return Ok(state);
         }
         let mut state = state.into_snapshot(self.replicas.clock().now_ms());
+        if planted!("share-snapshot-without-states") {
+            state.batches.clear();
+        }
         state.snapshot_at = self.append_state(key, records::snapshot(key, Some(&state))?)?;
         Ok(state)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fletchlog_protocol::Value;
 use fletchlog_protocol::values::{ShareGroupStateKey, ShareSnapshotValue, ShareUpdateValue};
-use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError};
+use fletchlog_records::{BatchParams, DECOMPRESSION_LIMIT, RecordBatch, RecordCursor, RecordError, planted};
 
 use super::records::{ShareGroupOffset, SharePartitionKey};
 use super::{ShareCoordinator, States};
@@ -110,7 +110,9 @@ fn replay(states: &mut States, key: &[u8], value: Option<&[u8]>, offset: i64) ->
             };
             let update = ShareUpdateValue::decode(value?).ok()?;
             // Without a snapshot the share partition has been deleted, or its snapshot could not be read.
-            if let Some(state) = states.get_mut(&key) {
+            if let Some(state) = states.get_mut(&key)
+                && !planted!("share-updates-not-loaded")
+            {
                 *state = state.updated(&update);
             }
         }

@@ -65,6 +65,8 @@ impl Listener {
                     ("offsets.retention.check.interval.ms", "100"),
                     ("share.coordinator.cold.partition.snapshot.interval.ms", "100"),
                     ("share.coordinator.state.topic.prune.interval.ms", "100"),
+                    ("group.share.min.record.lock.duration.ms", "1000"),
+                    ("group.share.record.lock.duration.ms", "1000"),
                     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "100"),
                 ],
             )
@@ -354,6 +356,64 @@ fn a_panic_in_a_job_of_the_share_coordinator_ends_it_alone() {
         );
         has_happened(job);
     }
+}
+
+#[test]
+fn a_panic_at_the_end_of_locks_delays_those_of_that_share_partition_alone() {
+    let listener = Listener::open();
+    let mut witness = listener.connect();
+    let topic_id = listener.broker.describe_topic("t0").unwrap().topic_id;
+    let request = |group: &str, epoch| ShareFetchRequest {
+        group_id: Some(group.into()),
+        member_id: Some("m".into()),
+        share_session_epoch: epoch,
+        max_wait_ms: 200,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        max_records: 10,
+        batch_size: 10,
+        topics: vec![share_fetch_request::FetchTopic {
+            topic_id,
+            partitions: vec![share_fetch_request::FetchPartition::default()],
+        }],
+        ..Default::default()
+    };
+    let deliveries = |client: &mut Client, group: &str, epoch| {
+        let found: ShareFetchResponse = client.ask(78, 2, &request(group, epoch)).unwrap();
+        assert_eq!(found.error_code, ErrorCode::NONE);
+        let of_partition = found.responses.into_iter().flat_map(|topic| topic.partitions).next();
+        let acquired = of_partition.and_then(|partition| partition.acquired_records.into_iter().next());
+        acquired.map(|range| range.delivery_count)
+    };
+    let mut clients = Vec::new();
+    for group in ["a-locks", "b-locks"] {
+        let mut client = listener.connect();
+        listener.initialize_share(group);
+        assert_eq!(deliveries(&mut client, group, 0), None);
+        clients.push((client, group));
+    }
+    let mut builder = BatchBuilder::with_capacity(64);
+    builder.append(0, None, Some(b"v"), &[]);
+    let t0 = TopicPartition::new("t0", 0);
+    listener
+        .broker
+        .append_batches(&t0, builder.build(&BatchParams::default()))
+        .unwrap();
+    plant("locks of share group a-locks");
+    for (client, group) in &mut clients {
+        assert_eq!(deliveries(client, group, 1), Some(1));
+    }
+    has_happened("locks of share group a-locks");
+    for (client, group) in &mut clients {
+        let mut epochs = 2..;
+        let mut found = None;
+        until(group, || {
+            found = deliveries(client, group, epochs.next().unwrap_or(0));
+            found.is_some()
+        });
+        assert_eq!(found, Some(2), "{group}");
+    }
+    listener.works(&mut witness);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Finds in a history what a log must not do: the anomaly classes of Jepsen's Kafka workload, and broken promises of a group's commits,
-//! copying transactions, deletions and compaction. The checker judges only what clients saw, not how the log works.
+//! copying transactions, deletions and compaction, share groups. The checker judges only what clients saw, not how the log works.
 
 mod commits;
 mod compaction;
@@ -10,6 +10,7 @@ mod index;
 mod members;
 mod polls;
 mod sends;
+mod shares;
 mod starts;
 mod visibility;
 
@@ -79,11 +80,25 @@ pub enum Class {
     FencedCommit,
     /// A static member came back in time, but did not get its partitions in the same generation.
     StaticRebalance,
+    /// A share group's record was acquired while another member had it.
+    AcquiredTwice,
+    /// A share group's record was acquired after its acknowledgement had been answered.
+    AcknowledgedAgain,
+    /// A share group's record was delivered more often than its limit.
+    DeliveryLimit,
+    /// A share group's record had a delivery count that did not go on.
+    DeliveryCount,
+    /// A share consumer returned or acknowledged a record that it had not acquired.
+    NotAcquired,
+    /// A share group is done, and a record of the log is neither acknowledged nor at its limit.
+    NeverDelivered,
+    /// What is persisted of a share group lacks an answered acknowledgement.
+    LostAcknowledgement,
 }
 
 impl Class {
     /// All classes, in the order of their declaration.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 36] = [
         Self::InconsistentOffsets,
         Self::Duplicate,
         Self::LostWrite,
@@ -113,6 +128,13 @@ impl Class {
         Self::CompactedRead,
         Self::FencedCommit,
         Self::StaticRebalance,
+        Self::AcquiredTwice,
+        Self::AcknowledgedAgain,
+        Self::DeliveryLimit,
+        Self::DeliveryCount,
+        Self::NotAcquired,
+        Self::NeverDelivered,
+        Self::LostAcknowledgement,
     ];
 
     /// Jepsen's name.
@@ -147,6 +169,13 @@ impl Class {
             Self::CompactedRead => "compacted-read",
             Self::FencedCommit => "fenced-commit",
             Self::StaticRebalance => "static-rebalance",
+            Self::AcquiredTwice => "acquired-twice",
+            Self::AcknowledgedAgain => "acknowledged-again",
+            Self::DeliveryLimit => "delivery-limit",
+            Self::DeliveryCount => "delivery-count",
+            Self::NotAcquired => "not-acquired",
+            Self::NeverDelivered => "never-delivered",
+            Self::LostAcknowledgement => "lost-acknowledgement",
         }
     }
 }
@@ -202,5 +231,6 @@ pub fn check(history: &History) -> Vec<Anomaly> {
     commits::check(&index, &mut found);
     starts::check(&index, &mut found);
     members::check(&index, &mut found);
+    shares::check(&index, &mut found);
     found
 }

@@ -23,6 +23,7 @@ mod protobuf;
 mod sasl;
 mod scan;
 mod session;
+mod shares;
 mod tls;
 mod values;
 mod wire;
@@ -50,7 +51,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 25] = [
     target("batch", batches::batch, 4096),
     target("produce", produce::produce, 4096),
     target("gzip", codecs::gzip, 4096),
@@ -74,6 +75,7 @@ pub const TARGETS: [Target; 24] = [
     target("protobuf", protobuf::protobuf, 1024),
     target("sasl", sasl::sasl, 512),
     target("session", session::session, 512),
+    target("shares", shares::shares, 512),
     target("tls", tls::tls, 2048),
 ];
 

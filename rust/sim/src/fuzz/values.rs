@@ -2,17 +2,21 @@
 //! or an error, and a value is the same after encoding and decoding it.
 
 use bytes::Bytes;
-use fletchlog_protocol::values::{ConsumerOffsetsKey, ConsumerProtocolAssignment, StickyAssignorUserData};
+use fletchlog_protocol::values::{
+    ConsumerOffsetsKey, ConsumerProtocolAssignment, ShareGroupStateKey, StickyAssignorUserData,
+};
 use fletchlog_protocol::{Fault, Value};
 
 macro_rules! values {
-    ($($value:ident)*) => {
+    ($($value:ident)*; $($later:ident)*) => {
         /// `[value u8] [version i16, fields]`
         pub(super) fn record_values(data: &[u8]) {
             const READERS: &[fn(Bytes)] = &[
                 $(there_and_back::<fletchlog_protocol::values::$value>,)*
                 any_key,
                 without_version,
+                $(there_and_back::<fletchlog_protocol::values::$later>,)*
+                any_share_key,
             ];
             let Some((&choice, bytes)) = data.split_first() else { return };
             READERS[usize::from(choice) % READERS.len()](Bytes::copy_from_slice(bytes));
@@ -32,6 +36,14 @@ values! {
     TransactionLogKey TransactionLogValue
     ConsumerProtocolSubscription ConsumerProtocolAssignment
     StickyAssignorUserData CooperativeStickyAssignorUserData
+    ;
+    ShareSnapshotKey ShareSnapshotValue ShareUpdateKey ShareUpdateValue
+    ShareGroupMetadataKey ShareGroupMetadataValue
+    ShareGroupMemberMetadataKey ShareGroupMemberMetadataValue
+    ShareGroupTargetAssignmentMetadataKey ShareGroupTargetAssignmentMetadataValue
+    ShareGroupTargetAssignmentMemberKey ShareGroupTargetAssignmentMemberValue
+    ShareGroupCurrentMemberAssignmentKey ShareGroupCurrentMemberAssignmentValue
+    ShareGroupStatePartitionMetadataKey ShareGroupStatePartitionMetadataValue
 }
 
 /// Encodes a decoded value in its version, and checks that decoding and encoding it again gives the same bytes.
@@ -57,6 +69,14 @@ fn there_and_back<V: Value + PartialEq + std::fmt::Debug>(bytes: Bytes) {
 fn any_key(bytes: Bytes) {
     let version = bytes.first_chunk().map(|version| i16::from_be_bytes(*version));
     if let Ok(ConsumerOffsetsKey::Other(other)) = ConsumerOffsetsKey::decode(bytes) {
+        assert_eq!(Some(other), version);
+    }
+}
+
+/// The same in `__share_group_state`.
+fn any_share_key(bytes: Bytes) {
+    let version = bytes.first_chunk().map(|version| i16::from_be_bytes(*version));
+    if let Ok(ShareGroupStateKey::Other(other)) = ShareGroupStateKey::decode(bytes) {
         assert_eq!(Some(other), version);
     }
 }

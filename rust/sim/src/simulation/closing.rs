@@ -6,6 +6,7 @@ use super::admin;
 use super::cluster::{COPIES, TOPIC};
 use super::consumers::{assign_all, consumer, looker, poll_once};
 use super::quiet_group;
+use super::share_end;
 use super::whole_clean;
 use super::world::Hand;
 use crate::history::{Action, Partition};
@@ -28,6 +29,7 @@ pub(super) fn run(hand: &mut Hand) {
     if hand.world.plan.uses_consumer_protocol() {
         quiet_group::comes_to_rest(hand);
     }
+    share_end::run(hand);
     whole_clean::run(hand);
     for isolation in [IsolationLevel::ReadUncommitted, IsolationLevel::ReadCommitted] {
         read_all(hand, isolation);

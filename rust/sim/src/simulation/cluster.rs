@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fletchlog_api::{Clock, Config, Scope, SettableClock};
-use fletchlog_broker::{Broker, OpenOptions};
+use fletchlog_api::{Clock, Config, ConfigResource, Scope, SettableClock};
+use fletchlog_broker::{AlterConfig, AlterConfigOp, Broker, OpenOptions};
 
 use super::cuts::Ends;
 use super::network::{SharedNet, lock};
-use super::plan::{CompactionPlan, Plan};
+use super::plan::{CompactionPlan, Plan, SharePlan};
+use super::share_members::SHARE_GROUP;
 use crate::disk_state::Left;
 use crate::rng::Rng;
 use crate::sim_disk::{Fault, Lie, SimDisk};
@@ -16,6 +17,8 @@ use crate::sim_disk::{Fault, Lie, SimDisk};
 const ROOT: &str = "/data";
 /// The topic of all records except copies.
 pub(super) const TOPIC: &str = "t";
+/// The topic in which the states of share groups are kept.
+pub(super) const SHARE_STATE: &str = "__share_group_state";
 /// The topic of the copies, with one partition.
 pub(super) const COPIES: &str = "copies";
 
@@ -36,6 +39,11 @@ fn config(plan: &Plan) -> Config {
     let segment = plan.segment_bytes.to_string();
     let roll_ms = plan.roll_ms.to_string();
     let (replicas, min_isr) = (plan.events.replicas.to_string(), plan.events.min_isr.to_string());
+    let share = plan.share.unwrap_or_default();
+    let (updates, lock_ms) = (
+        share.updates_per_snapshot.to_string(),
+        share.lock_ms.max(1_000).to_string(),
+    );
     let dedupe_buffer = plan.compaction.map(|compaction| compaction.dedupe_buffer.to_string());
     let mut properties = vec![
         ("fletchlog.durability", durability),
@@ -51,6 +59,22 @@ fn config(plan: &Plan) -> Config {
         ("group.consumer.min.heartbeat.interval.ms", "500"),
         ("group.consumer.min.session.timeout.ms", "6000"),
         ("group.consumer.session.timeout.ms", "6000"),
+        ("group.share.assignment.interval.ms", "100"),
+        ("group.share.heartbeat.interval.ms", "500"),
+        ("group.share.min.heartbeat.interval.ms", "500"),
+        ("group.share.min.session.timeout.ms", "6000"),
+        ("group.share.session.timeout.ms", "6000"),
+        ("group.share.min.record.lock.duration.ms", "1000"),
+        ("group.share.record.lock.duration.ms", lock_ms.as_str()),
+        // Which one keeps a share partition would depend on the id of its topic, which is random.
+        ("share.coordinator.state.topic.num.partitions", "1"),
+        ("share.coordinator.state.topic.replication.factor", replicas.as_str()),
+        // A snapshot has to fit into a segment.
+        ("share.coordinator.state.topic.segment.bytes", "100000"),
+        (
+            "share.coordinator.snapshot.update.records.per.snapshot",
+            updates.as_str(),
+        ),
         ("offsets.topic.segment.bytes", segment.as_str()),
         ("transaction.state.log.segment.bytes", segment.as_str()),
         ("transaction.state.log.num.partitions", "3"),
@@ -64,6 +88,29 @@ fn config(plan: &Plan) -> Config {
             .map(|size| ("log.cleaner.dedupe.buffer.size", size)),
     );
     Config::parse(Scope::Broker, properties).unwrap_or_else(|e| panic!("the broker's properties: {e}"))
+}
+
+/// Sets the properties of the share group.
+fn configure(broker: &Broker, share: SharePlan) {
+    let isolation = if share.read_committed {
+        "read_committed"
+    } else {
+        "read_uncommitted"
+    };
+    let limit = share.max_deliveries.to_string();
+    let properties = [
+        ("share.auto.offset.reset", "earliest"),
+        ("share.isolation.level", isolation),
+        ("share.delivery.count.limit", limit.as_str()),
+    ];
+    let changes = properties.map(|(name, value)| AlterConfig {
+        name: name.to_owned(),
+        op: AlterConfigOp::Set,
+        value: Some(value.to_owned()),
+    });
+    let group = ConfigResource::Group(SHARE_GROUP.to_owned());
+    let done = broker.alter_config(&group, &changes, false);
+    done.unwrap_or_else(|e| panic!("the properties of {SHARE_GROUP}: {e}"));
 }
 
 impl Cluster {
@@ -92,6 +139,9 @@ impl Cluster {
         for (topic, partitions, config) in [(TOPIC, plan.partitions, config), (COPIES, 1, retention)] {
             let made = broker.create_topic(topic, partitions, &config);
             made.unwrap_or_else(|e| panic!("topic {topic}: {e}"));
+        }
+        if let Some(share) = plan.share {
+            configure(&broker, share);
         }
         cluster
     }
@@ -126,9 +176,10 @@ impl Cluster {
 
     /// Kills the broker. `power`: the machine loses power too, so any part of the unsynced changes may be left.
     pub fn crash(&mut self, net: &SharedNet, rng: &mut Rng, power: bool) {
+        // What the broker does when its connections end is not done by one that is killed.
+        let (state, fsync) = (self.disk.state(), self.fsync);
         lock(net).broker_down();
         self.broker = None;
-        let (state, fsync) = (self.disk.state(), self.fsync);
         let left = if !power {
             state
         } else if rng.chance(300) {

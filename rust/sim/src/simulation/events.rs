@@ -3,12 +3,16 @@
 
 use fletchlog_api::{CoordinatorType, NodeId};
 use fletchlog_broker::{Broker, BrokerError};
+use fletchlog_records::TopicPartition;
 
 use super::admin;
+use super::cluster::SHARE_STATE;
 use super::consumers::{GROUP, group_id};
 use super::cuts;
 use super::nemesis::note;
 use super::network::lock;
+use super::share_members::SHARE_GROUP;
+use super::share_tap::tap;
 use super::world::Hand;
 
 /// How far the clock is set ahead, ms: less than any time-out, more than that of a session, of a transaction, more than the time between
@@ -76,7 +80,10 @@ fn change(hand: &Hand, process: u32, text: String, event: impl FnOnce(&Broker) -
     let Some(broker) = hand.world.cluster().broker().cloned() else {
         return;
     };
+    let shares = std::sync::Arc::clone(&lock(&hand.world.net).shares);
+    tap(&shares).restarted();
     let outcome = cuts::around(hand, process, &broker, event);
+    tap(&shares).restarted();
     lock(&hand.world.net).pipes.wake_listener();
     match outcome {
         Ok(()) => note(hand, process, text),
@@ -88,15 +95,20 @@ fn change(hand: &Hand, process: u32, text: String, event: impl FnOnce(&Broker) -
 
 fn move_leader(hand: &mut Hand, process: u32) {
     let (partitions, to) = (hand.world.partitions(), any_node(hand));
-    let tp = hand.world.tp(partitions[hand.rng.below(partitions.len())]);
+    let tp = match hand.world.plan.share.is_some() && hand.rng.chance(300) {
+        true => TopicPartition::new(SHARE_STATE, 0),
+        false => hand.world.tp(partitions[hand.rng.below(partitions.len())]),
+    };
     let text = format!("node {to} leads {tp}");
     change(hand, process, text, |broker| broker.move_leader(&tp, to));
 }
 
 fn move_coordinator(hand: &mut Hand, process: u32) {
-    let (to, which) = (any_node(hand), hand.rng.below(3));
+    let kinds = 3 + usize::from(hand.world.plan.share.is_some());
+    let (to, which) = (any_node(hand), hand.rng.below(kinds));
     let (of, id) = match which {
         0 => (CoordinatorType::Group, group_id(GROUP)),
+        3 => (CoordinatorType::Group, SHARE_GROUP.to_owned()),
         which => (CoordinatorType::Transaction, format!("transactions-{}", which - 1)),
     };
     let loading = hand.rng.below(hand.world.plan.events.loading_ms + 1);
@@ -129,6 +141,7 @@ fn stop_or_start(hand: &mut Hand, process: u32) {
         (true, _) => {
             let hidden_ms = i64::try_from(hidden).unwrap_or(0);
             let text = format!("node {node} crashes, which is detected after {hidden_ms} ms");
+            tap(&lock(&hand.world.net).shares).unsettled();
             change(hand, process, text, |broker| broker.crash_node(node, hidden_ms));
         }
     }

@@ -60,6 +60,13 @@ impl Members {
                 let chosen = std::mem::replace(&mut heartbeat.member_id, Arc::clone(&client_id));
                 self.chosen.insert(chosen, client_id);
             }
+            Request::ShareGroupHeartbeat(heartbeat) => {
+                let client_id = Arc::clone(&heartbeat.sender.client_id);
+                let chosen = std::mem::replace(&mut heartbeat.member_id, Arc::clone(&client_id));
+                self.chosen.insert(chosen, client_id);
+            }
+            Request::ShareFetch(fetch) => fetch.member_id.iter_mut().for_each(|id| self.real(id)),
+            Request::ShareAcknowledge(ack) => ack.member_id.iter_mut().for_each(|id| self.real(id)),
             Request::JoinGroup(join) => self.real(&mut join.member_id),
             Request::SyncGroup(sync) => {
                 self.real(&mut sync.member_id);

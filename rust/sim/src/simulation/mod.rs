@@ -24,6 +24,9 @@ mod producers;
 mod quiet_group;
 mod recorder;
 mod scheduler;
+mod share_end;
+mod share_members;
+mod share_tap;
 mod sockets;
 mod whole_clean;
 mod world;
@@ -45,6 +48,7 @@ use network::{Net, lock};
 use plan::Plan;
 use recorder::Moment;
 use scheduler::{Scheduler, Stopped};
+use share_tap::{ShareTap, tap};
 use world::{Hand, World};
 
 /// The wall clock at the beginning of a run, ms since the epoch.
@@ -118,6 +122,9 @@ fn parts(plan: &Plan) -> Vec<Part> {
     if plan.uses_consumer_protocol() {
         parts.push(Box::new(group_watch::run));
     }
+    for index in 0..plan.share.map_or(0, |share| share.members) {
+        parts.push(Box::new(move |hand| share_members::member(hand, index)));
+    }
     if plan.copier {
         parts.push(Box::new(copier::run));
     }
@@ -179,7 +186,8 @@ fn run_plan(plan: Plan, lie: Option<Lie>) -> Report {
     }
     let scheduler = Arc::new(Scheduler::new(parts.len() + 1, clock.clone()));
     let ahead = Arc::new(SettableClock::over(clock));
-    let net = Net::new(scheduler.clone(), rng.fork(), &plan, moment.clone());
+    let shares = ShareTap::new(ahead.clone());
+    let net = Net::new(scheduler.clone(), rng.fork(), &plan, moment.clone(), shares);
     let cluster = Cluster::new(&plan, &ahead, &net, lie);
     let world = Arc::new(World::new(plan, ahead, scheduler.clone(), net, cluster, moment));
     let threads: Vec<JoinHandle<()>> = parts
@@ -283,6 +291,9 @@ fn report(world: &World) -> Report {
             offsets: *offsets,
         });
         history.fetches = fetches.collect();
+        history.shares = std::mem::take(&mut net.share_end);
+        history.shares.group = world.plan.share_group();
+        history.shares.events = std::mem::take(&mut tap(&net.shares).events);
         let (memory, pipes) = (&net.memory, &net.pipes);
         let requests = net.requests + pipes.requests;
         (

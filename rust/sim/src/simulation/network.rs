@@ -18,8 +18,10 @@ use super::plan::Plan;
 use super::port::{Asked, Connection, Fate, Port, Underway};
 use super::recorder::Moment;
 use super::scheduler::{ActorId, Scheduler};
+use super::share_tap::{SharedTap, tap};
 use super::sockets::Pipes;
 use crate::rng::Rng;
+use crate::share_history::ShareHistory;
 
 /// How often the broker is checked for responses to waiting requests, ms.
 const LOOK_MS: i64 = 20;
@@ -69,6 +71,10 @@ pub(super) struct Net {
     pub memory: Memory,
     /// Requests that reached the broker.
     pub requests: u64,
+    /// What the share group and the broker say to each other.
+    pub shares: SharedTap,
+    /// How the share group ended.
+    pub share_end: ShareHistory,
 }
 
 /// Records that reached a process: the process, the partition, the moment of the request, and the first and last offset.
@@ -99,11 +105,17 @@ pub(super) fn lock(net: &Mutex<Net>) -> MutexGuard<'_, Net> {
 }
 
 impl Net {
-    pub fn new(scheduler: Arc<Scheduler>, mut rng: Rng, plan: &Plan, moment: Moment) -> SharedNet {
+    pub fn new(scheduler: Arc<Scheduler>, mut rng: Rng, plan: &Plan, moment: Moment, shares: SharedTap) -> SharedNet {
         Arc::new_cyclic(|me: &Weak<Mutex<Self>>| {
             Mutex::new(Self {
                 me: me.clone(),
-                pipes: Pipes::new(me.clone(), scheduler.clone(), rng.fork(), plan.faults),
+                pipes: Pipes::new(
+                    me.clone(),
+                    scheduler.clone(),
+                    rng.fork(),
+                    plan.faults,
+                    Arc::clone(&shares),
+                ),
                 listener_faults: None,
                 scheduler,
                 rng,
@@ -120,6 +132,8 @@ impl Net {
                 fetches: Vec::new(),
                 memory: Memory::default(),
                 requests: 0,
+                shares,
+                share_end: ShareHistory::default(),
             })
         })
     }
@@ -147,6 +161,7 @@ impl Net {
         self.transaction_version = self.transaction_version();
         self.broker = None;
         self.late = None;
+        tap(&self.shares).restarted();
         self.pipes.kill_listener();
         self.note_lost();
         self.memory.restarted();
@@ -297,6 +312,7 @@ impl Net {
             batches: sequenced(&request),
             moment: self.moment.next(),
         };
+        tap(&self.shares).asked((port as u64, node), id, &request);
         let port = &mut self.ports[port];
         port.asked.insert(id, asked);
         port.server(broker).send(node, id, request);
@@ -330,6 +346,7 @@ impl Net {
                 waiting |= !self.ports[port].asked.is_empty();
             }
         }
+        tap(&self.shares).observed();
         if waiting && !self.looking {
             self.looking = true;
             self.later(self.scheduler.now() + LOOK_MS, |net| {
@@ -357,6 +374,9 @@ impl Net {
         let (node, epoch) = (asked.node, asked.epoch);
         if let Ok(Response::Produce(response)) = &completion.result {
             self.memory.answered(&asked.batches, response, &[]);
+        }
+        if let Ok(response) = &completion.result {
+            tap(&self.shares).answered((port as u64, node), id, response);
         }
         let (now, latency) = (self.scheduler.now(), self.latency());
         let silence = self.rng.chance(self.faults.silence);
@@ -407,7 +427,9 @@ impl Net {
     }
 
     fn reopen(&mut self, port: usize, node: NodeId) -> Vec<i32> {
-        self.ports[port].reopen(node)
+        let lost = self.ports[port].reopen(node);
+        tap(&self.shares).ended((port as u64, node));
+        lost
     }
 }
 
@@ -479,6 +501,11 @@ impl InProcess for SimTransport {
 
 impl Drop for SimTransport {
     fn drop(&mut self) {
-        lock(&self.net).ports[self.port].close();
+        let mut net = lock(&self.net);
+        let nodes: Vec<NodeId> = net.ports[self.port].connections.keys().copied().collect();
+        net.ports[self.port].close();
+        nodes
+            .into_iter()
+            .for_each(|node| tap(&net.shares).ended((self.port as u64, node)));
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use fletchlog_api::IsolationLevel;
 use fletchlog_protocol::ApiKey;
 
 use super::network::Faults;
 use crate::checker::Class;
 use crate::rng::Rng;
+use crate::share_history::ShareGroup;
 
 /// Whether a producer is idempotent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,44 @@ impl TransactionPlan {
     /// Whether some transaction may end without a new epoch.
     fn keeps_epochs(self) -> bool {
         self.level_every_ms > 0 || self.releases.iter().any(|release| !release.starts_with('4'))
+    }
+}
+
+/// The members of a share group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct SharePlan {
+    pub members: usize,
+    /// share.acknowledgement.mode=explicit.
+    pub explicit: bool,
+    /// share.acquire.mode=record_limit.
+    pub record_limit: bool,
+    /// share.isolation.level=read_committed.
+    pub read_committed: bool,
+    /// share.record.lock.duration.ms.
+    pub lock_ms: i64,
+    /// share.delivery.count.limit.
+    pub max_deliveries: i16,
+    /// share.coordinator.snapshot.update.records.per.snapshot.
+    pub updates_per_snapshot: usize,
+    /// Average ms between two ends of a member's life; 0 = it lives on.
+    pub end_every_ms: usize,
+}
+
+impl SharePlan {
+    /// From numbers of its own: the rest of a seed's plan does not depend on it.
+    fn of(seed: u64, calm: bool) -> Option<Self> {
+        let rng = &mut Rng::new(seed ^ 0x05AA_2E60);
+        let plan = Self {
+            members: 1 + rng.below(3),
+            explicit: rng.chance(700),
+            record_limit: rng.chance(300),
+            read_committed: rng.chance(500),
+            lock_ms: pick(rng, &[1_000, 2_000, 5_000]),
+            max_deliveries: pick(rng, &[2, 3, 5]),
+            updates_per_snapshot: pick(rng, &[0, 2, 7, 50]),
+            end_every_ms: if calm { 0 } else { pick(rng, &[0, 2_000, 5_000]) },
+        };
+        rng.chance(350).then_some(plan)
     }
 }
 
@@ -279,6 +319,7 @@ pub(super) struct Plan {
     /// Number of consumers that assign partitions to themselves: the first is read_uncommitted, the second read_committed.
     pub manual: usize,
     pub group: Option<GroupPlan>,
+    pub share: Option<SharePlan>,
     /// A process that copies partition 0 in transactions.
     pub copier: bool,
     pub faults: Faults,
@@ -361,6 +402,7 @@ impl Plan {
                 read_committed: rng.chance(500),
                 static_members: rng.chance(500),
             }),
+            share: SharePlan::of(seed, calm),
             copier: rng.chance(300),
             faults: Faults {
                 close_before: rate(rng, 20),
@@ -404,6 +446,8 @@ impl Plan {
             return;
         }
         (self.transactional, self.copier, self.compaction) = (0, false, None);
+        // A group remembers the offsets of lost records.
+        self.share = None;
         self.disk_fault_every_ms = 0;
         self.events = EventPlan {
             replicas: self.nodes,
@@ -412,6 +456,25 @@ impl Plan {
             unclean: true,
             ..self.events
         };
+    }
+
+    /// The rules of the share group.
+    pub fn share_group(&self) -> Option<ShareGroup> {
+        let share = self.share?;
+        let events = self.events;
+        Some(ShareGroup {
+            max_deliveries: share.max_deliveries,
+            lock_ms: share.lock_ms,
+            isolation: match share.read_committed {
+                true => IsolationLevel::ReadCommitted,
+                false => IsolationLevel::ReadUncommitted,
+            },
+            // A release that cannot be written is made all the same.
+            keeps_counts: self.disk_fault_every_ms == 0
+                && !events.reloads_coordinators()
+                && events.leader_every_ms == 0
+                && !self.loses_acknowledged(),
+        })
     }
 
     /// Whether the group is a consumer group (KIP-848), in which a static member keeps its place while it lives.
@@ -508,7 +571,7 @@ impl Plan {
             allow(&[CommitRegress], why);
         }
         if self.loses_acknowledged() {
-            let kept = [PrecommittedRead];
+            let kept = [PrecommittedRead, AcquiredTwice, DeliveryLimit];
             let lost: Vec<Class> = Class::ALL.into_iter().filter(|class| !kept.contains(class)).collect();
             allow(&lost, "a power loss takes what was acknowledged from the page cache");
         }

@@ -166,7 +166,7 @@ impl Recorder {
         };
         History {
             ops: self.ops.iter().filter(says_something).cloned().collect(),
-            fetches: Vec::new(),
+            ..History::default()
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fletchlog_api::{ClientClock, Clock, Config, Scope, SettableClock, Transport};
-use fletchlog_client::Consumer;
 use fletchlog_client::producer::Producer;
+use fletchlog_client::{Consumer, ShareConsumer};
 use fletchlog_records::{Record, RecordCursor, RecordSpan, TopicPartition};
 
 use super::cluster::{COPIES, Cluster, TOPIC};
@@ -175,6 +175,15 @@ impl Hand {
             Producer::stepped(config, transport, self.clock())
         });
         made.unwrap_or_else(|e| panic!("the producer's properties: {e}"))
+    }
+
+    pub fn share_consumer(&self, process: u32, properties: &[(&str, &str)]) -> ShareConsumer {
+        let config = Config::parse(Scope::Consumer, properties.iter().copied());
+        let made = config.map_err(Into::into).and_then(|config| {
+            let transport = self.connect(process, &config);
+            ShareConsumer::new(&config, transport, self.clock())
+        });
+        made.unwrap_or_else(|e| panic!("the share consumer's properties: {e}"))
     }
 
     pub fn consumer(&self, process: u32, properties: &[(&str, &str)]) -> Consumer {

@@ -166,6 +166,7 @@ fn classes(ops: impl IntoIterator<Item = Op>, fetches: &[Fetch]) -> Vec<Class> {
     let history = History {
         ops: ops.into_iter().collect(),
         fetches: fetches.to_vec(),
+        ..History::default()
     };
     let mut classes: Vec<Class> = checker::check(&history).into_iter().map(|a| a.class).collect();
     classes.dedup();

@@ -490,5 +490,6 @@ pub fn history(seed: u64) -> History {
     History {
         ops: world.ops,
         fetches: world.fetches,
+        ..History::default()
     }
 }

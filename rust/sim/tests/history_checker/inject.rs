@@ -56,6 +56,7 @@ pub fn inject(class: Class, history: &mut History, seed: u64) -> bool {
         Class::CompactedRead => compacted::bring_back(history, rng),
         Class::FencedCommit => groups::let_fenced_commit(history),
         Class::StaticRebalance => groups::rebalance(history, rng),
+        of_share_group => panic!("{of_share_group} has no operations"),
     }
 }
 

@@ -11,7 +11,18 @@ mod cuts;
 mod generate;
 mod groups;
 mod inject;
+mod shares;
 
+/// Classes of share groups, which have events instead of operations.
+const OF_SHARE_GROUPS: [Class; 7] = [
+    Class::AcquiredTwice,
+    Class::AcknowledgedAgain,
+    Class::DeliveryLimit,
+    Class::DeliveryCount,
+    Class::NotAcquired,
+    Class::NeverDelivered,
+    Class::LostAcknowledgement,
+];
 /// Without this many of a hundred histories having room for an anomaly, the test would say little.
 const USABLE: usize = 70;
 
@@ -29,7 +40,7 @@ proptest! {
 
 #[test]
 fn each_class_is_found_where_it_was_put() {
-    for class in Class::ALL {
+    for class in Class::ALL.into_iter().filter(|class| !OF_SHARE_GROUPS.contains(class)) {
         let mut usable = 0;
         for seed in 0..100 {
             let mut history = generate::history(seed);

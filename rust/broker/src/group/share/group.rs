@@ -46,6 +46,9 @@ pub(crate) struct ShareGroup {
     pub(super) in_flight: BTreeSet<(TopicId, i32)>,
     /// The version of the table of topics that was last looked at, and the hash that the subscribed topics had then.
     pub(super) seen: Option<(u64, i64)>,
+    /// The version of the table of topics at which every partition had a state and a member, if no record has changed the group since. A
+    /// heartbeat then looks at no partition.
+    pub(super) settled: Option<u64>,
 }
 
 impl Default for ShareGroup {
@@ -64,6 +67,7 @@ impl Default for ShareGroup {
             sessions: FxHashMap::default(),
             in_flight: BTreeSet::new(),
             seen: None,
+            settled: None,
         }
     }
 }
@@ -145,6 +149,7 @@ impl ShareGroup {
 
     /// Changes the group as a record says; returns the record that would undo it. Kafka: `GroupMetadataManager#replay`.
     pub(crate) fn replay(&mut self, record: &ShareRecord) -> ShareRecord {
+        self.settled = None;
         match record {
             ShareRecord::Member(id, metadata) => ShareRecord::Member(Arc::clone(id), self.set_member(id, metadata)),
             ShareRecord::Epoch(value) => {

@@ -82,13 +82,24 @@ impl GroupCoordinator {
         };
         change.seen = Some((table.version(), hash));
         let topics_changed = hash != change.group.metadata_hash;
-        if subscription_changed || topics_changed || waits_for_assignment(change.group, &table) {
+        let is_settled = change.group.settled == Some(table.version()) && !subscription_changed && !topics_changed;
+        let waits = || !is_settled && waits_for_assignment(change.group, &table);
+        let bumps = subscription_changed || topics_changed || waits();
+        let is_quiet = !bumps && change.group.epoch <= change.group.assignment_epoch;
+        if bumps {
             let epoch = change.group.epoch.saturating_add(1);
             change.apply(ShareRecord::Epoch(Some((epoch, hash))));
         }
         self.update_share_target(change, &table);
         reconcile(change, id, subscription_changed, &table);
-        to_initialize(change, &table)
+        if is_settled {
+            return None;
+        }
+        let wanted = to_initialize(change, &table);
+        if is_quiet && wanted.is_none() && change.group.in_flight.is_empty() {
+            change.group.settled = Some(table.version());
+        }
+        wanted
     }
 
     /// A new epoch of the group.

@@ -10,6 +10,7 @@ use fletchlog_api::NodeId;
 use super::super::memory::Batch;
 use super::super::network::{Faults, Net, lock};
 use super::super::scheduler::{ActorId, Scheduler};
+use super::super::share_tap::{SharedTap, tap};
 use super::flow::{End, Flow};
 use super::tap::{Answered, Tap};
 use crate::rng::Rng;
@@ -137,10 +138,11 @@ pub(in super::super) struct Pipes {
     pub unanswered: Vec<String>,
     /// Batches whose connection was closed before their responses.
     lost: Vec<Batch>,
+    shares: SharedTap,
 }
 
 impl Pipes {
-    pub fn new(net: Weak<Mutex<Net>>, scheduler: Arc<Scheduler>, rng: Rng, faults: Faults) -> Self {
+    pub fn new(net: Weak<Mutex<Net>>, scheduler: Arc<Scheduler>, rng: Rng, faults: Faults, shares: SharedTap) -> Self {
         Self {
             net,
             scheduler,
@@ -159,6 +161,7 @@ impl Pipes {
             late: BTreeSet::new(),
             unanswered: Vec::new(),
             lost: Vec::new(),
+            shares,
         }
     }
 
@@ -376,7 +379,11 @@ impl Pipes {
             return (Err(ErrorKind::BrokenPipe.into()), Vec::new());
         };
         let answered = match side {
-            Side::Listener => pipe.tap.offered(bytes),
+            Side::Listener => {
+                let shares = &mut tap(&self.shares);
+                pipe.tap
+                    .offered(bytes, |asked, response| shares.answered((id, 0), asked, response))
+            }
             Side::Client => Vec::new(),
         };
         if pipe.is_broken {
@@ -460,7 +467,11 @@ impl Pipes {
         let is_free_again = flow.is_free_again();
         if side == Side::Listener {
             let is_late = pipe.is_broken || pipe.down.unread;
-            for key in pipe.tap.read(&into[..count]) {
+            let shares = &mut tap(&self.shares);
+            let keys = pipe
+                .tap
+                .read(&into[..count], |asked, request| shares.asked((id, 0), asked, request));
+            for key in keys {
                 self.requests += 1;
                 self.late.extend(is_late.then_some(key));
             }
@@ -487,6 +498,7 @@ impl Pipes {
         let end = if self.rng.chance(500) { End::Reset } else { End::Closed };
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         pipe.is_broken = true;
+        tap(&self.shares).ended((id, 0));
         for side in [Side::Client, Side::Listener] {
             if let Some(pipe) = self.pipes.get_mut(&id) {
                 pipe.incoming(side).end.get_or_insert(end);
@@ -498,6 +510,7 @@ impl Pipes {
     /// Closes one end: the bytes that it has written still arrive, then the other end sees the end of the stream.
     pub(super) fn close(&mut self, id: PipeId, side: Side) {
         let latency = self.latency();
+        tap(&self.shares).ended((id, 0));
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         if pipe.incoming(side).unread {
             return;
