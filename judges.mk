@@ -100,7 +100,7 @@ kills: build jar ## kill -9 of a Python process at random system calls (KILLS an
 	$(SUITE) -m judges.kills.spark_tasks
 	$(SUITE) -m judges.kills.listener
 	$(SUITE) -m judges.kills.land
-	$(BIN)/python -m pytest -q judges/kills/planted_spark.py
+	$(BIN)/python -m pytest -q judges/kills/planted_disks.py
 
 attack: build ## Hostile clients of a serving process while one works (CONNECTIONS, SECONDS an attack, P99_MS)
 	$(SUITE) -m judges.attack.listener
