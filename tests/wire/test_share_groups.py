@@ -35,8 +35,8 @@ def test_every_recorded_request_of_share_groups_is_answered_as_kafka_answered_it
 @pytest.mark.timeout(240)
 def test_every_recorded_script_of_share_groups_runs_as_with_kafka(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS)
-    recording = golden / "share-groups" / "scripts.jsonl"
-    found, printed = different(golden, "wire/coordinators", cluster.bootstrap, recording, ["--threads", "24"])
+    scripts, borders = (golden / "share-groups" / name for name in ("scripts.jsonl", "borders.jsonl"))
+    found, printed = different(golden, "wire/coordinators", cluster.bootstrap, scripts, ["--threads", "32", borders])
     assert set(found) <= set(DIFFERENT), printed
 
 

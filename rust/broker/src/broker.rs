@@ -232,8 +232,9 @@ impl Broker {
         let _open = self.enter()?;
         Ok(self.replicas.controller().delete_topics(names, |names, topics| {
             self.groups.forget_offsets_of(names);
-            self.groups
-                .forget_share_states_of(&topics.iter().map(|topic| topic.record.id).collect());
+            let ids = topics.iter().map(|topic| topic.record.id).collect();
+            self.groups.forget_share_states_of(&ids);
+            self.share_coordinator.forget_topics(&ids);
             // Waiting fetches of the topics end with their error.
             let partitions = topics.iter().flat_map(|topic| &topic.partitions);
             self.replicas.partitions_changed(partitions.map(|p| &**p));

@@ -283,7 +283,7 @@ pub(crate) fn describe_group_config(broker: &BrokerConfigs, node: NodeId, group:
     let entry = |property: &GroupProperty| {
         let set = broker.altered().get(group, property.name).map(|value| ConfigSynonym {
             name: property.name.into(),
-            value: value.to_owned(),
+            value: as_text(property.kind, value),
             source: ConfigSource::GroupConfig,
         });
         let inherited = broker_synonyms(broker, node, property.synonym, Some(property.default));
@@ -337,6 +337,7 @@ fn as_text(kind: Kind, value: &str) -> String {
             Some(items.join(","))
         }
         Kind::Password => Some(HIDDEN.to_owned()),
+        Kind::Boolean => Some(value.trim().to_ascii_lowercase()),
         _ => None,
     };
     number.unwrap_or_else(|| value.to_owned())

@@ -1,7 +1,7 @@
 //! The properties of a group. Those of streams groups, which this broker does not serve, are only kept and described; as in Kafka, none has an
 //! effect on classic groups. Kafka: `GroupConfig`, with the texts of its errors.
 
-use fletchlog_api::config_table::{Kind, kafka_refusal_of};
+use fletchlog_api::config_table::{BY_DURATION, Kind, kafka_refusal_of, parse_duration_ms};
 use fletchlog_api::{Config, ErrorCode};
 
 use super::consumer_group::ConsumerGroupConfig;
@@ -106,7 +106,16 @@ pub(super) fn validate(group: &str, properties: &Properties, broker: &Config) ->
         let is_longer = share.is_session_longer(number(session), number(heartbeat));
         (!is_longer).then(|| format!("{session} must be greater than {heartbeat}"))
     };
-    let refusal = of_type.or_else(of_bounds).or_else(of_session).or_else(of_share_session);
+    let of_dead_letters = || {
+        let name = "errors.deadletterqueue.topic.name";
+        let is_internal = properties.get(name).is_some_and(|topic| topic.starts_with("__"));
+        is_internal.then(|| format!("{name}: DLQ topic name must not start with '__'"))
+    };
+    let refusal = of_type
+        .or_else(of_bounds)
+        .or_else(of_session)
+        .or_else(of_share_session)
+        .or_else(of_dead_letters);
     refusal.map_or(Ok(()), |text| Err(refused(ErrorCode::INVALID_CONFIG, text)))
 }
 
@@ -142,14 +151,6 @@ impl GroupProperty {
 
 /// earliest, latest, or by_duration with an ISO 8601 duration of days and less. Kafka: `ShareGroupAutoOffsetResetStrategy`.
 fn is_reset(value: &str) -> bool {
-    let duration = match value {
-        "earliest" | "latest" => return true,
-        other => other.strip_prefix("by_duration:P"),
-    };
-    duration.is_some_and(|text| {
-        let is_known = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'D' | 'T' | 'H' | 'M' | 'S');
-        text.starts_with(|c: char| c.is_ascii_digit() || c == 'T')
-            && text.ends_with(['D', 'H', 'M', 'S'])
-            && text.chars().all(is_known)
-    })
+    let duration = value.strip_prefix(BY_DURATION);
+    matches!(value, "earliest" | "latest") || duration.is_some_and(|text| parse_duration_ms(text).is_some())
 }

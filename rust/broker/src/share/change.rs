@@ -276,7 +276,7 @@ impl SharePartition {
             deliveries,
         });
         if let Some(reason) = dead {
-            change.push_dead(DeadLetters {
+            change.dead.push(DeadLetters {
                 first,
                 last,
                 deliveries,
@@ -416,16 +416,21 @@ impl SharePartition {
 
     /// Called once a change is persisted; true: the start offset has moved.
     pub(crate) fn commit(&mut self, change: Change, now_ms: i64, limits: &Limits) -> bool {
-        for undo in &change.undo {
-            self.unlock(undo.at(), &undo.before);
-        }
+        self.take_effect(&change);
         let until_ms = now_ms.saturating_add(limits.lock_ms);
         for offset in change.renewed {
             self.renew(offset, until_ms);
         }
+        !change.batches.is_empty() && self.move_start_offset()
+    }
+
+    /// Ends the locks of records that a change has released: they can be acquired.
+    pub(crate) fn take_effect(&mut self, change: &Change) {
+        for undo in &change.undo {
+            self.unlock(undo.at(), &undo.before);
+        }
         let is_available = |batch: &StateBatch| batch.state == RecordState::Available;
         self.any_available |= change.batches.iter().any(is_available);
-        !change.batches.is_empty() && self.move_start_offset()
     }
 
     fn renew(&mut self, offset: i64, until_ms: i64) {
@@ -470,18 +475,5 @@ impl Change {
     /// Whether nothing is to be persisted.
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
-    }
-
-    fn push_dead(&mut self, letters: DeadLetters) {
-        match self.dead.last_mut() {
-            Some(last)
-                if last.last + 1 == letters.first
-                    && last.deliveries == letters.deliveries
-                    && last.reason == letters.reason =>
-            {
-                last.last = letters.last;
-            }
-            _ => self.dead.push(letters),
-        }
     }
 }

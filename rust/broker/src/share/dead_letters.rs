@@ -48,8 +48,9 @@ impl DeadReason {
 }
 
 impl SharePartitionManager {
-    /// Writes dead letters, a batch for each range. If that fails, the records are given up all the same, as in Kafka.
-    pub(super) fn write_dead_letters(&self, managed: &Managed, dead: &[DeadLetters]) {
+    /// Writes dead letters; true: it succeeded. If that fails, the records are given up all the same, as in Kafka: there the first range is sent alone, and the others
+    /// together when that is done.
+    pub(super) fn write_dead_letters(&self, managed: &Managed, dead: &[DeadLetters]) -> bool {
         let group_id = &managed.key.group_id;
         let read = |config: &ShareGroupConfig<'_>| {
             let prefix = config
@@ -67,15 +68,16 @@ impl SharePartitionManager {
             )
         };
         let (Some(topic), prefix, creates, copies) = self.with_config(group_id, read) else {
-            return;
+            return false;
         };
         let written = self
             .dead_letter_partition(&topic, &prefix, creates, managed.key.partition)
             .and_then(|partition| {
-                dead.iter()
-                    .try_for_each(|letters| self.append_dead_letters(managed, &partition, *letters, copies))
+                let (first, others) = dead.split_at(dead.len().min(1));
+                let mut batches = [first, others].into_iter().filter(|letters| !letters.is_empty());
+                batches.try_for_each(|letters| self.append_dead_letters(managed, &partition, letters, copies))
             });
-        if let Err(error) = written {
+        if let Err(error) = &written {
             let (first, last) = (dead.first(), dead.last());
             let range = first.zip(last).map_or((0, 0), |(first, last)| (first.first, last.last));
             log::warn!(
@@ -85,6 +87,7 @@ impl SharePartitionManager {
                 managed.tp
             );
         }
+        written.is_ok()
     }
 
     /// The partition of the dead-letter topic for those of a partition. Kafka: `ShareGroupDLQValidator`.
@@ -123,42 +126,24 @@ impl SharePartitionManager {
         partition.ok_or_else(|| BrokerError::unknown_topic(topic))
     }
 
+    /// Writes dead letters as one batch.
     fn append_dead_letters(
         &self,
         managed: &Managed,
         partition: &Partition,
-        letters: DeadLetters,
+        dead: &[DeadLetters],
         copies: bool,
     ) -> Result<(), BrokerError> {
-        let originals = match copies {
-            true => self.originals(managed, letters)?,
-            false => BTreeMap::new(),
-        };
         let now_ms = self.replicas.clock().now_ms();
         let mut builder = BatchBuilder::with_capacity(256);
-        for offset in letters.first..=letters.last {
-            let original = originals.get(&offset);
-            let context = [
-                ("__dlq.errors.topic", managed.tp.topic.to_string()),
-                ("__dlq.errors.partition", managed.key.partition.to_string()),
-                ("__dlq.errors.offset", offset.to_string()),
-                ("__dlq.errors.group", managed.key.group_id.to_string()),
-                ("__dlq.errors.delivery.count", letters.deliveries.to_string()),
-                ("__dlq.errors.message", letters.reason.text().to_owned()),
-            ];
-            let own = original.iter().flat_map(|original| &original.headers);
-            let own = own.map(|(key, value)| Header {
-                key,
-                value: value.as_deref(),
-            });
-            let added = context.iter().map(|(key, value)| Header {
-                key,
-                value: Some(value.as_bytes()),
-            });
-            let headers: Vec<Header<'_>> = own.chain(added).collect();
-            let key = original.and_then(|original| original.key.as_deref());
-            let value = original.and_then(|original| original.value.as_deref());
-            builder.append(now_ms, key, value, &headers);
+        for letters in dead {
+            let originals = match copies {
+                true => self.originals(managed, *letters)?,
+                false => BTreeMap::new(),
+            };
+            for offset in letters.first..=letters.last {
+                append_dead_letter(&mut builder, managed, *letters, offset, originals.get(&offset), now_ms);
+            }
         }
         let batch = builder.build(&BatchParams::default());
         self.replicas
@@ -197,4 +182,35 @@ impl SharePartitionManager {
         }
         Ok(originals)
     }
+}
+
+fn append_dead_letter(
+    builder: &mut BatchBuilder,
+    managed: &Managed,
+    letters: DeadLetters,
+    offset: i64,
+    original: Option<&Original>,
+    now_ms: i64,
+) {
+    let context = [
+        ("__dlq.errors.topic", managed.tp.topic.to_string()),
+        ("__dlq.errors.partition", managed.key.partition.to_string()),
+        ("__dlq.errors.offset", offset.to_string()),
+        ("__dlq.errors.group", managed.key.group_id.to_string()),
+        ("__dlq.errors.delivery.count", letters.deliveries.to_string()),
+        ("__dlq.errors.message", letters.reason.text().to_owned()),
+    ];
+    let own = original.iter().flat_map(|original| &original.headers);
+    let own = own.map(|(key, value)| Header {
+        key,
+        value: value.as_deref(),
+    });
+    let added = context.iter().map(|(key, value)| Header {
+        key,
+        value: Some(value.as_bytes()),
+    });
+    let headers: Vec<Header<'_>> = own.chain(added).collect();
+    let key = original.and_then(|original| original.key.as_deref());
+    let value = original.and_then(|original| original.value.as_deref());
+    builder.append(now_ms, key, value, &headers);
 }

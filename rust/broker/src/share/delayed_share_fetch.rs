@@ -40,6 +40,8 @@ pub(super) struct Params {
 #[derive(Debug)]
 pub(super) struct DelayedShareFetch {
     pub(super) key: ShareSessionKey,
+    /// The number of its session.
+    pub(super) session: Option<u64>,
     pub(super) params: Params,
     deadline_ms: i64,
     /// Readable partitions, in the order in which they are read.
@@ -57,9 +59,10 @@ pub(super) struct DelayedShareFetch {
 }
 
 impl DelayedShareFetch {
-    pub(super) fn new(key: ShareSessionKey, params: Params, deadline_ms: i64) -> Self {
+    pub(super) fn new(key: ShareSessionKey, session: Option<u64>, params: Params, deadline_ms: i64) -> Self {
         Self {
             key,
+            session,
             params,
             deadline_ms,
             partitions: Vec::new(),
@@ -179,119 +182,153 @@ impl SharePartitionManager {
 
     /// The response, if there is enough to read, or the time is over.
     pub(super) fn try_share_fetch(&self, fetch: &DelayedShareFetch, is_over: bool) -> Option<ShareFetchResponse> {
+        let found = self.try_read(fetch, is_over)?;
+        Some(self.end_share_fetch(fetch, found))
+    }
+
+    /// What a fetch acquires, if there is enough to read, or the time is over. Kafka: `DelayedShareFetch#tryComplete`, `#onComplete`.
+    pub(super) fn try_read(&self, fetch: &DelayedShareFetch, is_over: bool) -> Option<Vec<Found>> {
         let group_id = &fetch.key.group_id;
         let in_memory = fetch
             .partitions
             .iter()
             .filter_map(|at| Some((*at, self.loaded(fetch.key.node, group_id, *at)?)));
         let in_memory: Vec<(TopicIdPartition, Arc<Managed>)> = in_memory.collect();
-        let (limits, isolation) = self.with_config(group_id, |config| (config.limits(), config.isolation()));
-        let reading = Reading {
+        let reading = self.reading(fetch);
+        let acquirable = self.acquirable(&reading, &in_memory);
+        match self.satisfied(&reading, &acquirable) {
+            Some(groups) => Some(self.read_and_acquire(&reading, &groups)),
+            None if is_over => Some(self.read_and_acquire(&reading, &[acquirable])),
+            None => None,
+        }
+    }
+
+    fn reading<'a>(&self, fetch: &'a DelayedShareFetch) -> Reading<'a> {
+        let read = |config: &super::group_config::ShareGroupConfig<'_>| (config.limits(), config.isolation());
+        let (limits, isolation) = self.with_config(&fetch.key.group_id, read);
+        Reading {
             fetch,
             limits,
             isolation,
-        };
-        if !is_over && !self.is_satisfied(&reading, &in_memory) {
-            return None;
         }
-        let found = self.read_and_acquire(&reading, &in_memory);
-        Some(self.end_share_fetch(fetch, found))
     }
 
     /// Whether a partition alone satisfies the fetch.
     pub(super) fn has_something(&self, fetch: &DelayedShareFetch, at: TopicIdPartition) -> bool {
+        let reading = self.reading(fetch);
         let managed = self.loaded(fetch.key.node, &fetch.key.group_id, at);
-        let read = |config: &super::group_config::ShareGroupConfig<'_>| (config.limits(), config.isolation());
-        let (limits, isolation) = self.with_config(&fetch.key.group_id, read);
-        let reading = Reading {
-            fetch,
-            limits,
-            isolation,
-        };
-        managed.is_some_and(|managed| self.is_satisfied(&reading, &[(at, managed)]))
+        let in_memory: Vec<_> = managed.into_iter().map(|managed| (at, managed)).collect();
+        let acquirable = self.acquirable(&reading, &in_memory);
+        self.satisfied(&reading, &acquirable).is_some()
     }
 
-    /// Whether min_bytes can be read, or a read fails. Kafka: `DelayedShareFetch#isMinBytesSatisfied`.
-    fn is_satisfied(&self, reading: &Reading<'_>, in_memory: &[(TopicIdPartition, Arc<Managed>)]) -> bool {
+    /// The partitions of which something may be acquired, with the offsets where they are read.
+    fn acquirable<'a>(
+        &self,
+        reading: &Reading<'_>,
+        in_memory: &'a [(TopicIdPartition, Arc<Managed>)],
+    ) -> Vec<Acquirable<'a>> {
+        let offset_of = |managed: &Managed| {
+            let mut state = managed.lock();
+            let partition = state.as_mut().map(|loaded| &mut loaded.partition)?;
+            let can_acquire = partition.can_acquire(&reading.limits);
+            can_acquire.then(|| partition.next_fetch_offset())
+        };
+        let all = in_memory.iter().filter_map(|(at, managed)| {
+            Some(Acquirable {
+                at: *at,
+                managed,
+                offset: offset_of(managed)?,
+            })
+        });
+        all.collect()
+    }
+
+    /// If min_bytes can be read, or a read fails: the partitions as they are read, group by group. Kafka looks into the log for those whose
+    /// offset it does not know there yet, and reads them last. Kafka: `DelayedShareFetch#maybeReadFromLog`, `#isMinBytesSatisfied`,
+    /// `#combineLogReadResponse`.
+    fn satisfied<'a>(&self, reading: &Reading<'_>, acquirable: &[Acquirable<'a>]) -> Option<Vec<Vec<Acquirable<'a>>>> {
         let params = &reading.fetch.params;
-        let mut readable = 0i64;
-        for (_, managed) in in_memory {
-            let offset = {
-                let mut state = managed.lock();
-                let Some(loaded) = &mut *state else { continue };
-                if !loaded.partition.can_acquire(&reading.limits) {
-                    continue;
-                }
-                loaded.partition.next_fetch_offset()
-            };
-            if params.max_bytes < 0 || params.min_bytes <= 0 {
-                return true;
-            }
-            match self.readable(reading, managed, offset) {
-                None => return true,
+        if acquirable.is_empty() {
+            return None;
+        }
+        let share = params.max_bytes / i64::try_from(acquirable.len()).unwrap_or(i64::MAX);
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        let (mut readable, mut fails) = (0i64, params.max_bytes < 0);
+        for one in acquirable {
+            match self.readable(reading, one, share) {
                 Some(bytes) => readable = readable.saturating_add(bytes),
+                None => fails = true,
             }
-            if readable >= params.min_bytes {
-                return true;
+            match one.is_known_from_now_on() {
+                true => known.push(*one),
+                false => unknown.push(*one),
             }
         }
-        false
+        let is_enough = fails || readable >= params.min_bytes.min(params.max_bytes);
+        is_enough.then(|| match unknown.is_empty() || known.is_empty() {
+            true => vec![acquirable.to_vec()],
+            false => vec![known, unknown],
+        })
     }
 
-    /// The bytes that can be read at an offset; `None`: reading there fails. One byte stands for all if that is enough.
-    fn readable(&self, reading: &Reading<'_>, managed: &Managed, offset: i64) -> Option<i64> {
-        let Ok(partition) = self.replicas.partition(&managed.tp) else {
+    /// The bytes of a partition that count; `None`: reading there fails, or the offset lies beyond what may be read.
+    fn readable(&self, reading: &Reading<'_>, one: &Acquirable<'_>, share: i64) -> Option<i64> {
+        let Ok(partition) = self.replicas.partition(&one.managed.tp) else {
             return Some(0);
         };
         let log = self.replicas.log_of(&partition).ok()?;
         let bounds = log.bounds().ok()?;
         let bound = fetch_bound(reading.isolation);
-        if offset < bounds.log_start_offset {
+        let end = bounds.of(bound);
+        if one.offset < bounds.log_start_offset || one.offset > end {
             return None;
         }
-        if bounds.of(bound) <= offset {
+        if end == one.offset {
             return Some(0);
         }
-        let params = &reading.fetch.params;
-        if params.min_bytes <= 1 {
-            return Some(1);
+        if reading.fetch.params.min_bytes <= 1 {
+            return Some(1.min(share));
         }
-        let max_bytes = usize::try_from(params.max_bytes).unwrap_or(usize::MAX);
-        let read = log.read(offset, max_bytes, true, bound).ok()?;
-        Some(i64::try_from(read.records.len()).unwrap_or(i64::MAX))
+        let max_bytes = usize::try_from(share).unwrap_or(0);
+        let read = log.read(one.offset, max_bytes, true, bound).ok()?;
+        let last = BatchIter::new(read.records.clone()).filter_map(Result::ok).last();
+        // What is behind does not fit.
+        let is_all = last.is_some_and(|batch| batch.header().last_offset() + 1 >= end);
+        Some(match is_all {
+            true => i64::try_from(read.records.len()).unwrap_or(i64::MAX).min(share),
+            false => share,
+        })
     }
 
     /// Reads the partitions in order, with an equal share of the bytes each, and acquires what was read.
-    fn read_and_acquire(&self, reading: &Reading<'_>, in_memory: &[(TopicIdPartition, Arc<Managed>)]) -> Vec<Found> {
+    fn read_and_acquire(&self, reading: &Reading<'_>, groups: &[Vec<Acquirable<'_>>]) -> Vec<Found> {
         let params = &reading.fetch.params;
-        let mut acquirable = Vec::with_capacity(in_memory.len());
-        for (at, managed) in in_memory {
-            let mut state = managed.lock();
-            let can_acquire = |loaded: &mut Loaded| loaded.partition.can_acquire(&reading.limits);
-            if state.as_mut().is_some_and(can_acquire) {
-                acquirable.push((*at, managed));
-            }
-        }
+        let count: usize = groups.iter().map(Vec::len).sum();
         let mut budget = Budget {
-            per_partition: params.max_bytes / i64::try_from(acquirable.len().max(1)).unwrap_or(i64::MAX),
+            per_partition: params.max_bytes / i64::try_from(count.max(1)).unwrap_or(i64::MAX),
             bytes: params.max_bytes,
             records: params.max_records,
             min_one: true,
         };
-        let mut all = Vec::with_capacity(acquirable.len());
-        for (at, managed) in acquirable {
-            let mut state = managed.lock();
-            let Some(loaded) = &mut *state else { continue };
-            let found = match params.max_bytes < 0 {
-                true => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
-                false => self.acquire_from(reading, at, managed, loaded, &mut budget),
-            };
-            self.note_locks(managed, loaded);
-            match found {
-                Ok(Some(found)) => all.push(found),
-                // The topic was deleted meanwhile.
-                Ok(None) => {}
-                Err(code) => all.push(Found::nothing(at, code)),
+        let mut all = Vec::with_capacity(count);
+        for group in groups {
+            budget.bytes = params.max_bytes;
+            budget.min_one = true;
+            for one in group {
+                let mut state = one.managed.lock();
+                let Some(loaded) = &mut *state else { continue };
+                let found = match params.max_bytes < 0 {
+                    true => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+                    false => self.acquire_from(reading, one.at, one.managed, loaded, &mut budget),
+                };
+                self.note_locks(one.managed, loaded);
+                match found {
+                    Ok(Some(found)) => all.push(found),
+                    // The topic was deleted meanwhile.
+                    Ok(None) => {}
+                    Err(code) => all.push(Found::nothing(one.at, code)),
+                }
             }
         }
         all
@@ -362,6 +399,24 @@ impl SharePartitionManager {
             records: records_of(&data.records, &batches, &acquired),
             acquired,
         }))
+    }
+}
+
+/// A partition of which something may be acquired.
+#[derive(Debug, Clone, Copy)]
+struct Acquirable<'a> {
+    at: TopicIdPartition,
+    managed: &'a Managed,
+    /// Where it is read.
+    offset: i64,
+}
+
+impl Acquirable<'_> {
+    /// Whether it was known where the offset is in the log; from now on it is.
+    fn is_known_from_now_on(&self) -> bool {
+        let mut state = self.managed.lock();
+        let Some(loaded) = &mut *state else { return false };
+        loaded.known_offset.replace(self.offset) == Some(self.offset)
     }
 }
 

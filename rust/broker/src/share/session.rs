@@ -53,6 +53,8 @@ struct Cached {
 
 #[derive(Debug)]
 struct ShareSession {
+    /// A session that replaces it has another one.
+    number: u64,
     /// Of the next request.
     epoch: i32,
     connection: ConnectionId,
@@ -77,6 +79,7 @@ pub(crate) struct ShareSessionCache {
     members: FxHashMap<Arc<str>, usize>,
     /// group.share.max.share.sessions
     max_sessions: usize,
+    last_number: u64,
 }
 
 /// What the closing of a connection ends.
@@ -96,6 +99,7 @@ impl ShareSessionCache {
             by_connection: FxHashMap::default(),
             members: FxHashMap::default(),
             max_sessions,
+            last_number: 0,
         }
     }
 
@@ -121,7 +125,9 @@ impl ShareSessionCache {
             };
             (asked.at.key(), cached)
         });
+        self.last_number += 1;
         let session = ShareSession {
+            number: self.last_number,
             epoch: next_epoch(INITIAL_EPOCH),
             connection,
             partitions: cached.collect(),
@@ -184,10 +190,20 @@ impl ShareSessionCache {
         all
     }
 
+    /// The number of a member's session.
+    pub(crate) fn number_of(&self, key: &ShareSessionKey) -> Option<u64> {
+        self.sessions.get(key).map(|session| session.number)
+    }
+
+    fn of_number(&mut self, key: &ShareSessionKey, number: Option<u64>) -> Option<&mut ShareSession> {
+        let session = self.sessions.get_mut(key);
+        session.filter(|session| Some(session.number) == number)
+    }
+
     /// Whether the session has moved on since the request with this epoch.
-    pub(crate) fn has_moved_on(&self, key: &ShareSessionKey, epoch: i32) -> bool {
-        // Closed meanwhile: as in Kafka the fetch ends with what it has.
-        let session = self.sessions.get(key);
+    pub(crate) fn has_moved_on(&mut self, key: &ShareSessionKey, number: Option<u64>, epoch: i32) -> bool {
+        // Closed or replaced meanwhile: as in Kafka the fetch ends with what it has.
+        let session = self.of_number(key, number);
         session.is_some_and(|session| session.epoch != next_epoch(epoch))
     }
 
@@ -196,12 +212,13 @@ impl ShareSessionCache {
     pub(crate) fn must_answer(
         &mut self,
         key: &ShareSessionKey,
+        number: Option<u64>,
         at: TopicIdPartition,
         has_records: bool,
         has_error: bool,
     ) -> bool {
         let at = at.key();
-        let Some(session) = self.sessions.get_mut(key) else {
+        let Some(session) = self.of_number(key, number) else {
             return has_records || has_error;
         };
         let Some(cached) = session.partitions.get_mut(&at) else {

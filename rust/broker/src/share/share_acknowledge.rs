@@ -1,7 +1,7 @@
 //! ShareAcknowledge, and the acknowledgements in a ShareFetch (spec 14.7). Kafka: `KafkaApis#handleShareAcknowledgeRequest`,
 //! `SharePartitionManager#acknowledge`, `#releaseSession`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, NodeId};
@@ -29,6 +29,14 @@ pub(super) struct Acknowledgements {
     batches: HashMap<TopicIdPartition, Vec<RequestBatch>>,
 }
 
+/// What acknowledgements do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing: they are only checked.
+    Checked,
+    Persisted,
+}
+
 /// The error of a partition's acknowledgements, and its text.
 pub(super) type Outcome = (ErrorCode, Option<Arc<str>>);
 
@@ -37,6 +45,15 @@ impl Acknowledgements {
         if self.batches.insert(at, batches).is_none() {
             self.order.push(at);
         }
+    }
+
+    /// Those of other partitions.
+    pub(super) fn without(&self, partitions: &HashSet<TopicIdPartition>) -> Self {
+        let mut others = Self::default();
+        for at in self.order.iter().filter(|at| !partitions.contains(at)) {
+            others.insert(*at, self.batches.get(at).cloned().unwrap_or_default());
+        }
+        others
     }
 
     /// Whether nothing is acknowledged.
@@ -94,10 +111,7 @@ impl SharePartitionManager {
                 acknowledgements.insert(at, batches.collect());
             }
         }
-        let outcomes = match acknowledgements.is_empty() {
-            true => Vec::new(),
-            false => self.acknowledge_all(&key, acknowledgements, request.is_renew_ack),
-        };
+        let outcomes = self.acknowledge_all(&key, &acknowledgements, request.is_renew_ack, Effect::Persisted);
         if epoch == FINAL_EPOCH {
             self.close_session(&key);
         }
@@ -158,42 +172,59 @@ impl SharePartitionManager {
         i32::try_from(ms).unwrap_or(i32::MAX)
     }
 
-    /// Acknowledges in partitions; each by itself succeeds or fails.
+    /// Acknowledges in partitions; each by itself succeeds or fails. A partition without ranges is answered only if another one has ranges
+    /// that are valid. Kafka: `KafkaApis#handleAcknowledgements`.
     pub(super) fn acknowledge_all(
         &self,
         key: &ShareSessionKey,
-        mut acknowledgements: Acknowledgements,
+        acknowledgements: &Acknowledgements,
         may_renew: bool,
+        effect: Effect,
     ) -> Vec<(TopicIdPartition, Outcome)> {
-        let order = std::mem::take(&mut acknowledgements.order);
-        let mut outcomes = Vec::with_capacity(order.len());
-        for at in order {
-            let batches = acknowledgements.batches.remove(&at).unwrap_or_default();
-            let outcome = match self.acknowledge_one(key, at, batches, may_renew) {
-                Ok(()) => (ErrorCode::NONE, None),
-                Err(outcome) => outcome,
-            };
-            outcomes.push((at, outcome));
+        let mut is_any_valid = false;
+        let mut outcomes = Vec::with_capacity(acknowledgements.order.len());
+        for at in &acknowledgements.order {
+            let batches = acknowledgements.batches.get(at).map_or(&[][..], Vec::as_slice);
+            let valid = self.valid_batches(key, *at, batches, may_renew);
+            is_any_valid |= valid.as_ref().is_ok_and(|batches| !batches.is_empty());
+            outcomes.push((*at, valid));
         }
-        outcomes
+        let outcomes = outcomes.into_iter().filter_map(|(at, valid)| match valid {
+            Err(code) => Some((at, (code, None))),
+            Ok(batches) if batches.is_empty() => is_any_valid.then_some((at, (ErrorCode::NONE, None))),
+            Ok(batches) => {
+                let acknowledged = self.acknowledge_one(key, at, &batches, effect);
+                Some((at, acknowledged.err().unwrap_or((ErrorCode::NONE, None))))
+            }
+        });
+        outcomes.collect()
+    }
+
+    fn valid_batches(
+        &self,
+        key: &ShareSessionKey,
+        at: TopicIdPartition,
+        batches: &[RequestBatch],
+        may_renew: bool,
+    ) -> Result<Vec<AcknowledgementBatch>, ErrorCode> {
+        if !self.is_known_topic(&at.topic_id) {
+            return Err(ErrorCode::UNKNOWN_TOPIC_ID);
+        }
+        let batches = validated(batches, may_renew)?;
+        let partition = self.partition_of(at).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        match batches.is_empty() || partition.leader() == key.node {
+            true => Ok(batches),
+            false => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
     }
 
     fn acknowledge_one(
         &self,
         key: &ShareSessionKey,
         at: TopicIdPartition,
-        batches: Vec<RequestBatch>,
-        may_renew: bool,
+        batches: &[AcknowledgementBatch],
+        effect: Effect,
     ) -> Result<(), Outcome> {
-        let of = |code: ErrorCode| (code, None);
-        if !self.is_known_topic(&at.topic_id) {
-            return Err(of(ErrorCode::UNKNOWN_TOPIC_ID));
-        }
-        let batches = validated(batches, may_renew).map_err(of)?;
-        let partition = self.partition_of(at).ok_or(of(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))?;
-        if partition.leader() != key.node {
-            return Err(of(ErrorCode::NOT_LEADER_OR_FOLLOWER));
-        }
         let managed = self.loaded(key.node, &key.group_id, at).ok_or_else(|| {
             let text = "This server does not host this topic-partition.";
             (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Some(text.into()))
@@ -209,10 +240,16 @@ impl SharePartitionManager {
         }
         let mut state = managed.lock();
         let Some(loaded) = &mut *state else {
-            return Err(of(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+            return Err((ErrorCode::NOT_LEADER_OR_FOLLOWER, None));
         };
-        let acknowledged = loaded.partition.acknowledge(&key.member_id, &batches, &limits);
-        let acknowledged = acknowledged.and_then(|change| self.persist(&managed, loaded, change, &limits));
+        let acknowledged = loaded.partition.acknowledge(&key.member_id, batches, &limits);
+        let acknowledged = match effect {
+            Effect::Checked => acknowledged.map(|change| {
+                loaded.partition.roll_back(change);
+                false
+            }),
+            Effect::Persisted => acknowledged.and_then(|change| self.persist(&managed, loaded, change, &limits)),
+        };
         self.note_locks(&managed, loaded);
         drop(state);
         match acknowledged {
@@ -232,17 +269,17 @@ impl SharePartitionManager {
 }
 
 /// The ranges in order, with known types: one, or one for each offset. Kafka: `KafkaApis#validateAcknowledgementBatches`.
-fn validated(batches: Vec<RequestBatch>, may_renew: bool) -> Result<Vec<AcknowledgementBatch>, ErrorCode> {
+fn validated(batches: &[RequestBatch], may_renew: bool) -> Result<Vec<AcknowledgementBatch>, ErrorCode> {
     let mut last_before = -1;
     let mut valid = Vec::with_capacity(batches.len());
-    for (first, last, types) in batches {
+    for &(first, last, ref types) in batches {
         let fits = match types.len() {
             0 => false,
             1 => true,
             length => i64::try_from(length).is_ok_and(|length| last.checked_sub(first) == Some(length - 1)),
         };
         let known = |id: i8| AcknowledgeType::from_id(id).filter(|t| may_renew || *t != AcknowledgeType::Renew);
-        let types: Option<Vec<AcknowledgeType>> = types.into_iter().map(known).collect();
+        let types: Option<Vec<AcknowledgeType>> = types.iter().copied().map(known).collect();
         match types {
             Some(types) if first <= last && first >= last_before && fits => {
                 last_before = last;

@@ -13,7 +13,7 @@ use fletchlog_protocol::messages::{ShareFetchRequest, ShareFetchResponse};
 use super::acquire::AcquireMode;
 use super::delayed_share_fetch::{DelayedShareFetch, Params};
 use super::session::{Asked, ConnectionId, FINAL_EPOCH, INITIAL_EPOCH, ShareSessionKey, TopicIdPartition};
-use super::share_acknowledge::{Acknowledgements, Outcome, session_key};
+use super::share_acknowledge::{Acknowledgements, Effect, Outcome, session_key};
 use super::share_partition::Acquired;
 use super::share_partition_manager::SharePartitionManager;
 use crate::panics::place;
@@ -77,10 +77,11 @@ fn named(request: &mut ShareFetchRequest) -> Named {
             let batches: Vec<_> = batches
                 .map(|batch| (batch.first_offset, batch.last_offset, batch.acknowledge_types))
                 .collect();
-            if !batches.is_empty() {
-                acknowledgements.insert(at, batches);
-            }
+            acknowledgements.insert(at, batches);
         }
+    }
+    if acknowledgements.is_empty() {
+        acknowledgements = Acknowledgements::default();
     }
     let forgotten = std::mem::take(&mut request.forgotten_topics_data).into_iter();
     let forgotten = forgotten.flat_map(|topic| {
@@ -131,15 +132,17 @@ impl SharePartitionManager {
         let Some(mode) = AcquireMode::from_id(request.share_acquire_mode) else {
             return refused(ErrorCode::INVALID_REQUEST);
         };
-        let acknowledged = self.acknowledge_all(&key, named.acknowledgements, request.is_renew_ack);
-        if epoch == FINAL_EPOCH {
-            self.close_session(&key);
-        }
         if epoch == FINAL_EPOCH || request.is_renew_ack {
+            let acknowledgements = &named.acknowledgements;
+            let acknowledged = self.acknowledge_all(&key, acknowledgements, request.is_renew_ack, Effect::Persisted);
+            if epoch == FINAL_EPOCH {
+                self.close_session(&key);
+            }
             let response = self.share_fetch_response(&key.group_id, Vec::new(), acknowledged);
             return ShareFetched::Now(response);
         }
-        self.begin_share_fetch(key, &request, mode, asked, acknowledged)
+        let fetch = self.new_fetch(key, &request, mode);
+        self.begin_share_fetch(fetch, request.max_wait_ms, &asked, &named.acknowledgements)
     }
 
     /// Opens the session, or takes the request's epoch; returns the partitions to be fetched, in order.
@@ -189,54 +192,44 @@ impl SharePartitionManager {
             mode,
         };
         let deadline_ms = self.now_ms().saturating_add(i64::from(request.max_wait_ms));
-        DelayedShareFetch::new(key, params, deadline_ms)
+        let session = self.sessions.lock().number_of(&key);
+        DelayedShareFetch::new(key, session, params, deadline_ms)
     }
 
     /// Reads what is in memory of the group; partitions that are new to it join one by one. As in Kafka, where their state arrives later,
-    /// a fetch is answered without them as soon as it has something.
+    /// a fetch is answered without them as soon as it has something. The acknowledgements of the request count after that: in Kafka they are
+    /// being persisted meanwhile.
     fn begin_share_fetch(
         &self,
-        key: ShareSessionKey,
-        request: &ShareFetchRequest,
-        mode: AcquireMode,
-        asked: Vec<Asked>,
-        acknowledged: Vec<(TopicIdPartition, Outcome)>,
+        mut fetch: DelayedShareFetch,
+        max_wait_ms: i32,
+        asked: &[Asked],
+        acknowledgements: &Acknowledgements,
     ) -> ShareFetched {
-        let mut fetch = self.new_fetch(key, request, mode);
-        fetch.acknowledged = acknowledged;
-        for one in &asked {
+        for one in asked {
             match self.check_asked(fetch.key.node, *one) {
                 Ok(()) => fetch.partitions.push(one.at),
                 Err(code) => fetch.errors.push((one.at, code)),
             }
         }
-        if fetch.params.max_records <= 0 {
-            // Nothing can be acquired, so that no state is read either.
+        let wants_nothing = fetch.params.max_records == 0 || fetch.params.max_bytes == 0;
+        if wants_nothing {
+            // No state is read either.
             fetch.partitions.clear();
         }
-        let is_at_once = request.max_wait_ms <= 0 || asked.is_empty() || !fetch.errors.is_empty();
+        let is_at_once = max_wait_ms <= 0 || asked.is_empty() || wants_nothing || !fetch.errors.is_empty();
         let (node, group_id) = (fetch.key.node, Arc::clone(&fetch.key.group_id));
         let is_in_memory = |at: &TopicIdPartition| self.loaded(node, &group_id, *at).is_some();
         let partitions = fetch.partitions.iter().copied();
         let missing: Vec<TopicIdPartition> = partitions.filter(|at| !is_in_memory(at)).collect();
-        let mut response = match request.max_wait_ms <= 0 || missing.len() < fetch.partitions.len() {
-            true => self.try_share_fetch(&fetch, request.max_wait_ms <= 0 || asked.is_empty()),
+        let checked = self.acknowledge_all(&fetch.key, acknowledgements, false, Effect::Checked);
+        let found = match max_wait_ms <= 0 || missing.len() < fetch.partitions.len() {
+            true => self.read_first(&mut fetch, max_wait_ms <= 0 || asked.is_empty()),
             false => None,
         };
-        let mut failed = HashSet::new();
-        for at in &missing {
-            match self.load(node, &group_id, *at) {
-                Err(failure) => {
-                    failed.insert(*at);
-                    fetch.errors.push((*at, failure.code));
-                }
-                Ok(()) if response.is_none() && self.has_something(&fetch, *at) => {
-                    response = self.try_share_fetch(&fetch, true);
-                }
-                Ok(()) => {}
-            }
-        }
-        fetch.partitions.retain(|at| !failed.contains(at));
+        fetch.acknowledged = self.acknowledge_checked(&fetch.key, acknowledgements, checked);
+        let response = found.map(|found| self.end_share_fetch(&fetch, found));
+        let mut response = self.load_missing(&mut fetch, &missing, response);
         if response.is_none() && (is_at_once || !fetch.errors.is_empty()) {
             response = self.try_share_fetch(&fetch, true);
         }
@@ -244,6 +237,80 @@ impl SharePartitionManager {
             Some(response) => ShareFetched::Now(response),
             None => ShareFetched::Later(self.wait(fetch)),
         }
+    }
+
+    /// The first attempt, without the partitions that an answer of the opening fetch was not kept for and that join later.
+    fn read_first(&self, fetch: &mut DelayedShareFetch, is_over: bool) -> Option<Vec<Found>> {
+        let all = std::mem::take(&mut fetch.partitions);
+        let joins_later = |at: &TopicIdPartition| {
+            let managed = self.loaded(fetch.key.node, &fetch.key.group_id, *at);
+            let member =
+                managed.and_then(|managed| managed.lock().as_mut().and_then(|loaded| loaded.joins_after.take()));
+            member.is_some_and(|member| member == fetch.key.member_id && fetch.params.epoch == INITIAL_EPOCH + 1)
+        };
+        let now: Vec<TopicIdPartition> = all.iter().copied().filter(|at| !joins_later(at)).collect();
+        fetch.partitions = now;
+        let found = self.try_read(fetch, is_over);
+        fetch.partitions = all;
+        found
+    }
+
+    /// Loads partitions that are new to the group, until one of them answers the fetch. If all are new, the others that are loaded after the
+    /// answer join after the member's next fetch: Kafka asks for the state of the first partition alone, and for the others meanwhile.
+    fn load_missing(
+        &self,
+        fetch: &mut DelayedShareFetch,
+        missing: &[TopicIdPartition],
+        mut response: Option<ShareFetchResponse>,
+    ) -> Option<ShareFetchResponse> {
+        let (node, group_id) = (fetch.key.node, Arc::clone(&fetch.key.group_id));
+        let are_all_new = missing.len() == fetch.partitions.len();
+        let mut failed = HashSet::new();
+        for at in missing {
+            match self.load(node, &group_id, *at) {
+                Err(failure) => {
+                    failed.insert(*at);
+                    fetch.errors.push((*at, failure.code));
+                }
+                Ok(()) if response.is_none() => {
+                    if self.has_something(fetch, *at) {
+                        response = self.try_share_fetch(fetch, true);
+                    }
+                }
+                Ok(()) if are_all_new => {
+                    if let Some(managed) = self.loaded(node, &group_id, *at)
+                        && let Some(loaded) = &mut *managed.lock()
+                    {
+                        loaded.joins_after = Some(Arc::clone(&fetch.key.member_id));
+                    }
+                }
+                Ok(()) => {}
+            }
+        }
+        fetch.partitions.retain(|at| !failed.contains(at));
+        response
+    }
+
+    /// Acknowledges where nothing was refused before.
+    fn acknowledge_checked(
+        &self,
+        key: &ShareSessionKey,
+        acknowledgements: &Acknowledgements,
+        checked: Vec<(TopicIdPartition, Outcome)>,
+    ) -> Vec<(TopicIdPartition, Outcome)> {
+        let is_refused = |(code, _): &Outcome| *code != ErrorCode::NONE;
+        let refused: HashSet<TopicIdPartition> = checked
+            .iter()
+            .filter(|(_, outcome)| is_refused(outcome))
+            .map(|(at, _)| *at)
+            .collect();
+        let accepted = acknowledgements.without(&refused);
+        let mut outcomes: HashMap<TopicIdPartition, Outcome> = self
+            .acknowledge_all(key, &accepted, false, Effect::Persisted)
+            .into_iter()
+            .collect();
+        let latest = |(at, outcome)| (at, outcomes.remove(&at).unwrap_or(outcome));
+        checked.into_iter().map(latest).collect()
     }
 
     fn check_asked(&self, node: NodeId, asked: Asked) -> Result<(), ErrorCode> {
@@ -263,7 +330,7 @@ impl SharePartitionManager {
         let epoch = fetch.params.epoch;
         if epoch != INITIAL_EPOCH {
             let mut sessions = self.sessions.lock();
-            if sessions.has_moved_on(&fetch.key, epoch) {
+            if sessions.has_moved_on(&fetch.key, fetch.session, epoch) {
                 return ShareFetchResponse {
                     acquisition_lock_timeout_ms: self.lock_timeout_ms(&fetch.key.group_id),
                     ..top_level(ErrorCode::INVALID_SHARE_SESSION_EPOCH)
@@ -271,7 +338,13 @@ impl SharePartitionManager {
             }
             found.retain(|found| {
                 let has_error = found.error != ErrorCode::NONE;
-                sessions.must_answer(&fetch.key, found.at, !found.records.is_empty(), has_error)
+                sessions.must_answer(
+                    &fetch.key,
+                    fetch.session,
+                    found.at,
+                    !found.records.is_empty(),
+                    has_error,
+                )
             });
         }
         self.share_fetch_response(&fetch.key.group_id, found, fetch.acknowledged.clone())

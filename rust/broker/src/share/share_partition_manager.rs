@@ -68,6 +68,10 @@ pub(super) struct Loaded {
     leader_epoch: i32,
     /// What the coordinator compares with the epoch of earlier leaders: not less than theirs.
     coordinator_epoch: i32,
+    /// The offset of which a waiting fetch knows where it is in the log. Kafka: `SharePartition#fetchOffsetMetadata`.
+    pub(super) known_offset: Option<i64>,
+    /// It was loaded by a fetch of this member that had its answer before.
+    pub(super) joins_after: Option<Arc<str>>,
     /// When its next lock ends, as noted in [`SharePartitionManager::locks`].
     noted_lock_ms: i64,
 }
@@ -281,6 +285,8 @@ impl SharePartitionManager {
             state_epoch: result.state_epoch,
             leader_epoch,
             coordinator_epoch,
+            known_offset: None,
+            joins_after: None,
             noted_lock_ms: NO_LOCK,
         })
     }
@@ -293,7 +299,7 @@ impl SharePartitionManager {
             OffsetReset::Earliest => Ok(bounds.log_start_offset),
             OffsetReset::Latest => Ok(bounds.high_watermark),
             OffsetReset::Before(ms) => {
-                let time_ms = self.replicas.clock().now_ms().saturating_sub(ms);
+                let time_ms = self.replicas.clock().now_ms().saturating_sub(ms).max(0);
                 let found = log
                     .fetch_offset_by_timestamp(time_ms, FetchBound::HighWatermark)
                     .map_err(BrokerError::from)?;
@@ -350,15 +356,23 @@ impl SharePartitionManager {
         is_news
     }
 
-    /// Writes dead letters, and archives their records one batch after the other; true: the start offset has moved.
+    /// Writes dead letters, and archives their records one batch after the other, each noted alone; true: the start offset has moved. As in
+    /// Kafka it moves after each of them, but after the last one if they cannot be written: there all are noted at once.
     fn bury(&self, managed: &Managed, loaded: &mut Loaded, dead: &[DeadLetters], limits: &Limits) -> bool {
-        self.write_dead_letters(managed, dead);
+        let are_written = self.write_dead_letters(managed, dead);
         let mut has_moved = false;
+        let mut noted = Vec::new();
         while let Some(buried) = loaded.partition.bury(dead) {
             // If it cannot be persisted, the next leader writes the dead letters again.
             if let Err(refusal) = self.write_state(&managed.key, loaded, &buried) {
                 log::debug!("{}: dead letters are not noted: {}", managed.tp, refusal.message);
             }
+            match are_written {
+                true => has_moved |= loaded.partition.commit(buried, self.now_ms(), limits),
+                false => noted.push(buried),
+            }
+        }
+        for buried in noted {
             has_moved |= loaded.partition.commit(buried, self.now_ms(), limits);
         }
         has_moved
@@ -491,25 +505,39 @@ impl SharePartitionManager {
         }
     }
 
-    /// Kafka: `SharePartition#releaseAcquisitionLockOnTimeout`: the records are released even if that cannot be persisted.
+    /// Kafka: `SharePartition#releaseAcquisitionLockOnTimeout`: the records are released even if that cannot be persisted, and waiting
+    /// fetches are tried after each lock. The start offset moves after the last one: in Kafka the writes are under way meanwhile.
     fn end_locks(&self, managed: &Managed, now_ms: i64) {
         let limits = self.limits(&managed.key.group_id);
-        let mut state = managed.lock();
-        let Some(loaded) = &mut *state else { return };
-        // It was taken out of the set.
-        loaded.noted_lock_ms = NO_LOCK;
-        let mut is_news = false;
-        while let Some(change) = loaded.partition.end_lock(now_ms, &limits) {
+        let mut ended = Vec::new();
+        loop {
+            let mut state = managed.lock();
+            let Some(loaded) = &mut *state else { return };
+            // It was taken out of the set.
+            loaded.noted_lock_ms = NO_LOCK;
+            let Some(change) = loaded.partition.end_lock(now_ms, &limits) else {
+                let mut is_news = false;
+                for change in ended {
+                    is_news |= self.commit(managed, loaded, change, &limits);
+                }
+                self.note_locks(managed, loaded);
+                drop(state);
+                if is_news {
+                    self.available(managed);
+                }
+                return;
+            };
+            if change.is_empty() {
+                continue;
+            }
             if let Err(refusal) = self.write_state(&managed.key, loaded, &change) {
                 log::debug!("{}: the end of a lock is not noted: {}", managed.tp, refusal.message);
             }
-            is_news |= !change.is_empty();
-            self.commit(managed, loaded, change, &limits);
-        }
-        self.note_locks(managed, loaded);
-        drop(state);
-        if is_news {
+            loaded.partition.take_effect(&change);
+            ended.push(change);
+            drop(state);
             self.available(managed);
+            self.complete_ready();
         }
     }
 

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::acquire::{Acquire, AcquireMode, FetchedBatch};
 use super::change::{AcknowledgementBatch, Change};
 use super::record_state::{AcknowledgeType, RecordState};
+use super::session::{Asked, ShareSessionCache, ShareSessionKey, TopicIdPartition};
 use super::share_partition::{Acquired, Limits, SharePartition, StateBatch};
 
 const LIMITS: Limits = Limits {
@@ -640,4 +641,35 @@ proptest! {
         }
         prop_assert_eq!(world.start(), world.log_end());
     }
+}
+
+#[test]
+fn a_fetch_of_a_replaced_session_ends_as_if_it_were_closed() {
+    let key = ShareSessionKey {
+        node: 1,
+        group_id: "g".into(),
+        member_id: member(0),
+    };
+    let at = TopicIdPartition {
+        topic_id: [1; 16],
+        partition: 0,
+    };
+    let asked = [Asked { at, was_known: true }];
+    let mut sessions = ShareSessionCache::new(10);
+    sessions.open(&key, (1, 1), &asked).unwrap();
+    let first = sessions.number_of(&key);
+    sessions.take_epoch(&key, 1).unwrap();
+    assert!(!sessions.has_moved_on(&key, first, 1));
+    sessions.take_epoch(&key, 2).unwrap();
+    assert!(
+        sessions.has_moved_on(&key, first, 1),
+        "the session has had a later request"
+    );
+    sessions.open(&key, (2, 1), &asked).unwrap();
+    assert!(
+        !sessions.has_moved_on(&key, first, 1),
+        "another session has the member's key"
+    );
+    assert!(sessions.must_answer(&key, first, at, true, false));
+    assert!(!sessions.must_answer(&key, first, at, false, false));
 }

@@ -1,6 +1,8 @@
 //! The requests of the leaders of partitions. Kafka: `ShareCoordinatorShard#writeState`, `#readStateAndMaybeUpdateLeaderEpoch`,
 //! `#readStateSummary`, `#initializeState`, `#deleteState`, with the texts of their errors.
 
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
@@ -12,6 +14,7 @@ use fletchlog_protocol::messages::{
     initialize_share_group_state_response, read_share_group_state_request, read_share_group_state_response,
     read_share_group_state_summary_response, write_share_group_state_request, write_share_group_state_response,
 };
+use fletchlog_protocol::topic_ids::TopicId;
 use fletchlog_protocol::values::ShareUpdateValue;
 use fletchlog_protocol::values::share_snapshot_value::StateBatch;
 use fletchlog_records::planted;
@@ -19,6 +22,7 @@ use fletchlog_records::planted;
 use super::ShareCoordinator;
 use super::records::{self, NO_START_OFFSET, ShareGroupOffset, SharePartitionKey};
 use crate::BrokerError;
+use crate::topic_names::SHARE_GROUP_STATE;
 
 /// The error of a partition, with its text.
 struct Failed {
@@ -39,6 +43,15 @@ impl Failed {
             ErrorCode::INVALID_REQUEST,
             "The partition id cannot be a negative number.",
         )
+    }
+
+    /// INVALID_REQUEST for a negative epoch.
+    fn check_epoch(epoch: i32, whose: &str) -> Result<(), Self> {
+        if epoch >= 0 {
+            return Ok(());
+        }
+        let text = format!("The {whose} epoch cannot be a negative number.");
+        Err(Self::new(ErrorCode::INVALID_REQUEST, &text))
     }
 
     fn leader_epoch() -> Self {
@@ -84,7 +97,7 @@ fn outcome(done: Result<(), Failed>) -> (ErrorCode, Option<Arc<str>>) {
     }
 }
 
-/// The results of a request, in its shape. A request without a group has none.
+/// The results of a request, in its shape, each partition once. A request without a group has none, nor a topic without partitions.
 macro_rules! results {
     ($request:expr, $module:ident, $topic:ident, $answer:expr) => {{
         let group_id = &$request.group_id;
@@ -98,10 +111,12 @@ macro_rules! results {
                         topic_id: topic.topic_id,
                         partition: partition.partition,
                     };
-                    $answer(key, partition)
+                    (partition.partition, $answer(key, partition))
                 });
-                result(topic.topic_id, partitions.collect())
+                let partitions: BTreeMap<i32, _> = partitions.collect();
+                result(topic.topic_id, partitions.into_values().collect::<Vec<_>>())
             })
+            .filter(|topic| !topic.partitions.is_empty())
             .collect()
     }};
 }
@@ -128,6 +143,7 @@ impl ShareCoordinator {
 
     fn initialize(&self, key: &SharePartitionKey, state_epoch: i32, start_offset: i64) -> Result<(), Failed> {
         self.check(key)?;
+        Failed::check_epoch(state_epoch, "state")?;
         let mut states = self.shard(key).lock();
         let known = states.get(key);
         if known.is_some_and(|known| known.state_epoch > state_epoch) {
@@ -172,6 +188,7 @@ impl ShareCoordinator {
 
     fn read(&self, key: &SharePartitionKey, leader_epoch: i32) -> Result<ShareGroupOffset, Failed> {
         self.check(key)?;
+        Failed::check_epoch(leader_epoch, "leader")?;
         let mut states = self.shard(key).lock();
         let known = states.get(key).ok_or_else(|| {
             let text = "Read operation on uninitialized share partition not allowed.";
@@ -218,6 +235,8 @@ impl ShareCoordinator {
         asked: &write_share_group_state_request::PartitionData,
     ) -> Result<(), Failed> {
         self.check(key)?;
+        Failed::check_epoch(asked.leader_epoch, "leader")?;
+        Failed::check_epoch(asked.state_epoch, "state")?;
         let mut states = self.shard(key).lock();
         let known = states.get(key).ok_or_else(|| {
             let text = "Write operation on uninitialized share partition not allowed.";
@@ -236,12 +255,18 @@ impl ShareCoordinator {
             delivery_state: batch.delivery_state,
             delivery_count: batch.delivery_count,
         });
+        // The start never moves back, and the count belongs to it.
+        let start_offset = asked.start_offset.max(known.start_offset);
         let update = ShareUpdateValue {
             snapshot_epoch: known.snapshot_epoch,
-            leader_epoch: asked.leader_epoch,
-            start_offset: asked.start_offset,
-            delivery_complete_count: asked.delivery_complete_count,
-            state_batches: records::combined(batches, asked.start_offset),
+            leader_epoch: known.leader_epoch,
+            start_offset,
+            delivery_complete_count: match asked.start_offset.cmp(&known.start_offset) {
+                Ordering::Less => known.delivery_complete_count,
+                Ordering::Equal => known.delivery_complete_count.max(asked.delivery_complete_count),
+                Ordering::Greater => asked.delivery_complete_count,
+            },
+            state_batches: records::combined(batches, start_offset),
         };
         let state = self.write_update(key, known, update)?;
         states.insert(key.clone(), state);
@@ -329,12 +354,37 @@ impl ShareCoordinator {
 
     fn delete(&self, key: &SharePartitionKey) -> Result<(), Failed> {
         self.check(key)?;
+        self.check_topic(key)?;
         let mut states = self.shard(key).lock();
         if states.contains_key(key) {
             self.append_state(key, records::snapshot(key, None)?)?;
             states.remove(key);
         }
         Ok(())
+    }
+
+    /// Called after topics were deleted: nothing is kept of their share partitions. Kafka:
+    /// `ShareCoordinatorShard#maybeCleanupShareState`.
+    pub(crate) fn forget_topics(&self, topics: &BTreeSet<TopicId>) {
+        if self.replicas.topic_table().get(SHARE_GROUP_STATE).is_none() {
+            return;
+        }
+        if let Err(error) = self.ensure_loaded() {
+            log::error!("states of deleted topics are kept: {error}");
+            return;
+        }
+        for shard in &self.shards {
+            let mut states = shard.lock();
+            let of_topics = states.keys().filter(|key| topics.contains(&key.topic_id));
+            for key in of_topics.cloned().collect::<Vec<_>>() {
+                let record = records::snapshot(&key, None).map_err(BrokerError::from);
+                let deleted = record.and_then(|record| self.append_state(&key, record));
+                match deleted {
+                    Ok(_) => drop(states.remove(&key)),
+                    Err(error) => log::error!("the state of share group {} is kept: {error}", key.group_id),
+                }
+            }
+        }
     }
 
     /// The checks of every request.

@@ -251,8 +251,9 @@ const MALFORMED: &str = "This most likely occurs because of a request being malf
 
 /// Whether the key of a share coordinator is group.id, topic id and number of a partition. Kafka: `SharePartitionKey#validate`.
 fn is_share_partition(key: &str) -> bool {
-    let parts: Vec<&str> = key.split(':').collect();
-    let [group, topic, partition] = parts[..] else {
+    // The group may have colons.
+    let mut parts = key.rsplitn(3, ':');
+    let (Some(partition), Some(topic), Some(group)) = (parts.next(), parts.next(), parts.next()) else {
         return false;
     };
     !group.trim().is_empty() && is_topic_id(topic) && partition.parse::<i32>().is_ok()

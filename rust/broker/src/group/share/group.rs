@@ -38,6 +38,8 @@ pub(crate) struct ShareGroup {
     /// How many members subscribe to a topic.
     names: FxHashMap<Arc<str>, usize>,
     pub(super) partitions: Arc<StatePartitions>,
+    /// There is a record of them.
+    pub(super) has_partitions_record: bool,
     /// Not in the records: the session of each member begins anew when the group is loaded.
     pub(crate) timers: Timers,
     /// The sessions of members in this process.
@@ -63,6 +65,7 @@ impl Default for ShareGroup {
             targets: FxHashMap::default(),
             names: FxHashMap::default(),
             partitions: Arc::default(),
+            has_partitions_record: false,
             timers: Timers::default(),
             sessions: FxHashMap::default(),
             in_flight: BTreeSet::new(),
@@ -171,6 +174,7 @@ impl ShareGroup {
             }
             ShareRecord::Current(id, current) => ShareRecord::Current(Arc::clone(id), self.set_current(id, current)),
             ShareRecord::Partitions(partitions) => {
+                self.has_partitions_record = partitions.is_some();
                 let new = partitions.clone().unwrap_or_default();
                 ShareRecord::Partitions(Some(std::mem::replace(&mut self.partitions, new)))
             }

@@ -256,8 +256,14 @@ impl GroupCoordinator {
                 partitions: asked.partitions.iter().map(&mut altered).collect(),
             }
         });
-        let altered = altered.collect();
-        (altered, topics, starts)
+        let mut merged: Vec<AlteredTopic> = Vec::new();
+        for topic in altered {
+            match merged.iter_mut().find(|known| known.topic_name == topic.topic_name) {
+                Some(known) => known.partitions.extend(topic.partitions),
+                None => merged.push(topic),
+            }
+        }
+        (merged, topics, starts)
     }
 
     /// Deletes the states of topics for a share group without members.
@@ -284,7 +290,8 @@ impl GroupCoordinator {
             };
             let mut partitions = StatePartitions::clone(&share.partitions);
             let (deleted, states) = self.take_states(&mut partitions, &names);
-            if partitions != *share.partitions {
+            // As in Kafka also if nothing is to be deleted.
+            if share.has_partitions_record {
                 self.store_share_partitions(group_id, share, partitions)?;
             }
             Ok((deleted, states))
