@@ -2,7 +2,8 @@
 //! Kafka: `GroupCoordinatorService#describeShareGroupOffsets`, `GroupMetadataManager#alterShareGroupOffsets`,
 //! `#sharePartitionsEligibleForOffsetDeletion`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use fletchlog_api::ErrorCode;
@@ -256,11 +257,16 @@ impl GroupCoordinator {
                 partitions: asked.partitions.iter().map(&mut altered).collect(),
             }
         });
+        // A topic that is named twice has one entry, at its first place.
         let mut merged: Vec<AlteredTopic> = Vec::new();
+        let mut places: HashMap<Arc<str>, usize> = HashMap::new();
         for topic in altered {
-            match merged.iter_mut().find(|known| known.topic_name == topic.topic_name) {
-                Some(known) => known.partitions.extend(topic.partitions),
-                None => merged.push(topic),
+            match places.entry(Arc::clone(&topic.topic_name)) {
+                Entry::Occupied(place) => merged[*place.get()].partitions.extend(topic.partitions),
+                Entry::Vacant(place) => {
+                    place.insert(merged.len());
+                    merged.push(topic);
+                }
             }
         }
         (merged, topics, starts)
