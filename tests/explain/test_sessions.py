@@ -322,6 +322,8 @@ def test_one_finding_is_made_for_clients_that_share_an_id(recorded):
         for writer in writers:
             writer.produce(topic, "x")
             writer.flush(10)
+    # without acknowledgements a record is sent when it is in the socket
+    assert until(lambda: recorded.broker.end_offsets([(topic, 0)])[topic, 0] == 36)
     recorded.close()
     explained = fl.explain.clients(recorded.path)
     (finding,) = explained.findings

@@ -79,6 +79,7 @@ impl Results {
             self.fail::<CleanerWorkload>(seed, FAULTY_STEPS.0);
             self.fail::<GroupWorkload>(seed, FAULTY_STEPS.1);
             self.fail::<TransactionWorkload>(seed, FAULTY_STEPS.1);
+            self.fail::<ShareWorkload>(seed, FAULTY_STEPS.1);
         }
         match seed % EVERY.0 {
             0 => self.crash::<BrokerWorkload>(seed, STEPS.1),

@@ -92,7 +92,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
     let shares = hunt::<ShareWorkload>(&Slice {
         of: "a broker with a share group",
         crashed: (4, 30, 1),
-        faulty: (&[], 0),
+        faulty: (&[3], 5),
     })?;
     // What threads do at once is never twice the same.
     let on_log = hunt::<ConcurrentWorkload>(&Slice {

@@ -63,7 +63,8 @@ impl Crash<'_> {
     fn holds(&self, found: &Shared) -> Result<(), String> {
         let (before, after) = (&self.before.shared, &self.after.shared);
         group_goes_on(before.group.as_ref(), found.group.as_ref())?;
-        group_goes_on(found.group.as_ref(), after.group.as_ref())?;
+        group_goes_on(found.group.as_ref(), after.group.as_ref())
+            .map_err(|what| format!("ahead of what was to be: {what}"))?;
         for (number, was) in &before.partitions {
             let now = found
                 .partitions

@@ -130,6 +130,11 @@ fn whatever_call_fails_a_transaction_ends_as_it_was_answered() {
     fail::<TransactionWorkload>(3, 5);
 }
 
+#[test]
+fn whatever_call_fails_a_share_group_is_as_it_was_answered() {
+    fail::<ShareWorkload>(3, 5);
+}
+
 /// Every call of a run that makes a deleted topic again fails, the removal of its directories included, and the power goes twice.
 #[test]
 fn a_record_of_a_deleted_topic_does_not_come_back() {
