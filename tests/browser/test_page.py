@@ -4,7 +4,7 @@ import io
 import time
 
 import pytest
-from browser.conftest import runs_of
+from tests.browser.conftest import runs_of
 from matplotlib.image import imread
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
