@@ -4,7 +4,6 @@ import io
 import time
 
 import pytest
-from tests.browser.conftest import runs_of
 from matplotlib.image import imread
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -12,6 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 import fletchlog as fl
 from fletchlog.explain import distinct, page, picture
+from tests.browser.conftest import runs_of
 
 pytestmark = pytest.mark.timeout(120)
 
