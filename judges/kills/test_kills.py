@@ -71,7 +71,6 @@ def test_what_was_acknowledged_survives_a_few(name: str, size: int, tmp_path: Pa
         ("call_faults", 20, 4),
         ("power_loss", 4, 2),
         ("listener", 20, 10),
-        ("spark_queries", 2, 1),
         ("spark_tasks", 2, 1),
         ("land", 3, 3),
     ],
