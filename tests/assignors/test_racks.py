@@ -46,7 +46,8 @@ def test_members_of_a_group_get_partitions_in_their_racks(racked: fl.Broker, str
 
 def test_before_3_5_and_in_turn_racks_do_not_matter(racked: fl.Broker) -> None:
     for version, strategy in [("3.4", "range"), ("2.6", "range"), ("4.4", "roundrobin")]:
-        assert assigned(racked, version, strategy) != {rack: {rack} for rack in RACKS.values()}
+        # ids of members are random, so one group in six has such an assignment by chance
+        assert any(assigned(racked, version, strategy) != {rack: {rack} for rack in RACKS.values()} for _ in range(8))
 
 
 def test_a_share_is_never_exceeded_for_a_rack() -> None:
