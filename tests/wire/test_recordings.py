@@ -80,7 +80,7 @@ def test_what_no_ordinary_client_sends_is_answered_as_kafka_answered_it(golden, 
 @pytest.mark.timeout(240)
 def test_every_recorded_script_of_several_connections_runs_as_with_kafka(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS | {"group.max.size": "5"})
-    found, printed = different(golden, "wire/scripts", cluster.bootstrap)
+    found, printed = different(golden, "wire/coordinators", cluster.bootstrap, golden / "wire" / "scripts.jsonl", ["--schemas", "schemas-4.3.json"])
     assert found == sorted(SCRIPTS), printed
 
 
