@@ -12,7 +12,7 @@ pub use seal::SealedDirectory;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -77,8 +77,8 @@ pub struct Broker {
     closed: AtomicBool,
     /// See [`Broker::node_changes`].
     node_changes: AtomicU64,
-    /// The partitions that the directory had, until a listener starts.
-    inherited: Mutex<Vec<Arc<Partition>>>,
+    /// The partitions that the directory had, until a listener starts; deleted ones are not kept.
+    inherited: Mutex<Vec<Weak<Partition>>>,
     /// Held by the thread that closes the broker.
     closing: Mutex<()>,
 }
@@ -143,7 +143,7 @@ impl Broker {
         let groups = Arc::new(GroupCoordinator::new(&replicas, &share_coordinator));
         let transactions = Arc::new(TransactionCoordinator::open(&replicas, &groups)?);
         let share = Arc::new(SharePartitionManager::new(&replicas, &share_coordinator));
-        let inherited = all_partitions(&replicas);
+        let inherited = all_partitions(&replicas).iter().map(Arc::downgrade).collect();
         let weak = Arc::downgrade(&replicas);
         let clock_changed: Waker = Arc::new(move || {
             if let Some(replicas) = weak.upgrade() {

@@ -2,7 +2,7 @@
 //! event before or after its request, never within it.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 use fletchlog_api::{CoordinatorType, ErrorCode, NodeId};
 use fletchlog_records::TopicPartition;
@@ -339,7 +339,7 @@ impl Broker {
         if self.is_read_only() {
             return;
         }
-        for partition in inherited {
+        for partition in inherited.iter().filter_map(Weak::upgrade) {
             if let Err(error) = partition.lead_anew(self.logs.directory()) {
                 log::error!("the leader epoch of {} is not raised: {error}", partition.tp());
             }
