@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import json
 import sys
 import time
@@ -121,14 +122,40 @@ def ran(address: str, end: Callable[[], None], steps: list[Step], how: str, name
     return [json.dumps([step.get("send", step), found.get(number)]) for number, step in enumerate(steps) if "send" in step or "dump" in step], names
 
 
-def answers_of(writer: str, taker: str, how: str, scratch: Path, config: dict[str, str], halves: tuple[list[Step], list[Step]]) -> list[str]:
-    """What each request of both halves was answered, a line each."""
-    scratch = scratch / f"{writer}-{taker}"
-    scratch.mkdir()
-    lines: list[str] = []
-    names = None
-    with brokers(writer, taker, how, scratch, config) as running:
-        for (address, end), steps in zip(running, halves, strict=True):
-            answered, names = ran(address, end, steps, how, names)
-            lines += answered
-    return lines
+class Takeover:
+    """A script in two halves, and what a real broker answers over its own end.
+
+    Args:
+        config: Properties of both brokers.
+        before: Steps before the end.
+        after: Steps after it.
+    """
+
+    def __init__(self, config: dict[str, str], before: list[Step], after: list[Step]) -> None:
+        self.config, self.before, self.after = config, before, after
+        self._wanted: dict[str, list[str]] = {}
+
+    def answers(self, writer: str, taker: str, how: str, scratch: Path) -> list[str]:
+        """What each request of both halves was answered, a line each."""
+        scratch = scratch / f"{writer}-{taker}"
+        scratch.mkdir()
+        lines: list[str] = []
+        names = None
+        with brokers(writer, taker, how, scratch, self.config) as running:
+            for (address, end), steps in zip(running, (self.before, self.after), strict=True):
+                answered, names = ran(address, end, steps, how, names)
+                lines += answered
+        return lines
+
+    def check(self, writer: str, taker: str, how: str, scratch: Path) -> int:
+        """Every answer is that of a real broker over its own end; how many there are."""
+        if how not in self._wanted:
+            self._wanted[how] = self.answers("kafka", "kafka", how, scratch)
+        wanted, found = self._wanted[how], self.answers(writer, taker, how, scratch)
+        differ = [
+            f"request {number} of {len(self.before)} + {len(self.after)}\n  kafka {one}\n  here  {other}"
+            for number, (one, other) in enumerate(itertools.zip_longest(wanted, found))
+            if one != other
+        ]
+        assert not differ, f"{len(differ)} of {len(wanted)} answers differ\n" + "\n".join(differ[:10])
+        return len(found)

@@ -6,14 +6,13 @@ yet; what a real Kafka hands out again, and how often it says that it was delive
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .takeovers import Step, answers_of, ends, once, send, topic
+from .takeovers import Step, Takeover, ends, once, send, topic
 
 PART = "44 directories with share groups, taken over"
 ENDS = ["stopped", "killed"]
@@ -209,32 +208,11 @@ AFTER: list[Step] = [
 ]
 
 
-def answers(writer: str, taker: str, how: str, scratch: Path) -> list[str]:
-    """What each request of both halves was answered, a line each."""
-    return answers_of(writer, taker, how, scratch, CONFIG, (BEFORE, AFTER))
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
-    """The answers of a real broker over its own end."""
-    known: dict[str, list[str]] = {}
-
-    def of(how: str) -> list[str]:
-        if how not in known:
-            known[how] = answers("kafka", "kafka", how, tmp_path_factory.mktemp("reference"))
-        return known[how]
-
-    return of
+TAKEOVER = Takeover(CONFIG, BEFORE, AFTER)
 
 
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize(("writer", "taker"), [("ours", "kafka"), ("kafka", "ours"), ("ours", "ours")])
-def test_share_groups_go_on(writer: str, taker: str, how: str, reference: Callable[[str], list[str]], scratch: Path, count: Callable[..., None]) -> None:
-    wanted, found = reference(how), answers(writer, taker, how, scratch)
-    differ = [
-        f"request {number} of {len(BEFORE)} + {len(AFTER)}\n  kafka {one}\n  here  {other}"
-        for number, (one, other) in enumerate(itertools.zip_longest(wanted, found))
-        if one != other
-    ]
-    assert not differ, f"{len(differ)} of {len(wanted)} answers differ\n" + "\n".join(differ[:10])
-    count(PART, directories=1, groups=len(GROUPS), answers=len(found))
+def test_share_groups_go_on(writer: str, taker: str, how: str, scratch: Path, count: Callable[..., None]) -> None:
+    answers = TAKEOVER.check(writer, taker, how, scratch)
+    count(PART, directories=1, groups=len(GROUPS), answers=answers)

@@ -15,7 +15,7 @@ use fletchlog_records::TopicPartition;
 use crate::broker_workload::{
     BrokerWorkload, Model, Records, committed, leader, new_producer_id, open, produce, value,
 };
-use crate::crash_points::{CrashPoints, Crashable, Given, Seen, Violation, around};
+use crate::crash_points::{Around, CrashPoints, Crashable, Given, Seen, Violation};
 use crate::disk_state::{DiskState, Left};
 use crate::rng::Rng;
 use crate::sim_disk::SimDisk;
@@ -28,13 +28,13 @@ impl Crashable for BrokerWorkload {
 
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
         let promised = |now| {
-            let (answered, before, after) = around(&self.moments, now);
+            let around = Around::of(&self.moments, now);
             let crash = Crash {
-                answered,
-                before: Cow::Borrowed(before),
-                after: Cow::Borrowed(after),
+                answered: around.answered,
+                before: Cow::Borrowed(around.before),
+                after: Cow::Borrowed(around.after),
             };
-            (answered, crash)
+            (around.answered, crash)
         };
         points.check(Rng::new(self.course.seed() ^ 0xB0BA_FE77), promised, Crash::check)
     }

@@ -131,6 +131,20 @@ impl CrashPoints<'_> {
         }
         Ok(seen.images.len())
     }
+
+    /// The same for a run with a state after each request.
+    pub(crate) fn check_around<M, F>(
+        &self,
+        rng: Rng,
+        moments: &[(u64, M)],
+        check: impl Fn(&Around<'_, M>, DiskState, &mut Rng, &mut Seen<F>) -> Result<(), String>,
+    ) -> Result<usize, Violation> {
+        let promised = |operations| {
+            let around = Around::of(moments, operations);
+            (around.answered, around)
+        };
+        self.check(rng, promised, check)
+    }
 }
 
 /// The images that a restart may find: everything, still unsynced (the process was killed); only synced changes; sizes without their bytes;
@@ -153,11 +167,30 @@ pub fn images(state: &DiskState, rng: &mut Rng, random: usize) -> Vec<DiskState>
     images
 }
 
-/// The number of requests that were answered within so many operations, the state after them, and after the one in progress.
-pub(crate) fn around<M>(moments: &[(u64, M)], operations: u64) -> (usize, &M, &M) {
-    let answered = moments.partition_point(|(at, _)| *at <= operations) - 1;
-    let next = (answered + 1).min(moments.len() - 1);
-    (answered, &moments[answered].1, &moments[next].1)
+/// What a run promises at a crash: the state after the answered requests, and after those of the step in progress.
+pub(crate) struct Around<'a, M> {
+    /// Number of answered requests.
+    pub answered: usize,
+    pub before: &'a M,
+    pub after: &'a M,
+}
+
+impl<'a, M> Around<'a, M> {
+    /// After a number of operations; `moments` has the states from a number of operations on.
+    pub(crate) fn of(moments: &'a [(u64, M)], operations: u64) -> Self {
+        let answered = moments.partition_point(|(at, _)| *at <= operations) - 1;
+        let next = (answered + 1).min(moments.len() - 1);
+        Self {
+            answered,
+            before: &moments[answered].1,
+            after: &moments[next].1,
+        }
+    }
+
+    /// A recovery depends on the promise too.
+    pub(crate) fn given(&self) -> Given {
+        (i64::try_from(self.answered).unwrap_or(i64::MAX), 0)
+    }
 }
 
 /// Recovers an image, and again after a power loss during the recovery and after it. `look` opens a disk and returns its contents; `holds`

@@ -10,7 +10,7 @@ use fletchlog_protocol::messages::ConsumerGroupHeartbeatRequest;
 use fletchlog_testing::VirtualClock;
 
 use crate::coordinator_disk::open;
-use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, around, check_recovery};
+use crate::crash_points::{Around, CrashPoints, Crashable, Seen, Violation, check_recovery};
 use crate::described_groups::{
     GROUPS, Group, TOPIC, described, goes_on_from, heartbeat, held, join, kept, offsets, owned, partition, partitions,
 };
@@ -34,35 +34,19 @@ impl Crashable for GroupWorkload {
     const AFTER_FAILURE: (usize, usize) = (2, 0);
 
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
-        let promised = |now| {
-            let (answered, before, after) = around(&self.moments, now);
-            (
-                answered,
-                Crash {
-                    answered,
-                    before,
-                    after,
-                },
-            )
-        };
-        points.check(Rng::new(self.course.seed() ^ 0x6A0B_5EED), promised, Crash::check)
+        let rng = Rng::new(self.course.seed() ^ 0x6A0B_5EED);
+        points.check_around(rng, &self.moments, |crash, image, rng, seen| {
+            crash.check(image, rng, seen)
+        })
     }
 }
 
-/// The state after the answered requests, and after the one in progress.
-struct Crash<'a> {
-    answered: usize,
-    before: &'a Model,
-    after: &'a Model,
-}
-
-impl Crash<'_> {
+impl Around<'_, Model> {
     fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Found>) -> Result<(), String> {
-        let given = (i64::try_from(self.answered).unwrap_or(i64::MAX), 0);
         let disk = SimDisk::from(image.clone());
         let now_ms = self.after.now_ms;
         let look = |disk: &SimDisk| found_on(disk, now_ms).map(|(_, found)| found);
-        check_recovery(image, given, rng, seen, look, |found| self.holds(found))?;
+        check_recovery(image, self.given(), rng, seen, look, |found| self.holds(found))?;
         let (broker, found) = found_on(&disk, now_ms)?;
         goes_on(&broker).map_err(|what| format!("{what}; after the power loss there was {found:?}"))
     }

@@ -8,7 +8,7 @@ use fletchlog_protocol::messages::share_group_describe_response::DescribedGroup;
 use fletchlog_testing::VirtualClock;
 
 use crate::coordinator_disk::open;
-use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, around, check_recovery};
+use crate::crash_points::{Around, CrashPoints, Crashable, Seen, Violation, check_recovery};
 use crate::disk_state::DiskState;
 use crate::port_client::PortClient;
 use crate::rng::Rng;
@@ -27,35 +27,19 @@ impl Crashable for ShareWorkload {
     const AFTER_FAILURE: (usize, usize) = (2, 0);
 
     fn crash_at(&self, points: &CrashPoints<'_>) -> Result<usize, Violation> {
-        let promised = |now| {
-            let (answered, before, after) = around(&self.moments, now);
-            (
-                answered,
-                Crash {
-                    answered,
-                    before,
-                    after,
-                },
-            )
-        };
-        points.check(Rng::new(self.course.seed() ^ 0x5A4E_5EED), promised, Crash::check)
+        let rng = Rng::new(self.course.seed() ^ 0x5A4E_5EED);
+        points.check_around(rng, &self.moments, |crash, image, rng, seen| {
+            crash.check(image, rng, seen)
+        })
     }
 }
 
-/// The state after the answered requests, and after those of the step in progress.
-struct Crash<'a> {
-    answered: usize,
-    before: &'a Model,
-    after: &'a Model,
-}
-
-impl Crash<'_> {
+impl Around<'_, Model> {
     fn check(&self, image: DiskState, rng: &mut Rng, seen: &mut Seen<Shared>) -> Result<(), String> {
-        let given = (i64::try_from(self.answered).unwrap_or(i64::MAX), 0);
         let disk = SimDisk::from(image.clone());
         let now_ms = self.after.now_ms;
         let look = |disk: &SimDisk| found_on(disk, now_ms).map(|(_, found)| found);
-        check_recovery(image, given, rng, seen, look, |found| self.holds(found))?;
+        check_recovery(image, self.given(), rng, seen, look, |found| self.holds(found))?;
         let (broker, found) = found_on(&disk, now_ms)?;
         goes_on(&broker, &found).map_err(|what| format!("{what}; after the power loss there was {found:?}"))
     }

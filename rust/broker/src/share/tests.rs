@@ -221,16 +221,20 @@ fn a_lock_ends_at_its_time_and_a_renewed_one_later() {
     assert_eq!(partition.next_lock_end(), None, "an acknowledged record has no lock");
 }
 
-#[test]
-fn gaps_between_persisted_states_are_fetched_once() {
-    let log = batches(&[5, 5, 5, 5]);
-    let (a, mode) = (member(0), AcquireMode::BatchOptimized);
-    let persisted = |first, last, state| StateBatch {
+/// A state after one delivery.
+fn persisted(first: i64, last: i64, state: RecordState) -> StateBatch {
+    StateBatch {
         first,
         last,
         state,
         deliveries: 1,
-    };
+    }
+}
+
+#[test]
+fn gaps_between_persisted_states_are_fetched_once() {
+    let log = batches(&[5, 5, 5, 5]);
+    let (a, mode) = (member(0), AcquireMode::BatchOptimized);
     let states = [
         persisted(5, 9, RecordState::Acknowledged),
         persisted(12, 14, RecordState::Available),
@@ -247,12 +251,6 @@ fn gaps_between_persisted_states_are_fetched_once() {
 #[test]
 fn a_gap_that_was_compacted_away_does_not_hold_what_lies_behind() {
     let (a, mode) = (member(0), AcquireMode::BatchOptimized);
-    let persisted = |first, last, state| StateBatch {
-        first,
-        last,
-        state,
-        deliveries: 1,
-    };
     let states = [
         persisted(2, 4, RecordState::Acknowledged),
         persisted(8, 9, RecordState::Acknowledged),

@@ -100,6 +100,23 @@ impl Listener {
         self.broker.initialize_state(&request).unwrap();
     }
 
+    /// A fetch of the member of a share group from the first partition, without limits of time and bytes.
+    fn share_fetch(&self, group: &str, epoch: i32) -> ShareFetchRequest {
+        ShareFetchRequest {
+            group_id: Some(group.into()),
+            member_id: Some("m".into()),
+            share_session_epoch: epoch,
+            min_bytes: 1,
+            max_records: 10,
+            batch_size: 10,
+            topics: vec![share_fetch_request::FetchTopic {
+                topic_id: self.broker.describe_topic("t0").unwrap().topic_id,
+                partitions: vec![share_fetch_request::FetchPartition::default()],
+            }],
+            ..Default::default()
+        }
+    }
+
     fn connect(&self) -> Client {
         let endpoint = &self.server.endpoints()[0];
         let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).unwrap();
@@ -310,20 +327,9 @@ fn a_panic_in_the_time_out_of_a_share_fetch_fails_that_fetch_alone() {
     listener.initialize_share("a-share");
     listener.initialize_share("b-share");
     plant("answer of a fetch of share group a-share");
-    let topic_id = listener.broker.describe_topic("t0").unwrap().topic_id;
     let request = |group: &str, epoch| ShareFetchRequest {
-        group_id: Some(group.into()),
-        member_id: Some("m".into()),
-        share_session_epoch: epoch,
         max_wait_ms: 300,
-        min_bytes: 1,
-        max_records: 10,
-        batch_size: 10,
-        topics: vec![share_fetch_request::FetchTopic {
-            topic_id,
-            partitions: vec![share_fetch_request::FetchPartition::default()],
-        }],
-        ..Default::default()
+        ..listener.share_fetch(group, epoch)
     };
     first.begin(78, 2, &request("a-share", 0), next_id());
     second.begin(78, 2, &request("b-share", 0), next_id());
@@ -362,21 +368,10 @@ fn a_panic_in_a_job_of_the_share_coordinator_ends_it_alone() {
 fn a_panic_at_the_end_of_locks_delays_those_of_that_share_partition_alone() {
     let listener = Listener::open();
     let mut witness = listener.connect();
-    let topic_id = listener.broker.describe_topic("t0").unwrap().topic_id;
     let request = |group: &str, epoch| ShareFetchRequest {
-        group_id: Some(group.into()),
-        member_id: Some("m".into()),
-        share_session_epoch: epoch,
         max_wait_ms: 200,
-        min_bytes: 1,
         max_bytes: 1 << 20,
-        max_records: 10,
-        batch_size: 10,
-        topics: vec![share_fetch_request::FetchTopic {
-            topic_id,
-            partitions: vec![share_fetch_request::FetchPartition::default()],
-        }],
-        ..Default::default()
+        ..listener.share_fetch(group, epoch)
     };
     let deliveries = |client: &mut Client, group: &str, epoch| {
         let found: ShareFetchResponse = client.ask(78, 2, &request(group, epoch)).unwrap();
