@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 WIDTH = 116
 
 
-def counted(number: int, what: str) -> str:
-    """`1 record`, `2,000 records`."""
-    return f"{number:,} {what if number == 1 else what + ('es' if what.endswith(('ch', 's')) else 's')}"
+def counted(number: int, what: str, many: str = "") -> str:
+    """`1 record`, `2,000 records`; `many`: a plural of another kind."""
+    return f"{number:,} {what if number == 1 else many or what + ('es' if what.endswith(('ch', 's')) else 's')}"
 
 
 def listed(names: Sequence[str], most: int) -> str:

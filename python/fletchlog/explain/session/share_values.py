@@ -72,8 +72,8 @@ def summary(group: ShareGroup) -> str:
     ended: dict[str, int] = {}
     for delivery in group.deliveries:
         ended[delivery.how] = ended.get(delivery.how, 0) + delivery.records
-    total = counted(sum(ended.values()), "delivery") if sum(ended.values()) == 1 else f"{sum(ended.values()):,} deliveries"
-    return ", ".join([total, *(f"{ended[how]:,} {text}" for how, text in ENDED.items() if ended.get(how))])
+    total = sum(ended.values())
+    return ", ".join([counted(total, "delivery", "deliveries"), *(f"{ended[how]:,} {text}" for how, text in ENDED.items() if ended.get(how))])
 
 
 def _delivery(delivery: Delivery) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def _pinned(scene: Scene, group: ShareGroup) -> Iterator[Finding]:
             else f"has had it for {seconds(pinned.at_us - by.at_us)}"
         )  # fmt: skip
         blocked = [full for full in group.full if full.lane == lane]
-        also = f" {len(blocked)} fetches got nothing because of it." if blocked else ""
+        also = f" {counted(len(blocked), 'fetch')} got nothing because of it." if blocked else ""
         yield found(
             "share-start-pinned", "warning", 70,
             f"The start of group {group.id} stays at {offsets(by)}: {scene.name(by.client)} {why}. {pinned.behind:,} records behind it are done, "
