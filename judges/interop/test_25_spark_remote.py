@@ -127,7 +127,7 @@ class Filled:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    """One of 3.9.1: `served` is one of 4.3.1."""
+    """One of 3.9.1: `served` is one of the newest release."""
     scratch = tmp_path_factory.mktemp("filled")
     with Kraft("3.9.1", format_directory(scratch / "data"), scratch) as broker:
         yield Filled(broker)
