@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tests.support.spark_session import spark  # noqa: F401 - a fixture: one ses
 hypothesis.settings.register_profile("default", deadline=None, max_examples=50, print_blob=True)
 hypothesis.settings.load_profile("default")
 spark_session.settle()
+# A shell starts a background job (`&`) with SIGINT ignored, and every process that a test starts would ignore it, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # A file is one worker's, and at the end the others would wait for it: those that take half a minute or more, the longest first (`--durations`).

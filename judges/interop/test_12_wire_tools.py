@@ -245,10 +245,10 @@ def test_a_group_goes_on_when_a_member_is_killed(release: str, served: Kafka, co
     arguments += ["--session-timeout", "4000", *([] if release.startswith("2") else ["--group-protocol", "classic"] if release.startswith("4") else [])]
     members = [subprocess.Popen([*jvm(release), *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(2)]
     try:
-        both = served.wait_for_group("readers", members=2, timeout_s=30)
+        both = served.wait_for_group("readers", members=2, timeout=30)
         assert len({member.member_id for member in both.members}) == 2
         members[0].kill()
-        alone = served.wait_for_group("readers", members=1, timeout_s=30)
+        alone = served.wait_for_group("readers", members=1, timeout=30)
         assert alone.members[0].member_id in {member.member_id for member in both.members}
         served.produce(topic, [(f"{i}", f"{i}") for i in range(400)])
         committed: dict[int, int] = {}

@@ -117,17 +117,17 @@ class Kafka:
         """What is in a topic, as an Arrow table, partition by partition in offset order; options of `Broker.scan`."""
         return self.broker.scan(topic, **options).to_pyarrow()
 
-    def wait_for_group(self, group_id: str, members: int | None = None, state: str | None = None, timeout_s: float = 10.0) -> fl.admin.GroupDescription:
+    def wait_for_group(self, group_id: str, members: int | None = None, state: str | None = None, timeout: float = 10.0) -> fl.admin.GroupDescription:
         """Waits until a group is in a state, with so many members, and returns it.
 
         Args:
             group_id: The group.
             members: How many members it has; None: any number.
             state: Its state; None: `Stable`, or `Empty` with `members=0`.
-            timeout_s: Seconds to wait at most.
+            timeout: Seconds to wait at most.
 
         Raises:
-            TimeoutError: It is not, after `timeout_s` seconds; the message says how it is.
+            TimeoutError: It is not, after `timeout` seconds; the message says how it is.
             ValueError: Kafka has no such state.
         """
         state = state or ("Empty" if members == 0 else "Stable")
@@ -135,7 +135,7 @@ class Kafka:
             raise ValueError(f"state is {state!r}; a group is one of {', '.join(_STATES)}")
         if not isinstance(members, int | None):
             raise TypeError(f"members: expected a number, got {type(members).__name__} {members!r}")
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout
         while True:
             group = next((self.broker.describe_group(g.group_id) for g in self.broker.groups() if g.group_id == group_id), None)
             if group is not None and group.state == state and members in (None, len(group.members)):
@@ -143,7 +143,7 @@ class Kafka:
             if time.monotonic() >= deadline:
                 found = "does not exist" if group is None else f"is {group.state} with {counted(len(group.members), 'member')}"
                 wanted = "" if members is None else f" with {counted(members, 'member')}"
-                raise TimeoutError(f"group {group_id} {found} after {timeout_s} s; wanted {state}{wanted}")
+                raise TimeoutError(f"group {group_id} {found} after {timeout} s; wanted {state}{wanted}")
             time.sleep(0.005)
 
     def requests(self, **selectors: Any) -> Requests:

@@ -11,17 +11,32 @@ from fletchlog.explain import clients
 from fletchlog.explain.session import rules
 from pytest_fletchlog.kafka import Kafka
 from tests.explain.zoo import ZOO
+from tests.support.lateness import Lateness
 
 for part in ("groups", "commits", "fetches", "producers", "transactions", "access", "share"):
     importlib.import_module(f"tests.explain.zoo.{part}")
 
+# a machine is busy if it lets a thread wait for so long
+BUSY_S = 0.03
+ATTEMPTS = 5
 # what the wire cannot show well enough; at most two
 EXCEPTIONS: set[str] = set()
 PROGRAMS = [pytest.param(program, id=program.name, marks=pytest.mark.slow if program.is_slow else ()) for program in ZOO]
 
 
+def judged(program, tmp_path, *, sick):
+    """The session of a run, explained. Whether a heartbeat or a fetch is late depends on the machine, too: a run that it was late with is repeated."""
+    for _ in range(ATTEMPTS):
+        with Lateness() as late:
+            explained = recorded(program, sick, tmp_path)
+        found = [finding.code for finding in explained.findings]
+        if late.most_s < BUSY_S or found[:1] == ([program.finding] if sick else []):
+            break
+    return explained
+
+
 def recorded(program, sick, tmp_path):
-    """The session of a run, explained."""
+    """The session of one run, explained."""
     path = tmp_path / ("sick.fltrace" if sick else "healthy.fltrace")
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -32,7 +47,7 @@ def recorded(program, sick, tmp_path):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_first_finding_names_the_cause(program, tmp_path):
-    explained = recorded(program, True, tmp_path)
+    explained = judged(program, tmp_path, sick=True)
     found = [finding.code for finding in explained.findings]
     assert found, explained.text()
     assert found[0] == program.finding or program.name in EXCEPTIONS, explained.text()
@@ -43,7 +58,7 @@ def test_the_first_finding_names_the_cause(program, tmp_path):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_healthy_run_has_no_finding(program, tmp_path):
-    explained = recorded(program, False, tmp_path)
+    explained = judged(program, tmp_path, sick=False)
     assert not explained.findings, explained.text()
     assert explained.facts.lines
 

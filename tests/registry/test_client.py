@@ -362,7 +362,7 @@ def test_a_silent_registry_is_an_outage_in_time(url):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         with pytest.raises(SchemaRegistryUnavailableError, match="no response in time"):
-            serde.Registry(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.2, retries=0).subjects()
+            serde.Registry(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2, retries=0).subjects()
         assert time.monotonic() - began < 5
 
 

@@ -15,6 +15,8 @@ from tests.support.waiting import until
 SILENT = ["nothing", "half", "black_hole"]
 # Far below what a call may take that only fails by the properties' defaults of 30 s and more.
 LIMIT_S = 15
+# What no test waits for.
+FAR_MS = 120_000
 HEARTBEAT = 12
 SHORT = {
     "request.timeout.ms": 150,
@@ -84,7 +86,6 @@ def test_a_verb_ends_when_half_an_answer_comes():
 
 def test_every_call_of_a_consumer_ends(peer):
     tp = fl.TopicPartition("t", 0)
-    begin = time.monotonic()
     with fl.Consumer(short(peer, "default.api.timeout.ms") | {"group.id": "g"}) as consumer:
         consumer.assign([tp])
         assert len(consumer.poll(timeout_ms=400)) == 0
@@ -99,7 +100,6 @@ def test_every_call_of_a_consumer_ends(peer):
         ):
             with ends_in_time(peer):
                 call()
-    assert time.monotonic() - begin < LIMIT_S
 
 
 def test_a_member_of_a_group_ends_its_polls_and_closes(peer):
@@ -178,6 +178,7 @@ def test_clients_of_a_node_that_answers_one_request_of_ten_get_there(nodes):
         "reconnect.backoff.ms": 1,
         "reconnect.backoff.max.ms": 1,
         "retry.backoff.ms": 1,
+        "default.api.timeout.ms": FAR_MS,
     }
     cluster.peers[0].mode = "one_in_ten"
     with fl.Cluster(config) as verbs:
@@ -188,13 +189,13 @@ def test_clients_of_a_node_that_answers_one_request_of_ten_get_there(nodes):
     with fl.Consumer(config | {"auto.offset.reset": "earliest", "fetch.max.wait.ms": 10}) as consumer:
         consumer.assign([("t", 0)])
         read = []
-        assert until(lambda: read.extend(r.value for r in consumer.poll(timeout_ms=500)) or len(read) >= 3)
+        assert until(lambda: read.extend(r.value for r in consumer.poll(timeout_ms=500)) or len(read) >= 3, limit=200)
     assert read == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("mode", ["nothing", "black_hole"])
 def test_a_healthy_node_serves_on_beside_a_silent_one_and_the_member_stays_in_its_group(nodes, mode, caplog):
-    cluster = nodes(2, {"group.min.session.timeout.ms": "1000"})
+    cluster = nodes(2)
     cluster.broker.create_topic("t", partitions=2)
     led = cluster.led_by("t")
     with fl.Consumer(cluster.broker, {"group.id": "g"}) as probe:
@@ -206,13 +207,17 @@ def test_a_healthy_node_serves_on_beside_a_silent_one_and_the_member_stays_in_it
         "bootstrap.servers": cluster.bootstrap,
         "group.id": "g",
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": 1000,
+        "session.timeout.ms": 30_000,
         "heartbeat.interval.ms": 100,
         "request.timeout.ms": 700,
         "reconnect.backoff.ms": 10,
         "reconnect.backoff.max.ms": 100,
         "metadata.max.age.ms": 300,
     }
+
+    def beats():
+        return len([key for key in cluster.peers[healthy].requests if key == HEARTBEAT])
+
     with caplog.at_level(logging.WARNING), fl.Consumer(config) as consumer, fl.Producer(cluster.broker) as producer:
         consumer.subscribe(["t"])
         producer.send("t", value=b"first", partition=led[0]).result()
@@ -221,18 +226,14 @@ def test_a_healthy_node_serves_on_beside_a_silent_one_and_the_member_stays_in_it
         assert until(lambda: read.extend(consumer.poll(timeout_ms=200)) or len(read) == 2)
         before = cluster.broker.describe_group("g")
         cluster.peers[silent].mode = mode
-        # Three sessions long: polls go on, and pauses between them, in which the heartbeat thread beats.
-        end = time.monotonic() + 3
-        count = 0
-        while time.monotonic() < end:
+        for count in range(5):
             producer.send("t", value=b"%d" % count, partition=led[healthy]).result()
-            count += 1
-            assert until(lambda: len(consumer.poll(timeout_ms=200)), limit=2), f"record {count} waits for the silent node"
-            time.sleep(0.3)
-        beats = len([key for key in cluster.peers[healthy].requests if key == HEARTBEAT])
+            assert until(lambda: len(consumer.poll(timeout_ms=200))), f"record {count} waits for the silent node"
+            # The next heartbeats come without a poll, and two thirds of a session pass for the coordinator: without them it ends.
+            seen = beats()
+            assert until(lambda seen=seen: time.sleep(0.01) or beats() >= seen + 2), "no heartbeat between two polls"
+            cluster.broker.clock.advance(seconds=20)
         after = cluster.broker.describe_group("g")
-    assert count > 2
-    assert beats >= 6
     assert (after.state, [m.member_id for m in after.members]) == ("Stable", [m.member_id for m in before.members])
     assert not [text for text in caplog.messages if "leaves the group" in text]
 
@@ -242,32 +243,33 @@ def test_a_producer_goes_on_to_a_healthy_node_beside_a_silent_one(nodes, mode):
     cluster = nodes(2)
     cluster.broker.create_topic("t", partitions=2)
     led = cluster.led_by("t")
-    config = {
-        "bootstrap.servers": cluster.bootstrap,
-        "request.timeout.ms": 500,
-        "delivery.timeout.ms": 2000,
-        "linger.ms": 0,
-        "metadata.max.age.ms": 200,
-        "reconnect.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 50,
-        "fletchlog.producer.version": "2.6",
-    }
-    with fl.Producer(config) as producer:
+    config = {"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
+    far = {"request.timeout.ms": FAR_MS, "delivery.timeout.ms": 2 * FAR_MS, "metadata.max.age.ms": 200}
+    with fl.Producer(config | far) as producer:
         for partition in led.values():
             producer.send("t", value=b"v", partition=partition).result()
         cluster.peers[0].mode = mode
         lost = producer.send("t", value=b"lost", partition=led[0])
-        end = time.monotonic() + 2
-        count = 0
-        while time.monotonic() < end:
-            begin = time.monotonic()
-            producer.send("t", value=b"w", partition=led[1]).result(timeout=10)
-            assert time.monotonic() - begin < 2, "it waited for the silent node"
-            count += 1
-            time.sleep(0.05)
-        assert count > 10
+        # The last ones when metadata are due.
+        for count in range(10):
+            producer.send("t", value=b"w", partition=led[1]).result(timeout=30)
+            time.sleep(0.05 * (count > 5))
+        assert not lost.done()
+        producer.close(timeout_ms=0)
+
+
+@pytest.mark.parametrize("mode", ["nothing", "black_hole"])
+def test_a_record_for_a_silent_node_fails_after_its_delivery_timeout(nodes, mode):
+    cluster = nodes(2)
+    cluster.broker.create_topic("t", partitions=2)
+    led = cluster.led_by("t")
+    config = short(cluster.peers[0]) | {"request.timeout.ms": 300, "delivery.timeout.ms": 1000, "linger.ms": 0, "fletchlog.producer.version": "2.6"}
+    with fl.Producer(config | {"bootstrap.servers": cluster.bootstrap}) as producer:
+        producer.partitions_for("t")
+        cluster.peers[0].mode = mode
         with pytest.raises(KafkaError, match=r"delivery\.timeout\.ms.*last failure"):
-            lost.result(timeout=10)
+            producer.send("t", value=b"lost", partition=led[0]).result(timeout=30)
+        producer.send("t", value=b"w", partition=led[1]).result(timeout=30)
 
 
 def test_verbs_go_on_with_a_healthy_node(nodes):

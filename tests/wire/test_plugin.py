@@ -61,7 +61,7 @@ def test_fails(kafka):
     reader.close()
     kafka.wait_for_group("readers", members=0, state="Empty")
     kafka.wait_for_group("readers", members=0)
-    kafka.wait_for_group("nobody", timeout_s=0.01)
+    kafka.wait_for_group("nobody", timeout=0.01)
 
 def test_rule_that_never_applied(kafka):
     kafka.faults.on(api="Produce", topic="nothing").lose_response()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lateness import Lateness
+
 PAGE = (Path(__file__).resolve().parents[2] / "docs/howto/test-a-service.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SECTIONS = re.split(r"^##+ ", PAGE, flags=re.MULTILINE)
@@ -27,6 +29,14 @@ def name(section):
     return f"test_{int(section.partition('.')[0]):02}"
 
 
+# a machine is busy if it lets a thread wait for so long
+BUSY_S = 0.03
+ATTEMPTS = 3
+ALL_FAIL = {("FAILED", name(section)) for section in MISTAKES}
+# the first one waits for both runs, which take some ten seconds
+pytestmark = pytest.mark.timeout(330)
+
+
 def files(service):
     """The name and the text of every file, with the wrong services or the right ones."""
     for section in MISTAKES:
@@ -39,7 +49,17 @@ def files(service):
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """What pytest prints for the wrong services and for the right ones. Both runs wait most of the time: they run at once."""
+    """What pytest prints for the wrong services and for the right ones; once more if that is another outcome while the machine was busy."""
+    for _ in range(ATTEMPTS):
+        with Lateness() as late:
+            found = run(tmp_path_factory)
+        if late.most_s < BUSY_S or (outcomes(found["wrong"]) == ALL_FAIL and {outcome for outcome, _ in outcomes(found["right"])} == {"PASSED"}):
+            break
+    return found
+
+
+def run(tmp_path_factory):
+    """Both runs wait most of the time: they run at once."""
     runs = {}
     for service in ("wrong", "right"):
         folder = tmp_path_factory.mktemp(service)
@@ -48,7 +68,7 @@ def printed(tmp_path_factory):
             (folder / file).write_text(text)
         runs[service] = subprocess.Popen(PYTEST, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        return {service: run.communicate(timeout=50)[0] for service, run in runs.items()}
+        return {service: run.communicate(timeout=100)[0] for service, run in runs.items()}
     finally:
         for run in runs.values():
             run.kill()
@@ -74,6 +94,6 @@ def test_a_mistake_is_found_and_its_remedy_passes(printed, section):
 
 def test_ten_mistakes_fail_and_all_other_tests_of_the_page_pass(printed):
     assert len(MISTAKES) == 10
-    assert outcomes(printed["wrong"]) == {("FAILED", name(section)) for section in MISTAKES}
+    assert outcomes(printed["wrong"]) == ALL_FAIL
     assert {outcome for outcome, _ in outcomes(printed["right"])} == {"PASSED"}, printed["right"]
     assert {file for _, file in outcomes(printed["right"])} == {file.removesuffix(".py") for file, _ in files("right")}

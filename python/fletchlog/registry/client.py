@@ -71,7 +71,7 @@ class Registry:
         ca: A file of certificates that the registry's is checked with; None: the system's.
         certificate: A file with this client's certificate, for a registry that asks for one.
         key: A file with the key of the certificate; None: it is in the same file.
-        timeout_s: Longest wait for a response, s.
+        timeout: Longest wait for a response, s.
         retries: How often all addresses are tried again, after waits of up to 2 s.
 
     Every method raises `fletchlog.errors.SchemaRegistryError` if the registry refuses, with its `status` and Confluent's `error_code`, and
@@ -91,7 +91,7 @@ class Registry:
         ca: str | PathLike[str] | None = None,
         certificate: str | PathLike[str] | None = None,
         key: str | PathLike[str] | None = None,
-        timeout_s: float = 10.0,
+        timeout: float = 10.0,
         retries: int = 3,
     ) -> None:
         if auth is not None and token is not None:
@@ -106,7 +106,7 @@ class Registry:
             "ca": ca,
             "certificate": certificate,
             "key": key,
-            "timeout_s": timeout_s,
+            "timeout": timeout,
             "retries": retries,
         }
         tls = None
@@ -114,7 +114,7 @@ class Registry:
             tls = ssl.create_default_context(cafile=ca)
             if certificate is not None:
                 tls.load_cert_chain(certificate, key)
-        self._http = Connections(urls, auth=auth, token=token, tls=tls, timeout_s=timeout_s, retries=retries)
+        self._http = Connections(urls, auth=auth, token=token, tls=tls, timeout_s=timeout, retries=retries)
         self._schemas: dict[tuple[int | str, str, str], RegisteredSchema] = {}
         self._ids: dict[tuple[Any, ...], RegisteredSchema] = {}
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 
 import fletchlog as fl
 from tests.explain.zoo import program
-from tests.explain.zoo.clients import consumer, producer, read
+from tests.explain.zoo.clients import asked, consumer, polled, producer, read
 
 if TYPE_CHECKING:
     from pytest_fletchlog.kafka import Kafka
@@ -37,4 +37,5 @@ def may_not_join_the_group(kafka: Kafka, at: str, sick: bool) -> None:
     kafka.broker.create_acls(acls)
     kafka.produce(topic, ["1"] * 12)
     with consumer(at, [topic]) as reader, contextlib.suppress(KafkaException):
-        read(reader, 12, limit=0.5 if sick else 10)
+        read(reader, 0 if sick else 12)
+        polled(lambda: not sick or asked(kafka, "FindCoordinator") > 1, reader)

@@ -16,7 +16,9 @@ with warnings.catch_warnings():
     import kafka as kafka_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_fletchlog.kafka import Kafka
 
 
 def producer(at: str, **config: Any) -> confluent_kafka.Producer:
@@ -75,6 +77,22 @@ def poll(reader: Any, count: int, limit: float = 10) -> list[Any]:
         for records in reader.poll(timeout_ms=50).values():
             found += records
     return found
+
+
+def polled(condition: Callable[[], object], *readers: confluent_kafka.Consumer, limit: float = 15) -> bool:
+    """Polls all readers in turn until the condition holds, whatever comes meanwhile. False: it does not, after so many seconds."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        for reader in readers:
+            reader.poll(0.02)
+        if condition():
+            return True
+    return False
+
+
+def asked(kafka: Kafka, api: str, client_id: str | None = None) -> int:
+    """So many requests of an API."""
+    return len(kafka.requests(api=api) if client_id is None else kafka.requests(api=api, client_id=client_id))
 
 
 @contextmanager

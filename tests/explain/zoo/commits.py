@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException, TopicPartition
 
 from tests.explain.zoo import program
-from tests.explain.zoo.clients import consumer, kafka_python, poll, python_consumer, read
+from tests.explain.zoo.clients import asked, consumer, kafka_python, poll, polled, python_consumer, read
 
 if TYPE_CHECKING:
     from pytest_fletchlog.kafka import Kafka
@@ -93,6 +93,8 @@ def begins_at_the_end(kafka: Kafka, at: str, sick: bool) -> None:
     """A new group with auto.offset.reset=latest, the default, does not see what exists."""
     topic = _records(kafka)
     with consumer(at, [topic], auto_offset_reset="latest" if sick else "earliest") as reader:
-        read(reader, 12, limit=0.6 if sick else 10)
+        read(reader, 0 if sick else 12)
+        # it has a position
+        polled(lambda: asked(kafka, "Fetch"), reader)
         kafka.produce(topic, ["new"])
         read(reader, 1)

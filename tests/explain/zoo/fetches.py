@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.explain.zoo import program
-from tests.explain.zoo.clients import consumer, producer, read
+from tests.explain.zoo.clients import asked, consumer, polled, producer, read
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def asks_without_pause(kafka: Kafka, at: str, sick: bool) -> None:
     kafka.produce(topic, ["1"])
     with consumer(at, [topic], fetch_wait_max_ms=1 if sick else 200) as reader:
         read(reader, 1)
-        read(reader, 1, limit=0.6)
+        polled(lambda: asked(kafka, "Fetch") > (70 if sick else 5), reader)
 
 
 @program("reads-uncommitted")
@@ -150,4 +150,7 @@ def the_topic_does_not_exist(kafka: Kafka, at: str, sick: bool) -> None:
     topic = kafka.topic(name="orders")
     kafka.produce(topic, ["1"] * 12)
     with consumer(at, ["order" if sick else topic], topic_metadata_refresh_interval_ms=100) as reader:
-        read(reader, 12, limit=0.6 if sick else 10)
+        if sick:
+            polled(lambda: asked(kafka, "Metadata", "reader") > 5, reader)
+        else:
+            read(reader, 12)

@@ -15,8 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import KafkaException
 
 from tests.explain.zoo import program
-from tests.explain.zoo.clients import consumer, in_background, read
-from tests.support.waiting import until
+from tests.explain.zoo.clients import asked, consumer, in_background, polled, read
 
 if TYPE_CHECKING:
     from pytest_fletchlog.kafka import Kafka
@@ -57,6 +56,12 @@ def commits_what_it_has_not_done(kafka: Kafka, at: str, sick: bool) -> None:
                 reader.store_offsets(record)
 
 
+def _is_shared(kafka: Kafka) -> bool:
+    """Whether the group has two members with an assignment each, which may be empty."""
+    group = kafka.broker.describe_group("shop")
+    return group.state == "Stable" and len(group.members) == 2
+
+
 async def _aio(at: str, topic: str, pause: float, *, commits: bool, blocks: bool, session_timeout_ms: int = 300, heartbeat_interval_ms: int = 50) -> None:
     reader = AIOKafkaConsumer(
         topic, bootstrap_servers=at, client_id="async-reader", group_id="shop", auto_offset_reset="earliest", enable_auto_commit=False,
@@ -94,7 +99,7 @@ def commits_after_it_was_removed(kafka: Kafka, at: str, sick: bool) -> None:
         asyncio.run(_aio({at!r}, {topic!r}, 1.5, commits=True, blocks=True))
     """
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)]):
-        kafka.wait_for_group("shop", members=1)
+        kafka.wait_for_group("shop", members=1, timeout=40)
         with consumer(at, [topic], client_id="second", enable_auto_commit=False) as second:
             read(second, 12)
             second.commit(asynchronous=False)
@@ -122,9 +127,13 @@ def two_processes_have_one_instance_id(kafka: Kafka, at: str, sick: bool) -> Non
     with consumer(at, [topic], group_instance_id="worker-1", client_id="first") as first:
         read(first, 12)
         with consumer(at, [topic], group_instance_id="worker-1" if sick else "worker-2", client_id="second") as second:
-            for _ in range(8):
-                first.poll(0.05)
-                second.poll(0.05)
+            if not sick:
+                polled(lambda: len(first.assignment()) == len(second.assignment()) == 1, first, second)
+                return
+            polled(second.assignment, first, second)
+            # the next heartbeat of the first one is refused
+            beats = asked(kafka, "Heartbeat", "first")
+            polled(lambda: asked(kafka, "Heartbeat", "first") > beats, first, second, limit=2)
 
 
 @program("assignors-differ", slow=True)
@@ -135,11 +144,7 @@ def assignors_have_none_in_common(kafka: Kafka, at: str, sick: bool) -> None:
         read(new, 12)
         strategy = "range" if sick else "cooperative-sticky"
         with consumer(at, [topic], partition_assignment_strategy=strategy, client_id="old") as old:
-            for _ in range(6 if sick else 0):
-                new.poll(0.05)
-                with contextlib.suppress(Exception):
-                    old.poll(0.05)
-            until(lambda: sick or new.poll(0.02) or old.poll(0.02) or (new.assignment() and old.assignment()))
+            polled(lambda: asked(kafka, "JoinGroup", "old") if sick else new.assignment() and old.assignment(), new, old)
             kafka.wait_for_group("shop")
 
 
@@ -149,7 +154,10 @@ def session_timeout_is_out_of_bounds(kafka: Kafka, at: str, sick: bool) -> None:
     topic = _records(kafka)
     long = {"session_timeout_ms": 3_000_000, "max_poll_interval_ms": 3_600_000} if sick else {}
     with consumer(at, [topic], **long) as reader:
-        read(reader, 12, limit=0.5 if sick else 10)
+        if sick:
+            polled(lambda: asked(kafka, "JoinGroup"), reader)
+        else:
+            read(reader, 12)
 
 
 @program("group-full", group_max_size="1")
@@ -160,9 +168,7 @@ def more_members_than_allowed(kafka: Kafka, at: str, sick: bool) -> None:
         read(first, 12)
         if sick:
             with consumer(at, [topic], client_id="second") as second:
-                for _ in range(5):
-                    second.poll(0.05)
-                    first.poll(0.05)
+                polled(lambda: asked(kafka, "JoinGroup", "second"), second, first)
 
 
 @program("rebalance-storm")
@@ -173,7 +179,7 @@ def subscribes_again_and_again(kafka: Kafka, at: str, sick: bool) -> None:
         read(reader, 24)
         for turn in range(9 if sick else 1):
             reader.subscribe(topics if turn % 2 else topics[:1])
-            until(lambda wanted=1 + turn % 2: reader.poll(0.01) or len(reader.assignment()) == wanted, limit=3)
+            polled(lambda wanted=1 + turn % 2: len(reader.assignment()) == wanted, reader)  # type: ignore[misc]
         reader.commit()
 
 
@@ -193,9 +199,7 @@ def two_programs_with_one_group(kafka: Kafka, at: str, sick: bool) -> None:
     with consumer(at, [orders], client_id="shipping") as one:
         read(one, 12)
         with consumer(at, [refunds], client_id="billing", group_id="shop" if sick else "bills") as other:
-            for _ in range(8 if sick else 0):
-                one.poll(0.05)
-                other.poll(0.05)
+            polled(other.assignment, one, other)
             read(other, 1 if sick else 12)
 
 
@@ -220,7 +224,9 @@ async def _audit(at: str, topic: str, group: str) -> None:
         retry_backoff_ms=20,
     )
     await reader.start()
-    await reader.getmany(timeout_ms=200)
+    while not reader.assignment():
+        await reader.getmany(timeout_ms=20)
+    await reader.getmany(timeout_ms=100)
     await reader.stop()
 
 
@@ -232,13 +238,7 @@ def range_gives_all_to_one(kafka: Kafka, at: str, sick: bool) -> None:
     with consumer(at, topics, partition_assignment_strategy=strategy, client_id="first") as one:
         read(one, 48)
         with consumer(at, topics, partition_assignment_strategy=strategy, client_id="second") as two:
-
-            def is_assigned() -> bool:
-                one.poll(0.02)
-                two.poll(0.02)
-                return any(len(m.partitions) for m in kafka.broker.describe_group("shop").members if "second" in m.client_id)
-
-            until(is_assigned, limit=2 if not sick else 0.5)
+            polled(lambda: _is_shared(kafka) and (sick or two.assignment()), one, two)
 
 
 @program("idle-members", slow=True)
@@ -248,10 +248,7 @@ def more_members_than_partitions(kafka: Kafka, at: str, sick: bool) -> None:
     with consumer(at, [topic], client_id="first") as one:
         read(one, 12)
         with consumer(at, [topic], client_id="second") as two:
-            until(lambda: one.poll(0.02) or two.poll(0.02) or len(kafka.broker.describe_group("shop").members) == 2)
-            for _ in range(10):
-                one.poll(0.02)
-                two.poll(0.02)
+            polled(lambda: _is_shared(kafka), one, two)
 
 
 @program("slow-member", slow=True)
@@ -264,17 +261,17 @@ def one_member_stops_the_group(kafka: Kafka, at: str, sick: bool) -> None:
         with in_background(new):
             if sick:
                 time.sleep(1.8)
-            until(lambda: slow.poll(0.02) or len(kafka.broker.describe_group("shop").members) == 2)
-            until(lambda: slow.poll(0.02) or len(slow.assignment()) == 1)
+            polled(lambda: _is_shared(kafka) and len(slow.assignment()) == 1, slow)
 
 
 @program("group-per-run", slow=True)
 def a_new_group_for_each_run(kafka: Kafka, at: str, sick: bool) -> None:
     """group.id has a random part."""
     topic = _records(kafka)
-    for _ in range(3):
+    for number in range(3):
         with consumer(at, [topic], group_id=f"shop-{uuid.uuid4()}" if sick else "shop") as reader:
-            read(reader, 12, limit=10 if sick else 0.3)
+            read(reader, 12 if sick or number == 0 else 0)
+            polled(reader.assignment, reader)
 
 
 @program("died-without-leaving", slow=True)
@@ -295,7 +292,7 @@ def killed_without_close(kafka: Kafka, at: str, sick: bool) -> None:
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, timeout=20)
     with consumer(at, [topic], client_id="second") as second:
-        until(lambda: second.poll(0.02) or second.assignment())
+        polled(second.assignment, second)
         kafka.produce(topic, ["after"])
         read(second, 1)
 
