@@ -35,6 +35,8 @@ from fletchlog.explain import Explanation
 from fletchlog.files import PartitionReport, SegmentInspection
 from fletchlog.registry import SchemaRegistry
 from fletchlog.scans import Range
+from fletchlog.serde import Deserializer
+from fletchlog.serde._deserialize import OnError
 from fletchlog.testing import FaultPlan
 from fletchlog.types import (
     Column,
@@ -597,6 +599,10 @@ class Broker:
         threads: int | None = None,
         timestamp_unit: TimestampUnit = "us",
         tail: int | None = None,
+        key: Deserializer | None = None,
+        value: Deserializer | None = None,
+        on_error: OnError = "raise",
+        unnest: bool = False,
     ) -> Scan:
         """The records of the log as a stream of Arrow batches, without a consumer.
 
@@ -626,6 +632,11 @@ class Broker:
                 Kafka. In both, a record without a timestamp (-1) has null.
             tail: Only the last records of each partition, as many as this: records, not offsets, whatever compaction, markers and aborted
                 transactions have left between them. `end_offset` may say before which; `start_offset` and times do not go with it.
+            key: Deserializer of the keys, such as `serde.String()`: the column has its Arrow type, which must not depend on the values. None leaves bytes.
+            value: Deserializer of the values, such as `serde.Avro(SCHEMA)`: a struct.
+            on_error: For keys and values that cannot be decoded, as for `serde.deserialize`: `raise`, while it is read; `null`; `collect`: null, and columns
+                `key_error`, `value_error`.
+            unnest: Each field of a struct is a column, `value.FIELD`.
 
         Raises:
             fletchlog.errors.OffsetOutOfRangeError: `start_offset` is below the log start. While it is read: records of the range were deleted
@@ -633,7 +644,9 @@ class Broker:
             fletchlog.errors.InvalidTimestampError: While it is read: a timestamp that microseconds in 64 bits cannot hold (from the year 294247 on, as
                 of a producer that sends nanoseconds). `timestamp_unit="ms"`, or `columns` without `timestamp`, read it.
             fletchlog.errors.InvalidArgumentError: A negative offset, an end below the start, no rows per batch, another isolation level or order,
-                no column, an unknown one or one twice.
+                no column, an unknown one or one twice, a deserializer whose type depends on the values.
+            fletchlog.errors.RecordDeserializationError: While it is read, under `raise`: a key or value cannot be decoded.
+            ImportError: `key` or `value`, and pyarrow, or what a deserializer needs, is missing.
             TypeError: A time that is neither datetime nor int, `columns` that are no names.
             fletchlog.errors.UnknownTopicOrPartitionError: No such topic or partition. While it is read: the topic was deleted, or deleted and made again.
             fletchlog.errors.DamagedFileError: A log that cannot be opened. While it is read, a damaged batch, or one whose offset does
@@ -986,6 +999,10 @@ class Cluster:
         end_time: datetime | int | None = None,
         timestamp_unit: TimestampUnit = "us",
         tail: int | None = None,
+        key: Deserializer | None = None,
+        value: Deserializer | None = None,
+        on_error: OnError = "raise",
+        unnest: bool = False,
     ) -> Scan:
         """The records of a topic as a stream of Arrow batches, without a consumer. As `Broker.scan`; all leaders are read at once.
 
@@ -2364,6 +2381,7 @@ class ScanRecords:
 class Scan:
     """Records of the log as a stream of Arrow batches: `pa.RecordBatchReader.from_stream(scan)`, or any of the methods.
 
+    With `key` or `value` their columns have the types of these deserializers, batch by batch.
     The range is fixed when `scan` is called; every hand-over reads it from the first row again.
     """
 
@@ -2389,8 +2407,15 @@ class Scan:
         """
     def _asked(self) -> dict[str, Any]:
         """What `scan` was called with."""
+    @property
+    def _decoder(self) -> Any:
+        """What decodes keys and values; None: they stay bytes."""
+    def _bytes(self) -> Scan:
+        """The same rows as the decoder reads them, with bytes."""
     def records(self) -> ScanRecords:
         """The rows one by one, each as a `Record` with all its fields, whatever `columns` says. Needs no other package, and no more memory than a batch.
+
+        With `key` or `value` these are decoded; under `null` and `collect` what cannot be decoded is None.
 
         Convenient, and slow beside the columns. Each call reads the scan from the first row.
         """

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fletchlog._place import Source
+    from fletchlog.serde._deserialize import OnError
+    from fletchlog.serde.outcome import Deserializer
     from fletchlog.types import Column, IsolationLevel, Scan, ScanOrder, TimestampUnit
 
 
@@ -31,6 +33,10 @@ def scan(
     end_time: datetime | int | None = None,
     tail: int | None = None,
     timestamp_unit: TimestampUnit = "us",
+    key: Deserializer | None = None,
+    value: Deserializer | None = None,
+    on_error: OnError = "raise",
+    unnest: bool = False,
     config: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Scan:
@@ -38,6 +44,7 @@ def scan(
 
         fl.scan("data/", "orders").to_pandas()
         fl.scan("kafka://h1:9092", "orders", start_time=yesterday).to_polars()
+        fl.scan("data/", "orders", value=fl.serde.Avro(schema), unnest=True).to_pandas()
         duckdb.sql("select key, count(*) from s group by key")  # s = fl.scan(...)
 
     Nothing is written, committed or locked: a directory may be the one of a running broker.
@@ -57,12 +64,17 @@ def scan(
         end_time: Only records before this time.
         tail: Only this many of the last records of each partition.
         timestamp_unit: `us`, or `ms`, which holds every timestamp of Kafka.
+        key: Deserializer of the keys, such as `serde.String()`: the column has its Arrow type.
+        value: Deserializer of the values, such as `serde.Avro(SCHEMA)`: a struct.
+        on_error: For keys and values that cannot be decoded: `raise`, `null`, or `collect`: null, and columns `key_error`, `value_error`.
+        unnest: Each field of a struct is a column, `value.FIELD`.
         config: Properties of a client, if the source is the address of a cluster: `security.protocol`, `ssl.*`, `sasl.*`, ..
         storage_options: Keyword arguments of pyarrow's file system, if the source is on an object store.
 
     Raises:
         fletchlog.errors.DirectoryError: There is no such directory, bucket or prefix.
         fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic or partition.
+        fletchlog.errors.RecordDeserializationError: While it is read, under `raise`: a key or value cannot be decoded.
         fletchlog.errors.InvalidArgumentError: As for `Broker.scan`; `config` or `storage_options` for a source that takes none.
     """
     # What is opened here is not closed: the scan reads it later, and it goes with the scan.
@@ -81,4 +93,8 @@ def scan(
         end_time=end_time,
         tail=tail,
         timestamp_unit=timestamp_unit,
+        key=key,
+        value=value,
+        on_error=on_error,
+        unnest=unnest,
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from fletchlog.scans import Range
+    from fletchlog.scans._typed import ScanDecoder
 
 
 def require(module: str, extra: str) -> Any:
@@ -32,12 +33,24 @@ def readable_path(path: str | os.PathLike[str]) -> str:
 
 def schema(source: Any) -> pa.Schema:
     """The Arrow schema of a source."""
+    if (decoder := _decoder(source)) is not None:
+        found: pa.Schema = decoder.schema
+        return found
     return require("pyarrow", "arrow").schema(source)
 
 
 def to_reader(source: Any) -> pa.RecordBatchReader:
     """A stream of batches."""
-    return require("pyarrow", "arrow").RecordBatchReader.from_stream(source)
+    reader = require("pyarrow", "arrow").RecordBatchReader
+    if (decoder := _decoder(source)) is not None:
+        return reader.from_batches(decoder.schema, decoder.batches(batches(source._bytes())))  # noqa: SLF001 - what the engine keeps for this module
+    return reader.from_stream(source)
+
+
+def _decoder(source: Any) -> ScanDecoder | None:
+    """What decodes the rows of a scan."""
+    found: ScanDecoder | None = getattr(source, "_decoder", None)
+    return found
 
 
 def batches(source: Any) -> Iterator[pa.RecordBatch]:
@@ -78,7 +91,8 @@ def to_polars(source: Any) -> pl.DataFrame:
     """All rows as a `polars.DataFrame`."""
     polars = require("polars", "polars")
     try:
-        frame: pl.DataFrame = polars.DataFrame(source)
+        # a stream of Python's own batches would hand on only the text of a failure
+        frame: pl.DataFrame = polars.DataFrame(source if _decoder(source) is None else to_pyarrow(source))
     except Exception:
         raise_failure = getattr(source, "_raise_failure", None)
         if raise_failure is not None:

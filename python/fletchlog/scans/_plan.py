@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from fletchlog import _place
 from fletchlog.errors import InvalidArgumentError, OffsetOutOfRangeError
-from fletchlog.interop import require
 from fletchlog.scans._predicate import MOST, Box, both, boxes
 from fletchlog.scans._ranges import Range, ranges
-from fletchlog.scans._typed import Typed
+from fletchlog.scans._typed import Typed, check_known, raw_schema, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,11 +25,10 @@ if TYPE_CHECKING:
     from fletchlog.serde.outcome import Deserializer
     from fletchlog.types import IsolationLevel, TimestampUnit
 
-_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 # what is read where no column is wanted but the number of rows
 _CHEAPEST = "offset"
 _BATCH_ROWS = 131072
-_LEVELS, _UNITS, _POLICIES = ("read_uncommitted", "read_committed"), ("us", "ms"), ("raise", "null", "collect")
+_LEVELS = ("read_uncommitted", "read_committed")
 
 
 class ScanOptions(TypedDict, total=False):
@@ -125,14 +123,7 @@ class TopicScan:
         Raises:
             fletchlog.errors.InvalidArgumentError: There is no such column.
         """
-        names = (columns,) if isinstance(columns, str) else tuple(columns)
-        known = self.whole_schema.names
-        if isinstance(columns, str) or len(set(names)) != len(names):
-            raise InvalidArgumentError(f"columns are names, none twice, such as ['key', 'offset']; got {columns!r:.80}")
-        for name in names:
-            if name not in known:
-                raise InvalidArgumentError(f"there is no column {name!r}; the columns are {', '.join(known)}")
-        return replace(self, columns=names, fields=dict(fields or {}))
+        return replace(self, columns=selected(columns, self.whole_schema), fields=dict(fields or {}))
 
     def where(self, predicate: Predicate) -> TopicScan:
         """Reads no more than what the predicate needs. The rows are not filtered: that is for `batches(keep)`, or for the engine."""
@@ -278,9 +269,7 @@ def plan(
     ):
         if number is not None and (not isinstance(number, int) or not 0 <= number <= most):
             raise InvalidArgumentError(f"{what} is {number!r:.40}; it is an int from 0 to {most}")
-    for what, name, known in (("isolation_level", isolation_level, _LEVELS), ("timestamp_unit", timestamp_unit, _UNITS), ("on_error", on_error, _POLICIES)):
-        if name not in known:
-            raise InvalidArgumentError(f"{what} is {name!r}; expected one of {', '.join(known)}")
+    check_known("isolation_level", isolation_level, _LEVELS)
     base = Box(None, None, start_offset or 0, end_offset, _ms(start_time), _ms(end_time))
     if base.meet(base) is None and end_offset != (start_offset or 0):
         raise InvalidArgumentError("a range does not end before it starts: check start_offset and end_offset, start_time and end_time")
@@ -301,14 +290,6 @@ def plan(
         storage_options=storage_options,
     )
     return every.select(every.whole_schema.names if columns is None else columns)
-
-
-def raw_schema(include_headers: bool, timestamp_unit: TimestampUnit) -> pa.Schema:
-    """The columns of `fletchlog.scan`."""
-    pa = require("pyarrow", "arrow")
-    types = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp(timestamp_unit, "UTC"), pa.int32())
-    headers = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
-    return pa.schema([*zip(_COLUMNS, types, strict=True), *([("headers", headers)] if include_headers else [])])
 
 
 def _ms(time: datetime | int | None) -> int | None:

@@ -105,12 +105,26 @@ def lazy_scan(scan: Scan, asked: Mapping[str, Any]) -> pl.LazyFrame:
         raise InvalidArgumentError("a lazy scan reads partition by partition: leave out order='timestamp', and sort the frame by timestamp")
     found, columns = scan.ranges, scan.schema.names
     is_ms = "timestamp" in columns and scan.schema.field("timestamp").type.unit == "ms"
-    made = plan(
-        scan.source, found[0].topic if found else "-", [one.partition for one in found if one.partition is not None] or None, columns=columns,
-        include_headers="headers" in columns, isolation_level=asked["isolation_level"], timestamp_unit="ms" if is_ms else "us",
-    )  # fmt: skip
+    options: ScanOptions = {
+        **_typed(scan),
+        "columns": columns,
+        "include_headers": "headers" in columns,
+        "isolation_level": asked["isolation_level"],
+        "timestamp_unit": "ms" if is_ms else "us",
+    }
+    numbers = [one.partition for one in found if one.partition is not None]
+    made = plan(scan.source, found[0].topic if found else "-", numbers or None, **options)
     bounds = (Box(None, frozenset([one.partition or 0]), one.start_offset or 0, one.end_offset, one.start_time, one.end_time) for one in found)
     return lazy(replace(made, bounds=tuple(bounds)))
+
+
+def _typed(scan: Scan) -> ScanOptions:
+    """How a scan decodes keys and values."""
+    decoder = scan._decoder  # noqa: SLF001 - what the engine keeps for this package
+    if decoder is None:
+        return {}
+    typed = decoder.typed
+    return {"key": typed.deserializers.get("key"), "value": typed.deserializers.get("value"), "on_error": typed.on_error, "unnest": typed.unnest}
 
 
 def shown(source: Source) -> str:

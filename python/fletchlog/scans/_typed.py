@@ -1,4 +1,4 @@
-"""Typed columns of a scan: which bytes have to be read and decoded for the columns that are asked for."""
+"""Typed columns of a scan, lazy or not: which bytes have to be read and decoded for the columns that are asked for."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog import serde
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.serde._deserialize import POLICIES
 from fletchlog.serde.outcome import arrow, check_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
     from fletchlog.serde._deserialize import OnError
     from fletchlog.serde.outcome import Deserializer
+    from fletchlog.types import TimestampUnit
 
     # ways to fields of a struct: names, from the top; the empty one is the whole
     Paths = frozenset[tuple[str, ...]]
+
+_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+_UNITS = ("us", "ms")
 
 
 class Source(NamedTuple):
@@ -45,11 +50,12 @@ class Typed:
     unnest: bool = False
 
     def __post_init__(self) -> None:
+        check_known("on_error", self.on_error, POLICIES)
         check_objects(dict(self.deserializers), "decode")
         for name, deserializer in self.deserializers.items():
             if deserializer.type is None:
                 raise InvalidArgumentError(
-                    f"the type of {name} depends on the values; a lazy scan needs it before: give the deserializer a schema, such as Json(SCHEMA) or "
+                    f"the type of {name} depends on the values; a scan needs it before: give the deserializer a schema, such as Json(SCHEMA) or "
                     "Confluent(registry=URL, reader_schema=SCHEMA)"
                 )
 
@@ -159,6 +165,87 @@ class Decoder:
         if column.type.get_field_index(source.field) < 0:
             raise InvalidArgumentError(f"the deserializer of {source.raw} has no field {source.field!r} any more")
         return pc.struct_field(column, source.field)
+
+
+class ScanDecoder(NamedTuple):
+    """What `Broker.scan` and `Cluster.scan` decode their rows with.
+
+    Attributes:
+        typed: How keys and values are decoded.
+        decoder: What makes the columns.
+        schema: The columns: a `pyarrow.Schema`.
+        reads: The columns that the engine reads for them.
+    """
+
+    typed: Typed
+    decoder: Decoder
+    schema: pa.Schema
+    reads: list[str]
+
+    def batches(self, read: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of batches of the log, batch by batch.
+
+        Raises:
+            fletchlog.errors.RecordDeserializationError: Under "raise", a key or value cannot be decoded.
+        """
+        pa = arrow()
+        for batch in read:
+            yield pa.RecordBatch.from_arrays(self.decoder.decoded(batch).columns, schema=self.schema)
+
+
+def of_scan(given: tuple[Deserializer | None, Deserializer | None, OnError, bool], asked: tuple[Iterable[str] | None, bool, TimestampUnit]) -> ScanDecoder:
+    """What decodes the rows of a scan with these options.
+
+    Args:
+        given: `key`, `value`, `on_error`, `unnest`.
+        asked: `columns`, `include_headers`, `timestamp_unit`.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: As for `fletchlog.scan_topic`.
+        ImportError: pyarrow is missing.
+    """
+    (key, value, on_error, unnest), (columns, include_headers, timestamp_unit) = given, asked
+    typed = Typed({name: one for name, one in (("key", key), ("value", value)) if one is not None}, on_error, unnest)
+    # asked for by name, a scan has headers without include_headers, too
+    whole = typed.schema(raw_schema(True, timestamp_unit))
+    every = [name for name in whole.names if include_headers or name != "headers"]
+    decoder = typed.decoder(every if columns is None else selected(columns, whole), {})
+    reads = dict.fromkeys([*(source.raw for source in decoder.sources.values()), *decoder.needs()])
+    return ScanDecoder(typed, decoder, decoder.schema(whole), list(reads))
+
+
+def selected(columns: Iterable[str], whole: pa.Schema) -> tuple[str, ...]:
+    """Names of columns, checked.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: There is no such column, or one is twice there.
+    """
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    if isinstance(columns, str) or len(set(names)) != len(names):
+        raise InvalidArgumentError(f"columns are names, none twice, such as ['key', 'offset']; got {columns!r:.80}")
+    for name in names:
+        if name not in whole.names:
+            raise InvalidArgumentError(f"there is no column {name!r}; the columns are {', '.join(whole.names)}")
+    return names
+
+
+def check_known(what: str, name: str, known: Iterable[str]) -> None:
+    """Refuses a word that an option does not have.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It is none of them.
+    """
+    if name not in known:
+        raise InvalidArgumentError(f"{what} is {name!r}; expected one of {', '.join(known)}")
+
+
+def raw_schema(include_headers: bool, timestamp_unit: TimestampUnit) -> pa.Schema:
+    """The columns of `fletchlog.scan`."""
+    check_known("timestamp_unit", timestamp_unit, _UNITS)
+    pa = arrow()
+    types = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp(timestamp_unit, "UTC"), pa.int32())
+    headers = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    return pa.schema([*zip(_COLUMNS, types, strict=True), *([("headers", headers)] if include_headers else [])])
 
 
 def struct_fields(deserializer: Deserializer) -> list[pa.Field]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     OnError = Literal["raise", "null", "collect"]
 
-_POLICIES = ("raise", "null", "collect")
+POLICIES = ("raise", "null", "collect")
 
 
 def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializer | None = None, on_error: OnError = "raise", threads: int = 1) -> Any:
@@ -47,8 +47,8 @@ def deserialize(data: Any, *, key: Deserializer | None = None, value: Deserializ
     if not wanted:
         raise InvalidArgumentError("nothing to decode: give a deserializer as key=, value= or both")
     check_objects(wanted, "decode")
-    if on_error not in _POLICIES:
-        raise InvalidArgumentError(f"on_error is {on_error!r}; expected one of {', '.join(_POLICIES)}")
+    if on_error not in POLICIES:
+        raise InvalidArgumentError(f"on_error is {on_error!r}; expected one of {', '.join(POLICIES)}")
     if threads < 1:
         raise InvalidArgumentError(f"threads is {threads}; it is 1 or more")
     rows = rows_of(data)

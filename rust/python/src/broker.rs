@@ -38,8 +38,9 @@ use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::offsets;
 use crate::peer::Peer;
 use crate::scan::Scan;
-use crate::scan_arguments::{Wanted, bound_of, columns_from_py, threads_from_py, times_from_py};
+use crate::scan_arguments::{Wanted, bound_of, threads_from_py, times_from_py};
 use crate::scan_builders::Builders;
+use crate::scan_typed::TypedArguments;
 use crate::share_state::share_state_table;
 use crate::store;
 use crate::table::Table;
@@ -775,7 +776,7 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.scan)]
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None, timestamp_unit="us", tail=None))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, threads=None, timestamp_unit="us", tail=None, key=None, value=None, on_error="raise", unnest=false))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         slf: &Bound<'_, Self>,
@@ -793,14 +794,25 @@ impl Broker {
         threads: Option<i64>,
         timestamp_unit: &str,
         tail: Option<i64>,
+        key: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        on_error: &str,
+        unnest: bool,
     ) -> PyResult<Scan> {
+        let typed = TypedArguments {
+            key,
+            value,
+            on_error,
+            unnest,
+        };
+        let (columns, typed) = typed.columns(slf.py(), columns, include_headers, timestamp_unit)?;
         let batch_rows = number_from_py("batch_rows", batch_rows, 1)?;
         let wanted = Wanted {
             partition,
             start_offset,
             end_offset,
             batch_rows,
-            columns: columns_from_py(columns, include_headers, timestamp_unit)?,
+            columns,
             isolation_level,
             order,
             times: times_from_py(start_time, end_time)?,
@@ -811,7 +823,7 @@ impl Broker {
         let scan = this
             .inner
             .call(slf.py(), |broker, _| Scan::open(broker, &this.builders, topic, &wanted))?;
-        Ok(scan.at(slf.as_any(), &wanted))
+        Ok(scan.at(slf.as_any(), &wanted).typed(typed))
     }
 
     #[doc = stub!(Broker.beginning_offsets)]

@@ -42,7 +42,8 @@ use crate::offsets;
 use crate::peer::Peer;
 use crate::proxy::Proxy;
 use crate::scan::Scan;
-use crate::scan_arguments::{Wanted, bound_of, columns_from_py, times_from_py};
+use crate::scan_arguments::{Wanted, bound_of, times_from_py};
+use crate::scan_typed::TypedArguments;
 use crate::wakeups::Wakeups;
 
 /// Stands for a number that a cluster does not report.
@@ -320,7 +321,7 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.scan)]
-    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, timestamp_unit="us", tail=None))]
+    #[pyo3(signature = (topic, partition=None, start_offset=None, end_offset=None, *, batch_rows=131_072, include_headers=false, isolation_level="read_uncommitted", order="offset", columns=None, start_time=None, end_time=None, timestamp_unit="us", tail=None, key=None, value=None, on_error="raise", unnest=false))]
     #[allow(clippy::too_many_arguments)] // the contract's keywords
     fn scan(
         slf: &Bound<'_, Self>,
@@ -337,13 +338,24 @@ impl Cluster {
         end_time: Option<&Bound<'_, PyAny>>,
         timestamp_unit: &str,
         tail: Option<i64>,
+        key: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        on_error: &str,
+        unnest: bool,
     ) -> PyResult<Scan> {
+        let typed = TypedArguments {
+            key,
+            value,
+            on_error,
+            unnest,
+        };
+        let (columns, typed) = typed.columns(slf.py(), columns, include_headers, timestamp_unit)?;
         let wanted = Wanted {
             partition,
             start_offset,
             end_offset,
             batch_rows: number_from_py("batch_rows", batch_rows, 1)?,
-            columns: columns_from_py(columns, include_headers, timestamp_unit)?,
+            columns,
             isolation_level,
             order,
             times: times_from_py(start_time, end_time)?,
@@ -363,7 +375,7 @@ impl Cluster {
         let scan = gate(py, |stop| {
             Scan::of_cluster(&this.peer, &this.config, &described, &firsts, &wanted, stop)
         })?;
-        Ok(scan.at(slf.as_any(), &wanted))
+        Ok(scan.at(slf.as_any(), &wanted).typed(typed))
     }
 
     #[doc = stub!(Cluster.beginning_offsets)]

@@ -21,11 +21,22 @@ const VALUE: usize = 6;
 pub struct Deserializers {
     key: Option<Py<PyAny>>,
     value: Option<Py<PyAny>>,
+    /// What a deserializer refuses is `None`.
+    is_lenient: bool,
 }
 
 impl Deserializers {
     /// `None` without any.
     pub fn from_py(key: Option<&Bound<'_, PyAny>>, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Arc<Self>>> {
+        Self::of_scan(key, value, false)
+    }
+
+    /// The same; `is_lenient`: `None` takes the place of what cannot be deserialized.
+    pub fn of_scan(
+        key: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        is_lenient: bool,
+    ) -> PyResult<Option<Arc<Self>>> {
         if key.is_none() && value.is_none() {
             return Ok(None);
         }
@@ -34,6 +45,7 @@ impl Deserializers {
             value: value
                 .map(|given| function_of("value_deserializer", given))
                 .transpose()?,
+            is_lenient,
         })))
     }
 
@@ -50,7 +62,10 @@ impl Deserializers {
                 continue;
             }
             let made = deserializer.bind(py).call1((&changed[place],));
-            changed[place] = made.map_err(|error| of_record(&fields, name, place, error))?;
+            changed[place] = match made {
+                Err(error) if self.is_lenient && error.is_instance_of::<PyException>(py) => py.None().into_bound(py),
+                made => made.map_err(|error| of_record(&fields, name, place, error))?,
+            };
         }
         PyTuple::new(py, changed)
     }

@@ -59,6 +59,7 @@ mod scan_builders;
 mod scan_records;
 mod scan_tail;
 mod scan_threads;
+mod scan_typed;
 pub mod segment_records;
 pub mod session;
 mod session_fields;

@@ -29,6 +29,7 @@ use crate::scan_builders::{Builders, Lent};
 use crate::scan_records::ScanRecords;
 use crate::scan_tail;
 use crate::scan_threads::{PART_BYTES, ScanThreads, Work, fill_from_logs};
+use crate::scan_typed::Typed;
 
 /// The source of the records.
 #[derive(Clone)]
@@ -69,6 +70,8 @@ pub struct Scan {
     /// The last failure of a stream of this scan: Arrow's C interface passes on only its text.
     failure: Arc<Mutex<Option<Failure>>>,
     asked: Option<Asked>,
+    /// What decodes keys and values; `None`: they stay bytes.
+    typed: Option<Typed>,
 }
 
 /// What `scan` was called with, for readers of a part of its range.
@@ -88,6 +91,11 @@ impl Scan {
             order: wanted.order.to_owned(),
         });
         Self { asked, ..self }
+    }
+
+    /// The same, decoded.
+    pub fn typed(self, typed: Option<Typed>) -> Self {
+        Self { typed, ..self }
     }
 
     /// Resolves the arguments against the current log.
@@ -162,6 +170,7 @@ impl Scan {
             },
             failure: Arc::default(),
             asked: None,
+            typed: None,
         }
     }
 }
@@ -218,16 +227,41 @@ impl Scan {
 
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema; // the interface allows a producer to use its own schema
-        stream_to_py(py, Box::new(Reader::new(&self.plan, Arc::clone(&self.failure))))
+        let this = slf.get();
+        if this.typed.is_some() {
+            let reader = interop::call(slf.as_any(), "to_reader", None)?;
+            return Ok(reader.call_method0("__arrow_c_stream__")?.cast_into()?);
+        }
+        stream_to_py(slf.py(), Box::new(Reader::new(&this.plan, Arc::clone(&this.failure))))
     }
 
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_to_py(py, &schema_of(&self.plan.columns))
+    fn __arrow_c_schema__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyCapsule>> {
+        let this = slf.get();
+        if this.typed.is_some() {
+            let schema = interop::call(slf.as_any(), "schema", None)?;
+            return Ok(schema.call_method0("__arrow_c_schema__")?.cast_into()?);
+        }
+        schema_to_py(slf.py(), &schema_of(&this.plan.columns))
+    }
+
+    #[doc = stub!(Scan._decoder)]
+    #[getter]
+    fn _decoder(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.typed.as_ref().map(|typed| typed.decoder(py))
+    }
+
+    #[doc = stub!(Scan._bytes)]
+    fn _bytes(&self) -> Self {
+        Self {
+            plan: self.plan.clone(),
+            failure: Arc::clone(&self.failure),
+            asked: None,
+            typed: None,
+        }
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -242,7 +276,8 @@ impl Scan {
             ..self.plan.clone()
         };
         let failure = Arc::default();
-        ScanRecords::new(Reader::new(&plan, Arc::clone(&failure)), failure)
+        let deserializers = self.typed.as_ref().and_then(Typed::deserializers);
+        ScanRecords::new(Reader::new(&plan, Arc::clone(&failure)), failure, deserializers)
     }
 
     #[doc = stub!(Scan.to_reader)]

@@ -6,9 +6,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, RecordBatch};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::convert::record_class;
+use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::named_tuple;
 use crate::scan::Reader;
@@ -21,6 +22,7 @@ type Ended = Arc<Mutex<Option<Failure>>>;
 pub struct ScanRecords {
     place: Mutex<Place>,
     failure: Ended,
+    deserializers: Option<Arc<Deserializers>>,
 }
 
 struct Place {
@@ -31,7 +33,7 @@ struct Place {
 
 impl ScanRecords {
     /// The rows of a reader with all of Kafka's columns and timestamps in milliseconds.
-    pub fn new(reader: Reader, failure: Ended) -> Self {
+    pub fn new(reader: Reader, failure: Ended, deserializers: Option<Arc<Deserializers>>) -> Self {
         let place = Place {
             reader,
             batch: None,
@@ -40,18 +42,12 @@ impl ScanRecords {
         Self {
             place: Mutex::new(place),
             failure,
+            deserializers,
         }
     }
-}
 
-#[pymethods]
-impl ScanRecords {
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[doc = stub!(ScanRecords.__next__)]
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// The fields of the next row, as bytes.
+    fn next_fields<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let Ok(mut place) = self.place.try_lock() else {
             return Err(Failure::concurrent("iterator").into());
         };
@@ -59,9 +55,9 @@ impl ScanRecords {
             if let Some(batch) = &place.batch
                 && place.row < batch.num_rows()
             {
-                let record = record_to_py(py, batch, place.row)?;
+                let fields = fields_to_py(py, batch, place.row)?;
                 place.row += 1;
-                return Ok(Some(record));
+                return Ok(Some(fields));
             }
             place.row = 0;
             place.batch = match place.reader.next() {
@@ -77,8 +73,27 @@ impl ScanRecords {
     }
 }
 
-/// A row as a `Record`.
-fn record_to_py<'py>(py: Python<'py>, batch: &RecordBatch, row: usize) -> PyResult<Bound<'py, PyAny>> {
+#[pymethods]
+impl ScanRecords {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[doc = stub!(ScanRecords.__next__)]
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(fields) = self.next_fields(py)? else {
+            return Ok(None);
+        };
+        let fields = match &self.deserializers {
+            Some(deserializers) => deserializers.apply(fields)?,
+            None => fields,
+        };
+        named_tuple::new(record_class(py)?.cast()?, fields).map(Some)
+    }
+}
+
+/// The fields of a row, as a `Record` has them.
+fn fields_to_py<'py>(py: Python<'py>, batch: &RecordBatch, row: usize) -> PyResult<Bound<'py, PyTuple>> {
     let bytes = |column: usize| {
         let cells = batch.column(column).as_binary::<i32>();
         cells.is_valid(row).then(|| PyBytes::new(py, cells.value(row)))
@@ -110,5 +125,5 @@ fn record_to_py<'py>(py: Python<'py>, batch: &RecordBatch, row: usize) -> PyResu
         bytes(1),
         headers,
     );
-    named_tuple::new(record_class(py)?.cast()?, fields.into_pyobject(py)?)
+    fields.into_pyobject(py)
 }
