@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fletchlog_api::{ErrorCode, IsolationLevel, OffsetAndMetadata};
+use fletchlog_api::{ErrorCode, IsolationLevel};
 use fletchlog_client::consumer::RebalanceEvent;
 use fletchlog_client::{ClientError, Consumer};
 use fletchlog_protocol::ApiKey;
@@ -132,20 +132,11 @@ impl Member {
         hand.world.recorder().note(self.process, joined);
     }
 
-    /// Commits its positions.
+    /// Commits its positions, with the leader epochs by which the next member finds out that the log was cut below them.
     pub fn commit(&mut self, hand: &Hand) -> Life {
-        let mut offsets = Vec::new();
-        for tp in self.consumer.assignment() {
-            if let Ok(offset) = self.consumer.position(&tp, 0, &mut || false) {
-                let at = OffsetAndMetadata {
-                    offset,
-                    leader_epoch: -1,
-                    metadata: "".into(),
-                };
-                offsets.push((tp, at));
-            }
-        }
-        if offsets.is_empty() {
+        let assigned = self.consumer.assignment();
+        let mut positions = assigned.iter().map(|tp| self.consumer.position(tp, 0, &mut || false));
+        if !positions.any(|position| position.is_ok()) {
             return Life::GoesOn;
         }
         let op = self.instance.map(|instance| {
@@ -155,7 +146,7 @@ impl Member {
             };
             hand.world.recorder().begin(self.process, commits)
         });
-        let committed = self.consumer.commit(Some(&offsets), 3_000, &mut || false);
+        let committed = self.consumer.commit(None, 3_000, &mut || false);
         if let Some(op) = op {
             let outcome = if committed.is_ok() {
                 Outcome::Ok

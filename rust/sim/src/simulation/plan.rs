@@ -566,10 +566,6 @@ impl Plan {
                 allow(&cycles, why);
             }
         }
-        if self.events.unclean {
-            let why = "a group whose position is beyond a cut, and out of range, begins again by auto.offset.reset";
-            allow(&[CommitRegress], why);
-        }
         if self.loses_acknowledged() {
             let kept = [PrecommittedRead, AcquiredTwice, DeliveryLimit];
             let lost: Vec<Class> = Class::ALL.into_iter().filter(|class| !kept.contains(class)).collect();
