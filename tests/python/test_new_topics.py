@@ -30,7 +30,7 @@ def test_a_program_may_create_its_topic_at_every_start(place: fl.Broker | fl.Clu
     place.create_topic("t", 3, config={"retention.ms": 1}, exist_ok=True)
     assert partitions(place, "t") == 3
     assert place.describe_topic("t").config == {"retention.ms": "5000"}
-    with pytest.raises(fl.errors.TopicAlreadyExistsError):
+    with pytest.raises(fl.errors.TopicAlreadyExistsError, match="exists; exist_ok=True accepts that"):
         place.create_topic("t", 3)
 
 

@@ -17,21 +17,27 @@ pub enum Feature {
     EligibleLeaderReplicasVersion,
     /// Consumer groups (KIP-848).
     GroupVersion,
+    /// How the quorum of controllers changes (KIP-853): there is none, so it has voters that are configured.
+    KraftVersion,
     /// What the metadata can say.
     MetadataVersion,
     /// Share groups (KIP-932).
     ShareVersion,
+    /// Streams groups (KIP-1071), which are not served.
+    StreamsVersion,
     /// How transactions end (KIP-890).
     TransactionVersion,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::EligibleLeaderReplicasVersion,
         Self::GroupVersion,
+        Self::KraftVersion,
         Self::MetadataVersion,
         Self::ShareVersion,
+        Self::StreamsVersion,
         Self::TransactionVersion,
     ];
 
@@ -40,22 +46,34 @@ impl Feature {
         match self {
             Self::EligibleLeaderReplicasVersion => "eligible.leader.replicas.version",
             Self::GroupVersion => "group.version",
+            Self::KraftVersion => "kraft.version",
             Self::MetadataVersion => "metadata.version",
             Self::ShareVersion => "share.version",
+            Self::StreamsVersion => "streams.version",
             Self::TransactionVersion => "transaction.version",
         }
     }
 
-    /// The lowest and the highest level that the broker knows; the highest is in effect unless another was chosen.
+    /// The lowest and the highest level that Kafka knows.
     pub fn supported(self) -> (i16, i16) {
         match self {
-            Self::EligibleLeaderReplicasVersion | Self::GroupVersion => (0, 1),
+            Self::EligibleLeaderReplicasVersion | Self::GroupVersion | Self::KraftVersion | Self::StreamsVersion => {
+                (0, 1)
+            }
             Self::MetadataVersion => (7, 33),
             Self::ShareVersion | Self::TransactionVersion => (0, 2),
         }
     }
 
-    /// Whether another level than the highest can be chosen.
+    /// The level in effect unless another was chosen.
+    pub(crate) fn default_level(self) -> i16 {
+        match self {
+            Self::KraftVersion | Self::StreamsVersion => 0,
+            served => served.supported().1,
+        }
+    }
+
+    /// Whether another level can be chosen.
     fn is_chosen(self) -> bool {
         self == Self::TransactionVersion
     }
@@ -101,7 +119,7 @@ impl FinalizedFeatures {
 
     /// The level in effect.
     pub(crate) fn level(&self, feature: Feature) -> i16 {
-        self.levels.get(&feature).copied().unwrap_or(feature.supported().1)
+        self.levels.get(&feature).copied().unwrap_or(feature.default_level())
     }
 
     /// Adds itself to the JSON of `fletchlog.metadata`.
@@ -204,7 +222,12 @@ mod tests {
         let up = Some(UpgradeType::Upgrade);
         let down = Some(UpgradeType::Downgrade);
         let features = FinalizedFeatures::default();
-        assert_eq!(features.level(Feature::TransactionVersion), 2);
+        let levels = [
+            Feature::TransactionVersion,
+            Feature::StreamsVersion,
+            Feature::KraftVersion,
+        ];
+        assert_eq!(levels.map(|feature| features.level(feature)), [2, 0, 0]);
         let lowered = features.updated(&update(NAME, 1, down)).unwrap();
         assert_eq!(lowered.level(Feature::TransactionVersion), 1);
         for (from, refused, reason) in [
@@ -213,11 +236,13 @@ mod tests {
             (&features, update(NAME, 3, up), "only supports versions 0-2"),
             (&features, update(NAME, -1, down), "less than 0"),
             (&features, update(NAME, 1, None), "the given upgrade type"),
+            (&features, update("kraft.version", 1, up), "cannot be changed here"),
             (
                 &features,
-                update("kraft.version", 1, up),
-                "does not support this feature",
+                update("streams.version", 2, up),
+                "only supports versions 0-1",
             ),
+            (&features, update("no.version", 1, up), "does not support this feature"),
             (
                 &features,
                 update("no.version", 0, down),

@@ -85,7 +85,7 @@ impl NodeIds {
 impl std::fmt::Display for NodeIds {
     /// As errors name them: `1 to 3`, `0, 2, 5`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.is_numbered() {
+        if self.is_numbered() && self.count() > 1 {
             return write!(f, "1 to {}", self.count());
         }
         for (index, id) in self.0.iter().enumerate() {

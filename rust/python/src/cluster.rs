@@ -75,7 +75,7 @@ impl Cluster {
                         let found = client.topics(Some(&[topic.name.as_str().into()]), &mut *stop)?;
                         topic.check_existing(found.iter().map(|topic| topic.partitions.len()).sum())
                     }
-                    outcome => outcome.map_err(Failure::from),
+                    outcome => outcome.map_err(NewTopic::refused),
                 })
         })
     }

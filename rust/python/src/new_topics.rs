@@ -95,6 +95,17 @@ impl NewTopic {
         }
     }
 
+    /// The error of a topic that was refused, with the argument that accepts one that exists.
+    pub fn refused(error: impl Into<Failure>) -> Failure {
+        let failure = error.into();
+        if !failure.is(ErrorCode::TOPIC_ALREADY_EXISTS) {
+            return failure;
+        }
+        let text = failure.to_string();
+        let text = format!("{}; exist_ok=True accepts that", text.trim_end_matches('.'));
+        Failure::kafka(ErrorCode::TOPIC_ALREADY_EXISTS, text)
+    }
+
     /// Whether a topic that exists, with `count` partitions, is the one that was asked for.
     pub fn check_existing(&self, count: usize) -> Result<(), Failure> {
         if usize::try_from(self.partitions).is_ok_and(|wanted| wanted == count) {

@@ -29,7 +29,7 @@ impl CurrentLevels {
     fn get(&self, feature: Feature) -> i16 {
         match feature {
             Feature::TransactionVersion => self.transaction_version.load(Ordering::Relaxed),
-            fixed => fixed.supported().1,
+            fixed => fixed.default_level(),
         }
     }
 }
