@@ -131,14 +131,14 @@ class Control:
             case "GET", ["share-groups", group, topic]:
                 return {"records": broker.share_state(group, topic).to_pyarrow().to_pylist()}
             case "POST", ["leaders", "move"]:
-                broker.move_leader(**_named(given, {"topic": str, "partition": int, "to": int}, "topic", "partition", "to"))
+                broker.move_leader(**_named(given, {"topic": str, "partition": int, "to": int, "replicated_after_ms": int}, "topic", "partition", "to"))
             case "POST", ["coordinators", "move"]:
                 known = {"group_id": str, "transactional_id": str, "to": int, "loading_ms": int}
                 broker.move_coordinator(**_named(given, known, "to"))
             case "POST", ["nodes", node, "stop"]:
-                broker.stop_node(_node(broker, node))
+                broker.stop_node(_node(broker, node), **_named(given, {"closes_after_ms": int, "election_ms": int}))
             case "POST", ["nodes", node, "kill"]:
-                broker.kill_node(_node(broker, node), **_named(given, {"detected_after_ms": int}))
+                broker.kill_node(_node(broker, node), **_named(given, {"detected_after_ms": int, "election_ms": int}))
             case "POST", ["nodes", node, "start"]:
                 broker.start_node(_node(broker, node))
             case _:

@@ -382,7 +382,7 @@ class Broker:
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic.
         """
-    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+    def move_leader(self, topic: str, partition: int, *, to: int, replicated_after_ms: _Wait = 0) -> None:
         """Makes a node the leader of a partition: for tests of clients. Kafka: a reassignment that puts the node first, and ElectLeaders.
 
         The leader epoch rises by one. Clients learn it as from a cluster: the former leader answers NOT_LEADER_OR_FOLLOWER, a waiting fetch
@@ -393,6 +393,8 @@ class Broker:
             topic: Name.
             partition: Number.
             to: The node that is to lead.
+            replicated_after_ms: How long its followers ask it for no records, in ms of the broker's clock: acks=all waits, and the end of the log is
+                OFFSET_NOT_AVAILABLE. In Kafka about 100 or 1100 (`replica.fetch.backoff.ms`).
 
         Raises:
             fletchlog.errors.UnknownTopicOrPartitionError: There is no such partition.
@@ -417,7 +419,7 @@ class Broker:
             fletchlog.errors.InvalidArgumentError: Neither or both of the ids.
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
         """
-    def stop_node(self, node: int) -> None:
+    def stop_node(self, node: int, *, closes_after_ms: _Wait = 0, election_ms: _Wait = 0) -> None:
         """Stops a node as a controlled shutdown of a Kafka broker does: for tests of clients.
 
         Its replicas leave the sets in sync, and the next replicas lead and coordinate in its place. A partition without another replica in sync has
@@ -425,10 +427,16 @@ class Broker:
         returns. With fewer replicas in sync than `min.insync.replicas`, acks=all is NOT_ENOUGH_REPLICAS. For a stopped node nothing happens.
         Nodes that are stopped run again when the broker is opened again.
 
+        Args:
+            node: The node.
+            closes_after_ms: How long the node answers as a follower, and metadata list it, before its connections are closed, in ms of the broker's
+                clock. Kafka takes 1600 to 4100. Stopping or starting it again ends that.
+            election_ms: If the node is the active controller: how long DescribeQuorum then waits for the next one.
+
         Raises:
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
         """
-    def kill_node(self, node: int, *, detected_after_ms: int = 0) -> None:
+    def kill_node(self, node: int, *, detected_after_ms: int = 0, election_ms: _Wait = 0) -> None:
         """As `stop_node`, after a crash: a killed node may have lost records.
 
         So, when it starts, it does not lead a partition without leader, unless it was the last leader and no other replica may lead (KIP-966).
@@ -440,6 +448,8 @@ class Broker:
         Args:
             node: The node.
             detected_after_ms: When the crash is detected, in ms of the broker's clock. 9000 is Kafka's default (`broker.session.timeout.ms`).
+            election_ms: If the node is the active controller: how long DescribeQuorum then waits for the next one. In Kafka 2400 to 3600, and
+                the crash is detected later (about 12000), as the next one starts all sessions again.
 
         Raises:
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.

@@ -150,21 +150,21 @@ class Kafka:
         """What clients asked for since the broker was opened, oldest first; selectors of `FaultPlan.requests`."""
         return self.faults.requests(**selectors)
 
-    def move_leader(self, topic: str, partition: int, *, to: int) -> None:
+    def move_leader(self, topic: str, partition: int, *, to: int, replicated_after_ms: int | timedelta = 0) -> None:
         """Makes a node the leader of a partition; see `Broker.move_leader`."""
-        self.broker.move_leader(topic, partition, to=to)
+        self.broker.move_leader(topic, partition, to=to, replicated_after_ms=replicated_after_ms)
 
     def move_coordinator(self, group_id: str | None = None, *, transactional_id: str | None = None, to: int, loading_ms: int | timedelta = 0) -> None:
         """Makes a node the coordinator of a group, or of a transactional id; see `Broker.move_coordinator`."""
         self.broker.move_coordinator(group_id=group_id, transactional_id=transactional_id, to=to, loading_ms=loading_ms)
 
-    def stop_node(self, node: int) -> None:
+    def stop_node(self, node: int, *, closes_after_ms: int | timedelta = 0, election_ms: int | timedelta = 0) -> None:
         """Stops a node; see `Broker.stop_node`."""
-        self.broker.stop_node(node)
+        self.broker.stop_node(node, closes_after_ms=closes_after_ms, election_ms=election_ms)
 
-    def kill_node(self, node: int, *, detected_after_ms: int = 0) -> None:
+    def kill_node(self, node: int, *, detected_after_ms: int = 0, election_ms: int | timedelta = 0) -> None:
         """Ends a node as a crash does, which the cluster detects after a time; see `Broker.kill_node`."""
-        self.broker.kill_node(node, detected_after_ms=detected_after_ms)
+        self.broker.kill_node(node, detected_after_ms=detected_after_ms, election_ms=election_ms)
 
     def start_node(self, node: int) -> None:
         """Starts a stopped node; see `Broker.start_node`."""

@@ -391,6 +391,50 @@ def test_the_quorum_has_another_leader_when_its_first_node_ends(cluster):
     assert quorum(3) == (2, epoch + 1, [1, 2, 3])
 
 
+def ask_for_quorum(client):
+    """Only sends."""
+    client.send("DescribeQuorum", 2, {"Topics": [{"TopicName": "__cluster_metadata", "Partitions": [{"PartitionIndex": 0}]}]})
+
+
+def test_nodes_wait_for_the_next_active_controller_as_in_kafka(cluster):
+    kafka, client = cluster.kafka, cluster.nodes[3]
+    kafka.clock.freeze()
+    kafka.kill_node(1, detected_after_ms=12_000, election_ms=2400)
+    ask_for_quorum(client)
+    assert client.receive("DescribeQuorum", 2, wait=0.05) is None
+    assert cluster.metadata(2)["brokers"] == [1, 2, 3], "nothing else waits"
+    kafka.clock.advance(seconds=2.4)
+    (found,) = client.receive("DescribeQuorum", 2)["Topics"][0]["Partitions"]
+    assert (found["ErrorCode"], found["LeaderId"], found["LeaderEpoch"]) == (0, 2, 1)
+    kafka.clock.advance(seconds=9.6)
+    assert cluster.metadata(2)["brokers"] == [2, 3]
+
+
+def test_a_node_that_shuts_down_answers_as_a_follower_until_it_closes_its_connections(cluster):
+    kafka = cluster.kafka
+    kafka.clock.freeze()
+    kafka.stop_node(2, closes_after_ms=3000)
+    for node in (1, 2, 3):
+        shown = cluster.metadata(node)
+        assert (shown["brokers"], shown["topics"][0]["p"][1]["leader"], shown["topics"][0]["p"][1]["isr"]) == ([1, 2, 3], 3, [3, 1])
+    assert produced(cluster.produce(2, 1)) == {"p": [{"i": 1, "err": 6, "off": -1, "start": -1, "cur": [3, 1]}], "endpoints": [3]}
+    assert fetched(cluster.ask(2, *cluster.fetch(2, 18, -1, partitions=[1])))["p"] == [{"i": 1, "err": 0, "hw": "n", "rec": True}]
+    kafka.clock.advance(seconds=3)
+    assert cluster.metadata(1)["brokers"] == [1, 3]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(kafka.bootstrap.split(",")[1].split(":")[1])))
+
+
+def test_acks_all_waits_for_followers_that_are_late_after_a_move(cluster):
+    kafka = cluster.kafka
+    kafka.clock.freeze()
+    kafka.move_leader("ev", 0, to=2, replicated_after_ms=1100)
+    waiting_produce(cluster, 2, 0, 60_000)
+    assert cluster.nodes[2].receive("Produce", 13, wait=0.05) is None
+    kafka.clock.advance(seconds=1.1)
+    assert produced(cluster.nodes[2].receive("Produce", 13)) == {"p": [{"i": 0, "err": 0, "off": "n"}]}
+
+
 def written(place, bootstrap, client, over):
     """Writes numbers until the events are over; returns how many."""
     numbers = itertools.count()

@@ -479,10 +479,17 @@ impl Broker {
         handled
     }
 
-    /// While a node has ended and the cluster does not know it: fences it when its time has come. Until then also new partitions wait for it.
+    /// Fences nodes whose time has come, and lets high watermarks move on. While a node has ended and the cluster does not know it, also new partitions wait for it.
     fn see_ended_nodes(&self) {
+        let slow = self.replicas.end_slow();
+        if !slow.is_empty() {
+            self.update_high_watermarks(&slow);
+        }
+        if self.replicas.controller().ending().is_empty() {
+            return;
+        }
+        self.detect_ended_nodes();
         if self.replicas.controller().any_undetected() {
-            self.detect_ended_nodes();
             self.update_high_watermarks(&self.all_partitions());
         }
     }
@@ -545,7 +552,8 @@ impl Broker {
         [
             self.replicas.purgatory().next_deadline(),
             self.replicas.next_produce_deadline(),
-            self.replicas.controller().undetected().first().map(|(at_ms, _)| *at_ms),
+            self.replicas.controller().ending().first().map(|(at_ms, ..)| *at_ms),
+            self.replicas.next_slow_deadline(),
             self.groups.next_deadline(),
             self.transactions.next_deadline(),
             self.share.next_deadline(),

@@ -54,6 +54,8 @@ pub(crate) struct Partition {
     ends: Mutex<BTreeMap<NodeId, i64>>,
     /// There are such replicas.
     has_ends: AtomicBool,
+    /// Until when followers do not ask the leader for records (monotonic ms).
+    held_until_ms: AtomicI64,
     /// Its leader has begun meanwhile, and does not know the high watermark.
     is_offset_unknown: AtomicBool,
     dir: PathBuf,
@@ -93,6 +95,7 @@ impl Partition {
             is_held: AtomicBool::new(state.is_some_and(|state| state.is_under_min_isr(config.min_insync_replicas))),
             ends: Mutex::new(Rank::ReplicaEnds, BTreeMap::new()),
             has_ends: AtomicBool::new(false),
+            held_until_ms: AtomicI64::new(i64::MIN),
             is_offset_unknown: AtomicBool::new(false),
             tp,
             config: RwLock::new(Rank::PartitionConfig, config),
@@ -255,6 +258,16 @@ impl Partition {
         self.is_held.load(Ordering::Acquire)
     }
 
+    /// Lets followers ask the leader for records only after this time (monotonic ms).
+    pub(crate) fn hold_until(&self, at_ms: i64) {
+        self.held_until_ms.store(at_ms, Ordering::Release);
+    }
+
+    /// Until when they do not (monotonic ms).
+    pub(crate) fn held_until_ms(&self) -> i64 {
+        self.held_until_ms.load(Ordering::Acquire)
+    }
+
     /// Lets the high watermark stand still or move on; true: this changes something. Kafka: `Partition#maybeIncrementLeaderHW`.
     pub(crate) fn hold_high_watermark(&self, is_held: bool) -> bool {
         if self.is_held.swap(is_held, Ordering::AcqRel) == is_held {
@@ -269,8 +282,15 @@ impl Partition {
         true
     }
 
-    /// Called for a new leader: it knows its high watermark only when that moves on.
+    /// Called for a new leader: if its high watermark stands still below the first offset of its epoch, it does not know where the log ends
+    /// for clients until that moves on.
     pub(crate) fn note_new_leader(&self) {
+        let is_behind = self.is_held() && self.high_watermark() < self.log_end();
+        self.is_offset_unknown.store(is_behind, Ordering::Release);
+    }
+
+    /// Called for a new leader that was killed and has started: its high watermark is that of an old checkpoint.
+    pub(crate) fn note_lost_high_watermark(&self) {
         self.is_offset_unknown.store(self.is_held(), Ordering::Release);
     }
 

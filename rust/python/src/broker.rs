@@ -246,7 +246,7 @@ impl Broker {
                 } else {
                     0
                 } {
-                    0 => Err(Failure::from(error)),
+                    0 => Err(NewTopic::refused(error)),
                     count => topic.check_existing(count),
                 }
             })
@@ -532,10 +532,20 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.move_leader)]
-    #[pyo3(signature = (topic, partition, *, to))]
-    fn move_leader(&self, py: Python<'_>, topic: &str, partition: i32, to: i32) -> PyResult<()> {
+    #[pyo3(signature = (topic, partition, *, to, replicated_after_ms=Wait(0)), text_signature = "($self, topic, partition, *, to, replicated_after_ms=0)")]
+    fn move_leader(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        to: i32,
+        replicated_after_ms: Wait,
+    ) -> PyResult<()> {
         let tp = TopicPartition::new(topic, partition);
-        self.inner.call(py, |broker, _| broker.move_leader(&tp, to))
+        self.inner.call(py, |broker, _| match replicated_after_ms.0 {
+            0 => broker.move_leader(&tp, to),
+            late => broker.move_leader_slowly(&tp, to, late),
+        })
     }
 
     #[doc = stub!(Broker.move_coordinator)]
@@ -558,18 +568,21 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.stop_node)]
-    fn stop_node(&self, py: Python<'_>, node: i32) -> PyResult<()> {
+    #[pyo3(signature = (node, *, closes_after_ms=Wait(0), election_ms=Wait(0)), text_signature = "($self, node, *, closes_after_ms=0, election_ms=0)")]
+    fn stop_node(&self, py: Python<'_>, node: i32, closes_after_ms: Wait, election_ms: Wait) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
-            broker.stop_node(node)?;
+            broker.await_election(node, election_ms.0);
+            broker.shut_down_node(node, closes_after_ms.0)?;
             self.follow_nodes()
         })
     }
 
     #[doc = stub!(Broker.kill_node)]
-    #[pyo3(signature = (node, *, detected_after_ms=0))]
-    fn kill_node(&self, py: Python<'_>, node: i32, detected_after_ms: i64) -> PyResult<()> {
+    #[pyo3(signature = (node, *, detected_after_ms=0, election_ms=Wait(0)), text_signature = "($self, node, *, detected_after_ms=0, election_ms=0)")]
+    fn kill_node(&self, py: Python<'_>, node: i32, detected_after_ms: i64, election_ms: Wait) -> PyResult<()> {
         let detected_after_ms: i64 = number_from_py("detected_after_ms", detected_after_ms, 0)?;
         self.inner.call(py, |broker, _| {
+            broker.await_election(node, election_ms.0);
             broker.crash_node(node, detected_after_ms)?;
             self.follow_nodes()
         })

@@ -13,6 +13,7 @@ use crate::controller::{Change, ElectionType};
 use crate::directory::{NO_LEADER, PartitionState};
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
+use crate::sync::Answer;
 use crate::topic_names::{CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE};
 
 /// Partitions, and the result for each.
@@ -27,9 +28,37 @@ impl Broker {
     /// UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST for a node that does not exist, NOT_LEADER_OR_FOLLOWER for one that is stopped or not
     /// in sync, `ReadOnly`, `Closed`, storage errors.
     pub fn move_leader(&self, tp: &TopicPartition, to: NodeId) -> Result<(), BrokerError> {
+        self.move_leader_slowly(tp, to, 0)
+    }
+
+    /// As [`Broker::move_leader`], with followers that ask the new leader for records only after a time of the broker's clock, as Kafka's do
+    /// after an error (replica.fetch.backoff.ms): until then the high watermark stands still, acks=all waits, and the new leader does not know where
+    /// the log ends for clients.
+    ///
+    /// # Errors
+    /// As [`Broker::move_leader`].
+    pub fn move_leader_slowly(
+        &self,
+        tp: &TopicPartition,
+        to: NodeId,
+        replicated_after_ms: i64,
+    ) -> Result<(), BrokerError> {
         let _alone = self.alone()?;
         let partition = self.replicas.partition(tp)?;
-        self.move_partition(&partition, to, 0)
+        if replicated_after_ms <= 0 || partition.leader() == to {
+            return self.move_partition(&partition, to, 0);
+        }
+        let now_ms = self.replicas.clock().monotonic_ms();
+        partition.hold_until(now_ms.saturating_add(replicated_after_ms));
+        let moved = self.move_partition(&partition, to, 0);
+        match moved {
+            Ok(()) => {
+                partition.note_lost_high_watermark();
+                self.replicas.note_slow(&partition);
+            }
+            Err(_) => partition.hold_until(i64::MIN),
+        }
+        moved
     }
 
     /// Makes a node the coordinator of a group, or of a transactional id, and of all others of its partition of the internal topic, which
@@ -63,7 +92,7 @@ impl Broker {
             let text = format!("node {to} cannot lead {}: {why}", partition.tp());
             BrokerError::kafka(ErrorCode::NOT_LEADER_OR_FOLLOWER, text)
         };
-        if !controller.runs(to) {
+        if !controller.runs(to) || !controller.is_active(to) {
             return Err(refuse("it is stopped; start it first"));
         }
         let mut change = |_: usize, partition: &Partition, state: &PartitionState| {
@@ -77,7 +106,7 @@ impl Broker {
                 };
                 let others = state.replicas.iter().copied().filter(|node| Some(*node) != leader);
                 let target: Vec<NodeId> = std::iter::once(to).chain(others).collect();
-                return controller.reassigned(partition.tp(), state, &target, true).map(Some);
+                return controller.reassigned(partition, state, &target, true).map(Some);
             }
             match state.isr.contains(&to) {
                 true => Ok(Some(state.moved_to(to))),
@@ -119,7 +148,7 @@ impl Broker {
         let controller = self.replicas.controller();
         let mut change = |place: usize, partition: &Partition, state: &PartitionState| {
             let (_, target) = targets[place];
-            let reassigned = controller.reassigned(partition.tp(), state, target, may_change_factor);
+            let reassigned = controller.reassigned(partition, state, target, may_change_factor);
             reassigned.map(Some)
         };
         let changed = self.change_leaders(&partitions, 0, &mut change);
@@ -191,6 +220,52 @@ impl Broker {
         self.end_node(node, false)
     }
 
+    /// As [`Broker::stop_node`], in two steps as in Kafka: at once its replicas leave the sets in sync, and other nodes lead and coordinate. It
+    /// goes on answering, and metadata list it, until a time of the broker's clock has passed. For a node that is being stopped, it has.
+    ///
+    /// # Errors
+    /// As [`Broker::stop_node`].
+    pub fn shut_down_node(&self, node: NodeId, closes_after_ms: i64) -> Result<(), BrokerError> {
+        let controller = self.replicas.controller();
+        if closes_after_ms <= 0 {
+            return self.stop_node(node);
+        }
+        let alone = self.alone()?;
+        self.replicas.for_writing("stop and start nodes")?;
+        let now_ms = self.replicas.clock().monotonic_ms();
+        if !controller.set_stopping(node, now_ms.saturating_add(closes_after_ms))? {
+            drop(alone);
+            return self.stop_node(node);
+        }
+        let all = self.all_partitions();
+        all.iter().for_each(|partition| partition.note_end(node));
+        let left = self.leave_isr(node);
+        if left.is_err() {
+            controller.set_detected(node);
+            all.iter().for_each(|partition| partition.forget_end(node));
+        }
+        left
+    }
+
+    /// Takes a node out of the sets in sync.
+    fn leave_isr(&self, node: NodeId) -> Result<(), BrokerError> {
+        self.change_nodes(&mut |_: usize, partition: &Partition, state: &PartitionState| {
+            Ok(state.without(node, partition.config().min_insync_replicas))
+        })
+    }
+
+    /// Called before a node ends: if it is the active controller, the others do not know the next one for a time of the broker's clock.
+    /// DescribeQuorum waits for it. Kafka: controller.quorum.fetch.timeout.ms, and an election.
+    pub fn await_election(&self, node: NodeId, election_ms: i64) {
+        self.replicas.controller().await_election(node, election_ms);
+    }
+
+    /// Where the answer arrives to a question about the active controller; `None`: it is known.
+    pub(crate) fn await_controller(&self) -> Option<Arc<Answer>> {
+        let left = self.replicas.controller().until_elected()?;
+        Some(self.replicas.answer_after(left))
+    }
+
     /// As [`Broker::stop_node`], after a crash of the node that the cluster has detected: when it starts, it may have lost records, so it is
     /// not eligible to lead partitions without leader (KIP-966).
     ///
@@ -222,14 +297,15 @@ impl Broker {
         Ok(())
     }
 
-    /// Fences the nodes whose end the cluster has noticed by now. Kafka: `ReplicationControlManager#maybeFenceReplicas`.
+    /// Fences the nodes whose end the cluster has noticed by now, and ends those whose shutdown is over. Kafka:
+    /// `ReplicationControlManager#maybeFenceReplicas`.
     pub(super) fn detect_ended_nodes(&self) {
         let now_ms = self.replicas.clock().monotonic_ms();
-        for (at_ms, node) in self.replicas.controller().undetected() {
+        for (at_ms, node, is_killed) in self.replicas.controller().ending() {
             if at_ms > now_ms {
                 break;
             }
-            if let Err(error) = self.end_node(node, true) {
+            if let Err(error) = self.end_node(node, is_killed) {
                 log::error!("node {node} has ended and cannot be fenced: {error}");
             }
         }
@@ -245,10 +321,7 @@ impl Broker {
         self.all_partitions()
             .iter()
             .for_each(|partition| partition.note_end(node));
-        let mut change = |_: usize, partition: &Partition, state: &PartitionState| {
-            Ok(state.without(node, partition.config().min_insync_replicas))
-        };
-        let changed = self.change_nodes(&mut change);
+        let changed = self.leave_isr(node);
         if changed.is_err() {
             controller.set_started(node)?;
             let all = self.all_partitions();
@@ -263,9 +336,10 @@ impl Broker {
     /// # Errors
     /// As [`Broker::stop_node`], after which the node is stopped.
     pub fn start_node(&self, node: NodeId) -> Result<(), BrokerError> {
-        if self.replicas.controller().is_up(node) && !self.replicas.controller().runs(node) {
-            // Kafka registers a broker again only after its session has ended.
-            self.end_node(node, true)?;
+        // Kafka registers a broker again only after its session has ended.
+        let ending = self.replicas.controller().ending();
+        if let Some((_, _, is_killed)) = ending.into_iter().find(|(_, ending, _)| *ending == node) {
+            self.end_node(node, is_killed)?;
         }
         let _alone = self.alone()?;
         self.replicas.for_writing("stop and start nodes")?;
@@ -273,7 +347,7 @@ impl Broker {
         let Some(was_killed) = controller.set_started(node)? else {
             return Ok(());
         };
-        let is_up = |node| controller.is_up(node);
+        let is_up = |node| controller.is_active(node);
         let mut change = |_: usize, partition: &Partition, state: &PartitionState| {
             let config = partition.config();
             let min_isr = config.min_insync_replicas;
@@ -290,9 +364,15 @@ impl Broker {
             }
             Ok(Some(next))
         };
+        let without: Vec<Arc<Partition>> = self.all_partitions();
+        let without = without.into_iter().filter(|partition| partition.leader() == NO_LEADER);
+        let without: Vec<Arc<Partition>> = without.collect();
         let changed = self.change_nodes(&mut change);
         if changed.is_err() {
             controller.set_stopped(node, was_killed)?;
+        } else if was_killed {
+            let led = without.iter().filter(|partition| partition.leader() != NO_LEADER);
+            led.for_each(|partition| partition.note_lost_high_watermark());
         }
         changed
     }

@@ -37,6 +37,15 @@ impl Controller {
         !self.any_stopped.load(Ordering::Acquire) || !self.stopped.read().contains_key(&node)
     }
 
+    /// Whether replicas of a node may be in sync: it is not fenced, and no shutdown of it is in progress. Kafka: `isActive`.
+    pub(crate) fn is_active(&self, node: NodeId) -> bool {
+        self.is_up(node) && !self.is_stopping(node)
+    }
+
+    fn is_stopping(&self, node: NodeId) -> bool {
+        self.any_stopping.load(Ordering::Acquire) && self.stopping.read().contains_key(&node)
+    }
+
     /// The nodes that are not fenced, ascending.
     pub(crate) fn live_nodes(&self) -> Vec<NodeId> {
         let nodes = self.nodes().into_iter();
@@ -67,26 +76,65 @@ impl Controller {
         if !self.runs(node) {
             return Ok(false);
         }
+        self.set_detected(node);
         self.undetected.write().insert(node, deadline_ms);
         self.any_undetected.store(true, Ordering::Release);
         Ok(true)
     }
 
+    /// Notes that the shutdown of a node has begun, which ends at this time (monotonic ms); false: it does not run, or has begun before.
+    ///
+    /// # Errors
+    /// INVALID_REQUEST: no such node.
+    pub(crate) fn set_stopping(&self, node: NodeId, deadline_ms: i64) -> Result<bool, BrokerError> {
+        self.check_node_id(node)?;
+        if !self.runs(node) || self.is_stopping(node) {
+            return Ok(false);
+        }
+        self.stopping.write().insert(node, deadline_ms);
+        self.any_stopping.store(true, Ordering::Release);
+        Ok(true)
+    }
+
     /// From now on the cluster knows whether a node runs.
-    fn set_detected(&self, node: NodeId) {
+    pub(crate) fn set_detected(&self, node: NodeId) {
+        let mut stopping = self.stopping.write();
+        stopping.remove(&node);
+        self.any_stopping.store(!stopping.is_empty(), Ordering::Release);
+        drop(stopping);
         let mut undetected = self.undetected.write();
         undetected.remove(&node);
         self.any_undetected.store(!undetected.is_empty(), Ordering::Release);
     }
 
-    /// Nodes that have ended, and when the cluster notices it (monotonic ms), in that order.
-    pub(crate) fn undetected(&self) -> Vec<(i64, NodeId)> {
-        if !self.any_undetected() {
-            return Vec::new();
+    /// Nodes that are to be fenced, when (monotonic ms), and whether they were killed, in that order.
+    pub(crate) fn ending(&self) -> Vec<(i64, NodeId, bool)> {
+        let mut all = Vec::new();
+        if self.any_undetected() {
+            all.extend(self.undetected.read().iter().map(|(node, at)| (*at, *node, true)));
         }
-        let mut all: Vec<(i64, NodeId)> = self.undetected.read().iter().map(|(node, at)| (*at, *node)).collect();
+        if self.any_stopping.load(Ordering::Acquire) {
+            all.extend(self.stopping.read().iter().map(|(node, at)| (*at, *node, false)));
+        }
         all.sort_unstable();
         all
+    }
+
+    /// Lets nodes not know the active controller for a time, if this node is it and ends. Kafka: `UnattachedState`, `CandidateState`.
+    pub(crate) fn await_election(&self, node: NodeId, election_ms: i64) {
+        if election_ms > 0 && self.quorum().0 == node {
+            let at_ms = self.logs.clock().monotonic_ms().saturating_add(election_ms);
+            self.elected_at_ms.store(at_ms, Ordering::Release);
+        }
+    }
+
+    /// For how long nodes do not know the active controller from now on; `None`: they know it.
+    pub(crate) fn until_elected(&self) -> Option<i64> {
+        let left = self
+            .elected_at_ms
+            .load(Ordering::Acquire)
+            .checked_sub(self.logs.clock().monotonic_ms());
+        left.filter(|left| *left > 0)
     }
 
     /// The node that is the active controller, and its epoch, which rises when another node takes over. Kafka: `QuorumState`.
@@ -254,12 +302,12 @@ impl Controller {
     /// # Errors
     /// INVALID_REPLICA_ASSIGNMENT: none of the nodes that were chosen by hand runs.
     pub(super) fn place_new(&self, record: &mut TopicRecord, from: i32, nodes: &NodeIds) -> Result<(), BrokerError> {
-        if !self.any_stopped.load(Ordering::Acquire) {
+        if !self.any_stopped.load(Ordering::Acquire) && !self.any_stopping.load(Ordering::Acquire) {
             return Ok(());
         }
         for partition in from..record.partitions {
             let replicas = record.replicas_of(partition, nodes);
-            let state = PartitionState::created(replicas, |node| self.is_up(node));
+            let state = PartitionState::created(replicas, |node| self.is_active(node));
             if state.isr.is_empty() && record.assigned.contains_key(&partition) {
                 let text = format!(
                     "All brokers specified in the manual partition assignment for partition {partition} are fenced or in controlled shutdown."
@@ -275,7 +323,7 @@ impl Controller {
 
     /// What an election makes of a partition.
     pub(crate) fn elected(&self, state: &PartitionState, how: ElectionType) -> Result<PartitionState, BrokerError> {
-        let is_up = |node| self.is_up(node);
+        let is_up = |node| self.is_active(node);
         let elected = match how {
             ElectionType::Preferred => state.elect_preferred(is_up),
             ElectionType::Unclean => state.elect_unclean(is_up),
@@ -287,7 +335,7 @@ impl Controller {
     /// `ReplicationControlManager#alterPartitionReassignment`.
     pub(crate) fn reassigned(
         &self,
-        tp: &TopicPartition,
+        partition: &Partition,
         state: &PartitionState,
         target: &[NodeId],
         may_change_factor: bool,
@@ -301,7 +349,10 @@ impl Controller {
             );
             return Err(BrokerError::kafka(ErrorCode::INVALID_REPLICATION_FACTOR, text));
         }
-        state.reassigned(target, |node| self.is_up(node)).ok_or_else(|| {
+        let min_isr = partition.config().min_insync_replicas;
+        let reassigned = state.reassigned(target, min_isr, |node| self.is_active(node));
+        reassigned.ok_or_else(|| {
+            let tp = partition.tp();
             let text = format!("no node of {target:?} runs, so {tp} cannot be moved there; start one of them first");
             BrokerError::kafka(ErrorCode::INVALID_REPLICA_ASSIGNMENT, text)
         })

@@ -20,7 +20,7 @@ pub use new_topic::{CreatedTopic, NewTopic};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use features::CurrentLevels;
 use fletchlog_api::{Config, NodeId};
@@ -51,6 +51,12 @@ pub(crate) struct Controller {
     undetected: RwLock<BTreeMap<NodeId, i64>>,
     /// There are such nodes.
     any_undetected: AtomicBool,
+    /// Nodes whose shutdown is in progress, and when it ends (monotonic ms).
+    stopping: RwLock<BTreeMap<NodeId, i64>>,
+    /// There are such nodes.
+    any_stopping: AtomicBool,
+    /// When nodes know the active controller again (monotonic ms); `i64::MIN`: they do.
+    elected_at_ms: AtomicI64,
     /// The node that is the active controller, and its epoch.
     quorum: Mutex<(NodeId, i32)>,
     racks: BTreeMap<NodeId, Arc<str>>,
@@ -74,6 +80,9 @@ impl Controller {
             any_stopped: AtomicBool::new(false),
             undetected: RwLock::new(Rank::Nodes, BTreeMap::new()),
             any_undetected: AtomicBool::new(false),
+            stopping: RwLock::new(Rank::Nodes, BTreeMap::new()),
+            any_stopping: AtomicBool::new(false),
+            elected_at_ms: AtomicI64::new(i64::MIN),
             quorum: Mutex::new(Rank::Quorum, (logs.directory().nodes().first(), 0)),
             racks: racks.collect(),
             logs,

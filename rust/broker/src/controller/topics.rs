@@ -177,7 +177,7 @@ impl Controller {
         let factor = u64::from(self.internal_replication_factor(name));
         let first = u64::from(partition.unsigned_abs());
         let mut replicas = (0..factor).map(|i| self.node_ids().at(first + i));
-        replicas.find(|node| self.is_up(*node)).unwrap_or(NO_LEADER)
+        replicas.find(|node| self.is_active(*node)).unwrap_or(NO_LEADER)
     }
 
     fn internal_topic<const N: usize>(

@@ -131,8 +131,14 @@ impl PartitionState {
     }
 
     /// These replicas instead of the current ones, in one step: those on running nodes are in sync, as all share one copy of the bytes. In
-    /// another order only the preferred leader changes. `None`: none of the nodes runs.
-    pub(crate) fn reassigned(&self, target: &[NodeId], is_up: impl Fn(NodeId) -> bool) -> Option<Self> {
+    /// another order only the preferred leader changes. `None`: none of the nodes runs. Kafka counts the replicas from before its last step,
+    /// so a partition with fewer replicas than `min_insync_replicas` remembers removed ones as eligible.
+    pub(crate) fn reassigned(
+        &self,
+        target: &[NodeId],
+        min_insync_replicas: usize,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> Option<Self> {
         let mut next = Self {
             replicas: target.to_vec(),
             ..self.clone()
@@ -144,6 +150,13 @@ impl PartitionState {
         next.isr = target.iter().copied().filter(|node| is_up(*node)).collect();
         (next.elr, next.last_known_elr) = (Vec::new(), Vec::new());
         let first = *next.isr.first()?;
+        let added = target.iter().filter(|node| !self.replicas.contains(node)).count();
+        if next.isr.len() < min_insync_replicas.min(self.replicas.len() + added) {
+            let left = self.isr.iter().chain(&self.elr).filter(|node| !next.isr.contains(node));
+            next.elr = left.copied().collect();
+            next.elr.sort_unstable();
+            next.elr.dedup();
+        }
         Some(match next.isr.contains(&next.leader) {
             true => next,
             false => next.led_by(first),
@@ -315,7 +328,7 @@ mod tests {
         let first = state(&[1, 2, 3]);
         assert_eq!(code(first.elect_preferred(|_| true)), ErrorCode::ELECTION_NOT_NEEDED);
         assert_eq!(code(first.elect_unclean(|_| true)), ErrorCode::ELECTION_NOT_NEEDED);
-        let reordered = first.reassigned(&[2, 3, 1], |_| true).unwrap();
+        let reordered = first.reassigned(&[2, 3, 1], 2, |_| true).unwrap();
         assert_eq!(
             shown(&reordered),
             (1, 0, vec![1, 2, 3], vec![]),
@@ -338,11 +351,17 @@ mod tests {
 
     #[test]
     fn a_reassignment_keeps_the_leader_if_it_stays_a_replica() {
-        let kept = state(&[1, 2]).reassigned(&[3, 1], |_| true).unwrap();
+        let kept = state(&[1, 2]).reassigned(&[3, 1], 2, |_| true).unwrap();
         assert_eq!(shown(&kept), (1, 0, vec![3, 1], vec![]));
-        let moved = state(&[1, 2]).reassigned(&[3, 2], |node| node != 3).unwrap();
+        let moved = state(&[1, 2]).reassigned(&[3, 2], 1, |node| node != 3).unwrap();
         assert_eq!(shown(&moved), (2, 1, vec![2], vec![]));
-        assert_eq!(state(&[1]).reassigned(&[2], |_| false), None);
+        assert_eq!(state(&[1]).reassigned(&[2], 1, |_| false), None);
+        let fewer = state(&[3, 1]).reassigned(&[2], 2, |_| true).unwrap();
+        assert_eq!(shown(&fewer), (2, 1, vec![2], vec![1, 3]), "as recorded");
+        assert_eq!(
+            shown(&fewer.reassigned(&[2, 3], 2, |_| true).unwrap()),
+            (2, 1, vec![2, 3], vec![])
+        );
     }
 
     #[test]

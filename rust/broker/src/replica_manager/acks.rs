@@ -47,6 +47,8 @@ struct DelayedWrite {
 enum Delayed {
     Produce(DelayedProduce),
     Write(DelayedWrite),
+    /// Until the active controller is known.
+    Election,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,10 @@ pub(crate) struct ProducePurgatory {
     waiting: Mutex<Vec<Waiting>>,
     /// Number of them, so that no lock is taken without any.
     count: AtomicUsize,
+    /// Partitions whose followers are late.
+    slow: Mutex<Vec<Arc<Partition>>>,
+    /// There are such partitions.
+    any_slow: AtomicBool,
 }
 
 impl Default for ProducePurgatory {
@@ -82,6 +88,8 @@ impl Default for ProducePurgatory {
         Self {
             waiting: Mutex::new(Rank::ProducePurgatory, Vec::new()),
             count: AtomicUsize::new(0),
+            slow: Mutex::new(Rank::ProducePurgatory, Vec::new()),
+            any_slow: AtomicBool::new(false),
         }
     }
 }
@@ -143,6 +151,7 @@ impl Delayed {
                 waiting.all(|appended| appended.outcome(replicas, produce.node).is_some())
             }
             Self::Write(write) => write.is_written() || write.has_moved(replicas),
+            Self::Election => false,
         }
     }
 
@@ -159,6 +168,7 @@ impl Delayed {
                 }
                 Response::Produce(produce.response)
             }
+            Self::Election => Response::Produce(ProduceResponse::default()),
             Self::Write(write) if write.is_written() => write.response,
             Self::Write(write) => {
                 write.is_refused.store(true, Ordering::SeqCst);
@@ -278,12 +288,51 @@ impl ReplicaManager {
 
     fn must_hold(&self, partition: &Partition) -> bool {
         let controller = self.controller();
+        if partition.held_until_ms() > self.clock().monotonic_ms() {
+            return true;
+        }
         if !partition.is_under_replicated() && !controller.any_undetected() {
             return false;
         }
         let state = partition.state();
         state.is_under_min_isr(partition.config().min_insync_replicas)
             || state.isr.iter().any(|node| !controller.runs(*node))
+    }
+
+    /// Where something arrives after a time; what it is has no meaning.
+    pub(crate) fn answer_after(&self, wait_ms: i64) -> Arc<Answer> {
+        self.acks.add(self, Delayed::Election, wait_ms)
+    }
+
+    /// Remembers a partition whose followers are late ([`Partition::hold_until`]).
+    pub(crate) fn note_slow(&self, partition: &Arc<Partition>) {
+        self.acks.slow.lock().push(Arc::clone(partition));
+        self.acks.any_slow.store(true, Ordering::SeqCst);
+        self.changes().notify();
+    }
+
+    /// Those whose followers are late no more.
+    pub(crate) fn end_slow(&self) -> Vec<Arc<Partition>> {
+        if !self.acks.any_slow.load(Ordering::SeqCst) {
+            return Vec::new();
+        }
+        let now_ms = self.clock().monotonic_ms();
+        let mut slow = self.acks.slow.lock();
+        let (ended, left) = std::mem::take(&mut *slow)
+            .into_iter()
+            .partition(|partition| partition.held_until_ms() <= now_ms);
+        *slow = left;
+        self.acks.any_slow.store(!slow.is_empty(), Ordering::SeqCst);
+        ended
+    }
+
+    /// When the next ones are late no more.
+    pub(crate) fn next_slow_deadline(&self) -> Option<i64> {
+        if !self.acks.any_slow.load(Ordering::SeqCst) {
+            return None;
+        }
+        let slow = self.acks.slow.lock();
+        slow.iter().map(|partition| partition.held_until_ms()).min()
     }
 
     /// Completes requests that have timed out.

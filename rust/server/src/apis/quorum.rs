@@ -39,11 +39,16 @@ pub(super) fn describe_quorum(call: &mut Call<'_>) -> Result<Handled, Unreadable
             .collect(),
         topic_name: topic.topic_name,
     });
-    call.answer(DescribeQuorumResponse {
+    let handled = call.answer(DescribeQuorumResponse {
         error_message: Some(Arc::default()),
         topics: topics.collect(),
         nodes: if is_known { call.apis.voters() } else { Vec::new() },
         ..Default::default()
+    })?;
+    // A node passes the request on to the active controller.
+    Ok(match (handled, call.peer.port.await_controller()) {
+        (Handled::Answer(chunks), Some(ticket)) => Handled::Later(ticket, Box::new(move |_| Ok(chunks))),
+        (handled, _) => handled,
     })
 }
 

@@ -145,6 +145,9 @@ fn read_one(
     }
     let bound = fetch_bound(params.isolation);
     let diverging_epoch = diverging_epoch(log, request, &bounds)?;
+    if diverging_epoch.is_none() && request.fetch_offset > bounds.log_end_offset {
+        return Err(ErrorCode::OFFSET_OUT_OF_RANGE.into());
+    }
     let at_end = diverging_epoch.is_none() && bounds.is_at_end(request.fetch_offset, bound);
     let data = if at_end || diverging_epoch.is_some() {
         None
@@ -353,6 +356,7 @@ fn diverging_epoch(
     if epoch < 0 || end_offset < 0 || request.fetch_offset < bounds.log_start_offset {
         return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
     }
+    let end_offset = end_offset.min(bounds.log_end_offset);
     let diverges = epoch < request.last_fetched_epoch || end_offset < request.fetch_offset;
     Ok(diverges.then_some((epoch, end_offset)))
 }
