@@ -5,12 +5,12 @@ own, brings them into a table and commits as often as it can; at a random moment
 
 - no row is there twice, and none that is not a committed record of the topic,
 - of Delta and Iceberg: the rows are exactly the committed records before the offsets that the table has (each commit is seen as a whole),
-- of Parquet: none is beyond those offsets, and each file that the manifest names is there, or is staged.
+- of Parquet (in a directory, and on a server that speaks S3): none is beyond those offsets, and each file that the manifest names is there, or is staged.
 
 The last lander of a table is not killed; then the table is the topic, column by column. Parquet is read by DuckDB, Delta and Iceberg by polars.
 
 `python -m judges.kills.land` prints a line for each violation, then `land-kills: N, V violations (..)`. LAND_KILLS (of each format, default 200), FORMATS (default
-all, with commas), TIME_LIMIT (seconds, of each format) and SEED are taken from the environment; PLANTED=yes lets landers commit offsets behind their rows, as sinks do
+all, with commas; `parquet-s3` is a Parquet table on a server of S3), TIME_LIMIT (seconds, of each format) and SEED are taken from the environment; PLANTED=yes lets landers commit offsets behind their rows, as sinks do
 that repeat rows.
 """
 
@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from settings import count, seconds
 
 import fletchlog as fl
+from tests.support import s3_server
 from tests.support.landed import FORMATS, Place, expected
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ PARTITIONS = 3
 # Kills of one table.
 OF_A_TABLE = 25
 # A lander has so long at most: the first commit of Iceberg comes late.
-SPAN = {"parquet": 0.8, "delta": 0.8, "iceberg": 3.0}
+SPAN = {"parquet": 0.8, "parquet-s3": 2.0, "delta": 0.8, "iceberg": 3.0}
+# A Parquet table on an object store is a format of this judge.
+ON_STORE = "parquet-s3"
+# A request of a lander that was killed may still be carried out by the store.
+IN_FLIGHT_S = 0.3
 # Nothing here takes nearly as long, on a busy machine either.
 HANG_SECONDS = 120
 # What landers import, once, in the process that they are forked from; nothing of it is used there.
@@ -58,12 +63,19 @@ PRELOAD = [
 ]
 
 
-def lander(source: str, table_format: str, folder: str, options: dict[str, Any], planted: bool) -> None:
+def place_of(table_format: str, folder: Path, server: tuple[str, dict[str, str]] | None) -> Place:
+    """The table of a folder; on a store it has the same name in the bucket."""
+    if server is None:
+        return Place(table_format, folder)
+    return Place("parquet", folder, store=(f"{server[0]}/{folder.name}", server[1]))
+
+
+def lander(source: str, table_format: str, folder: str, options: dict[str, Any], planted: bool, server: tuple[str, dict[str, str]] | None) -> None:
     """A process that lands until it is killed; or, unless it follows, until all is there."""
     if planted:
         _plant()
     sys.stderr = Path(folder, "stderr").open("a")  # noqa: SIM115
-    Place(table_format, Path(folder)).land(source, **options)
+    place_of(table_format, Path(folder), server).land(source, **options)
 
 
 def _plant() -> None:
@@ -138,7 +150,10 @@ class Writer(threading.Thread):
 class Campaign:
     """Kills of one format, a table after the other."""
 
-    def __init__(self, table_format: str, wanted: int, deadline: float, seed: int, scratch: Path, *, planted: bool) -> None:
+    def __init__(
+        self, table_format: str, wanted: int, deadline: float, seed: int, scratch: Path, *, planted: bool, server: tuple[str, dict[str, str]] | None = None
+    ) -> None:
+        self.server = server
         self.format, self.wanted, self.deadline, self.scratch, self.planted = table_format, wanted, deadline, scratch, planted
         self.rng, self.seed = random.Random(f"{seed} {table_format}"), seed
         self.kills = self.rows = self.tables = self.with_commit = self.pairs = 0
@@ -167,7 +182,7 @@ class Campaign:
 
     def of_a_table(self, folder: Path, broker: fl.Broker, writer: Writer) -> None:
         """Kills of the landers of one table, then one that is not killed."""
-        place = Place(self.format, folder)
+        place = place_of(self.format, folder, self.server)
         partition_by = self.rng.choice([None, None, "day", "hour"])
         for _ in range(min(OF_A_TABLE, self.wanted - self.kills)):
             if time.monotonic() > self.deadline or self.found():
@@ -181,6 +196,7 @@ class Campaign:
             landers = [self.start(place, folder, options) for _ in range(several)]
             time.sleep(self.rng.random() * SPAN[self.format])
             killed = sum(self.kill(one) for one in landers)
+            time.sleep(IN_FLIGHT_S if self.server else 0)
             self.kills += bool(killed)
             self.pairs += several == 2 and bool(killed)
             self.with_commit += self.version(place) != before
@@ -194,7 +210,7 @@ class Campaign:
         self.judge(place, broker, last=True)
 
     def start(self, place: Place, folder: Path, options: dict[str, Any]) -> ForkServerProcess:
-        process = self.context.Process(target=lander, args=(str(folder / "data"), place.format, str(folder), options, self.planted))
+        process = self.context.Process(target=lander, args=(str(folder / "data"), place.format, str(folder), options, self.planted, self.server))
         process.start()
         return process
 
@@ -226,7 +242,7 @@ class Campaign:
         committed = [row[:3] for row in records if row[2] < offsets.get(row[:2], 0)]
         lost = [at for at in committed if at not in found]
         ahead = [at for at in found if at[2] >= offsets.get(at[:2], 0)]
-        if self.format == "parquet" and not last:
+        if place.format == "parquet" and not last:
             lost = self.missing_files(place)
         if lost:
             self.wrong(f"{where}: {len(lost)} lost, the first at {lost[0]}")
@@ -241,11 +257,12 @@ class Campaign:
         """Files that the manifest names and that are neither there nor staged."""
         import json
 
-        with contextlib.suppress(FileNotFoundError):
-            manifest = json.loads((place.path / "_fletchlog" / "manifest.json").read_text())
+        with contextlib.suppress(FileNotFoundError, KeyError):
+            files = place.files()
+            manifest = json.loads(files["_fletchlog/manifest.json"])
             staged = {path: name for name, path in manifest["publish"].items()}
             names = [one["path"] for one in manifest["files"]]
-            return [name for name in names if not (place.path / name).exists() and not (place.path / "_fletchlog/staged" / staged.get(name, "-")).exists()]
+            return [name for name in names if name not in files and f"_fletchlog/staged/{staged.get(name, '-')}" not in files]
         return []
 
     def wrong(self, text: str) -> None:
@@ -256,7 +273,7 @@ class Campaign:
 def main() -> int:
     """Kills so often, or for so long, of each format."""
     wanted, limit, seed = count(NAME, "LAND_KILLS", 200), seconds(NAME, 3600), count(NAME, "SEED", 0)
-    formats = [name for name in os.environ.get("FORMATS", "").split(",") if name] or list(FORMATS)
+    formats = [name for name in os.environ.get("FORMATS", "").split(",") if name] or [*FORMATS, ON_STORE]
     multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOAD)
     campaigns = []
     for table_format in formats:
@@ -264,8 +281,13 @@ def main() -> int:
             break
         with tempfile.TemporaryDirectory(prefix="fletchlog-", ignore_cleanup_errors=True) as scratch:
             planted = os.environ.get("PLANTED") == "yes"
-            campaign = Campaign(table_format, wanted, time.monotonic() + limit, seed, Path(scratch), planted=planted)
-            campaign.run()
+            with contextlib.ExitStack() as stack:
+                server = None
+                if table_format == ON_STORE:
+                    s3 = stack.enter_context(s3_server.running(Path(scratch)))
+                    server = (f"s3://{s3.new_bucket()}", {**s3.environment, "AWS_ALLOW_HTTP": "true"})
+                campaign = Campaign(table_format, wanted, time.monotonic() + limit, seed, Path(scratch), planted=planted, server=server)
+                campaign.run()
             campaigns.append(campaign)
             print(
                 f"{table_format}: {campaign.kills} kills, {campaign.with_commit} with a commit, {campaign.pairs} of two, {campaign.tables} tables", flush=True

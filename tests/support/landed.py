@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import obstore.store
 import polars as pl
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
@@ -24,23 +25,39 @@ COLUMNS = ["topic", "partition", "offset", "timestamp", "timestampType", "key", 
 class Place:
     """Where a table of a format is landed, and how it is read."""
 
-    def __init__(self, table_format: str, folder: Path, name: str = "t") -> None:
+    def __init__(self, table_format: str, folder: Path, name: str = "t", store: tuple[str, dict[str, str]] | None = None) -> None:
+        """`store`: the URI of a Parquet table there, and its options."""
         self.format, self.path = table_format, folder / name
+        self.store, self.options = store or (None, None)
         self.catalog = (
             {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"} if table_format == "iceberg" else None
         )
         if self.catalog:
             load_catalog("default", **self.catalog)  # makes its tables, which two threads cannot
-        self.table = f"lake.{name}" if table_format == "iceberg" else str(self.path)
+        self.table = self.store or (f"lake.{name}" if table_format == "iceberg" else str(self.path))
 
     def land(self, source: Any, topics: Any = "t", **options: Any) -> fl.landing.Landed:
-        return fl.land(source, topics, self.table, format=self.format, catalog=self.catalog, **options)
+        return fl.land(source, topics, self.table, format=self.format, catalog=self.catalog, table_options=self.options, **options)
 
     def offsets(self) -> dict[tuple[str, int], int]:
-        return {tuple(tp): offset for tp, offset in fl.land.offsets(self.table, format=self.format, catalog=self.catalog).items()}
+        return {tuple(tp): offset for tp, offset in fl.land.offsets(self.table, format=self.format, catalog=self.catalog, table_options=self.options).items()}
+
+    def files(self) -> dict[str, bytes]:
+        """Of a Parquet table, every file by its name; only manifests are read."""
+        if self.store is None:
+            every = {str(path.relative_to(self.path)): path for path in self.path.rglob("*") if path.is_file()}
+            return {name: path.read_bytes() if name.endswith(".json") else b"" for name, path in every.items()}
+        config = {key: value for key, value in self.options.items() if key != "AWS_ALLOW_HTTP"}
+        store = obstore.store.from_url(self.store, config=config, client_options={"allow_http": True})
+        names = [one["path"] for chunk in store.list() for one in chunk]
+        return {name: bytes(store.get(name).bytes()) if name.endswith(".json") else b"" for name in names}
 
     def read(self) -> pa.Table | None:
-        """All columns and rows, as polars (Delta, Iceberg) or DuckDB (Parquet) reads them; None: there is no table."""
+        """All columns and rows, as polars (Delta, Iceberg, stores) or DuckDB (Parquet) reads them; None: there is no table."""
+        if self.store is not None:
+            if not any(name.endswith(".parquet") for name in self.files()):
+                return None
+            return pl.scan_parquet(f"{self.store}/**/*.parquet", storage_options=self.options, hive_partitioning=True).collect().to_arrow()
         if self.format == "parquet":
             if not list(self.path.rglob("*.parquet")):
                 return None

@@ -37,7 +37,7 @@ def land(
     table_format: str | None = option("--format -f", "parquet, delta or iceberg; default: what is there, else parquet."),
     catalog: str | None = option("--catalog", "Of an Iceberg table: the name of its catalog."),
     catalog_config: list[str] | None = option("--catalog-config", "A property of the catalog, as pyiceberg has them; may be repeated.", metavar="NAME=VALUE"),
-    table_config: list[str] | None = option("--table-config", "An option of deltalake for the table's object store; may be repeated.", metavar="NAME=VALUE"),
+    table_config: list[str] | None = option("--table-config", "An option of a store, by deltalake's name; may be repeated.", metavar="NAME=VALUE"),
     follow: bool = option("--follow", "Continue with what arrives; Ctrl-C commits what was read and ends it.", False),
     interval: int = option("--interval", "Seconds between commits of --follow.", 60, "SECONDS"),
     key: str | None = typed("--key --key-format", "What keys are decoded as"),

@@ -90,7 +90,8 @@ class _Land:
         Args:
             source: A directory, `"s3://BUCKET/PREFIX"`, `"kafka://HOST:PORT,..."`, an open `Broker`, a `Cluster`.
             topics: One topic or several, into one table.
-            table: A directory, which is made if there is none; for Delta also the URI of an object store; for Iceberg `NAMESPACE.NAME` in the catalog.
+            table: A directory, which is made if there is none; for Parquet and Delta also the URI of an object store; for Iceberg `NAMESPACE.NAME` in the
+                catalog.
             format: `parquet`, `delta` or `iceberg`. None: what is there, else Iceberg with `catalog`, Delta on an object store, Parquet in a directory.
             catalog: Of an Iceberg table: a name in pyiceberg's configuration, a dict of properties (`type`, `uri`, `warehouse`, ..), or an open `Catalog`.
             follow: Continue with what arrives, until `stop`.
@@ -111,7 +112,7 @@ class _Land:
             on_lost: For records that were deleted from the source before they were landed: "raise", or "skip" them, logged as a warning.
             config: Properties of a client, if the source is the address of a cluster.
             storage_options: Keyword arguments of pyarrow's file system, if the source is on an object store.
-            table_options: Of a Delta table on an object store: deltalake's `storage_options`.
+            table_options: Of a table on an object store: deltalake's `storage_options`, by the same names for Parquet.
             on_progress: Called as `on_progress(topic, rows)` with rows that were read.
 
         Raises:

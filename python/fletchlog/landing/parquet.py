@@ -1,39 +1,38 @@
-"""A directory of Parquet files, with a manifest that is the commit.
+"""A directory of Parquet files, or a prefix of an object store, with a manifest that is the commit.
 
 ```text
 TABLE/_fletchlog/staged/   files of a commit that is being written: no *.parquet, so no reader takes them
 TABLE/_fletchlog/manifest.json
                            JSON: positions, schema, every file of the table with its rows and bytes, and what the last commit has to
-                           publish and to remove. Its rename is the commit
+                           publish and to remove. Its rename, or its put on a condition, is the commit
 TABLE/[day=2026-11-29/[hour=13/]]00000007-0000.parquet
                            published files: moved here after the commit
-TABLE/_fletchlog/lock      locked by the lander that is at work (flock), until it ends or is killed
+TABLE/_fletchlog/lock      of a directory: locked by the lander that is at work (flock), until it ends or is killed
 ```
 
 A reader of `*.parquet` sees rows of commits only, none twice. After a kill between the manifest and the last move it lacks files of the last commit, or, of
-a compaction, rows whose old files were removed; the next `open` moves them. What is staged and in no manifest is removed by it.
+a compaction, rows whose old files were removed; the next `open` moves them. What is staged for a commit that was made, and not in its manifest, is removed
+by it: nobody can commit that any more.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.errors import StorageError, TableConflictError
+from fletchlog.errors import StorageError
 from fletchlog.interop import require
-from fletchlog.landing import files
 from fletchlog.landing.columns import PARTITIONS, conformed, with_partitions
 from fletchlog.landing.positions import FORM, Positions, Wanted, check_form, of_json, to_json
-from fletchlog.landing.tables import MANIFEST, Format, no_table, not_landed
+from fletchlog.landing.tables import Format, no_table, not_landed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     import pyarrow as pa
+
+    from fletchlog.landing.files import Files
 
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 # Columns with few values, and those whose values are all different.
@@ -49,48 +48,42 @@ class ParquetTable:
 
     format: Format = "parquet"
 
-    def __init__(self, root: Path) -> None:
-        self.place = str(root)
-        self._root = root
-        self._folder, self._staged, self._manifest = root / MANIFEST.parent, root / MANIFEST.parent / "staged", root / MANIFEST
+    def __init__(self, files: Files) -> None:
+        self.place = files.place
+        self._files = files
         self._now: dict[str, Any] = {}
-        self._lock: int | None = None
 
     def open(self, wanted: Mapping[str, Wanted]) -> Positions:  # noqa: ARG002 - the manifest has all
         """As `Table.open`."""
-        if self._lock is None:
-            files.make(self._staged)
-            self._lock = self._locked()
-        self._now = self._read()
+        self._files.open()
+        self._now = self._manifest() or {}
         self._publish()
-        for left in self._staged.iterdir():
-            files.remove(left)
+        done = self._now.get("commit", 0)
+        for left in self._files.staged():
+            # a number: of a commit that another lander may be about to make
+            number = left.partition("-")[0]
+            if not self._files.writer or not number.isdigit() or int(number) <= done:
+                self._files.unstage(left)
         return of_json(self._now.get("topics", {}), self.place)
 
     def peek(self) -> Positions:
         """As `Table.peek`."""
-        if not self._root.is_dir():
-            raise no_table(self.place)
-        if not self._manifest.exists():
-            raise not_landed(self.place)
-        return of_json(self._read().get("topics", {}), self.place)
+        found = self._manifest()
+        if found is None:
+            raise not_landed(self.place) if self._files.exist() else no_table(self.place)
+        return of_json(found.get("topics", {}), self.place)
 
-    def _locked(self) -> int:
-        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def _manifest(self) -> dict[str, Any] | None:
+        """What the last commit says; None: there is none."""
+        text = self._files.read()
+        if text is None:
+            return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise TableConflictError(f"the table {self.place} is written by another lander at this moment; wait until it ends, or stop it") from None
-        return descriptor
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            found = json.loads(self._manifest.read_bytes())
-        except FileNotFoundError:
-            return {}
+            found = json.loads(text)
         except ValueError as error:
-            raise StorageError(f"{self._manifest} is no manifest: {error}; it was changed by something else. Restore it, or land into a new table") from None
+            raise StorageError(
+                f"{self.place}/_fletchlog/manifest.json is no manifest: {error}; it was changed by something else. Restore it, or land into a new table"
+            ) from None
         check_form(found.get("fletchlog") if isinstance(found, dict) else None, self.place)
         manifest: dict[str, Any] = found
         return manifest
@@ -109,10 +102,7 @@ class ParquetTable:
 
     def has_rows(self) -> bool:
         """As `Table.has_rows`."""
-        return bool(self._now.get("files")) or any(self._visible())
-
-    def _visible(self) -> Iterator[Path]:
-        return (path for path in self._root.rglob("*.parquet") if MANIFEST.parts[0] not in path.parts)
+        return bool(self._now.get("files")) or any(self._files.visible())
 
     def append(self, rows: pa.Table, schema: pa.Schema, partition_by: str | None, positions: Positions) -> int:
         """As `Table.append`."""
@@ -120,8 +110,8 @@ class ParquetTable:
         made = []
         for index, (folder, part) in enumerate(_parts(rows, partition_by)):
             name = f"{number:08}-{index:04}"
-            size = files.write(self._staged / name, lambda file, part=part: _write(part, file))  # type: ignore[misc]
-            made.append({"staged": name, "path": f"{folder}{name}.parquet", "rows": part.num_rows, "bytes": size})
+            size = self._files.stage(name + self._files.writer, lambda file, part=part: _write(part, file))  # type: ignore[misc]
+            made.append({"staged": name + self._files.writer, "path": f"{folder}{name}.parquet", "rows": part.num_rows, "bytes": size})
         self._commit(schema, partition_by, to_json(positions), made, [])
         return len(made)
 
@@ -129,11 +119,12 @@ class ParquetTable:
         """As `Table.compact`."""
         number = self._now.get("commit", 0) + 1
         made, removed = [], []
-        for index, group in enumerate(_groups([one for one in self._now.get("files", []) if (self._root / one["path"]).exists()], target_bytes)):
+        for index, group in enumerate(_groups([one for one in self._now.get("files", []) if self._files.exists(one["path"])], target_bytes)):
             name, folder = f"{number:08}-{index:04}", group[0]["path"].rpartition("/")[0]
-            size = files.write(self._staged / name, lambda file, group=group: self._rewrite(group, file))  # type: ignore[misc]
+            staged = name + self._files.writer
+            size = self._files.stage(staged, lambda file, group=group: self._rewrite(group, file))  # type: ignore[misc]
             path = f"{folder}/{name}.parquet" if folder else f"{name}.parquet"
-            made.append({"staged": name, "path": path, "rows": sum(one["rows"] for one in group), "bytes": size})
+            made.append({"staged": staged, "path": path, "rows": sum(one["rows"] for one in group), "bytes": size})
             removed += [one["path"] for one in group]
         if made:
             schema = self.schema()
@@ -145,7 +136,7 @@ class ParquetTable:
         pa, parquet, schema = require("pyarrow", "arrow"), require("pyarrow.parquet", "arrow"), self.schema()
         with parquet.ParquetWriter(file, schema, **_options(schema)) as writer:
             for one in group:
-                with parquet.ParquetFile(self._root / one["path"]) as source:
+                with parquet.ParquetFile(self._files.source(one["path"])) as source:
                     for batch in source.iter_batches(_ROW_GROUP):
                         writer.write_table(conformed(pa.Table.from_batches([batch]), schema))
 
@@ -162,33 +153,19 @@ class ParquetTable:
             "remove": removed,
             "files": [*kept, *({name: one[name] for name in ("path", "rows", "bytes")} for one in made)],
         }
-        files.settle(self._staged)
-        new = self._folder / "manifest.new"
-        files.write(new, lambda file: file.write(json.dumps(manifest, indent=1).encode()))
-        files.rename(new, self._manifest)
-        files.settle(self._folder)
+        self._files.commit(json.dumps(manifest, indent=1).encode())
         self._now = manifest
         self._publish()
 
     def _publish(self) -> None:
         """What the last commit has to do; all of it may be done already."""
-        folders = set()
         for path in self._now.get("remove", []):
-            files.remove(self._root / path)
-        for staged, path in self._now.get("publish", {}).items():
-            source, target = self._staged / staged, self._root / path
-            if source.exists():
-                files.make(target.parent)
-                files.rename(source, target)
-                folders.add(target.parent)
-        for folder in folders:
-            files.settle(folder)
+            self._files.remove(path)
+        self._files.publish(self._now.get("publish", {}).items())
 
     def close(self) -> None:
         """As `Table.close`."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._files.close()
 
 
 def _write(rows: pa.Table, file: Any) -> None:

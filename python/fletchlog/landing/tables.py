@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from fletchlog._place import CLUSTER, DIRECTORY, STORE, Place
 from fletchlog.errors import DirectoryError, InvalidArgumentError
+from fletchlog.landing.files import MANIFEST, Directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,6 @@ FORMATS = ("parquet", "delta", "iceberg")
 Catalog: TypeAlias = Any
 # Files of a directory of logs.
 _OF_A_LOG = ("fletchlog.metadata", "meta.properties")
-MANIFEST = Path("_fletchlog", "manifest.json")
 
 
 class Table(Protocol):
@@ -93,7 +93,7 @@ def table_at(table: str | os.PathLike[str], table_format: Format | None, catalog
         raise InvalidArgumentError(f"the table {place} is a cluster: topics are copied there by fletchlog.transfer.copy (fletchlog copy)")
     if place.kind == DIRECTORY and any((Path(place.name) / one).exists() for one in _OF_A_LOG):
         raise InvalidArgumentError(f"the table {place} is a broker's directory; give another place, of the table alone")
-    there = _there(place)
+    there = _there(place, table_options)
     if table_format is not None and there not in (None, table_format):
         raise InvalidArgumentError(f"{place} is a table of format {there!r}, and format is {table_format!r}: leave it out, or give another place")
     found = table_format or there or ("delta" if place.kind == STORE else "parquet")
@@ -101,25 +101,27 @@ def table_at(table: str | os.PathLike[str], table_format: Format | None, catalog
         from fletchlog.landing.delta import DeltaTable
 
         return DeltaTable(place.name, table_options)
-    if place.kind != DIRECTORY:
-        raise InvalidArgumentError(
-            f"the table {place}: a Parquet table is a directory of this machine; on an object store give format='delta' (--format delta)"
-        )
-    if table_options:
-        raise InvalidArgumentError("table_options are for a Delta table on an object store, e.g. s3://BUCKET/PREFIX")
     from fletchlog.landing.parquet import ParquetTable
 
-    return ParquetTable(Path(place.name))
+    if place.kind == STORE:
+        from fletchlog.landing.objects import Objects
+
+        return ParquetTable(Objects(place.name, table_options))
+    if table_options:
+        raise InvalidArgumentError("table_options are for a table on an object store, e.g. s3://BUCKET/PREFIX")
+    return ParquetTable(Directory(Path(place.name)))
 
 
-def _there(place: Place) -> Format | None:
-    """Which format is in a directory; None: neither a Delta table nor one that was landed.
+def _there(place: Place, table_options: Mapping[str, Any] | None) -> Format | None:
+    """Which format is at a place; None: neither a Delta table nor one that was landed.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: It is a file.
     """
-    if place.kind != DIRECTORY:
-        return None
+    if place.kind == STORE:
+        from fletchlog.landing import objects
+
+        return objects.format_at(place.name, table_options)
     here = Path(place.name)
     if here.exists() and not here.is_dir():
         raise InvalidArgumentError(f"the table {place} is a file; a table is a directory, which is made if there is none")
