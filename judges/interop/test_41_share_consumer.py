@@ -27,6 +27,7 @@ from tests.support.members import ShareMember
 from . import kafka
 from .conftest import CASES, SEED
 from .kraft import Kraft, format_directory
+from .share_steps import SCENARIOS, Java, Ours, Run
 
 PART = "41 share consumer"
 # the fixture starts a broker
@@ -132,6 +133,34 @@ def test_the_requests_are_those_of_javas_consumer_in_their_order(place: str, cou
     assert apis[-1] == "ShareGroupHeartbeat", "it leaves last"
     assert all(not request.errors for request in plan.requests(group="order"))
     count(PART, orders=1)
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[str]:
+    with Kafka(config={name: value for name, value in CONFIG.items() if name.startswith("group.")}) as opened:
+        yield opened.bootstrap
+
+
+@pytest.mark.parametrize("of", ["kafka", "listener"])
+def test_calls_do_what_those_of_javas_consumer_do(of: str, place: str, listener: str, count: Callable[..., None]) -> None:
+    """Not compared: what Java's poll with renewals returns only at the next one; offsets of markers in callbacks; what is polled and not acknowledged when a
+    subscription ends, which Java keeps."""
+    address = place.removeprefix("kafka://") if of == "kafka" else listener
+    java, ours, different = Java(address), Ours(address), {}
+    try:
+        for number, (scenario, words) in enumerate(SCENARIOS.items()):
+            unique = f"{of}{number}-{time.time_ns():x}"
+            wanted = Run(java, f"kafka://{address}", f"java{unique}")(words)
+            got = Run(ours, f"kafka://{address}", f"fl{unique}")(words)
+            # tuples are lists there
+            both = json.loads(json.dumps([wanted, got]))
+            rows = [rows for rows in zip(*both, strict=True) if rows[0] != rows[1]]
+            if rows:
+                different[scenario] = rows
+    finally:
+        java.end()
+    assert not different
+    count(PART, **{f"scenarios_of_{of}": len(SCENARIOS)})
 
 
 def test_an_ended_lock_is_reported_and_the_record_comes_again(place: str, count: Callable[..., None]) -> None:

@@ -2200,7 +2200,7 @@ class ShareConsumer(Generic[_K, _V]):
     def wakeup(self) -> None:
         """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
     def close(self, timeout_ms: _Wait = 30000) -> None:
-        """Sends what is acknowledged, releases every other record, and leaves the group. Closing twice does nothing.
+        """Sends what is acknowledged, releases every other record, and leaves the group. Closing twice does nothing. `wakeup` does not end it.
 
         Under the implicit mode the records of the last poll are not accepted but released: call `commit` before, if they are processed.
         """

@@ -34,6 +34,15 @@ impl Default for JoinSender {
     }
 }
 
+/// A client as the authorizer knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientName {
+    /// `User:name`.
+    pub principal: Arc<str>,
+    /// The address it comes from.
+    pub host: Arc<str>,
+}
+
 /// What the broker does about a batch, or about offsets, of a transaction to which their partition does not belong. Kafka:
 /// `TransactionSupportedOperation`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

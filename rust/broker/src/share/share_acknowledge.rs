@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fletchlog_api::{ErrorCode, NodeId};
+use fletchlog_protocol::local::ClientName;
 use fletchlog_protocol::messages::share_acknowledge_response::{
     LeaderIdAndEpoch, PartitionData, ShareAcknowledgeTopicResponse,
 };
@@ -27,6 +28,8 @@ pub(super) type RequestBatch = (i64, i64, Vec<i8>);
 pub(super) struct Acknowledgements {
     order: Vec<TopicIdPartition>,
     batches: HashMap<TopicIdPartition, Vec<RequestBatch>>,
+    /// Who acknowledges.
+    pub(super) reader: Option<ClientName>,
 }
 
 /// What acknowledgements do.
@@ -41,6 +44,14 @@ pub(super) enum Effect {
 pub(super) type Outcome = (ErrorCode, Option<Arc<str>>);
 
 impl Acknowledgements {
+    /// None, of this client.
+    pub(super) fn of(reader: Option<ClientName>) -> Self {
+        Self {
+            reader,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn insert(&mut self, at: TopicIdPartition, batches: Vec<RequestBatch>) {
         if self.batches.insert(at, batches).is_none() {
             self.order.push(at);
@@ -49,7 +60,7 @@ impl Acknowledgements {
 
     /// Those of other partitions.
     pub(super) fn without(&self, partitions: &HashSet<TopicIdPartition>) -> Self {
-        let mut others = Self::default();
+        let mut others = Self::of(self.reader.clone());
         for at in self.order.iter().filter(|at| !partitions.contains(at)) {
             others.insert(*at, self.batches.get(at).cloned().unwrap_or_default());
         }
@@ -99,7 +110,7 @@ impl SharePartitionManager {
         if let Err(code) = taken {
             return refused(code);
         }
-        let mut acknowledgements = Acknowledgements::default();
+        let mut acknowledgements = Acknowledgements::of(request.reader);
         for topic in request.topics {
             for partition in topic.partitions {
                 let at = TopicIdPartition {
@@ -185,7 +196,7 @@ impl SharePartitionManager {
         let mut outcomes = Vec::with_capacity(acknowledgements.order.len());
         for at in &acknowledgements.order {
             let batches = acknowledgements.batches.get(at).map_or(&[][..], Vec::as_slice);
-            let valid = self.valid_batches(key, *at, batches, may_renew);
+            let valid = self.valid_batches(key, *at, batches, acknowledgements.reader.as_ref(), may_renew);
             is_any_valid |= valid.as_ref().is_ok_and(|batches| !batches.is_empty());
             outcomes.push((*at, valid));
         }
@@ -205,12 +216,14 @@ impl SharePartitionManager {
         key: &ShareSessionKey,
         at: TopicIdPartition,
         batches: &[RequestBatch],
+        reader: Option<&ClientName>,
         may_renew: bool,
     ) -> Result<Vec<AcknowledgementBatch>, ErrorCode> {
         if !self.is_known_topic(&at.topic_id) {
             return Err(ErrorCode::UNKNOWN_TOPIC_ID);
         }
         let batches = validated(batches, may_renew)?;
+        self.check_may_read(reader, &at.topic_id)?;
         let partition = self.partition_of(at).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
         match batches.is_empty() || partition.leader() == key.node {
             true => Ok(batches),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_api::{ErrorCode, NodeId};
+use fletchlog_protocol::local::ClientName;
 use fletchlog_protocol::messages::share_fetch_response::{
     AcquiredRecords, LeaderIdAndEpoch, PartitionData, ShareFetchableTopicResponse,
 };
@@ -63,7 +64,7 @@ struct Named {
 
 fn named(request: &mut ShareFetchRequest) -> Named {
     let (mut partitions, mut seen) = (Vec::new(), HashSet::new());
-    let mut acknowledgements = Acknowledgements::default();
+    let mut acknowledgements = Acknowledgements::of(request.reader.take());
     for topic in std::mem::take(&mut request.topics) {
         for partition in topic.partitions {
             let at = TopicIdPartition {
@@ -81,7 +82,7 @@ fn named(request: &mut ShareFetchRequest) -> Named {
         }
     }
     if acknowledgements.is_empty() {
-        acknowledgements = Acknowledgements::default();
+        acknowledgements = Acknowledgements::of(acknowledgements.reader);
     }
     let forgotten = std::mem::take(&mut request.forgotten_topics_data).into_iter();
     let forgotten = forgotten.flat_map(|topic| {
@@ -207,7 +208,7 @@ impl SharePartitionManager {
         acknowledgements: &Acknowledgements,
     ) -> ShareFetched {
         for one in asked {
-            match self.check_asked(fetch.key.node, *one) {
+            match self.check_asked(fetch.key.node, *one, acknowledgements.reader.as_ref()) {
                 Ok(()) => fetch.partitions.push(one.at),
                 Err(code) => fetch.errors.push((one.at, code)),
             }
@@ -217,7 +218,8 @@ impl SharePartitionManager {
             // No state is read either.
             fetch.partitions.clear();
         }
-        let is_at_once = max_wait_ms <= 0 || asked.is_empty() || wants_nothing || !fetch.errors.is_empty();
+        // A partition with an error does not end the wait for the others. Kafka: `KafkaApis#handleFetchFromShareFetchRequest`.
+        let is_at_once = max_wait_ms <= 0 || fetch.partitions.is_empty();
         let (node, group_id) = (fetch.key.node, Arc::clone(&fetch.key.group_id));
         let is_in_memory = |at: &TopicIdPartition| self.loaded(node, &group_id, *at).is_some();
         let partitions = fetch.partitions.iter().copied();
@@ -230,7 +232,7 @@ impl SharePartitionManager {
         fetch.acknowledged = self.acknowledge_checked(&fetch.key, acknowledgements, checked);
         let response = found.map(|found| self.end_share_fetch(&fetch, found));
         let mut response = self.load_missing(&mut fetch, &missing, response);
-        if response.is_none() && (is_at_once || !fetch.errors.is_empty()) {
+        if response.is_none() && is_at_once {
             response = self.try_share_fetch(&fetch, true);
         }
         match response {
@@ -313,10 +315,11 @@ impl SharePartitionManager {
         checked.into_iter().map(latest).collect()
     }
 
-    fn check_asked(&self, node: NodeId, asked: Asked) -> Result<(), ErrorCode> {
+    fn check_asked(&self, node: NodeId, asked: Asked, reader: Option<&ClientName>) -> Result<(), ErrorCode> {
         if !asked.was_known && !self.is_known_topic(&asked.at.topic_id) {
             return Err(ErrorCode::UNKNOWN_TOPIC_ID);
         }
+        self.check_may_read(reader, &asked.at.topic_id)?;
         match self.partition_of(asked.at) {
             None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
             Some(partition) if partition.leader() != node => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use fletchlog_api::{ErrorCode, NodeId};
 use fletchlog_log::FetchBound;
+use fletchlog_protocol::local::ClientName;
 use fletchlog_protocol::messages::{
     ReadShareGroupStateRequest, ReadShareGroupStateResponse, WriteShareGroupStateRequest,
     read_share_group_state_request, read_share_group_state_response, write_share_group_state_request,
@@ -23,6 +24,7 @@ use crate::BrokerError;
 use crate::panics::{contained, place};
 use crate::partition::Partition;
 use crate::replica_manager::{ReplicaManager, ShareWatchKey};
+use crate::security::{AclOperation, Action, Principal, ResourceType};
 use crate::share_coordinator::{NO_START_OFFSET, ShareCoordinator, SharePartitionKey};
 use crate::sync::{Mutex, MutexGuard, Rank};
 
@@ -168,6 +170,30 @@ impl SharePartitionManager {
     /// Whether a topic has this id.
     pub(super) fn is_known_topic(&self, topic_id: &[u8; 16]) -> bool {
         self.replicas.topic_table().name_of(topic_id).is_some()
+    }
+
+    /// TOPIC_AUTHORIZATION_FAILED, if the client may not read the topic. An unknown id reveals nothing.
+    pub(super) fn check_may_read(&self, reader: Option<&ClientName>, topic_id: &[u8; 16]) -> Result<(), ErrorCode> {
+        let (Some(authorizer), Some(reader)) = (self.replicas.controller().authorizer(), reader) else {
+            return Ok(());
+        };
+        let table = self.replicas.topic_table();
+        let Some(name) = table.name_of(topic_id) else {
+            return Ok(());
+        };
+        let principal = Principal {
+            name: &reader.principal,
+            host: &reader.host,
+        };
+        let action = Action {
+            operation: AclOperation::Read,
+            resource_type: ResourceType::Topic,
+            resource_name: name,
+        };
+        match authorizer.authorize(principal, action) {
+            true => Ok(()),
+            false => Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED),
+        }
     }
 
     /// The share partition if it is in memory, and the node still leads the partition in the same epoch.

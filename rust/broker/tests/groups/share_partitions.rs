@@ -4,11 +4,15 @@
 use std::path::Path;
 
 use fletchlog_api::*;
-use fletchlog_broker::{AlterConfig, AlterConfigOp, Broker, NewTopic};
+use fletchlog_broker::{
+    Acl, AclOperation, AlterConfig, AlterConfigOp, Broker, NewTopic, PatternType, PermissionType, ResourceType,
+};
+use fletchlog_protocol::local::ClientName;
 use fletchlog_protocol::messages::{
     DeleteShareGroupStateRequest, InitializeShareGroupStateRequest, ReadShareGroupStateSummaryRequest,
-    ShareAcknowledgeRequest, ShareFetchRequest, delete_share_group_state_request, initialize_share_group_state_request,
-    read_share_group_state_summary_request, share_acknowledge_request, share_fetch_request,
+    ShareAcknowledgeRequest, ShareFetchRequest, ShareFetchResponse, delete_share_group_state_request,
+    initialize_share_group_state_request, read_share_group_state_summary_request, share_acknowledge_request,
+    share_fetch_request,
 };
 
 use super::wire::*;
@@ -454,6 +458,95 @@ fn acknowledgements_whose_states_are_not_replicated_in_time_fail() {
     assert_eq!(member.acknowledged(), None);
     world.run(1);
     assert_eq!(member.acknowledged(), Some(ErrorCode::COORDINATOR_NOT_AVAILABLE));
+}
+
+/// Of partition 0 of "t", and what acknowledging offset 0 of it with the fetch gave.
+fn one_of_two(response: ShareFetchResponse, topic: [u8; 16]) -> Vec<(ErrorCode, usize, ErrorCode)> {
+    let topics = response.responses.into_iter().filter(|found| found.topic_id == topic);
+    let partitions = topics.flat_map(|found| found.partitions);
+    let parts = partitions.map(|p| (p.error_code, p.acquired_records.len(), p.acknowledge_error_code));
+    parts.collect()
+}
+
+/// Recorded with a real 4.4.0: `tests/golden/share-groups/borders.jsonl`, auth-002 to auth-004.
+#[test]
+fn a_partition_that_the_client_may_not_read_has_an_error_as_long_as_it_is_in_the_session() {
+    let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+    let world = World::new(&[
+        ("authorizer.class.name", authorizer),
+        ("allow.everyone.if.no.acl.found", "true"),
+    ]);
+    let open = world.share(&[]);
+    world.broker.create_topic("secret", 1, &[]).unwrap();
+    let secret = world.broker.describe_topic("secret").unwrap().topic_id;
+    let conn = world.connect();
+    let fetch = |epoch: i32, reader: Option<&str>, acknowledges: bool| {
+        let topic = |topic_id: [u8; 16]| share_fetch_request::FetchTopic {
+            topic_id,
+            partitions: vec![share_fetch_request::FetchPartition {
+                acknowledgement_batches: match acknowledges {
+                    true => vec![share_fetch_request::AcknowledgementBatch {
+                        acknowledge_types: vec![ACCEPT],
+                        ..Default::default()
+                    }],
+                    false => Vec::new(),
+                },
+                ..Default::default()
+            }],
+        };
+        let topics = [open, secret].map(topic);
+        conn.send(Request::ShareFetch(ShareFetchRequest {
+            group_id: Some("g".into()),
+            member_id: Some("a".into()),
+            share_session_epoch: epoch,
+            max_wait_ms: 500,
+            min_bytes: 1,
+            max_records: 500,
+            batch_size: 500,
+            topics: topics.into_iter().filter(|_| epoch == 0 || acknowledges).collect(),
+            reader: reader.map(|name| ClientName {
+                principal: name.into(),
+                host: "10.0.0.7".into(),
+            }),
+            ..Default::default()
+        }));
+    };
+    let take = || match conn.take() {
+        Some(Response::ShareFetch(response)) => Some(response),
+        Some(_) => panic!("another response"),
+        None => None,
+    };
+    let deny = Acl {
+        resource_type: ResourceType::Topic,
+        resource_name: "secret".into(),
+        pattern_type: PatternType::Literal,
+        principal: "User:a".into(),
+        host: "*".into(),
+        operation: AclOperation::Read,
+        permission_type: PermissionType::Deny,
+    };
+    world.broker.create_acls(&[deny]).unwrap();
+    let refused = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+    // The other partition is waited for.
+    fetch(0, Some("User:a"), false);
+    assert_eq!(take(), None);
+    world.broker.append_batches(&tp("t", 0), batch(2, 10)).unwrap();
+    let response = take().unwrap();
+    assert_eq!(one_of_two(response.clone(), open), [(NONE, 1, NONE)]);
+    assert_eq!(one_of_two(response, secret), [(refused, 0, NONE)]);
+    // It stays in the session, and is in each response.
+    fetch(1, Some("User:a"), true);
+    world.run(500);
+    let response = take().unwrap();
+    assert_eq!(one_of_two(response.clone(), open), [(NONE, 0, NONE)]);
+    assert_eq!(one_of_two(response, secret), [(refused, 0, refused)]);
+    // Who asks counts, not who opened the session; a client of this process may do everything.
+    fetch(2, None, false);
+    world.run(500);
+    assert_ne!(one_of_two(take().unwrap(), secret), [(refused, 0, NONE)]);
+    fetch(3, Some("User:a"), false);
+    world.run(500);
+    assert_eq!(one_of_two(take().unwrap(), secret), [(refused, 0, NONE)]);
 }
 
 #[test]

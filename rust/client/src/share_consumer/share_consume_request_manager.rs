@@ -4,14 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use fletchlog_api::{Completion, ErrorCode, Failure, NodeId, Request, Response};
+use fletchlog_api::{Completion, ErrorCode, Failure, NodeId, Request, Response, TopicId};
 use fletchlog_protocol::messages::share_acknowledge_request::{self as acknowledge, AcknowledgePartition};
 use fletchlog_protocol::messages::share_fetch_request::{self as fetch, FetchPartition};
 use fletchlog_protocol::messages::share_fetch_response::PartitionData;
 use fletchlog_protocol::messages::{
     ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest, ShareFetchResponse,
 };
-use fletchlog_records::TopicPartition;
 
 use super::acknowledgements::{AcknowledgementBatch, Acknowledgements};
 use super::settings::Settings;
@@ -214,7 +213,6 @@ impl ShareConsumeRequestManager {
         member_id: &Arc<str>,
         wanted: &[TopicIdPartition],
     ) {
-        let now_ms = net.now_ms();
         let member = Member { settings, member_id };
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for id in ids {
@@ -236,7 +234,7 @@ impl ShareConsumeRequestManager {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for id in ids {
             let of_node = by_leader.remove(&id).unwrap_or_default();
-            self.send_fetch(id, &of_node, net, member, now_ms);
+            self.send_fetch(id, &of_node, net, metadata, member);
         }
     }
 
@@ -294,9 +292,10 @@ impl ShareConsumeRequestManager {
         id: NodeId,
         wanted: &[TopicIdPartition],
         net: &mut ConsumerNetworkClient,
+        metadata: &ConsumerMetadata,
         member: Member<'_>,
-        now_ms: i64,
     ) {
+        let now_ms = net.now_ms();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if node.busy.is_some() || now_ms < node.retry_at_ms {
             return;
@@ -313,10 +312,19 @@ impl ShareConsumeRequestManager {
                 return;
             }
         }
-        let moved = move_out(&mut acknowledgements, |tip| !node.session.has(tip));
+        let moved = move_out(&mut acknowledgements, |tip| {
+            metadata.leader(&tip.tp).is_some_and(|leader| leader.node != id)
+        });
         let why = refused(ErrorCode::NOT_LEADER_OR_FOLLOWER, "the leader has moved");
         complete(&mut self.completed, moved, None, &why);
-        let change = node.session.change_to(wanted);
+        let mut change = node.session.change_to(wanted);
+        // Naming a partition adds it to the session: one that is not wanted is only acknowledged.
+        let given_up = acknowledgements.keys().filter(|tip| !node.session.has(tip));
+        let given_up: Vec<_> = given_up
+            .filter(|tip| !change.forgotten.contains(tip))
+            .cloned()
+            .collect();
+        change.forgotten.extend(given_up);
         let request = member.share_fetch(change, &acknowledgements);
         let request_id = net.send(id, Request::ShareFetch(request));
         node.busy = Some(request_id);
@@ -423,13 +431,10 @@ impl ShareConsumeRequestManager {
         let (mut has_records, mut has_errors) = (false, false);
         for topic in response.responses {
             for partition in topic.partitions {
-                let Some(name) = metadata.topic_name(&topic.topic_id) else {
+                let at = (topic.topic_id, partition.partition_index);
+                let Some(tip) = self.asked(&sent, at) else {
                     metadata.request_update();
                     continue;
-                };
-                let tip = TopicIdPartition {
-                    topic_id: topic.topic_id,
-                    tp: TopicPartition::new(name, partition.partition_index),
                 };
                 if let Some(acknowledgements) = sent.acknowledgements.remove(&tip) {
                     let code = partition.acknowledge_error_code;
@@ -457,6 +462,14 @@ impl ShareConsumeRequestManager {
             "the response does not name the partition",
         );
         complete(&mut self.completed, sent.acknowledgements, None, &why);
+    }
+
+    /// A partition of a request: its topic may have left the metadata meanwhile. Kafka: `topicNamesMap`.
+    fn asked(&self, sent: &InFlight, (topic_id, partition): (TopicId, i32)) -> Option<TopicIdPartition> {
+        let named = |tip: &&TopicIdPartition| tip.topic_id == topic_id && tip.tp.partition == partition;
+        let acknowledged = sent.acknowledgements.keys().find(named);
+        let of_session = || self.nodes.get(&sent.node)?.session.partitions().iter().find(named);
+        acknowledged.or_else(of_session).cloned()
     }
 
     /// Kafka: `ShareFetchCollector#initialize`, `#handleInitializeErrors`.
@@ -521,10 +534,7 @@ impl ShareConsumeRequestManager {
         }
         for topic in response.responses {
             for partition in topic.partitions {
-                let named = |tip: &&TopicIdPartition| {
-                    tip.topic_id == topic.topic_id && tip.tp.partition == partition.partition_index
-                };
-                let Some(tip) = sent.acknowledgements.keys().find(named).cloned() else {
+                let Some(tip) = self.asked(&sent, (topic.topic_id, partition.partition_index)) else {
                     continue;
                 };
                 if let Some(acknowledgements) = sent.acknowledgements.remove(&tip) {
@@ -603,6 +613,7 @@ impl Member<'_> {
             forgotten_topics_data: forgotten
                 .map(|(topic_id, partitions)| fetch::ForgottenTopic { topic_id, partitions })
                 .collect(),
+            reader: None,
         }
     }
 
@@ -623,6 +634,7 @@ impl Member<'_> {
             topics: topics
                 .map(|(topic_id, partitions)| acknowledge::AcknowledgeTopic { topic_id, partitions })
                 .collect(),
+            reader: None,
         }
     }
 }

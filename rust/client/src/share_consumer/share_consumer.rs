@@ -390,11 +390,13 @@ impl ShareConsumer {
     /// accepted. Closing twice does nothing.
     ///
     /// # Errors
-    /// `Interrupted` or `Wakeup` while it waited. The consumer is closed all the same.
+    /// `Interrupted` while it waited. The consumer is closed all the same.
     pub fn close(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         if std::mem::replace(&mut self.closed, true) || self.net.is_closed() {
             return Ok(());
         }
+        // Nobody wakes it from now on. Kafka: `WakeupTrigger#disableWakeups`.
+        self.wakeup = Arc::default();
         let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
         let ended = self.end_sessions(deadline, &mut *interrupt);
         self.member.leave(&mut self.net);

@@ -47,6 +47,11 @@ impl ShareSessionHandler {
         !self.partitions.is_empty()
     }
 
+    /// In the order in which they were added.
+    pub fn partitions(&self) -> &[TopicIdPartition] {
+        &self.partitions
+    }
+
     /// What the next fetch says of the session, which then has exactly the `wanted` partitions.
     pub fn change_to(&mut self, wanted: &[TopicIdPartition]) -> SessionChange {
         let epoch = self.next_epoch;

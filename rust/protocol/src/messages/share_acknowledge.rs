@@ -8,6 +8,9 @@ message! {
         share_session_epoch: i32, since(0);
         is_renew_ack: bool, since(2);
         topics: Vec<AcknowledgeTopic>, since(0);
+        @local
+        /// Who reads. `None`: a client in the broker's process, which may read every topic.
+        reader: Option<crate::local::ClientName>;
     }
     AcknowledgeTopic {
         topic_id: [u8; 16], since(0);

@@ -15,6 +15,9 @@ message! {
         is_renew_ack: bool, since(2);
         topics: Vec<FetchTopic>, since(0);
         forgotten_topics_data: Vec<ForgottenTopic>, since(0);
+        @local
+        /// Who reads. `None`: a client in the broker's process, which may read every topic.
+        reader: Option<crate::local::ClientName>;
     }
     FetchTopic {
         topic_id: [u8; 16], since(0);

@@ -159,7 +159,8 @@ pub(super) fn create_acls(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
         return Err(UNKNOWN);
     }
     let result = |outcome: Result<(), Refusal>| {
-        let (error, error_message) = outcome.err().unwrap_or((ErrorCode::NONE, None));
+        // Kafka sets no message, whose default is "".
+        let (error, error_message) = outcome.err().unwrap_or((ErrorCode::NONE, Some(Arc::default())));
         create_acls_response::AclCreationResult {
             error_code: error,
             error_message,
@@ -267,9 +268,11 @@ fn deleted_by_filter(acls: Vec<Acl>) -> delete_acls_response::DeleteAclsFilterRe
         host: acl.host.as_str().into(),
         operation: acl.operation.code(),
         permission_type: acl.permission_type.code(),
+        error_message: None,
         ..Default::default()
     };
     delete_acls_response::DeleteAclsFilterResult {
+        error_message: None,
         matching_acls: acls.into_iter().map(deleted).collect(),
         ..Default::default()
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fletchlog_broker::{AclOperation, Action, Authorizer, Broker, CLUSTER_NAME, Coded, Principal, ResourceType};
+use fletchlog_protocol::local::ClientName;
 use fletchlog_records::ErrorCode;
 
 use super::{Call, Peer};
@@ -63,6 +64,15 @@ impl Client {
             );
         }
         is_allowed
+    }
+}
+
+impl From<Client> for ClientName {
+    fn from(client: Client) -> Self {
+        Self {
+            principal: client.principal.into(),
+            host: client.host.into(),
+        }
     }
 }
 

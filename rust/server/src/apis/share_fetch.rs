@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fletchlog_api as api;
-use fletchlog_broker::{AclOperation, Broker, ResourceType};
+use fletchlog_broker::AclOperation;
 use fletchlog_protocol::messages::{
     DeleteShareGroupStateRequest, DeleteShareGroupStateResponse, InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse, ReadShareGroupStateRequest, ReadShareGroupStateResponse,
@@ -16,7 +16,6 @@ use fletchlog_protocol::messages::{
 };
 use fletchlog_records::ErrorCode;
 
-use super::authorization::Client;
 use super::metadata::endpoints_of_leaders;
 use super::{CLOSED, Call, Handled, Unreadable, response};
 
@@ -29,28 +28,14 @@ pub(super) fn share_fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
             ..Default::default()
         });
     }
-    let (broker, client) = (Arc::clone(call.broker()), call.peer.client());
-    let mut denied = Vec::new();
-    request.topics.retain_mut(|topic| {
-        let is_denied = is_denied(&broker, &client, topic.topic_id);
-        if is_denied {
-            denied.push(std::mem::take(topic));
-        }
-        !is_denied
-    });
+    let broker = Arc::clone(call.broker());
+    request.reader = Some(call.peer.client().into());
     let (granted, reserved) = call.apis.unsent.reserve(request.max_bytes);
     *call.reserved = Some(reserved);
     request.max_bytes = granted;
-    if !denied.is_empty() {
-        // A refusal does not wait.
-        request.max_wait_ms = 0;
-    }
     let endpoints = Arc::clone(&call.apis.endpoints);
     call.ask(api::Request::ShareFetch(request), move |answer| {
         let mut answer: ShareFetchResponse = response!(ShareFetch, answer)?;
-        if answer.error_code == ErrorCode::NONE {
-            answer.responses.extend(denied.into_iter().map(refused_topic));
-        }
         let leaders = answer.responses.iter().flat_map(|topic| &topic.partitions);
         let leaders = leaders.filter_map(|p| (p.current_leader.leader_id != 0).then_some(p.current_leader.leader_id));
         let found = endpoints_of_leaders(&broker, &endpoints, leaders).into_iter();
@@ -66,29 +51,6 @@ pub(super) fn share_fetch(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     })
 }
 
-fn refused_topic(
-    topic: fletchlog_protocol::messages::share_fetch_request::FetchTopic,
-) -> share_fetch_response::ShareFetchableTopicResponse {
-    let partitions = topic.partitions.into_iter();
-    let partition = |partition: fletchlog_protocol::messages::share_fetch_request::FetchPartition| {
-        let acknowledges = !partition.acknowledgement_batches.is_empty();
-        share_fetch_response::PartitionData {
-            partition_index: partition.partition_index,
-            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
-            acknowledge_error_code: match acknowledges {
-                true => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
-                false => ErrorCode::NONE,
-            },
-            records: Some(bytes::Bytes::new()),
-            ..Default::default()
-        }
-    };
-    share_fetch_response::ShareFetchableTopicResponse {
-        topic_id: topic.topic_id,
-        partitions: partitions.map(partition).collect(),
-    }
-}
-
 pub(super) fn share_acknowledge(call: &mut Call<'_>) -> Result<Handled, Unreadable> {
     let mut request: ShareAcknowledgeRequest = call.message()?;
     let group_id = request.group_id.clone().unwrap_or_default();
@@ -98,34 +60,10 @@ pub(super) fn share_acknowledge(call: &mut Call<'_>) -> Result<Handled, Unreadab
             ..Default::default()
         });
     }
-    let (broker, client) = (Arc::clone(call.broker()), call.peer.client());
-    let mut denied = Vec::new();
-    request.topics.retain_mut(|topic| {
-        let is_denied = is_denied(&broker, &client, topic.topic_id);
-        if is_denied {
-            denied.push(std::mem::take(topic));
-        }
-        !is_denied
-    });
+    let broker = Arc::clone(call.broker());
+    request.reader = Some(call.peer.client().into());
     let answer = call.ask_now(api::Request::ShareAcknowledge(request))?;
     let mut answer: ShareAcknowledgeResponse = response!(ShareAcknowledge, answer)?;
-    if answer.error_code == ErrorCode::NONE {
-        let refused = denied
-            .into_iter()
-            .map(|topic| share_acknowledge_response::ShareAcknowledgeTopicResponse {
-                topic_id: topic.topic_id,
-                partitions: topic
-                    .partitions
-                    .iter()
-                    .map(|partition| share_acknowledge_response::PartitionData {
-                        partition_index: partition.partition_index,
-                        error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
-                        ..Default::default()
-                    })
-                    .collect(),
-            });
-        answer.responses.extend(refused);
-    }
     let leaders = answer.responses.iter().flat_map(|topic| &topic.partitions);
     let leaders = leaders.filter_map(|p| (p.current_leader.leader_id != 0).then_some(p.current_leader.leader_id));
     let found = endpoints_of_leaders(&broker, &call.apis.endpoints, leaders).into_iter();
@@ -138,19 +76,6 @@ pub(super) fn share_acknowledge(call: &mut Call<'_>) -> Result<Handled, Unreadab
         })
         .collect();
     call.answer(answer)
-}
-
-/// Whether the client may not read a topic. An unknown id is not denied: it reveals nothing.
-fn is_denied(broker: &Broker, client: &Client, topic_id: [u8; 16]) -> bool {
-    if broker.authorizer().is_none() {
-        return false;
-    }
-    match broker.topic_name(topic_id) {
-        Ok(Some(name)) => !client.may(broker, AclOperation::Read, ResourceType::Topic, &name),
-        Ok(None) => false,
-        // The broker is closed.
-        Err(_) => true,
-    }
 }
 
 /// A request of the leader of a partition to the share coordinator. Only brokers may send it.

@@ -234,10 +234,12 @@ impl Peer for Leader {
     fn handle(&mut self, now_ms: i64, sent: &Sent) -> Option<Answer> {
         let mut state = self.0.lock().unwrap();
         let response = match &sent.request {
-            Request::Metadata(_) => {
+            Request::Metadata(request) => {
                 let mut of_topic = topic("t", state.leaders.iter().map(|leader| (*leader, 1)));
                 of_topic.topic_id = TOPIC_ID;
-                Response::Metadata(cluster([1, 2], [of_topic]))
+                let mut asked = request.topics.iter().flatten();
+                let is_asked = asked.any(|topic| topic.name.as_deref() == Some("t"));
+                Response::Metadata(cluster([1, 2], is_asked.then_some(of_topic)))
             }
             Request::FindCoordinator(_) => Response::FindCoordinator(FindCoordinatorResponse {
                 coordinators: vec![Coordinator {

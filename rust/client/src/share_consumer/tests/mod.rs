@@ -239,6 +239,40 @@ fn a_close_sends_what_is_acknowledged_and_leaves() {
 }
 
 #[test]
+fn a_close_is_not_woken_up() {
+    let mut member = Member::joined(EXPLICIT);
+    member.acquires(0, &[(0, 3, 1)]);
+    member.poll(1000);
+    member.log();
+    member
+        .consumer
+        .acknowledge(&tp(0), 0, 1, AcknowledgeType::Accept)
+        .unwrap();
+    member.consumer.wakeup_handle().wake();
+    member.consumer.close(1000, &mut || false).unwrap();
+    let gone = ["acknowledge -1 0:0-1=[1]", "heartbeat -1 Some(\"\")"];
+    assert_eq!(member.log(), gone);
+}
+
+#[test]
+fn the_result_for_a_topic_that_is_no_more_subscribed_arrives() {
+    let mut member = Member::joined(EXPLICIT);
+    member.consumer.listen(true);
+    member.acquires(0, &[(0, 1, 1)]);
+    member.poll(1000);
+    member
+        .consumer
+        .acknowledge(&tp(0), 0, 1, AcknowledgeType::Accept)
+        .unwrap();
+    member.consumer.subscribe(&["u".into()], &mut || false).unwrap();
+    member.poll(1000);
+    assert_eq!(
+        results(member.consumer.take_acknowledgement_commits()),
+        [(0, vec![(0, 1)], None)]
+    );
+}
+
+#[test]
 fn an_iteration_sends_its_acknowledgements_together() {
     let mut member = Member::joined(&[]);
     member.acquires(0, &[(0, 2, 1)]);
