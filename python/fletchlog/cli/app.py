@@ -91,7 +91,8 @@ def _chosen(prog: str, text: str, words: Sequence[str], names: Mapping[str, str]
     word = words[0] if words else ""
     options = OPTIONS if text is TEXT else ()
     if word and not word.startswith("-"):
-        wrong(prog, missing("command", word, names, "").rstrip("; "))
+        which = "" if text is TEXT else f"{prog} is followed by one of {', '.join(names)}"
+        wrong(prog, missing("command", word, names, which).rstrip("; "))
     if word == "--version" and options:
         import fletchlog
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from fletchlog._place import CLUSTER, DIRECTORY, STORE, Place
-from fletchlog.cli.common import CommandError, UsageError, fail, refuse
+from fletchlog.cli.common import CommandError, UsageError, fail, missing, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     Command = Callable[..., None]
 
 HELP = ("--help", "-h")
+# Options of Kafka's own tools, and of other servers.
+_OF_KAFKA = {
+    "--bootstrap-server": "the address is an argument, kafka://HOST:PORT",
+    "--bootstrap-servers": "the address is an argument, kafka://HOST:PORT",
+    "--topic": "the topic is an argument",
+    "--from-beginning": "without a group, or in a new one, reading begins at the start of the log; --from says where else",
+    "--max-messages": "-n is the number of records",
+    "--port": "--listen takes HOST:PORT",
+}
 LOCAL, READABLE, ANYWHERE = (DIRECTORY,), (DIRECTORY, STORE), (DIRECTORY, STORE, CLUSTER)
 
 
@@ -113,7 +122,7 @@ def read(prog: str, function: Command, words: Sequence[str]) -> dict[str, Any]:
     texts: dict[str, Any] = {}
     for flag, value in options:
         if flag not in flags:
-            wrong(prog, f"there is no option {flag}")
+            wrong(prog, missing("option", flag, flags, _OF_KAFKA.get(flag, "")).rstrip("; "))
         name, valued = flags[flag]
         if valued == (value is None):
             wrong(prog, f"{flag} wants a value" if valued else f"{flag} takes no value")
