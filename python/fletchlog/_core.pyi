@@ -2716,14 +2716,28 @@ def hash_buckets(order: Sequence[tuple[str, int]], release: tuple[int, int], sub
     """
 
 def derive_polls(
-    properties: dict[str, str],
-    assignments: list[tuple[int, list[tuple[str, int]], bool]],
-    subscribed: list[str] | None,
-    reads_between_polls: bool,
+    consumer: tuple[
+        dict[str, str],
+        list[tuple[int, list[tuple[str, int]], bool]],
+        list[str] | None,
+        list[tuple[int, list[tuple[str, int, int]]]],
+        list[tuple[int, list[str]]],
+        list[tuple[int, tuple[str, int]]],
+        bool,
+        bool,
+    ],
     fetches: list[_RecordedFetch],
     max_poll_records: int | None,
 ) -> dict[str, Any]:
     """The polls of a Java consumer, derived from its fetches in the order of their arrival: see `fletchlog.explain.session.polls`.
+
+    Args:
+        consumer: Its properties; its assignments (time in us, partitions, whether those assigned before keep their positions); the topics of its
+            subscription, None: `assign()`; its commits (time, partitions with offsets); the topics that its Metadata requests name, with their times;
+            partitions whose offsets it looked up, with the times; whether another thread than that of the polls sends the fetches (KIP-848); whether
+            responses are read between polls.
+        fetches: Its fetches.
+        max_poll_records: What the program has set; None: it is concluded.
 
     Raises:
         fletchlog.errors.InvalidConfigError: A property is unknown or refused.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fletchlog_api::{Config, ErrorCode, NodeId, Scope};
 use fletchlog_client::consumer::{
-    DerivedPolls, RecordedAssignment, RecordedBatch, RecordedFetch, RecordedPartition, RecordedReader,
-    RecordedResponse, derive_polls as derive,
+    DerivedPolls, RecordedAssignment, RecordedBatch, RecordedCommit, RecordedFetch, RecordedPartition, RecordedReader,
+    RecordedResponse, RecordedTopics, derive_polls as derive,
 };
 use fletchlog_records::TopicPartition;
 use pyo3::prelude::*;
@@ -19,6 +19,20 @@ use crate::gate::gate;
 type Lane = (String, i32);
 /// Time, partitions, whether partitions assigned before keep their positions.
 type PyAssignment = (i64, Vec<Lane>, bool);
+/// Time, partitions with offsets.
+type PyCommit = (i64, Vec<(String, i32, i64)>);
+/// Properties, assignments, topics of the subscription, commits, topics of Metadata requests with their times, lookups, whether another thread sends the
+/// fetches, whether responses are read between polls.
+type PyReader = (
+    BTreeMap<String, String>,
+    Vec<PyAssignment>,
+    Option<Vec<String>>,
+    Vec<PyCommit>,
+    Vec<(i64, Vec<String>)>,
+    Vec<(i64, Lane)>,
+    bool,
+    bool,
+);
 /// First and last offset, records, producer id, bytes, transactional, control.
 type PyBatch = (i64, i64, i32, i64, u64, bool, bool);
 /// Topic, partition, error, high watermark, last stable offset, preferred read replica, aborted transactions (producer id, first offset), batches.
@@ -116,32 +130,52 @@ fn assignment((at_us, partitions, keeps_positions): PyAssignment, topics: &mut T
     }
 }
 
+fn commit((at_us, offsets): PyCommit, topics: &mut Topics) -> RecordedCommit {
+    RecordedCommit {
+        at_us,
+        offsets: offsets
+            .into_iter()
+            .map(|(topic, partition, offset)| (topics.partition(topic, partition), offset))
+            .collect(),
+    }
+}
+
+fn reader(given: PyReader, topics: &mut Topics) -> Result<RecordedReader, Failure> {
+    let (properties, assignments, subscribed, commits, asked, lookups, fetches_in_background, reads_between_polls) =
+        given;
+    let properties = properties.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let asked = asked.into_iter().map(|(at_us, names)| RecordedTopics {
+        at_us,
+        topics: names.into_iter().map(Arc::from).collect(),
+    });
+    Ok(RecordedReader {
+        config: Config::parse(Scope::Consumer, properties)?,
+        assignments: assignments.into_iter().map(|one| assignment(one, topics)).collect(),
+        subscribed: subscribed.map(|names| names.iter().map(|name| Arc::from(name.as_str())).collect()),
+        commits: commits.into_iter().map(|one| commit(one, topics)).collect(),
+        topics: asked.collect(),
+        lookups: lookups
+            .into_iter()
+            .map(|(at_us, (topic, partition))| (at_us, topics.partition(topic, partition)))
+            .collect(),
+        fetches_in_background,
+        reads_between_polls,
+    })
+}
+
 #[doc = stub!(derive_polls)]
 #[pyfunction]
 pub fn derive_polls<'py>(
     py: Python<'py>,
-    properties: BTreeMap<String, String>,
-    assignments: Vec<PyAssignment>,
-    subscribed: Option<Vec<String>>,
-    reads_between_polls: bool,
+    consumer: PyReader,
     fetches: Vec<PyFetch>,
     max_poll_records: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
     if max_poll_records == Some(0) {
         return Err(Failure::argument("max_poll_records is 0; give 1 or more").into());
     }
-    let properties = properties.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let config = Config::parse(Scope::Consumer, properties).map_err(Failure::from)?;
     let mut topics = Topics::default();
-    let reader = RecordedReader {
-        config,
-        assignments: assignments
-            .into_iter()
-            .map(|one| assignment(one, &mut topics))
-            .collect(),
-        subscribed: subscribed.map(|names| names.iter().map(|name| Arc::from(name.as_str())).collect()),
-        reads_between_polls,
-    };
+    let reader = reader(consumer, &mut topics)?;
     let fetches: Vec<RecordedFetch> = fetches.into_iter().map(|one| fetch(one, &mut topics)).collect();
     let derived = gate(py, |_| Ok(derive(&reader, &fetches, max_poll_records)?))?;
     shown(py, &derived)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fletchlog.explain.session.facts import Facts
     from fletchlog.explain.session.groups import Group
+    from fletchlog.explain.session.rows import Fetched, Produced
     from fletchlog.explain.session.share_groups import ShareGroup
 
 ISOLATION = ("read_uncommitted", "read_committed")
@@ -47,15 +48,12 @@ class Client:
 def clients_of(facts: Facts, groups: dict[str, Group], share_groups: dict[str, ShareGroup]) -> list[Client]:
     """The clients in the order in which they appeared."""
     apis: dict[int, Counter[str]] = {}
+    for (number, api), count in Counter((line.client, line.api) for line in facts.lines).items():
+        apis.setdefault(number, Counter())[api] = count
     connections: Counter[int] = Counter()
     for link in facts.connections.values():
         for number in link.clients:
             connections[number] += 1
-    for line in facts.lines:
-        found_apis = apis.get(line.client)
-        if found_apis is None:
-            found_apis = apis[line.client] = Counter()
-        found_apis[line.api] += 1
     found = [
         Client(number, name, software, version, dict(apis.get(number, Counter()).most_common()), connections[number], facts.addresses.get(number, ""))
         for number, (name, software, version) in enumerate(facts.clients)
@@ -73,34 +71,43 @@ def clients_of(facts: Facts, groups: dict[str, Group], share_groups: dict[str, S
 
 
 def _readers(facts: Facts, clients: list[Client]) -> None:
+    last: dict[int, Fetched] = {}
+    limits: dict[int, int] = {}
     for fetch in facts.fetches:
         client = clients[fetch.client]
-        client.settings |= {
+        last[fetch.client] = fetch
+        if fetch.partition_max_bytes:
+            limits[fetch.client] = fetch.partition_max_bytes
+        for got in fetch.got:
+            client.records_read += got.records
+        client.bytes_read += fetch.size
+    for number, fetch in last.items():
+        clients[number].settings |= {
             "fetch.max.wait.ms": str(fetch.max_wait_ms),
             "fetch.min.bytes": str(fetch.min_bytes),
             "fetch.max.bytes": str(fetch.max_bytes),
             "isolation.level": ISOLATION[fetch.isolation],
         }
-        if fetch.partition_max_bytes:
-            client.settings["max.partition.fetch.bytes"] = str(fetch.partition_max_bytes)
-        client.records_read += sum(got.records for got in fetch.got)
-        client.bytes_read += fetch.size
+        if number in limits:
+            clients[number].settings["max.partition.fetch.bytes"] = str(limits[number])
     for position in facts.resets():
         clients[position.client].settings["auto.offset.reset"] = "earliest" if position.timestamp == -2 else "latest"  # noqa: PLR2004 - Kafka's sentinel
 
 
 def _writers(facts: Facts, clients: list[Client]) -> None:
-    codecs: dict[int, Counter[str]] = {}
+    last: dict[int, Produced] = {}
+    codecs: Counter[tuple[int, str]] = Counter((batch.client, batch.codec) for batch in facts.produced)
     for batch in facts.produced:
         client = clients[batch.client]
-        client.settings["acks"] = "all" if batch.acks == -1 else str(batch.acks)
-        client.settings["enable.idempotence"] = str(batch.producer_id >= 0).lower()
-        codecs.setdefault(batch.client, Counter())[batch.codec] += 1
+        last[batch.client] = batch
         client.records_written += batch.records
         client.bytes_written += batch.size
         client.batches += 1
-    for number, found in codecs.items():
-        clients[number].settings["compression.type"] = found.most_common(1)[0][0]
+    for number, batch in last.items():
+        settings = clients[number].settings
+        settings["acks"] = "all" if batch.acks == -1 else str(batch.acks)
+        settings["enable.idempotence"] = str(batch.producer_id >= 0).lower()
+        settings["compression.type"] = next(codec for (client_number, codec), _ in codecs.most_common() if client_number == number)
 
 
 def _members(groups: dict[str, Group], clients: list[Client]) -> None:

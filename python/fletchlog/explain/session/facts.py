@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import error_classes
-from fletchlog.explain.session.fetch_on_wire import MOST_FETCHES, fetch_on_wire
+from fletchlog.explain.session.fetch_on_wire import MOST_FETCHES
 from fletchlog.explain.session.instances import separate
 from fletchlog.explain.session.rows import (
     Committed,
     Fetched,
-    FetchOnWire,
     Got,
     GroupEvent,
     Lane,
@@ -20,6 +19,7 @@ from fletchlog.explain.session.rows import (
     Produced,
     Refused,
     Shared,
+    TopicsAsked,
     TransactionEvent,
 )
 from fletchlog.explain.session.share_facts import ShareSessions
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _NAMES = {code: name for name, code, _, _ in error_classes() if code is not None}
 _Fields = dict[str, Any]
+_UNKNOWN = ("", "")
 
 
 class _FetchSession:
@@ -66,6 +67,7 @@ class Facts:
         self.positions: list[Position] = []
         self.group_events: list[GroupEvent] = []
         self.transactions: list[TransactionEvent] = []
+        self.topics_asked: list[TopicsAsked] = []
         self.shared: list[Shared] = []
         self.refused: list[Refused] = []
         self.throttled: list[tuple[int, int, int]] = []
@@ -74,8 +76,10 @@ class Facts:
         self.addresses: dict[int, str] = {}
         self.closed: dict[int, int] = {}
         """By connection: when it was closed, us since 1970."""
-        self.fetches_on_wire: dict[int, list[FetchOnWire]] = {}
-        """By connection."""
+        self.fetch_exchanges: dict[int, list[Exchange]] = {}
+        """By connection: the first fetches, to derive polls from them."""
+        self.written_ends: tuple[int, dict[Lane, tuple[int, int]]] = (0, {})
+        """Of so many batches the ends of partitions: `lag.written_ends`."""
         self.first_us = 0
         self.last_us = 0
         self._fetches_of: dict[int, list[Fetched]] = {}
@@ -181,9 +185,9 @@ class Facts:
 
     def _client(self, exchange: Exchange) -> int:
         # requests before ApiVersions has arrived are of the same client
-        if exchange.software_name:
-            self._software[exchange.connection] = (exchange.software_name, exchange.software_version or "")
-        software = self._software.get(exchange.connection, ("", ""))
+        software = self._software.get(exchange.connection, _UNKNOWN)
+        if not software[0] and (name := exchange.software_name):
+            software = self._software[exchange.connection] = (name, exchange.software_version or "")
         key = (exchange.client_id or "", *software)
         number = self._numbers.get(key)
         if number is None:
@@ -225,9 +229,9 @@ class Facts:
                 is_refused = is_refused or one.error is not None
         if is_refused:
             self._errors(exchange, client, response)
-        kept = self.fetches_on_wire.setdefault(exchange.connection, [])
-        if len(kept) <= MOST_FETCHES and (on_wire := fetch_on_wire(exchange, request, response)):
-            kept.append(on_wire)
+        kept = self.fetch_exchanges.setdefault(exchange.connection, [])
+        if len(kept) <= MOST_FETCHES:
+            kept.append(exchange)
         self.fetches.append(
             Fetched(
                 exchange.number, client, exchange.connection, exchange.arrived_us, exchange.answered_us, named, session.lanes,
@@ -304,7 +308,9 @@ class Facts:
                 offset, error = partition.get("offset", -1), _error(partition["error_code"])
                 self.positions.append(Position(exchange.number, client, at, None, lane, asked.get(lane), offset, error))
 
-    def _metadata(self, _exchange: Exchange, _client: int, _request: _Fields, response: _Fields) -> None:
+    def _metadata(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
+        if names := tuple(topic["name"] for topic in request.get("topics") or () if topic.get("name")):
+            self.topics_asked.append(TopicsAsked(exchange.number, client, exchange.connection, exchange.arrived_us, names))
         for topic in response.get("topics") or ():
             if topic.get("name") and not _error(topic["error_code"]):
                 self.partitions[topic["name"]] = len(topic["partitions"])

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.rows import WirePartition, WireResponse
 
 _Fields = dict[str, Any]
-MOST_FETCHES = 5_000
+MOST_FETCHES = 100_000
 """Fetches of a client that are kept to derive its polls."""
 
 
-def fetch_on_wire(exchange: Exchange, request: _Fields, response: _Fields) -> FetchOnWire | None:
+def fetch_on_wire(exchange: Exchange) -> FetchOnWire | None:
     """The Fetch of an exchange; None: it only closes its fetch session."""
+    request, response = exchange.request or {}, exchange.response or {}
     session, epoch = request.get("session_id", 0), request.get("session_epoch", -1)
     if session and epoch < 0:
         return None

@@ -29,7 +29,7 @@ MOST_LINKS = 2_000
 # of more pairs of a connection and a client the best is not looked for: connections are placed in the order of time
 MOST_PAIRS = 100_000
 # rows that have a client and a connection
-_ROWS = ("lines", "fetches", "produced", "committed", "positions", "group_events", "transactions", "shared", "refused")
+_ROWS = ("lines", "fetches", "produced", "committed", "positions", "group_events", "transactions", "shared", "refused", "topics_asked")
 
 
 @dataclass(slots=True)

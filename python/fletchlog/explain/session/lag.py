@@ -10,7 +10,7 @@ from fletchlog.explain.session.finding import seconds
 if TYPE_CHECKING:
     from fletchlog.explain.session.facts import Facts
     from fletchlog.explain.session.groups import Group
-    from fletchlog.explain.session.rows import Lane
+    from fletchlog.explain.session.rows import Fetched, Got, Lane, Produced
 
 MICROSECONDS = 1_000_000
 # a consumer whose buffer is not full asks again as soon as it has a response
@@ -57,27 +57,22 @@ def lag_of(facts: Facts, groups: dict[str, Group]) -> list[Behind]:
         for client in group.clients:
             owners.setdefault(client, []).append(group.id)
     seen: dict[tuple[str, Lane], _Seen] = {}
+    nobody = [""]
     for fetch in facts.fetches:
-        at = fetch.answered_us or fetch.arrived_us
+        names = owners.get(fetch.client, nobody)
         for got in fetch.got:
             if got.error:
                 continue
-            for group_id in owners.get(fetch.client, [""]):
-                entry = seen.setdefault((group_id, got.lane), _Seen(at, got.high_watermark))
-                entry.last_us, entry.end, entry.high, entry.stable, entry.client, entry.isolation, entry.number = (
-                    at,
-                    got.high_watermark,
-                    got.high_watermark,
-                    got.last_stable,
-                    fetch.client,
-                    fetch.isolation,
-                    fetch.number,
-                )
-                if got.records:
-                    entry.records += got.records
-                    entry.position = max(entry.position, got.last + 1)
-                else:
-                    entry.position = max(entry.position, got.asked)
+            for group_id in names:
+                entry = seen.get((group_id, got.lane))
+                if entry is None:
+                    entry = seen[group_id, got.lane] = _Seen(fetch.answered_us or fetch.arrived_us, got.high_watermark)
+                entry.fetch, entry.got = fetch, got
+                entry.records += got.records
+                position = got.last + 1 if got.records else got.asked
+                entry.position = max(entry.position, position)
+    for entry in seen.values():
+        entry.settle()
     for lane, (at, end) in written_ends(facts).items():
         for group_id in {group_id for group_id, seen_lane in seen if seen_lane == lane}:
             entry = seen[group_id, lane]
@@ -91,11 +86,16 @@ def lag_of(facts: Facts, groups: dict[str, Group]) -> list[Behind]:
 
 def written_ends(facts: Facts) -> dict[Lane, tuple[int, int]]:
     """By partition: when the last batch was written that a producer has a response for, and the offset after it."""
-    ends: dict[Lane, tuple[int, int]] = {}
-    for batch in facts.produced:
-        if batch.base_offset is not None and batch.base_offset + batch.records > ends.get(batch.lane, (0, 0))[1]:
-            ends[batch.lane] = (batch.answered_us or batch.arrived_us, batch.base_offset + batch.records)
-    return ends
+    count = len(facts.produced)
+    if facts.written_ends[0] != count:
+        last: dict[Lane, Produced] = {}
+        ends: dict[Lane, int] = {}
+        for batch in facts.produced:
+            if (base := batch.base_offset) is not None and base + batch.records > ends.get(batch.lane, 0):
+                ends[batch.lane] = base + batch.records
+                last[batch.lane] = batch
+        facts.written_ends = count, {lane: (batch.answered_us or batch.arrived_us, ends[lane]) for lane, batch in last.items()}
+    return facts.written_ends[1]
 
 
 @dataclass(slots=True)
@@ -112,6 +112,16 @@ class _Seen:
     position: int = -1
     end_us: int = 0
     high: int = 0
+    fetch: Fetched | None = None
+    got: Got | None = None
+    """The last one."""
+
+    def settle(self) -> None:
+        """What the last fetch shows."""
+        if self.fetch is not None and self.got is not None:
+            self.last_us = self.fetch.answered_us or self.fetch.arrived_us
+            self.end = self.high = self.got.high_watermark
+            self.stable, self.client, self.isolation, self.number = self.got.last_stable, self.fetch.client, self.fetch.isolation, self.fetch.number
 
 
 def _behind(facts: Facts, group: Group | None, key: tuple[str, Lane], entry: _Seen, committed: int | None) -> Behind:

@@ -120,12 +120,14 @@ def _asked_for(fetches: list[Fetched]) -> dict[Lane, Waiting]:
 
 def _arrivals(fetches: list[Fetched]) -> list[Arrival]:
     """What arrived, in the order of responses, without what the client discarded: it asks for that again, as after a seek."""
-    answers = [(fetch.answered_us, 0, fetch) for fetch in fetches if fetch.answered_us is not None]
-    steps = sorted([*answers, *((fetch.arrived_us, 1, fetch) for fetch in fetches)], key=lambda step: (step[0], step[2].number, -step[1]))
+    # a number and what it is of are never the same twice
+    steps = [(fetch.answered_us, fetch.number, 1, fetch) for fetch in fetches if fetch.answered_us is not None]
+    steps += [(fetch.arrived_us, fetch.number, 0, fetch) for fetch in fetches]
+    steps.sort()
     found: list[Arrival] = []
     ends: dict[Lane, int] = {}
-    for at, is_request, fetch in steps:
-        if is_request:
+    for at, _, is_response, fetch in steps:
+        if not is_response:
             for lane, offset in fetch.named.items():
                 if offset < ends.get(lane, 0):
                     _discard(found, lane, offset)

@@ -98,11 +98,16 @@ def _density(facts: Facts) -> list[list[list[int]]]:
     found: list[dict[int, list[int]]] = [{} for _ in facts.clients]
     failed = {refused.number for refused in facts.refused}
     span = max(1, facts.last_us - facts.first_us)
+    first, last = facts.first_us, BINS - 1
     for line in facts.lines:
-        column = min(BINS - 1, (line.arrived_us - facts.first_us) * BINS // span)
-        entry = found[line.client].setdefault(column, [column, 0, 0])
+        column = min(last, (line.arrived_us - first) * BINS // span)
+        columns = found[line.client]
+        entry = columns.get(column)
+        if entry is None:
+            entry = columns[column] = [column, 0, 0]
         entry[1] += 1
-        entry[2] |= int(line.number in failed or line.outcome not in BAD)
+        if line.number in failed or line.outcome not in BAD:
+            entry[2] = 1
     return [[entry for _, entry in sorted(columns.items())] for columns in found]
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from fletchlog._core import derive_polls, parse_release
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain.session.client import ISOLATION
-from fletchlog.explain.session.fetch_on_wire import MOST_FETCHES
+from fletchlog.explain.session.fetch_on_wire import MOST_FETCHES, fetch_on_wire
 from fletchlog.explain.session.rows import Lane
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Poll(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A seek, pause or resume that explains a fetch; `offset` is that of a seek, else -1."""
+    """A call that explains a fetch: seek, pause, resume, or assign with all its partitions, each as one; `offset` is that of a seek, else -1."""
 
     method: str
     lane: Lane
@@ -173,13 +174,13 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
     if max_poll_records is not None and not 0 < max_poll_records <= MOST_POLL_RECORDS:
         raise InvalidArgumentError(f"max_poll_records is {max_poll_records}; give 1 to {MOST_POLL_RECORDS}")
     _, software, version = facts.clients[client]
-    fetches = _fetches(facts, client)
+    fetches = _fetches(facts, client, most)
     version = release or version
     found = Polls(client, version, fetches=len(facts.fetches_of(client)))
     if software != JAVA and release is None:
         found.why_not = f"the order in which {software or 'an unknown client'} returns records is its own: see the order of arrival"
         return found
-    found.why_not = _refused(facts, client, version, fetches)
+    found.why_not = _refused(version, fetches)
     if found.why_not:
         return found
     used, parted = _known(fetches, most)
@@ -195,7 +196,13 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
     if groups:
         properties["group.id"] = groups[0]
     try:
-        derived = derive_polls(properties, assignments, subscribed, _calls_between(facts, client, used), [fetch.wire for fetch in used], max_poll_records)
+        derived = derive_polls(
+            (
+                properties, assignments, subscribed, _commits(facts, client), _topics(facts, client, used) if subscribed is None else [],
+                _lookups(facts, client), _is_consumer_protocol(facts, client), _calls_between(facts, client, used),
+            ),
+            [fetch.wire for fetch in used], max_poll_records,
+        )  # fmt: skip
     except InvalidArgumentError as error:
         found.why_not = str(error)
         return found
@@ -216,13 +223,14 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
     return found
 
 
-def _fetches(facts: Facts, client: int) -> list[FetchOnWire]:
-    """Those of all its connections, in the order of arrival."""
+def _fetches(facts: Facts, client: int, most: int) -> list[FetchOnWire]:
+    """Those of all its connections, in the order of arrival, and one more than are replayed."""
     connections = {fetch.connection for fetch in facts.fetches_of(client)}
-    return sorted((fetch for connection in connections for fetch in facts.fetches_on_wire.get(connection, ())), key=lambda fetch: fetch.number)
+    every = sorted((exchange for connection in connections for exchange in facts.fetch_exchanges.get(connection, ())), key=lambda one: one.number)
+    return list(islice((fetch for exchange in every if (fetch := fetch_on_wire(exchange))), most + 1))
 
 
-def _refused(facts: Facts, client: int, version: str, fetches: list[FetchOnWire]) -> str:
+def _refused(version: str, fetches: list[FetchOnWire]) -> str:
     """Why the polls of this client cannot be derived; empty: they can."""
     try:
         parse_release(version)
@@ -230,8 +238,6 @@ def _refused(facts: Facts, client: int, version: str, fetches: list[FetchOnWire]
         return str(error)
     if not fetches:
         return "it sent no fetch"
-    if any(event.kind == "consumer-heartbeat" for event in facts.group_events if event.client == client):
-        return "its group.protocol is consumer: the polls of Java's classic consumer are known"
     last: dict[int, int] = {}
     closed: dict[int, set[int]] = defaultdict(set)
     for fetch in fetches:
@@ -261,6 +267,29 @@ def _groups(facts: Facts, client: int) -> list[str]:
     return list(dict.fromkeys(named))
 
 
+def _commits(facts: Facts, client: int) -> list[tuple[int, list[tuple[str, int, int]]]]:
+    """Its commits, each with the time at which it arrived and its offsets: mostly the positions after a poll. Those of transactions are of producers."""
+    by: dict[int, tuple[int, list[tuple[str, int, int]]]] = {}
+    for item in facts.committed:
+        if item.client == client and not item.transactional:
+            by.setdefault(item.number, (item.at_us, []))[1].append((item.lane.topic, item.lane.partition, item.offset))
+    return list(by.values())
+
+
+def _topics(facts: Facts, client: int, fetches: list[FetchOnWire]) -> list[tuple[int, list[str]]]:
+    """The topics that its Metadata requests name since its first fetch, with their times."""
+    begin = fetches[0].wire[2]
+    return [(item.at_us, list(item.topics)) for item in facts.topics_asked if item.client == client and item.at_us > begin]
+
+
+def _lookups(facts: Facts, client: int) -> list[tuple[int, tuple[str, int]]]:
+    return [(item.at_us, (item.lane.topic, item.lane.partition)) for item in facts.positions if item.client == client]
+
+
+def _is_consumer_protocol(facts: Facts, client: int) -> bool:
+    return any(event.kind == "consumer-heartbeat" for event in facts.group_events if event.client == client)
+
+
 def _calls_between(facts: Facts, client: int, fetches: list[FetchOnWire]) -> bool:
     """Whether the program makes calls that read from the network between polls, such as commitSync and endOffsets."""
     begin = fetches[0].wire[2]
@@ -271,10 +300,11 @@ def _calls_between(facts: Facts, client: int, fetches: list[FetchOnWire]) -> boo
 def _assignments(facts: Facts, client: int, fetches: list[FetchOnWire]) -> tuple[list[_Assignment], list[str] | None]:
     """Its assignments as `derive_polls` takes them, and the topics of its subscription; None: `assign()`."""
     events = [event for event in facts.group_events if event.client == client]
-    syncs = [event for event in events if event.kind == "sync" and event.assigned is not None and event.error is None]
+    given_by = {"sync", "consumer-heartbeat"}
+    syncs = [event for event in events if event.kind in given_by and event.assigned is not None and event.error is None]
     if syncs:
-        topics = dict.fromkeys(topic for event in events if event.kind == "join" for topic in event.topics)
-        cooperative = any("cooperative" in (event.protocol or "") for event in syncs)
+        topics = dict.fromkeys(topic for event in events if event.kind in {"join", "consumer-heartbeat"} for topic in event.topics)
+        cooperative = any("cooperative" in (event.protocol or "") or event.kind == "consumer-heartbeat" for event in syncs)
         given = [(event.answered_us or event.at_us, [(lane.topic, lane.partition) for lane in event.assigned or ()], cooperative) for event in syncs]
         return given, list(topics)
     fetched = dict.fromkeys((topic, partition) for fetch in fetches for topic, partition, _ in fetch.wire[4])

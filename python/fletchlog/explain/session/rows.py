@@ -173,6 +173,16 @@ class GroupEvent(NamedTuple):
     leader: str | None
 
 
+class TopicsAsked(NamedTuple):
+    """A Metadata request that names topics: a consumer with `assign()` has partitions of these alone."""
+
+    number: int
+    client: int
+    connection: int
+    at_us: int
+    topics: tuple[str, ...]
+
+
 class TransactionEvent(NamedTuple):
     """A request about a transaction; `kind` is init, add, offsets, commit or abort."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from fletchlog.explain.session.finding import clock, seconds, several
@@ -135,8 +137,11 @@ def _order(explained: Explained) -> Iterator[str]:
         if not explained.facts.fetches_of(client.number):
             continue
         order = explained.order(client.number)
-        runs = [str(arrival.lane) for arrival in order.arrivals]
-        short = [lane for at, lane in enumerate(runs) if at == 0 or runs[at - 1] != lane]
+        short: list[str] = []
+        for lane, _ in groupby(order.arrivals, key=attrgetter("lane")):
+            short.append(str(lane))
+            if len(short) > MOST:
+                break
         yield f"  {explained.facts.name(client.number)}: records arrived from {', '.join(short[:MOST])}{' ..' if len(short) > MOST else ''}"
         for entry in order.waiting:
             if entry.reason:

@@ -33,8 +33,8 @@ mod wakeup;
 pub use consumer::Consumer;
 pub use decision_table::{NetworkRead, ROWS, RequestOrder, Row, SubscribeOrder, row_of};
 pub use derived_polls::{
-    DerivedCall, DerivedPoll, DerivedPolls, DerivedRun, Parting, RecordedAssignment, RecordedBatch, RecordedFetch,
-    RecordedPartition, RecordedReader, RecordedResponse, derive_polls,
+    DerivedCall, DerivedPoll, DerivedPolls, DerivedRun, Parting, RecordedAssignment, RecordedBatch, RecordedCommit,
+    RecordedFetch, RecordedPartition, RecordedReader, RecordedResponse, RecordedTopics, derive_polls,
 };
 pub use range_scan::{OffsetRange, RangeScan, ScannedSpan};
 pub use topic_pattern::TopicPattern;

@@ -31,8 +31,9 @@ def rule(scene: Scene) -> Iterator[Finding]:
 
 
 def _connections(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]:
-    requests = Counter(line.connection for line in lines)
-    work = {line.connection for line in lines if line.api in {"Produce", "Fetch", "Metadata"}}
+    links = [link for link in scene.facts.connections.values() if client in link.clients]
+    requests = {link.number: link.clients[client] for link in links}
+    work = [link.number for link in links if not link.apis.keys().isdisjoint(("Produce", "Fetch", "Metadata"))]
     short = [connection for connection in work if requests[connection] <= SHORT]
     if len(short) < MANY or any(member.client == client for group in scene.groups.values() for member in group.members.values()):
         return
@@ -49,6 +50,9 @@ def _connections(scene: Scene, client: int, lines: list[Line]) -> Iterator[Findi
 
 
 def _metadata(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]:
+    counted = scene.clients[client].requests
+    if counted.get("Metadata", 0) + counted.get("DescribeCluster", 0) < MANY_METADATA:
+        return
     asked = [line for line in lines if line.api in {"Metadata", "DescribeCluster"}]
     work = [line for line in lines if line.api in {"Produce", "Fetch"}]
     length = lines[-1].arrived_us - lines[0].arrived_us
@@ -67,7 +71,10 @@ def _given_up(scene: Scene) -> Iterator[Finding]:
     """Batches that were sent again over another connection before the response to the first was ready, or after its client had closed the connection."""
     before: dict[tuple[object, ...], Produced] = {}
     by: dict[int, list[tuple[Produced, Produced]]] = {}
+    uses = Counter(client for client, _ in {(batch.client, batch.connection) for batch in scene.facts.produced})
     for batch in scene.facts.produced:
+        if uses[batch.client] == 1:
+            continue
         key = (batch.client, batch.lane, batch.producer_id, batch.sequence, batch.first_timestamp, batch.records, batch.size)
         first = before.get(key)
         if first and first.connection != batch.connection:

@@ -154,6 +154,8 @@ def _in_rebalance(scene: Scene, name: str, commits: list[Committed]) -> Iterator
 
 
 def _out_of_range(scene: Scene) -> Iterator[Finding]:
+    if not any(refused.error == "OFFSET_OUT_OF_RANGE" for refused in scene.facts.refused):
+        return
     for fetch in scene.facts.fetches:
         for got in fetch.got:
             if got.error != "OFFSET_OUT_OF_RANGE":
@@ -180,9 +182,12 @@ def _out_of_range(scene: Scene) -> Iterator[Finding]:
 def _latest(scene: Scene) -> Iterator[Finding]:
     """Groups without an offset that begin at the end of a log that has records."""
     missing = {(p.client, p.lane): p for p in scene.facts.positions if p.group and p.offset < 0 and not p.error}
+    latest = [position for position in scene.facts.resets() if position.timestamp == LATEST] if missing else []
+    if not latest:
+        return
     starts = {got.lane: got.log_start for fetch in scene.facts.fetches for got in fetch.got if got.log_start >= 0}
     skipped = []
-    for position in scene.facts.resets():
+    for position in latest:
         at = missing.get((position.client, position.lane))
         if at and position.timestamp == LATEST and position.offset > starts.get(position.lane, position.offset):
             skipped.append((position, position.offset - starts[position.lane], at))

@@ -141,10 +141,13 @@ def rule(scene: Scene) -> Iterator[Finding]:
 
 def _written_later(scene: Scene) -> set[tuple[int, str]]:
     """Batches that were refused for their sequence, and written later: request and partition."""
+    failed = [batch for batch in scene.facts.produced if batch.error]
+    if not failed:
+        return set()
     written = {(b.client, b.lane, b.first_timestamp, b.records, b.size): b.number for b in scene.facts.produced if b.base_offset is not None}
     return {
-        (b.number, str(b.lane)) for b in scene.facts.produced
-        if b.error and written.get((b.client, b.lane, b.first_timestamp, b.records, b.size), -1) > b.number
+        (b.number, str(b.lane)) for b in failed
+        if written.get((b.client, b.lane, b.first_timestamp, b.records, b.size), -1) > b.number
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fletchlog.explain.session.finding import Finding, Scene
-    from fletchlog.explain.session.rows import Fetched, Lane
+    from fletchlog.explain.session.rows import Fetched, Got, Lane
 
 SMALL = 65_536
 MANY = 20
@@ -27,14 +27,14 @@ COMMITTED = -1
 
 def rule(scene: Scene) -> Iterator[Finding]:
     """Findings about fetches."""
-    by: dict[int, list[Fetched]] = {}
-    for fetch in scene.facts.fetches:
-        by.setdefault(fetch.client, []).append(fetch)
-    for client, fetches in by.items():
+    dirty = _aborted(scene)
+    for client in dict.fromkeys(fetch.client for fetch in scene.facts.fetches):
+        fetches = scene.facts.fetches_of(client)
         yield from _small(scene, client, fetches)
         yield from _waits(scene, client, fetches)
         yield from _busy(scene, client, fetches)
-        yield from _uncommitted(scene, client, fetches)
+        if dirty[1]:
+            yield from _uncommitted(scene, client, fetches, *dirty)
         yield from _starved(scene, client, fetches)
     yield from _poison(scene)
     yield from _stopped(scene)
@@ -42,8 +42,7 @@ def rule(scene: Scene) -> Iterator[Finding]:
 
 
 def _small(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
-    full = [f for f in fetches if any(got.records and got.last + 1 < got.high_watermark for got in f.got)]
-    small = [f for f in full if min(f.partition_max_bytes or f.max_bytes, f.max_bytes or f.partition_max_bytes) < SMALL]
+    small = [f for f in fetches if f.size and min(f.partition_max_bytes or f.max_bytes, f.max_bytes or f.partition_max_bytes) < SMALL and _is_full(f.got)]
     if len(small) >= MANY:
         limit = min(size for size in (small[0].partition_max_bytes, small[0].max_bytes) if size)
         records = mean(sum(got.records for got in f.got) for f in small)
@@ -53,6 +52,14 @@ def _small(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Findin
             "Leave max.partition.fetch.bytes at 1 MiB and fetch.max.bytes at 50 MiB; limit what a poll hands out with max.poll.records.",
             [f.number for f in small], scene.name(client),
         )  # fmt: skip
+
+
+def _is_full(got: list[Got]) -> bool:
+    """Whether more was ready than was fetched."""
+    for one in got:  # noqa: SIM110 - a generator takes twice as long
+        if one.records and one.last + 1 < one.high_watermark:
+            return True
+    return False
 
 
 def _waits(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
@@ -84,29 +91,31 @@ def _busy(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding
         )  # fmt: skip
 
 
-def _uncommitted(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
-    added: dict[int, set[Lane]] = {}
-    aborted: set[Lane] = set()
-    ids = {event.number: event for event in scene.facts.transactions if event.kind == "abort" and not event.error}
-    for batch in scene.facts.produced:
-        if batch.transactional:
-            added.setdefault(batch.producer_id, set()).add(batch.lane)
-    for event in ids.values():
-        aborted |= added.get(event.producer_id, set())
+def _aborted(scene: Scene) -> tuple[list[int], set[Lane]]:
+    """The requests that abort transactions, and the partitions of these."""
+    aborts = [event for event in scene.facts.transactions if event.kind == "abort" and not event.error]
+    producers = {event.producer_id for event in aborts}
+    if not producers:
+        return [], set()
+    return [event.number for event in aborts], {batch.lane for batch in scene.facts.produced if batch.transactional and batch.producer_id in producers}
+
+
+def _uncommitted(scene: Scene, client: int, fetches: list[Fetched], aborts: list[int], aborted: set[Lane]) -> Iterator[Finding]:
     dirty = [f for f in fetches if f.isolation == 0 and any(got.transactional and got.lane in aborted for got in f.got)]
     if dirty:
         lanes = several(str(got.lane) for f in dirty for got in f.got if got.transactional)
         yield found(
             "reads-uncommitted", "error", 76,
             f"{scene.name(client)} reads {lanes} with isolation.level=read_uncommitted: it sees records of transactions that were aborted.",
-            "Set isolation.level=read_committed.", [f.number for f in dirty] + list(ids), scene.name(client),
+            "Set isolation.level=read_committed.", [f.number for f in dirty] + aborts, scene.name(client),
         )  # fmt: skip
 
 
 def _starved(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Finding]:
     """Partitions that a member has and does not ask for, while it reads others."""
-    times = [fetch.arrived_us for fetch in fetches]
-    for group in scene.groups.values():
+    groups = [group for group in scene.groups.values() if client in group.clients]
+    times = [fetch.arrived_us for fetch in fetches] if groups else []
+    for group in groups:
         for member in group.members.values():
             if member.client != client or not member.assigned:
                 continue
@@ -140,24 +149,27 @@ def _starved(scene: Scene, client: int, fetches: list[Fetched]) -> Iterator[Find
 
 def _poison(scene: Scene) -> Iterator[Finding]:
     """The same records fetched again and again: by one consumer that goes back, or by consumers that begin at the same committed offset."""
-    again: dict[tuple[Lane, int, int], list[Fetched]] = {}
+    counts: dict[tuple[Lane, int, int], int] = {}
     committed: dict[tuple[Lane, int], set[int]] = {}
     for position in scene.facts.positions:
         if position.group and position.offset >= 0:
             committed.setdefault((position.lane, position.offset), set()).add(position.client)
     for fetch in scene.facts.fetches:
+        connection = fetch.connection
         for got in fetch.got:
             if not got.records:
                 continue
-            offset = got.asked if got.asked >= 0 else got.first
-            again.setdefault((got.lane, offset, fetch.connection), []).append(fetch)
-            if fetch.client in committed.get((got.lane, offset), ()):
-                again.setdefault((got.lane, offset, COMMITTED), []).append(fetch)
+            key = (got.lane, got.asked if got.asked >= 0 else got.first, connection)
+            counts[key] = counts.get(key, 0) + 1
+            if committed and fetch.client in committed.get(key[:2], ()):
+                key = (*key[:2], COMMITTED)
+                counts[key] = counts.get(key, 0) + 1
+    again = _fetches_at(scene, {key for key, count in counts.items() if count >= AGAIN}, committed)
     furthest: dict[Lane, int] = {}
     for commit in scene.facts.committed:
         if commit.error is None:
             furthest[commit.lane] = max(furthest.get(commit.lane, -1), commit.offset)
-    often = [(len(fetches), key, fetches) for key, fetches in again.items() if len(fetches) >= AGAIN]
+    often = [(len(fetches), key, fetches) for key, fetches in again.items()]
     stuck = [item for item in often if furthest.get(item[1][0], -1) <= item[1][1]]
     if not stuck:
         yield from _read_again(scene, [item for item in often if item[1][2] != COMMITTED])
@@ -171,6 +183,23 @@ def _poison(scene: Scene) -> Iterator[Finding]:
             f"the program fails at a record there and begins again.",
             "Catch the error of a record, put the record into a dead letter topic and commit past it.", [f.number for f in fetches], str(lane),
         )  # fmt: skip
+
+
+def _fetches_at(scene: Scene, places: set[tuple[Lane, int, int]], committed: dict[tuple[Lane, int], set[int]]) -> dict[tuple[Lane, int, int], list[Fetched]]:
+    """The fetches of partitions at offsets over connections, in the order in which they began."""
+    found_at: dict[tuple[Lane, int, int], list[Fetched]] = {}
+    if not places:
+        return found_at
+    for fetch in scene.facts.fetches:
+        for got in fetch.got:
+            if not got.records:
+                continue
+            place = (got.lane, got.asked if got.asked >= 0 else got.first)
+            if (*place, fetch.connection) in places:
+                found_at.setdefault((*place, fetch.connection), []).append(fetch)
+            if (*place, COMMITTED) in places and fetch.client in committed.get(place, ()):
+                found_at.setdefault((*place, COMMITTED), []).append(fetch)
+    return found_at
 
 
 def _read_again(scene: Scene, often: list[tuple[int, tuple[Lane, int, int], list[Fetched]]]) -> Iterator[Finding]:
@@ -196,9 +225,13 @@ def _stopped(scene: Scene) -> Iterator[Finding]:
     for group in scene.groups.values():
         clients = set(group.clients)
         last: dict[Lane, Fetched] = {}
+        # fetches share what they want: the last one that wants it
+        by_want: dict[int, Fetched] = {}
         for fetch in scene.facts.fetches:
             if fetch.client in clients:
-                last |= dict.fromkeys(fetch.wanted, fetch)
+                by_want[id(fetch.wanted)] = fetch
+        for fetch in sorted(by_want.values(), key=lambda fetch: fetch.number):
+            last |= dict.fromkeys(fetch.wanted, fetch)
         for member in group.members.values():
             heard = max((at for at, _ in member.heartbeats), default=0)
             lanes = [

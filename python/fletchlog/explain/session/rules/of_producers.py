@@ -148,19 +148,24 @@ def _timestamps(scene: Scene, client: int, batches: list[Produced]) -> Iterator[
 
 def _hot(scene: Scene) -> Iterator[Finding]:
     by: dict[str, Counter[Lane]] = {}
-    numbers: dict[Lane, list[int]] = {}
+    records: dict[Lane, int] = {}
     for batch in scene.facts.produced:
-        by.setdefault(batch.lane.topic, Counter())[batch.lane] += batch.records
-        numbers.setdefault(batch.lane, []).append(batch.number)
+        records[batch.lane] = records.get(batch.lane, 0) + batch.records
+    for lane, sent in records.items():
+        by.setdefault(lane.topic, Counter())[lane] = sent
     for topic, counts in by.items():
         partitions, total = scene.facts.partitions.get(topic, len(counts)), counts.total()
         lane, most = counts.most_common(1)[0]
-        if partitions >= 3 and len(numbers[lane]) >= MANY // 2 and most > HOT * total:  # noqa: PLR2004 - of two, one is easily the larger
-            clients = several(scene.name(b.client) for b in scene.facts.produced if b.lane == lane)
+        if partitions < 3 or most <= HOT * total:  # noqa: PLR2004 - of two, one is easily the larger
+            continue
+        batches = [batch for batch in scene.facts.produced if batch.lane == lane]
+        if len(batches) >= MANY // 2:
+            clients = several(scene.name(number) for number in dict.fromkeys(batch.client for batch in batches))
             yield found(
                 "hot-partition", "warning", 59,
                 f"{lane} gets {most / total:.0%} of the records of {topic}, which has {partitions} partitions ({clients}): one key, or few keys, "
                 "have most of the records. One "
                 f"consumer has nearly all the work.",
-                "Use a key with more values (add a part of the record's own id), or no key where order does not matter.", numbers[lane], topic,
+                "Use a key with more values (add a part of the record's own id), or no key where order does not matter.",
+                [batch.number for batch in batches], topic,
             )  # fmt: skip

@@ -86,8 +86,10 @@ def _standing(scene: Scene) -> dict[Lane, _Still]:
     now: dict[Lane, _Still] = {}
     longest: dict[Lane, _Still] = {}
     for fetch in scene.facts.fetches:
+        if fetch.isolation != 1:
+            continue
         for got in fetch.got:
-            if got.error or fetch.isolation != 1:
+            if got.error:
                 continue
             if got.last_stable >= got.high_watermark:
                 now.pop(got.lane, None)

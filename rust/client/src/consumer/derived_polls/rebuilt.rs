@@ -179,11 +179,8 @@ fn emptied(batch: &RecordedBatch) -> BatchHeader {
     }
 }
 
-/// Metadata with these nodes as leaders of partitions.
-pub(super) fn metadata_response(leaders: &FxHashMap<TopicPartition, NodeId>) -> MetadataResponse {
-    let mut nodes: Vec<NodeId> = leaders.values().copied().collect();
-    nodes.sort_unstable();
-    nodes.dedup();
+/// Metadata with these leaders of partitions, and these nodes.
+pub(super) fn metadata_response(leaders: &FxHashMap<TopicPartition, NodeId>, nodes: &[NodeId]) -> MetadataResponse {
     let mut topics: Vec<MetadataResponseTopic> = Vec::new();
     let mut all: Vec<_> = leaders.iter().collect();
     all.sort();
@@ -208,7 +205,7 @@ pub(super) fn metadata_response(leaders: &FxHashMap<TopicPartition, NodeId>) -> 
         ..Default::default()
     };
     MetadataResponse {
-        brokers: nodes.into_iter().map(broker).collect(),
+        brokers: nodes.iter().copied().map(broker).collect(),
         topics,
         ..Default::default()
     }

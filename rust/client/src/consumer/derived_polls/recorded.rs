@@ -85,6 +85,24 @@ pub struct RecordedAssignment {
     pub keeps_positions: bool,
 }
 
+/// An OffsetCommit.
+#[derive(Debug, Clone)]
+pub struct RecordedCommit {
+    /// When it arrived, us.
+    pub at_us: i64,
+    /// Partitions and offsets.
+    pub offsets: Vec<(TopicPartition, i64)>,
+}
+
+/// A Metadata request that names topics: an `assign()` left partitions of these alone.
+#[derive(Debug, Clone)]
+pub struct RecordedTopics {
+    /// When it arrived, us.
+    pub at_us: i64,
+    /// The topics.
+    pub topics: Vec<Arc<str>>,
+}
+
 /// Who fetched: one consumer.
 #[derive(Debug, Clone)]
 pub struct RecordedReader {
@@ -94,6 +112,14 @@ pub struct RecordedReader {
     pub assignments: Vec<RecordedAssignment>,
     /// Topics that it subscribed to; `None`: `assign()`.
     pub subscribed: Option<Vec<Arc<str>>>,
+    /// Its commits, in the order of their arrival.
+    pub commits: Vec<RecordedCommit>,
+    /// The topics that its Metadata requests name, if it uses `assign()`.
+    pub topics: Vec<RecordedTopics>,
+    /// Partitions whose offsets it looked up, and when, us: they were assigned, or it sought to an end.
+    pub lookups: Vec<(i64, TopicPartition)>,
+    /// Another thread than that of the polls sends the fetches: group.protocol=consumer (KIP-848).
+    pub fetches_in_background: bool,
     /// Responses may have been read between two polls, whatever the rule of the release: the program makes other calls.
     pub reads_between_polls: bool,
 }

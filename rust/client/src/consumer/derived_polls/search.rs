@@ -6,238 +6,21 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use fletchlog_api::NodeId;
-use fletchlog_records::TopicPartition;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::rebuilt;
+use super::chain::{Chain, Link, common_length, confirmed, hash_of, length_of, linked, with_fetch};
+use super::derived::{DerivedCall, DerivedPoll, DerivedPolls, DerivedRun, Parting};
 use super::recorded::{RecordedFetch, RecordedReader};
-use super::replayed::{Difference, Recording, Replayed};
+use super::recording::Recording;
+use super::replayed::{Difference, Replayed};
 use crate::ClientError;
 
-/// Default of max.poll.records.
-const DEFAULT_MAX: usize = 500;
 /// States that are followed from one fetch to the next.
 const MOST_WAYS: usize = 48;
 /// Steps that are tried between two fetches.
 const MOST_STEPS: usize = 20_000;
-/// Fetches by which a value of max.poll.records is judged before all are replayed.
-const SCREENED: usize = 50;
-
-/// Records of a partition that a poll returned.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct DerivedRun {
-    /// Partition.
-    pub tp: TopicPartition,
-    /// Offset of the first record.
-    pub first_offset: i64,
-    /// Offset of the last record.
-    pub last_offset: i64,
-    /// Number of records.
-    pub count: usize,
-    /// Whether both offsets are known. They are not where a poll began or ended in a batch that compaction thinned out.
-    pub exact: bool,
-}
-
-/// What a poll with records returned.
-#[derive(Debug, Clone)]
-pub struct DerivedPoll {
-    /// In the order of a for-each over `ConsumerRecords`.
-    pub runs: Vec<DerivedRun>,
-    /// Number of the first fetch that was sent at its end or later; `None`: none was.
-    pub fetch: Option<u64>,
-    /// Partitions whose records had arrived and were left for later polls.
-    pub buffered: Vec<TopicPartition>,
-    /// Whether the recording leaves no other way. Behind an inferred call nothing is decided: another call can explain the
-    /// same fetch.
-    pub decided: bool,
-}
-
-/// A call of the program that explains a fetch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DerivedCall {
-    /// Its name.
-    pub method: &'static str,
-    /// Partition.
-    pub tp: TopicPartition,
-    /// Of a seek; else -1.
-    pub offset: i64,
-    /// The fetch that shows it.
-    pub fetch: u64,
-}
-
-impl DerivedCall {
-    pub(super) fn new(method: &'static str, tp: &TopicPartition, offset: i64, fetch: u64) -> Self {
-        Self {
-            method,
-            tp: tp.clone(),
-            offset,
-            fetch,
-        }
-    }
-}
-
-/// Where the replayed consumer does something else than the recorded one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parting {
-    /// Number of the recorded fetch.
-    pub fetch: u64,
-    /// What differs.
-    pub why: String,
-}
-
-/// The polls of a recorded consumer.
-#[derive(Debug, Clone, Default)]
-pub struct DerivedPolls {
-    /// Polls with records, up to the last fetch that agrees. Polls behind the last fetch show nothing.
-    pub polls: Vec<DerivedPoll>,
-    /// Calls without which no way agrees.
-    pub calls: Vec<DerivedCall>,
-    /// The first fetch that no way explains.
-    pub parted: Option<Parting>,
-    /// Number of fetches that agree.
-    pub agreeing: usize,
-    /// Partitions whose records had arrived and were not returned by the last of `polls`.
-    pub buffered: Vec<TopicPartition>,
-    /// max.poll.records.
-    pub max_poll_records: usize,
-    /// Lowest and highest of the tried values that agree with the fetches; `None`: it was given, or none agrees.
-    pub max_poll_records_between: Option<(usize, usize)>,
-}
-
-/// Derives the polls of one consumer with one assignment from its fetches, in the order of their arrival.
-///
-/// `max_poll_records`: as the program has set it. `None`: Kafka's default, if that agrees with every fetch; else the
-/// roundest of the values that agree.
-///
-/// # Errors
-/// `Config` if two properties contradict each other; `IllegalState`, `IllegalArgument` for an assignment that no consumer
-/// can have.
-pub fn derive_polls(
-    reader: &RecordedReader,
-    fetches: &[RecordedFetch],
-    max_poll_records: Option<usize>,
-) -> Result<DerivedPolls, ClientError> {
-    let (usable, refused) = usable(fetches);
-    let mut derived = match max_poll_records {
-        Some(max) => best(reader, usable, max)?,
-        None => infer(reader, usable)?,
-    };
-    if derived.parted.is_none() {
-        derived.parted = refused;
-    }
-    Ok(derived)
-}
-
-/// The fetches before the first one whose response cannot be rebuilt, and why it cannot.
-fn usable(fetches: &[RecordedFetch]) -> (&[RecordedFetch], Option<Parting>) {
-    for (at, fetch) in fetches.iter().enumerate() {
-        if let Some(Err(why)) = fetch.response.as_ref().map(rebuilt::check) {
-            let why = format!("its response cannot be followed: {why}");
-            let fetch = fetch.number;
-            return (&fetches[..at], Some(Parting { fetch, why }));
-        }
-    }
-    (fetches, None)
-}
-
-/// With calls of the program only if no way agrees without any.
-fn best(reader: &RecordedReader, fetches: &[RecordedFetch], max: usize) -> Result<DerivedPolls, ClientError> {
-    let plain = replay(reader, fetches, max, false)?;
-    if plain.parted.is_none() {
-        return Ok(plain);
-    }
-    let with_calls = replay(reader, fetches, max, true)?;
-    Ok(if with_calls.agreeing > plain.agreeing {
-        with_calls
-    } else {
-        plain
-    })
-}
-
-fn infer(reader: &RecordedReader, fetches: &[RecordedFetch]) -> Result<DerivedPolls, ClientError> {
-    let screened = &fetches[..fetches.len().min(SCREENED)];
-    let mut agreeing = Vec::new();
-    let mut chosen = None;
-    for candidates in [usual(), others()] {
-        for max in candidates {
-            if replay(reader, screened, max, false)?.parted.is_some() {
-                continue;
-            }
-            agreeing.push(max);
-            if chosen.is_none() {
-                let all = replay(reader, fetches, max, false)?;
-                chosen = all.parted.is_none().then_some(all);
-            }
-        }
-        if !agreeing.is_empty() {
-            break;
-        }
-    }
-    for max in between(&agreeing) {
-        if replay(reader, screened, max, false)?.parted.is_none() {
-            agreeing.push(max);
-        }
-    }
-    let mut derived = match chosen {
-        Some(derived) => derived,
-        None => best(reader, fetches, agreeing.first().copied().unwrap_or(DEFAULT_MAX))?,
-    };
-    derived.max_poll_records_between = agreeing.iter().min().copied().zip(agreeing.iter().max().copied());
-    Ok(derived)
-}
-
-/// Values that were not tried between those that agree and the nearest that do not; none if the default agrees.
-fn between(agreeing: &[usize]) -> Vec<usize> {
-    let (Some(&low), Some(&high)) = (agreeing.iter().min(), agreeing.iter().max()) else {
-        return Vec::new();
-    };
-    if agreeing.contains(&DEFAULT_MAX) || high > DEFAULT_MAX {
-        return Vec::new();
-    }
-    let tried = usual();
-    let below = tried.iter().copied().filter(|&n| n < low).max().unwrap_or(0);
-    let above = tried.iter().copied().filter(|&n| n > high).min().unwrap_or(DEFAULT_MAX);
-    (below + 1..above)
-        .filter(|n| !tried.contains(n) && !agreeing.contains(n))
-        .collect()
-}
-
-/// Values of max.poll.records: Kafka's default, then round numbers.
-fn usual() -> Vec<usize> {
-    let round = [
-        1000, 100, 10, 1, 200, 50, 250, 2000, 5000, 10_000, 20, 5, 300, 400, 25, 150, 750, 1500, 2, 3,
-    ];
-    [DEFAULT_MAX].into_iter().chain(round).collect()
-}
-
-/// All others up to the default, those that end with a zero first.
-fn others() -> Vec<usize> {
-    let usual = usual();
-    let mut rest: Vec<usize> = (1..DEFAULT_MAX).filter(|n| !usual.contains(n)).collect();
-    rest.sort_by_key(|n| n % 10 != 0);
-    rest
-}
-
-/// A poll in a chain of polls; chains share their beginnings.
-struct Link {
-    before: Option<Rc<Link>>,
-    runs: Vec<DerivedRun>,
-    fetch: Option<u64>,
-    buffered: Vec<TopicPartition>,
-    /// Of the runs of the whole chain.
-    hash: u64,
-    length: usize,
-}
-
-type Chain = Option<Rc<Link>>;
-
-fn hash_of(chain: &Chain) -> u64 {
-    chain.as_ref().map_or(0, |link| link.hash)
-}
-
-fn length_of(chain: &Chain) -> usize {
-    chain.as_ref().map_or(0, |link| link.length)
-}
+/// A program that so often commits other offsets than its positions commits none that count.
+const MOST_PASSED_OVER: usize = 3;
 
 /// One way to come to a state.
 #[derive(Clone)]
@@ -245,21 +28,54 @@ struct Way {
     at: Replayed,
     polls: Chain,
     calls: Rc<Vec<DerivedCall>>,
-    /// Number of polls before the first step that is not certain.
-    sure: usize,
+    /// Polls, from and to, around steps that are not certain.
+    doubts: Rc<Vec<(usize, usize)>>,
+    /// Number of polls before such a step whose consequences are not over, and the fetch that it explains.
+    doubt: Option<(usize, u64)>,
     /// Number of recorded fetches that were sent.
     sent: usize,
 }
 
+impl Way {
+    /// A step that is not certain: these polls are before it.
+    fn doubt_from(&mut self, polls: usize, fetch: u64) {
+        let (from, newest) = self.doubt.unwrap_or((polls, fetch));
+        self.doubt = Some((from.min(polls), newest.max(fetch)));
+    }
+
+    /// Ends the doubt where the state depends on nothing that was before: a fetch since then has listed each partition, and nothing is
+    /// buffered.
+    fn settle(&mut self, of: &Recording<'_>) {
+        let is_over = |fetch: u64| self.at.is_plain() && self.at.was_listed_since(of, fetch);
+        if let Some((from, _)) = self.doubt.filter(|&(_, fetch)| is_over(fetch)) {
+            Rc::make_mut(&mut self.doubts).push((from, length_of(&self.polls)));
+            self.doubt = None;
+        }
+    }
+}
+
 /// Steps that are tried between two fetches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Steps {
     /// Responses, polls, and assignments that begin where the polls end.
     Certain,
+    /// Also past commits of offsets that are no positions, and polls before another thread has sent the fetches of the last one.
+    PassingOver,
     /// Also assignments that begin elsewhere: what was not committed is read again.
     Assigning,
     /// Also calls of the program.
     Calling,
+}
+
+/// Which calls of the program are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// None.
+    None,
+    /// An `assign()` keeps of the other partitions those that are asked for next.
+    AssigningFew,
+    /// It keeps also those that were buffered and are asked for later.
+    AssigningMany,
 }
 
 /// Two chains that lead to the same state: the first is followed.
@@ -268,38 +84,42 @@ type Merged = (Chain, Chain);
 struct Search<'a> {
     of: Recording<'a>,
     max: usize,
-    with_calls: bool,
+    calls: Calls,
     /// Ways by the number of fetches that were sent.
     levels: BTreeMap<usize, Vec<Way>>,
     /// States of this level, with the polls that led there.
     known: FxHashMap<u64, Chain>,
     merged: Vec<Merged>,
+    /// How often commits were passed over.
+    passed_over: usize,
     /// Ways were dropped because there were too many.
     was_cut: bool,
     nearest: Option<Difference>,
 }
 
-fn replay(
+pub(super) fn replay(
     reader: &RecordedReader,
     fetches: &[RecordedFetch],
     max: usize,
-    with_calls: bool,
+    calls: Calls,
 ) -> Result<DerivedPolls, ClientError> {
     let (of, first) = Recording::new(reader, fetches)?;
     let way = Way {
         at: first,
         polls: None,
         calls: Rc::new(Vec::new()),
-        sure: usize::MAX,
+        doubts: Rc::new(Vec::new()),
+        doubt: None,
         sent: 0,
     };
     let mut search = Search {
         of,
         max,
-        with_calls,
+        calls,
         levels: BTreeMap::from([(0, vec![way])]),
         known: FxHashMap::default(),
         merged: Vec::new(),
+        passed_over: 0,
         was_cut: false,
         nearest: None,
     };
@@ -314,14 +134,20 @@ impl Search<'_> {
             self.nearest = None;
             reached = self.expand(level, ways, Steps::Certain);
             if level == self.of.fetches.len() {
+                let reached = self.tail(reached);
                 return self.result(&reached, None);
             }
-            for steps in [Steps::Assigning, Steps::Calling] {
-                if self.levels.is_empty() && (steps == Steps::Assigning || self.with_calls) {
-                    self.known.clear();
-                    let again = std::mem::take(&mut reached);
-                    reached = self.expand(level, again, steps);
+            for steps in [Steps::PassingOver, Steps::Assigning, Steps::Calling] {
+                if !self.levels.is_empty() || (steps == Steps::Calling && self.calls == Calls::None) {
+                    continue;
                 }
+                self.known.clear();
+                let again = std::mem::take(&mut reached);
+                reached = self.expand(level, again, steps);
+                self.passed_over += usize::from(steps == Steps::PassingOver && !self.levels.is_empty());
+            }
+            if self.passed_over >= MOST_PASSED_OVER {
+                self.of.commits = &[];
             }
         }
         let parted = self.parting(&reached);
@@ -335,9 +161,13 @@ impl Search<'_> {
             ways.truncate(MOST_WAYS);
             self.was_cut = true;
         }
+        let until_us = self.of.fetches.get(level).map_or(i64::MIN, |fetch| fetch.at_us);
         let mut kept = Vec::new();
         let mut tried = 0;
-        for way in ways {
+        for mut way in ways {
+            if steps >= Steps::PassingOver {
+                way.at.pass_commits(&self.of, until_us);
+            }
             if self.is_known(&way) {
                 continue;
             }
@@ -349,22 +179,83 @@ impl Search<'_> {
                     self.was_cut = true;
                     break;
                 }
-                // The last one pushed is the first one followed: a response is read as soon as possible.
-                if steps == Steps::Calling {
-                    self.call(&way);
-                }
-                self.poll(&way, level, &mut stack);
-                self.assign(&way, steps, &mut stack);
-                for node in self.of_readable(&way) {
-                    let mut next = way.clone();
-                    next.at.deliver(&mut self.of, node);
-                    if !self.is_known(&next) {
+                self.step(&way, level, steps, &mut stack);
+            }
+        }
+        kept
+    }
+
+    /// All that can happen next. The last one pushed is the first one followed: a response is read as soon as possible.
+    fn step(&mut self, way: &Way, level: usize, steps: Steps, stack: &mut Vec<Way>) {
+        let owes = self.of.is_background && way.at.owes_fetches;
+        if steps == Steps::Calling && !owes {
+            self.call(way);
+        }
+        if !owes || way.at.polls_again || steps >= Steps::PassingOver {
+            self.poll(way, level, stack);
+        }
+        if owes {
+            self.send(way, level, stack);
+        }
+        self.assign(way, steps, stack);
+        self.narrow(way, stack);
+        self.deliver(way, stack);
+    }
+
+    /// An `assign()` without some of the topics.
+    fn narrow(&mut self, way: &Way, stack: &mut Vec<Way>) {
+        let mut next = way.clone();
+        if next.at.narrow(&self.of) && !self.is_known(&next) {
+            stack.push(next);
+        }
+    }
+
+    fn deliver(&mut self, way: &Way, stack: &mut Vec<Way>) {
+        for node in self.of_readable(way) {
+            let mut next = way.clone();
+            next.at.deliver(&mut self.of, node);
+            if !self.is_known(&next) {
+                stack.push(next);
+            }
+        }
+    }
+
+    /// Polls behind the last fetch, as far as commits show them.
+    fn tail(&mut self, reached: Vec<Way>) -> Vec<Way> {
+        let left = |way: &Way, of: &Recording<'_>| way.at.commits_left(of);
+        let Some(at_first) = reached
+            .iter()
+            .map(|way| left(way, &self.of))
+            .min()
+            .filter(|&left| left > 0)
+        else {
+            return reached;
+        };
+        self.known.clear();
+        let (mut least, mut found, mut tried) = (at_first, Vec::new(), 0);
+        for way in &reached {
+            let mut stack = vec![way.clone()];
+            while let Some(way) = stack.pop().filter(|_| tried < MOST_STEPS) {
+                tried += 1;
+                let mut next = Vec::new();
+                self.step(&way, usize::MAX - 1, Steps::Certain, &mut next);
+                for next in next {
+                    let now = left(&next, &self.of);
+                    if now < least {
+                        least = now;
+                        found.clear();
+                    }
+                    if now == least && now < left(&way, &self.of) {
+                        found.push(next.clone());
+                    }
+                    if now > 0 {
                         stack.push(next);
                     }
                 }
             }
         }
-        kept
+        self.levels.clear();
+        if found.is_empty() { reached } else { found }
     }
 
     /// The nodes to deliver from, the one to be followed first at the end.
@@ -394,16 +285,48 @@ impl Search<'_> {
     }
 
     fn poll(&mut self, way: &Way, level: usize, stack: &mut Vec<Way>) {
+        if self.of.is_background {
+            for partitions in way.at.partly_arrived() {
+                self.poll_of_part(way.clone(), partitions, stack);
+            }
+            return self.finish_poll(way.clone(), level, Some(stack));
+        }
+        for next in self.placed(way) {
+            self.finish_poll(next, level, Some(stack));
+        }
+    }
+
+    /// A poll that was woken before a response was there as a whole.
+    fn poll_of_part(&mut self, mut next: Way, partitions: usize, stack: &mut Vec<Way>) {
+        let runs = next.at.collect_first(&self.of, self.max, partitions);
+        if let Some(mut next) = self.linked(next, runs) {
+            next.at.reach_commits(&self.of);
+            if !self.is_known(&next) {
+                stack.push(next);
+            }
+        }
+    }
+
+    /// Another thread sends the fetches of the last poll.
+    fn send(&mut self, way: &Way, level: usize, stack: &mut Vec<Way>) {
+        for next in self.placed(way) {
+            self.finish_send(next, level, Some(stack));
+        }
+    }
+
+    /// With the positions that a lookup may have found by now.
+    fn placed(&self, way: &Way) -> Vec<Way> {
         let to_place = way.at.nodes_to_place(&self.of);
         let first = to_place
             .first()
             .map(std::slice::from_ref)
             .filter(|_| to_place.len() > 1);
-        for placed in first.into_iter().chain([&to_place[..]]) {
+        let placed = first.into_iter().chain([&to_place[..]]).map(|nodes| {
             let mut next = way.clone();
-            next.at.place(&self.of, placed);
-            self.finish_poll(next, level, Some(stack));
-        }
+            next.at.place(&self.of, nodes);
+            next
+        });
+        placed.collect()
     }
 
     /// The group's next assignment. Polls before it are certain only if the program has committed what they returned.
@@ -415,76 +338,112 @@ impl Search<'_> {
         else {
             return;
         };
-        let mut next = way.clone();
-        next.at.assign(&self.of);
-        if !fits {
-            next.sure = next.sure.min(confirmed(&next.polls, u64::MAX));
-        }
-        if !self.is_known(&next) {
-            stack.push(next);
+        for polled in [false, true]
+            .into_iter()
+            .take(1 + usize::from(way.at.may_discard(&self.of)))
+        {
+            let mut next = way.clone();
+            next.at.assign(&self.of, polled);
+            if !fits {
+                let fetch = self.of.fetches.get(way.sent).map_or(u64::MAX, |fetch| fetch.number);
+                next.doubt_from(confirmed(&next.polls, u64::MAX), fetch);
+            }
+            if !self.is_known(&next) {
+                stack.push(next);
+            }
         }
     }
 
     /// A poll before which the program has called what explains the next fetch of a node.
     fn call(&mut self, way: &Way) {
         for node in way.at.idle_nodes(&self.of) {
-            let Some(calls) = way.at.calls_for(&mut self.of, node, self.max) else {
-                continue;
-            };
-            let mut next = way.clone();
-            next.at.call(&calls);
-            // The call may have been made at any time since a fetch listed the partition.
-            let listed = calls.iter().map(|call| way.at.last_listed(&self.of, &call.tp)).min();
-            next.sure = next.sure.min(confirmed(&next.polls, listed.unwrap_or(0)));
-            Rc::make_mut(&mut next.calls).extend(calls);
-            self.finish_poll(next, way.sent, None);
+            if let Some(calls) = way.at.calls_for(&mut self.of, node, self.max, self.calls) {
+                self.called(way, node, calls);
+            }
+        }
+    }
+
+    fn called(&mut self, way: &Way, node: NodeId, calls: Vec<DerivedCall>) {
+        let mut next = way.clone();
+        next.at.call(&self.of, node, &calls);
+        // The call may have been made at any time since a fetch listed the partition, and an assign() since the node's last fetch.
+        let listed = |call: &DerivedCall| match call.method {
+            "assign" => way.at.last_sent(&self.of, node),
+            _ => self.of.last_listed(&call.tp, &way.at.sent),
+        };
+        let listed = calls.iter().map(listed).min();
+        let explained = match way.at.looked_up_others(&self.of, node, &calls) && calls[0].method != "assign" {
+            // It may have been an assign() of the same partitions.
+            true => u64::MAX,
+            false => calls[0].fetch,
+        };
+        next.doubt_from(confirmed(&next.polls, listed.unwrap_or(0)), explained);
+        Rc::make_mut(&mut next.calls).extend(calls);
+        if let Some(next) = self.collected(next) {
+            self.finish_send(next, way.sent, None);
+        }
+    }
+
+    /// After the records of a poll are taken; `None`: the poll fails.
+    fn collected(&mut self, mut next: Way) -> Option<Way> {
+        let runs = next.at.collect(&self.of, self.max);
+        self.linked(next, runs)
+    }
+
+    fn linked(&mut self, mut next: Way, runs: Result<Vec<DerivedRun>, Difference>) -> Option<Way> {
+        match runs {
+            Err(difference) => {
+                self.note(difference);
+                None
+            }
+            Ok(runs) => {
+                if !runs.is_empty() {
+                    let buffered = next.at.buffered();
+                    next.polls = Some(linked(next.polls.take(), runs, buffered));
+                }
+                Some(next)
+            }
         }
     }
 
     /// `stack`: takes the way if it sends no fetch.
-    fn finish_poll(&mut self, mut next: Way, level: usize, stack: Option<&mut Vec<Way>>) {
-        match next.at.poll(&mut self.of, self.max) {
-            Err(difference) => {
-                let nearer = |known: &Difference| difference.partitions < known.partitions;
-                if self.nearest.as_ref().is_none_or(nearer) {
-                    self.nearest = Some(difference);
-                }
-            }
-            Ok(polled) => {
-                let has_records = !polled.runs.is_empty();
-                let number = polled.sent.iter().map(|&at| self.of.fetches[at].number).min();
-                if has_records {
-                    let buffered = next.at.buffered();
-                    next.polls = Some(linked(next.polls.take(), polled.runs, number, buffered));
-                }
-                match (polled.sent.len(), stack) {
-                    (0, Some(stack)) => {
-                        if !self.is_known(&next) {
-                            stack.push(next);
-                        }
-                    }
-                    (0, None) => {}
-                    (sent, _) => {
-                        next.sent = level + sent;
-                        self.levels.entry(next.sent).or_default().push(next);
-                    }
-                }
-            }
+    fn finish_poll(&mut self, next: Way, level: usize, stack: Option<&mut Vec<Way>>) {
+        let Some(mut next) = self.collected(next) else { return };
+        if !self.of.is_background {
+            return self.finish_send(next, level, stack);
+        }
+        next.at.reach_commits(&self.of);
+        if let Some(stack) = stack.filter(|_| !self.is_known(&next)) {
+            stack.push(next);
         }
     }
-}
 
-fn linked(before: Chain, runs: Vec<DerivedRun>, fetch: Option<u64>, buffered: Vec<TopicPartition>) -> Rc<Link> {
-    let mut hasher = FxHasher::default();
-    (hash_of(&before), &runs).hash(&mut hasher);
-    Rc::new(Link {
-        length: length_of(&before) + 1,
-        before,
-        runs,
-        fetch,
-        buffered,
-        hash: hasher.finish(),
-    })
+    fn finish_send(&mut self, mut next: Way, level: usize, stack: Option<&mut Vec<Way>>) {
+        let sent = match next.at.send(&mut self.of) {
+            Err(difference) => return self.note(difference),
+            Ok(sent) => sent,
+        };
+        next.at.reach_commits(&self.of);
+        if sent.is_empty() {
+            if let Some(stack) = stack.filter(|_| !self.is_known(&next)) {
+                stack.push(next);
+            }
+            return;
+        }
+        let number = sent.iter().map(|&at| self.of.fetches[at].number).min();
+        next.polls = with_fetch(&next.polls, number);
+        next.settle(&self.of);
+        next.sent = level + sent.len();
+        self.levels.entry(next.sent).or_default().push(next);
+    }
+
+    /// Keeps the difference to the recorded fetch that is nearest.
+    fn note(&mut self, difference: Difference) {
+        let nearer = |known: &Difference| difference.partitions < known.partitions;
+        if self.nearest.as_ref().is_none_or(nearer) {
+            self.nearest = Some(difference);
+        }
+    }
 }
 
 impl Search<'_> {
@@ -521,11 +480,18 @@ impl Search<'_> {
         }
         links.reverse();
         let mut decided = vec![!self.was_cut; links.len()];
-        decided.iter_mut().skip(best.sure).for_each(|decided| *decided = false);
+        for (from, to) in best
+            .doubts
+            .iter()
+            .copied()
+            .chain(best.doubt.map(|(from, _)| (from, links.len())))
+        {
+            decided[from.min(to)..to].fill(false);
+        }
         let others = reached.iter().filter(|way| way.calls.len() == best.calls.len());
         let others = others.map(|way| (&best.polls, &way.polls));
         for (followed, other) in others.chain(self.merged.iter().map(|(followed, other)| (followed, other))) {
-            let is_best = |link: &Rc<Link>| links.get(link.length - 1).is_some_and(|own| Rc::ptr_eq(link, own));
+            let is_best = |link: &Rc<Link>| links.get(link.length - 1).is_some_and(|own| own.is_like(link));
             if followed.as_ref().is_some_and(|end| !is_best(end)) {
                 continue;
             }
@@ -554,29 +520,6 @@ impl Search<'_> {
             buffered: best.at.buffered(),
             max_poll_records: self.max,
             max_poll_records_between: None,
-        }
-    }
-}
-
-/// Number of polls up to the last one that sent a fetch with at most this number.
-fn confirmed(chain: &Chain, most: u64) -> usize {
-    let mut at = chain.as_ref();
-    while let Some(link) = at.filter(|link| link.fetch.is_none_or(|fetch| fetch > most)) {
-        at = link.before.as_ref();
-    }
-    at.map_or(0, |link| link.length)
-}
-
-/// Number of polls that two chains have in common at their beginnings.
-fn common_length(one: &Chain, other: &Chain) -> usize {
-    let (mut one, mut other) = (one, other);
-    loop {
-        match (one, other) {
-            (Some(a), Some(b)) if a.length == b.length && a.hash == b.hash => return a.length,
-            (Some(a), Some(b)) if a.length > b.length => one = &a.before,
-            (Some(a), Some(b)) if a.length < b.length => other = &b.before,
-            (Some(a), Some(b)) => (one, other) = (&a.before, &b.before),
-            _ => return 0,
         }
     }
 }
