@@ -132,7 +132,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Anomaly>) {
     if history.is_drained {
         nothing_left(&shares, index, found);
     }
-    stored(&shares, found);
+    stored(&shares, &starts, found);
 }
 
 /// Where the logs start at the end.
@@ -273,8 +273,9 @@ fn read_at_the_end(shares: &Shares<'_>, index: &Index<'_>) -> BTreeSet<(Partitio
     read
 }
 
-/// lost-acknowledgement, delivery-limit: what `__share_group_state` holds.
-fn stored(shares: &Shares<'_>, found: &mut Vec<Anomaly>) {
+/// lost-acknowledgement, delivery-limit: what `__share_group_state` holds. What is said of records that are deleted from the log is accepted,
+/// and need not be stored. Kafka: `SharePartition#acknowledge`, its batches before the start offset.
+fn stored(shares: &Shares<'_>, log_starts: &BTreeMap<Partition, i64>, found: &mut Vec<Anomaly>) {
     for stored in &shares.history.stored {
         for (first, .., deliveries) in &stored.states {
             if *deliveries > shares.group.max_deliveries {
@@ -286,9 +287,11 @@ fn stored(shares: &Shares<'_>, found: &mut Vec<Anomaly>) {
                 ));
             }
         }
+        let log_start = log_starts.get(&stored.partition).copied().unwrap_or(0);
+        let start = stored.start.max(log_start);
         let of_partition = shares
             .lives
-            .range((stored.partition, stored.start)..(stored.partition, i64::MAX));
+            .range((stored.partition, start)..(stored.partition, i64::MAX));
         for (at, life) in of_partition {
             let is_done = life.acknowledged.iter().any(|(_, _, kind, _)| is_final(*kind));
             let state = stored
