@@ -13,12 +13,12 @@ use super::racks::{PartitionRacks, RackInfo, Racks};
 use super::{Assignment, Subscriptions, TopicCounts, empty_assignment, java_compare, subscribed_partitions};
 
 /// Assigns so that members keep what they own if possible: by the constrained algorithm if all subscriptions are equal,
-/// else by the general one, which does not look at racks.
+/// else by the general one.
 pub fn sticky(topics: &TopicCounts, racks: &PartitionRacks, members: &Subscriptions) -> Assignment {
     if all_subscriptions_equal(members) {
         constrained(topics, racks, members)
     } else {
-        general(topics, members)
+        general(topics, racks, members)
     }
 }
 

@@ -60,6 +60,22 @@ fn of_ids_in_one_bucket_the_one_named_first_keeps_more() {
     }
 }
 
+#[test]
+fn members_with_other_subscriptions_get_what_is_in_their_rack_too() {
+    let racks: PartitionRacks = [("a", [["r1"], ["r2"], ["r1"], ["r2"]])]
+        .map(|(topic, racks)| (topic.into(), racks.map(|r| r.map(Arc::from).into()).into()))
+        .into();
+    let counts = topics(&[("a", 4), ("b", 1)]);
+    let mut group = members(&[("m1", &["a", "b"]), ("m2", &["a"])]);
+    for (id, rack) in [("m1", "r1"), ("m2", "r2")] {
+        group.get_mut(id).unwrap().rack = Some(rack.into());
+    }
+    let near = ["a-0 a-2 b-0", "a-1 a-3"];
+    assert_eq!(shown(&sticky(&counts, &racks, &group)), near);
+    let far = owning(group, &[("m1", "a-1", 1), ("m2", "a-0 a-2 a-3", 1)]);
+    assert_eq!(shown(&sticky(&counts, &racks, &far)), near, "what is far is given up");
+}
+
 /// Topic -> partition -> owning thread: what the owner registry holds after a rebalance.
 fn owners_of(assignment: &LegacyAssignment) -> BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>> {
     let mut owners: BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>> = BTreeMap::new();
