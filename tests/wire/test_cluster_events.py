@@ -425,6 +425,29 @@ def test_a_node_that_shuts_down_answers_as_a_follower_until_it_closes_its_connec
         socket.create_connection(("127.0.0.1", int(kafka.bootstrap.split(",")[1].split(":")[1])))
 
 
+def test_a_controller_that_shuts_down_answers_until_it_ends(cluster):
+    kafka, client = cluster.kafka, cluster.nodes[3]
+    kafka.clock.freeze()
+    kafka.stop_node(1, closes_after_ms=3000, election_ms=1000)
+    ask_for_quorum(client)
+    assert client.receive("DescribeQuorum", 2)["Topics"][0]["Partitions"][0]["LeaderId"] == 1
+    kafka.clock.advance(seconds=3)
+    ask_for_quorum(client)
+    assert client.receive("DescribeQuorum", 2, wait=0.05) is None
+    kafka.clock.advance(seconds=1)
+    assert client.receive("DescribeQuorum", 2)["Topics"][0]["Partitions"][0]["LeaderId"] == 2
+
+
+def test_waiting_fetches_of_a_deleted_topic_end_with_its_partition_unknown(cluster):
+    for node, version in ((1, 18), (2, 12)):
+        cluster.nodes[node].send(*cluster.fetch(node, version, 0, wait_ms=60_000, partitions=[0], offset=1))
+    cluster.wait_for_fetches(2)
+    cluster.ask(3, "DeleteTopics", 6, {"Topics": [{"Name": "ev", "TopicId": "0" * 32}], "TimeoutMs": 1000})
+    for node, version in ((1, 18), (2, 12)):
+        assert fetched(cluster.nodes[node].receive("Fetch", version)) == {"err": 0, "p": [{"i": 0, "err": 3, "hw": -1}]}
+    assert fetched(cluster.ask(1, *cluster.fetch(1, 18, 0, partitions=[0])))["p"][0]["err"] == 100
+
+
 def test_acks_all_waits_for_followers_that_are_late_after_a_move(cluster):
     kafka = cluster.kafka
     kafka.clock.freeze()

@@ -254,7 +254,7 @@ impl Broker {
         })
     }
 
-    /// Called before a node ends: if it is the active controller, the others do not know the next one for a time of the broker's clock.
+    /// Called before a node ends: if it is the active controller, the others then do not know the next one for a time of the broker's clock.
     /// DescribeQuorum waits for it. Kafka: controller.quorum.fetch.timeout.ms, and an election.
     pub fn await_election(&self, node: NodeId, election_ms: i64) {
         self.replicas.controller().await_election(node, election_ms);

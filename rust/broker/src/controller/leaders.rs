@@ -120,11 +120,11 @@ impl Controller {
         all
     }
 
-    /// Lets nodes not know the active controller for a time, if this node is it and ends. Kafka: `UnattachedState`, `CandidateState`.
+    /// Lets nodes not know the next active controller for a time, if this node is it now, once it has ended. Kafka: `UnattachedState`,
+    /// `CandidateState`.
     pub(crate) fn await_election(&self, node: NodeId, election_ms: i64) {
-        if election_ms > 0 && self.quorum().0 == node {
-            let at_ms = self.logs.clock().monotonic_ms().saturating_add(election_ms);
-            self.elected_at_ms.store(at_ms, Ordering::Release);
+        if self.quorum().0 == node {
+            self.election_ms.store(election_ms, Ordering::Release);
         }
     }
 
@@ -145,6 +145,9 @@ impl Controller {
         let (leader, epoch) = *quorum;
         if let Some(next) = running.filter(|_| !is_running(leader)) {
             *quorum = (next, epoch.saturating_add(1));
+            let election_ms = self.election_ms.swap(0, Ordering::AcqRel);
+            let at_ms = self.logs.clock().monotonic_ms().saturating_add(election_ms);
+            self.elected_at_ms.store(at_ms, Ordering::Release);
         }
         *quorum
     }

@@ -55,6 +55,8 @@ pub(crate) struct Controller {
     stopping: RwLock<BTreeMap<NodeId, i64>>,
     /// There are such nodes.
     any_stopping: AtomicBool,
+    /// For how long nodes do not know the next active controller once this one has ended.
+    election_ms: AtomicI64,
     /// When nodes know the active controller again (monotonic ms); `i64::MIN`: they do.
     elected_at_ms: AtomicI64,
     /// The node that is the active controller, and its epoch.
@@ -82,6 +84,7 @@ impl Controller {
             any_undetected: AtomicBool::new(false),
             stopping: RwLock::new(Rank::Nodes, BTreeMap::new()),
             any_stopping: AtomicBool::new(false),
+            election_ms: AtomicI64::new(0),
             elected_at_ms: AtomicI64::new(i64::MIN),
             quorum: Mutex::new(Rank::Quorum, (logs.directory().nodes().first(), 0)),
             racks: racks.collect(),

@@ -125,9 +125,12 @@ impl DelayedFetch {
         let reading = latest.unwrap_or(self.reading);
         let known = reading.partitions.iter().filter(|p| !self.unknown.contains(&p.tp));
         let mut again = read_partitions(replicas, &self.params, known);
-        // All of these existed when it began to wait; in Kafka the read of one that was removed fails, without aborted transactions.
-        let gone = again.responses.iter_mut().filter(|p| is_unknown(p));
-        gone.for_each(|(_, p)| p.aborted_transactions = None);
+        // All of these existed when it began to wait; in Kafka the read of one that was removed fails, also if it was asked for by id, without
+        // aborted transactions.
+        for (_, gone) in again.responses.iter_mut().filter(|p| is_unknown(p)) {
+            gone.error_code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            (gone.error_message, gone.aborted_transactions) = (None, None);
+        }
         let unknown = self.first.responses.into_iter();
         again
             .responses
