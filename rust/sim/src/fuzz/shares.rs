@@ -239,6 +239,7 @@ impl World {
                     acknowledgement_batches: batches.collect(),
                 }],
             }],
+            ..Default::default()
         }
     }
 
