@@ -482,6 +482,9 @@ class Broker:
         """How far a group is behind in each partition for which it has committed an offset.
 
         Some requests for all topics, not for each. A partition that is gone or cannot be read has no end and no lag, and leaves the others as they are.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: It is a share group: `share_group_offsets` has its lag.
         """
     def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
         """Where the records of a share group begin in each partition that it reads, and its lag; empty for a group that does not exist.
@@ -1109,6 +1112,9 @@ class Cluster:
         """How far a group is behind in each partition for which it has committed an offset.
 
         Some requests for all topics, not for each. A partition that is gone or cannot be read has no end and no lag, and leaves the others as they are.
+
+        Raises:
+            fletchlog.errors.InvalidArgumentError: It is a share group: `share_group_offsets` has its lag.
         """
     def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
         """Where the records of a share group begin in each partition that it reads, and its lag; empty for a group that does not exist.

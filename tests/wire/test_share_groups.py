@@ -3,7 +3,7 @@
 import pytest
 
 import fletchlog as fl
-from fletchlog.errors import GroupIdNotFoundError, UnknownTopicOrPartitionError
+from fletchlog.errors import GroupIdNotFoundError, InvalidArgumentError, UnknownTopicOrPartitionError
 from tests.support.recordings import SETTINGS as RECORDED
 from tests.support.recordings import different, replay
 
@@ -52,6 +52,7 @@ def test_where_a_share_group_begins_is_shown_set_and_deleted(kafka_cluster):
     with fl.Cluster(f"kafka://{kafka.bootstrap}") as cluster:
         for place, group in ((kafka.broker, "embedded"), (cluster, "remote")):
             assert place.share_group_offsets(group) == {}
+            assert place.lag(group) == {}
             place.alter_share_group_offsets(group, {("t", 0): 2, ("t", 1): 9})
             for reader in (kafka.broker, cluster):
                 assert reader.share_group_offsets(group) == {("t", 0): (2, 3), ("t", 1): (9, -4)}
@@ -59,6 +60,8 @@ def test_where_a_share_group_begins_is_shown_set_and_deleted(kafka_cluster):
                 assert (listed.group_type, listed.protocol_type, listed.state) == ("share", "share", "Empty")
                 described = reader.describe_group(group)
                 assert (described.state, described.protocol_type, described.protocol, described.members) == ("Empty", "share", "simple", [])
+                with pytest.raises(InvalidArgumentError, match=f"{group} is a share group.*share_group_offsets.*has its start offsets and its lag"):
+                    reader.lag(group)
             with pytest.raises(UnknownTopicOrPartitionError, match="t"):
                 place.alter_share_group_offsets(group, {("t", 7): 0})
             with pytest.raises(UnknownTopicOrPartitionError, match="There is no offset information to delete"):

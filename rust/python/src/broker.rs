@@ -31,7 +31,7 @@ use crate::fork::Shared;
 use crate::gate::{beside, gate};
 use crate::groups::{
     alter_share_request, consumer_group_to_py, delete_share_request, description_to_py, group_offsets_to_py, lag_to_py,
-    listing_to_py, share_group_offsets_to_py, share_group_to_py,
+    listing_to_py, no_lag_of_share_group, share_group_offsets_to_py, share_group_to_py,
 };
 use crate::listener::{Listener, close_in_forked_children, record_options};
 use crate::new_topics::{NewTopic, new_topics_from_py};
@@ -631,7 +631,14 @@ impl Broker {
 
     #[doc = stub!(Broker.lag)]
     fn lag<'py>(&self, py: Python<'py>, group_id: &str) -> PyResult<Bound<'py, PyDict>> {
-        lag_to_py(py, self.inner.call(py, |broker, _| broker.lag(group_id))?)
+        let lag = self.inner.call(py, |broker, _| {
+            let lag = broker.lag(group_id)?;
+            if lag.is_empty() && broker.describe_share_group(group_id).is_ok() {
+                return Err(no_lag_of_share_group(group_id));
+            }
+            Ok(lag)
+        })?;
+        lag_to_py(py, lag)
     }
 
     #[doc = stub!(Broker.share_group_offsets)]

@@ -32,8 +32,8 @@ use crate::errors::Failure;
 use crate::fork::Exclusive;
 use crate::gate::gate;
 use crate::groups::{
-    consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py, share_group_offsets_to_py,
-    share_group_to_py,
+    consumer_group_to_py, description_to_py, group_offsets_to_py, lag_to_py, listing_to_py, no_lag_of_share_group,
+    share_group_offsets_to_py, share_group_to_py,
 };
 use crate::listener::record_options;
 use crate::new_topics::{NewTopic, new_topics_from_py};
@@ -567,11 +567,17 @@ impl Cluster {
 
     #[doc = stub!(Cluster.lag)]
     fn lag<'py>(&self, py: Python<'py>, group_id: String) -> PyResult<Bound<'py, PyDict>> {
-        lag_to_py(
-            py,
-            self.inner
-                .awaited(py, move |client, stop| client.lag(&group_id, stop))?,
-        )
+        let name = group_id.clone();
+        let (lag, is_share) = self.inner.awaited(py, move |client, stop| {
+            let lag = client.lag(&group_id, stop)?;
+            let is_share =
+                lag.is_empty() && matches!(client.describe_group(&group_id, stop), Ok((Description::Share(_), _)));
+            Ok::<_, AdminError>((lag, is_share))
+        })?;
+        if is_share {
+            return Err(no_lag_of_share_group(&name).into());
+        }
+        lag_to_py(py, lag)
     }
 
     #[doc = stub!(Cluster.transactions)]

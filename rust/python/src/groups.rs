@@ -25,6 +25,14 @@ use crate::convert::{
     group_description_class, group_listing_class, group_member_class, offset_and_metadata_to_py, partition_lag_class,
     partition_to_py, partitions_to_py, share_group_offset_class,
 };
+use crate::errors::Failure;
+
+/// The error of who asks for the lag of a share group, which commits no offsets.
+pub fn no_lag_of_share_group(group_id: &str) -> Failure {
+    Failure::argument(format!(
+        "{group_id} is a share group, which commits no offsets: share_group_offsets({group_id:?}) has its start offsets and its lag"
+    ))
+}
 
 /// `GroupListing`.
 pub fn listing_to_py(py: Python<'_>, group: &GroupListing) -> PyResult<Py<PyAny>> {
