@@ -13,7 +13,7 @@ use fletchlog_protocol::messages::{
 };
 
 use super::acknowledgements::{AcknowledgementBatch, Acknowledgements};
-use super::settings::Settings;
+use super::settings::{Settings, ShareAcquireMode};
 use super::share_completed_fetch::{Acquired, ShareCompletedFetch};
 use super::share_fetch_buffer::ShareFetchBuffer;
 use super::share_in_flight_batch::NodeAcknowledgements;
@@ -78,6 +78,10 @@ pub(super) struct ShareConsumeRequestManager {
     in_flight: BTreeMap<RequestId, InFlight>,
     /// Whether records are wanted: until some were acquired. Kafka: `fetchMoreRecords`.
     fetch_more: bool,
+    /// With a record limit: the node that is asked for records now. Kafka: `fetchRecordsNodeId`.
+    asks_for_records: Option<NodeId>,
+    /// The node that was asked last.
+    asked_last: Option<NodeId>,
     pub buffer: ShareFetchBuffer,
     completed: Vec<Completed>,
     /// How long the last response locks records, ms.
@@ -231,11 +235,27 @@ impl ShareConsumeRequestManager {
         for &id in by_leader.keys() {
             self.nodes.entry(id).or_default();
         }
+        if settings.acquire_mode == ShareAcquireMode::RecordLimit && self.asks_for_records.is_none() {
+            self.choose_node(&by_leader, net.now_ms());
+        }
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for id in ids {
             let of_node = by_leader.remove(&id).unwrap_or_default();
             self.send_fetch(id, &of_node, net, metadata, member);
         }
+    }
+
+    /// With a record limit one node is asked for records at a time, in turn: together they could acquire more than the limit.
+    fn choose_node(&mut self, by_leader: &BTreeMap<NodeId, Vec<TopicIdPartition>>, now_ms: i64) {
+        let is_free = |id: &&NodeId| {
+            let node = self.nodes.get(*id);
+            node.is_some_and(|node| node.busy.is_none() && now_ms >= node.retry_at_ms)
+        };
+        let after = |id: &&NodeId| self.asked_last.is_none_or(|last| **id > last);
+        let free = || by_leader.keys().filter(is_free);
+        let chosen = free().find(after).or_else(|| free().next()).copied();
+        self.asks_for_records = chosen;
+        self.asked_last = chosen.or(self.asked_last);
     }
 
     /// Sends the first ShareAcknowledge that waits for this node.
@@ -296,6 +316,8 @@ impl ShareConsumeRequestManager {
         member: Member<'_>,
     ) {
         let now_ms = net.now_ms();
+        let is_limited = member.settings.acquire_mode == ShareAcquireMode::RecordLimit;
+        let asks_for_records = !is_limited || self.asks_for_records == Some(id);
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if node.busy.is_some() || now_ms < node.retry_at_ms {
             return;
@@ -325,7 +347,10 @@ impl ShareConsumeRequestManager {
             .cloned()
             .collect();
         change.forgotten.extend(given_up);
-        let request = member.share_fetch(change, &acknowledgements);
+        if !asks_for_records && change.added.is_empty() && change.forgotten.is_empty() && acknowledgements.is_empty() {
+            return;
+        }
+        let request = member.share_fetch(change, &acknowledgements, asks_for_records);
         let request_id = net.send(id, Request::ShareFetch(request));
         node.busy = Some(request_id);
         self.metrics.acknowledgements_sent += count(&acknowledgements);
@@ -359,6 +384,9 @@ impl ShareConsumeRequestManager {
         };
         if let Some(node) = self.nodes.get_mut(&sent.node) {
             node.busy = None;
+        }
+        if self.asks_for_records == Some(sent.node) {
+            self.asks_for_records = None;
         }
         match completion.result {
             Ok(Response::ShareFetch(response)) => self.on_fetch(sent, response, metadata, settings, now_ms),
@@ -568,14 +596,15 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// A renewal fetches nothing: its limits are 0.
+    /// A renewal fetches nothing: its limits are 0. So are those of a request that only changes the session or acknowledges.
     fn share_fetch(
         self,
         change: super::share_session_handler::SessionChange,
         acknowledgements: &ByPartition,
+        asks_for_records: bool,
     ) -> ShareFetchRequest {
         let renews = acknowledgements.values().any(Acknowledgements::has_renewals);
-        let unless_renewal = |value: i32| if renews { 0 } else { value };
+        let unless_renewal = |value: i32| if renews || !asks_for_records { 0 } else { value };
         let settings = self.settings;
         let added = change.added.into_iter().map(|tip| {
             let acknowledged = acknowledgements.get(&tip);

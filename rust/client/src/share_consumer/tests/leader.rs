@@ -124,7 +124,11 @@ impl State {
         } else {
             format!(" forgets {forgotten:?}")
         };
-        self.log.push(format!("fetch {epoch}{named}{forgets}{renews}"));
+        let asks = match request.max_records == 0 && !request.is_renew_ack {
+            true => " for no records",
+            false => "",
+        };
+        self.log.push(format!("fetch {epoch}{named}{forgets}{renews}{asks}"));
         acknowledges
     }
 
@@ -138,7 +142,9 @@ impl State {
             request.max_records,
             request.batch_size,
         ];
-        assert_eq!(limits == [0; 4], request.is_renew_ack, "{limits:?}");
+        let is_for_none = limits == [0; 4];
+        assert!(is_for_none || !limits.contains(&0), "{limits:?}");
+        assert!(is_for_none || !request.is_renew_ack, "{limits:?}");
         if let Some(error_code) = self.refuses.pop_front() {
             let refused = ShareFetchResponse {
                 error_code,
@@ -150,7 +156,7 @@ impl State {
             epoch > 0 || acknowledges.is_empty(),
             "no acknowledgements open a session"
         );
-        let records = if request.is_renew_ack {
+        let records = if is_for_none {
             BTreeMap::new()
         } else {
             std::mem::take(&mut self.records)
@@ -164,7 +170,7 @@ impl State {
                 .copied()
                 .unwrap_or(ErrorCode::NONE);
         }
-        let waits = records.is_empty() && !request.is_renew_ack;
+        let waits = records.is_empty() && !is_for_none;
         for (partition, ranges) in records {
             let of = partitions.entry(partition).or_default();
             of.records = Some(records_of(&ranges));

@@ -239,6 +239,30 @@ fn a_close_sends_what_is_acknowledged_and_leaves() {
 }
 
 #[test]
+fn with_a_record_limit_one_node_at_a_time_is_asked_for_records() {
+    let mut member = Member::new(&[("share.acquire.mode", "record_limit")]);
+    member.state().leaders = vec![1, 2];
+    assert_eq!(member.poll(1600), "");
+    let fetches = |log: Vec<String>| -> Vec<String> {
+        let mut log = log;
+        log.retain(|request| request.starts_with("fetch"));
+        log
+    };
+    let asked = ["fetch 0 0", "fetch 0 1 for no records", "fetch 1", "fetch 1"];
+    assert_eq!(fetches(member.log())[..4], asked, "of each node in turn");
+    // Of the node whose turn it is.
+    member.acquires(0, &[(0, 1, 1)]);
+    member.acquires(1, &[(0, 1, 1)]);
+    let polled = member.poll(1000);
+    assert!(polled == "0:0-1x1" || polled == "1:0-1x1", "{polled}");
+    member.log();
+    member.poll(400);
+    let log = fetches(member.log());
+    let acknowledges = log.iter().filter(|request| request.contains(":0-1=[1]"));
+    assert_eq!(acknowledges.count(), 1, "{log:?}");
+}
+
+#[test]
 fn a_close_is_not_woken_up() {
     let mut member = Member::joined(EXPLICIT);
     member.acquires(0, &[(0, 3, 1)]);
