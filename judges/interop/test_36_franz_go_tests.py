@@ -1,7 +1,7 @@
 """Part 36: franz-go's own tests: those of moved leaders, written for its kfake, and those of its client, while leaders and coordinators move.
 
 The tests for kfake run against `fletchlog serve --control`. They are taken out of the module of kfake as the Go module proxy has it; `kfake/cluster.go` gives the names that they use. Those that answer requests
-themselves (`ControlKey`) or add nodes are not among them: they test franz-go or kfake alone. Those of share groups are in part 40.
+themselves (`ControlKey`) or add nodes are not among them: they test franz-go or kfake alone. Those of share groups are in part 40. Tests of kfake that need no event run too, where a real Kafka passes them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,29 @@ TESTS = [
     "TestFaultNode",
     "TestProduceLeaderHintMovesWithoutBackoff",
     "TestStreamingCompressionMigration",
+]
+# What kfake does as Kafka does. A real 4.4.0 fails the others that run here: TestTxnDescribeTransactions, TestElectLeaders, ..
+OF_BROKER = [
+    "TestApiVersionsSoftwareNameValidation",
+    "TestApiVersionsSupportedFeatures",
+    "TestClassicIncompatibleProtocolRejected",
+    "TestClassicProtocolVoting",
+    "TestConsumeRecordHeaders",
+    "TestCreatePartitionsAddsPartitions",
+    "TestCreatePartitionsErrorCases",
+    "TestCreatePartitionsValidateOnly",
+    "TestDeleteTopicDropsGroupCommits",
+    "TestDeleteTopicsUnknownByName",
+    "TestDescribeLogDirsReportsStorageSize",
+    "TestFetchSessionUnknownID",
+    "TestIncrementalAlterConfigsOperations",
+    "TestIncrementalFetchEndToEnd",
+    "TestIssue1330",
+    "TestIssue1423",
+    "TestListOffsetsEarliestLatest",
+    "TestListOffsetsReadCommittedDuringTxn",
+    "TestListTransactionsFindsOngoing",
+    "TestTransactSessionEndNeverJoined",
 ]
 PACKAGES = {
     "binary": "encoding/binary",
@@ -104,6 +127,12 @@ def test_franz_gos_tests_of_moved_leaders(count: Callable[..., None]) -> None:
     require("go", "Go 1.26 or newer")
     run_kfake_tests(TESTS)
     count(PART, tests_of_franz_go=len(TESTS))
+
+
+def test_franz_gos_tests_of_a_broker(count: Callable[..., None]) -> None:
+    require("go", "Go 1.26 or newer")
+    run_kfake_tests(OF_BROKER)
+    count(PART, tests_of_franz_go=len(OF_BROKER))
 
 
 def move(opened: Kafka, rng: random.Random, ends: threading.Event) -> int:
