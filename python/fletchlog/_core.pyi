@@ -1801,6 +1801,16 @@ class SessionExchange:
     @property
     def response(self) -> dict[str, Any] | None:
         """The fields of the response, as `request` has them; None: there was none, or it is not recorded."""
+    def brief(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        """Request and response, with less of their records: for `explain`.
+
+        The records of a partition in a Produce request are a list of tuples (records, bytes, producer id, epoch, sequence, first and largest timestamp,
+        codec, transactional), one for each batch. In a Fetch response they are one tuple: first and last offset, records, bytes, whether a batch is
+        transactional, and (number of batches; first offset, records and bytes of the last one); None without batches.
+
+        Raises:
+            fletchlog.errors.StorageError: The file cannot be read, or was changed.
+        """
     def frame(self) -> bytes:
         """The bytes of the request: header and body as they were sent, without the size; empty: not recorded.
 

@@ -299,3 +299,19 @@ def test_offsets_in_a_compacted_batch_are_not_exact(tmp_path: Path) -> None:
     assert any(not run.exact for poll in polls.polls for run in poll.runs)
     exact = [(run.last, seen[0][3]) for poll, seen in zip(polls.polls, program.seen, strict=False) for run in poll.runs if run.exact]
     assert all(ours == theirs for ours, theirs in exact)
+
+
+def test_a_part_of_a_batch_has_not_arrived(tmp_path: Path) -> None:
+    with fl.Broker.in_memory() as broker:
+        fill_numbers(broker, "orders", 20, partitions=1)
+        program = Program(tmp_path, broker.listen, {"max.partition.fetch.bytes": 300})
+        program.consumer.assign([("orders", 0)])
+        program.poll(1)
+        program.end()
+    explained = fl.explain.clients(program.path)
+    fetch = next(fetch for fetch in explained.facts.fetches if fetch.got)
+    batches = fl.explain.session.Session(program.path).exchange(fetch.number).response["responses"][0]["partitions"][0]["records"]
+    assert len(batches) == 2
+    assert sum(batch["size"] for batch in batches) > 300
+    arrival = explained.order("reader").arrivals[0]
+    assert (arrival.first, arrival.last, arrival.records, arrival.size) == (0, batches[0]["last_offset"], batches[0]["records"], batches[0]["size"])

@@ -13,6 +13,9 @@ use crate::errors::Failure;
 use crate::gate::gate;
 use crate::session_fields::{message, topic_id};
 
+/// Fields of a message, if it is known.
+type Fields<'py> = Option<Bound<'py, PyDict>>;
+
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
         let variant = match error {
@@ -306,10 +309,11 @@ impl SessionExchange {
     fn message<'py>(
         &self,
         py: Python<'py>,
+        brief: bool,
         read: impl Fn(&Engine, &Exchange) -> Result<Option<Message>, SessionError> + Send + Sync,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let read = read(&self.session, &self.exchange).map_err(|error| Failure::from(error).into_py(py))?;
-        read.map(|read| message(py, &self.session, &read)).transpose()
+        read.map(|read| message(py, &self.session, &read, brief)).transpose()
     }
 }
 
@@ -421,13 +425,21 @@ impl SessionExchange {
     #[doc = stub!(SessionExchange.request)]
     #[getter]
     fn request<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.message(py, Engine::request)
+        self.message(py, false, Engine::request)
     }
 
     #[doc = stub!(SessionExchange.response)]
     #[getter]
     fn response<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.message(py, Engine::response)
+        self.message(py, false, Engine::response)
+    }
+
+    #[doc = stub!(SessionExchange.brief)]
+    fn brief<'py>(&self, py: Python<'py>) -> PyResult<(Fields<'py>, Fields<'py>)> {
+        Ok((
+            self.message(py, true, Engine::request)?,
+            self.message(py, true, Engine::response)?,
+        ))
     }
 
     #[doc = stub!(SessionExchange.frame)]

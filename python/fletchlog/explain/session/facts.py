@@ -31,16 +31,20 @@ if TYPE_CHECKING:
 
 _NAMES = {code: name for name, code, _, _ in error_classes() if code is not None}
 _Fields = dict[str, Any]
+_Sent = tuple[int, int, int, int, int, int, int, str, bool]
 _UNKNOWN = ("", "")
+_NO_LIMIT = 2**31
 
 
 class _FetchSession:
     """What a client and a broker remember of a connection's fetches. Kafka: `FetchSession`."""
 
-    __slots__ = ("lanes", "offsets")
+    __slots__ = ("lanes", "limit", "offsets")
 
     def __init__(self, offsets: dict[Lane, int]) -> None:
         self.offsets = offsets
+        self.limit = 0
+        """max.partition.fetch.bytes."""
         self.lanes = dict.fromkeys(offsets)
 
     def update(self, named: dict[Lane, int], forgotten: list[Lane]) -> None:
@@ -120,7 +124,7 @@ class Facts:
         read = _READERS.get(api)
         if read is None:
             return
-        request, response = exchange.request, exchange.response
+        request, response = exchange.brief() if api in _HAS_BATCHES else (exchange.request, exchange.response)
         if request is None:
             return
         if response:
@@ -128,7 +132,7 @@ class Facts:
             if throttle > 0:
                 self.throttled.append((number, client, throttle))
             # a reader of many partitions finds their errors with what it reads
-            if api not in _FIND_ERRORS and _fails(response):
+            if api not in _HAS_BATCHES and _fails(response):
                 self._errors(exchange, client, response)
         read(self, exchange, client, request, response or {})
 
@@ -217,15 +221,18 @@ class Facts:
                 named[lane_of(name, partition["partition"])] = partition["fetch_offset"]
                 limit = max(limit, partition.get("partition_max_bytes", 0))
         session = self._fetch_session(exchange.connection, named, request, response)
+        session.limit = limit or session.limit
         got: list[Got] = []
         is_refused, size = bool(response.get("error_code")), 0
+        left = request.get("max_bytes") or _NO_LIMIT
         for topic in response.get("responses") or ():
             name = _topic(topic)
             for partition in topic["partitions"]:
                 lane = lane_of(name, partition["partition_index"])
-                one = _got(lane, session.offsets.get(lane, -1), partition)
+                one = _got(lane, session.offsets.get(lane, -1), partition, min(session.limit or _NO_LIMIT, left), is_first=not size)
                 got.append(one)
                 size += one.size
+                left -= min(one.size, left)
                 is_refused = is_refused or one.error is not None
         if is_refused:
             self._errors(exchange, client, response)
@@ -257,19 +264,20 @@ class Facts:
         answers = {self._lane(_topic(t), p["index"]): p for t in response.get("responses") or () for p in t["partition_responses"]}
         if any(answer["error_code"] for answer in answers.values()):
             self._errors(exchange, client, response)
+        number, connection, arrived_us, answered_us = exchange.number, exchange.connection, exchange.arrived_us, exchange.answered_us
+        transactional_id, outcome = request.get("transactional_id"), exchange.outcome
         for topic in request.get("topic_data") or ():
             name = _topic(topic)
             for partition in topic["partition_data"]:
                 lane = self._lane(name, partition["index"])
                 answer = answers.get(lane)
                 error = _error(answer["error_code"]) if answer else None
-                for batch in partition.get("records") or ():
+                base = answer["base_offset"] if answer and not error else None
+                batches: list[_Sent] = partition.get("records") or []
+                for batch in batches:
                     self.produced.append(
                         Produced(
-                            exchange.number, client, exchange.connection, exchange.arrived_us, exchange.answered_us, lane, batch["records"],
-                            batch["size"], batch["producer_id"], batch["producer_epoch"], batch["base_sequence"], batch["first_timestamp"],
-                            batch["max_timestamp"], str(batch["codec"]), bool(batch["transactional"]), request["acks"],
-                            request.get("transactional_id"), error, answer["base_offset"] if answer and not error else None, exchange.outcome,
+                            number, client, connection, arrived_us, answered_us, lane, *batch, request["acks"], transactional_id, error, base, outcome,
                         )
                     )  # fmt: skip
 
@@ -370,18 +378,22 @@ def _isolation(level: Any) -> int:
     return level if isinstance(level, int) else int(level in (True, "read_committed", "ReadCommitted"))
 
 
-def _got(lane: Lane, asked: int, fields: _Fields) -> Got:
-    batches = fields.get("records")
-    high = fields.get("high_watermark", -1)
-    stable = fields.get("last_stable_offset", -1)
-    if not batches:
-        error, aborted = _error(fields["error_code"]), len(fields.get("aborted_transactions") or ())
-        return Got(lane, asked, error, high, high if stable < 0 else stable, fields.get("log_start_offset", -1), -1, -1, 0, 0, False, aborted)
-    return Got(
-        lane, asked, _error(fields["error_code"]), high, high if stable < 0 else stable, fields.get("log_start_offset", -1),
-        batches[0]["base_offset"], batches[-1]["last_offset"], sum([batch["records"] for batch in batches]),
-        sum([batch["size"] for batch in batches]), any(batch["transactional"] for batch in batches), len(fields.get("aborted_transactions") or ()),
-    )  # fmt: skip
+def _got(lane: Lane, asked: int, fields: _Fields, limit: int, *, is_first: bool) -> Got:
+    """What a response has of a partition. The last batch may be a part, where the size is at its limit: that has not arrived."""
+    high, stable = fields.get("high_watermark", -1), fields.get("last_stable_offset", -1)
+    if stable < 0:
+        stable = high
+    error, aborted = _error(fields["error_code"]), len(fields.get("aborted_transactions") or ())
+    arrived = fields.get("records")
+    if not arrived:
+        return Got(lane, asked, error, high, stable, fields.get("log_start_offset", -1), -1, -1, 0, 0, False, aborted)
+    first, last, records, size, transactional, (batches, last_first, last_records, last_size) = arrived
+    if size > limit and (batches > 1 or not is_first):
+        # only the first batch of a response may be larger. Kafka: `LogSegment#read`
+        last, records, size = last_first - 1, records - last_records, size - last_size
+        if batches == 1:
+            first, last, records, size = -1, -1, 0, 0
+    return Got(lane, asked, error, high, stable, fields.get("log_start_offset", -1), first, last, records, size, transactional, aborted)
 
 
 def _fails(fields: _Fields) -> bool:
@@ -469,7 +481,7 @@ def _lanes(assignment: Any) -> tuple[Lane, ...] | None:
     return tuple(Lane(_topic(t), p) for t in topics for p in t["partitions"])
 
 
-_FIND_ERRORS = {"Fetch", "Produce"}
+_HAS_BATCHES = {"Fetch", "Produce"}
 _READERS: dict[str, Callable[[Facts, Exchange, int, _Fields, _Fields], None]] = {
     "Fetch": Facts._fetch,  # noqa: SLF001 - the methods of this class, by API
     "Produce": Facts._produce,  # noqa: SLF001
