@@ -231,7 +231,8 @@ impl SharePartitionManager {
         };
         fetch.acknowledged = self.acknowledge_checked(&fetch.key, acknowledgements, checked);
         let response = found.map(|found| self.end_share_fetch(&fetch, found));
-        let mut response = self.load_missing(&mut fetch, &missing, response);
+        let are_all_new = max_wait_ms > 0 && missing.len() == fetch.partitions.len();
+        let mut response = self.load_missing(&mut fetch, &missing, are_all_new, response);
         if response.is_none() && is_at_once {
             response = self.try_share_fetch(&fetch, true);
         }
@@ -258,15 +259,16 @@ impl SharePartitionManager {
     }
 
     /// Loads partitions that are new to the group, until one of them answers the fetch. If all are new, the others that are loaded after the
-    /// answer join after the member's next fetch: Kafka asks for the state of the first partition alone, and for the others meanwhile.
+    /// answer join after the member's next fetch: Kafka asks for the state of the first partition alone, and for the others meanwhile. A fetch
+    /// that does not wait has its answer before any state arrives; the next one finds what is loaded.
     fn load_missing(
         &self,
         fetch: &mut DelayedShareFetch,
         missing: &[TopicIdPartition],
+        are_all_new: bool,
         mut response: Option<ShareFetchResponse>,
     ) -> Option<ShareFetchResponse> {
         let (node, group_id) = (fetch.key.node, Arc::clone(&fetch.key.group_id));
-        let are_all_new = missing.len() == fetch.partitions.len();
         let mut failed = HashSet::new();
         for at in missing {
             match self.load(node, &group_id, *at) {

@@ -202,6 +202,17 @@ impl Member {
 const NONE: ErrorCode = ErrorCode::NONE;
 
 #[test]
+fn a_fetch_that_does_not_wait_has_nothing_of_a_new_group_and_the_next_one_has_it() {
+    let world = World::new(&[]);
+    world.share(&[3]);
+    let mut member = Member::new(&world, "a");
+    member.begin_fetch(0);
+    assert_eq!(member.fetched(), Some((NONE, Vec::new())));
+    member.begin_fetch(0);
+    assert_eq!(member.fetched(), Some((NONE, vec![(0, 2, 1)])));
+}
+
+#[test]
 fn what_is_acknowledged_is_done_after_a_restart_and_what_is_not_comes_again() {
     let dir = tempfile::tempdir().unwrap();
     let world = open(dir.path());
