@@ -390,6 +390,9 @@ impl SharePartition {
             self.any_available = true;
         }
         self.start_offset = log_start;
+        if let Some(gap) = &mut self.gap {
+            gap.start = gap.start.max(log_start);
+        }
         self.complete -= removed;
         self.end_offset = self.end_offset.max(self.start_offset);
     }

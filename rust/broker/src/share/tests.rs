@@ -294,6 +294,20 @@ fn a_gap_that_was_compacted_away_does_not_hold_what_lies_behind() {
 }
 
 #[test]
+fn a_log_start_that_moves_into_a_gap_moves_the_next_read() {
+    let states = [
+        persisted(5, 9, RecordState::Acknowledged),
+        persisted(12, 14, RecordState::Available),
+    ];
+    let mut partition = SharePartition::new(2, &states).unwrap();
+    assert_eq!(partition.next_fetch_offset(), 2);
+    for (log_start, next) in [(4, 4), (7, 10), (11, 11), (13, 13), (20, 20)] {
+        partition.log_start_moved(log_start);
+        assert_eq!(partition.next_fetch_offset(), next, "{log_start}");
+    }
+}
+
+#[test]
 fn persisted_states_are_in_order_and_no_more_than_can_be() {
     let state = |first, last| StateBatch {
         first,

@@ -2,10 +2,11 @@
 //!
 //! It keeps the last five batches of a producer; while a batch is sent again, a client may send more than five (spec 3.4, 9.6). After a
 //! restart it has the last batch before the newest snapshot and those after it: a snapshot has one batch of each producer (Kafka:
-//! `ProducerStateManager#writeSnapshot`). Nor does it remember batches that were below the log start when it started (spec 3.7). A batch
-//! that is in the log but forgotten is refused as out of order, and a client that sends it under a new epoch writes it twice. A client
-//! whose batch fails because it is too large for any segment also continues under a new epoch, and sends again its earlier batches without
-//! a response: to the broker they are different batches (spec 9.6; Kafka: `TransactionManager#handleFailedBatch`).
+//! `ProducerStateManager#writeSnapshot`). Nor does it remember batches that were below the log start when it started (spec 3.7). Both are so
+//! after the end of a log was cut, too. A batch that is in the log but forgotten is refused as out of order, and a client that sends it
+//! under a new epoch writes it twice. A client whose batch fails because it is too large for any segment also continues under a new epoch,
+//! and sends again its earlier batches without a response: to the broker they are different batches (spec 9.6; Kafka:
+//! `TransactionManager#handleFailedBatch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ struct Appended {
     records: bytes::Bytes,
     /// `None`: the disk failed, or nobody saw the response, so it may or may not be in the log.
     offset: Option<i64>,
-    /// Number of restarts before it, and the log start at that time.
+    /// Number of restarts and cuts before it, and the log start at that time.
     restarts: u32,
     start: i64,
 }
@@ -61,6 +62,8 @@ pub(super) struct Memory {
     /// Per partition and producer: the batches in the log, oldest first.
     appended: BTreeMap<Producer, Vec<Appended>>,
     restarts: u32,
+    /// How often a log was cut: what it keeps of producers is read again, as at a start.
+    cuts: BTreeMap<TopicPartition, u32>,
     /// The log starts now, and when the broker started.
     starts: BTreeMap<TopicPartition, i64>,
     starts_at_restart: BTreeMap<TopicPartition, i64>,
@@ -105,6 +108,9 @@ impl Memory {
     pub fn cut(&mut self, tp: &TopicPartition, end: i64) {
         let of_log = self.appended.iter_mut().filter(|((of, _), _)| of == tp);
         of_log.for_each(|(_, known)| known.retain(|a| a.offset.is_none_or(|offset| offset < end)));
+        *self.cuts.entry(tp.clone()).or_default() += 1;
+        let start = self.starts.get(tp).copied().unwrap_or(0);
+        self.starts_at_restart.insert(tp.clone(), start);
     }
 
     /// The broker has responded to a request with these batches. Nobody has seen a response to `pending`, which may be in the log.
@@ -129,13 +135,18 @@ impl Memory {
         }
     }
 
+    /// How often the broker has read what it remembers of this log.
+    fn reads_of(&self, tp: &TopicPartition) -> u32 {
+        self.restarts + self.cuts.get(tp).copied().unwrap_or(0)
+    }
+
     fn appended_now(&self, batch: &Batch, offset: Option<i64>) -> Appended {
         Appended {
             sequence: batch.sequence,
             crc: batch.crc,
             records: batch.records.clone(),
             offset,
-            restarts: self.restarts,
+            restarts: self.reads_of(&batch.tp),
             start: self.starts.get(&batch.tp).copied().unwrap_or(0),
         }
     }
@@ -150,7 +161,8 @@ impl Memory {
             self.too_large.insert((batch.tp.clone(), batch.producer));
         }
         self.rewritten += usize::from(answer.error_code == ErrorCode::NONE && self.is_rewritten(batch));
-        let before_restart = |a: &Appended| a.restarts < self.restarts;
+        let reads = self.reads_of(&batch.tp);
+        let before_restart = |a: &Appended| a.restarts < reads;
         let deleted = |a: &Appended| before_restart(a) && a.offset.map_or(a.start < start, |offset| offset < start);
         let known = self.appended.entry((batch.tp.clone(), batch.producer)).or_default();
         let at = known
