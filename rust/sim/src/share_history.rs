@@ -74,6 +74,8 @@ pub enum ShareEvent {
     Confirmed(Arc<str>, Offsets, i8),
     /// What the member has may be released from now on: its session or connection ends.
     Ended(Arc<str>),
+    /// The broker received a fetch of the member, and nobody has seen its answer: it may have acquired any records.
+    Unanswered(Arc<str>),
     /// No record is acquired: the broker restarts, or another leader begins.
     Restarted,
     /// From now on leaders may change at any time.
@@ -115,14 +117,14 @@ impl ShareHistory {
             | ShareEvent::Acknowledged(_, of, ..)
             | ShareEvent::Confirmed(_, of, _) => of.has(partition, offset),
             ShareEvent::Polled(_, of, at, ..) => (*of, *at) == (partition, offset),
-            ShareEvent::Ended(_) | ShareEvent::Restarted | ShareEvent::Unsettled => false,
+            ShareEvent::Ended(_) | ShareEvent::Unanswered(_) | ShareEvent::Restarted | ShareEvent::Unsettled => false,
         };
         let first = self.events.iter().position(concerns).unwrap_or(self.events.len());
         let last = self.events.iter().rposition(concerns).unwrap_or(first);
         let is_end = |event: &ShareEvent| {
             matches!(
                 event,
-                ShareEvent::Ended(_) | ShareEvent::Restarted | ShareEvent::Unsettled
+                ShareEvent::Ended(_) | ShareEvent::Unanswered(_) | ShareEvent::Restarted | ShareEvent::Unsettled
             )
         };
         let events = self
@@ -171,6 +173,7 @@ impl fmt::Display for ShareEvent {
                 write!(f, "{member} knows that {offsets} are acknowledged as {kind}")
             }
             Self::Ended(member) => write!(f, "a session of {member} ends"),
+            Self::Unanswered(member) => write!(f, "a fetch of {member} has no answer"),
             Self::Restarted => f.write_str("all leaders begin anew"),
             Self::Unsettled => f.write_str("leaders may change at any time"),
             Self::Polled(member, partition, offset, value, deliveries) => {

@@ -26,6 +26,8 @@ struct Shares<'h> {
     lives: BTreeMap<(Partition, i64), Life<'h>>,
     restarts: Vec<usize>,
     ended: BTreeMap<&'h Arc<str>, Vec<usize>>,
+    /// Fetches whose answers nobody has seen: each may be a delivery of any record.
+    unanswered: Vec<usize>,
     /// From here on leaders may change at any time.
     unsettled: usize,
 }
@@ -52,6 +54,7 @@ impl<'h> Shares<'h> {
             lives: BTreeMap::new(),
             restarts: Vec::new(),
             ended: BTreeMap::new(),
+            unanswered: Vec::new(),
             unsettled: usize::MAX,
         };
         for (at, event) in history.events.iter().enumerate() {
@@ -81,6 +84,7 @@ impl<'h> Shares<'h> {
                 life.polled.push((at, member, *value, *deliveries));
             }
             ShareEvent::Ended(member) => self.ended.entry(member).or_default().push(at),
+            ShareEvent::Unanswered(_) => self.unanswered.push(at),
             ShareEvent::Restarted => self.restarts.push(at),
             ShareEvent::Unsettled => self.unsettled = self.unsettled.min(at),
         }
@@ -241,8 +245,10 @@ fn nothing_left(shares: &Shares<'_>, index: &Index<'_>, found: &mut Vec<Anomaly>
     for at in read_at_the_end(shares, index) {
         let life = shares.lives.get(&at).unwrap_or(&nothing);
         let most = life.acquired.iter().map(|(_, a)| a.deliveries).max().unwrap_or(0);
-        let is_done =
-            most >= shares.group.max_deliveries || life.acknowledging.iter().any(|(.., kind)| is_final(*kind));
+        let last = life.acquired.last().map_or(0, |(at, _)| *at);
+        let unseen = shares.unanswered.iter().filter(|at| **at > last).count();
+        let is_done = most.saturating_add(i16::try_from(unseen).unwrap_or(i16::MAX)) >= shares.group.max_deliveries
+            || life.acknowledging.iter().any(|(.., kind)| is_final(*kind));
         if !is_done {
             let what = format!(
                 "is in the log, was delivered {most} times and acknowledged by nobody, and does not come again"

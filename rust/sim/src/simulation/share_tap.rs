@@ -20,6 +20,8 @@ type Said = (Offsets, i8);
 struct Asked {
     member: Arc<str>,
     said: Vec<Said>,
+    /// It is a fetch, and its connection has not ended.
+    may_acquire: bool,
     since: usize,
     since_ms: i64,
 }
@@ -119,6 +121,7 @@ impl ShareTap {
         let asked = Asked {
             member: Arc::clone(member),
             said,
+            may_acquire: matches!(request, Request::ShareFetch(_)),
             since,
             since_ms: self.clock.monotonic_ms(),
         };
@@ -187,6 +190,12 @@ impl ShareTap {
 
     /// A connection ends. With its last session the broker forgets what a group has acquired.
     pub fn ended(&mut self, line: Line) {
+        let fetches = self.asked.range_mut((line, i32::MIN)..=(line, i32::MAX));
+        let unanswered = fetches.filter_map(|(_, asked)| {
+            let may_acquire = std::mem::take(&mut asked.may_acquire);
+            may_acquire.then(|| ShareEvent::Unanswered(Arc::clone(&asked.member)))
+        });
+        self.events.extend(unanswered);
         let Some(member) = self.sessions.remove(&line) else {
             return;
         };
