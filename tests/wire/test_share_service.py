@@ -204,7 +204,9 @@ def test_record_limit_never_returns_more_and_batches_are_not_split(kafka):
                 consumer.acknowledge(record)
             seen += [record.offset for record in records]
     assert seen == list(range(20))
-    kafka.produce(topic, map(str, range(20)))
+    with fl.Producer(kafka.broker, {"linger.ms": 5_000}) as producer:
+        for number in range(20):
+            producer.send(topic, b"%d" % number)  # one batch
     with member(kafka, topic, EXPLICIT | {"share.acquire.mode": "batch_optimized", "max.poll.records": 7}) as consumer:
         records = read(consumer)
         assert [record.offset for record in records] == list(range(20, 40))
