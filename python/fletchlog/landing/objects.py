@@ -57,7 +57,7 @@ class Objects:
 
     def open(self) -> None:
         """As `Files.open`."""
-        if self.read() is None:
+        if not self.exists(MANIFEST):
             self._check_conditions()
 
     def _check_conditions(self) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog.errors import StorageError
 from fletchlog.interop import require
 from fletchlog.landing.columns import PARTITIONS, conformed, with_partitions
+from fletchlog.landing.files import MANIFEST
 from fletchlog.landing.positions import FORM, Positions, Wanted, check_form, of_json, to_json
 from fletchlog.landing.tables import Format, no_table, not_landed
 
@@ -82,7 +83,7 @@ class ParquetTable:
             found = json.loads(text)
         except ValueError as error:
             raise StorageError(
-                f"{self.place}/_fletchlog/manifest.json is no manifest: {error}; it was changed by something else. Restore it, or land into a new table"
+                f"{self.place}/{MANIFEST} is no manifest: {error}; it was changed by something else. Restore it, or land into a new table"
             ) from None
         check_form(found.get("fletchlog") if isinstance(found, dict) else None, self.place)
         manifest: dict[str, Any] = found

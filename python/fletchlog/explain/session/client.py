@@ -107,7 +107,8 @@ def _writers(facts: Facts, clients: list[Client]) -> None:
         settings = clients[number].settings
         settings["acks"] = "all" if batch.acks == -1 else str(batch.acks)
         settings["enable.idempotence"] = str(batch.producer_id >= 0).lower()
-        settings["compression.type"] = next(codec for (client_number, codec), _ in codecs.most_common() if client_number == number)
+    for (number, codec), _ in codecs.most_common():
+        clients[number].settings.setdefault("compression.type", codec)
 
 
 def _members(groups: dict[str, Group], clients: list[Client]) -> None:

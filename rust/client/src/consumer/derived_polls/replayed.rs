@@ -12,6 +12,7 @@ use super::derived::{DerivedCall, DerivedRun};
 use super::recording::Recording;
 use crate::consumer::PolledRecords;
 use crate::consumer::abstract_fetch::AbstractFetch;
+use crate::consumer::completed_fetch::CompletedFetch;
 use crate::consumer::consumer_state::ConsumerState;
 use crate::consumer::fetch_collector::Collector;
 
@@ -387,12 +388,14 @@ impl Replayed {
 
     /// Partitions of which a fetch is not read to its end, in the order of the buffer.
     pub(super) fn buffered(&self) -> Vec<TopicPartition> {
+        let unread = self.unread_fetches().filter(|f| f.size > 0);
+        unread.map(|f| f.tp.clone()).collect()
+    }
+
+    fn unread_fetches(&self) -> impl Iterator<Item = &CompletedFetch> {
         let buffer = &self.state.buffer;
         let next = buffer.next_in_line.iter().filter(|f| !f.consumed);
         next.chain(&buffer.queue)
-            .filter(|f| f.size > 0)
-            .map(|f| f.tp.clone())
-            .collect()
     }
 
     /// Equal for equal states of the consumer.
@@ -426,8 +429,7 @@ impl Replayed {
         for (tp, of) in state.subs.iter() {
             (tp, of.position(), of.is_paused()).hash(&mut hasher);
         }
-        let next = state.buffer.next_in_line.iter().filter(|f| !f.consumed);
-        for fetch in next.chain(&state.buffer.queue) {
+        for fetch in self.unread_fetches() {
             (&fetch.tp, fetch.fetch_offset, fetch.next_fetch_offset, fetch.size).hash(&mut hasher);
         }
         (sent, unread).hash(&mut hasher);

@@ -17,7 +17,7 @@ use fletchlog_testing::{Answer, Peer};
 use fletchlog_testing::{ScriptedTransport, Sent, VirtualClock};
 
 use crate::net::fixtures::{cluster, topic};
-use crate::share_consumer::ShareConsumer;
+use crate::share_consumer::{AcknowledgeType, ShareConsumer};
 
 /// Of the topic `t`.
 pub const TOPIC_ID: TopicId = [7; 16];
@@ -321,6 +321,13 @@ impl Member {
     }
 
     /// A member that has its partitions and has fetched once.
+    /// Accepts these records of partition 0.
+    pub fn accepts(&mut self, first: i64, last: i64) {
+        self.consumer
+            .acknowledge(&super::tp(0), first, last, AcknowledgeType::Accept)
+            .unwrap();
+    }
+
     pub fn joined(config: &[(&str, &str)]) -> Self {
         let mut member = Self::new(config);
         assert_eq!(member.poll(1000), "");

@@ -140,14 +140,8 @@ fn a_renewed_record_is_returned_again() {
         .consumer
         .acknowledge(&tp(0), 1, 2, AcknowledgeType::Renew)
         .unwrap();
-    member
-        .consumer
-        .acknowledge(&tp(0), 0, 0, AcknowledgeType::Accept)
-        .unwrap();
-    member
-        .consumer
-        .acknowledge(&tp(0), 3, 3, AcknowledgeType::Accept)
-        .unwrap();
+    member.accepts(0, 0);
+    member.accepts(3, 3);
     assert_eq!(member.poll(1000), "0:1-2x2");
     let log = member.log();
     assert!(
@@ -155,10 +149,7 @@ fn a_renewed_record_is_returned_again() {
         "{log:?}"
     );
     member.consumer.poll(None, 0, &mut || false).unwrap_err();
-    member
-        .consumer
-        .acknowledge(&tp(0), 1, 2, AcknowledgeType::Accept)
-        .unwrap();
+    member.accepts(1, 2);
     assert_eq!(member.poll(0), "");
     assert!(member.log()[0].ends_with(" 0:1-2=[1]"), "a normal fetch");
 }
@@ -213,10 +204,7 @@ fn a_close_sends_what_is_acknowledged_and_leaves() {
     member.acquires(0, &[(0, 3, 1)]);
     member.poll(1000);
     member.log();
-    member
-        .consumer
-        .acknowledge(&tp(0), 0, 1, AcknowledgeType::Accept)
-        .unwrap();
+    member.accepts(0, 1);
     member.consumer.close(1000, &mut || false).unwrap();
     let gone = ["acknowledge -1 0:0-1=[1]", "heartbeat -1 Some(\"\")"];
     assert_eq!(member.log(), gone, "the other records are released");
@@ -268,10 +256,7 @@ fn a_close_is_not_woken_up() {
     member.acquires(0, &[(0, 3, 1)]);
     member.poll(1000);
     member.log();
-    member
-        .consumer
-        .acknowledge(&tp(0), 0, 1, AcknowledgeType::Accept)
-        .unwrap();
+    member.accepts(0, 1);
     member.consumer.wakeup_handle().wake();
     member.consumer.close(1000, &mut || false).unwrap();
     let gone = ["acknowledge -1 0:0-1=[1]", "heartbeat -1 Some(\"\")"];
@@ -284,10 +269,7 @@ fn the_result_for_a_topic_that_is_no_more_subscribed_arrives() {
     member.consumer.listen(true);
     member.acquires(0, &[(0, 1, 1)]);
     member.poll(1000);
-    member
-        .consumer
-        .acknowledge(&tp(0), 0, 1, AcknowledgeType::Accept)
-        .unwrap();
+    member.accepts(0, 1);
     member.consumer.subscribe(&["u".into()], &mut || false).unwrap();
     member.poll(1000);
     assert_eq!(
