@@ -25,6 +25,10 @@ MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/.venv CARGO_TARGET_DIR=$(CU
 HOST = $(shell rustc -vV | sed -n 's/host: //p' | tr 'a-z-' 'A-Z_')
 OLDEST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
+# The property tests of every target have the same cases in every run; `make properties` searches with new ones.
+export PROPTEST_RNG_SEED ?= 4711
+export HYPOTHESIS_PROFILE ?= repeatable
+
 SUITE := PYTHONPATH=$(CURDIR):$(CURDIR)/tools $(BIN)/python
 LISTED = grep -hE '^[a-z-]+:.*\#\# ' $(1) | sed -E 's/^([a-z-]+):.*\#\# (.*)/  make \1\t\2/' | expand -t 24
 

@@ -3,7 +3,7 @@
 TOOLS_OF_INTEROP := javac mvn go npm cc
 
 .PHONY: jar test-rust test-python test-binding test-interop spark-releases test-browser test-engines oldest-rust macos-check deny memcheck miri \
-	coverage coverage-rust coverage-python crash-points bit-flips kills attack call-faults power-loss fuzz mutants sim tools-browser
+	coverage coverage-rust coverage-python crash-points bit-flips kills attack call-faults power-loss properties fuzz mutants sim tools-browser
 
 jar: $(JAR) ## Build the jar of the Spark format fletchlog-columnar, and its wheel, into .build/jvm (needs a JDK)
 
@@ -116,6 +116,13 @@ mutants: build ## Plant bugs one by one and let the crash and fault suites find 
 	$(PYTHON) tools/mutants.py
 
 # Needs a C++ compiler, for libFuzzer. What is found is kept in .build/fuzz.
+RUNS ?= 10
+properties: tools-rust tools-java build jar $(ARCHIVE) ## The tests with properties, with new cases in each of RUNS runs
+	for run in $$(seq $(RUNS)); do \
+	  env -u PROPTEST_RNG_SEED cargo test --locked --quiet; \
+	  HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -q -n 3 --dist loadfile --max-worker-restart 0 -m hypothesis tests; \
+	done
+
 fuzz: tools-rust ## libFuzzer on every decoder and every file of a directory (TIME_LIMIT seconds per target, TARGETS)
 	$(PYTHON) tools/fuzz.py
 

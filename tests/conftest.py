@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ import fletchlog as fl
 from tests.support import spark_session
 from tests.support.spark_session import spark  # noqa: F401 - a fixture: one session for every folder
 
-hypothesis.settings.register_profile("default", deadline=None, max_examples=50, print_blob=True)
-hypothesis.settings.load_profile("default")
+hypothesis.settings.register_profile("search", deadline=None, max_examples=50, print_blob=True)
+hypothesis.settings.register_profile("repeatable", hypothesis.settings.get_profile("search"), derandomize=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "search"))
 spark_session.settle()
 # A shell starts a background job (`&`) with SIGINT ignored, and every process that a test starts would ignore it, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
