@@ -115,7 +115,6 @@ power-loss: build ## Power loss from the recorded system calls of a process with
 mutants: build ## Plant bugs one by one and let the crash and fault suites find each (TIME_LIMIT seconds, MUTANTS)
 	$(PYTHON) tools/mutants.py
 
-# Needs a C++ compiler, for libFuzzer. What is found is kept in .build/fuzz.
 RUNS ?= 10
 properties: tools-rust tools-java build jar $(ARCHIVE) ## The tests with properties, with new cases in each of RUNS runs
 	for run in $$(seq $(RUNS)); do \
@@ -123,6 +122,7 @@ properties: tools-rust tools-java build jar $(ARCHIVE) ## The tests with propert
 	  HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -q -n 3 --dist loadfile --max-worker-restart 0 -m hypothesis tests; \
 	done
 
+# Needs a C++ compiler, for libFuzzer. What is found is kept in .build/fuzz.
 fuzz: tools-rust ## libFuzzer on every decoder and every file of a directory (TIME_LIMIT seconds per target, TARGETS)
 	$(PYTHON) tools/fuzz.py
 

@@ -37,6 +37,7 @@ EXCEPTED = {
     ),
     "Broker::create_topic": "one topic as most tests make it; the product makes many at once",
     "file_of": "a session of given bytes, for the fuzz target of its reader",
+    **dict.fromkeys(("schema_json", "value_schema_json"), "the tables, for the comparison with Kafka's own definitions (judges/interop)"),
     "record_size": "sizes of the batches of recorded logs, which rust/sim builds again",
 }
 # methods of the standard library's types: any `.len()` would do for a `len` of ours

@@ -1,6 +1,7 @@
-"""What many members of a consumer group (KIP-848) cost a listener, and a real Kafka.
+"""What many members of a consumer group (KIP-848) and of a share group (KIP-932) cost a listener, and a real Kafka.
 
-A heartbeat in a group of ten and of 10,000, and a new target for 1,000 members and 10,000 partitions. Members are requests over sockets,
+A heartbeat in a consumer group of ten and of 10,000, and in a share group of ten and of 1,000, the most that Kafka allows; a new target for 1,000
+members and 10,000 partitions of a consumer group. Members are requests over sockets,
 without clients. Both brokers run at the same time, on disk; their rounds take turns. A heartbeat is that of a member that has nothing to
 report, one after the other on one connection. A target is made by the member that joins when group.consumer.assignment.interval.ms has
 passed: the time is that of its request.
@@ -29,12 +30,13 @@ import fletchlog as fl  # noqa: E402
 from judges.interop.kraft import Kraft, format_directory  # noqa: E402
 
 RELEASE = "4.4.0"
-FEW, MANY = 10, 10_000
+FEW, MANY, SHARING = 10, 10_000, 1_000
 WIDE, TOPICS, PARTITIONS = 1_000, 10, 1_000
 CONNECTIONS = 16
 ROUNDS, HEARTBEATS, TARGETS = 5, 1_000, 7
 # no member expires while the other broker is measured
-SESSION = {"group.consumer.max.session.timeout.ms": "3600000", "group.consumer.session.timeout.ms": "3600000"}
+SESSION = {f"group.{kind}.{limit}session.timeout.ms": "3600000" for kind in ("consumer", "share") for limit in ("max.", "")}
+SESSION["group.share.max.size"] = str(SHARING)
 # after an assignment: group.consumer.assignment.interval.ms, and a little
 INTERVAL_S = 1.1
 JOIN, LEAVE = 0, -1
@@ -46,7 +48,9 @@ def compact(value: str | None) -> bytes:
 
 
 class Member:
-    """One member: its epoch, and the partitions that it was given, as they are on the wire."""
+    """One member of a consumer group: its epoch, and the partitions that it was given, as they are on the wire."""
+
+    API_KEY = 68
 
     def __init__(self, group: str, name: str, topics: list[str]) -> None:
         self.group, self.name, self.topics = group, name, topics
@@ -54,12 +58,15 @@ class Member:
         self.owned = b"\x01"
 
     def request(self, *, epoch: int | None = None, steady: bool = False) -> bytes:
-        """ConsumerGroupHeartbeat 1. `steady`: with nothing to report."""
-        names = bytes([len(self.topics) + 1]) + b"".join(map(compact, self.topics))
-        said = struct.pack(">i", -1) + b"\0" * 4 if steady else struct.pack(">i", 300_000) + names + b"\0\0" + self.owned
-        body = compact(self.group) + compact(self.name) + struct.pack(">i", self.epoch if epoch is None else epoch) + b"\0\0" + said + b"\0"
-        payload = struct.pack(">hhih", 68, 1, 1, -1) + b"\0" + body
+        """Version 1 of the heartbeat. `steady`: with nothing to report."""
+        said = self.reported(b"\0" if steady else bytes([len(self.topics) + 1]) + b"".join(map(compact, self.topics)), steady)
+        body = compact(self.group) + compact(self.name) + struct.pack(">i", self.epoch if epoch is None else epoch) + said + b"\0"
+        payload = struct.pack(">hhih", self.API_KEY, 1, 1, -1) + b"\0" + body
         return struct.pack(">i", len(payload)) + payload
+
+    def reported(self, names: bytes, steady: bool) -> bytes:
+        """Instance id, rack, time-out, topics, regular expression, assignor, partitions."""
+        return b"\0\0" + struct.pack(">i", -1 if steady else 300_000) + names + b"\0\0" + (b"\0" if steady else self.owned)
 
     def take(self, response: bytes) -> None:
         """The epoch and the partitions of a response without an error."""
@@ -70,6 +77,16 @@ class Member:
         self.epoch = struct.unpack_from(">i", response, at)[0]
         if response[at + 8] == 1:
             self.owned = response[at + 9 : -2]
+
+
+class ShareMember(Member):
+    """One member of a share group."""
+
+    API_KEY = 76
+
+    def reported(self, names: bytes, steady: bool) -> bytes:
+        """Rack, topics."""
+        return b"\0" + names
 
 
 def connect(address: str) -> socket.socket:
@@ -97,13 +114,15 @@ class Peer:
             for group in (f"g{FEW}", f"g{MANY}", "wide"):
                 cluster.group_offsets(group)
         self.wide = [f"wide{n}" for n in range(TOPICS)]
-        self.groups = {size: [Member(f"g{size}", f"m{n:05}", ["few"]) for n in range(size)] for size in (FEW, MANY)}
-        self.groups[WIDE] = [Member("wide", f"m{n:05}", self.wide) for n in range(WIDE)]
-        self.joined_s: dict[int, float] = {}
-        for size, members in self.groups.items():
+        self.groups = {str(size): [Member(f"g{size}", f"m{n:05}", ["few"]) for n in range(size)] for size in (FEW, MANY)}
+        self.groups["wide"] = [Member("wide", f"m{n:05}", self.wide) for n in range(WIDE)]
+        for size in (FEW, SHARING):
+            self.groups[f"share_{size}"] = [ShareMember(f"s{size}", f"m{n:05}", ["few"]) for n in range(size)]
+        self.joined_s: dict[str, float] = {}
+        for name, members in self.groups.items():
             begin = time.perf_counter()
             self.all_of(members)
-            self.joined_s[size] = time.perf_counter() - begin
+            self.joined_s[name] = time.perf_counter() - begin
             self.settle(members)
 
     def all_of(self, members: list[Member]) -> None:
@@ -123,11 +142,11 @@ class Peer:
             before = now
             self.all_of(members)
 
-    def heartbeat_us(self, size: int) -> float:
+    def heartbeat_us(self, group: str) -> float:
         """Median of steady heartbeats, each of another member."""
-        connection, members, taken = self.connections[0], self.groups[size], []
+        connection, members, taken = self.connections[0], self.groups[group], []
         for n in range(HEARTBEATS):
-            member = members[n * 7919 % size]
+            member = members[n * 7919 % len(members)]
             begin = time.perf_counter()
             connection.sendall(member.request(steady=True))
             response = receive(connection)
@@ -137,7 +156,7 @@ class Peer:
 
     def target_ms(self) -> float:
         """The join of one more member, which leaves again."""
-        connection, members = self.connections[0], self.groups[WIDE]
+        connection, members = self.connections[0], self.groups["wide"]
         self.settle(members)
         time.sleep(INTERVAL_S)
         late = Member("wide", "late", self.wide)
@@ -171,19 +190,19 @@ def measure(rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
     """Best of the rounds for heartbeats, median for targets, of both brokers."""
     with tempfile.TemporaryDirectory() as folder, peers(Path(folder)) as addresses:
         both = {name: Peer(address) for name, address in addresses.items()}
-        best = {name: {f"heartbeat_{size}_us": float("inf") for size in (FEW, MANY)} for name in both}
+        best: dict[str, dict[str, float]] = {name: {} for name in both}
         for _ in range(rounds):
             for name, peer in both.items():
-                for size in (FEW, MANY):
-                    key = f"heartbeat_{size}_us"
-                    best[name][key] = min(best[name][key], peer.heartbeat_us(size))
+                for group in peer.groups:
+                    key = f"heartbeat_{group}_us"
+                    best[name][key] = min(best[name].get(key, float("inf")), peer.heartbeat_us(group))
         targets: dict[str, list[float]] = {name: [] for name in both}
         for _ in range(TARGETS):
             for name, peer in both.items():
                 targets[name].append(peer.target_ms())
         for name, peer in both.items():
             best[name] |= {"target_ms": statistics.median(targets[name])}
-            best[name] |= {f"joins_{size}_s": taken for size, taken in peer.joined_s.items()}
+            best[name] |= {f"joins_{group}_s": taken for group, taken in peer.joined_s.items()}
     return best
 
 

@@ -1,4 +1,4 @@
-"""Part 11: our tables of messages, field by field, are the message definitions inside Kafka's own jar."""
+"""Part 11: our tables of messages, and of what coordinators write, field by field, are the definitions inside Kafka's own jars."""
 
 from __future__ import annotations
 
@@ -21,29 +21,50 @@ PART = "11 wire schema"
 Json = dict[str, Any]
 
 
-def definitions() -> dict[str, Json]:
-    """Kafka's definitions of requests and responses by name; their JSON has comments."""
-    jar = kafka.jars("kafka-clients", RELEASE) / f"kafka-clients-{RELEASE}.jar"
+# where Kafka defines what is inside of records, and inside of JoinGroup and SyncGroup
+JARS_OF_VALUES = ("kafka-group-coordinator", "kafka-share-coordinator", "kafka-transaction-coordinator")
+VALUES = r"\w+(Key|Value)|ConsumerProtocol(Subscription|Assignment)"
+# groups of Kafka Streams are not served; offsets of before 2.0 have one table for all versions here; this value is never read
+NOT_OURS = r"Streams\w+|LegacyOffsetCommit\w+|ConsumerGroupPartitionMetadataValue"
+# null is read as well, where Kafka has none
+READ_NULL = [
+    "GroupMetadataValue.members",
+    "GroupMetadataValue.members.subscription",
+    "GroupMetadataValue.members.assignment",
+    "TransactionLogValue.transaction_partitions.partition_ids",
+]
+
+
+def definitions(jars: tuple[str, ...], names: str) -> dict[str, Json]:
+    """Kafka's definitions with such names; their JSON has comments."""
     found = {}
-    with zipfile.ZipFile(jar) as archive:
-        for name in archive.namelist():
-            if re.fullmatch(r"common/message/\w+(Request|Response)\.json", name):
-                parsed = json.loads(re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE))
-                found[parsed["name"]] = parsed
+    for artifact in jars:
+        jar = kafka.jars(artifact, RELEASE) / f"{artifact}-{RELEASE}.jar"
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if re.fullmatch(rf"common/message/({names})\.json", name):
+                    parsed = json.loads(re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE))
+                    found[parsed["name"]] = parsed
     return found
 
 
 @pytest.fixture(scope="module")
 def theirs() -> dict[str, Json]:
-    return definitions()
+    return definitions(("kafka-clients",), r"\w+(Request|Response)")
 
 
 @pytest.fixture(scope="module")
-def ours() -> list[Json]:
+def tables() -> tuple[list[Json], list[Json]]:
+    """Ours of messages, and of values."""
     command = ["cargo", "run", "--quiet", "--locked", "-p", "fletchlog-protocol", "--example", "wire_schema"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    tables: list[Json] = json.loads(done.stdout)
-    return tables
+    messages, values = map(json.loads, done.stdout.splitlines())
+    return messages, values
+
+
+@pytest.fixture(scope="module")
+def ours(tables: tuple[list[Json], list[Json]]) -> list[Json]:
+    return tables[0]
 
 
 def snake(name: str) -> str:
@@ -78,7 +99,7 @@ def row(field: Json) -> Json:
     return {
         "name": snake(field["name"]),
         "type": kind,
-        "versions": span(field["versions"]),
+        "versions": span(field.get("versions", field.get("taggedVersions"))),
         "nullable": nullable,
         "tag": field.get("tag"),
         "tagged": span(field.get("taggedVersions")),
@@ -133,3 +154,63 @@ def test_a_changed_field_is_found(ours: list[Json], theirs: dict[str, Json], key
     changed = next(field for field in table["fields"][0]["fields"] if field["name"] == "name")
     changed[key] = value
     assert compare(table, theirs["MetadataRequest"])
+
+
+def per_version(table: Json, versions: range, first: int = 0) -> dict[tuple[int, str], Json]:
+    """The rows of each version and path that exist, in the order of the wire. `first`: what is added to the versions of the table."""
+    shared = {struct["name"]: struct["fields"] for struct in table.get("commonStructs", [])}
+    found = {}
+    for version in versions:
+        absent: list[str] = []
+        for path, field in rows(table["fields"], shared, table["name"]):
+            low, high = field["versions"]
+            if not low + first <= version <= high + first or any(path.startswith(f"{struct}.") for struct in absent):
+                absent.append(path)
+                continue
+            low, high = field["nullable"] or (1, 0)
+            # ours has no type of its own for bytes that may be null
+            kind = field["type"].replace("records", "bytes")
+            found[version, path] = {"type": kind, "tag": field["tag"], "nullable": low + first <= version <= high + first}
+            found[version, path]["default"] = None if field["default"] in ("None", "") else field["default"]
+            if path in READ_NULL:
+                found[version, path]["nullable"] = True
+    return found
+
+
+def value_differences(ours: Json, theirs: Json) -> list[str]:
+    """Differences between a table of a key or value, and a definition. In the bytes the version of a key is its type."""
+    first = theirs["apiKey"] if theirs["type"] == "coordinator-key" else 0
+    low, high = span(theirs["validVersions"]) or (0, 0)
+    versions = range(low + first, high + first + 1)
+    mine, real = per_version(ours, versions), per_version(theirs, versions, first)
+    found = [f"{place}: {mine.get(place)}, Kafka's {real.get(place)}" for place in sorted({*mine, *real}) if mine.get(place) != real.get(place)]
+    order = [[place for place, field in of.items() if field["tag"] is None] for of in (mine, real)]
+    if order[0] != order[1]:
+        found.append(f"{ours['name']}: the fields are {order[0]}, Kafka's {order[1]}")
+    if span(ours["flexibleVersions"]) != span(theirs["flexibleVersions"]):
+        found.append(f"{ours['name']}: flexible {ours['flexibleVersions']}, Kafka's {theirs['flexibleVersions']}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def real_values() -> dict[str, Json]:
+    found = definitions(JARS_OF_VALUES, VALUES) | definitions(("kafka-clients",), VALUES)
+    return {name: definition for name, definition in found.items() if not re.fullmatch(NOT_OURS, name)}
+
+
+def test_every_key_and_value_is_kafkas_definition(tables: tuple[list[Json], list[Json]], real_values: dict[str, Json], count: Callable[..., None]) -> None:
+    ours = {table["name"]: table for table in tables[1]}
+    assert set(ours) == set(real_values)
+    differences = [difference for name, table in ours.items() for difference in value_differences(table, real_values[name])]
+    assert not differences, "\n".join(differences)
+    count(PART, values=len(ours))
+    assert len(ours) >= 35
+
+
+@pytest.mark.parametrize(("key", "value"), [("name", "other"), ("type", "int8"), ("versions", "1"), ("nullableVersions", "0+"), ("default", "9"), ("tag", 3)])
+def test_a_changed_field_of_a_value_is_found(tables: tuple[list[Json], list[Json]], real_values: dict[str, Json], key: str, value: object) -> None:
+    """Of `ShareSnapshotValue.start_offset`."""
+    table = json.loads(json.dumps(next(table for table in tables[1] if table["name"] == "ShareSnapshotValue")))
+    changed = next(field for field in table["fields"] if field["name"] == "start_offset")
+    changed[key] = value
+    assert value_differences(table, real_values["ShareSnapshotValue"])

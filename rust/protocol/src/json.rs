@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api_key::ApiKey;
 use crate::schema::{FieldSpec, FieldType, OPEN, Versions};
+use crate::values;
 
 /// All tables as JSON in the words of Kafka's message definitions (`validVersions`, `nullableVersions`, ..): an array of
 /// messages by API key, each request before its response. Names of fields are in snake case.
@@ -15,24 +16,40 @@ pub fn schema_json() -> String {
     Value::Array(messages.collect()).to_string()
 }
 
+/// The tables of what is inside of records and of JoinGroup and SyncGroup ([`values`]), in the same form. The versions of a key are the type
+/// of its record, as in its bytes.
+pub fn value_schema_json() -> String {
+    let value = |table: &values::Table| {
+        json!({
+            "name": table.name,
+            "validVersions": range(table.versions),
+            "flexibleVersions": open_range(table.first_flexible_version),
+            "fields": fields(table.fields),
+        })
+    };
+    values::TABLES.iter().map(value).collect::<Value>().to_string()
+}
+
 fn message(api: ApiKey, kind: &str, (name, table): (&str, &[FieldSpec])) -> Value {
     let valid = Versions {
         min: api.min_version(),
         max: api.max_version(),
-    };
-    let first_flexible = api.first_flexible_version();
-    let flexible = match first_flexible {
-        OPEN => "none".to_owned(),
-        first => format!("{first}+"),
     };
     json!({
         "apiKey": api.code(),
         "type": kind,
         "name": name,
         "validVersions": range(valid),
-        "flexibleVersions": flexible,
+        "flexibleVersions": open_range(api.first_flexible_version()),
         "fields": fields(table),
     })
+}
+
+fn open_range(first: i16) -> String {
+    match first {
+        OPEN => "none".to_owned(),
+        first => format!("{first}+"),
+    }
 }
 
 fn fields(table: &[FieldSpec]) -> Value {

@@ -49,7 +49,7 @@ pub mod writer;
 
 pub use api_key::{ApiKey, api_name};
 pub use error::{Fault, WireError};
-pub use json::schema_json;
+pub use json::{schema_json, value_schema_json};
 pub use kinds::{CoordinatorType, IsolationLevel};
 pub use offset_and_metadata::OffsetAndMetadata;
 pub use reader::Reader;

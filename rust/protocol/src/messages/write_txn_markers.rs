@@ -15,7 +15,7 @@ message! {
         transaction_result: bool, since(0);
         topics: Vec<WritableTxnMarkerTopic>, since(0);
         coordinator_epoch: i32, since(0);
-        transaction_version: i8, since(2);
+        transaction_version: i8, since(2).ignorable();
     }
     WritableTxnMarkerTopic {
         name: Arc<str>, since(0);
