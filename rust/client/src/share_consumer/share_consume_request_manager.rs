@@ -492,12 +492,13 @@ impl ShareConsumeRequestManager {
         complete(&mut self.completed, sent.acknowledgements, None, &why);
     }
 
-    /// A partition of a request: its topic may have left the metadata meanwhile. Kafka: `topicNamesMap`.
+    /// A partition of a request: it may have left the session and the metadata meanwhile.
     fn asked(&self, sent: &InFlight, (topic_id, partition): (TopicId, i32)) -> Option<TopicIdPartition> {
+        let node = self.nodes.get(&sent.node);
+        let of_session = node.and_then(|node| node.session.named(topic_id, partition));
         let named = |tip: &&TopicIdPartition| tip.topic_id == topic_id && tip.tp.partition == partition;
-        let acknowledged = sent.acknowledgements.keys().find(named);
-        let of_session = || self.nodes.get(&sent.node)?.session.partitions().iter().find(named);
-        acknowledged.or_else(of_session).cloned()
+        let acknowledged = || sent.acknowledgements.keys().find(named);
+        of_session.or_else(acknowledged).cloned()
     }
 
     /// Kafka: `ShareFetchCollector#initialize`, `#handleInitializeErrors`.

@@ -1,8 +1,8 @@
 //! The share session with one node: which partitions it has, and the epoch of its next request. Fetches and acknowledgements count in the
 //! same epochs. Kafka: `ShareSessionHandler`, `ShareRequestMetadata`.
 
-use fletchlog_api::ErrorCode;
-use rustc_hash::FxHashSet;
+use fletchlog_api::{ErrorCode, TopicId};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::topic_id_partition::TopicIdPartition;
 
@@ -25,7 +25,12 @@ pub(super) struct ShareSessionHandler {
     next_epoch: i32,
     /// In the order in which they were added.
     partitions: Vec<TopicIdPartition>,
-    known: FxHashSet<TopicIdPartition>,
+    /// The same, by what responses name.
+    by_id: FxHashMap<(TopicId, i32), TopicIdPartition>,
+}
+
+fn by_id(tip: &TopicIdPartition) -> ((TopicId, i32), TopicIdPartition) {
+    ((tip.topic_id, tip.tp.partition), tip.clone())
 }
 
 impl ShareSessionHandler {
@@ -40,16 +45,16 @@ impl ShareSessionHandler {
     }
 
     pub fn has(&self, tip: &TopicIdPartition) -> bool {
-        self.known.contains(tip)
+        self.named(tip.topic_id, tip.tp.partition).is_some()
+    }
+
+    /// The partition of the session that a response names so. Kafka: `topicNamesMap`.
+    pub fn named(&self, topic_id: TopicId, partition: i32) -> Option<&TopicIdPartition> {
+        self.by_id.get(&(topic_id, partition))
     }
 
     pub fn has_any(&self) -> bool {
         !self.partitions.is_empty()
-    }
-
-    /// In the order in which they were added.
-    pub fn partitions(&self) -> &[TopicIdPartition] {
-        &self.partitions
     }
 
     /// What the next fetch says of the session, which then has exactly the `wanted` partitions.
@@ -57,7 +62,7 @@ impl ShareSessionHandler {
         let epoch = self.next_epoch;
         if self.is_new() {
             self.partitions = wanted.to_vec();
-            self.known = wanted.iter().cloned().collect();
+            self.by_id = wanted.iter().map(by_id).collect();
             return SessionChange {
                 epoch,
                 added: wanted.to_vec(),
@@ -65,15 +70,15 @@ impl ShareSessionHandler {
             };
         }
         let wants: FxHashSet<&TopicIdPartition> = wanted.iter().collect();
-        let added: Vec<_> = wanted.iter().filter(|tip| !self.known.contains(tip)).cloned().collect();
+        let added: Vec<_> = wanted.iter().filter(|tip| !self.has(tip)).cloned().collect();
         let (kept, forgotten): (Vec<_>, Vec<_>) = std::mem::take(&mut self.partitions)
             .into_iter()
             .partition(|tip| wants.contains(tip));
         self.partitions = kept;
         for tip in &forgotten {
-            self.known.remove(tip);
+            self.by_id.remove(&(tip.topic_id, tip.tp.partition));
         }
-        self.known.extend(added.iter().cloned());
+        self.by_id.extend(added.iter().map(by_id));
         self.partitions.extend(added.iter().cloned());
         SessionChange {
             epoch,
