@@ -58,6 +58,8 @@ pub(crate) struct Partition {
     held_until_ms: AtomicI64,
     /// Its leader has begun meanwhile, and does not know the high watermark.
     is_offset_unknown: AtomicBool,
+    /// An election has cut its log, and its coordinator does not know it yet.
+    is_cut: AtomicBool,
     dir: PathBuf,
     config: RwLock<Arc<TopicConfig>>,
     log: OnceLock<Arc<PartitionLog>>,
@@ -97,6 +99,7 @@ impl Partition {
             has_ends: AtomicBool::new(false),
             held_until_ms: AtomicI64::new(i64::MIN),
             is_offset_unknown: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
             tp,
             config: RwLock::new(Rank::PartitionConfig, config),
             log: OnceLock::new(),
@@ -243,7 +246,13 @@ impl Partition {
     /// # Errors
     /// Storage errors: the log is fenced.
     pub(crate) fn cut(&self, end: i64, now_ms: i64) -> Result<(), LogError> {
+        self.is_cut.store(true, Ordering::Release);
         self.log.get().map_or(Ok(()), |log| log.truncate_to(end, now_ms))
+    }
+
+    /// Whether its log was cut since the last call: what a coordinator has in memory of it is to be read again.
+    pub(crate) fn take_cut(&self) -> bool {
+        self.is_cut.swap(false, Ordering::AcqRel)
     }
 
     /// Stops all writes until the log is reopened.

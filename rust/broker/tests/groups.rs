@@ -4,6 +4,7 @@ mod brokers;
 mod commits;
 mod consumer_groups;
 mod coordinators;
+mod cuts;
 mod joining;
 mod leaving;
 mod member;

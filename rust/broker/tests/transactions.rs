@@ -1,6 +1,7 @@
 //! The transaction coordinator by its requests (spec 10, KIP-98).
 
 pub mod client;
+mod cuts;
 mod files;
 mod offsets;
 mod partitions;

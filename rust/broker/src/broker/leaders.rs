@@ -463,7 +463,10 @@ impl Broker {
             .filter(|(_, changed)| matches!(changed, Ok(true)))
             .map(|(partition, _)| Arc::clone(partition))
             .collect();
+        let cut: Vec<Arc<Partition>> = partitions.iter().filter(|p| p.take_cut()).cloned().collect();
         self.replicas.leaders_changed(&changed);
+        // Before high watermarks move: a decision that was cut off is not carried out.
+        self.transactions.load_cut(&cut);
         self.update_high_watermarks(&changed);
         let moved = partitions.iter().zip(leaders);
         let moved = moved.filter(|(partition, before)| partition.leader() != *before);
@@ -479,6 +482,11 @@ impl Broker {
                 TRANSACTION_STATE => self.transactions.on_election(partition.tp().partition, loading_ms),
                 _ => {}
             }
+        }
+        if !cut.is_empty() {
+            self.groups.load_cut(&cut);
+            self.share_coordinator.load_cut(&cut);
+            self.transactions.complete_prepared();
         }
         self.replicas.changes().notify();
         results

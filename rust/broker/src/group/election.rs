@@ -2,7 +2,8 @@
 //! `GroupCoordinatorService#onElection`, `#onResignation`, `GroupMetadataManager#onUnloaded`, `#onLoaded`.
 //!
 //! All nodes share the groups in memory, so only what a new coordinator would not find in the log is undone: joins and syncs that wait,
-//! a rebalance in progress, ids that were given and not used yet. The sessions of the members begin anew.
+//! a rebalance in progress, ids that were given and not used yet. The sessions of the members begin anew. If the election has cut the log, its
+//! groups are read again: `cut.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl GroupCoordinator {
     }
 
     /// The last records of these groups. What cannot be read is logged and counts as not written.
-    fn last_written(&self, partition: &Partition, groups: &BTreeSet<Arc<str>>) -> Written {
+    pub(super) fn last_written(&self, partition: &Partition, groups: &BTreeSet<Arc<str>>) -> Written {
         let mut written = Written::new();
         let read = self
             .replicas

@@ -15,6 +15,7 @@ mod consumer_member;
 mod consumer_offsets;
 mod consumer_records;
 mod coordinator;
+mod cut;
 mod election;
 mod expiry;
 mod join;

@@ -107,7 +107,11 @@ impl GroupCoordinator {
         all
     }
 
-    fn load_partition(&self, loaded: &mut FxHashMap<i32, i64>, partition: &Partition) -> Result<(), ErrorCode> {
+    pub(super) fn load_partition(
+        &self,
+        loaded: &mut FxHashMap<i32, i64>,
+        partition: &Partition,
+    ) -> Result<(), ErrorCode> {
         let number = partition.tp().partition;
         let read_only = self.replicas.is_read_only();
         if !self.replicas.has_directory(partition) {
@@ -296,7 +300,7 @@ impl GroupCoordinator {
 
     /// Called after loading: removes members whose sessions are over, and rebalances groups that are too large. Kafka:
     /// `GroupMetadataManager#onLoaded`.
-    fn on_loaded(&self) {
+    pub(super) fn on_loaded(&self) {
         let now_ms = self.replicas.clock().monotonic_ms();
         let session_timeout_ms = |group_id: &str| self.group_config(group_id, "consumer.session.timeout.ms");
         self.in_idle_groups(|group| {

@@ -150,7 +150,7 @@ impl Delayed {
                 let mut waiting = produce.waiting.iter();
                 waiting.all(|appended| appended.outcome(replicas, produce.node).is_some())
             }
-            Self::Write(write) => write.is_written() || write.has_moved(replicas),
+            Self::Write(write) => write.is_written() || write.is_lost(replicas),
             Self::Election => false,
         }
     }
@@ -184,9 +184,12 @@ impl DelayedWrite {
         written.all(|(partition, end)| partition.high_watermark() >= *end)
     }
 
-    fn has_moved(&self, replicas: &ReplicaManager) -> bool {
+    /// Whether a log is gone, or an election has cut off what was written: later records take its offsets.
+    fn is_lost(&self, replicas: &ReplicaManager) -> bool {
         let table = replicas.topic_table();
-        !self.written.iter().all(|(partition, _)| table.holds(partition))
+        let is_in_log =
+            |(partition, end): &(Arc<Partition>, i64)| table.holds(partition) && partition.log_end() >= *end;
+        !self.written.iter().all(is_in_log)
     }
 }
 

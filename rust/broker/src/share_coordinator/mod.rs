@@ -15,10 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fletchlog_api::{ErrorCode, NodeId};
+use fletchlog_records::planted;
 use rustc_hash::FxHashMap;
 
 use crate::BrokerError;
 use crate::loading::Loading;
+use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
 use crate::sync::{Mutex, Periodic, Rank};
 use crate::topic_names::SHARE_GROUP_STATE;
@@ -118,6 +120,35 @@ impl ShareCoordinator {
     pub(crate) fn on_election(&self, partition: i32, loading_ms: i64) {
         let loaded_ms = self.replicas.clock().monotonic_ms().saturating_add(loading_ms);
         self.loading.begin(partition, loaded_ms);
+    }
+
+    /// Called after an election has cut logs: the new coordinator knows of these partitions what is left of their records. The leaders of share
+    /// partitions keep what they have in memory, and write the next change on top of what is left (spec 14.4). If a log cannot be read, the next
+    /// request reads all of them. Kafka: `CoordinatorRuntime`, a context that is unloaded and loaded.
+    pub(crate) fn load_cut(&self, cut: &[Arc<Partition>]) {
+        let of_states = cut
+            .iter()
+            .filter(|partition| *partition.tp().topic == *SHARE_GROUP_STATE);
+        for partition in of_states.filter(|_| !planted!("share-states-of-a-cut-log-kept")) {
+            let _loading = self.load.lock();
+            if !self.is_loaded.load(Ordering::Acquire) {
+                // The next request reads it.
+                return;
+            }
+            let number = partition.tp().partition;
+            let is_of_others = |key: &SharePartitionKey| self.partition_for(&key.coordinator_key()) != number;
+            for shard in &self.shards {
+                shard.lock().retain(|key, _| is_of_others(key));
+            }
+            let mut states = States::default();
+            if let Err(error) = self.read_partition(partition, &mut states) {
+                log::error!("{} could not be read after it was cut: {error}", partition.tp());
+                self.is_loaded.store(false, Ordering::Release);
+            }
+            for (key, state) in states {
+                self.shard(&key).lock().insert(key, state);
+            }
+        }
     }
 
     /// COORDINATOR_LOAD_IN_PROGRESS while a new coordinator loads.

@@ -51,16 +51,17 @@ impl ShareCoordinator {
         let topic = self.replicas.topic(SHARE_GROUP_STATE).ok();
         let mut reading = EachLog::new("cannot be read");
         for partition in topic.iter().flat_map(|topic| &topic.partitions) {
-            let mut read = || {
-                if self.replicas.has_log(partition)? {
-                    self.replicas
-                        .read_records(partition, 0, |batch| apply(&mut states, batch))?;
-                }
-                Ok(())
-            };
-            reading.note(partition, read());
+            reading.note(partition, self.read_partition(partition, &mut states));
         }
         reading.outcome().map(|()| states)
+    }
+
+    /// What a partition of it holds.
+    pub(super) fn read_partition(&self, partition: &Partition, states: &mut States) -> Result<(), BrokerError> {
+        if self.replicas.has_log(partition)? {
+            self.replicas.read_records(partition, 0, |batch| apply(states, batch))?;
+        }
+        Ok(())
     }
 }
 

@@ -141,6 +141,21 @@ impl TransactionCoordinator {
         self.by_id.lock().insert(id, state);
     }
 
+    /// Removes the ids of a partition of `__transaction_state` from memory.
+    pub(super) fn remove_partition(&self, number: i32) {
+        let all: Vec<(Arc<str>, Arc<TransactionalId>)> = {
+            let by_id = self.by_id.lock();
+            by_id.iter().map(|(name, id)| (name.clone(), Arc::clone(id))).collect()
+        };
+        for (name, id) in all {
+            if self.partition_for(&name) == number {
+                // A thread that has found it before finds that it was removed.
+                id.lock().set(None);
+                self.by_id.lock().remove(&name);
+            }
+        }
+    }
+
     pub(super) fn find(&self, transactional_id: &str) -> Option<Arc<TransactionalId>> {
         self.by_id.lock().get(transactional_id).cloned()
     }
@@ -257,8 +272,9 @@ impl TransactionCoordinator {
         self.loading.check(|| self.partition_for(transactional_id), &**clock)
     }
 
-    /// Called after the leader of a partition of `__transaction_state` has changed. The new coordinator finds in the log what is in memory; it
-    /// loads for `loading_ms`, and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile. Kafka: `TransactionCoordinator#onElection`.
+    /// Called after the leader of a partition of `__transaction_state` has changed. The new coordinator finds in the log what is in memory
+    /// (otherwise [`Self::load_cut`] was called); it loads for `loading_ms`, and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile. Kafka:
+    /// `TransactionCoordinator#onElection`.
     pub(crate) fn on_election(&self, partition: i32, loading_ms: i64) {
         let loaded_ms = self.replicas.clock().monotonic_ms().saturating_add(loading_ms);
         self.loading.begin(partition, loaded_ms);

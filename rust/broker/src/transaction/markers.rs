@@ -12,6 +12,7 @@ use super::coordinator::{Locked, TransactionCoordinator};
 use super::state::{TransactionMetadata, TransactionState};
 use super::version::TransactionVersion;
 use crate::BrokerError;
+use crate::directory::NO_LEADER;
 use crate::partition::Partition;
 use crate::topic_names::{CONSUMER_OFFSETS, TRANSACTION_STATE};
 
@@ -59,12 +60,17 @@ impl TransactionCoordinator {
         }
     }
 
-    /// Whether the PrepareX state may not be on all replicas in sync yet: no marker is sent before. Kafka:
-    /// `TransactionStateManager#appendTransactionToLog`, its callback.
+    /// Whether the id has no coordinator that runs, or its PrepareX state may not be on all replicas in sync yet: no marker is sent before. An
+    /// election may cut that state off. Kafka: `TransactionStateManager#appendTransactionToLog`, its callback;
+    /// `#removeTransactionsForTxnTopicPartition`.
     fn is_undecided(&self, id: &str) -> bool {
         let topic = self.replicas.topic(TRANSACTION_STATE).ok();
-        let partition = topic.as_ref().and_then(|topic| topic.partition(self.partition_for(id)));
-        partition.is_some_and(|partition| partition.is_held() && partition.high_watermark() < partition.log_end())
+        let Some(partition) = topic.as_ref().and_then(|topic| topic.partition(self.partition_for(id))) else {
+            return false;
+        };
+        let leader = partition.leader();
+        let is_replicated = !partition.is_held() || partition.high_watermark() >= partition.log_end();
+        leader == NO_LEADER || !self.replicas.controller().runs(leader) || !is_replicated
     }
 
     /// Writes the marker of one partition.

@@ -16,6 +16,7 @@ use crate::BrokerError;
 use crate::each_log::EachLog;
 use crate::failures::Refused;
 use crate::features::Feature;
+use crate::partition::Partition;
 use crate::topic_names::TRANSACTION_STATE;
 
 /// By transactional id.
@@ -83,16 +84,37 @@ impl TransactionCoordinator {
         let topic = self.replicas.topic(TRANSACTION_STATE).ok();
         let mut reading = EachLog::new("cannot be read");
         for partition in topic.iter().flat_map(|t| &t.partitions) {
-            let mut read = || {
-                if self.replicas.has_log(partition)? {
-                    self.replicas
-                        .read_records(partition, 0, |batch| apply(&mut transactions, batch))?;
-                }
-                Ok(())
-            };
-            reading.note(partition, read());
+            reading.note(partition, self.read_partition(partition, &mut transactions));
         }
         reading.outcome().map(|()| transactions)
+    }
+
+    fn read_partition(&self, partition: &Partition, transactions: &mut Transactions) -> Result<(), BrokerError> {
+        if self.replicas.has_log(partition)? {
+            self.replicas
+                .read_records(partition, 0, |batch| apply(transactions, batch))?;
+        }
+        Ok(())
+    }
+
+    /// Called after an election has cut logs: the new coordinator knows of the ids of these partitions what is left of their records, and nothing
+    /// of the others. Decisions that are left are carried out by [`Self::complete_prepared`], when high watermarks have moved. A log that cannot be
+    /// read is logged, and its ids are unknown. Kafka: `TransactionStateManager#removeTransactionsForTxnTopicPartition`,
+    /// `#loadTransactionsForTxnTopicPartition`.
+    pub(crate) fn load_cut(&self, cut: &[Arc<Partition>]) {
+        let of_transactions = cut
+            .iter()
+            .filter(|partition| *partition.tp().topic == *TRANSACTION_STATE);
+        for partition in of_transactions.filter(|_| !planted!("transactions-of-a-cut-log-kept")) {
+            self.remove_partition(partition.tp().partition);
+            let mut transactions = Transactions::new();
+            if let Err(error) = self.read_partition(partition, &mut transactions) {
+                log::error!("{} could not be read after it was cut: {error}", partition.tp());
+            }
+            for metadata in transactions.into_values() {
+                self.insert(metadata);
+            }
+        }
     }
 
     /// Takes over the transactions of an earlier run, and writes the markers that it did not write. Open

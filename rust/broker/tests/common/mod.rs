@@ -1,5 +1,6 @@
 //! What the broker's tests share: a client with one connection per node, batches of a size.
 
+pub mod cut;
 pub mod held_disk;
 
 use std::path::PathBuf;

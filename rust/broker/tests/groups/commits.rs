@@ -51,7 +51,7 @@ fn value(offset: i64) -> OffsetAndMetadata {
 }
 
 /// Offsets of `t` in a group; `None`: nothing committed.
-fn fetch(broker: &std::sync::Arc<Broker>, group: &str) -> Vec<Option<i64>> {
+pub fn fetch(broker: &std::sync::Arc<Broker>, group: &str) -> Vec<Option<i64>> {
     let request = OffsetFetchRequest::of(group.into(), Some(&[tp("t", 0), tp("t", 1)]), true);
     let Response::OffsetFetch(answer) = Client::new(broker).ask(1, Request::OffsetFetch(request)) else {
         panic!()

@@ -331,3 +331,43 @@ fn a_group_of_thousands_of_members_is_loaded_as_it_was() {
     let world = open(dir.path(), &slow);
     assert_eq!(described(&world), before);
 }
+
+#[test]
+fn a_group_is_that_of_the_records_that_an_election_has_left() {
+    let (broker, clock) = cut::cluster(AT_ONCE);
+    let world = World { broker, clock };
+    let (a, b) = (world.connect(), world.connect());
+    assert_eq!(answer(&beat(&a, join("a", &["t"]))), (0, 2, Some(vec![0, 1])));
+    let before = described(&world);
+    cut::begin(&world.broker);
+    assert_eq!(answer(&beat(&b, join("b", &["t"]))), (0, 3, Some(vec![])));
+    assert_eq!(answer(&beat(&a, heartbeat("a", 2))), (0, 2, Some(vec![0])));
+    world.clock.advance(SESSION_MS - 1);
+    cut::lose(&world.broker);
+    assert_eq!(described(&world), before);
+    assert_eq!(beat(&b, heartbeat("b", 3)).error_code, ErrorCode::UNKNOWN_MEMBER_ID);
+    // Its session begins anew.
+    world.clock.advance(SESSION_MS - 1);
+    world.broker.run_due();
+    assert_eq!(answer(&beat(&a, heartbeat("a", 2))), (0, 2, None));
+    world.clock.advance(SESSION_MS);
+    world.broker.run_due();
+    assert_eq!(described(&world).group_state, "Empty".into());
+}
+
+#[test]
+fn an_embedded_member_continues_after_an_election_that_cuts_the_log() {
+    let (broker, clock) = cut::cluster(AT_ONCE);
+    let world = World { broker, clock };
+    let (mut embedded, mut late) = (Client::new(&world.broker), Client::new(&world.broker));
+    embedded.ask(1, Request::ConsumerGroupHeartbeat(join("a", &["t"])));
+    cut::begin(&world.broker);
+    late.ask(1, Request::ConsumerGroupHeartbeat(join("b", &["t"])));
+    assert_eq!(described(&world).members.len(), 2);
+    cut::lose(&world.broker);
+    world.clock.advance(SESSION_MS - 1);
+    world.broker.run_due();
+    let group = described(&world);
+    let members: Vec<_> = group.members.iter().map(|member| &*member.member_id).collect();
+    assert_eq!((members, group.group_epoch), (vec!["a"], 2));
+}

@@ -256,3 +256,43 @@ fn an_empty_share_group_does_not_expire() {
     world.broker.run_due();
     assert_eq!(world.broker.groups().unwrap().len(), 1);
 }
+
+#[test]
+fn a_group_is_that_of_the_records_that_an_election_has_left() {
+    let (broker, clock) = cut::cluster(AT_ONCE);
+    let world = World { broker, clock };
+    let (a, b) = (world.connect(), world.connect());
+    assert_eq!(answer(&beat(&a, join("a", &["t"]))), (0, 2, Some(vec![])));
+    assert_eq!(answer(&beat(&a, heartbeat("a", 2))), (0, 3, Some(vec![0, 1])));
+    let before = described(&world);
+    cut::begin(&world.broker);
+    assert_eq!(beat(&b, join("b", &["t"])).member_epoch, 4);
+    assert_eq!(answer(&beat(&a, heartbeat("a", 3))).1, 4);
+    world.clock.advance(SESSION_MS - 1);
+    cut::lose(&world.broker);
+    assert_eq!(described(&world), before);
+    assert_eq!(beat(&b, heartbeat("b", 4)).error_code, ErrorCode::UNKNOWN_MEMBER_ID);
+    world.clock.advance(SESSION_MS - 1);
+    world.broker.run_due();
+    assert_eq!(described(&world).members.len(), 1, "its session begins anew");
+    world.clock.advance(1);
+    world.broker.run_due();
+    assert_eq!(described(&world).group_state, "Empty".into());
+}
+
+#[test]
+fn an_embedded_member_continues_after_an_election_that_cuts_the_log() {
+    let (broker, clock) = cut::cluster(AT_ONCE);
+    let world = World { broker, clock };
+    let mut embedded = Client::new(&world.broker);
+    embedded.ask(1, Request::ShareGroupHeartbeat(join("a", &["t"])));
+    cut::begin(&world.broker);
+    beat(&world.connect(), join("b", &["t"]));
+    assert_eq!(described(&world).members.len(), 2);
+    cut::lose(&world.broker);
+    world.clock.advance(SESSION_MS - 1);
+    world.broker.run_due();
+    let members = described(&world).members;
+    let ids: Vec<_> = members.iter().map(|member| &*member.member_id).collect();
+    assert_eq!(ids, ["a"]);
+}

@@ -641,3 +641,49 @@ fn a_session_has_its_epochs_and_the_listener_its_limits() {
     b.epoch = 0;
     assert_eq!(b.fetch(), (NONE, vec![(0, 1, 2)]), "released by the end of the session");
 }
+
+/// A share group in a partition that node 3 leads, which keeps what it has in memory.
+fn world_of_node_3() -> World {
+    let (broker, clock) = cut::cluster_of(&[], &[3]);
+    World { broker, clock }
+}
+
+fn member_at_node_3(world: &World) -> Member {
+    Member {
+        conn: world.connect_to(3),
+        ..Member::new(world, "a")
+    }
+}
+
+#[test]
+fn a_leader_writes_on_top_of_the_state_that_an_election_has_left() {
+    let world = world_of_node_3();
+    world.share(&[2, 2, 2]);
+    let mut member = member_at_node_3(&world);
+    assert_eq!(member.fetch(), (NONE, vec![(0, 5, 1)]));
+    assert_eq!(member.acknowledge(0, 0, ACCEPT), NONE);
+    let before = world.persisted();
+    cut::begin(&world.broker);
+    assert_eq!(member.acknowledge(1, 3, ACCEPT), NONE);
+    assert_eq!(member.acknowledge(4, 4, RELEASE), NONE);
+    let lost = world.persisted();
+    assert_ne!(lost, before);
+    cut::lose(&world.broker);
+    assert_eq!(world.persisted(), before);
+    assert_eq!(world.in_flight(), [(4, 4, "Available", 1), (5, 5, "Acquired", 1)]);
+    assert_eq!(member.acknowledge(5, 5, RELEASE), NONE);
+    assert_eq!(world.persisted(), lost, "the start is in every write");
+}
+
+#[test]
+fn a_state_of_which_no_record_is_left_is_not_initialized() {
+    let world = world_of_node_3();
+    world.broker.create_topic("other", 1, &[]).unwrap();
+    world.set_share("share.auto.offset.reset", "earliest");
+    assert_eq!(world.initialize(1, -1), NONE);
+    cut::begin(&world.broker);
+    assert_eq!(world.initialize(2, 3), NONE);
+    assert_eq!(world.persisted(), (3, 0));
+    cut::lose(&world.broker);
+    assert_eq!(world.persisted(), (-1, -1));
+}

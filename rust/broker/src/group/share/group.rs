@@ -91,6 +91,11 @@ impl ShareGroup {
         self.members.len()
     }
 
+    /// Whether it has this member.
+    pub(crate) fn has_member(&self, id: &str) -> bool {
+        self.members.contains_key(id)
+    }
+
     /// A member.
     pub(super) fn member(&self, id: &str) -> Option<&ShareGroupMember> {
         self.members.get(id)
