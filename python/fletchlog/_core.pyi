@@ -101,6 +101,7 @@ __all__ = [
     "decision_rows",
     "derive_polls",
     "error_classes",
+    "exchange_columns",
     "find_topics",
     "hash_buckets",
     "inspect_segment",
@@ -1683,6 +1684,8 @@ class Session:
             fletchlog.errors.StorageError: The file cannot be read.
             fletchlog.errors.DamagedFileError: It is damaged.
         """
+    def columns(self) -> dict[str, Any]:
+        """All requests as tables, for `explain`: see `exchange_columns`."""
     def __len__(self) -> int: ...
     def __getitem__(self, at: int, /) -> SessionExchange: ...
     def __iter__(self) -> _SessionItems: ...
@@ -1801,16 +1804,6 @@ class SessionExchange:
     @property
     def response(self) -> dict[str, Any] | None:
         """The fields of the response, as `request` has them; None: there was none, or it is not recorded."""
-    def brief(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        """Request and response, with less of their records: for `explain`.
-
-        The records of a partition in a Produce request are a list of tuples (records, bytes, producer id, epoch, sequence, first and largest timestamp,
-        codec, transactional), one for each batch. In a Fetch response they are one tuple: first and last offset, records, bytes, whether a batch is
-        transactional, and (number of batches; first offset, records and bytes of the last one); None without batches.
-
-        Raises:
-            fletchlog.errors.StorageError: The file cannot be read, or was changed.
-        """
     def frame(self) -> bytes:
         """The bytes of the request: header and body as they were sent, without the size; empty: not recorded.
 
@@ -2656,6 +2649,29 @@ def primitive_writer(schema: _ArrowSchema) -> ValueWriter:
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Another type.
+    """
+
+def exchange_columns(exchanges: list[SessionExchange]) -> dict[str, Any]:
+    """Requests of sessions as tables, for `explain`.
+
+    A table is a dict of columns by name; a column has the bytes of 64-bit integers in the byte order of the machine. Times are us since 1970; -2**63 is no
+    value.
+
+    | key | what |
+    |---|---|
+    | `lines` | all requests, in the given order |
+    | `fetches` | those that are a Fetch: `place` is the row in `lines`, `named` and `got` are the first rows in the next tables |
+    | `named` | partitions that a Fetch names, with offsets |
+    | `got` | what a Fetch response has of a partition, without a batch that is cut at the end; `asked` is the offset that was asked for, -1: not known |
+    | `batches` | batches of Produce requests; `base_offset` is that of the response |
+    | `throttled` | Fetch and Produce requests whose response asks the client to pause, ms |
+    | `failed` | Fetch and Produce requests whose response has an error |
+    | `texts` | texts, which columns refer to by number |
+    | `lanes` | partitions: the number of the topic's text, the partition |
+    | `wanted` | partitions of fetch sessions by number of the partition, in the order of the session |
+
+    Raises:
+        fletchlog.errors.StorageError: A file cannot be read, or was changed.
     """
 
 def served_apis() -> list[tuple[str, int, int, int]]:

@@ -8,6 +8,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import fletchlog as fl
+from fletchlog.explain.session.columns import Lines
 from fletchlog.explain.session.explained import of_facts
 from fletchlog.explain.session.facts import Facts
 from fletchlog.explain.session.rows import Line
@@ -169,7 +170,7 @@ def test_requests_are_drawn_one_by_one_when_few_are_shown(opened, tmp_path):
 
 def test_a_request_is_found_by_its_number_where_others_were_not_recorded(opened, tmp_path):
     facts = many(1, 100)
-    facts.lines = [line._replace(number=line.number + 7) for line in facts.lines]
+    facts.lines = Lines.of([line._replace(number=line.number + 7) for line in facts.lines])
     browser = opened(tmp_path / "gaps.html", of_facts(facts).page())
     until(lambda: here(browser), limit=5)
     field = browser.find_element(By.ID, "query")
@@ -183,7 +184,8 @@ def test_a_request_is_found_by_its_number_where_others_were_not_recorded(opened,
 def many(clients, requests):
     facts = Facts()
     facts.clients = [(f"client-{number}", "apache-kafka-java", "4.4.0") for number in range(clients)]
-    facts.lines = [Line(i + 1, i % clients, i % clients + 1, "Fetch", 12, i * 50, i * 50 + 900, 100, 1000, "answered", None) for i in range(requests)]
+    lines = [Line(i + 1, i % clients, i % clients + 1, "Fetch", 12, i * 50, i * 50 + 900, 100, 1000, "answered", None) for i in range(requests)]
+    facts.lines = Lines.of(lines)
     facts.last_us = requests * 50
     return facts
 

@@ -410,7 +410,7 @@ def test_no_requests_are_no_findings():
     assert explained.findings == []
     assert "0 requests of 0 clients" in explained.text()
     assert "<html" in explained.page()
-    assert gather([]).lines == []
+    assert list(gather([]).lines) == []
 
 
 def test_a_live_cluster_shows_groups_and_lag_and_what_a_recording_adds(kafka):

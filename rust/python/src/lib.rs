@@ -62,6 +62,7 @@ mod scan_threads;
 mod scan_typed;
 pub mod segment_records;
 pub mod session;
+mod session_columns;
 mod session_fields;
 pub mod share_consumer;
 mod share_state;
@@ -154,6 +155,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(request_order::hash_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::parse_release, module)?)?;
     module.add_function(wrap_pyfunction!(request_order::java_hash, module)?)?;
+    module.add_function(wrap_pyfunction!(session::exchange_columns, module)?)?;
     module.add_function(wrap_pyfunction!(listener::served_apis, module)?)?;
     module.add_function(wrap_pyfunction!(segment_records::segment_records, module)?)?;
     module.add_function(wrap_pyfunction!(topic_pattern::find_topics, module)?)

@@ -11,10 +11,8 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::Failure;
 use crate::gate::gate;
+use crate::session_columns::columns_of;
 use crate::session_fields::{message, topic_id};
-
-/// Fields of a message, if it is known.
-type Fields<'py> = Option<Bound<'py, PyDict>>;
 
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Self {
@@ -131,6 +129,13 @@ impl Session {
     fn read_on(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let items = gate(py, |_| Ok(self.session.read_on()?))?;
         items.into_iter().map(|item| self.item(py, item)).collect()
+    }
+
+    #[doc = stub!(Session.columns)]
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let places = 0..self.session.exchanges();
+        let exchanges = places.filter_map(|place| self.session.exchange(place));
+        columns_of(py, exchanges.map(|exchange| (&*self.session, exchange)))
     }
 
     fn __len__(&self) -> usize {
@@ -309,11 +314,10 @@ impl SessionExchange {
     fn message<'py>(
         &self,
         py: Python<'py>,
-        brief: bool,
         read: impl Fn(&Engine, &Exchange) -> Result<Option<Message>, SessionError> + Send + Sync,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let read = read(&self.session, &self.exchange).map_err(|error| Failure::from(error).into_py(py))?;
-        read.map(|read| message(py, &self.session, &read, brief)).transpose()
+        read.map(|read| message(py, &self.session, &read)).transpose()
     }
 }
 
@@ -425,21 +429,13 @@ impl SessionExchange {
     #[doc = stub!(SessionExchange.request)]
     #[getter]
     fn request<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.message(py, false, Engine::request)
+        self.message(py, Engine::request)
     }
 
     #[doc = stub!(SessionExchange.response)]
     #[getter]
     fn response<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.message(py, false, Engine::response)
-    }
-
-    #[doc = stub!(SessionExchange.brief)]
-    fn brief<'py>(&self, py: Python<'py>) -> PyResult<(Fields<'py>, Fields<'py>)> {
-        Ok((
-            self.message(py, true, Engine::request)?,
-            self.message(py, true, Engine::response)?,
-        ))
+        self.message(py, Engine::response)
     }
 
     #[doc = stub!(SessionExchange.frame)]
@@ -461,4 +457,20 @@ impl SessionExchange {
             exchange.outcome
         )
     }
+}
+
+#[doc = stub!(exchange_columns)]
+#[pyfunction]
+pub fn exchange_columns<'py>(
+    py: Python<'py>,
+    exchanges: Vec<PyRef<'py, SessionExchange>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let own = |each: PyRef<'_, SessionExchange>| (Arc::clone(&each.session), each.exchange.clone());
+    let exchanges: Vec<_> = exchanges.into_iter().map(own).collect();
+    columns_of(
+        py,
+        exchanges
+            .iter()
+            .map(|(session, exchange)| (&**session, exchange.clone())),
+    )
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_log::checkpoint::encode_uuid;
+use fletchlog_protocol::Value;
 use fletchlog_protocol::tree::{Node, Tree};
 use fletchlog_protocol::values::consumer_protocol::PROTOCOL_TYPE;
 use fletchlog_protocol::values::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
-use fletchlog_protocol::{ApiKey, Value};
 use fletchlog_session::{Batch, Message, Session, batches_of};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -17,18 +17,12 @@ pub fn topic_id(id: &[u8; 16]) -> String {
     encode_uuid(id)
 }
 
-/// A message as a dict. `brief`: batches as tuples, and those of a partition in a Fetch response as one.
-pub fn message<'py>(
-    py: Python<'py>,
-    session: &Session,
-    message: &Message,
-    brief: bool,
-) -> PyResult<Bound<'py, PyDict>> {
+/// A message as a dict.
+pub fn message<'py>(py: Python<'py>, session: &Session, message: &Message) -> PyResult<Bound<'py, PyDict>> {
     let of = Fields {
         py,
         session,
         message,
-        brief,
         is_consumer: is_consumer(&message.tree),
     };
     of.fields(&message.tree)
@@ -46,7 +40,6 @@ struct Fields<'a, 'py> {
     py: Python<'py>,
     session: &'a Session,
     message: &'a Message,
-    brief: bool,
     is_consumer: bool,
 }
 
@@ -94,15 +87,9 @@ impl<'py> Fields<'_, 'py> {
     fn bytes(&self, field: &str, bytes: &Bytes, is_consumer: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = self.py;
         if field == "records" {
-            let batches = batches_of(bytes.clone(), self.message.is_stripped);
-            match (self.brief, self.message.api) {
-                (true, ApiKey::Fetch) => return arrived(py, &batches),
-                (true, _) => return sent(py, &batches),
-                _ => {}
-            }
             let list = PyList::empty(py);
-            for batch in &batches {
-                list.append(batch_fields(py, batch)?)?;
+            for batch in batches_of(bytes.clone(), self.message.is_stripped) {
+                list.append(batch_fields(py, &batch)?)?;
             }
             return Ok(list.into_any());
         }
@@ -168,47 +155,6 @@ fn assignment<'py>(py: Python<'py>, bytes: &Bytes) -> PyResult<Option<Bound<'py,
     fields.set_item("assigned_partitions", partitions(py, assigned)?)?;
     fields.set_item("user_data", user_data(py, read.user_data.as_ref()))?;
     Ok(Some(fields))
-}
-
-/// Of all batches: first and last offset, records, bytes, whether one is of a transaction; of the last one the first offset, records and bytes. Nothing: `None`.
-fn arrived<'py>(py: Python<'py>, batches: &[Batch]) -> PyResult<Bound<'py, PyAny>> {
-    let (Some(first), Some(last)) = (batches.first(), batches.last()) else {
-        return Ok(py.None().into_bound(py));
-    };
-    let records: i64 = batches.iter().map(|batch| i64::from(batch.records)).sum();
-    let size = batches
-        .iter()
-        .fold(0_u64, |size, batch| size.saturating_add(batch.size));
-    let transactional = batches.iter().any(|batch| batch.is_transactional);
-    let of_last = (batches.len(), last.base_offset, last.records, last.size);
-    let all = (
-        first.base_offset,
-        last.last_offset,
-        records,
-        size,
-        transactional,
-        of_last,
-    );
-    Ok(all.into_pyobject(py)?.into_any())
-}
-
-/// Of each batch: records, bytes, producer id, epoch and sequence, first and largest timestamp, codec, whether it is of a transaction.
-fn sent<'py>(py: Python<'py>, batches: &[Batch]) -> PyResult<Bound<'py, PyAny>> {
-    let list = PyList::empty(py);
-    for batch in batches {
-        list.append((
-            batch.records,
-            batch.size,
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            batch.first_timestamp,
-            batch.max_timestamp,
-            PyString::intern(py, batch.codec),
-            batch.is_transactional,
-        ))?;
-    }
-    Ok(list.into_any())
 }
 
 fn batch_fields<'py>(py: Python<'py>, batch: &Batch) -> PyResult<Bound<'py, PyDict>> {

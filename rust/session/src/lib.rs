@@ -3,6 +3,7 @@
 //! ```text
 //! socket thread -> Recorder (a bounded queue) -> writer thread: body (without records and secrets) -> event -> block -> file
 //! file -> Index (connections, exchanges, where their bytes are) -> Session (one exchange after the other, bodies when they are asked for)
+//!                                                              -> Columns (all requests as tables)
 //! ```
 //!
 //! The bytes of the file are drawn in [`format`](mod@format). A server gives the recorder its frames as they are, so recording costs it a
@@ -11,7 +12,9 @@
 mod batches;
 mod body;
 mod capture;
+mod columns;
 mod event;
+mod fetch_sessions;
 mod file;
 pub mod format;
 mod index;
@@ -22,6 +25,7 @@ mod writer;
 
 pub use batches::{Batch, batches_of};
 pub use body::Bodies;
+pub use columns::{Columns, NONE, Table};
 pub use format::SessionError;
 pub use index::{Connection, Exchange};
 pub use recorder::{Recorded, Recorder, RecorderOptions};

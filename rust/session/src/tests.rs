@@ -14,7 +14,7 @@ use crate::batches::{batches_of, headers_of};
 use crate::body::{ApiVersion, Bodies};
 use crate::capture::{Captured, without_size};
 use crate::event::State;
-use crate::{Item, Message, Recorder, RecorderOptions, Session, SessionError};
+use crate::{Columns, Item, Message, NONE, Recorder, RecorderOptions, Session, SessionError, Table};
 
 const STRIPPING: Bodies = Bodies { keeps_records: false };
 
@@ -398,6 +398,123 @@ fn a_cut_file_is_read_up_to_its_last_whole_block() {
         }
     }
     assert_eq!(most, 0, "the file has one block");
+}
+
+fn columns_of(session: &Session) -> Columns {
+    let mut columns = Columns::new(|_| "an id".to_owned());
+    for place in 0..session.exchanges() {
+        columns.add(session, &session.exchange(place).unwrap()).unwrap();
+    }
+    columns
+}
+
+fn column<'a, const N: usize>(table: &'a Table<N>, name: &str) -> &'a [i64] {
+    let at = table.names.iter().position(|known| *known == name).unwrap();
+    &table.columns[at]
+}
+
+fn place(number: i64) -> usize {
+    usize::try_from(number).unwrap()
+}
+
+#[test]
+fn requests_and_batches_are_rows_of_columns() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("session.fltrace");
+    recorded(&path, 3);
+    let columns = columns_of(&Session::open(&path).unwrap());
+    assert_eq!(column(&columns.lines, "number"), [1, 2, 3]);
+    let outcomes = column(&columns.lines, "outcome").iter();
+    let outcomes: Vec<_> = outcomes.map(|text| &*columns.texts[place(*text)]).collect();
+    assert_eq!(outcomes, ["answered", "black hole", "pending"]);
+    assert_eq!(
+        column(&columns.lines, "answered_us")
+            .iter()
+            .filter(|time| **time == NONE)
+            .count(),
+        2
+    );
+    assert_eq!(column(&columns.batches, "place"), [0, 1, 2]);
+    assert_eq!(column(&columns.batches, "records"), [2; 3]);
+    assert_eq!(column(&columns.batches, "base_offset"), [NONE; 3]);
+    let (topic, partition) = columns.lanes[place(column(&columns.batches, "lane")[0])];
+    assert_eq!((&*columns.texts[topic as usize], partition), ("t", 0));
+}
+
+/// A Fetch of version 12 for partitions of `t` with offsets: session id and epoch, partitions that are taken out.
+fn fetch(ids: (i64, i64), named: &[(i64, i64)], forgotten: &[i64]) -> Tree {
+    let mut tree = Tree::of(ApiKey::Fetch, Side::Request);
+    let of_topic = |tree: &mut Tree, field: &str, partitions: Vec<Node>| {
+        let mut topic = element(tree, field);
+        topic.set("topic", Node::String("t".into()));
+        topic.set("partitions", Node::Array(partitions));
+        tree.set(field, Node::Array(vec![Node::Struct(Box::new(topic))]));
+    };
+    let mut topic = element(&mut tree, "topics");
+    let partitions = named.iter().map(|(number, offset)| {
+        let mut partition = element(&mut topic, "partitions");
+        partition.set("partition", Node::Int(*number));
+        partition.set("fetch_offset", Node::Int(*offset));
+        partition.set("partition_max_bytes", Node::Int(100));
+        Node::Struct(Box::new(partition))
+    });
+    of_topic(&mut tree, "topics", partitions.collect());
+    let forgotten = forgotten.iter().map(|number| Node::Int(*number)).collect();
+    of_topic(&mut tree, "forgotten_topics_data", forgotten);
+    tree.set("session_id", Node::Int(ids.0));
+    tree.set("session_epoch", Node::Int(ids.1));
+    tree
+}
+
+/// Its response: for each partition records.
+fn fetched_of(session_id: i64, partitions: &[(i64, Bytes)]) -> Tree {
+    let mut tree = Tree::of(ApiKey::Fetch, Side::Response);
+    let mut topic = element(&mut tree, "responses");
+    let partitions = partitions.iter().map(|(number, records)| {
+        let mut partition = element(&mut topic, "partitions");
+        partition.set("partition_index", Node::Int(*number));
+        partition.set("high_watermark", Node::Int(50));
+        partition.set("records", Node::Bytes(records.clone()));
+        Node::Struct(Box::new(partition))
+    });
+    let partitions = Node::Array(partitions.collect());
+    topic.set("topic", Node::String("t".into()));
+    topic.set("partitions", partitions);
+    tree.set("responses", Node::Array(vec![Node::Struct(Box::new(topic))]));
+    tree.set("session_id", Node::Int(session_id));
+    tree
+}
+
+#[test]
+fn fetch_sessions_say_what_a_fetch_asks_for_and_cut_batches_have_not_arrived() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("session.fltrace");
+    let recorder = started(&path, false);
+    recorder.opened(1, 3, "127.0.0.1:9".to_owned(), &"127.0.0.1:9092".into());
+    let two = [batch(5, &["one", "two"]), batch(7, &["three"])].concat().into();
+    let steps = [
+        (fetch((0, 0), &[(0, 5), (1, 0)], &[]), fetched_of(9, &[(0, two)])),
+        (
+            fetch((9, 1), &[(0, 7)], &[]),
+            fetched_of(9, &[(1, batch(0, &["four"]))]),
+        ),
+        (fetch((9, 2), &[], &[1]), fetched_of(9, &[(1, batch(0, &["five"]))])),
+    ];
+    for (asks, responds) in steps {
+        let request = recorder.request(1, &request(ApiKey::Fetch, 12, &asks), false).unwrap();
+        let answer = response(ApiKey::Fetch, 12, &responds);
+        recorder.response(request, &sent(&answer), "answered", None);
+    }
+    recorder.close();
+    let columns = columns_of(&Session::open(&path).unwrap());
+    assert_eq!(column(&columns.named, "offset"), [5, 0, 7]);
+    assert_eq!(column(&columns.fetches, "named"), [0, 2, 3]);
+    assert_eq!(columns.wanted, [vec![0, 1], vec![0]]);
+    assert_eq!(column(&columns.fetches, "wanted"), [0, 0, 1]);
+    assert_eq!(column(&columns.got, "asked"), [5, 0, -1]);
+    // Two batches are more than the limit of 100 bytes: the second is a part.
+    assert_eq!(column(&columns.got, "last"), [6, 0, 0]);
+    assert_eq!(column(&columns.got, "records"), [2, 1, 1]);
 }
 
 #[test]

@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.columns import distinct
+
 if TYPE_CHECKING:
     from fletchlog.explain.session.facts import Facts
     from fletchlog.explain.session.groups import Group
-    from fletchlog.explain.session.rows import Fetched, Produced
     from fletchlog.explain.session.share_groups import ShareGroup
 
 ISOLATION = ("read_uncommitted", "read_committed")
@@ -48,8 +49,9 @@ class Client:
 def clients_of(facts: Facts, groups: dict[str, Group], share_groups: dict[str, ShareGroup]) -> list[Client]:
     """The clients in the order in which they appeared."""
     apis: dict[int, Counter[str]] = {}
-    for (number, api), count in Counter((line.client, line.api) for line in facts.lines).items():
-        apis.setdefault(number, Counter())[api] = count
+    first, counts, _ = distinct(facts.lines.client, facts.lines.api)
+    for number, api, count in zip(facts.lines.client[first].tolist(), facts.lines.api[first].tolist(), counts.tolist(), strict=True):
+        apis.setdefault(number, Counter())[facts.lines.apis[api]] = count
     connections: Counter[int] = Counter()
     for link in facts.connections.values():
         for number in link.clients:
@@ -71,44 +73,34 @@ def clients_of(facts: Facts, groups: dict[str, Group], share_groups: dict[str, S
 
 
 def _readers(facts: Facts, clients: list[Client]) -> None:
-    last: dict[int, Fetched] = {}
-    limits: dict[int, int] = {}
-    for fetch in facts.fetches:
-        client = clients[fetch.client]
-        last[fetch.client] = fetch
-        if fetch.partition_max_bytes:
-            limits[fetch.client] = fetch.partition_max_bytes
-        for got in fetch.got:
-            client.records_read += got.records
-        client.bytes_read += fetch.size
-    for number, fetch in last.items():
-        clients[number].settings |= {
-            "fetch.max.wait.ms": str(fetch.max_wait_ms),
-            "fetch.min.bytes": str(fetch.min_bytes),
-            "fetch.max.bytes": str(fetch.max_bytes),
-            "isolation.level": ISOLATION[fetch.isolation],
+    fetches = facts.fetches
+    for number in fetches.clients():
+        client, mine = clients[number], fetches.of(number)
+        client.records_read, client.bytes_read = int(fetches.got.records[fetches.got.of(mine)].sum()), int(fetches.size[mine].sum())
+        last = mine[-1]
+        client.settings |= {
+            "fetch.max.wait.ms": str(fetches.max_wait_ms[last]),
+            "fetch.min.bytes": str(fetches.min_bytes[last]),
+            "fetch.max.bytes": str(fetches.max_bytes[last]),
+            "isolation.level": ISOLATION[fetches.isolation[last]],
         }
-        if number in limits:
-            clients[number].settings["max.partition.fetch.bytes"] = str(limits[number])
+        limits = fetches.partition_max_bytes[mine]
+        if limits.any():
+            client.settings["max.partition.fetch.bytes"] = str(limits[limits != 0][-1])
     for position in facts.resets():
         clients[position.client].settings["auto.offset.reset"] = "earliest" if position.timestamp == -2 else "latest"  # noqa: PLR2004 - Kafka's sentinel
 
 
 def _writers(facts: Facts, clients: list[Client]) -> None:
-    last: dict[int, Produced] = {}
-    codecs: Counter[tuple[int, str]] = Counter((batch.client, batch.codec) for batch in facts.produced)
-    for batch in facts.produced:
-        client = clients[batch.client]
-        last[batch.client] = batch
-        client.records_written += batch.records
-        client.bytes_written += batch.size
-        client.batches += 1
-    for number, batch in last.items():
-        settings = clients[number].settings
-        settings["acks"] = "all" if batch.acks == -1 else str(batch.acks)
-        settings["enable.idempotence"] = str(batch.producer_id >= 0).lower()
-    for (number, codec), _ in codecs.most_common():
-        clients[number].settings.setdefault("compression.type", codec)
+    batches = facts.produced
+    for number in batches.clients():
+        client, mine = clients[number], batches.of(number)
+        client.records_written, client.bytes_written, client.batches = int(batches.records[mine].sum()), int(batches.size[mine].sum()), len(mine)
+        acks, codecs = batches.acks[mine[-1]], batches.codec[mine]
+        client.settings["acks"] = "all" if acks == -1 else str(acks)
+        client.settings["enable.idempotence"] = str(batches.producer_id[mine[-1]] >= 0).lower()
+        first, counts, _ = distinct(codecs)
+        client.settings.setdefault("compression.type", batches.names.texts[codecs[first[counts.argmax()]]])
 
 
 def _members(groups: dict[str, Group], clients: list[Client]) -> None:

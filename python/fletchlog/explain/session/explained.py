@@ -156,7 +156,7 @@ class Explained:
             "transactions": [asdict(t) | {"lanes": sorted(map(str, t.lanes))} for t in self.transactions],
             "repeats": {str(client): asdict(repeats) for client, repeats in self.repeats.items()},
             "lag": [asdict(behind) | {"lane": str(behind.lane)} for behind in self.lag],
-            "order": [_order(self.order(client.number), whole=whole) for client in self.clients if facts.fetches_of(client.number)],
+            "order": [_order(self.order(client.number), whole=whole) for client in self.clients if len(facts.fetches.of(client.number))],
             "polls": [polls.as_dict() for polls in self.shown_polls()],
         }
 

@@ -1,22 +1,18 @@
-"""One pass over a session: its requests and responses as rows (`rows.py`), and which client each is of."""
+"""What a session says: columns of all requests, fetches and batches (`columns.py`), rows of the rest (`rows.py`), and which client each is of."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fletchlog._core import error_classes
-from fletchlog.explain.session.fetch_on_wire import MOST_FETCHES
+from fletchlog._core import Session, error_classes, exchange_columns
+from fletchlog.explain.session.columns import Batches, Fetches, Lines, column, distinct, np, split
 from fletchlog.explain.session.instances import separate
 from fletchlog.explain.session.rows import (
     Committed,
-    Fetched,
-    Got,
     GroupEvent,
     Lane,
-    Line,
     Link,
     Position,
-    Produced,
     Refused,
     Shared,
     TopicsAsked,
@@ -25,48 +21,26 @@ from fletchlog.explain.session.rows import (
 from fletchlog.explain.session.share_facts import ShareSessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from fletchlog.explain.session.columns import Array, Tables
     from fletchlog.explain.session.recorded import Connection, Exchange
 
 _NAMES = {code: name for name, code, _, _ in error_classes() if code is not None}
 _Fields = dict[str, Any]
-_Sent = tuple[int, int, int, int, int, int, int, str, bool]
 _UNKNOWN = ("", "")
-_NO_LIMIT = 2**31
-
-
-class _FetchSession:
-    """What a client and a broker remember of a connection's fetches. Kafka: `FetchSession`."""
-
-    __slots__ = ("lanes", "limit", "offsets")
-
-    def __init__(self, offsets: dict[Lane, int]) -> None:
-        self.offsets = offsets
-        self.limit = 0
-        """max.partition.fetch.bytes."""
-        self.lanes = dict.fromkeys(offsets)
-
-    def update(self, named: dict[Lane, int], forgotten: list[Lane]) -> None:
-        """Takes the next request. Fetches share `lanes`, which is made again only if it changes: most requests name few partitions of many."""
-        before = len(self.offsets)
-        self.offsets.update(named)
-        is_other = len(self.offsets) > before
-        for lane in forgotten:
-            is_other |= self.offsets.pop(lane, None) is not None
-        if is_other:
-            self.lanes = dict.fromkeys(self.offsets)
 
 
 class Facts:
     """The rows of a session."""
 
     def __init__(self) -> None:
-        """Of no requests yet."""
+        """Of no requests."""
         self.clients: list[tuple[str, str, str]] = []
-        self.lines: list[Line] = []
-        self.fetches: list[Fetched] = []
-        self.produced: list[Produced] = []
+        tables = exchange_columns([])
+        self.lines = Lines(tables, str)
+        self.fetches = Fetches(self.lines, tables, _error)
+        self.produced = Batches(self.lines, tables, _error)
         self.committed: list[Committed] = []
         self.positions: list[Position] = []
         self.group_events: list[GroupEvent] = []
@@ -80,69 +54,82 @@ class Facts:
         self.addresses: dict[int, str] = {}
         self.closed: dict[int, int] = {}
         """By connection: when it was closed, us since 1970."""
-        self.fetch_exchanges: dict[int, list[Exchange]] = {}
-        """By connection: the first fetches, to derive polls from them."""
-        self.written_ends: tuple[int, dict[Lane, tuple[int, int]]] = (0, {})
-        """Of so many batches the ends of partitions: `lag.written_ends`."""
+        self.written_ends: dict[Lane, tuple[int, int]] | None = None
+        """What `lag.written_ends` found."""
         self.first_us = 0
         self.last_us = 0
-        self._fetches_of: dict[int, list[Fetched]] = {}
-        self._sorted = 0
+        self._exchanges: Sequence[Exchange] | Session = ()
         self._resets: list[Position] | None = None
-        self._numbers: dict[tuple[str, str, str], int] = {}
-        self._sessions: dict[tuple[int, int], _FetchSession] = {}
-        self._software: dict[int, tuple[str, str]] = {}
         self._share_sessions = ShareSessions(_error, _topic)
         self._lanes: dict[tuple[str, int], Lane] = {}
-        self._peers: dict[int, tuple[str, int]] = {}
 
-    def opened(self, connection: Connection) -> None:
-        """Takes the next connection."""
-        self._peers[connection.number] = (connection.peer, connection.opened_us)
-        if connection.closed_us is not None:
-            self.closed[connection.number] = connection.closed_us
+    def read(self, connections: Iterable[Connection], exchanges: Sequence[Exchange] | Session, tables: Tables) -> None:
+        """Takes a session: its connections, requests, and the columns of these."""
+        self._exchanges = exchanges
+        self.lines = lines = Lines(tables, lambda place: exchanges[place].api)
+        self._number_clients()
+        self.fetches, self.produced = Fetches(lines, tables, _error), Batches(lines, tables, _error)
+        self._lanes = {(lane.topic, lane.partition): lane for lane in lines.named.lanes}
+        if len(lines):
+            self._link({connection.number: connection for connection in connections})
+        place, ms = column(tables["throttled"]["place"]), column(tables["throttled"]["ms"])
+        self.throttled = list(zip(lines.number[place].tolist(), lines.client[place].tolist(), ms.tolist(), strict=True))
+        read = lines.are(*_READERS)
+        read[column(tables["failed"]["place"])] = True
+        places = np.flatnonzero(read)
+        for at, client in zip(places.tolist(), lines.client[places].tolist(), strict=True):
+            self._add(exchanges[at], client)
+        self.throttled.sort()
 
-    def add(self, exchange: Exchange) -> None:
-        """Takes the next request."""
-        client, number, connection, api = self._client(exchange), exchange.number, exchange.connection, exchange.api
-        at, answered = exchange.arrived_us, exchange.answered_us
-        last = at if answered is None or answered < at else answered
-        self.first_us = min(self.first_us or at, at)
-        self.last_us = max(self.last_us, last)
-        link = self.connections.get(connection)
-        if link is None:
-            link = self.connections[connection] = Link(connection, exchange.node, at, last, *self._peers.get(connection, ("", at)))
-        link.last_us = last
-        link.apis[api] += 1
-        link.clients[client] += 1
-        self.lines.append(
-            Line(
-                number, client, connection, api, exchange.version, at, answered,
-                exchange.request_bytes, exchange.response_bytes, exchange.outcome, exchange.fault,
-            )
-        )  # fmt: skip
-        read = _READERS.get(api)
-        if read is None:
+    def _number_clients(self) -> None:
+        """Numbers clients by client id and software, in the order of their first requests. Requests before ApiVersions has arrived are of the same client."""
+        lines = self.lines
+        numbers: dict[tuple[str, str, str], int] = {}
+        first, _, kind = distinct(lines.connection, lines.client_id)
+        of_kind = []
+        for place, client_id in zip(first.tolist(), lines.named.text(lines.client_id[first]), strict=True):
+            exchange = self._exchanges[place]
+            software = (name, exchange.software_version or "") if (name := exchange.software_name) else _UNKNOWN
+            of_kind.append(numbers.setdefault((client_id or "", *software), len(numbers)))
+        self.clients = list(numbers)
+        lines.client = np.array(of_kind, np.int64)[kind]
+
+    def _link(self, opened: dict[int, Connection]) -> None:
+        """How connections were used."""
+        lines = self.lines
+        ends = np.maximum(lines.arrived_us, lines.answered_us)
+        self.first_us, self.last_us = int(lines.arrived_us.min()), int(ends.max())
+        self.closed = {number: connection.closed_us for number, connection in opened.items() if connection.closed_us is not None}
+        for number, places in sorted(split(lines.connection), key=lambda item: int(item[1][0])):
+            at, connection = int(lines.arrived_us[places[0]]), opened.get(number)
+            peer = ("", at) if connection is None else (connection.peer, connection.opened_us)
+            link = Link(number, self._exchanges[int(places[0])].node, at, int(ends[places[-1]]), *peer)
+            self.connections[number] = link
+            for codes, names, counter in ((lines.api[places], lines.apis, link.apis), (lines.client[places], range(len(self.clients)), link.clients)):
+                first, counts, _ = distinct(codes)
+                counter.update({names[code]: count for code, count in zip(codes[first].tolist(), counts.tolist(), strict=True)})
+
+    def _add(self, exchange: Exchange, client: int) -> None:
+        """Takes a request that is read as a whole: one of few, or with an error."""
+        api = exchange.api
+        if api in _COLUMNS:
+            self._errors(exchange, client, exchange.response or {})
             return
-        request, response = exchange.brief() if api in _HAS_BATCHES else (exchange.request, exchange.response)
+        request, response = exchange.request, exchange.response
         if request is None:
             return
         if response:
             throttle = response.get("throttle_time_ms") or 0
             if throttle > 0:
-                self.throttled.append((number, client, throttle))
-            # a reader of many partitions finds their errors with what it reads
-            if api not in _HAS_BATCHES and _fails(response):
+                self.throttled.append((exchange.number, client, throttle))
+            if _fails(response):
                 self._errors(exchange, client, response)
-        read(self, exchange, client, request, response or {})
+        _READERS[api](self, exchange, client, request, response or {})
 
-    def fetches_of(self, client: int) -> list[Fetched]:
-        """The fetches of a client, in the order of arrival."""
-        while self._sorted < len(self.fetches):
-            fetch = self.fetches[self._sorted]
-            self._fetches_of.setdefault(fetch.client, []).append(fetch)
-            self._sorted += 1
-        return self._fetches_of.get(client, [])
+    def first_fetches(self, connections: Iterable[int]) -> Iterator[Exchange]:
+        """The fetches of connections in the order of arrival, to derive polls from them."""
+        places = self.fetches.place[np.isin(self.fetches.connection, list(connections))]
+        return (self._exchanges[place] for place in places.tolist())
 
     def resets(self) -> list[Position]:
         """Looked-up ends and starts of logs at which a consumer began, as auto.offset.reset says: the next fetch names this offset, and no record led to it.
@@ -150,54 +137,52 @@ class Facts:
         Programs look up ends for other reasons too, such as their lag.
         """
         if self._resets is None:
-            self._resets = self._find_resets()
+            self._resets = [position for _, position in sorted(self._find_resets(), key=lambda found: found[0])]
         return self._resets
 
-    def _find_resets(self) -> list[Position]:
-        looked = [position for position in self.positions if position.timestamp in {-1, -2} and not position.error]
-        lanes = {(position.client, position.lane) for position in looked}
-        clients = {client for client, _ in lanes}
-        pending: dict[tuple[int, Lane], list[Position]] = {}
-        expected: dict[tuple[int, Lane], int] = {}
-        found: list[Position] = []
-        at = 0
-        for fetch in self.fetches:
-            if fetch.client not in clients:
-                continue
-            while at < len(looked) and looked[at].number < fetch.number:
-                pending.setdefault((looked[at].client, looked[at].lane), []).append(looked[at])
-                at += 1
-            for lane, offset in fetch.named.items():
-                key = (fetch.client, lane)
-                if key in pending and expected.get(key) != offset:
-                    found += [position for position in pending.pop(key) if position.offset == offset][-1:]
-            for got in fetch.got:
-                if (fetch.client, got.lane) in lanes:
-                    expected[fetch.client, got.lane] = got.last + 1 if got.records else got.asked
-        return found
+    def _find_resets(self) -> Iterator[tuple[int, Position]]:
+        """Each with the row of what the fetch names."""
+        looked: dict[tuple[int, Lane], list[Position]] = {}
+        for position in self.positions:
+            if position.timestamp in {-1, -2} and not position.error:
+                looked.setdefault((position.client, position.lane), []).append(position)
+        fetches, named, got = self.fetches, self.fetches.named, self.fetches.got
+        for client in {client for client, _ in looked}:
+            mine = fetches.of(client)
+            names, gots = named.of(mine), got.of(mine)
+            names_of, gots_of = dict(split(named.lane[names])), dict(split(got.lane[gots]))
+            for (_, lane), positions in ((key, found) for key, found in looked.items() if key[0] == client):
+                number = fetches.names.number_of.get(lane, -1)
+                if number not in names_of:
+                    continue
+                asks = names[names_of[number]]
+                brought = gots[gots_of[number]] if number in gots_of else gots[:0]
+                # the offset behind what the fetches before it brought; a fetch that begins elsewhere was led there
+                before = np.searchsorted(got.fetch[brought], named.fetch[asks]) - 1
+                expected = got.position(brought)[before] if len(brought) else before
+                led = asks[(before < 0) | (expected != named.offset[asks])]
+                at = 0
+                for row, request, offset in zip(led.tolist(), fetches.number[named.fetch[led]].tolist(), named.offset[led].tolist(), strict=True):
+                    if at == len(positions):
+                        break
+                    pending = []
+                    while at < len(positions) and positions[at].number < request:
+                        pending.append(positions[at])
+                        at += 1
+                    for position in [position for position in pending if position.offset == offset][-1:]:
+                        yield row, position
 
-    def numbers_changed(self) -> None:
-        """Forgets what is kept by the numbers of clients."""
-        self._fetches_of.clear()
-        self._sorted, self._resets = 0, None
+    def numbers_changed(self, of_lines: Array) -> None:
+        """Gives requests other numbers of clients."""
+        self.lines.client, self._resets = of_lines, None
+        self.fetches.clients_changed()
+        self.produced.clients_changed()
 
     def name(self, client: int) -> str:
         """A client as a reader knows it: its id, and its software where it says so."""
         client_id, software, _ = self.clients[client]
         place = f" at {address}" if (address := self.addresses.get(client)) else ""
         return f"{client_id or software or 'a client without id'}{place}"
-
-    def _client(self, exchange: Exchange) -> int:
-        # requests before ApiVersions has arrived are of the same client
-        software = self._software.get(exchange.connection, _UNKNOWN)
-        if not software[0] and (name := exchange.software_name):
-            software = self._software[exchange.connection] = (name, exchange.software_version or "")
-        key = (exchange.client_id or "", *software)
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self.clients)
-            self.clients.append(key)
-        return number
 
     def _errors(self, exchange: Exchange, client: int, response: _Fields) -> None:
         at = exchange.answered_us or exchange.arrived_us
@@ -210,76 +195,6 @@ class Facts:
         """One object for a partition: a session names few of them, many times."""
         key = (topic, partition)
         return self._lanes.get(key) or self._lanes.setdefault(key, Lane(topic, partition))
-
-    def _fetch(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
-        lane_of = self._lane
-        named: dict[Lane, int] = {}
-        limit = 0
-        for topic in request.get("topics") or ():
-            name = _topic(topic)
-            for partition in topic["partitions"]:
-                named[lane_of(name, partition["partition"])] = partition["fetch_offset"]
-                limit = max(limit, partition.get("partition_max_bytes", 0))
-        session = self._fetch_session(exchange.connection, named, request, response)
-        session.limit = limit or session.limit
-        got: list[Got] = []
-        is_refused, size = bool(response.get("error_code")), 0
-        left = request.get("max_bytes") or _NO_LIMIT
-        for topic in response.get("responses") or ():
-            name = _topic(topic)
-            for partition in topic["partitions"]:
-                lane = lane_of(name, partition["partition_index"])
-                one = _got(lane, session.offsets.get(lane, -1), partition, min(session.limit or _NO_LIMIT, left), is_first=not size)
-                got.append(one)
-                size += one.size
-                left -= min(one.size, left)
-                is_refused = is_refused or one.error is not None
-        if is_refused:
-            self._errors(exchange, client, response)
-        kept = self.fetch_exchanges.setdefault(exchange.connection, [])
-        if len(kept) <= MOST_FETCHES:
-            kept.append(exchange)
-        self.fetches.append(
-            Fetched(
-                exchange.number, client, exchange.connection, exchange.arrived_us, exchange.answered_us, named, session.lanes,
-                request.get("max_wait_ms", 0), request.get("min_bytes", 0), request.get("max_bytes", 0), limit,
-                _isolation(request.get("isolation_level", 0)), got, size,
-            )
-        )  # fmt: skip
-
-    def _fetch_session(self, connection: int, named: dict[Lane, int], request: _Fields, response: _Fields) -> _FetchSession:
-        """What the request asks for; a fetch session remembers what a request leaves out. Kafka: `FetchSession`."""
-        session, epoch = request.get("session_id", 0), request.get("session_epoch", -1)
-        if epoch > 0:
-            state = self._sessions.get((connection, session)) or _FetchSession({})
-            forgotten = [self._lane(_topic(t), p) for t in request.get("forgotten_topics_data") or () for p in t["partitions"]]
-            state.update(named, [lane for lane in forgotten if lane not in named])
-        else:
-            state = _FetchSession(dict(named))
-        if opened := response.get("session_id", 0) or session:
-            self._sessions[connection, opened] = state
-        return state
-
-    def _produce(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
-        answers = {self._lane(_topic(t), p["index"]): p for t in response.get("responses") or () for p in t["partition_responses"]}
-        if any(answer["error_code"] for answer in answers.values()):
-            self._errors(exchange, client, response)
-        number, connection, arrived_us, answered_us = exchange.number, exchange.connection, exchange.arrived_us, exchange.answered_us
-        transactional_id, outcome = request.get("transactional_id"), exchange.outcome
-        for topic in request.get("topic_data") or ():
-            name = _topic(topic)
-            for partition in topic["partition_data"]:
-                lane = self._lane(name, partition["index"])
-                answer = answers.get(lane)
-                error = _error(answer["error_code"]) if answer else None
-                base = answer["base_offset"] if answer and not error else None
-                batches: list[_Sent] = partition.get("records") or []
-                for batch in batches:
-                    self.produced.append(
-                        Produced(
-                            number, client, connection, arrived_us, answered_us, lane, *batch, request["acks"], transactional_id, error, base, outcome,
-                        )
-                    )  # fmt: skip
 
     def _offset_commit(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
         errors = {Lane(_topic(t), p["partition_index"]): _error(p["error_code"]) for t in response.get("topics") or () for p in t["partitions"]}
@@ -351,13 +266,14 @@ class Facts:
 
 
 def gather(items: Iterable[Any]) -> Facts:
-    """The facts of a session: of the connections and requests that iterating over it gives."""
+    """The facts of a session, or of connections and requests of one in their order."""
     facts = Facts()
-    for item in items:
-        if hasattr(item, "api"):
-            facts.add(item)
-        else:
-            facts.opened(item)
+    if isinstance(items, Session):
+        facts.read(items.connections, items, items.columns())
+    else:
+        every = list(items)
+        exchanges = [item for item in every if hasattr(item, "api")]
+        facts.read((item for item in every if not hasattr(item, "api")), exchanges, exchange_columns(exchanges))
     separate(facts)
     return facts
 
@@ -372,28 +288,6 @@ def _error(code: Any) -> str | None:
     if code in (0, None, "NONE"):
         return None
     return code if isinstance(code, str) else _NAMES.get(code, f"error {code}")
-
-
-def _isolation(level: Any) -> int:
-    return level if isinstance(level, int) else int(level in (True, "read_committed", "ReadCommitted"))
-
-
-def _got(lane: Lane, asked: int, fields: _Fields, limit: int, *, is_first: bool) -> Got:
-    """What a response has of a partition. The last batch may be a part, where the size is at its limit: that has not arrived."""
-    high, stable = fields.get("high_watermark", -1), fields.get("last_stable_offset", -1)
-    if stable < 0:
-        stable = high
-    error, aborted = _error(fields["error_code"]), len(fields.get("aborted_transactions") or ())
-    arrived = fields.get("records")
-    if not arrived:
-        return Got(lane, asked, error, high, stable, fields.get("log_start_offset", -1), -1, -1, 0, 0, False, aborted)
-    first, last, records, size, transactional, (batches, last_first, last_records, last_size) = arrived
-    if size > limit and (batches > 1 or not is_first):
-        # only the first batch of a response may be larger. Kafka: `LogSegment#read`
-        last, records, size = last_first - 1, records - last_records, size - last_size
-        if batches == 1:
-            first, last, records, size = -1, -1, 0, 0
-    return Got(lane, asked, error, high, stable, fields.get("log_start_offset", -1), first, last, records, size, transactional, aborted)
 
 
 def _fails(fields: _Fields) -> bool:
@@ -481,11 +375,9 @@ def _lanes(assignment: Any) -> tuple[Lane, ...] | None:
     return tuple(Lane(_topic(t), p) for t in topics for p in t["partitions"])
 
 
-_HAS_BATCHES = {"Fetch", "Produce"}
+_COLUMNS = {"Fetch", "Produce"}
 _READERS: dict[str, Callable[[Facts, Exchange, int, _Fields, _Fields], None]] = {
-    "Fetch": Facts._fetch,  # noqa: SLF001 - the methods of this class, by API
-    "Produce": Facts._produce,  # noqa: SLF001
-    "OffsetCommit": Facts._offset_commit,  # noqa: SLF001
+    "OffsetCommit": Facts._offset_commit,  # noqa: SLF001 - the methods of this class, by API
     "TxnOffsetCommit": Facts._offset_commit,  # noqa: SLF001
     "OffsetFetch": Facts._offset_fetch,  # noqa: SLF001
     "ListOffsets": Facts._list_offsets,  # noqa: SLF001

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from fletchlog.explain.session.rows import WirePartition, WireResponse
 
 _Fields = dict[str, Any]
-MOST_FETCHES = 100_000
-"""Fetches of a client that are kept to derive its polls."""
 
 
 def fetch_on_wire(exchange: Exchange) -> FetchOnWire | None:

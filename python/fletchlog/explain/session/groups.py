@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.columns import np, split
+
 if TYPE_CHECKING:
     from fletchlog.explain.session.facts import Facts
-    from fletchlog.explain.session.rows import Fetched, GroupEvent, Lane
+    from fletchlog.explain.session.rows import GroupEvent, Lane
 
 MS = 1000
 ENDS = {"left": "left", "expired": "was removed", "fenced": "was fenced", "replaced": "came back"}
@@ -330,19 +332,21 @@ def _expire(member: Member, at_us: int, number: int) -> None:
 
 def _repeated(group: Group, facts: Facts) -> list[Repeated]:
     """Records that two connections of the group's clients have fetched, in the order of arrival."""
-    clients = set(group.clients)
-    furthest: dict[Lane, tuple[int, Fetched]] = {}
-    found: list[Repeated] = []
-    for fetch in facts.fetches:
-        if fetch.client not in clients:
-            continue
-        for got in fetch.got:
-            if not got.records:
-                continue
-            offset = max(got.asked, got.first)
-            last, before = furthest.get(got.lane, (-1, fetch))
-            if before.connection != fetch.connection and offset <= last:
-                found.append(Repeated(got.lane, offset, min(last, got.last), before.number, fetch.number, fetch.client))
-            if got.last > last:
-                furthest[got.lane] = (got.last, fetch)
-    return found
+    fetches, got = facts.fetches, facts.fetches.got
+    rows = got.of(np.flatnonzero(np.isin(fetches.client, group.clients)))
+    rows = rows[got.records[rows] != 0]
+    begins, by = np.maximum(got.asked[rows], got.first[rows]), got.fetch[rows]
+    ends, connections = got.last[rows], fetches.connection[by]
+    found: list[tuple[int, Repeated]] = []
+    for lane, at in split(got.lane[rows]):
+        last = ends[at]
+        furthest = np.append(-1, np.maximum.accumulate(last)[:-1])
+        # the fetch that brought the furthest offset so far
+        before = np.append(-1, np.maximum.accumulate(np.where(last > furthest, np.arange(len(at)), -1))[:-1])
+        again = np.flatnonzero((before >= 0) & (begins[at] <= furthest))
+        again = again[connections[at[again]] != connections[at[before[again]]]]
+        values = (at[again], begins[at[again]], np.minimum(furthest, last)[again], fetches.number[by[at[before[again]]]], by[at[again]])
+        for row, first, end, earlier, fetch in zip(*(column.tolist() for column in values), strict=True):
+            number, client = int(fetches.number[fetch]), int(fetches.client[fetch])
+            found.append((row, Repeated(fetches.names.lanes[lane], first, end, earlier, number, client)))
+    return [repeated for _, repeated in sorted(found, key=lambda item: item[0])]

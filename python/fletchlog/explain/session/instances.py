@@ -12,6 +12,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.explain.session.columns import distinct, np, split
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
@@ -29,7 +31,7 @@ MOST_LINKS = 2_000
 # of more pairs of a connection and a client the best is not looked for: connections are placed in the order of time
 MOST_PAIRS = 100_000
 # rows that have a client and a connection
-_ROWS = ("lines", "fetches", "produced", "committed", "positions", "group_events", "transactions", "shared", "refused", "topics_asked")
+_ROWS = ("committed", "positions", "group_events", "transactions", "shared", "refused", "topics_asked")
 
 
 @dataclass(slots=True)
@@ -83,9 +85,14 @@ def _may_be_several(links: list[Link]) -> bool:
 def _uses(facts: Facts, numbers: set[int]) -> dict[int, _Use]:
     """How these connections were used."""
     uses = {number: _Use(facts.connections[number]) for number in numbers}
-    for line in facts.lines:
-        if line.connection in numbers and (kind := KINDS.get(line.api)):
-            uses[line.connection].times.setdefault(kind, []).append(line.arrived_us)
+    lines = facts.lines
+    kinds = sorted(set(KINDS.values()))
+    kind_of = np.array([kinds.index(KINDS[api]) if api in KINDS else -1 for api in lines.apis], np.int64)[lines.api]
+    theirs = np.flatnonzero(np.isin(lines.connection, list(numbers)) & (kind_of >= 0))
+    for number, at in split(lines.connection[theirs]):
+        places = theirs[at]
+        of_kind = sorted(split(kind_of[places]), key=lambda item: int(item[1][0]))
+        uses[number].times = {kinds[kind]: lines.arrived_us[places[rows]].tolist() for kind, rows in of_kind}
     for event in facts.group_events:
         if use := uses.get(event.connection):
             use.members |= {event.member} - {""}
@@ -101,19 +108,19 @@ def _uses(facts: Facts, numbers: set[int]) -> dict[int, _Use]:
             use.marks.add(("member", row.member))
             use.lanes |= set(row.wanted)
             use.last = set(row.wanted) or use.last
-    for batch in facts.produced:
+    batches = facts.produced
+    for batch in batches.rows(distinct(batches.connection, batches.producer_id, batches.transactional_id)[0]):
         if use := uses.get(batch.connection):
             use.marks |= {mark for mark in (("producer", batch.producer_id), ("transactions", batch.transactional_id)) if mark[1] not in (-1, None)}
     for transaction in facts.transactions:
         if use := uses.get(transaction.connection):
             use.marks |= {mark for mark in (("producer", transaction.producer_id), ("transactions", transaction.transactional_id)) if mark[1] not in (-1, None)}
-    seen: set[tuple[int, int]] = set()
-    for fetch in facts.fetches:
-        # fetches share what they want
-        if (use := uses.get(fetch.connection)) and (key := (fetch.connection, id(fetch.wanted))) not in seen:
-            seen.add(key)
-            use.lanes |= fetch.wanted.keys()
-            use.last = set(fetch.wanted) or use.last
+    fetches = facts.fetches
+    for connection, at in split(fetches.connection):
+        if use := uses.get(connection):
+            wanted = fetches.wanted[at]
+            use.lanes |= {lane for number in np.unique(wanted).tolist() for lane in fetches.wants(number)}
+            use.last = set(next((lanes for number in wanted[::-1].tolist() if (lanes := fetches.wants(number))), ())) or use.last
     return uses
 
 
@@ -198,19 +205,21 @@ def _renumber(facts: Facts, parts: dict[int, list[list[_Use]]]) -> None:
             number_of |= {(number, use.link.number): len(clients) for use in part}
             clients.append(who)
     facts.clients = clients
-    facts.numbers_changed()
-    connections: dict[int, int] = {line.number: line.connection for line in facts.lines}
+    lines = facts.lines
+    at, _, kind = distinct(lines.client, lines.connection)
+    pairs = zip(lines.client[at].tolist(), lines.connection[at].tolist(), strict=True)
+    facts.numbers_changed(np.array([number_of.get(pair, first[pair[0]]) for pair in pairs], np.int64)[kind])
 
     def renumbered(row: Any) -> Any:
         connection = getattr(row, "connection", None)
-        connection = connections.get(row.number, -1) if connection is None else connection
+        connection = int(lines.connection[lines.at(row.number)]) if connection is None else connection
         new = number_of.get((row.client, connection), first[row.client])
         return row if new == row.client else row._replace(client=new)
 
     for name in _ROWS:
         rows: list[Any] = getattr(facts, name)
         rows[:] = map(renumbered, rows)
-    facts.throttled[:] = [(number, number_of.get((client, connections.get(number, -1)), first[client]), ms) for number, client, ms in facts.throttled]
+    facts.throttled[:] = [(number, int(lines.client[lines.at(number)]), ms) for number, _, ms in facts.throttled]
     for link in facts.connections.values():
         new = {number_of.get((number, link.number), first[number]): count for number, count in link.clients.items()}
         link.clients.clear()

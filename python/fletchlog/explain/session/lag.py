@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.columns import NONE, np, split
 from fletchlog.explain.session.finding import seconds
 
 if TYPE_CHECKING:
+    from fletchlog.explain.session.columns import Array, Fetches
     from fletchlog.explain.session.facts import Facts
     from fletchlog.explain.session.groups import Group
-    from fletchlog.explain.session.rows import Fetched, Got, Lane, Produced
+    from fletchlog.explain.session.rows import Lane
 
 MICROSECONDS = 1_000_000
 # a consumer whose buffer is not full asks again as soon as it has a response
@@ -52,27 +54,15 @@ class Behind:
 
 def lag_of(facts: Facts, groups: dict[str, Group]) -> list[Behind]:
     """The lag of every group that was seen, the greatest first; of consumers without a group what they fetched."""
-    owners: dict[int, list[str]] = {}
-    for group in groups.values():
-        for client in group.clients:
-            owners.setdefault(client, []).append(group.id)
+    owned = [client for group in groups.values() for client in group.clients]
     seen: dict[tuple[str, Lane], _Seen] = {}
-    nobody = [""]
-    for fetch in facts.fetches:
-        names = owners.get(fetch.client, nobody)
-        for got in fetch.got:
-            if got.error:
-                continue
-            for group_id in names:
-                entry = seen.get((group_id, got.lane))
-                if entry is None:
-                    entry = seen[group_id, got.lane] = _Seen(fetch.answered_us or fetch.arrived_us, got.high_watermark)
-                entry.fetch, entry.got = fetch, got
-                entry.records += got.records
-                position = got.last + 1 if got.records else got.asked
-                entry.position = max(entry.position, position)
-    for entry in seen.values():
-        entry.settle()
+    fetches, got = facts.fetches, facts.fetches.got
+    every = np.flatnonzero(got.error == 0)
+    client_of = fetches.client[got.fetch[every]]
+    for name, is_mine in [("", ~np.isin(client_of, owned)), *((group.id, np.isin(client_of, group.clients)) for group in groups.values())]:
+        rows = every[is_mine]
+        for number, at in split(got.lane[rows]):
+            seen[name, fetches.names.lanes[number]] = _seen(fetches, rows[at])
     for lane, (at, end) in written_ends(facts).items():
         for group_id in {group_id for group_id, seen_lane in seen if seen_lane == lane}:
             entry = seen[group_id, lane]
@@ -86,42 +76,46 @@ def lag_of(facts: Facts, groups: dict[str, Group]) -> list[Behind]:
 
 def written_ends(facts: Facts) -> dict[Lane, tuple[int, int]]:
     """By partition: when the last batch was written that a producer has a response for, and the offset after it."""
-    count = len(facts.produced)
-    if facts.written_ends[0] != count:
-        last: dict[Lane, Produced] = {}
-        ends: dict[Lane, int] = {}
-        for batch in facts.produced:
-            if (base := batch.base_offset) is not None and base + batch.records > ends.get(batch.lane, 0):
-                ends[batch.lane] = base + batch.records
-                last[batch.lane] = batch
-        facts.written_ends = count, {lane: (batch.answered_us or batch.arrived_us, ends[lane]) for lane, batch in last.items()}
-    return facts.written_ends[1]
+    if facts.written_ends is None:
+        batches = facts.produced
+        rows = np.flatnonzero(batches.base_offset != NONE)
+        ends = batches.base_offset[rows] + batches.records[rows]
+        facts.written_ends = {}
+        for lane, at in split(batches.lane[rows]):
+            # the first one that ends there
+            last = at[ends[at].argmax()]
+            if ends[last] > 0:
+                facts.written_ends[batches.names.lanes[lane]] = int(batches.at_us[rows[last]]), int(ends[last])
+    return facts.written_ends
 
 
 @dataclass(slots=True)
 class _Seen:
+    """What fetches saw of a partition, and the last of them."""
+
     first_us: int
     first_end: int
-    last_us: int = 0
-    end: int = 0
-    stable: int = 0
-    client: int = 0
-    isolation: int = 0
-    number: int = 0
-    records: int = 0
-    position: int = -1
+    last_us: int
+    end: int
+    high: int
+    stable: int
+    client: int
+    isolation: int
+    number: int
+    records: int
+    position: int
     end_us: int = 0
-    high: int = 0
-    fetch: Fetched | None = None
-    got: Got | None = None
-    """The last one."""
 
-    def settle(self) -> None:
-        """What the last fetch shows."""
-        if self.fetch is not None and self.got is not None:
-            self.last_us = self.fetch.answered_us or self.fetch.arrived_us
-            self.end = self.high = self.got.high_watermark
-            self.stable, self.client, self.isolation, self.number = self.got.last_stable, self.fetch.client, self.fetch.isolation, self.fetch.number
+
+def _seen(fetches: Fetches, rows: Array) -> _Seen:
+    """Of what responses had of a partition, in the order of arrival."""
+    got = fetches.got
+    first, last, high = got.fetch[rows[0]], got.fetch[rows[-1]], int(got.high_watermark[rows[-1]])
+    return _Seen(
+        int(fetches.at_us[first]), int(got.high_watermark[rows[0]]), int(fetches.at_us[last]), high, high, int(got.last_stable[rows[-1]]),
+        int(fetches.client[last]), int(fetches.isolation[last]), int(fetches.number[last]), int(got.records[rows].sum()),
+        max(-1, int(got.position(rows).max())),
+    )  # fmt: skip
 
 
 def _behind(facts: Facts, group: Group | None, key: tuple[str, Lane], entry: _Seen, committed: int | None) -> Behind:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import __version__
+from fletchlog.explain.session.columns import among, distinct, np
 from fletchlog.explain.session.explained import no_collection
 from fletchlog.explain.words import counted
 
@@ -71,10 +72,10 @@ def _story(explained: Explained) -> dict[str, Any]:
         "lag": values["lag"][:MOST_LISTED],
         "chunk": CHUNK,
         "chunks": list(_chunks(facts)),
-        "starts": [line.arrived_us for line in facts.lines[::CHUNK]],
+        "starts": facts.lines.arrived_us[::CHUNK].tolist(),
         "bins": BINS,
         "density": _density(facts),
-        "positions": {line.number: at for at, line in enumerate(facts.lines, 1) if line.number in evidence},
+        "positions": {int(facts.lines.number[at]): at + 1 for at in among(facts.lines.number, np.array(list(evidence), np.int64)).tolist()},
     }
 
 
@@ -83,32 +84,26 @@ def _chunks(facts: Facts) -> Iterator[str]:
     for refused in facts.refused:
         errors.setdefault(refused.number, []).append(refused.error)
     for start in range(0, len(facts.lines), CHUNK):
-        rows = [
-            [
-                line.number, line.client, line.connection, line.api, line.version, line.arrived_us, line.answered_us, line.request_bytes, line.response_bytes,
-                line.outcome, ", ".join(dict.fromkeys(errors.get(line.number, ()))),
-            ]
-            for line in facts.lines[start : start + CHUNK]
-        ]  # fmt: skip
+        *columns, _ = facts.lines.values(slice(start, start + CHUNK))
+        said = [", ".join(dict.fromkeys(errors[number])) if number in errors else "" for number in columns[0]]
+        rows = list(zip(*columns, said, strict=True))
         yield base64.b64encode(zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 6)).decode()
 
 
 def _density(facts: Facts) -> list[list[list[int]]]:
     """By client: column of the time line, requests, whether one failed."""
-    found: list[dict[int, list[int]]] = [{} for _ in facts.clients]
-    failed = {refused.number for refused in facts.refused}
+    lines = facts.lines
+    found: list[list[list[int]]] = [[] for _ in facts.clients]
     span = max(1, facts.last_us - facts.first_us)
-    first, last = facts.first_us, BINS - 1
-    for line in facts.lines:
-        column = min(last, (line.arrived_us - first) * BINS // span)
-        columns = found[line.client]
-        entry = columns.get(column)
-        if entry is None:
-            entry = columns[column] = [column, 0, 0]
-        entry[1] += 1
-        if line.number in failed or line.outcome not in BAD:
-            entry[2] = 1
-    return [[entry for _, entry in sorted(columns.items())] for columns in found]
+    column = np.minimum(BINS - 1, (lines.arrived_us - facts.first_us) * BINS // span)
+    failed = np.isin(lines.outcome, [number for number, text in enumerate(lines.named.texts) if text not in BAD])
+    failed[among(lines.number, np.array([refused.number for refused in facts.refused], np.int64))] = True
+    kinds, counts, kind = distinct(lines.client, column)
+    is_bad = np.bincount(kind, failed, len(kinds)) > 0
+    values = (lines.client[kinds], column[kinds], counts, is_bad.astype(np.int64))
+    for client, *entry in sorted(zip(*(value.tolist() for value in values), strict=True)):
+        found[client].append(entry)
+    return found
 
 
 def _asset(name: str) -> str:

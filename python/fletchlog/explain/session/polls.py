@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from fletchlog._core import derive_polls, parse_release
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.explain.session.client import ISOLATION
-from fletchlog.explain.session.fetch_on_wire import MOST_FETCHES, fetch_on_wire
+from fletchlog.explain.session.fetch_on_wire import fetch_on_wire
 from fletchlog.explain.session.rows import Lane
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _Assignment: TypeAlias = tuple[int, list[tuple[str, int]], bool]
 JAVA = "apache-kafka-java"
 DEFAULT_MAX_POLL_RECORDS = 500
+MOST_FETCHES = 100_000
+"""Fetches of a client that are replayed."""
 MOST_POLL_RECORDS = 2**31 - 1
 LONG_WAIT = 3
 """Polls in a row without records of a partition whose records had arrived."""
@@ -176,7 +178,8 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
     _, software, version = facts.clients[client]
     fetches = _fetches(facts, client, most)
     version = release or version
-    found = Polls(client, version, fetches=len(facts.fetches_of(client)))
+    mine = facts.fetches.of(client)
+    found = Polls(client, version, fetches=len(mine))
     if software != JAVA and release is None:
         found.why_not = f"the order in which {software or 'an unknown client'} returns records is its own: see the order of arrival"
         return found
@@ -185,12 +188,11 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
         return found
     used, parted = _known(fetches, most)
     assignments, subscribed = _assignments(facts, client, used)
-    sizes = facts.fetches_of(client)[0]
     properties = {
         "fletchlog.consumer.version": version,
         "isolation.level": ISOLATION[used[0].isolation],
-        "fetch.max.bytes": str(sizes.max_bytes),
-        "max.partition.fetch.bytes": str(max(fetch.partition_max_bytes for fetch in facts.fetches_of(client))),
+        "fetch.max.bytes": str(facts.fetches.max_bytes[mine[0]]),
+        "max.partition.fetch.bytes": str(facts.fetches.partition_max_bytes[mine].max()),
     }
     groups = _groups(facts, client)
     if groups:
@@ -225,9 +227,8 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
 
 def _fetches(facts: Facts, client: int, most: int) -> list[FetchOnWire]:
     """Those of all its connections, in the order of arrival, and one more than are replayed."""
-    connections = {fetch.connection for fetch in facts.fetches_of(client)}
-    every = sorted((exchange for connection in connections for exchange in facts.fetch_exchanges.get(connection, ())), key=lambda one: one.number)
-    return list(islice((fetch for exchange in every if (fetch := fetch_on_wire(exchange))), most + 1))
+    connections = set(facts.fetches.connection[facts.fetches.of(client)].tolist())
+    return list(islice((fetch for exchange in facts.first_fetches(connections) if (fetch := fetch_on_wire(exchange))), most + 1))
 
 
 def _refused(version: str, fetches: list[FetchOnWire]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.explain.session.columns import mixed, np, repeated
+
 if TYPE_CHECKING:
     from fletchlog.explain.session.facts import Facts
     from fletchlog.explain.session.rows import Lane
@@ -41,7 +43,7 @@ class Repeats:
 def transactions_of(facts: Facts) -> list[Transaction]:
     """The transactions of a session, in the order in which they began."""
     steps: list[tuple[int, str, object]] = [(event.number, "event", event) for event in facts.transactions]
-    steps += [(batch.number, "batch", batch) for batch in facts.produced if batch.transactional]
+    steps += [(batch.number, "batch", batch) for batch in facts.produced.rows(np.flatnonzero(facts.produced.transactional))]
     timeouts: dict[str, int] = {}
     running: dict[str, Transaction] = {}
     found: list[Transaction] = []
@@ -85,9 +87,10 @@ def repeats_of(facts: Facts) -> dict[int, Repeats]:
     """By client: batches with a producer id that were sent more than once."""
     before: dict[tuple[object, ...], int | None] = {}
     found: dict[int, Repeats] = {}
-    for batch in facts.produced:
-        if batch.producer_id < 0:
-            continue
+    batches = facts.produced
+    idempotent = np.flatnonzero(batches.producer_id >= 0)
+    columns = batches.producer_id, batches.producer_epoch, batches.lane, batches.sequence
+    for batch in batches.rows(idempotent[repeated(mixed(*(column[idempotent] for column in columns)), 2)]):
         key = (batch.producer_id, batch.producer_epoch, batch.lane, batch.sequence)
         if key in before:
             repeats = found.setdefault(batch.client, Repeats())

@@ -134,7 +134,7 @@ def _lag(explained: Explained) -> Iterator[str]:
 
 def _order(explained: Explained) -> Iterator[str]:
     for client in explained.clients:
-        if not explained.facts.fetches_of(client.number):
+        if not len(explained.facts.fetches.of(client.number)):
             continue
         order = explained.order(client.number)
         short: list[str] = []

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.columns import distinct, mixed, np, repeated
 from fletchlog.explain.session.finding import found, seconds, several
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fletchlog.explain.session.finding import Finding, Scene
-    from fletchlog.explain.session.rows import Line, Produced, Refused
+    from fletchlog.explain.session.rows import Produced, Refused
 
 MANY = 15
 SHORT = 12
@@ -20,50 +21,59 @@ MANY_METADATA = 30
 
 def rule(scene: Scene) -> Iterator[Finding]:
     """Findings about connections and metadata."""
-    by: dict[int, list[Line]] = {}
-    for line in scene.facts.lines:
-        by.setdefault(line.client, []).append(line)
-    for client, lines in by.items():
-        yield from _connections(scene, client, lines)
-        yield from _metadata(scene, client, lines)
+    for client in scene.facts.lines.client[distinct(scene.facts.lines.client)[0]].tolist():
+        yield from _connections(scene, client)
+        yield from _metadata(scene, client)
     yield from _given_up(scene)
     yield from _missing(scene)
 
 
-def _connections(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]:
+def _connections(scene: Scene, client: int) -> Iterator[Finding]:
     links = [link for link in scene.facts.connections.values() if client in link.clients]
     requests = {link.number: link.clients[client] for link in links}
     work = [link.number for link in links if not link.apis.keys().isdisjoint(("Produce", "Fetch", "Metadata"))]
     short = [connection for connection in work if requests[connection] <= SHORT]
     if len(short) < MANY or any(member.client == client for group in scene.groups.values() for member in group.members.values()):
         return
-    length = lines[-1].arrived_us - lines[0].arrived_us
-    produces = sum(line.api == "Produce" for line in lines)
+    length, produces = _length(scene, client), scene.clients[client].requests.get("Produce", 0)
     what = "producer" if produces else "client"
     yield found(
         "client-per-record", "warning", 71,
         f"{scene.name(client)} makes a new {what} again and again: {len(short)} connections in {seconds(length)}, each with few requests"
         f"{f' ({produces} Produce in all)' if produces else ''}.",
         f"Make one {what} when the program starts and use it for everything; it is "
-        "thread-safe.", [line.number for line in lines if line.api == "ApiVersions"], scene.name(client),
+        "thread-safe.", _numbers(scene, client, "ApiVersions"), scene.name(client),
     )  # fmt: skip
 
 
-def _metadata(scene: Scene, client: int, lines: list[Line]) -> Iterator[Finding]:
+def _length(scene: Scene, client: int) -> int:
+    """From the first to the last request of a client, us."""
+    times = scene.facts.lines.arrived_us[scene.facts.lines.client == client]
+    return int(times[-1] - times[0])
+
+
+def _numbers(scene: Scene, client: int, *apis: str) -> list[int]:
+    """The requests of a client of these APIs."""
+    lines = scene.facts.lines
+    numbers: list[int] = lines.number[(lines.client == client) & lines.are(*apis)].tolist()
+    return numbers
+
+
+def _metadata(scene: Scene, client: int) -> Iterator[Finding]:
     counted = scene.clients[client].requests
     if counted.get("Metadata", 0) + counted.get("DescribeCluster", 0) < MANY_METADATA:
         return
-    asked = [line for line in lines if line.api in {"Metadata", "DescribeCluster"}]
-    work = [line for line in lines if line.api in {"Produce", "Fetch"}]
-    length = lines[-1].arrived_us - lines[0].arrived_us
+    asked = _numbers(scene, client, "Metadata", "DescribeCluster")
+    work = counted.get("Produce", 0) + counted.get("Fetch", 0)
+    length = _length(scene, client)
     missing = any(r.client == client and r.error == "UNKNOWN_TOPIC_OR_PARTITION" for r in scene.facts.refused)
-    connections = len({line.connection for line in asked})
-    if len(asked) >= MANY_METADATA and len(asked) > 0.8 * len(work) and len(asked) * 1_000_000 > length and not missing and len(asked) > 3 * connections:
+    connections = len({int(scene.facts.lines.connection[scene.facts.lines.at(number)]) for number in asked})
+    if len(asked) >= MANY_METADATA and len(asked) > 0.8 * work and len(asked) * 1_000_000 > length and not missing and len(asked) > 3 * connections:
         yield found(
             "metadata-storm", "warning", 54,
-            f"{scene.name(client)} asks for metadata all the time: {len(asked)} requests in {seconds(length)}, {len(work)} for records.",
+            f"{scene.name(client)} asks for metadata all the time: {len(asked)} requests in {seconds(length)}, {work} for records.",
             "Do not list topics before every send or poll; the client keeps its metadata up to date by "
-            "itself.", [line.number for line in asked], scene.name(client),
+            "itself.", asked, scene.name(client),
         )  # fmt: skip
 
 
@@ -71,10 +81,11 @@ def _given_up(scene: Scene) -> Iterator[Finding]:
     """Batches that were sent again over another connection before the response to the first was ready, or after its client had closed the connection."""
     before: dict[tuple[object, ...], Produced] = {}
     by: dict[int, list[tuple[Produced, Produced]]] = {}
-    uses = Counter(client for client, _ in {(batch.client, batch.connection) for batch in scene.facts.produced})
-    for batch in scene.facts.produced:
-        if uses[batch.client] == 1:
-            continue
+    batches = scene.facts.produced
+    uses = Counter(batches.client[distinct(batches.client, batches.connection)[0]].tolist())
+    moved = np.flatnonzero(np.isin(batches.client, [client for client, count in uses.items() if count > 1]))
+    columns = batches.client, batches.lane, batches.producer_id, batches.sequence, batches.first_timestamp, batches.records, batches.size
+    for batch in batches.rows(moved[repeated(mixed(*(column[moved] for column in columns)), 2)]):
         key = (batch.client, batch.lane, batch.producer_id, batch.sequence, batch.first_timestamp, batch.records, batch.size)
         first = before.get(key)
         if first and first.connection != batch.connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.columns import np, split
 from fletchlog.explain.session.finding import found, seconds, several
 from fletchlog.explain.session.groups import MS
 
@@ -20,6 +21,8 @@ MANY_COMMITS = 40
 # a consumer with the default auto.commit.interval.ms has committed by then
 LONG_US = 15_000 * MS
 LATEST = -1
+OFFSET_OUT_OF_RANGE = 1
+"""Kafka's error code."""
 
 
 def rule(scene: Scene) -> Iterator[Finding]:
@@ -41,8 +44,8 @@ def rule(scene: Scene) -> Iterator[Finding]:
 
 
 def _read_by(scene: Scene, group: Group) -> int:
-    clients = set(group.clients)
-    return sum(got.records for fetch in scene.facts.fetches if fetch.client in clients for got in fetch.got)
+    fetches = scene.facts.fetches
+    return int(fetches.got.records[np.isin(fetches.client[fetches.got.fetch], group.clients)].sum())
 
 
 def _never(scene: Scene, group: Group, commits: list[Committed]) -> Iterator[Finding]:
@@ -156,27 +159,24 @@ def _in_rebalance(scene: Scene, name: str, commits: list[Committed]) -> Iterator
 def _out_of_range(scene: Scene) -> Iterator[Finding]:
     if not any(refused.error == "OFFSET_OUT_OF_RANGE" for refused in scene.facts.refused):
         return
-    for fetch in scene.facts.fetches:
-        for got in fetch.got:
-            if got.error != "OFFSET_OUT_OF_RANGE":
-                continue
-            asked = got.asked
-            later = next(
-                (p for p in scene.facts.positions if p.client == fetch.client and p.lane == got.lane and p.number > fetch.number and p.timestamp in {-1, -2}),
-                None,
-            )
-            start = next((g.log_start for f in scene.facts.fetches for g in f.got if g.lane == got.lane and g.log_start >= 0 and f.number > fetch.number), -1)
-            if later and later.timestamp != LATEST:
-                start = max(start, later.offset)
-            lost = f"; {start - asked} records were deleted before they were read" if start > asked else ""
-            then = "" if later is None else f", and goes to the {'end' if later.timestamp == LATEST else 'start'} of the log, offset {later.offset}"
-            yield found(
-                "offset-out-of-range", "error", 91,
-                f"{scene.name(fetch.client)} asks for offset {asked} of {got.lane}, which the log does not have{then}{lost}.",
-                "Read faster than retention deletes, or raise retention.ms; set auto.offset.reset=none to notice it.",
-                [fetch.number, *([later.number] if later else [])], str(got.lane),
-            )  # fmt: skip
-            return
+    fetches, got = scene.facts.fetches, scene.facts.fetches.got
+    failed = np.flatnonzero(got.error == OFFSET_OUT_OF_RANGE)
+    for row in failed[:1].tolist():
+        fetch, lane, asked = int(got.fetch[row]), fetches.names.lanes[got.lane[row]], int(got.asked[row])
+        client, number = int(fetches.client[fetch]), int(fetches.number[fetch])
+        later = next((p for p in scene.facts.positions if p.client == client and p.lane == lane and p.number > number and p.timestamp in {-1, -2}), None)
+        starts = got.log_start[(got.lane == got.lane[row]) & (got.log_start >= 0) & (got.fetch > fetch)]
+        start = int(starts[0]) if len(starts) else -1
+        if later and later.timestamp != LATEST:
+            start = max(start, later.offset)
+        lost = f"; {start - asked} records were deleted before they were read" if start > asked else ""
+        then = "" if later is None else f", and goes to the {'end' if later.timestamp == LATEST else 'start'} of the log, offset {later.offset}"
+        yield found(
+            "offset-out-of-range", "error", 91,
+            f"{scene.name(client)} asks for offset {asked} of {lane}, which the log does not have{then}{lost}.",
+            "Read faster than retention deletes, or raise retention.ms; set auto.offset.reset=none to notice it.",
+            [number, *([later.number] if later else [])], str(lane),
+        )  # fmt: skip
 
 
 def _latest(scene: Scene) -> Iterator[Finding]:
@@ -185,7 +185,9 @@ def _latest(scene: Scene) -> Iterator[Finding]:
     latest = [position for position in scene.facts.resets() if position.timestamp == LATEST] if missing else []
     if not latest:
         return
-    starts = {got.lane: got.log_start for fetch in scene.facts.fetches for got in fetch.got if got.log_start >= 0}
+    got, lanes = scene.facts.fetches.got, scene.facts.fetches.names.lanes
+    rows = np.flatnonzero(got.log_start >= 0)
+    starts = {lanes[lane]: int(got.log_start[rows[at[-1]]]) for lane, at in split(got.lane[rows])}
     skipped = []
     for position in latest:
         at = missing.get((position.client, position.lane))

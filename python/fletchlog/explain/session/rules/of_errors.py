@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from fletchlog.explain.session.columns import NONE, among, mixed, np
 from fletchlog.explain.session.finding import found, several
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fletchlog.explain.session.finding import Finding, Level, Scene
-    from fletchlog.explain.session.rows import Refused
+    from fletchlog.explain.session.rows import Produced, Refused
 
 
 class _Meaning(NamedTuple):
@@ -141,14 +142,19 @@ def rule(scene: Scene) -> Iterator[Finding]:
 
 def _written_later(scene: Scene) -> set[tuple[int, str]]:
     """Batches that were refused for their sequence, and written later: request and partition."""
-    failed = [batch for batch in scene.facts.produced if batch.error]
-    if not failed:
+    batches = scene.facts.produced
+    failed = np.flatnonzero(batches.error)
+    if not len(failed):
         return set()
-    written = {(b.client, b.lane, b.first_timestamp, b.records, b.size): b.number for b in scene.facts.produced if b.base_offset is not None}
-    return {
-        (b.number, str(b.lane)) for b in failed
-        if written.get((b.client, b.lane, b.first_timestamp, b.records, b.size), -1) > b.number
-    }  # fmt: skip
+    same = mixed(batches.client, batches.lane, batches.first_timestamp, batches.records, batches.size)
+    written = among(same, same[failed])
+    written = written[batches.base_offset[written] != NONE]
+    last = dict(zip(map(_content, batches.rows(written)), batches.number[written].tolist(), strict=True))
+    return {(batch.number, str(batch.lane)) for batch in batches.rows(failed) if last.get(_content(batch), -1) > batch.number}
+
+
+def _content(batch: Produced) -> tuple[object, ...]:
+    return batch.client, batch.lane, batch.first_timestamp, batch.records, batch.size
 
 
 def _times(count: int) -> str:

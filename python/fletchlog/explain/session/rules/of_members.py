@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.columns import distinct
 from fletchlog.explain.session.finding import found, seconds, several
 from fletchlog.explain.session.groups import MS, POLL_TIMEOUT
 
@@ -160,12 +161,12 @@ def _same_beginning(scene: Scene, gone: list[Member]) -> tuple[Lane, int] | None
     begins: list[dict[Lane, int]] = []
     for member in gone:
         until = member.ended_us or scene.facts.last_us
-        mine: dict[Lane, int] = {}
-        for fetch in scene.facts.fetches_of(member.client):
-            if member.joined_us <= fetch.arrived_us <= until:
-                for lane, offset in fetch.named.items():
-                    mine.setdefault(lane, offset)
-        begins.append(mine)
+        fetches = scene.facts.fetches
+        mine = fetches.of(member.client)
+        rows = fetches.named.of(mine[(fetches.arrived_us[mine] >= member.joined_us) & (fetches.arrived_us[mine] <= until)])
+        rows = rows[distinct(fetches.named.lane[rows])[0]]
+        lanes = [fetches.names.lanes[lane] for lane in fetches.named.lane[rows].tolist()]
+        begins.append(dict(zip(lanes, fetches.named.offset[rows].tolist(), strict=True)))
     common = [(lane, offset) for lane, offset in begins[0].items() if all(other.get(lane) == offset for other in begins[1:])]
     return common[0] if common else None
 

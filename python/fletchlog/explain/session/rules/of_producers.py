@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.columns import NONE, among, distinct, mixed, np
 from fletchlog.explain.session.finding import found, seconds, several
 from fletchlog.explain.session.groups import MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fletchlog.explain.session.columns import Array, Batches
     from fletchlog.explain.session.finding import Finding, Scene
     from fletchlog.explain.session.rows import Lane, Produced
 
@@ -19,6 +20,8 @@ MANY = 40
 # half of batch.size, by default
 TINY = 8192
 HOT = 0.8
+NOT_LEADER_OR_FOLLOWER = 6
+"""Kafka's error code."""
 HOUR_MS = 3_600_000
 # before 1974: seconds since 1970, or worse, given as milliseconds
 NOT_MS = 126_230_400_000
@@ -26,28 +29,28 @@ NOT_MS = 126_230_400_000
 
 def rule(scene: Scene) -> Iterator[Finding]:
     """Findings about producers."""
-    by: dict[int, list[Produced]] = {}
-    for batch in scene.facts.produced:
-        by.setdefault(batch.client, []).append(batch)
-    for client, batches in by.items():
-        repeats = _repeats(batches)
-        disorder = list(_order(scene, client, batches, repeats))
+    batches = scene.facts.produced
+    for client in batches.clients():
+        mine = batches.of(client)
+        repeats = _repeats(batches, mine)
+        disorder = list(_order(scene, client, mine, repeats))
         yield from disorder
         if not disorder:
             yield from _twice(scene, client, repeats)
-        yield from _acks(scene, client, batches)
-        yield from _batches(scene, client, batches)
-        yield from _timestamps(scene, client, batches)
+        yield from _acks(scene, client, mine)
+        yield from _batches(scene, client, mine)
+        yield from _timestamps(scene, client, mine)
     yield from _hot(scene)
 
 
-def _repeats(batches: list[Produced]) -> list[tuple[Produced, Produced]]:
+def _repeats(batches: Batches, mine: Array) -> list[tuple[Produced, Produced]]:
     """Batches without a producer id that were sent again, each with the next time it was sent: same partition, times, records and size."""
+    mine = mine[(batches.producer_id[mine] < 0) & (batches.acks[mine] != 0)]
+    same = mixed(*(column[mine] for column in (batches.lane, batches.first_timestamp, batches.max_timestamp, batches.records, batches.size)))
+    failed = (batches.error[mine] != 0) | (batches.base_offset[mine] == NONE)
     before: dict[tuple[object, ...], Produced] = {}
     found_pairs = []
-    for batch in batches:
-        if batch.producer_id >= 0 or batch.acks == 0:
-            continue
+    for batch in batches.rows(mine[among(same, same[failed])]):
         key = (batch.lane, batch.first_timestamp, batch.max_timestamp, batch.records, batch.size)
         earlier = before.get(key)
         # an equal batch that was acknowledged before is another one
@@ -57,15 +60,14 @@ def _repeats(batches: list[Produced]) -> list[tuple[Produced, Produced]]:
     return found_pairs
 
 
-def _order(scene: Scene, client: int, batches: list[Produced], repeats: list[tuple[Produced, Produced]]) -> Iterator[Finding]:
+def _order(scene: Scene, client: int, mine: Array, repeats: list[tuple[Produced, Produced]]) -> Iterator[Finding]:
+    batches = scene.facts.produced
     for earlier, again in repeats:
         if again.base_offset is None:
             continue
-        passed = [
-            other for other in batches
-            if other.lane == again.lane and earlier.number < other.number < again.number
-            and other.base_offset is not None and other.base_offset < again.base_offset
-        ]  # fmt: skip
+        number, base = batches.number[mine], batches.base_offset[mine]
+        is_passed = (batches.lane[mine] == batches.names.number_of[again.lane]) & (earlier.number < number) & (number < again.number)
+        passed: list[int] = number[is_passed & (base != NONE) & (base < again.base_offset)].tolist()
         if passed:
             yield found(
                 "order-lost", "error", 93,
@@ -74,7 +76,7 @@ def _order(scene: Scene, client: int, batches: list[Produced], repeats: list[tup
                 f"{again.number}, and is now behind {len(passed)} batches that had been sent after it. It is not idempotent and has several requests "
                 "in flight.",
                 "Set enable.idempotence=true; without it, "
-                "max.in.flight.requests.per.connection=1.", [earlier.number, *(o.number for o in passed), again.number], str(again.lane),
+                "max.in.flight.requests.per.connection=1.", [earlier.number, *passed, again.number], str(again.lane),
             )  # fmt: skip
             return
 
@@ -93,79 +95,84 @@ def _twice(scene: Scene, client: int, repeats: list[tuple[Produced, Produced]]) 
         )  # fmt: skip
 
 
-def _acks(scene: Scene, client: int, batches: list[Produced]) -> Iterator[Finding]:
-    unsafe = [batch for batch in batches if batch.acks == 0]
-    if unsafe:
+def _acks(scene: Scene, client: int, mine: Array) -> Iterator[Finding]:
+    batches = scene.facts.produced
+    unsafe = mine[batches.acks[mine] == 0]
+    if len(unsafe):
         yield found(
             "acks-0", "warning", 70,
-            f"{scene.name(client)} sends {sum(b.records for b in unsafe)} records to {several(b.lane.topic for b in unsafe)} with acks=0: it never "
-            "learns whether one was written.",
-            "Set acks=all, or acks=1 where a loss is allowed.", [batch.number for batch in unsafe], scene.name(client),
+            f"{scene.name(client)} sends {batches.records[unsafe].sum()} records to {several(lane.topic for lane in batches.lanes_of(unsafe))} with acks=0: "
+            "it never learns whether one was written.",
+            "Set acks=all, or acks=1 where a loss is allowed.", batches.number[unsafe].tolist(), scene.name(client),
         )  # fmt: skip
-    moved = [batch for batch in batches if batch.acks == 1 and batch.error == "NOT_LEADER_OR_FOLLOWER"]
-    if moved:
+    moved = mine[(batches.acks[mine] == 1) & (batches.error[mine] == NOT_LEADER_OR_FOLLOWER)]
+    if len(moved):
         yield found(
             "acks-1-leader-moved", "warning", 69,
-            f"{scene.name(client)} writes with acks=1 to {several(str(b.lane) for b in moved)}, whose leader changed: records that only the old "
+            f"{scene.name(client)} writes with acks=1 to {several(map(str, batches.lanes_of(moved)))}, whose leader changed: records that only the old "
             "leader had are lost.",
-            "Set acks=all, and min.insync.replicas=2 for the topic.", [batch.number for batch in moved], scene.name(client),
+            "Set acks=all, and min.insync.replicas=2 for the topic.", batches.number[moved].tolist(), scene.name(client),
         )  # fmt: skip
 
 
-def _batches(scene: Scene, client: int, batches: list[Produced]) -> Iterator[Finding]:
-    if len(batches) < MANY or any(batch.transactional for batch in batches):
+def _batches(scene: Scene, client: int, mine: Array) -> Iterator[Finding]:
+    batches, count = scene.facts.produced, len(mine)
+    if count < MANY or batches.transactional[mine].any():
         return
-    records = sum(batch.records for batch in batches)
-    length = batches[-1].arrived_us - batches[0].arrived_us
-    if records > 1.2 * len(batches) or sum(batch.size for batch in batches) >= TINY * len(batches) or length > len(batches) * 100_000:
+    records, arrived, answered = int(batches.records[mine].sum()), batches.arrived_us[mine], batches.answered_us[mine]
+    length = int(arrived[-1] - arrived[0])
+    if records > 1.2 * count or batches.size[mine].sum() >= TINY * count or length > count * 100_000:
         return
-    waits = all(one.answered_us is not None and one.answered_us <= other.arrived_us for one, other in pairwise(batches))
-    connections = {batch.connection for batch in batches}
-    if len(connections) > 0.5 * len(batches):
+    waits = bool(((answered[:-1] != NONE) & (answered[:-1] <= arrived[1:])).all())
+    if len(distinct(batches.connection[mine])[0]) > 0.5 * count:
         return
     why = "it waits for each acknowledgement before the next record (flush() or get() after every send)" if waits else "linger.ms is too short to collect more"
     yield found(
         "tiny-batches", "warning", 58,
-        f"{scene.name(client)} sends {len(batches)} batches with {records / len(batches):.1f} records each in {seconds(length)}: {why}.",
+        f"{scene.name(client)} sends {count} batches with {records / count:.1f} records each in {seconds(length)}: {why}.",
         "Send without waiting, check the futures or callbacks later, and flush() once at the "
         "end." if waits else "Raise linger.ms to 5 or more, and batch.size if batches are full.",
-        [batch.number for batch in batches], scene.name(client),
+        batches.number[mine].tolist(), scene.name(client),
     )  # fmt: skip
 
 
-def _timestamps(scene: Scene, client: int, batches: list[Produced]) -> Iterator[Finding]:
-    off = [b for b in batches if 0 <= b.max_timestamp < NOT_MS or b.max_timestamp > b.arrived_us // MS + HOUR_MS]
-    if off:
-        ahead = off[0].max_timestamp - off[0].arrived_us // MS
+def _timestamps(scene: Scene, client: int, mine: Array) -> Iterator[Finding]:
+    batches = scene.facts.produced
+    times, arrived = batches.max_timestamp[mine], batches.arrived_us[mine] // MS
+    is_off = ((times >= 0) & (times < NOT_MS)) | (times > arrived + HOUR_MS)
+    off = mine[is_off]
+    if len(off):
+        ahead = int(times[is_off][0] - arrived[is_off][0])
         what = "lie before 1974: they are not in milliseconds" if ahead < 0 else f"lie {seconds(ahead * MS)} in the future"
         yield found(
             "timestamps-off", "error", 86,
-            f"Timestamps of {scene.name(client)} in {several(str(b.lane) for b in off)} {what}. Retention by time deletes such records at once, or never.",
+            f"Timestamps of {scene.name(client)} in {several(map(str, batches.lanes_of(off)))} {what}. Retention by time deletes such records at "
+            "once, or never.",
             "Send timestamps in milliseconds since 1970, and check the clock; message.timestamp.after.max.ms refuses those of the "
-            "future.", [b.number for b in off], scene.name(client),
+            "future.", batches.number[off].tolist(), scene.name(client),
         )  # fmt: skip
 
 
 def _hot(scene: Scene) -> Iterator[Finding]:
     by: dict[str, Counter[Lane]] = {}
-    records: dict[Lane, int] = {}
-    for batch in scene.facts.produced:
-        records[batch.lane] = records.get(batch.lane, 0) + batch.records
-    for lane, sent in records.items():
-        by.setdefault(lane.topic, Counter())[lane] = sent
+    batches = scene.facts.produced
+    first, _, kind = distinct(batches.lane)
+    sent = np.bincount(kind, batches.records, len(first)).astype(np.int64)
+    for lane, records in zip(batches.lanes_of(first), sent.tolist(), strict=True):
+        by.setdefault(lane.topic, Counter())[lane] = records
     for topic, counts in by.items():
         partitions, total = scene.facts.partitions.get(topic, len(counts)), counts.total()
         lane, most = counts.most_common(1)[0]
         if partitions < 3 or most <= HOT * total:  # noqa: PLR2004 - of two, one is easily the larger
             continue
-        batches = [batch for batch in scene.facts.produced if batch.lane == lane]
-        if len(batches) >= MANY // 2:
-            clients = several(scene.name(number) for number in dict.fromkeys(batch.client for batch in batches))
+        hot = np.flatnonzero(batches.lane == batches.names.number_of[lane])
+        if len(hot) >= MANY // 2:
+            clients = several(scene.name(number) for number in batches.client[hot[distinct(batches.client[hot])[0]]].tolist())
             yield found(
                 "hot-partition", "warning", 59,
                 f"{lane} gets {most / total:.0%} of the records of {topic}, which has {partitions} partitions ({clients}): one key, or few keys, "
                 "have most of the records. One "
                 f"consumer has nearly all the work.",
                 "Use a key with more values (add a part of the record's own id), or no key where order does not matter.",
-                [batch.number for batch in batches], topic,
+                batches.number[hot].tolist(), topic,
             )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fletchlog.explain.session.columns import among, np, split
 from fletchlog.explain.session.finding import found, seconds, several
 from fletchlog.explain.session.groups import MS
 from fletchlog.explain.session.producers import transactions_of
@@ -78,35 +79,40 @@ def _open(scene: Scene, transactions: list[Transaction]) -> Iterator[Finding]:
 
 def _last_of(scene: Scene, client: int) -> int:
     """The last request of a client's that belongs to a transaction."""
-    return max((line.number for line in scene.facts.lines if line.client == client and line.api in OF_TRANSACTIONS), default=0)
+    lines = scene.facts.lines
+    return int(lines.number[lines.are(*OF_TRANSACTIONS) & (lines.client == client)].max(initial=0))
 
 
 def _standing(scene: Scene) -> dict[Lane, _Still]:
     """By partition: the longest time for which readers of committed records saw the same last stable offset below the end."""
-    now: dict[Lane, _Still] = {}
-    longest: dict[Lane, _Still] = {}
-    for fetch in scene.facts.fetches:
-        if fetch.isolation != 1:
+    fetches, got = scene.facts.fetches, scene.facts.fetches.got
+    rows = np.flatnonzero((got.error == 0) & (fetches.isolation[got.fetch] == 1))
+    is_behind = got.last_stable[rows] < got.high_watermark[rows]
+    longest: list[tuple[int, Lane, _Still]] = []
+    for lane, at in split(got.lane[rows]):
+        behind = is_behind[at]
+        if not behind.any():
             continue
-        for got in fetch.got:
-            if got.error:
-                continue
-            if got.last_stable >= got.high_watermark:
-                now.pop(got.lane, None)
-                continue
-            still = now.get(got.lane)
-            if still is None or still.stable != got.last_stable:
-                still = now[got.lane] = _Still(fetch.arrived_us, got.last_stable, got.high_watermark, fetch.arrived_us, [])
-            still.high, still.until_us = got.high_watermark, fetch.answered_us or fetch.arrived_us
-            still.fetches.append(fetch.number)
-            if got.lane not in longest or len(still.fetches) >= len(longest[got.lane].fetches):
-                longest[got.lane] = still
-    return longest
+        stable = got.last_stable[rows[at]]
+        # a run ends where the last stable offset moves, or is at the end
+        is_new = behind & np.append(True, (stable[1:] != stable[:-1]) | ~behind[:-1])
+        run = np.cumsum(is_new)
+        counts = np.bincount(run, behind)
+        last = len(counts) - 1 - int(counts[::-1].argmax())
+        these = rows[at[(run == last) & behind]]
+        by, end = got.fetch[these], these[-1]
+        still = _Still(
+            int(fetches.arrived_us[by[0]]), int(got.last_stable[end]), int(got.high_watermark[end]), int(fetches.at_us[by[-1]]), fetches.number[by].tolist(),
+        )  # fmt: skip
+        longest.append((int(at[behind][0]), fetches.names.lanes[lane], still))
+    return {lane: still for _, lane, still in sorted(longest)}
 
 
 def _fenced(scene: Scene, transactions: list[Transaction], refused: set[int]) -> Iterator[Finding]:
     events = scene.facts.transactions
-    producers = {event.number: event.transactional_id for event in events} | {b.number: b.transactional_id for b in scene.facts.produced}
+    batches = scene.facts.produced
+    theirs = batches.rows(among(batches.number, np.array(list(refused), np.int64)))
+    producers = {event.number: event.transactional_id for event in events} | {b.number: b.transactional_id for b in theirs}
     clients = {r.number: r.client for r in scene.facts.refused}
     for name in dict.fromkeys(producers.get(number) for number in sorted(refused)):
         if not name:
@@ -115,8 +121,7 @@ def _fenced(scene: Scene, transactions: list[Transaction], refused: set[int]) ->
         inits = [event for event in events if event.kind == "init" and event.transactional_id == name and not event.error]
         victim_at = min(mine)
         old = [event for event in inits if event.client == clients[victim_at] and event.number < victim_at]
-        connections = {line.number: line.connection for line in scene.facts.lines}
-        taken = [event for event in inits if old and event.number > old[0].number and connections[event.number] != connections[old[0].number]]
+        taken = [event for event in inits if old and event.number > old[0].number and event.connection != old[0].connection]
         expired = [t for t in transactions if t.transactional_id == name and t.began_by < victim_at and t.how in {"open", "refused"}]
         if expired and not taken:
             transaction = expired[0]
@@ -141,8 +146,8 @@ def _fenced(scene: Scene, transactions: list[Transaction], refused: set[int]) ->
 
 
 def _ran_out(transaction: Transaction, refused: list[int], scene: Scene) -> bool:
-    at = {line.number: line.arrived_us for line in scene.facts.lines if line.number in set(refused)}
-    return any(time - transaction.began_us >= transaction.timeout_ms * MS for time in at.values())
+    lines = scene.facts.lines
+    return any(int(lines.arrived_us[lines.at(number)]) - transaction.began_us >= transaction.timeout_ms * MS for number in refused)
 
 
 def _each_record(scene: Scene, name: str, items: list[Transaction]) -> Iterator[Finding]:

@@ -1,0 +1,152 @@
+"""The columns of a session: what they say is what its messages say, and rows are made of few requests."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+import fletchlog as fl
+from fletchlog.explain.session import Exchange, Session
+from fletchlog.explain.session.columns import Batches, Fetches, Lines, distinct, np, repeated, split
+from fletchlog.explain.session.facts import gather
+from pytest_fletchlog.kafka import Kafka
+from tests.explain.zoo.clients import poll, python_consumer, read
+from tests.support.waiting import until
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """A producer and two readers of two topics, one of them with fetch sessions, and a fetch that fails."""
+    path = tmp_path_factory.mktemp("columns") / "session.fltrace"
+    with Kafka(record=path) as kafka:
+        topics = [kafka.topic(partitions=3) for _ in range(2)]
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.size": 200, "enable.idempotence": True})
+        for number in range(240):
+            producer.produce(topics[number % 2], b"x" * 20, partition=number % 3)
+        producer.flush(10)
+        config = {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "client.id": "reader",
+            "max.partition.fetch.bytes": 500,
+        }
+        with closing(Consumer(config)) as reader:
+            reader.subscribe(topics)
+            assert len(read(reader, 240, limit=50)) == 240
+        # their threads end with them
+        del producer, reader
+        with python_consumer(kafka.bootstrap, topics[0], group_id="h", max_partition_fetch_bytes=300) as other:
+            assert len(poll(other, 20, limit=50)) >= 20
+    return Session(path)
+
+
+def batches_of(exchange: Exchange) -> list[tuple[Any, ...]]:
+    """What a Produce and its response say, by their fields."""
+    request, response = exchange.request or {}, exchange.response or {}
+    bases = {(topic["name"], p["index"]): p["base_offset"] for topic in response.get("responses", ()) for p in topic["partition_responses"]}
+    return [
+        (
+            exchange.number,
+            topic["name"],
+            partition["index"],
+            batch["records"],
+            batch["size"],
+            batch["producer_id"],
+            batch["base_sequence"],
+            batch["codec"],
+            base,
+        )
+        for topic in request["topic_data"]
+        for partition in topic["partition_data"]
+        for base in [bases[topic["name"], partition["index"]]]
+        for batch in partition["records"]
+    ]
+
+
+def test_columns_say_what_the_messages_say(session: Session) -> None:
+    facts = gather(session)
+    exchanges = [item for item in session if isinstance(item, Exchange)]
+    assert [(line.number, line.api, line.version, line.arrived_us, line.answered_us, line.outcome) for line in facts.lines] == [
+        (one.number, one.api, one.version, one.arrived_us, one.answered_us, one.outcome) for one in exchanges
+    ]
+    assert [(b.number, b.lane.topic, b.lane.partition, b.records, b.size, b.producer_id, b.sequence, b.codec, b.base_offset) for b in facts.produced] == [
+        batch for one in exchanges if one.api == "Produce" for batch in batches_of(one)
+    ]
+    fetches = [one for one in exchanges if one.api == "Fetch"]
+    assert [fetch.number for fetch in facts.fetches] == [one.number for one in fetches]
+    names = session.topic_names
+    for fetch, one in zip(facts.fetches, fetches, strict=True):
+        request, response = one.request or {}, one.response or {}
+        topics = [(t.get("topic") or names[t["topic_id"]], p) for t in request["topics"] for p in t["partitions"]]
+        assert [(*lane, offset) for lane, offset in fetch.named.items()] == [(topic, p["partition"], p["fetch_offset"]) for topic, p in topics]
+        assert (fetch.max_wait_ms, fetch.min_bytes) == (request["max_wait_ms"], request["min_bytes"])
+        got = [(t.get("topic") or names[t["topic_id"]], p) for t in response.get("responses", ()) for p in t["partitions"]]
+        assert [(*g.lane, g.high_watermark, g.error) for g in fetch.got] == [(topic, p["partition_index"], p["high_watermark"], None) for topic, p in got]
+        for mine, (_, p) in zip(fetch.got, got, strict=True):
+            # the last batch may be a part
+            whole = [batch for batch in p["records"] or () if batch["last_offset"] <= mine.last]
+            assert (mine.records, mine.size) == (sum(b["records"] for b in whole), sum(b["size"] for b in whole))
+            assert len(whole) >= len(p["records"] or ()) - 1
+    assert sum(got.records for fetch in facts.fetches for got in fetch.got if facts.clients[fetch.client][0] == "reader") >= 240
+
+
+def test_exchanges_are_explained_as_their_session_is(session: Session) -> None:
+    whole, of_items = fl.explain.clients(session), fl.explain.clients(list(session))
+    assert of_items.text() == whole.text().removeprefix(f"{session.path}: ")
+    assert of_items.as_dict() == whole.as_dict() | {"source": ""}
+
+
+def test_a_session_that_grows_is_read_from_its_columns_again(tmp_path: Path) -> None:
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        path = tmp_path / "s.fltrace"
+        with broker.listen(record=path) as listener, fl.Producer(f"kafka://{listener.bootstrap}") as producer:
+            producer.send("t", value=b"1").result(10)
+            session = Session(path)
+
+            def batches(least: int) -> bool:
+                session.read_on()
+                return len(gather(session).produced) >= least
+
+            assert until(lambda: batches(1))
+            producer.send("t", value=b"2").result(10)
+            assert until(lambda: batches(2))
+
+
+def test_rows_are_made_of_few_requests(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+    for table in (Lines, Fetches, Batches):
+        rows = table.rows
+
+        def counted(self: Any, at: Any, rows: Any = rows) -> Any:
+            nonlocal made
+            found = rows(self, at)
+            made += len(found)
+            return found
+
+        monkeypatch.setattr(table, "rows", counted)
+    explained = fl.explain.clients(session)
+    explained.text()
+    explained.page()
+    assert len(explained.facts.lines) > 50
+    assert made == 0
+    assert len(list(explained.facts.fetches)) == made > 0
+
+
+def test_equal_rows_are_counted_in_their_order() -> None:
+    for large in (0, 2**40):
+        one, other = np.array([5, 3, 5, 5, 3, -7]) + large, np.array([1, 1, 2, 1, 1, 1])
+        first, counts, kind = distinct(one, other)
+        assert (first.tolist(), counts.tolist(), kind.tolist()) == ([0, 1, 2, 5], [2, 2, 1, 1], [0, 1, 2, 0, 1, 3])
+        assert [(value - large, rows.tolist()) for value, rows in split(one)] == [(-7, [5]), (3, [1, 4]), (5, [0, 2, 3])]
+        assert repeated(one, 3).tolist() == [0, 2, 3]
+        assert repeated(one, 4).tolist() == []
+    nothing = np.zeros(0, np.int64)
+    assert [len(part) for part in distinct(nothing, nothing)] == [0, 0, 0]
+    assert list(split(nothing)) == []
+    assert repeated(nothing, 2).tolist() == []
