@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 # those of the broker that was recorded
 SETTINGS = {
@@ -21,12 +22,16 @@ OF_4_4 = ["--schemas", "schemas-4.4.json"]
 
 
 def replay(golden, folder, script, bootstrap, recording=None, options=()):
-    """The lines of a replay."""
+    """The lines of a replay, the first of which counts what was compared: every line of the recording."""
     recording = recording or golden / f"{folder}.jsonl"
     command = [sys.executable, script, bootstrap, recording, "--show", "5000", *options]
     done = subprocess.run(command, cwd=golden / folder, capture_output=True, text=True, timeout=200, check=False)
     assert done.stdout, done.stderr
-    return done.stdout.splitlines()
+    lines = done.stdout.splitlines()
+    compared = sum(map(int, re.findall(r"(\d+) (?:equal|different|closed)", lines[0].partition("(")[0])))
+    recordings = [file for file in [recording, *options] if isinstance(file, Path)]
+    assert compared == sum(len(file.read_text().splitlines()) for file in recordings), lines[0]
+    return lines
 
 
 def different(golden, folder, bootstrap, recording=None, options=()):

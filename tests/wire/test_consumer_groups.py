@@ -41,7 +41,7 @@ def run(golden, bootstrap, recording):
 
 
 @pytest.mark.timeout(120)
-def test_every_recorded_request_of_groups_is_answered_as_kafka_answered_it(golden, kafka_cluster):
+def test_every_recorded_request_of_groups_and_transactions_is_answered_as_kafka_answered_it(golden, kafka_cluster):
     cluster = kafka_cluster(nodes=1, config=SETTINGS | AT_ONCE | {"auto.create.topics.enable": "true", "group.consumer.max.size": "8"})
     lines = replay(golden, "wire/vectors", "replay.py", cluster.bootstrap, golden / "kip-848" / "vectors.jsonl", OF_4_4)
     printed = "\n".join(lines)

@@ -198,6 +198,11 @@ impl PartitionLog {
         let expiration_ms = self.config().producer_id_expiration_ms;
         self.lock_writer().producers.remove_expired(now_ms, expiration_ms);
     }
+    /// Whether a transaction of the producer is open here, in this epoch. Kafka: `UnifiedLog#hasOngoingTransaction`.
+    pub fn has_ongoing_transaction(&self, producer_id: i64, producer_epoch: i16) -> bool {
+        let entry = self.lock_writer().producers.get(producer_id);
+        entry.is_some_and(|entry| entry.is_in_transaction(producer_epoch))
+    }
     /// The remembered producers, by id (spec 3).
     pub fn active_producers(&self) -> Vec<ProducerState> {
         let writer = self.lock_writer();

@@ -160,10 +160,15 @@ impl ProducerStateEntry {
         self.last_batch().map_or(-1, |batch| batch.last_seq)
     }
 
+    /// Whether a transaction of this epoch is open.
+    pub fn is_in_transaction(&self, producer_epoch: i16) -> bool {
+        self.current_txn_first_offset.is_some() && self.producer_epoch == producer_epoch
+    }
+
     /// Whether this batch must be verified with the transaction coordinator first: no transaction of its producer and epoch
     /// is open here. Kafka: `UnifiedLog#hasOngoingTransaction`.
     pub fn must_be_verified(&self, header: &BatchHeader, origin: AppendOrigin) -> bool {
-        let is_open = self.current_txn_first_offset.is_some() && self.producer_epoch == header.producer_epoch;
+        let is_open = self.is_in_transaction(header.producer_epoch);
         origin == AppendOrigin::UnverifiedClient && header.is_transactional() && !is_open
     }
 

@@ -26,6 +26,7 @@ mod member_step;
 mod metadata_hash;
 mod migration;
 mod offsets;
+mod re2j;
 mod rebalance;
 mod reconcile;
 mod records;

@@ -2,16 +2,7 @@
 //! work is next done. Kafka: `GroupMetadataManager#maybeUpdateRegularExpressions`, `#refreshRegularExpressions`,
 //! `#handleRegularExpressionsResult`.
 //!
-//! Kafka's are RE2J's. The crate `regex` has nearly the same syntax. Where it does not know a form of RE2J (`\Q..\E`, `\C`, `\pN`), knows more
-//! than RE2J, or reads the same text otherwise, an expression is refused as invalid:
-//!
-//! | form | RE2J | the crate |
-//! |---|---|---|
-//! | `[` in a class, and `&&`, `--`, `~~` there | mean themselves | a class in a class, operations on classes |
-//! | `{,n}` | means itself | `{0,n}` |
-//! | `\<`, `\>` | mean themselves | begin and end of a word |
-//! | `\b{start}` and the like | a repetition | begin and end of a word |
-//! | the flags x, u, R | unknown | known |
+//! Kafka's are RE2J's; [`super::re2j`] says which ones the crate `regex` reads as RE2J does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +16,7 @@ use super::consumer_group::ConsumerGroup;
 use super::consumer_records::ConsumerRecord;
 use super::coordinator::GroupCoordinator;
 use super::member::ClientLiveness;
+use super::re2j;
 use super::state::Group;
 use crate::security::{AclOperation, Action, Principal, ResourceType};
 use crate::topics::TopicTable;
@@ -38,7 +30,7 @@ const SIZE_LIMIT: usize = 1 << 20;
 
 /// An expression that a whole name has to match; the error says what is wrong with it. Kafka: `Pattern#matches` of RE2J.
 pub(super) fn compile(text: &str) -> Result<Regex, String> {
-    if let Some(form) = other_form(text) {
+    if let Some(form) = re2j::other_form(text) {
         return Err(format!(
             "SubscribedTopicRegex `{text}` is not a valid regular expression: `{form}` is not supported."
         ));
@@ -50,51 +42,6 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
         |error: regex::Error| format!("SubscribedTopicRegex `{text}` is not a valid regular expression: {error}.");
     compiled(text).map_err(why)?;
     compiled(&whole).map_err(why)
-}
-
-/// A form that RE2J reads otherwise, or not at all.
-fn other_form(text: &str) -> Option<&'static str> {
-    let mut chars = text.chars().peekable();
-    let mut in_class = false;
-    while let Some(c) = chars.next() {
-        let next = chars.peek().copied();
-        match (c, next) {
-            ('\\', Some(escaped)) => {
-                chars.next();
-                match escaped {
-                    '<' => return Some("\\<"),
-                    '>' => return Some("\\>"),
-                    'b' if !in_class && chars.peek() == Some(&'{') => return Some("\\b{"),
-                    _ => {}
-                }
-            }
-            ('[', _) if !in_class => {
-                in_class = true;
-                chars.next_if_eq(&'^');
-                chars.next_if_eq(&']');
-            }
-            // A class by its name, as in `[[:alpha:]]`.
-            ('[', Some(':')) => drop(chars.by_ref().find(|c| *c == ']')),
-            ('[', _) => return Some("["),
-            (']', _) => in_class = false,
-            ('&', Some('&')) if in_class => return Some("&&"),
-            ('-', Some('-')) if in_class => return Some("--"),
-            ('~', Some('~')) if in_class => return Some("~~"),
-            ('{', Some(',')) if !in_class => return Some("{,"),
-            ('(', Some('?')) if !in_class => {
-                let flags = chars
-                    .clone()
-                    .skip(1)
-                    .take_while(|c| c.is_ascii_alphabetic() || *c == '-');
-                let mut flags = flags.take_while(|c| *c != 'P');
-                if flags.any(|flag| matches!(flag, 'x' | 'u' | 'R')) {
-                    return Some("(?x)");
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 /// Whose request had the expressions resolved: for the whole group, only topics match that this client may describe. Kafka: the
@@ -209,45 +156,51 @@ mod tests {
         assert_eq!(matching, ["a", "bx"]);
     }
 
+    /// Recorded from a real 4.4.0 (which topics each expression matched).
+    #[test]
+    fn what_both_read_matches_what_kafka_matched() {
+        let topics = ["a", "b", "A", "K", "aa", "ab", "a1", "11", "a-b", "t.1", "pN"];
+        let expected = [
+            ("", ""),
+            (".*", "a b A K aa ab a1 11 a-b t.1 pN"),
+            ("(?i)A", "a A"),
+            ("(?i:a)b|(?-i)B", "ab"),
+            ("(?m)^a$", "a"),
+            ("(?U)a{1,2}", "a aa"),
+            ("\\Aa\\z|\\bb\\b", "a b"),
+            ("[[:alpha:]]+", "a b A K aa ab pN"),
+            ("[^]a]", "b A K"),
+            ("[a-c-]+", "a b aa ab a-b"),
+            ("a[\\d-]?\\w?", "a aa ab a1 a-b"),
+            ("\\p{Lu}", "A K"),
+            ("\\p{Ll}\\p{N}|\\pL\\P{Ll}", "a1 pN"),
+            ("(?i)\\p{Latin}", "a b A K"),
+            ("(?P<n>a)(?<m>b)", "ab"),
+            ("\\x61|t\\.\\x{31}", "a t.1"),
+            ("(a*)*|(a|b)(b|)", "a b aa ab"),
+            ("(?i)\u{212A}", "K"),
+            ("\\p{Greek}|\\p{Any}\\pN", "a1 11"),
+        ];
+        for (text, wanted) in expected {
+            let regex = compile(text).unwrap_or_else(|why| panic!("{why}"));
+            let matching = topics.into_iter().filter(|topic| regex.is_match(topic));
+            assert_eq!(matching.collect::<Vec<_>>().join(" "), wanted, "{text}");
+        }
+    }
+
+    /// Kafka refuses these too (4.4.0), but those of the last two lines: it reads them otherwise than the crate.
     #[test]
     fn what_is_read_otherwise_than_by_re2j_is_refused() {
-        let known = [
-            "",
-            ".*",
-            "(?i)t-[[:alpha:]_]+",
-            "[^]a]",
-            "a{1,3}",
-            "(?P<name>x)",
-            "x\\.y",
-            "[a-c-]",
-            "\\d{2}",
-            "(?:x|y)",
-            "[\\[]",
-        ];
-        for text in known {
-            assert!(compile(text).is_ok(), "{text}");
-        }
-        let refused = [
-            "(",
-            "a{2,1}",
-            "(?=a)",
-            "a)(b",
-            "[a&&b]",
-            "[a--b]",
-            "[a~~b]",
-            "[[a]]",
-            "a{,2}",
-            "\\<a",
-            "a\\>",
-            "\\b{start}a",
-            "(?x)a",
-            "(?i-u)a",
-            "\\Qa\\E",
-            "[",
-            "\\",
-        ];
-        for text in refused {
+        let refused = "( a) a)(b a{2,1} (?=a) (?<!a)b (?>a) (a)\\1 \\C \\Z \\h \\e \\cA [ [a [b-a] [\\b] \\ * a|* \
+            \\p{IsLatin} \\p{Alpha} \\p{lu} \\p{latin} \\p{Letter} \\p{sc=Latin} \\p{Alphabetic} \\p{Cn} \\p{LC} \\p{L&} \\p{Foo} [\\p{ASCII}] \
+            \\u0061 \\u{61} \\U00000061 [\\u0061] [a-\\u{62}] \\x{110000} [[:foo:]] [[::]] (?P<n>a)(?P<n>b) (?P<\u{e9}>a) (?P<n.m>a) \
+            a** a*+ a++ a+* (a+){2}{3} a{2}?? a{2}+ a{1001} a{1,1001} a{1001,} (?x)a (?i-u)a (?R)a (?u:a) (?i-)a (?#a) \
+            [a&&b] [a~~b] [a--b] [--a] [^--a] [[a]] [a-z&&[^b]] a{,2} a{ {a} \\<a a\\> \\b{start}a \\B{x} \\Qa\\E \\Q.\\E \
+            \\0 \\141 \\p{^L} (?ii)a (?P<1>a) [[a] \\\u{e9}";
+        for text in refused.split_whitespace() {
             assert!(compile(text).is_err(), "{text}");
         }
+        let why = compile("a\\pN\\p{Letter}").unwrap_err();
+        assert!(why.contains("`\\p{Letter}` is not supported"), "{why}");
     }
 }

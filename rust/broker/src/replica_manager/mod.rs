@@ -181,6 +181,13 @@ impl ReplicaManager {
             .ok_or_else(|| BrokerError::unknown_partition(tp))
     }
 
+    /// Whether a transaction of the producer is open in the log of the partition, in this epoch.
+    pub(crate) fn has_ongoing_transaction(&self, tp: &TopicPartition, (producer_id, epoch): (i64, i16)) -> bool {
+        let partition = self.topic_table().partition(tp).cloned();
+        let log = partition.as_ref().and_then(|partition| partition.opened_log());
+        log.is_some_and(|log| log.has_ongoing_transaction(producer_id, epoch))
+    }
+
     /// A partition of a fetch, whose topic is named [by its id](fletchlog_api::topic_by_id) if `by_id`; a read-only broker first
     /// checks for changes.
     pub(crate) fn fetched_partition(&self, tp: &TopicPartition, by_id: bool) -> Result<Arc<Partition>, BrokerError> {

@@ -160,6 +160,23 @@ impl TransactionCoordinator {
         self.by_id.lock().get(transactional_id).cloned()
     }
 
+    /// The id whose transaction the producer has open in the log of the partition, if the request names another one: nobody asks for it
+    /// then. Kafka: `UnifiedLog#maybeStartTransactionVerification`.
+    pub(super) fn owner_of_ongoing(
+        &self,
+        named: &str,
+        producer: (i64, i16),
+        partition: &TopicPartition,
+    ) -> Option<Arc<TransactionalId>> {
+        let is_of = |id: &Arc<TransactionalId>| id.lock().get().is_some_and(|known| known.producer_id == producer.0);
+        if self.find(named).is_some_and(|id| is_of(&id)) || !self.replicas.has_ongoing_transaction(partition, producer)
+        {
+            return None;
+        }
+        let ids: Vec<_> = self.by_id.lock().values().cloned().collect();
+        ids.into_iter().find(is_of)
+    }
+
     /// Runs `work` on an id under its lock; `None`: the id is unknown. Kafka: `TransactionMetadata#inLock`.
     pub(super) fn in_known<T>(&self, transactional_id: &str, work: impl FnOnce(&mut Locked<'_>) -> T) -> Option<T> {
         let id = self.find(transactional_id)?;

@@ -96,6 +96,44 @@ fn offsets_need_the_group_in_the_transaction_and_a_current_producer() {
     assert_eq!(txn.commit_offset("g", &t, 5), 49);
 }
 
+/// Recorded from a real 4.4.0: what is open in the group's partition is not verified, whatever transactional id is named.
+#[test]
+fn an_open_transaction_takes_more_offsets_under_any_transactional_id() {
+    let (broker, _) = broker(&[]);
+    let t = tp("t", 0);
+    let mut other = Txn::new(&broker, "other");
+    for version_2 in [false, true] {
+        let of = |id| match version_2 {
+            true => Txn::of_version_2(&broker, id),
+            false => Txn::new(&broker, id),
+        };
+        let mut txn = of("id");
+        let names = ["nope", "other", "", "id"];
+        let under = |txn: &mut Txn, name: &str| {
+            txn.id = name.into();
+            txn.commit_offset("g", &t, 5)
+        };
+        if !version_2 {
+            txn.id = "id".into();
+            assert_eq!(txn.add_offsets("g"), 0);
+        }
+        assert_eq!(
+            names[..3].iter().map(|name| under(&mut txn, name)).collect::<Vec<_>>(),
+            [49, 49, 42]
+        );
+        assert_eq!(under(&mut txn, "id"), 0, "it is open in the log of the group now");
+        assert_eq!(names.map(|name| under(&mut txn, name)), [0; 4]);
+        txn.epoch += 1;
+        assert_eq!(under(&mut txn, "nope"), 49, "another epoch is not open");
+        txn.epoch -= 1;
+        txn.id = "id".into();
+        assert_eq!(txn.end(true), 0);
+        assert_eq!(committed(&broker, "g", true), Ok(Some(5)));
+        assert_eq!(under(&mut txn, "nope"), 49, "it has ended");
+    }
+    assert_eq!(other.end(true), 48, "it was never begun");
+}
+
 #[test]
 fn a_zombie_of_the_group_cannot_commit_in_a_transaction() {
     let (broker, _) = broker(&[]);
