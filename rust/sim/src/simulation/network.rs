@@ -63,6 +63,8 @@ pub(super) struct Net {
     paused: BTreeMap<NodeId, i64>,
     /// Delivers requests from closed connections.
     late: Option<LocalTransport>,
+    /// The batches of these requests without a response, by correlation id.
+    late_asked: BTreeMap<i32, Vec<Batch>>,
     looking: bool,
     moment: Moment,
     /// Fetches that have reached consumers.
@@ -127,6 +129,7 @@ impl Net {
                 ports: Vec::new(),
                 paused: BTreeMap::new(),
                 late: None,
+                late_asked: BTreeMap::new(),
                 looking: false,
                 moment,
                 fetches: Vec::new(),
@@ -161,6 +164,8 @@ impl Net {
         self.transaction_version = self.transaction_version();
         self.broker = None;
         self.late = None;
+        let waiting = std::mem::take(&mut self.late_asked).into_values().flatten();
+        self.memory.unanswered(waiting.collect());
         tap(&self.shares).restarted();
         self.pipes.kill_listener();
         self.note_lost();
@@ -326,11 +331,14 @@ impl Net {
             return;
         }
         let late = self.late.get_or_insert_with(|| LocalTransport::new(broker));
-        let batches = sequenced(&request);
         let node = node_of_connection(node);
-        late.send(node, 0, request);
+        let id = self.late_asked.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.late_asked.insert(id, sequenced(&request));
+        late.send(node, id, request);
+        // Also responses to earlier ones, which waited for replicas in sync.
         while let Some(completion) = late.receive(node) {
-            if let Ok(Response::Produce(response)) = &completion.result {
+            let batches = self.late_asked.remove(&completion.correlation_id);
+            if let (Some(batches), Ok(Response::Produce(response))) = (batches, &completion.result) {
                 self.memory.answered(&batches, response, &[]);
             }
         }

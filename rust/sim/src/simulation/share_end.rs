@@ -16,7 +16,7 @@ use crate::history::Partition;
 use crate::share_history::Stored;
 
 /// Time limit for a group on a quiet cluster, ms.
-const PATIENCE_MS: i64 = 120_000;
+const PATIENCE_MS: i64 = 600_000;
 /// Longer than a session of a member, and than a lock: after so many ms without a record nothing is left.
 const QUIET_MS: i64 = 10_000;
 
