@@ -1,5 +1,6 @@
 //! Elections that cut the logs of coordinators.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use fletchlog_api::NodeId;
@@ -30,12 +31,26 @@ pub fn cluster_of(config: &[(&str, &str)], of_topic: &[NodeId]) -> (Arc<Broker>,
     let clock = VirtualClock::new();
     let options = options(Some(3), false, &[&CONFIG[..], config].concat());
     let broker = Broker::in_memory(options, clock.clone()).unwrap();
+    create(&broker, of_topic);
+    (broker, clock)
+}
+
+/// The same as [`cluster`], in a directory. If it exists there, it is opened again.
+pub fn cluster_in(dir: &Path) -> (Arc<Broker>, Arc<VirtualClock>) {
+    let clock = VirtualClock::new();
+    let broker = Broker::open(dir, options(Some(3), false, &CONFIG), clock.clone()).unwrap();
+    if broker.topic_id("t").unwrap().is_none() {
+        create(&broker, &[1, 3]);
+    }
+    (broker, clock)
+}
+
+fn create(broker: &Broker, of_topic: &[NodeId]) {
     let new = NewTopic {
         assignments: (0..).zip(of_topic.iter().map(|node| vec![*node])).collect(),
         ..NewTopic::default()
     };
     broker.create_topic_with("t", &new).unwrap();
-    (broker, clock)
 }
 
 /// What coordinators write from now on is what [`lose`] cuts off.

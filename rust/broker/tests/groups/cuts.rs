@@ -7,6 +7,7 @@ use super::commits::{commit, fetch};
 use super::member;
 use super::wire::*;
 use crate::common::cut;
+use crate::transactions::client::Txn;
 
 const AT_ONCE: (&str, &str) = ("group.initial.rebalance.delay.ms", "0");
 
@@ -147,4 +148,45 @@ fn a_commit_that_waits_for_replicas_is_refused_when_an_election_cuts_it_off() {
     };
     let (_, committed) = found.offsets().unwrap().next().unwrap();
     assert_eq!(committed.unwrap().map(|committed| committed.offset), Some(5));
+}
+
+/// Groups, offsets and transactions, in an order.
+fn known(world: &World) -> String {
+    let broker = &world.broker;
+    let offsets = ["g", "new", "deleted"].map(|group| fetch(broker, group));
+    let mut groups = broker.groups().unwrap();
+    groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
+    let transactions = broker.transactions().unwrap();
+    format!(
+        "{offsets:?}\n{groups:?}\n{:?}\n{transactions:?}",
+        broker.describe_group("g")
+    )
+}
+
+#[test]
+fn what_coordinators_have_in_memory_is_what_a_restart_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock) = cut::cluster_in(dir.path());
+    let world = World { broker, clock };
+    let (mut first, mut second) = (world.stable(), world.connect());
+    assert_eq!(commit(&first, "g", 1, &first.id, None, &[("t", 0, 5)]), [0]);
+    assert_eq!(commit(&second, "deleted", -1, "", None, &[("t", 1, 3)]), [0]);
+    let t = crate::common::tp("t", 0);
+    let mut old = Txn::new(&world.broker, "old");
+    old.write(&t, "a");
+    assert_eq!((old.add_offsets("x"), old.commit_offset("x", &t, 1)), (0, 0));
+    cut::begin(&world.broker);
+    joins(&mut first, &mut second);
+    assert_eq!(commit(&first, "g", 2, &first.id, None, &[("t", 0, 109)]), [0]);
+    assert_eq!(commit(&second, "new", -1, "", None, &[("t", 1, 3)]), [0]);
+    world.broker.delete_group("deleted").unwrap();
+    assert_eq!(old.end(true), 0);
+    Txn::new(&world.broker, "new").write(&t, "b");
+    let before = known(&world);
+    cut::lose(&world.broker);
+    let after = known(&world);
+    assert_ne!(before, after);
+    drop((world, first, second, old));
+    let (broker, clock) = cut::cluster_in(dir.path());
+    assert_eq!(known(&World { broker, clock }), after);
 }
