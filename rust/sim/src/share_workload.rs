@@ -183,7 +183,9 @@ impl Step<'_, '_> {
                 Err(ErrorCode::UNKNOWN_SERVER_ERROR) if !on.has_failed() => Ok(Vec::new()),
                 other => other,
             })?;
-        for (nth, (number, (first, last, deliveries))) in (1..).zip(acquired) {
+        // Of the session: the fetch has opened it.
+        let mut epoch = 0;
+        for (number, (first, last, deliveries)) in acquired {
             if deliveries > MOST_DELIVERIES {
                 return Err(format!("{number}: {first} to {last} are delivered {deliveries} times"));
             }
@@ -193,8 +195,9 @@ impl Step<'_, '_> {
             let types: Vec<i8> = (first..=last)
                 .map(|_| [0, 1, 1, 1, RELEASE, RELEASE, 3][rng.below(7)])
                 .collect();
+            epoch += 1;
             let said = self.on.insist("acknowledgement", |on| {
-                let by = (&*member.id, nth);
+                let by = (&*member.id, epoch);
                 match acknowledge(&on.client, topic_id, by, (number, first, last), types.clone()) {
                     Err(_) if on.has_failed() => Ok(false),
                     other => other.map(|()| true),
