@@ -2664,8 +2664,10 @@ def exchange_columns(exchanges: list[SessionExchange]) -> dict[str, Any]:
     | `named` | partitions that a Fetch names, with offsets |
     | `got` | what a Fetch response has of a partition, without a batch that is cut at the end; `asked` is the offset that was asked for, -1: not known |
     | `batches` | batches of Produce requests; `base_offset` is that of the response |
-    | `throttled` | Fetch and Produce requests whose response asks the client to pause, ms |
-    | `failed` | Fetch and Produce requests whose response has an error |
+    | `heartbeats` | Heartbeats of classic groups: texts of group, member and instance |
+    | `commits` | offsets of OffsetCommit requests: texts of group and member, the generation or the epoch of the member |
+    | `throttled` | requests of these APIs whose response asks the client to pause, ms |
+    | `failed` | those whose response has an error |
     | `texts` | texts, which columns refer to by number |
     | `lanes` | partitions: the number of the topic's text, the partition |
     | `wanted` | partitions of fetch sessions by number of the partition, in the order of the session |

@@ -14,7 +14,7 @@ from fletchlog.explain.session import Exchange, Session
 from fletchlog.explain.session.columns import Batches, Fetches, Lines, distinct, np, repeated, split
 from fletchlog.explain.session.facts import gather
 from pytest_fletchlog.kafka import Kafka
-from tests.explain.zoo.clients import poll, python_consumer, read
+from tests.explain.zoo.clients import read
 from tests.support.waiting import until
 
 
@@ -34,14 +34,18 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
             "auto.offset.reset": "earliest",
             "client.id": "reader",
             "max.partition.fetch.bytes": 500,
+            "heartbeat.interval.ms": 20,
         }
         with closing(Consumer(config)) as reader:
             reader.subscribe(topics)
             assert len(read(reader, 240, limit=50)) == 240
         # their threads end with them
         del producer, reader
-        with python_consumer(kafka.bootstrap, topics[0], group_id="h", max_partition_fetch_bytes=300) as other:
-            assert len(poll(other, 20, limit=50)) >= 20
+        config = {"client.id": "other", "group.id": "h", "auto.offset.reset": "earliest", "max.partition.fetch.bytes": 300}
+        with fl.Consumer(f"kafka://{kafka.bootstrap}", config) as other:
+            other.subscribe(topics[:1])
+            records: list[Any] = []
+            assert until(lambda: records.extend(other.poll(100)) or len(records) >= 20, limit=50)
     return Session(path)
 
 
@@ -92,6 +96,22 @@ def test_columns_say_what_the_messages_say(session: Session) -> None:
             whole = [batch for batch in p["records"] or () if batch["last_offset"] <= mine.last]
             assert (mine.records, mine.size) == (sum(b["records"] for b in whole), sum(b["size"] for b in whole))
             assert len(whole) >= len(p["records"] or ()) - 1
+    beats = [one for one in exchanges if one.api == "Heartbeat"]
+    assert [(e.number, e.group, e.member, e.generation, e.instance, e.error) for e in facts.group_events if e.kind == "heartbeat"] == [
+        (one.number, asks["group_id"], asks["member_id"], asks["generation_id"], asks.get("group_instance_id"), None)
+        for one in beats
+        for asks in [one.request or {}]
+    ]
+    assert beats
+    commits = [one for one in exchanges if one.api == "OffsetCommit"]
+    assert [(c.number, c.group, c.member, *c.lane, c.offset, c.error) for c in facts.committed] == [
+        (one.number, asks["group_id"], asks["member_id"], topic.get("name") or names[topic["topic_id"]], p["partition_index"], p["committed_offset"], None)
+        for one in commits
+        for asks in [one.request or {}]
+        for topic in asks["topics"]
+        for p in topic["partitions"]
+    ]
+    assert commits
     assert sum(got.records for fetch in facts.fetches for got in fetch.got if facts.clients[fetch.client][0] == "reader") >= 240
 
 

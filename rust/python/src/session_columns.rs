@@ -35,6 +35,8 @@ pub fn columns_of<'a, 'py>(
     tables.set_item("named", table(py, columns.named)?)?;
     tables.set_item("got", table(py, columns.got)?)?;
     tables.set_item("batches", table(py, columns.batches)?)?;
+    tables.set_item("heartbeats", table(py, columns.heartbeats)?)?;
+    tables.set_item("commits", table(py, columns.commits)?)?;
     tables.set_item("throttled", table(py, columns.throttled)?)?;
     tables.set_item("failed", table(py, columns.failed)?)?;
     Ok(tables)

@@ -1,17 +1,21 @@
-//! What a session says as columns: a row for each request, for each Fetch with what it names and gets, for each batch of a Produce. A million
-//! requests are columns in seconds. What `explain` reads of other requests it reads one by one.
+//! What a session says as columns: a row for each request, for each Fetch with what it names and gets, for each batch of a Produce, for
+//! each Heartbeat and each offset of an OffsetCommit. A million requests are columns in seconds. What `explain` reads of other requests it reads one by one.
 
 use std::sync::Arc;
 
-use fletchlog_protocol::ApiKey;
-use fletchlog_protocol::tree::{Node, Tree};
+use fletchlog_protocol::messages::fetch_response::PartitionData;
+use fletchlog_protocol::messages::{
+    FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse, OffsetCommitRequest, OffsetCommitResponse,
+    ProduceRequest, ProduceResponse,
+};
+use fletchlog_protocol::{ApiKey, IsolationLevel, Message};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::batches::{Batch, batches_of};
-use crate::fetch_sessions::FetchSessions;
+use crate::batches::batches_of;
+use crate::fetch_sessions::{FetchSession, FetchSessions};
 use crate::format::SessionError;
 use crate::index::Exchange;
-use crate::session::{Message, Session};
+use crate::session::{Body, Session};
 
 /// No value: of a request without a response, of a batch without an offset.
 pub const NONE: i64 = i64::MIN;
@@ -58,9 +62,13 @@ pub struct Columns {
     pub got: Table<12>,
     /// Batches of Produce requests.
     pub batches: Table<15>,
-    /// Responses to Fetch and Produce that ask a client to pause, ms.
+    /// Heartbeats of classic groups: texts of group, member and instance.
+    pub heartbeats: Table<6>,
+    /// Offsets of OffsetCommit requests: texts of group and member, a generation or the epoch of a member.
+    pub commits: Table<7>,
+    /// Responses of these APIs that ask a client to pause, ms.
     pub throttled: Table<2>,
-    /// Fetch and Produce requests whose responses have errors.
+    /// Requests of these APIs whose responses have errors.
     pub failed: Table<1>,
     /// Texts by number.
     pub texts: Vec<Arc<str>>,
@@ -136,6 +144,8 @@ impl Columns {
                 "error",
                 "base_offset",
             ]),
+            heartbeats: Table::of(["place", "group", "member", "instance", "generation", "error"]),
+            commits: Table::of(["place", "group", "member", "generation", "lane", "offset", "error"]),
             throttled: Table::of(["place", "ms"]),
             failed: Table::of(["place"]),
             texts: Vec::new(),
@@ -170,78 +180,86 @@ impl Columns {
             optional(self, exchange.fault.as_ref()),
         ];
         self.lines.push(row);
-        let api = ApiKey::from_code(exchange.api_key);
-        if !matches!(api, Some(ApiKey::Fetch | ApiKey::Produce)) {
-            return Ok(());
+        match ApiKey::from_code(exchange.api_key) {
+            Some(ApiKey::Fetch) => self.fetch(session, exchange, place),
+            Some(ApiKey::Produce) => self.produce(session, exchange, place),
+            Some(ApiKey::Heartbeat) => self.heartbeat(session, exchange, place),
+            Some(ApiKey::OffsetCommit) => self.commit(session, exchange, place),
+            _ => Ok(()),
         }
-        let Some(request) = session.request(exchange)? else {
-            return Ok(());
-        };
-        let response = session.response(exchange)?;
-        let throttle = response
-            .as_ref()
-            .map_or(0, |response| fields(response).int("throttle_time_ms", 0));
-        if throttle > 0 {
-            self.throttled.push([place, throttle]);
-        }
-        let failed = match api {
-            Some(ApiKey::Fetch) => self.fetch(session, exchange.connection, place, &request, response.as_ref()),
-            _ => self.produce(session, place, &request, response.as_ref()),
-        };
-        if failed {
-            self.failed.push([place]);
-        }
-        Ok(())
     }
 
-    /// A Fetch; whether its response has an error.
-    fn fetch(
-        &mut self,
-        session: &Session,
-        connection: u64,
-        place: i64,
-        request: &Message,
-        response: Option<&Message>,
-    ) -> bool {
-        let (asks, responds) = (fields(request), response.map(fields));
+    fn fetch(&mut self, session: &Session, exchange: &Exchange, place: i64) -> Result<(), SessionError> {
+        let Some(Body { message: asks, .. }) = session.request_body::<FetchRequest>(exchange)? else {
+            return Ok(());
+        };
+        let responds = session.response_body::<FetchResponse>(exchange)?;
         let named_from = self.named.rows();
         let (mut named, mut limit) = (Vec::new(), 0);
-        for topic in asks.structs("topics") {
-            let name = self.topic(session, topic);
-            for partition in topic.structs("partitions") {
-                let lane = self.lane(name, partition.int("partition", 0));
-                let offset = partition.int("fetch_offset", -1);
-                named.push((lane, offset));
-                self.named.push([lane.into(), offset]);
-                limit = limit.max(partition.int("partition_max_bytes", 0));
+        for topic in &asks.topics {
+            let name = self.topic(session, &topic.topic, &topic.topic_id);
+            for partition in &topic.partitions {
+                let lane = self.lane(name, partition.partition);
+                named.push((lane, partition.fetch_offset));
+                self.named.push([lane.into(), partition.fetch_offset]);
+                limit = limit.max(partition.partition_max_bytes.into());
             }
         }
         let mut forgotten = FxHashSet::default();
-        for topic in asks.structs("forgotten_topics_data") {
-            let name = self.topic(session, topic);
-            for partition in topic.elements("partitions").iter().filter_map(Node::int) {
-                forgotten.insert(self.lane(name, partition));
-            }
+        for topic in &asks.forgotten_topics_data {
+            let name = self.topic(session, &topic.topic, &topic.topic_id);
+            forgotten.extend(topic.partitions.iter().map(|partition| self.lane(name, *partition)));
         }
-        let ids = (
-            asks.int("session_id", 0),
-            responds.map_or(0, |fields| fields.int("session_id", 0)),
-        );
-        let epoch = asks.int("session_epoch", -1);
-        let mut state = self.sessions.take(connection, ids, epoch);
+        let opened = responds.as_ref().map_or(0, |responds| responds.message.session_id);
+        let ids = (asks.session_id, opened);
+        let mut state = self.sessions.take(exchange.connection, ids, asks.session_epoch);
         state.update(&named, &forgotten, limit);
         let wanted = state.wanted(&mut self.sessions, &mut self.wanted);
         let got_from = self.got.rows();
-        let mut failed = responds.is_some_and(|fields| fields.int("error_code", 0) != 0);
-        let (mut size, most) = (0, asks.int("max_bytes", 0));
-        let mut left = if most == 0 { NO_LIMIT } else { most };
-        for topic in responds.into_iter().flat_map(|fields| fields.structs("responses")) {
-            let name = self.topic(session, topic);
-            for partition in topic.structs("partitions") {
-                let lane = self.lane(name, partition.int("partition_index", 0));
+        let size = match &responds {
+            Some(responds) => self.gets(session, place, (&state, asks.max_bytes.into()), responds),
+            None => 0,
+        };
+        self.sessions.put(state);
+        self.fetches.push([
+            place,
+            named_from,
+            got_from,
+            wanted.into(),
+            asks.max_wait_ms.into(),
+            asks.min_bytes.into(),
+            asks.max_bytes.into(),
+            limit,
+            (asks.isolation_level == IsolationLevel::ReadCommitted).into(),
+            size,
+        ]);
+        Ok(())
+    }
+
+    /// What a Fetch response has; its bytes.
+    fn gets(
+        &mut self,
+        session: &Session,
+        place: i64,
+        asked: (&FetchSession, i64),
+        responds: &Body<FetchResponse>,
+    ) -> i64 {
+        let (state, most) = asked;
+        self.throttled(place, &responds.message);
+        let mut failed = responds.message.error_code.code() != 0;
+        let (mut size, mut left) = (0, if most == 0 { NO_LIMIT } else { most });
+        for topic in &responds.message.responses {
+            let name = self.topic(session, &topic.topic, &topic.topic_id);
+            for partition in &topic.partitions {
+                let lane = self.lane(name, partition.partition_index);
                 let limit = if state.limit == 0 { NO_LIMIT } else { state.limit }.min(left);
-                let is_stripped = response.is_some_and(|response| response.is_stripped);
-                let row = got((lane, state.asked(lane)), partition, is_stripped, limit, size == 0);
+                let row = got(
+                    (lane, state.asked(lane)),
+                    partition,
+                    responds.is_stripped,
+                    limit,
+                    size == 0,
+                );
                 let [_, _, error, .., arrived, _, _] = row;
                 size += arrived;
                 left -= arrived.min(left);
@@ -249,50 +267,49 @@ impl Columns {
                 self.got.push(row);
             }
         }
-        self.sessions.put(state);
-        self.fetches.push([
-            place,
-            named_from,
-            got_from,
-            wanted.into(),
-            asks.int("max_wait_ms", 0),
-            asks.int("min_bytes", 0),
-            most,
-            limit,
-            asks.int("isolation_level", 0),
-            size,
-        ]);
-        failed
+        if failed {
+            self.failed.push([place]);
+        }
+        size
     }
 
-    /// The batches of a Produce; whether its response has an error.
-    fn produce(&mut self, session: &Session, place: i64, request: &Message, response: Option<&Message>) -> bool {
+    fn produce(&mut self, session: &Session, exchange: &Exchange, place: i64) -> Result<(), SessionError> {
+        let Some(Body {
+            message: asks,
+            is_stripped,
+        }) = session.request_body::<ProduceRequest>(exchange)?
+        else {
+            return Ok(());
+        };
         let mut results = FxHashMap::default();
-        let responds = response.map(fields);
-        for topic in responds.into_iter().flat_map(|fields| fields.structs("responses")) {
-            let name = self.topic(session, topic);
-            for partition in topic.structs("partition_responses") {
-                let lane = self.lane(name, partition.int("index", 0));
-                let result = (partition.int("error_code", 0), partition.int("base_offset", -1));
-                results.insert(lane, result);
+        if let Some(responds) = session.response_body::<ProduceResponse>(exchange)? {
+            self.throttled(place, &responds.message);
+            for topic in &responds.message.responses {
+                let name = self.topic(session, &topic.name, &topic.topic_id);
+                for partition in &topic.partition_responses {
+                    let result = (i64::from(partition.error_code.code()), partition.base_offset);
+                    results.insert(self.lane(name, partition.index), result);
+                }
             }
         }
-        let asks = fields(request);
-        let transactional_id = match asks.get("transactional_id") {
-            Some(Node::String(id)) => self.text(id).into(),
-            _ => NONE,
-        };
-        let acks = asks.int("acks", 0);
-        for topic in asks.structs("topic_data") {
-            let name = self.topic(session, topic);
-            for partition in topic.structs("partition_data") {
-                let lane = self.lane(name, partition.int("index", 0));
+        if results.values().any(|(error, _)| *error != 0) {
+            self.failed.push([place]);
+        }
+        let transactional_id = asks.transactional_id.map_or(NONE, |id| self.text(&id).into());
+        for topic in &asks.topic_data {
+            let name = self.topic(session, &topic.name, &topic.topic_id);
+            for partition in &topic.partition_data {
+                let lane = self.lane(name, partition.index);
                 let (error, base) = match results.get(&lane) {
                     Some((0, base)) => (0, *base),
                     Some((error, _)) => (*error, NONE),
                     None => (0, NONE),
                 };
-                for batch in partition.batches(request.is_stripped) {
+                for batch in partition
+                    .records
+                    .iter()
+                    .flat_map(|records| batches_of(records.clone(), is_stripped))
+                {
                     let codec = self.text(batch.codec);
                     self.batches.push([
                         place,
@@ -306,7 +323,7 @@ impl Columns {
                         batch.max_timestamp,
                         codec.into(),
                         batch.is_transactional.into(),
-                        acks,
+                        asks.acks.into(),
                         transactional_id,
                         error,
                         base,
@@ -314,20 +331,83 @@ impl Columns {
                 }
             }
         }
-        results.values().any(|(error, _)| *error != 0)
+        Ok(())
+    }
+
+    fn heartbeat(&mut self, session: &Session, exchange: &Exchange, place: i64) -> Result<(), SessionError> {
+        let Some(Body { message: asks, .. }) = session.request_body::<HeartbeatRequest>(exchange)? else {
+            return Ok(());
+        };
+        let mut error = 0;
+        if let Some(Body { message: responds, .. }) = session.response_body::<HeartbeatResponse>(exchange)? {
+            self.throttled(place, &responds);
+            error = responds.error_code.code();
+        }
+        if error != 0 {
+            self.failed.push([place]);
+        }
+        let row = [
+            place,
+            self.text(&asks.group_id).into(),
+            self.text(&asks.member_id).into(),
+            asks.group_instance_id.map_or(NONE, |id| self.text(&id).into()),
+            asks.generation_id.into(),
+            error.into(),
+        ];
+        self.heartbeats.push(row);
+        Ok(())
+    }
+
+    fn commit(&mut self, session: &Session, exchange: &Exchange, place: i64) -> Result<(), SessionError> {
+        let Some(Body { message: asks, .. }) = session.request_body::<OffsetCommitRequest>(exchange)? else {
+            return Ok(());
+        };
+        let mut errors = FxHashMap::default();
+        if let Some(Body { message: responds, .. }) = session.response_body::<OffsetCommitResponse>(exchange)? {
+            self.throttled(place, &responds);
+            for topic in &responds.topics {
+                let name = self.topic(session, &topic.name, &topic.topic_id);
+                for partition in &topic.partitions {
+                    let lane = self.lane(name, partition.partition_index);
+                    errors.insert(lane, i64::from(partition.error_code.code()));
+                }
+            }
+        }
+        if errors.values().any(|error| *error != 0) {
+            self.failed.push([place]);
+        }
+        let (group, member) = (self.text(&asks.group_id), self.text(&asks.member_id));
+        for topic in &asks.topics {
+            let name = self.topic(session, &topic.name, &topic.topic_id);
+            for partition in &topic.partitions {
+                let lane = self.lane(name, partition.partition_index);
+                self.commits.push([
+                    place,
+                    group.into(),
+                    member.into(),
+                    asks.generation_id_or_member_epoch.into(),
+                    lane.into(),
+                    partition.committed_offset,
+                    errors.get(&lane).copied().unwrap_or(0),
+                ]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how long a response asks its client to pause.
+    fn throttled(&mut self, place: i64, response: &impl Message) {
+        let ms = response.throttle_time_ms();
+        if ms > 0 {
+            self.throttled.push([place, ms.into()]);
+        }
     }
 
     /// The text of a topic: its name, else its id.
-    fn topic(&mut self, session: &Session, of: Fields<'_>) -> u32 {
-        let mut id = None;
-        for (spec, node) in of.tree.fields(of.version) {
-            match (spec.name, node) {
-                ("topic" | "name", Node::String(name)) if !name.is_empty() => return self.text(name),
-                ("topic_id", Node::Uuid(given)) => id = Some(given),
-                _ => {}
-            }
+    fn topic(&mut self, session: &Session, name: &str, id: &[u8; 16]) -> u32 {
+        if !name.is_empty() {
+            return self.text(name);
         }
-        let Some(id) = id else { return self.text("?") };
         if let Some(known) = self.topics.get(id) {
             return *known;
         }
@@ -337,8 +417,8 @@ impl Columns {
         number
     }
 
-    fn lane(&mut self, topic: u32, partition: i64) -> u32 {
-        let lane = (topic, i32::try_from(partition).unwrap_or(-1));
+    fn lane(&mut self, topic: u32, partition: i32) -> u32 {
+        let lane = (topic, partition);
         *self.lane_numbers.entry(lane).or_insert_with(|| {
             self.lanes.push(lane);
             u32::try_from(self.lanes.len() - 1).unwrap_or(u32::MAX)
@@ -358,10 +438,13 @@ impl Columns {
 }
 
 /// What a response has of a partition. The last batch may be a part, where the size is at its limit: that has not arrived.
-fn got(of: (u32, i64), fields: Fields<'_>, is_stripped: bool, limit: i64, is_first: bool) -> [i64; 12] {
-    let high = fields.int("high_watermark", -1);
-    let stable = Some(fields.int("last_stable_offset", -1)).filter(|stable| *stable >= 0);
-    let batches = fields.batches(is_stripped);
+fn got(of: (u32, i64), fields: &PartitionData, is_stripped: bool, limit: i64, is_first: bool) -> [i64; 12] {
+    let high = fields.high_watermark;
+    let stable = Some(fields.last_stable_offset).filter(|stable| *stable >= 0);
+    let records = fields.records.iter();
+    let batches: Vec<_> = records
+        .flat_map(|records| batches_of(records.clone(), is_stripped))
+        .collect();
     let mut size = batches
         .iter()
         .fold(0, |size: i64, batch| size.saturating_add(number(batch.size)));
@@ -384,15 +467,15 @@ fn got(of: (u32, i64), fields: Fields<'_>, is_stripped: bool, limit: i64, is_fir
             }
         }
     }
-    let aborted = fields.elements("aborted_transactions").len();
+    let aborted = fields.aborted_transactions.as_ref().map_or(0, Vec::len);
     let transactional = batches.iter().any(|batch| batch.is_transactional);
     [
         of.0.into(),
         of.1,
-        fields.int("error_code", 0),
+        fields.error_code.code().into(),
         high,
         stable.unwrap_or(high),
-        fields.int("log_start_offset", -1),
+        fields.log_start_offset,
         first,
         last,
         records,
@@ -400,50 +483,6 @@ fn got(of: (u32, i64), fields: Fields<'_>, is_stripped: bool, limit: i64, is_fir
         transactional.into(),
         int(aborted),
     ]
-}
-
-/// The fields that a message or a struct has in its version.
-#[derive(Clone, Copy)]
-struct Fields<'a> {
-    tree: &'a Tree,
-    version: i16,
-}
-
-fn fields(message: &Message) -> Fields<'_> {
-    Fields {
-        tree: &message.tree,
-        version: message.version,
-    }
-}
-
-impl<'a> Fields<'a> {
-    fn get(self, name: &str) -> Option<&'a Node> {
-        let found = self.tree.fields(self.version).find(|(spec, _)| spec.name == name);
-        found.map(|(_, node)| node)
-    }
-
-    fn int(self, name: &str, absent: i64) -> i64 {
-        self.get(name).and_then(Node::int).unwrap_or(absent)
-    }
-
-    fn elements(self, name: &str) -> &'a [Node] {
-        self.get(name).map(Node::elements).unwrap_or_default()
-    }
-
-    fn structs(self, name: &str) -> impl Iterator<Item = Fields<'a>> + use<'a> {
-        let version = self.version;
-        self.elements(name).iter().filter_map(move |node| match node {
-            Node::Struct(tree) => Some(Fields { tree, version }),
-            _ => None,
-        })
-    }
-
-    fn batches(self, is_stripped: bool) -> Vec<Batch> {
-        match self.get("records") {
-            Some(Node::Bytes(records)) => batches_of(records.clone(), is_stripped),
-            _ => Vec::new(),
-        }
-    }
 }
 
 fn int(count: usize) -> i64 {

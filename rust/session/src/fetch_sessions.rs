@@ -69,14 +69,14 @@ impl FetchSession {
 #[derive(Debug, Default)]
 pub(crate) struct FetchSessions {
     states: Vec<FetchSession>,
-    by_id: FxHashMap<(u64, i64), usize>,
+    by_id: FxHashMap<(u64, i32), usize>,
     wanted: FxHashMap<Vec<u32>, u32>,
 }
 
 impl FetchSessions {
     /// The session of a request, which is kept under the id that its response has. `ids` are those of request and response, 0 without one. A
     /// full request begins with an empty one.
-    pub(crate) fn take(&mut self, connection: u64, ids: (i64, i64), epoch: i64) -> FetchSession {
+    pub(crate) fn take(&mut self, connection: u64, ids: (i32, i32), epoch: i32) -> FetchSession {
         let (asked, opened) = ids;
         let known = (epoch > 0)
             .then(|| self.by_id.get(&(connection, asked)).copied())

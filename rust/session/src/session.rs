@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use fletchlog_protocol::header::RequestHeader;
+use fletchlog_protocol::header::{RequestHeader, ResponseHeader, response_header_version};
 use fletchlog_protocol::tree::{Side, Tree};
-use fletchlog_protocol::{ApiKey, Reader};
+use fletchlog_protocol::{self as protocol, ApiKey, Reader};
 
 use crate::body::{ApiVersion, response_tree};
 use crate::event::{self, Event, State};
@@ -51,6 +51,14 @@ pub struct Session {
     index: Mutex<Index>,
     /// Unpacked blocks, the newest last.
     blocks: Mutex<VecDeque<(u32, Bytes)>>,
+}
+
+/// A message of an exchange as the struct of its API.
+#[derive(Debug)]
+pub(crate) struct Body<T> {
+    pub(crate) message: T,
+    /// Its records are the headers of batches alone.
+    pub(crate) is_stripped: bool,
 }
 
 impl Session {
@@ -251,6 +259,43 @@ impl Session {
             tree,
             is_stripped: state == State::Stripped,
         }))
+    }
+
+    /// The request of an exchange of this API; `None` as for [`Self::request`], or a field has a value that Kafka does not have.
+    pub(crate) fn request_body<T: protocol::Message>(
+        &self,
+        exchange: &Exchange,
+    ) -> Result<Option<Body<T>>, SessionError> {
+        let read = |reader: &mut Reader| RequestHeader::decode(reader).is_ok();
+        self.body(exchange, Some(exchange.request), read)
+    }
+
+    /// Its response, the same.
+    pub(crate) fn response_body<T: protocol::Message>(
+        &self,
+        exchange: &Exchange,
+    ) -> Result<Option<Body<T>>, SessionError> {
+        let version = response_header_version(exchange.api_key, exchange.version);
+        let read = |reader: &mut Reader| ResponseHeader::decode(reader, version).is_ok();
+        self.body(exchange, exchange.response, read)
+    }
+
+    fn body<T: protocol::Message>(
+        &self,
+        exchange: &Exchange,
+        at: Option<At>,
+        header: impl FnOnce(&mut Reader) -> bool,
+    ) -> Result<Option<Body<T>>, SessionError> {
+        let frame = at.map(|at| self.frame(at)).transpose()?.flatten();
+        let Some((state @ (State::Whole | State::Stripped), frame)) = frame else {
+            return Ok(None);
+        };
+        let mut reader = Reader::new(frame);
+        let message = header(&mut reader)
+            .then(|| T::decode(&mut reader, exchange.version).ok())
+            .flatten();
+        let is_stripped = state == State::Stripped;
+        Ok(message.map(|message| Body { message, is_stripped }))
     }
 
     /// The frame of an event.

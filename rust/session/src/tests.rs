@@ -593,6 +593,7 @@ proptest! {
         }
         std::fs::write(&path, &bytes).unwrap();
         if let Ok(session) = Session::open(&path) {
+            assert_eq!(columns_of(&session).lines.columns[0].len(), session.exchanges());
             for place in 0..session.exchanges() {
                 let exchange = session.exchange(place).unwrap();
                 for message in [session.request(&exchange).unwrap(), session.response(&exchange).unwrap()].into_iter().flatten() {

@@ -87,7 +87,7 @@ class Explained:
             release: The release of Kafka whose rules the client has, such as 3.9; None: the one that it says.
 
         Raises:
-            fletchlog.errors.InvalidArgumentError: The session has no such client, or max_poll_records is not positive.
+            fletchlog.errors.InvalidArgumentError: The session has no such client, max_poll_records is not positive, or release is none from 2.4 to 4.4.
         """
         number = self._number(client)
         if release is not None or max_poll_records not in {None, self.max_poll_records}:

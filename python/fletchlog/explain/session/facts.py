@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from fletchlog._core import Session, error_classes, exchange_columns
-from fletchlog.explain.session.columns import Batches, Fetches, Lines, column, distinct, np, split
+from fletchlog.explain.session.columns import Batches, Fetches, Lines, column, distinct, np, optional, split
 from fletchlog.explain.session.instances import separate
 from fletchlog.explain.session.rows import (
     Committed,
@@ -80,6 +81,34 @@ class Facts:
         for at, client in zip(places.tolist(), lines.client[places].tolist(), strict=True):
             self._add(exchanges[at], client)
         self.throttled.sort()
+        self.committed += self._commits(tables["commits"])
+        self.committed.sort(key=attrgetter("number"))
+        self.group_events += self._heartbeats(tables["heartbeats"])
+        self.group_events.sort(key=attrgetter("number"))
+
+    def _heartbeats(self, columns: dict[str, bytes]) -> Iterator[GroupEvent]:
+        """Heartbeats of classic groups."""
+        lines, text = self.lines, self.lines.named.text
+        place, group, member, instance, generation, error = map(column, columns.values())
+        values = (
+            lines.number[place].tolist(), lines.client[place].tolist(), lines.connection[place].tolist(), lines.arrived_us[place].tolist(),
+            optional(lines.answered_us[place]), text(group), text(member), text(instance), generation.tolist(), error.tolist(),
+        )  # fmt: skip
+        for number, client, connection, at, answered, of, who, static, joined, code in zip(*values, strict=True):
+            yield GroupEvent(
+                number, client, connection, at, answered, of, "heartbeat", who, static, joined, _error(code), None, (), (), None, -1, -1, None, None,
+            )  # fmt: skip
+
+    def _commits(self, columns: dict[str, bytes]) -> Iterator[Committed]:
+        """Offsets of OffsetCommit requests."""
+        lines, names = self.lines, self.lines.named
+        place, group, member, generation, lane, offset, error = map(column, columns.values())
+        values = (
+            lines.number[place].tolist(), lines.client[place].tolist(), lines.connection[place].tolist(), lines.arrived_us[place].tolist(),
+            names.text(group), names.text(member), generation.tolist(), [names.lanes[number] for number in lane.tolist()], offset.tolist(),
+            [_error(code) for code in error.tolist()],
+        )  # fmt: skip
+        return (Committed._make((*row, False)) for row in zip(*values, strict=True))
 
     def _number_clients(self) -> None:
         """Numbers clients by client id and software, in the order of their first requests. Requests before ApiVersions has arrived are of the same client."""
@@ -198,14 +227,14 @@ class Facts:
 
     def _offset_commit(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
         errors = {Lane(_topic(t), p["partition_index"]): _error(p["error_code"]) for t in response.get("topics") or () for p in t["partitions"]}
-        generation = next((request[key] for key in ("generation_id_or_member_epoch", "generation_id", "member_epoch") if key in request), -1)
         for topic in request.get("topics") or ():
             for partition in topic["partitions"]:
                 lane = self._lane(_topic(topic), partition["partition_index"])
                 self.committed.append(
                     Committed(
-                        exchange.number, client, exchange.connection, exchange.arrived_us, request["group_id"], request.get("member_id") or "", generation,
-                        lane, partition["committed_offset"], errors.get(lane), exchange.api == "TxnOffsetCommit",
+                        exchange.number, client, exchange.connection, exchange.arrived_us, request["group_id"], request.get("member_id") or "",
+                        request.get("generation_id", -1),
+                        lane, partition["committed_offset"], errors.get(lane), transactional=True,
                     )
                 )  # fmt: skip
 
@@ -344,8 +373,6 @@ def _group_events(exchange: Exchange, client: int, request: _Fields, response: _
             })  # fmt: skip
         case "SyncGroup":
             yield GroupEvent(**common | {"kind": "sync", "assigned": _lanes(response.get("assignment")), "protocol": response.get("protocol_name")})
-        case "Heartbeat":
-            yield GroupEvent(**common | {"kind": "heartbeat"})
         case "LeaveGroup":
             left = {(m.get("member_id"), m.get("group_instance_id")): _error(m["error_code"]) for m in response.get("members") or ()}
             for member in request.get("members") or [request]:
@@ -375,14 +402,13 @@ def _lanes(assignment: Any) -> tuple[Lane, ...] | None:
     return tuple(Lane(_topic(t), p) for t in topics for p in t["partitions"])
 
 
-_COLUMNS = {"Fetch", "Produce"}
+_COLUMNS = {"Fetch", "Produce", "Heartbeat", "OffsetCommit"}
 _READERS: dict[str, Callable[[Facts, Exchange, int, _Fields, _Fields], None]] = {
-    "OffsetCommit": Facts._offset_commit,  # noqa: SLF001 - the methods of this class, by API
-    "TxnOffsetCommit": Facts._offset_commit,  # noqa: SLF001
+    "TxnOffsetCommit": Facts._offset_commit,  # noqa: SLF001 - the methods of this class, by API
     "OffsetFetch": Facts._offset_fetch,  # noqa: SLF001
     "ListOffsets": Facts._list_offsets,  # noqa: SLF001
     "Metadata": Facts._metadata,  # noqa: SLF001
-    **dict.fromkeys(("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"), Facts._group),  # noqa: SLF001
+    **dict.fromkeys(("JoinGroup", "SyncGroup", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"), Facts._group),  # noqa: SLF001
     **dict.fromkeys(("ShareFetch", "ShareAcknowledge"), Facts._share),  # noqa: SLF001
     **dict.fromkeys(("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"), Facts._transaction),  # noqa: SLF001
     **dict.fromkeys(("FindCoordinator", "SaslHandshake", "SaslAuthenticate", "CreateTopics", "DescribeGroups"), Facts._nothing),  # noqa: SLF001

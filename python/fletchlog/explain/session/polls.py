@@ -171,10 +171,12 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
         most: So many of its fetches are replayed.
 
     Raises:
-        fletchlog.errors.InvalidArgumentError: max_poll_records is not a positive 32-bit number.
+        fletchlog.errors.InvalidArgumentError: max_poll_records is not a positive 32-bit number, or release is none from 2.4 to 4.4.
     """
     if max_poll_records is not None and not 0 < max_poll_records <= MOST_POLL_RECORDS:
         raise InvalidArgumentError(f"max_poll_records is {max_poll_records}; give 1 to {MOST_POLL_RECORDS}")
+    if release is not None:
+        parse_release(release)
     _, software, version = facts.clients[client]
     fetches = _fetches(facts, client, most)
     version = release or version
