@@ -1556,6 +1556,8 @@ class FaultRules:
         """Clears a rule, or all of them, and random faults with what they did; what a rule holds is carried out."""
     def report(self) -> list[tuple[int, str, int, int, int, bool, bool]]:
         """Of each rule: its number, itself in JSON, how many requests matched, to how many it applied, how many it holds, whether it is optional, whether it was cleared."""
+    def seed(self) -> int | None:
+        """The seed of random faults; None without them."""
     def drawn(self) -> list[str]:
         """What random faults did, each as a rule in JSON."""
     def wait(self, number: int, at_most_ms: int) -> bool:

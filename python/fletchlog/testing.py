@@ -459,7 +459,7 @@ class FaultPlan:
         A plan is `{"rules": [...]}`, in TOML `[[rules]]`; a rule has the names of `on` as keys, and one action: `error` (with `handled` and
         `log_start_offset`), `close`, `lose_response`, `black_hole`, `delay_ms` (alone, or beside another action), `delay_response_ms`, `hold`,
         `throttle_time_ms`, `cut_after_bytes`, `wrong_correlation_id`, `slow_bytes_per_second`, `refuse_connection`, `tls_failure`. `random` is an
-        object of `seed`, `rate`, `kinds` and `api`.
+        object of `seed`, `rate`, `kinds` and `api`. `docs/reference/fault-plan.schema.json` says the same as a JSON Schema.
 
         Raises:
             fletchlog.errors.InvalidArgumentError: A rule that cannot be understood: which one, and what is possible. Nothing is added.
@@ -513,7 +513,7 @@ class FaultPlan:
         self._rules.clear()
 
     def report(self) -> str:
-        """A line for each rule that was not cleared: to how many requests it applied; and the plan that random faults amounted to."""
+        """A line for each rule that was not cleared: to how many requests it applied; and the seed of random faults with the plan that it amounted to."""
         import json
 
         lines = [
@@ -523,7 +523,7 @@ class FaultPlan:
         ]
         drawn = self.drawn()
         if drawn["rules"]:
-            lines.append(f"random faults were this plan: {json.dumps(drawn)}")
+            lines.append(f"random faults of seed {self._rules.seed()} were this plan: {json.dumps(drawn)}")
         return "\n".join(lines) or "no rules"
 
     def record_requests(self, record: bool = True) -> None:

@@ -272,6 +272,7 @@ def test_the_same_seed_fails_the_same_requests(kafka_cluster):
         kafka.faults.random(seed=seed, rate=0.3, api="Produce", kinds=["error", "lose_response"])
         assert send(producer(kafka, **{"enable.idempotence": True}), topic, [str(n).encode() for n in range(10)]) == []
         assert written(kafka, topic) == {0: [str(n).encode() for n in range(10)]}
+        assert f"random faults of seed {seed} were this plan: " in kafka.faults.report()
         return kafka.faults.drawn()["rules"], [row.errors for row in kafka.requests(api="Produce")]
 
     drawn, errors = run(7)

@@ -78,6 +78,18 @@ def test_a_wrong_password_is_the_named_error_within_a_second(broker, user, passw
     assert 0.1 <= seconds < 1, "not before connection.failed.authentication.delay.ms, and no hang"
 
 
+@pytest.mark.parametrize("api", ["SaslHandshake", "SaslAuthenticate"])
+def test_a_rule_lets_the_authentication_of_a_right_password_fail(broker, api):
+    """Once; the client that asks again is let in."""
+    errors = {"SaslHandshake": "UNSUPPORTED_SASL_MECHANISM", "SaslAuthenticate": "SASL_AUTHENTICATION_FAILED"}
+    with broker.listen(config=PLAIN) as kafka:
+        rule = kafka.faults.on(api=api, nth=1).error(errors[api])
+        error, _ = refusal(sasl(kafka))
+        assert error.code() == confluent_kafka.KafkaError._AUTHENTICATION
+        assert rule.applied == 1
+        assert round_trip(sasl(kafka)) == b"v"
+
+
 def test_a_mechanism_that_is_not_offered_is_named(broker):
     with broker.listen(config=PLAIN) as kafka:
         error, _ = refusal(sasl(kafka, mechanism="SCRAM-SHA-256"))

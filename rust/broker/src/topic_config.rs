@@ -166,23 +166,33 @@ impl TopicConfig {
         ]
     }
 
-    /// `__transaction_state` (spec 10.3): compacted, not compressed. Kafka: `TransactionStateManager#transactionStateTopicConfigs`.
-    pub(crate) fn transaction_topic(broker: &Config) -> [(String, String); 3] {
+    /// `__transaction_state` (spec 10.3): compacted, not compressed, without unclean elections. Kafka:
+    /// `TransactionCoordinator#transactionStateTopicConfigs`.
+    pub(crate) fn transaction_topic(broker: &Config) -> [(String, String); 5] {
         [
             ("cleanup.policy".to_owned(), "compact".to_owned()),
             ("compression.type".to_owned(), "uncompressed".to_owned()),
             (
+                "min.insync.replicas".to_owned(),
+                broker.text("transaction.state.log.min.isr").to_owned(),
+            ),
+            (
                 "segment.bytes".to_owned(),
                 broker.text("transaction.state.log.segment.bytes").to_owned(),
             ),
+            ("unclean.leader.election.enable".to_owned(), "false".to_owned()),
         ]
     }
 
     /// `__share_group_state`: snapshots and updates, kept until they are deleted. Kafka: `ShareCoordinatorService#shareGroupStateTopicConfigs`.
-    pub(crate) fn share_state_topic(broker: &Config) -> [(String, String); 4] {
+    pub(crate) fn share_state_topic(broker: &Config) -> [(String, String); 5] {
         [
             ("cleanup.policy".to_owned(), "delete".to_owned()),
             ("compression.type".to_owned(), "producer".to_owned()),
+            (
+                "min.insync.replicas".to_owned(),
+                broker.text("share.coordinator.state.topic.min.isr").to_owned(),
+            ),
             ("retention.ms".to_owned(), "-1".to_owned()),
             (
                 "segment.bytes".to_owned(),

@@ -416,6 +416,11 @@ impl Faults {
         state.rules.iter().map(report).collect()
     }
 
+    /// The seed of random faults; `None` without them.
+    pub fn seed(&self) -> Option<u64> {
+        self.lock().random.as_ref().map(|random| random.seed)
+    }
+
     /// The random faults that happened so far, as rules that do the same without the seed: by client id, API and number of the request, so
     /// equal whatever the time of each was.
     pub fn drawn(&self) -> Vec<Rule> {

@@ -140,6 +140,11 @@ impl FaultRules {
         })
     }
 
+    #[doc = stub!(FaultRules.seed)]
+    fn seed(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        gate(py, |_| Ok::<_, Failure>(self.faults.seed()))
+    }
+
     #[doc = stub!(FaultRules.drawn)]
     fn drawn(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         gate(py, |_| {

@@ -684,6 +684,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "Updates in __share_group_state of a share group's partition after which its whole state is written.",
     ),
     row(
+        "share.coordinator.state.topic.min.isr",
+        Kind::Int(1, 32_767),
+        Some("2"),
+        "min.insync.replicas of __share_group_state, of the replicas that there are; it is fixed when the first share group begins.",
+    ),
+    row(
         "share.coordinator.state.topic.num.partitions",
         Kind::Int(1, 100_000),
         Some("50"),
@@ -785,6 +791,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         Kind::Int(1, i32::MAX),
         Some("3600000"),
         "How often expired transactional ids are looked for, in ms.",
+    ),
+    row(
+        "transaction.state.log.min.isr",
+        Kind::Int(1, i32::MAX),
+        Some("2"),
+        "min.insync.replicas of __transaction_state, of the replicas that there are; it is fixed when the first transactional producer starts.",
     ),
     row(
         "transaction.state.log.num.partitions",

@@ -57,7 +57,7 @@ impl Refusal {
 
 impl From<ErrorCode> for Refusal {
     fn from(code: ErrorCode) -> Self {
-        Self::new(code, code.message())
+        Self::without_text(code)
     }
 }
 

@@ -34,7 +34,7 @@ impl KafkaApis {
         client: &Arc<ClientLiveness>,
         request: Request,
     ) -> Handled {
-        let waits = match self.replicas.controller().all_run() {
+        let waits = match self.replicas.all_replicate_at_once() {
             true => None,
             false => self.waiting_for(&request),
         };
@@ -85,7 +85,7 @@ impl KafkaApis {
             }),
         };
         let (answer, has_written) = self.groups.join_group(node, &request, client);
-        if !has_written || self.replicas.controller().all_run() {
+        if !has_written || self.replicas.all_replicate_at_once() {
             return Handled::Later(answer);
         }
         match answer.take() {
@@ -141,13 +141,13 @@ impl KafkaApis {
         self.after_state_writes(logs, both)
     }
 
-    /// While some nodes do not run: the logs of the states of share partitions, and their ends.
+    /// While some nodes do not run or followers are late: the logs of the states of share partitions, and their ends.
     fn state_logs(
         &self,
         group_id: Option<&Arc<str>>,
         partitions: impl Iterator<Item = ([u8; 16], i32)>,
     ) -> Vec<(Arc<Partition>, i64)> {
-        let Some(group_id) = group_id.filter(|_| !self.replicas.controller().all_run()) else {
+        let Some(group_id) = group_id.filter(|_| !self.replicas.all_replicate_at_once()) else {
             return Vec::new();
         };
         let logs = partitions.filter_map(|(topic_id, partition)| self.share.state_log(group_id, topic_id, partition));
@@ -168,7 +168,7 @@ impl KafkaApis {
         }
     }
 
-    /// What the response to a request waits for, while some nodes do not run.
+    /// What the response to a request waits for, while some nodes do not run or followers are late.
     fn waiting_for(&self, request: &Request) -> Option<Waits> {
         let refused = refused(request)?;
         let (topic, number) = match request {

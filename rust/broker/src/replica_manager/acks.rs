@@ -278,13 +278,16 @@ impl ReplicaManager {
     /// Lets the high watermarks of partitions stand still or move on, as their states and the nodes require; true: one does what it did not
     /// do before. Waiting requests see it. Kafka: `Partition#maybeIncrementLeaderHW`.
     pub(crate) fn update_high_watermarks<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition>>) -> bool {
-        let changed = partitions.into_iter().filter(|partition| {
-            let is_held = self.must_hold(partition);
-            partition.hold_high_watermark(is_held)
-        });
-        let changed: Vec<&Partition> = changed.map(|partition| &**partition).collect();
-        let is_changed = !changed.is_empty();
-        self.partitions_changed(changed);
+        let (mut is_changed, mut moved) = (false, Vec::new());
+        for partition in partitions {
+            let before = partition.high_watermark();
+            if partition.hold_high_watermark(self.must_hold(partition)) {
+                is_changed = true;
+                // A fetch waits on at a new leader whose high watermark is the same.
+                moved.extend((partition.high_watermark() != before).then_some(&**partition));
+            }
+        }
+        self.partitions_changed(moved);
         self.acks.check(self, self.clock().monotonic_ms());
         is_changed
     }
@@ -305,6 +308,11 @@ impl ReplicaManager {
     /// Where something arrives after a time; what it is has no meaning.
     pub(crate) fn answer_after(&self, wait_ms: i64) -> Arc<Answer> {
         self.acks.add(self, Delayed::Election, wait_ms)
+    }
+
+    /// Whether what is appended now is on all replicas at once: all nodes run, and no followers are late.
+    pub(crate) fn all_replicate_at_once(&self) -> bool {
+        self.controller().all_run() && !self.acks.any_slow.load(Ordering::SeqCst)
     }
 
     /// Remembers a partition whose followers are late ([`Partition::hold_until`]).

@@ -8,13 +8,15 @@ use fletchlog_broker::{Broker, ElectionType, NewTopic};
 
 use super::{OneAtATime, VirtualClock, options};
 
-const CONFIG: [(&str, &str); 6] = [
+const CONFIG: [(&str, &str); 8] = [
     ("offsets.topic.num.partitions", "1"),
     ("offsets.topic.replication.factor", "2"),
     ("transaction.state.log.num.partitions", "1"),
     ("transaction.state.log.replication.factor", "2"),
     ("share.coordinator.state.topic.num.partitions", "1"),
     ("share.coordinator.state.topic.replication.factor", "2"),
+    ("transaction.state.log.min.isr", "1"),
+    ("share.coordinator.state.topic.min.isr", "1"),
 ];
 
 /// The internal topics.

@@ -2,11 +2,12 @@
 
 use fletchlog_api::*;
 use fletchlog_broker::Broker;
+use fletchlog_protocol::messages::{ConsumerGroupHeartbeatRequest, ShareGroupHeartbeatRequest};
 
 use super::commits::commit;
 use super::member;
 use super::wire::*;
-use crate::common::{VirtualClock, options};
+use crate::common::{VirtualClock, options, sender};
 
 /// A broker of three nodes without an initial delay.
 fn world() -> World {
@@ -139,6 +140,39 @@ fn while_the_new_coordinator_loads_only_heartbeats_succeed() {
         commit(&refused, "g", refused.generation, &refused.id, None, &[("t", 0, 7)]),
         [0]
     );
+}
+
+/// Kafka: `CoordinatorOperationExceptionHelper`: a text of an error itself is no message.
+#[test]
+fn a_heartbeat_at_a_node_that_does_not_coordinate_has_an_error_and_no_text() {
+    let world = world();
+    let old = stable(&world);
+    let new = old.at(&world, move_on(&world, 200));
+    let beat = |conn: &Conn| {
+        let consumer = ConsumerGroupHeartbeatRequest {
+            group_id: "g".into(),
+            member_id: "m".into(),
+            member_epoch: 1,
+            sender: sender(1),
+            ..Default::default()
+        };
+        let share = ShareGroupHeartbeatRequest {
+            group_id: "g".into(),
+            member_id: "m".into(),
+            member_epoch: 1,
+            sender: sender(1),
+            ..Default::default()
+        };
+        let Response::ConsumerGroupHeartbeat(of_consumer) = conn.ask(Request::ConsumerGroupHeartbeat(consumer)) else {
+            panic!()
+        };
+        let Response::ShareGroupHeartbeat(of_share) = conn.ask(Request::ShareGroupHeartbeat(share)) else {
+            panic!()
+        };
+        let texts = of_consumer.error_message.is_some() || of_share.error_message.is_some();
+        (of_consumer.error_code.code(), of_share.error_code.code(), texts)
+    };
+    assert_eq!((beat(&old), beat(&new)), ((16, 16, false), (14, 14, false)));
 }
 
 #[test]

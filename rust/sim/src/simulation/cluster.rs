@@ -69,6 +69,7 @@ fn config(plan: &Plan) -> Config {
         // Which one keeps a share partition would depend on the id of its topic, which is random.
         ("share.coordinator.state.topic.num.partitions", "1"),
         ("share.coordinator.state.topic.replication.factor", replicas.as_str()),
+        ("share.coordinator.state.topic.min.isr", min_isr.as_str()),
         // A snapshot has to fit into a segment.
         ("share.coordinator.state.topic.segment.bytes", "100000"),
         (
@@ -79,6 +80,7 @@ fn config(plan: &Plan) -> Config {
         ("transaction.state.log.segment.bytes", segment.as_str()),
         ("transaction.state.log.num.partitions", "3"),
         ("transaction.state.log.replication.factor", replicas.as_str()),
+        ("transaction.state.log.min.isr", min_isr.as_str()),
         ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000"),
         ("fletchlog.strict.first.sequence", "true"),
     ];
