@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import fletchlog as fl
 from fletchlog.explain.session import Polls
+from fletchlog.explain.session.finding import clock
 from tests.acceptance.test_poll_traces import fill, java_runs, recording, replay
+from tests.support.batches import crc32c
 from tests.support.waiting import until
 
 # subscribe(), rotation, sizes of every kind
@@ -157,6 +162,48 @@ def fill_numbers(broker: fl.Broker, topic: str, records: int, **create: Any) -> 
     with fl.Producer(broker, {"batch.size": 200}) as producer:
         for number in range(records):
             producer.send(topic, value=b"%20d" % number, partition=number % create["partitions"])
+
+
+def changed(path: Path, old: bytes, new: bytes) -> None:
+    """Replaces bytes in the blocks of a session, and packs them again."""
+    packed = path.read_bytes()
+    at = 20
+    for _ in range(2):
+        at += 2 + int.from_bytes(packed[at : at + 2], "big")
+    found = bytearray(packed[: at + 4])
+    at += 4
+    while at < len(packed):
+        length, size, _ = struct.unpack(">III", packed[at : at + 12])
+        raw = pa.decompress(packed[at + 12 : at + 12 + length], size, "zstd", asbytes=True)
+        frame = pa.compress(raw.replace(old, new), "zstd", asbytes=True)
+        sizes = struct.pack(">II", len(frame), size)
+        found += sizes + struct.pack(">I", crc32c(sizes + struct.pack(">I", crc32c(frame)))) + frame
+        at += 12 + length
+    path.write_bytes(found)
+
+
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        (b"\x02\x7f\xff\xff\xf0", "it names partition 2,147,483,632 of a topic: no topic has as many"),
+        (b"", "its first fetch is not known: its response is not known: the session does not have the name of a topic, only its id"),
+    ],
+)
+def test_what_a_damaged_session_does_not_have_is_said(tmp_path: Path, new: bytes, why: str) -> None:
+    with fl.Broker.in_memory() as broker:
+        fill_numbers(broker, "orders", 20, partitions=1)
+        program = Program(tmp_path, broker.listen, {})
+        program.consumer.assign([("orders", 0)])
+        program.poll(2)
+        program.end()
+    (name,) = fl.explain.session.Session(program.path).topic_names
+    topic_id = base64.urlsafe_b64decode(f"{name}==")
+    # a topic with one partition, in a Fetch or its response
+    begin = b"\x02" + bytes(4)
+    changed(program.path, topic_id + begin, topic_id + new if new else b"\xff" * 16 + begin)
+    explained = fl.explain.clients(program.path)
+    assert explained.polls("reader", release="3.9").why_not == why
+    assert clock(2**63 - 1) == "9,223,372,036,854,775,807 us since 1970"
 
 
 def test_polls_are_followed_past_an_assignment_of_other_partitions(tmp_path: Path) -> None:

@@ -77,8 +77,11 @@ def seconds(us: float) -> str:
 
 
 def clock(us: int) -> str:
-    """A time of the day, UTC."""
-    return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    """A time of the day, UTC; of a damaged session it may be no time."""
+    try:
+        return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    except (ValueError, OverflowError, OSError):
+        return f"{us:,} us since 1970"
 
 
 def several(names: Iterable[str], most: int = 3) -> str:

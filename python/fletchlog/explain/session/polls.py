@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from fletchlog._core import derive_polls, parse_release
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _Assignment: TypeAlias = tuple[int, list[tuple[str, int]], bool]
 JAVA = "apache-kafka-java"
 DEFAULT_MAX_POLL_RECORDS = 500
+MOST_PARTITIONS = 1_000_000
+"""The replay knows every partition of a topic up to the highest one that is named: a damaged number must not take all memory."""
 MOST_FETCHES = 100_000
 """Fetches of a client that are replayed."""
 MOST_POLL_RECORDS = 2**31 - 1
@@ -189,6 +191,9 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
     if found.why_not:
         return found
     used, parted = _known(fetches, most)
+    if parted is not None and not used:
+        found.parted, found.why_not = parted, f"its first fetch is not known: {parted[1]}"
+        return found
     assignments, subscribed = _assignments(facts, client, used)
     properties = {
         "fletchlog.consumer.version": version,
@@ -199,11 +204,15 @@ def polls_of(facts: Facts, client: int, max_poll_records: int | None = None, rel
     groups = _groups(facts, client)
     if groups:
         properties["group.id"] = groups[0]
+    commits, lookups = _commits(facts, client), _lookups(facts, client)
+    if (highest := _highest_partition(used, assignments, commits, lookups)) >= MOST_PARTITIONS:
+        found.why_not = f"it names partition {highest:,} of a topic: no topic has as many"
+        return found
     try:
         derived = derive_polls(
             (
-                properties, assignments, subscribed, _commits(facts, client), _topics(facts, client, used) if subscribed is None else [],
-                _lookups(facts, client), _is_consumer_protocol(facts, client), _calls_between(facts, client, used),
+                properties, assignments, subscribed, commits, _topics(facts, client, used) if subscribed is None else [],
+                lookups, _is_consumer_protocol(facts, client), _calls_between(facts, client, used),
             ),
             [fetch.wire for fetch in used], max_poll_records,
         )  # fmt: skip
@@ -287,6 +296,24 @@ def _topics(facts: Facts, client: int, fetches: list[FetchOnWire]) -> list[tuple
 
 def _lookups(facts: Facts, client: int) -> list[tuple[int, tuple[str, int]]]:
     return [(item.at_us, (item.lane.topic, item.lane.partition)) for item in facts.positions if item.client == client]
+
+
+def _highest_partition(
+    fetches: list[FetchOnWire],
+    assignments: list[_Assignment],
+    commits: list[tuple[int, list[tuple[str, int, int]]]],
+    lookups: list[tuple[int, tuple[str, int]]],
+) -> int:
+    """The highest number of a partition that the replay is given; -1: none."""
+    given = chain(
+        (partition for fetch in fetches for _, partition, _ in fetch.wire[4]),
+        (partition for fetch in fetches for _, partition in fetch.wire[5]),
+        (partition[1] for fetch in fetches if fetch.wire[6] for partition in fetch.wire[6][3]),
+        (partition for _, lanes, _ in assignments for _, partition in lanes),
+        (partition for _, offsets in commits for _, partition, _ in offsets),
+        (partition for _, (_, partition) in lookups),
+    )
+    return max(given, default=-1)
 
 
 def _is_consumer_protocol(facts: Facts, client: int) -> bool:
