@@ -74,7 +74,7 @@ def test_a_rebalance_is_followed(tmp_path: Path) -> None:
     seen: list[Any] = []
     with fl.Broker.in_memory() as broker:
         broker.create_topic("orders", partitions=4)
-        with fl.Producer(broker, {"batch.size": 200}) as producer:
+        with fl.Producer(broker, {"batch.size": 200, "linger.ms": 10_000}) as producer:
             for number in range(400):
                 producer.send("orders", value=b"%20d" % number, partition=number % 4)
         with broker.listen(record=path) as listener:
@@ -159,7 +159,7 @@ def in_order(polls: Polls, seen: list[Any]) -> bool:
 def fill_numbers(broker: fl.Broker, topic: str, records: int, **create: Any) -> None:
     """Small batches in each partition."""
     broker.create_topic(topic, **create)
-    with fl.Producer(broker, {"batch.size": 200}) as producer:
+    with fl.Producer(broker, {"batch.size": 200, "linger.ms": 10_000}) as producer:
         for number in range(records):
             producer.send(topic, value=b"%20d" % number, partition=number % create["partitions"])
 
