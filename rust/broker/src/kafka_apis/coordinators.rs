@@ -115,14 +115,18 @@ impl KafkaApis {
         self.after_state_writes(logs, both)
     }
 
-    /// ShareFetch: a response that need not wait for records waits for the states that its acknowledgements have changed.
-    pub(super) fn share_fetch(&self, node: NodeId, client: &ClientLiveness, request: ShareFetchRequest) -> Handled {
+    /// ShareFetch: the response waits for the states that its acknowledgements have changed.
+    pub(super) fn share_fetch(&self, node: NodeId, client: &ClientLiveness, mut request: ShareFetchRequest) -> Handled {
         let topics = request.topics.iter();
         let partitions = topics.flat_map(|topic| topic.partitions.iter().map(|p| (topic.topic_id, p)));
         let acknowledged = partitions
             .filter(|(_, p)| !p.acknowledgement_batches.is_empty())
             .map(|(id, p)| (id, p.partition_index));
         let logs = self.state_logs(request.group_id.as_ref(), acknowledged);
+        if !logs.is_empty() {
+            // It waits for the states, and so not for records as well.
+            request.max_wait_ms = 0;
+        }
         let response = match self.share.share_fetch(node, (client.number(), node), request) {
             ShareFetched::Now(response) => response,
             ShareFetched::Later(answer) => return Handled::Later(answer),

@@ -123,9 +123,22 @@ impl Member {
     }
 
     fn begin_fetch(&mut self, max_wait_ms: i32) {
+        self.begin_fetch_that_accepts(Vec::new(), max_wait_ms);
+    }
+
+    /// `offsets`: first and last ones.
+    fn begin_fetch_that_accepts(&mut self, offsets: Vec<(i64, i64)>, max_wait_ms: i32) {
+        let accepted = |(first_offset, last_offset)| share_fetch_request::AcknowledgementBatch {
+            first_offset,
+            last_offset,
+            acknowledge_types: vec![ACCEPT],
+        };
         let topics = vec![share_fetch_request::FetchTopic {
             topic_id: self.topic_id,
-            partitions: vec![share_fetch_request::FetchPartition::default()],
+            partitions: vec![share_fetch_request::FetchPartition {
+                acknowledgement_batches: offsets.into_iter().map(accepted).collect(),
+                ..Default::default()
+            }],
         }];
         self.conn.send(Request::ShareFetch(ShareFetchRequest {
             group_id: Some("g".into()),
@@ -453,6 +466,21 @@ fn acknowledgements_wait_for_the_replicas_of_the_states() {
     world.run(1);
     assert_eq!(member.acknowledged(), Some(NONE));
     assert_eq!(member.acknowledge(2, 2, ACCEPT), NONE);
+}
+
+#[test]
+fn acknowledgements_of_a_fetch_without_records_wait_for_the_replicas_too() {
+    let (world, mut member) = replicated();
+    world.broker.crash_node(2, 9_000).unwrap();
+    member.begin_fetch_that_accepts(vec![(0, 1)], 500);
+    world.run(8_999);
+    assert!(member.conn.take().is_none());
+    world.run(1);
+    let Some(Response::ShareFetch(response)) = member.conn.take() else {
+        panic!("no response")
+    };
+    assert_eq!(response.responses[0].partitions[0].acknowledge_error_code, NONE);
+    assert_eq!(world.in_flight(), [(2, 3, "Acquired", 1)]);
 }
 
 #[test]
