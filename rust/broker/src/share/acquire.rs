@@ -89,9 +89,10 @@ impl SharePartition {
         }
         self.archive_compacted(acquire.fetch_offset, first.base);
         let base = match self.floor(first.base) {
-            None => first.base.max(self.start_offset),
             Some((key, batch)) if batch.last >= first.base => key,
-            Some(_) => first.base,
+            // The log may begin inside of the batch. Kafka looks at that only if nothing is in flight before it, and may then read below the
+            // start of the log again and again.
+            _ => first.base.max(self.start_offset),
         };
         let keys = self.keys(first.base.min(base), last_offset);
         let taken = match keys.is_empty() {

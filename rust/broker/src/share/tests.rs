@@ -311,6 +311,19 @@ fn the_start_offset_waits_at_the_end_of_what_was_read_of_a_gap() {
 }
 
 #[test]
+fn nothing_before_a_log_start_inside_of_a_batch_is_acquired() {
+    let (a, mode) = (member(0), AcquireMode::RecordLimit);
+    let mut partition = SharePartition::new(0, &[]).unwrap();
+    let log = batches(&[1, 5]);
+    assert_eq!(acquire(&mut partition, &log[..1], &a, mode, 1), [(0, 0, 1)]);
+    partition.log_start_moved(3);
+    assert_eq!(partition.next_fetch_offset(), 3);
+    // Record 0 is still in flight, before the batch that the log begins in.
+    assert_eq!(acquire(&mut partition, &log[1..], &a, mode, 2), [(3, 4, 1)]);
+    assert_eq!(partition.next_fetch_offset(), 5);
+}
+
+#[test]
 fn a_log_start_that_moves_into_a_gap_moves_the_next_read() {
     let states = [
         persisted(5, 9, RecordState::Acknowledged),
