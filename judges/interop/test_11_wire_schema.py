@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 # where Kafka defines what is inside of records, and inside of JoinGroup and SyncGroup
-JARS_OF_VALUES = ("kafka-group-coordinator", "kafka-share-coordinator", "kafka-transaction-coordinator")
+JARS_OF_VALUES = ("kafka-group-coordinator", "kafka-share-coordinator", "kafka-transaction-coordinator", "kafka-clients")
 VALUES = r"\w+(Key|Value)|ConsumerProtocol(Subscription|Assignment)"
 # groups of Kafka Streams are not served; offsets of before 2.0 have one table for all versions here; this value is never read
 NOT_OURS = r"Streams\w+|LegacyOffsetCommit\w+|ConsumerGroupPartitionMetadataValue"
@@ -168,12 +168,13 @@ def per_version(table: Json, versions: range, first: int = 0) -> dict[tuple[int,
                 absent.append(path)
                 continue
             low, high = field["nullable"] or (1, 0)
-            # ours has no type of its own for bytes that may be null
-            kind = field["type"].replace("records", "bytes")
-            found[version, path] = {"type": kind, "tag": field["tag"], "nullable": low + first <= version <= high + first}
-            found[version, path]["default"] = None if field["default"] in ("None", "") else field["default"]
-            if path in READ_NULL:
-                found[version, path]["nullable"] = True
+            found[version, path] = {
+                # ours has no type of its own for bytes that may be null
+                "type": field["type"].replace("records", "bytes"),
+                "tag": field["tag"],
+                "nullable": path in READ_NULL or low + first <= version <= high + first,
+                "default": None if field["default"] in ("None", "") else field["default"],
+            }
     return found
 
 
@@ -194,7 +195,7 @@ def value_differences(ours: Json, theirs: Json) -> list[str]:
 
 @pytest.fixture(scope="module")
 def real_values() -> dict[str, Json]:
-    found = definitions(JARS_OF_VALUES, VALUES) | definitions(("kafka-clients",), VALUES)
+    found = definitions(JARS_OF_VALUES, VALUES)
     return {name: definition for name, definition in found.items() if not re.fullmatch(NOT_OURS, name)}
 
 

@@ -449,23 +449,17 @@ fn got(of: (u32, i64), fields: &PartitionData, is_stripped: bool, limit: i64, is
         .iter()
         .fold(0, |size: i64, batch| size.saturating_add(number(batch.size)));
     let mut records: i64 = batches.iter().map(|batch| i64::from(batch.records)).sum();
+    // Only the first batch of a response may be larger. Kafka: `LogSegment#read`
+    let is_cut = size > limit && (batches.len() > 1 || !is_first);
     let (mut first, mut last) = (-1, -1);
-    if let (Some(begin), Some(end)) = (batches.first(), batches.last()) {
-        (first, last) = (begin.base_offset, end.last_offset);
-        // Only the first batch of a response may be larger. Kafka: `LogSegment#read`
-        if size > limit && (batches.len() > 1 || !is_first) {
-            (last, records, size) = match batches.len() {
-                1 => (-1, 0, 0),
-                _ => (
-                    end.base_offset.wrapping_sub(1),
-                    records - i64::from(end.records),
-                    size - number(end.size),
-                ),
-            };
-            if batches.len() == 1 {
-                first = -1;
-            }
+    match batches.as_slice() {
+        [] => {}
+        [_] if is_cut => (records, size) = (0, 0),
+        [begin, .., end] if is_cut => {
+            (first, last) = (begin.base_offset, end.base_offset.wrapping_sub(1));
+            (records, size) = (records - i64::from(end.records), size - number(end.size));
         }
+        [begin, ..] => (first, last) = (begin.base_offset, batches[batches.len() - 1].last_offset),
     }
     let aborted = fields.aborted_transactions.as_ref().map_or(0, Vec::len);
     let transactional = batches.iter().any(|batch| batch.is_transactional);

@@ -147,15 +147,23 @@ class Lines(Rows[Line]):
 class _OfLines:
     """Rows that belong to requests: what is known of these."""
 
-    def __init__(self, lines: Lines, place: Array) -> None:
-        self.lines = lines
-        self.place = place
+    place: Array
+
+    def __init__(self, lines: Lines, columns: dict[str, bytes], error: Callable[[int], str | None]) -> None:
+        """Of these requests; `error` has the name of an error code."""
+        self.lines, self.names, self.error_name = lines, lines.named, error
+        _set(self, columns)
+        place = self.place
         self.number, self.connection = lines.number[place], lines.connection[place]
         self.arrived_us, self.answered_us = lines.arrived_us[place], lines.answered_us[place]
         self.at_us = np.where(self.answered_us > 0, self.answered_us, self.arrived_us)
         """When the response was ready, or else the request had arrived."""
         self.client: Array = lines.client[place]
         self._of: dict[int, Array] | None = None
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.place)
 
     def clients(self) -> list[int]:
         """Their clients, in the order of their first rows."""
@@ -232,15 +240,9 @@ class Fetches(_OfLines, Rows[Fetched]):
         """Of these requests; `error` has the name of an error code."""
         columns = dict(tables["fetches"])
         named, got = column(columns.pop("named")), column(columns.pop("got"))
-        super().__init__(lines, column(columns.pop("place")))
-        _set(self, columns)
-        self.names, self.error = lines.named, error
+        super().__init__(lines, columns, error)
         self.named, self.got = Named(tables["named"], named), Gots(tables["got"], got)
         self._sets: dict[int, dict[Lane, None]] = {}
-
-    def __len__(self) -> int:
-        """How many."""
-        return len(self.place)
 
     def wants(self, number: int) -> dict[Lane, None]:
         """The partitions of a fetch session by their number: fetches share them."""
@@ -269,7 +271,7 @@ class Fetches(_OfLines, Rows[Fetched]):
         ]  # fmt: skip
 
     def _got(self, at: slice) -> list[Got]:
-        got, lanes, error = self.got, self.names.lanes, self.error
+        got, lanes, error = self.got, self.names.lanes, self.error_name
         columns = (
             got.lane, got.asked, got.error, got.high_watermark, got.last_stable, got.log_start, got.first, got.last, got.records, got.size, got.transactional,
             got.aborted,
@@ -300,14 +302,7 @@ class Batches(_OfLines, Rows[Produced]):
 
     def __init__(self, lines: Lines, tables: Tables, error: Callable[[int], str | None]) -> None:
         """Of these requests; `error` has the name of an error code."""
-        columns = dict(tables["batches"])
-        super().__init__(lines, column(columns.pop("place")))
-        _set(self, columns)
-        self.names, self.error_name = lines.named, error
-
-    def __len__(self) -> int:
-        """How many."""
-        return len(self.place)
+        super().__init__(lines, tables["batches"], error)
 
     def lanes_of(self, at: Array) -> list[Lane]:
         """The partitions of batches, each once, in their order."""

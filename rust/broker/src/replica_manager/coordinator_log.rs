@@ -65,6 +65,18 @@ impl ReplicaManager {
         }
     }
 
+    /// Calls `apply` with every batch of a log, as [`Self::read_records`] does. A partition without a log has none.
+    pub(crate) fn read_log(
+        &self,
+        partition: &Partition,
+        apply: impl FnMut(&RecordBatch) -> Result<(), RecordError>,
+    ) -> Result<(), BrokerError> {
+        if self.has_log(partition)? {
+            self.read_records(partition, 0, apply)?;
+        }
+        Ok(())
+    }
+
     /// Calls `apply` with every batch from an offset on; returns the offset at which to continue. A batch that cannot be read is
     /// logged and skipped: the records behind it are still needed.
     pub(crate) fn read_records(

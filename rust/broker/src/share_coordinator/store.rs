@@ -58,10 +58,7 @@ impl ShareCoordinator {
 
     /// What a partition of it holds.
     pub(super) fn read_partition(&self, partition: &Partition, states: &mut States) -> Result<(), BrokerError> {
-        if self.replicas.has_log(partition)? {
-            self.replicas.read_records(partition, 0, |batch| apply(states, batch))?;
-        }
-        Ok(())
+        self.replicas.read_log(partition, |batch| apply(states, batch))
     }
 }
 

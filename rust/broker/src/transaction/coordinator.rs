@@ -164,13 +164,12 @@ impl TransactionCoordinator {
     /// then. Kafka: `UnifiedLog#maybeStartTransactionVerification`.
     pub(super) fn owner_of_ongoing(
         &self,
-        named: &str,
+        named: Option<&Arc<TransactionalId>>,
         producer: (i64, i16),
         partition: &TopicPartition,
     ) -> Option<Arc<TransactionalId>> {
         let is_of = |id: &Arc<TransactionalId>| id.lock().get().is_some_and(|known| known.producer_id == producer.0);
-        if self.find(named).is_some_and(|id| is_of(&id)) || !self.replicas.has_ongoing_transaction(partition, producer)
-        {
+        if named.is_some_and(is_of) || !self.replicas.has_ongoing_transaction(partition, producer) {
             return None;
         }
         let ids: Vec<_> = self.by_id.lock().values().cloned().collect();

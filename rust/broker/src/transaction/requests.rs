@@ -284,14 +284,14 @@ impl AddPartitionsToTxnManager for TransactionCoordinator {
         operation: TransactionSupportedOperation,
         append: impl FnOnce() -> T,
     ) -> Result<T, ErrorCode> {
-        if let Some(owner) = self.owner_of_ongoing(transactional_id, producer, partition) {
+        let id = self.find(transactional_id);
+        if let Some(owner) = self.owner_of_ongoing(id.as_ref(), producer, partition) {
             let owner = owner.lock();
             let is_verified = owner.get().map(|known| known.verify(producer, partition));
             if is_verified == Some(Ok(())) {
                 return Ok(append());
             }
         }
-        let id = self.find(transactional_id);
         let mut transaction = id.as_ref().map(|id| id.lock());
         let config = Arc::clone(self.replicas.configs().of(1));
         let is_verified = config.boolean("transaction.partition.verification.enable");

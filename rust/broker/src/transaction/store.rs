@@ -84,17 +84,12 @@ impl TransactionCoordinator {
         let topic = self.replicas.topic(TRANSACTION_STATE).ok();
         let mut reading = EachLog::new("cannot be read");
         for partition in topic.iter().flat_map(|t| &t.partitions) {
-            reading.note(partition, self.read_partition(partition, &mut transactions));
+            let read = self
+                .replicas
+                .read_log(partition, |batch| apply(&mut transactions, batch));
+            reading.note(partition, read);
         }
         reading.outcome().map(|()| transactions)
-    }
-
-    fn read_partition(&self, partition: &Partition, transactions: &mut Transactions) -> Result<(), BrokerError> {
-        if self.replicas.has_log(partition)? {
-            self.replicas
-                .read_records(partition, 0, |batch| apply(transactions, batch))?;
-        }
-        Ok(())
     }
 
     /// Called after an election has cut logs: the new coordinator knows of the ids of these partitions what is left of their records, and nothing
@@ -108,7 +103,10 @@ impl TransactionCoordinator {
         for partition in of_transactions.filter(|_| !planted!("transactions-of-a-cut-log-kept")) {
             self.remove_partition(partition.tp().partition);
             let mut transactions = Transactions::new();
-            if let Err(error) = self.read_partition(partition, &mut transactions) {
+            let read = self
+                .replicas
+                .read_log(partition, |batch| apply(&mut transactions, batch));
+            if let Err(error) = read {
                 log::error!("{} could not be read after it was cut: {error}", partition.tp());
             }
             for metadata in transactions.into_values() {

@@ -320,7 +320,6 @@ impl Member {
         }
     }
 
-    /// A member that has its partitions and has fetched once.
     /// Accepts these records of partition 0.
     pub fn accepts(&mut self, first: i64, last: i64) {
         self.consumer
@@ -328,6 +327,7 @@ impl Member {
             .unwrap();
     }
 
+    /// A member that has its partitions and has fetched once.
     pub fn joined(config: &[(&str, &str)]) -> Self {
         let mut member = Self::new(config);
         assert_eq!(member.poll(1000), "");
