@@ -27,7 +27,7 @@ THREADS = 8
 # every n-th recorded scenario with each client
 EVERY = 3
 # what may end before its last fetch: the program assigned other partitions, or sought in a way that fetches do not show
-MOST_PARTED = 0.1
+MOST_PARTED = 0.05
 
 
 def seen(name: str, printed: str) -> list[list[Any]]:

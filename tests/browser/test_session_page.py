@@ -194,6 +194,14 @@ def test_two_hundred_clients_and_a_million_requests_are_shown_at_once(opened, tm
     page = of_facts(many(200, 1_000_000)).page()
     browser = opened(tmp_path / "large.html", page)
     until(lambda: here(browser), limit=5)
+    # the time line is longer than its window: the first clients are seen, and the last ones after scrolling
+    seen = """
+        const around = document.getElementById('scroller').getBoundingClientRect();
+        return document.elementFromPoint(around.left + around.width / 2, around.top + around.height / 2).id;
+    """
+    assert browser.execute_script(seen) == "timeline"
+    browser.execute_script("document.getElementById('scroller').scrollTop = 1e9")
+    assert browser.execute_script(seen) == "timeline"
     began = time.monotonic()
     press(browser, Keys.END)
     until(lambda: here(browser)[0] == "1,000,000", limit=5)

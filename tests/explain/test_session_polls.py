@@ -19,7 +19,7 @@ from tests.support.batches import crc32c
 from tests.support.waiting import until
 
 # subscribe(), rotation, sizes of every kind
-SCENARIOS = [("4.3.1", "013"), ("2.6.3", "029"), ("4.3.1", "045"), ("3.9.1", "145")]
+SCENARIOS = [("4.3.1", "013"), ("2.6.3", "029"), ("2.6.3", "085"), ("4.3.1", "045"), ("3.9.1", "145")]
 SETTLE_S = 0.03
 
 

@@ -14,8 +14,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import fletchlog as fl
 from fletchlog.errors import InvalidArgumentError, KafkaError, StorageError
 from fletchlog.explain.session import lag, live
-from fletchlog.explain.session.facts import gather
-from fletchlog.explain.session.rows import Lane
+from fletchlog.explain.session.explained import of_facts
+from fletchlog.explain.session.facts import Facts, gather
+from fletchlog.explain.session.rows import Committed, GroupEvent, Lane
 from fletchlog.explain.session.rules import of_fetches
 from pytest_fletchlog.kafka import Kafka
 from tests.explain.zoo.clients import kafka_python, poll, python_consumer
@@ -465,3 +466,21 @@ def test_a_test_fails_for_what_its_clients_do(tmp_path):
     assert "3 passed, 1 error" in out, out
     assert "WARNING acks-0: writer sends 1 record" in out
     assert "3 passed, 2 errors" in run("--fletchlog-fail-on=warning")
+
+
+def test_a_commit_after_leaving_is_no_zombie():
+    facts = Facts()
+    facts.clients = [("reader", "librdkafka", "2"), ("other", "librdkafka", "2")]
+    lane = Lane("orders", 0)
+    lost = Committed(7, 0, 1, 1000, "shop", "", 2, lane, 12, "UNKNOWN_MEMBER_ID", False)
+    facts.committed = [lost, lost._replace(number=9, client=1, member="m", offset=10, error=None)]
+    facts.group_events = [
+        GroupEvent(1, 0, 1, 0, 1, "shop", "join", "m", None, 1, None, None, ("orders",), ("range",), "range", 6000, 6000, None, "m"),
+    ]
+    assert [finding.code for finding in of_facts(facts).findings] == ["commit-lost-in-rebalance"]
+    # it works on with its id
+    facts.committed = [lost._replace(member="m")]
+    assert "zombie" in [finding.code for finding in of_facts(facts).findings]
+    # somebody else has committed it
+    facts.committed = [lost, lost._replace(number=9, client=1, member="m", offset=12, error=None)]
+    assert not of_facts(facts).findings

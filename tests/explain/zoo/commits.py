@@ -88,6 +88,18 @@ def too_slow_for_retention(kafka: Kafka, at: str, sick: bool) -> None:
         read(reader, 4)
 
 
+@program("offset-out-of-range")
+def commits_past_the_end(kafka: Kafka, at: str, sick: bool) -> None:
+    """A mistake in the arithmetic of offsets: what is committed is behind the end of the log."""
+    topic = _records(kafka)
+    with consumer(at, [topic], enable_auto_commit=False) as reader:
+        last = read(reader, 12)[-1].offset()
+        reader.commit(offsets=[TopicPartition(topic, 0, last + (100 if sick else 1))], asynchronous=False)
+    kafka.produce(topic, ["new"])
+    with consumer(at, [topic]) as reader:
+        read(reader, 1)
+
+
 @program("started-at-end", slow=True)
 def begins_at_the_end(kafka: Kafka, at: str, sick: bool) -> None:
     """A new group with auto.offset.reset=latest, the default, does not see what exists."""

@@ -154,3 +154,14 @@ def the_topic_does_not_exist(kafka: Kafka, at: str, sick: bool) -> None:
             polled(lambda: asked(kafka, "Metadata", "reader") > 5, reader)
         else:
             read(reader, 12)
+
+
+@program("lookup-per-record")
+def looks_up_what_it_has_committed(kafka: Kafka, at: str, sick: bool) -> None:
+    """committed() before each record."""
+    topic = kafka.topic()
+    kafka.produce(topic, [str(number) for number in range(40)])
+    with consumer(at, [topic]) as reader:
+        for _ in read(reader, 40):
+            if sick:
+                reader.committed([TopicPartition(topic, 0)], timeout=10)

@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 
 from tests.explain.zoo import program
 from tests.explain.zoo.clients import asked, consumer, in_background, polled, read
@@ -36,6 +36,24 @@ def slow_handler(kafka: Kafka, at: str, sick: bool) -> None:
             read(reader, 1)
             if sick and number == 1:
                 time.sleep(1.3)
+            with contextlib.suppress(KafkaException):
+                reader.commit(asynchronous=False)
+
+
+@program("poll-interval", slow=True)
+def slow_handler_with_kip_848(kafka: Kafka, at: str, sick: bool) -> None:
+    """The same with group.protocol=consumer: a client gives no reason, and joins again under its own member id."""
+    topic = _records(kafka)
+    reader = Consumer({
+        "bootstrap.servers": at, "client.id": "reader", "group.id": "shop", "auto.offset.reset": "earliest", "group.protocol": "consumer",
+        "max.poll.interval.ms": 900, "enable.auto.commit": False,
+    })  # fmt: skip
+    reader.subscribe([topic])
+    with contextlib.closing(reader):
+        for number in range(3):
+            read(reader, 1)
+            if sick and number == 1:
+                time.sleep(2)
             with contextlib.suppress(KafkaException):
                 reader.commit(asynchronous=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
@@ -70,12 +71,15 @@ def a_transaction_of_an_hour(kafka: Kafka, at: str, sick: bool) -> None:
 
 @program("transaction-per-record")
 def a_transaction_for_each_record(kafka: Kafka, at: str, sick: bool) -> None:
-    """begin, one record, commit, in a loop."""
+    """begin, one record, commit, in a loop without pause."""
     topic = kafka.topic()
     writer = producer(at, transactional_id="shop-1")
     writer.init_transactions(10)
-    for number in range(25 if sick else 1):
+    for number in range(25):
         _transaction(writer, topic, str(number))
+        if not sick:
+            # as often as Kafka Streams commits
+            time.sleep(0.1)
 
 
 @program("transactions-aborted")

@@ -182,7 +182,11 @@ def _take_consumer(group: Group, event: GroupEvent) -> None:
     member = group.members.get(event.member)
     if event.error is not None:
         return
-    if member is None or member.how:
+    if member is not None and member.how:
+        # it joins again under its own id: the membership that ended keeps its place in the story
+        group.members[f"{member.id}, ended by request {member.ended_by}"] = group.members.pop(member.id)
+        member = None
+    if member is None:
         member = group.members[event.member] = _member(event)
     member.heartbeats.append((event.at_us, event.number))
     member.beats.append(event.at_us)

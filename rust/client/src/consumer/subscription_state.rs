@@ -320,7 +320,13 @@ impl SubscriptionState {
     /// Takes the group's assignment; the order of `partitions` does not matter. Partitions assigned before keep their
     /// states (none after an eager rebalance, which assigns nothing in between). Kafka: `assignFromSubscribed`.
     pub fn assign_from_subscribed(&mut self, partitions: &[TopicPartition]) {
-        let ordered = order::of_group(self.subscribe_order, &self.topics, partitions);
+        let ordered = order::of_group(self.subscribe_order, Some(&self.topics), partitions);
+        self.replace_assignment(ordered);
+    }
+
+    /// The same of partitions in the order in which a response of the group has them.
+    pub fn assign_from_response(&mut self, partitions: &[TopicPartition]) {
+        let ordered = order::of_group(self.subscribe_order, None, partitions);
         self.replace_assignment(ordered);
     }
 

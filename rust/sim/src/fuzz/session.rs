@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use fletchlog_protocol::tree::Node;
 use fletchlog_session::format::file_of;
-use fletchlog_session::{Message, Recorder, RecorderOptions, Session, SessionError, batches_of};
+use fletchlog_session::{Columns, Message, Recorder, RecorderOptions, Session, SessionError, batches_of};
 
 /// A file of this run alone, which is removed with it.
 struct Scratch(PathBuf);
@@ -53,8 +53,9 @@ fn events(raw: &[u8], scratch: &Scratch) {
     }
 }
 
-/// Every message can be asked for.
+/// Every message can be asked for, and all of them are columns.
 fn read(session: &Session) {
+    let mut columns = Columns::new(|id| format!("{id:x?}"));
     let places = session.items();
     assert!(places.len() >= session.exchanges());
     for place in 0..session.exchanges() {
@@ -65,7 +66,15 @@ fn read(session: &Session) {
             session.response(&exchange).unwrap(),
         ];
         messages.into_iter().flatten().for_each(|message| walk(&message));
+        columns.add(session, &exchange).unwrap();
     }
+    assert!(
+        columns
+            .lines
+            .columns
+            .iter()
+            .all(|column| column.len() == session.exchanges())
+    );
 }
 
 fn walk(message: &Message) {

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MANY = 15
 SHORT = 12
 MANY_METADATA = 30
+LOOKUPS = ("OffsetFetch", "ListOffsets")
+REFRESHED_FOR = {"UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"}
+"""Errors after which a client asks for metadata."""
 
 
 def rule(scene: Scene) -> Iterator[Finding]:
@@ -24,6 +27,7 @@ def rule(scene: Scene) -> Iterator[Finding]:
     for client in scene.facts.lines.client[distinct(scene.facts.lines.client)[0]].tolist():
         yield from _connections(scene, client)
         yield from _metadata(scene, client)
+        yield from _lookups(scene, client)
     yield from _given_up(scene)
     yield from _missing(scene)
 
@@ -66,15 +70,36 @@ def _metadata(scene: Scene, client: int) -> Iterator[Finding]:
     asked = _numbers(scene, client, "Metadata", "DescribeCluster")
     work = counted.get("Produce", 0) + counted.get("Fetch", 0)
     length = _length(scene, client)
-    missing = any(r.client == client and r.error == "UNKNOWN_TOPIC_OR_PARTITION" for r in scene.facts.refused)
+    failed = {r.number for r in scene.facts.refused if r.client == client and r.error in REFRESHED_FOR}
     connections = len({int(scene.facts.lines.connection[scene.facts.lines.at(number)]) for number in asked})
-    if len(asked) >= MANY_METADATA and len(asked) > 0.8 * work and len(asked) * 1_000_000 > length and not missing and len(asked) > 3 * connections:
+    often = len(asked) >= MANY_METADATA and len(asked) > 0.8 * work and len(asked) * 1_000_000 > length
+    if often and 2 * len(failed) < len(asked) and len(asked) > 3 * connections:
         yield found(
             "metadata-storm", "warning", 54,
             f"{scene.name(client)} asks for metadata all the time: {len(asked)} requests in {seconds(length)}, {work} for records.",
             "Do not list topics before every send or poll; the client keeps its metadata up to date by "
             "itself.", asked, scene.name(client),
         )  # fmt: skip
+
+
+def _lookups(scene: Scene, client: int) -> Iterator[Finding]:
+    """Offsets that are looked up before almost every record: committed ones, or the ends of logs."""
+    counted, records = scene.clients[client].requests, scene.clients[client].records_read
+    asked = sum(counted.get(api, 0) for api in LOOKUPS)
+    if records < MANY_METADATA or asked < 0.8 * records or asked * 1_000_000 < _length(scene, client):
+        return
+    # librdkafka asks for each partition by a request of its own: of many, once
+    of_lanes = Counter(position.lane for position in scene.facts.positions if position.client == client)
+    if max(of_lanes.values(), default=0) < MANY_METADATA:
+        return
+    which = max(LOOKUPS, key=lambda api: counted.get(api, 0))
+    what = "its committed offsets" if which == LOOKUPS[0] else "the ends of logs"
+    yield found(
+        "lookup-per-record", "warning", 53,
+        f"{scene.name(client)} asks for {what} for almost every record: {asked} requests for {records} records. It waits for each of them.",
+        "Ask once after an assignment, or every few seconds; what was read and committed since then the program knows itself.",
+        _numbers(scene, client, *LOOKUPS), scene.name(client),
+    )  # fmt: skip
 
 
 def _given_up(scene: Scene) -> Iterator[Finding]:

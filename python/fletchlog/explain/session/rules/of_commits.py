@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fletchlog.explain.session.columns import np, split
 from fletchlog.explain.session.finding import found, seconds, several
 from fletchlog.explain.session.groups import MS
+from fletchlog.explain.session.lag import written_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,9 @@ def _often(scene: Scene, name: str, commits: list[Committed]) -> Iterator[Findin
 
 
 def _in_rebalance(scene: Scene, name: str, commits: list[Committed]) -> Iterator[Finding]:
-    lost = [commit for commit in commits if commit.error == "REBALANCE_IN_PROGRESS"]
+    # librdkafka may commit without its member id after it has left
+    has_left = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
+    lost = [c for c in commits if c.error == "REBALANCE_IN_PROGRESS" or (c.error in has_left and c.generation >= 0 and not c.member)]
     saved: dict[Lane, int] = {}
     for commit in commits:
         if commit.error is None:
@@ -149,7 +152,7 @@ def _in_rebalance(scene: Scene, name: str, commits: list[Committed]) -> Iterator
     if lost:
         yield found(
             "commit-lost-in-rebalance", "error", 79,
-            f"A commit of {several(scene.name(commit.client) for commit in lost)} in group {name} was refused because of a rebalance "
+            f"A commit of {several(scene.name(commit.client) for commit in lost)} in group {name} was refused because of a rebalance, or of its leaving "
             f"({several(f'{commit.lane} at {commit.offset}' for commit in lost)}) and never repeated: these records are read again.",
             "Commit in on_partitions_revoked, and repeat a commit that fails with REBALANCE_IN_PROGRESS after the next "
             "poll.", [commit.number for commit in lost], name,
@@ -169,6 +172,19 @@ def _out_of_range(scene: Scene) -> Iterator[Finding]:
         start = int(starts[0]) if len(starts) else -1
         if later and later.timestamp != LATEST:
             start = max(start, later.offset)
+        ends = got.high_watermark[(got.lane == got.lane[row]) & (got.fetch <= fetch)]
+        end = max(int(ends.max()), written_ends(scene.facts).get(lane, (0, -1))[1])
+        if 0 <= end < asked:
+            by = next((c for c in scene.facts.committed if c.lane == lane and c.offset == asked and c.number < number), None)
+            who = f", as {scene.name(by.client)} had committed (request {by.number})" if by else ""
+            goes = "" if later is None else f" It goes to the {'end' if later.timestamp == LATEST else 'start'} of the log, offset {later.offset}."
+            yield found(
+                "offset-out-of-range", "error", 91,
+                f"{scene.name(client)} asks for offset {asked} of {lane}{who}, and the log ends at {end}.{goes}",
+                "Commit the offset after the last record that was processed; was the topic deleted and made anew, reset the group's offsets.",
+                [number, *([by.number] if by else []), *([later.number] if later else [])], str(lane),
+            )  # fmt: skip
+            continue
         lost = f"; {start - asked} records were deleted before they were read" if start > asked else ""
         then = "" if later is None else f", and goes to the {'end' if later.timestamp == LATEST else 'start'} of the log, offset {later.offset}"
         yield found(

@@ -96,8 +96,8 @@ def _programs(scene: Scene, group: Group) -> Iterator[Finding]:
             parts = "; ".join(f"{scene.name(member.client)} reads {several(names)}" for names, member in topics.items())
             yield found(
                 "group-of-several-programs", "error", 88,
-                f"Members of group {group.id} subscribe to different topics: {parts}. Each rebalance of one program stops the other, and offsets and "
-                "lag are mixed.",
+                f"Members of group {group.id} subscribe to different topics: {parts}. "
+                f"{'O' if group.is_consumer_protocol else 'Each rebalance of one program stops the other, and o'}ffsets and lag are mixed.",
                 "Give each program a group.id of its own.", [member.joined_by for member in topics.values()], group.id,
             )  # fmt: skip
             return

@@ -107,7 +107,8 @@ def _instance(scene: Scene, group: Group) -> Iterator[Finding]:
 
 
 def _zombie(scene: Scene, group: Group, slow: list[Member]) -> Iterator[Finding]:
-    refused = [c for c in scene.facts.committed if c.group == group.id and c.error in ZOMBIE and c.generation >= 0]
+    # librdkafka may commit without its member id after it has left: nobody removed it
+    refused = [c for c in scene.facts.committed if c.group == group.id and c.error in ZOMBIE and c.generation >= 0 and c.member]
     if not refused or any(event.error == "FENCED_INSTANCE_ID" for event in group.events):
         return
     lanes = several(str(commit.lane) for commit in refused)
@@ -144,12 +145,15 @@ def _expired(scene: Scene, group: Group) -> Iterator[Finding]:
         )  # fmt: skip
     elif gone:
         waited = max(member.session_timeout_ms for member in gone) * MS
+        static = sorted({member.instance for member in gone if member.instance})
         yield found(
             "died-without-leaving", "error", 82,
             f"{several(scene.name(member.client) for member in gone)} ended without LeaveGroup in group {group.id}: its partitions were read by "
             "nobody until its session "
             f"time-out of {seconds(waited)} had passed.",
-            "Call close() when the program ends, also after an error and SIGTERM; for crashes a shorter session.timeout.ms helps.",
+            f"A static member does not leave with close(): start it again with the same group.instance.id ({several(static)}) within session.timeout.ms."
+            if static
+            else "Call close() when the program ends, also after an error and SIGTERM; for crashes a shorter session.timeout.ms helps.",
             [member.ended_by or 0 for member in gone], group.id,
         )  # fmt: skip
 

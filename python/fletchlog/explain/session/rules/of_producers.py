@@ -139,7 +139,8 @@ def _batches(scene: Scene, client: int, mine: Array) -> Iterator[Finding]:
 def _timestamps(scene: Scene, client: int, mine: Array) -> Iterator[Finding]:
     batches = scene.facts.produced
     times, arrived = batches.max_timestamp[mine], batches.arrived_us[mine] // MS
-    is_off = ((times >= 0) & (times < NOT_MS)) | (times > arrived + HOUR_MS)
+    # those that the broker refused have a finding by their error
+    is_off = (((times >= 0) & (times < NOT_MS)) | (times > arrived + HOUR_MS)) & (batches.error[mine] == 0)
     off = mine[is_off]
     if len(off):
         ahead = int(times[is_off][0] - arrived[is_off][0])

@@ -117,6 +117,29 @@ impl Replayed {
         calls.collect()
     }
 
+    /// An `assign()` of the partitions that the next fetch of a node asks for; of the others those that are asked for later remain, and
+    /// those that wait in the session.
+    pub(super) fn assign_before(&self, of: &Recording<'_>, node: NodeId) -> Option<Vec<DerivedCall>> {
+        let recorded = &of.fetches[self.next_of(of, node)?];
+        let subs = &self.state.subs;
+        if subs.has_auto_assigned_partitions() || recorded.wanted.iter().all(|(tp, _)| subs.is_assigned(tp)) {
+            return None;
+        }
+        let mut assigned: Vec<TopicPartition> = recorded.wanted.iter().map(|(tp, _)| tp.clone()).collect();
+        for (tp, state) in subs.iter().filter(|(tp, _)| !recorded.forgotten.contains(tp)) {
+            let next = of.next_listings(tp, &self.sent).next();
+            let is_read_on = next.is_some_and(|next| next.wanted && self.continues(of, tp, next.at, state));
+            let waits = !recorded.full && of.in_session(tp, node, &self.sent) == state.position();
+            if (is_read_on || waits) && !assigned.contains(tp) {
+                assigned.push(tp.clone());
+            }
+        }
+        let calls = assigned
+            .iter()
+            .map(|tp| DerivedCall::new("assign", tp, -1, recorded.number));
+        Some(calls.collect())
+    }
+
     /// Whether a fetch asks for a partition where its position is, or behind that.
     fn continues(&self, of: &Recording<'_>, tp: &TopicPartition, at: usize, state: &PartitionState) -> bool {
         let asked = of.fetches[at]

@@ -86,7 +86,7 @@ impl<'a> Recording<'a> {
         match &reader.subscribed {
             Some(topics) => {
                 subs.subscribe(topics)?;
-                subs.assign_from_subscribed(assigned);
+                subs.assign_from_response(assigned);
             }
             None => drop(subs.assign_from_user(assigned)?),
         }

@@ -368,7 +368,7 @@ impl Replayed {
             let _ = self.take(of, 1);
             self.owes_fetches = false;
         }
-        self.state.subs.assign_from_subscribed(&next.partitions);
+        self.state.subs.assign_from_response(&next.partitions);
         self.assigned += 1;
     }
 

@@ -63,8 +63,10 @@ enum Steps {
     PassingOver,
     /// Also assignments that begin elsewhere: what was not committed is read again.
     Assigning,
-    /// Also calls of the program.
+    /// Also calls of the program, each before the poll that sends the fetch.
     Calling,
+    /// Also an `assign()` while the fetch before was in flight.
+    AssigningInFlight,
 }
 
 /// Which calls of the program are tried.
@@ -137,8 +139,13 @@ impl Search<'_> {
                 let reached = self.tail(reached);
                 return self.result(&reached, None);
             }
-            for steps in [Steps::PassingOver, Steps::Assigning, Steps::Calling] {
-                if !self.levels.is_empty() || (steps == Steps::Calling && self.calls == Calls::None) {
+            for steps in [
+                Steps::PassingOver,
+                Steps::Assigning,
+                Steps::Calling,
+                Steps::AssigningInFlight,
+            ] {
+                if !self.levels.is_empty() || (steps >= Steps::Calling && self.calls == Calls::None) {
                     continue;
                 }
                 self.known.clear();
@@ -188,8 +195,11 @@ impl Search<'_> {
     /// All that can happen next. The last one pushed is the first one followed: a response is read as soon as possible.
     fn step(&mut self, way: &Way, level: usize, steps: Steps, stack: &mut Vec<Way>) {
         let owes = self.of.is_background && way.at.owes_fetches;
-        if steps == Steps::Calling && !owes {
+        if steps >= Steps::Calling && !owes {
             self.call(way);
+        }
+        if steps == Steps::AssigningInFlight {
+            self.assign_in_flight(way, stack);
         }
         if !owes || way.at.polls_again || steps >= Steps::PassingOver {
             self.poll(way, level, stack);
@@ -363,7 +373,27 @@ impl Search<'_> {
         }
     }
 
+    /// An `assign()` of the partitions that the next fetch of a node asks for, while the one before is not read.
+    fn assign_in_flight(&mut self, way: &Way, stack: &mut Vec<Way>) {
+        let nodes: Vec<NodeId> = way.at.unread.keys().copied().collect();
+        for node in nodes {
+            if let Some(calls) = way.at.assign_before(&self.of, node) {
+                let next = self.with_calls(way, node, calls);
+                if !self.is_known(&next) {
+                    stack.push(next);
+                }
+            }
+        }
+    }
+
     fn called(&mut self, way: &Way, node: NodeId, calls: Vec<DerivedCall>) {
+        let next = self.with_calls(way, node, calls);
+        if let Some(next) = self.collected(next) {
+            self.finish_send(next, way.sent, None);
+        }
+    }
+
+    fn with_calls(&self, way: &Way, node: NodeId, calls: Vec<DerivedCall>) -> Way {
         let mut next = way.clone();
         next.at.call(&self.of, node, &calls);
         // The call may have been made at any time since a fetch listed the partition, and an assign() since the node's last fetch.
@@ -379,9 +409,7 @@ impl Search<'_> {
         };
         next.doubt_from(confirmed(&next.polls, listed.unwrap_or(0)), explained);
         Rc::make_mut(&mut next.calls).extend(calls);
-        if let Some(next) = self.collected(next) {
-            self.finish_send(next, way.sent, None);
-        }
+        next
     }
 
     /// After the records of a poll are taken; `None`: the poll fails.

@@ -16,20 +16,22 @@ pub(super) fn of_user(given: usize, distinct: &[TopicPartition]) -> Vec<TopicPar
     by_topic(java_hash::hash_map_order(&set, java_hash::DEFAULT_CAPACITY))
 }
 
-/// The order of what a group assigned to a consumer that subscribed to these topics.
+/// The order of what a group assigned to a consumer that subscribed to these topics. `None`: the partitions are in the order of the response
+/// that assigned them.
 pub(super) fn of_group(
     order: SubscribeOrder,
-    topics: &[Arc<str>],
+    topics: Option<&[Arc<str>]>,
     partitions: &[TopicPartition],
 ) -> Vec<TopicPartition> {
-    let mut list = distinct(partitions);
+    let given = distinct(partitions);
+    let mut list = given.clone();
     list.sort();
     let capacity = java_hash::table_size_for(list.len());
     match order {
         SubscribeOrder::Sorted => list,
         SubscribeOrder::SortedThenMap => by_topic(java_hash::hash_map_order(&list, capacity)),
         SubscribeOrder::HashSetThenMap => {
-            let list = as_deserialized(topics, &list);
+            let list = topics.map_or(given, |topics| as_deserialized(topics, &list));
             by_topic(java_hash::hash_map_order(&java_hash::hash_set_order(&list), capacity))
         }
     }

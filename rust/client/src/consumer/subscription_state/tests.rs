@@ -75,6 +75,30 @@ fn subscribe_orders_partitions_by_release() {
     );
 }
 
+/// Partitions of one bucket are walked as they were given.
+#[test]
+fn an_assignment_of_a_response_has_the_order_of_the_response() {
+    let given: Vec<TopicPartition> = [1, 2, 0, 5, 6, 3, 4, 9, 12, 13, 7, 14, 8, 15, 16, 17, 18, 19, 10, 11]
+        .iter()
+        .map(|number| TopicPartition::new(format!("topic{number}").as_str(), 0))
+        .collect();
+    let mut s = state(SubscribeOrder::HashSetThenMap);
+    s.subscribe(
+        &(0..20)
+            .map(|number| Arc::from(format!("topic{number}")))
+            .collect::<Vec<_>>(),
+    )
+    .unwrap();
+    s.assign_from_response(&given);
+    let order: Vec<String> = s
+        .assigned_partitions()
+        .iter()
+        .map(|tp| tp.topic.replace("topic", ""))
+        .collect();
+    // The first fetch of a Java 2.6.3 with this assignment.
+    assert_eq!(order.join(" "), "0 19 1 4 5 2 3 8 11 9 12 6 13 7 14 15 16 17 18 10");
+}
+
 #[test]
 fn an_equal_assignment_changes_nothing_and_another_one_forgets_the_rotation_but_keeps_states() {
     let mut s = state(SubscribeOrder::Sorted);
