@@ -108,6 +108,16 @@ impl<'h> Shares<'h> {
             && !life.acknowledging.iter().any(acknowledges)
     }
 
+    /// Whether an acknowledgement that is answered in event `at` ends the deliveries of the record. After the end of its last lock it may have
+    /// no effect: the record is archived then, also if that cannot be persisted, and what is acknowledged below the start offset is accepted.
+    /// Kafka: `SharePartition#releaseAcquisitionLockOnTimeout`, `#acknowledge`.
+    fn is_done(&self, life: &Life<'_>, at: usize, kind: i8) -> bool {
+        let last = life.acquired.iter().rfind(|(acquired_at, _)| *acquired_at < at);
+        let may_be_archived =
+            |a: &Acquisition| a.deliveries >= self.group.max_deliveries && !is_within_lock(self, a, at);
+        is_final(kind) && !last.is_some_and(|(_, acquired)| may_be_archived(acquired))
+    }
+
     fn anomaly(&self, class: Class, (partition, offset): (Partition, i64), what: &str) -> Anomaly {
         let events = self.history.excerpt(partition, offset);
         Anomaly::new(
@@ -184,7 +194,8 @@ fn deliveries(shares: &Shares<'_>, at: (Partition, i64), life: &Life<'_>, found:
 fn done_once(shares: &Shares<'_>, at: (Partition, i64), life: &Life<'_>, found: &mut Vec<Anomaly>) {
     let answered = life.acknowledged.iter().map(|(at, _, kind, _)| (*at, *kind));
     let known = answered.chain(life.confirmed.iter().copied());
-    let Some(done) = known.filter(|(_, kind)| is_final(*kind)).map(|(at, _)| at).min() else {
+    let done = known.filter(|(at, kind)| shares.is_done(life, *at, *kind));
+    let Some(done) = done.map(|(at, _)| at).min() else {
         return;
     };
     if life.acquired.iter().any(|(_, acquired)| acquired.since > done) {
@@ -299,7 +310,8 @@ fn stored(shares: &Shares<'_>, log_starts: &BTreeMap<Partition, i64>, found: &mu
             .lives
             .range((stored.partition, start)..(stored.partition, i64::MAX));
         for (at, life) in of_partition {
-            let is_done = life.acknowledged.iter().any(|(_, _, kind, _)| is_final(*kind));
+            let mut acknowledged = life.acknowledged.iter();
+            let is_done = acknowledged.any(|(at, _, kind, _)| shares.is_done(life, *at, *kind));
             let state = stored
                 .states
                 .iter()

@@ -203,3 +203,25 @@ fn each_anomaly_of_a_share_group_is_found_where_it_was_put() {
     };
     assert_eq!(found(sound(), stored_too_often), [Class::DeliveryLimit]);
 }
+
+#[test]
+fn an_acknowledgement_after_the_end_of_the_last_lock_may_have_no_effect() {
+    let again = |acknowledged: [ShareEvent; 2], ms| {
+        let mut events = vec![acquires("a", 0, 3, 3, 0)];
+        events.extend(acknowledged);
+        events.push(ShareEvent::Restarted);
+        events.push(acquires("b", 0, 3, 3, ms));
+        events.extend(acknowledges("b", 0, 3, kind::ACCEPT));
+        found(events, Stored { start: 4, ..done() })
+    };
+    let accepted = || acknowledges("a", 0, 3, kind::ACCEPT);
+    assert_eq!(again(accepted(), LOCK_MS), []);
+    assert_eq!(again(accepted(), LOCK_MS - 1), [Class::AcknowledgedAgain]);
+    let [acknowledging, _] = accepted();
+    let confirmed = || ShareEvent::Confirmed(who("a"), offsets(0, 3), kind::ACCEPT);
+    assert_eq!(again([acknowledging.clone(), confirmed()], LOCK_MS), []);
+    assert_eq!(
+        again([acknowledging, confirmed()], LOCK_MS - 1),
+        [Class::AcknowledgedAgain]
+    );
+}
