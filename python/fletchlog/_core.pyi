@@ -437,7 +437,7 @@ class Broker:
         Raises:
             fletchlog.errors.KafkaError: INVALID_REQUEST (42): there is no such node.
         """
-    def kill_node(self, node: int, *, detected_after_ms: int = 0, election_ms: _Wait = 0) -> None:
+    def kill_node(self, node: int, *, detected_after_ms: _Wait = 0, election_ms: _Wait = 0) -> None:
         """As `stop_node`, after a crash: a killed node may have lost records.
 
         So, when it starts, it does not lead a partition without leader, unless it was the last leader and no other replica may lead (KIP-966).
@@ -1512,7 +1512,15 @@ class Clock:
     look newer than now, so retention keeps them until their time has come. Use a directory that is for tests.
     """
 
-    def advance(self, seconds: float | timedelta) -> None:
+    def advance(
+        self,
+        seconds: float | timedelta | None = None,
+        *,
+        milliseconds: float | None = None,
+        minutes: float | None = None,
+        hours: float | None = None,
+        days: float | None = None,
+    ) -> None:
         """Sets the clock ahead, and does what is due on the way: each thing at its deadline, in their order, also what only arises meanwhile.
 
         When it returns, all of it has happened, and the answers that clients were waiting for are on their way. That includes time-outs of sessions, joins and
@@ -1521,8 +1529,13 @@ class Clock:
 
         Args:
             seconds: How far: a number of seconds, or a timedelta; 0 only does what is due.
+            milliseconds: The same in ms. What is given in several units is added.
+            minutes: In minutes.
+            hours: In hours.
+            days: In days.
 
         Raises:
+            TypeError: Nothing is given.
             fletchlog.errors.InvalidArgumentError: A negative number: a clock cannot go back. More than 100 years.
             fletchlog.errors.ClosedError: The broker is closed.
         """

@@ -162,7 +162,7 @@ class Kafka:
         """Stops a node; see `Broker.stop_node`."""
         self.broker.stop_node(node, closes_after_ms=closes_after_ms, election_ms=election_ms)
 
-    def kill_node(self, node: int, *, detected_after_ms: int = 0, election_ms: int | timedelta = 0) -> None:
+    def kill_node(self, node: int, *, detected_after_ms: int | timedelta = 0, election_ms: int | timedelta = 0) -> None:
         """Ends a node as a crash does, which the cluster detects after a time; see `Broker.kill_node`."""
         self.broker.kill_node(node, detected_after_ms=detected_after_ms, election_ms=election_ms)
 

@@ -389,6 +389,11 @@ def test_the_quorum_has_another_leader_when_its_first_node_ends(cluster):
     assert quorum(2) == (2, epoch + 1, [1, 2, 3])
     cluster.kafka.start_node(1)
     assert quorum(3) == (2, epoch + 1, [1, 2, 3])
+    # Metadata name any live node as controller, since brokers pass requests on: which one says nothing about the quorum
+    named = [cluster.ask(node, "Metadata", 12, {"Topics": [], "AllowAutoTopicCreation": False})["ControllerId"] for node in (2, 3)]
+    assert set(named) <= {1, 2, 3}
+    cluster.kafka.stop_node(1)
+    assert cluster.ask(3, "Metadata", 12, {"Topics": [], "AllowAutoTopicCreation": False})["ControllerId"] in {2, 3}
 
 
 def ask_for_quorum(client):

@@ -518,6 +518,7 @@ impl Broker {
     /// listener calls it at [`Broker::next_deadline`].
     pub fn run_due(&self) {
         contained("the end of a node", || self.see_ended_nodes());
+        contained("an election", || self.elect_controller());
         let Ok(_open) = self.enter() else { return };
         place(|| "timers");
         let now_ms = self.replicas.clock().monotonic_ms();
@@ -553,6 +554,7 @@ impl Broker {
             self.replicas.purgatory().next_deadline(),
             self.replicas.next_produce_deadline(),
             self.replicas.controller().ending().first().map(|(at_ms, ..)| *at_ms),
+            self.replicas.controller().next_election(),
             self.replicas.next_slow_deadline(),
             self.groups.next_deadline(),
             self.transactions.next_deadline(),

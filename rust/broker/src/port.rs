@@ -80,16 +80,6 @@ impl Port {
         self.node
     }
 
-    /// For a question about the active controller while nodes do not know it: its ticket, whose response only says that they do. `None`: they know
-    /// it.
-    pub fn await_controller(&self) -> Option<Ticket> {
-        let answer = self.broker.await_controller()?;
-        Some(Ticket {
-            broker: Arc::clone(&self.broker),
-            answer,
-        })
-    }
-
     /// Handles one request. May read and write files and wait for the disk.
     pub fn handle(&self, request: Request) -> Outcome {
         match self.broker.handle(self.node, &self.client, request) {

@@ -8,6 +8,7 @@ use fletchlog_protocol::messages::fetch_response::PartitionData;
 use fletchlog_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use fletchlog_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use fletchlog_protocol::messages::produce_response::PartitionProduceResponse;
+use fletchlog_protocol::messages::{DescribeQuorumRequest, describe_quorum_request};
 
 use crate::common::*;
 
@@ -148,6 +149,58 @@ fn a_second_kill_or_the_start_of_a_node_detects_its_end() {
     broker.start_node(2).unwrap();
     assert!(broker.is_node_up(2));
     assert_eq!(shown(&mut Client::new(&broker), 1).2, [1, 2]);
+}
+
+/// The active controller and its epoch, as a response to DescribeQuorum has them.
+fn controller(response: Response) -> (NodeId, i32) {
+    let Response::DescribeQuorum(response) = response else {
+        panic!("{response:?}")
+    };
+    let quorum = &response.topics[0].partitions[0];
+    (quorum.leader_id, quorum.leader_epoch)
+}
+
+fn describe_quorum() -> Request {
+    Request::DescribeQuorum(DescribeQuorumRequest {
+        topics: vec![describe_quorum_request::TopicData {
+            topic_name: "__cluster_metadata".into(),
+            partitions: vec![describe_quorum_request::PartitionData { partition_index: 0 }],
+        }],
+    })
+}
+
+#[test]
+fn an_election_ends_when_its_time_is_over_with_a_node_that_runs_then() {
+    let (broker, clock) = cluster(&[1, 2, 3], "1");
+    let (mut client, mut other) = (Client::new(&broker), Client::new(&broker));
+    broker.set_election_ms(2, 9000); // it is not the active controller
+    broker.set_election_ms(1, 1000);
+    assert_eq!(controller(client.ask(3, describe_quorum())), (1, 0));
+    broker.crash_node(1, 60_000).unwrap();
+    client.send(3, describe_quorum());
+    assert_eq!(broker.next_deadline(), Some(clock.monotonic_ms() + 1000));
+    pass(&broker, &clock, 999);
+    broker.stop_node(2).unwrap();
+    other.send(3, describe_quorum());
+    assert!(client.take(3).is_none() && other.take(3).is_none());
+    pass(&broker, &clock, 1);
+    let answers = [client.take(3), other.take(3)].map(|answer| answer.map(controller));
+    assert_eq!(answers, [Some((3, 1)); 2]);
+    // Without a node that runs there is no election until one starts.
+    broker.stop_node(3).unwrap();
+    assert_eq!(
+        broker.next_deadline(),
+        Some(clock.monotonic_ms() + 59_000),
+        "node 1 is fenced"
+    );
+    broker.start_node(1).unwrap();
+    assert_eq!(controller(client.ask(1, describe_quorum())), (1, 2));
+    broker.start_node(3).unwrap();
+    assert_eq!(
+        controller(client.ask(3, describe_quorum())),
+        (1, 2),
+        "nothing comes back by itself"
+    );
 }
 
 #[test]

@@ -571,19 +571,18 @@ impl Broker {
     #[pyo3(signature = (node, *, closes_after_ms=Wait(0), election_ms=Wait(0)), text_signature = "($self, node, *, closes_after_ms=0, election_ms=0)")]
     fn stop_node(&self, py: Python<'_>, node: i32, closes_after_ms: Wait, election_ms: Wait) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
-            broker.await_election(node, election_ms.0);
+            broker.set_election_ms(node, election_ms.0);
             broker.shut_down_node(node, closes_after_ms.0)?;
             self.follow_nodes()
         })
     }
 
     #[doc = stub!(Broker.kill_node)]
-    #[pyo3(signature = (node, *, detected_after_ms=0, election_ms=Wait(0)), text_signature = "($self, node, *, detected_after_ms=0, election_ms=0)")]
-    fn kill_node(&self, py: Python<'_>, node: i32, detected_after_ms: i64, election_ms: Wait) -> PyResult<()> {
-        let detected_after_ms: i64 = number_from_py("detected_after_ms", detected_after_ms, 0)?;
+    #[pyo3(signature = (node, *, detected_after_ms=Wait(0), election_ms=Wait(0)), text_signature = "($self, node, *, detected_after_ms=0, election_ms=0)")]
+    fn kill_node(&self, py: Python<'_>, node: i32, detected_after_ms: Wait, election_ms: Wait) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
-            broker.await_election(node, election_ms.0);
-            broker.crash_node(node, detected_after_ms)?;
+            broker.set_election_ms(node, election_ms.0);
+            broker.crash_node(node, detected_after_ms.0)?;
             self.follow_nodes()
         })
     }

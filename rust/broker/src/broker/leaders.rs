@@ -13,7 +13,6 @@ use crate::controller::{Change, ElectionType};
 use crate::directory::{NO_LEADER, PartitionState};
 use crate::partition::Partition;
 use crate::replica_manager::ReplicaManager;
-use crate::sync::Answer;
 use crate::topic_names::{CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE};
 
 /// Partitions, and the result for each.
@@ -254,16 +253,15 @@ impl Broker {
         })
     }
 
-    /// Called before a node ends: if it is the active controller, the others then do not know the next one for a time of the broker's clock.
-    /// DescribeQuorum waits for it. Kafka: controller.quorum.fetch.timeout.ms, and an election.
-    pub fn await_election(&self, node: NodeId, election_ms: i64) {
-        self.replicas.controller().await_election(node, election_ms);
+    /// Called before a node ends: if it is the active controller, the election of the next one then takes so long, by the broker's clock.
+    /// DescribeQuorum waits for it.
+    pub fn set_election_ms(&self, node: NodeId, election_ms: i64) {
+        self.replicas.controller().set_election_ms(node, election_ms);
     }
 
-    /// Where the answer arrives to a question about the active controller; `None`: it is known.
-    pub(crate) fn await_controller(&self) -> Option<Arc<Answer>> {
-        let left = self.replicas.controller().until_elected()?;
-        Some(self.replicas.answer_after(left))
+    /// Elects the next active controller, if it is time.
+    pub(super) fn elect_controller(&self) {
+        self.replicas.controller().elect_controller(self.replicas.changes());
     }
 
     /// As [`Broker::stop_node`], after a crash of the node that the cluster has detected: when it starts, it may have lost records, so it is
@@ -391,7 +389,7 @@ impl Broker {
             // A marker may also have waited for its leader.
             self.transactions.complete_prepared();
         }
-        self.replicas.controller().quorum();
+        self.elect_controller();
         self.node_changes.fetch_add(1, Ordering::SeqCst);
         self.replicas.changes().notify();
     }
@@ -435,11 +433,6 @@ impl Broker {
     pub fn is_node_up(&self, node: NodeId) -> bool {
         let controller = self.replicas.controller();
         controller.runs(node) && controller.check_node_id(node).is_ok()
-    }
-
-    /// The node that is the active controller, and its epoch: at first the first node, then one that runs when it has ended.
-    pub fn quorum(&self) -> (NodeId, i32) {
-        self.replicas.controller().quorum()
     }
 
     /// Whether the cluster knows that a node does not run. A node that has just crashed is not fenced yet ([`Broker::crash_node`]).

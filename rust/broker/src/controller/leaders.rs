@@ -120,38 +120,6 @@ impl Controller {
         all
     }
 
-    /// Lets nodes not know the next active controller for a time, if this node is it now, once it has ended. Kafka: `UnattachedState`,
-    /// `CandidateState`.
-    pub(crate) fn await_election(&self, node: NodeId, election_ms: i64) {
-        if self.quorum().0 == node {
-            self.election_ms.store(election_ms, Ordering::Release);
-        }
-    }
-
-    /// For how long nodes do not know the active controller from now on; `None`: they know it.
-    pub(crate) fn until_elected(&self) -> Option<i64> {
-        let left = self
-            .elected_at_ms
-            .load(Ordering::Acquire)
-            .checked_sub(self.logs.clock().monotonic_ms());
-        left.filter(|left| *left > 0)
-    }
-
-    /// The node that is the active controller, and its epoch, which rises when another node takes over. Kafka: `QuorumState`.
-    pub(crate) fn quorum(&self) -> (NodeId, i32) {
-        let running = self.nodes().into_iter().find(|node| self.runs(*node));
-        let is_running = |node| self.runs(node);
-        let mut quorum = self.quorum.lock();
-        let (leader, epoch) = *quorum;
-        if let Some(next) = running.filter(|_| !is_running(leader)) {
-            *quorum = (next, epoch.saturating_add(1));
-            let election_ms = self.election_ms.swap(0, Ordering::AcqRel);
-            let at_ms = self.logs.clock().monotonic_ms().saturating_add(election_ms);
-            self.elected_at_ms.store(at_ms, Ordering::Release);
-        }
-        *quorum
-    }
-
     /// Notes that a node does not run; false: it was stopped before.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ mod features;
 mod leaders;
 mod new_topic;
 mod producer_ids;
+mod quorum;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -20,10 +21,11 @@ pub use new_topic::{CreatedTopic, NewTopic};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::AtomicBool;
 
 use features::CurrentLevels;
 use fletchlog_api::{Config, NodeId};
+use quorum::Quorum;
 
 use crate::BrokerError;
 use crate::directory::ClusterMetadata;
@@ -55,12 +57,7 @@ pub(crate) struct Controller {
     stopping: RwLock<BTreeMap<NodeId, i64>>,
     /// There are such nodes.
     any_stopping: AtomicBool,
-    /// For how long nodes do not know the next active controller once this one has ended.
-    election_ms: AtomicI64,
-    /// When nodes know the active controller again (monotonic ms); `i64::MIN`: they do.
-    elected_at_ms: AtomicI64,
-    /// The node that is the active controller, and its epoch.
-    quorum: Mutex<(NodeId, i32)>,
+    quorum: Mutex<Quorum>,
     racks: BTreeMap<NodeId, Arc<str>>,
 }
 
@@ -84,9 +81,7 @@ impl Controller {
             any_undetected: AtomicBool::new(false),
             stopping: RwLock::new(Rank::Nodes, BTreeMap::new()),
             any_stopping: AtomicBool::new(false),
-            election_ms: AtomicI64::new(0),
-            elected_at_ms: AtomicI64::new(i64::MIN),
-            quorum: Mutex::new(Rank::Quorum, (logs.directory().nodes().first(), 0)),
+            quorum: Mutex::new(Rank::Quorum, Quorum::new(logs.directory().nodes().first())),
             racks: racks.collect(),
             logs,
         }

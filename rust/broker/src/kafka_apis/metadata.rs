@@ -65,6 +65,7 @@ impl KafkaApis {
         Ok(MetadataResponse {
             brokers: nodes.iter().map(broker).collect(),
             cluster_id: Some(self.replicas.controller().cluster_id().clone()),
+            // Any live node passes requests on to the active controller; Kafka names a random one.
             controller_id: nodes.first().copied().unwrap_or(-1),
             topics,
             ..Default::default()

@@ -93,6 +93,10 @@ impl KafkaApis {
             Request::ShareFetch(r) => self.share_fetch(node, client, r),
             Request::ShareAcknowledge(r) => self.share_acknowledge(node, r),
             Request::SyncGroup(r) => Handled::Later(self.groups.sync_group(node, &r, client)),
+            Request::DescribeQuorum(r) => match self.replicas.controller().describe_quorum(r) {
+                Ok(response) => Handled::Now(Response::DescribeQuorum(response)),
+                Err(answer) => Handled::Later(answer),
+            },
             other => self.handle_by_coordinator(node, client, other),
         }
     }

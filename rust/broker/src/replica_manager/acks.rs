@@ -47,8 +47,6 @@ struct DelayedWrite {
 enum Delayed {
     Produce(DelayedProduce),
     Write(DelayedWrite),
-    /// Until the active controller is known.
-    Election,
 }
 
 #[derive(Debug)]
@@ -151,7 +149,6 @@ impl Delayed {
                 waiting.all(|appended| appended.outcome(replicas, produce.node).is_some())
             }
             Self::Write(write) => write.is_written() || write.is_lost(replicas),
-            Self::Election => false,
         }
     }
 
@@ -168,7 +165,6 @@ impl Delayed {
                 }
                 Response::Produce(produce.response)
             }
-            Self::Election => Response::Produce(ProduceResponse::default()),
             Self::Write(write) if write.is_written() => write.response,
             Self::Write(write) => {
                 write.is_refused.store(true, Ordering::SeqCst);
@@ -303,11 +299,6 @@ impl ReplicaManager {
         let state = partition.state();
         state.is_under_min_isr(partition.config().min_insync_replicas)
             || state.isr.iter().any(|node| !controller.runs(*node))
-    }
-
-    /// Where something arrives after a time; what it is has no meaning.
-    pub(crate) fn answer_after(&self, wait_ms: i64) -> Arc<Answer> {
-        self.acks.add(self, Delayed::Election, wait_ms)
     }
 
     /// Whether what is appended now is on all replicas at once: all nodes run, and no followers are late.
