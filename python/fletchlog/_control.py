@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 KINDS = {str: "a text", int: "a whole number", float: "a number"}
+UNITS = dict.fromkeys(("seconds", "milliseconds", "minutes", "hours", "days"), float)
 SELECTORS = {"api": str, "client_id": str, "topic": str, "partition": int, "group": str, "transactional_id": str, "node": int, "connection": int}
 
 
@@ -123,7 +124,9 @@ class Control:
             case "GET", ["clock"]:
                 return {"now_ms": broker.clock.now_ms, "is_frozen": broker.clock.is_frozen}
             case "POST", ["clock", "advance"]:
-                broker.clock.advance(**_named(given, {"seconds": float}, "seconds"))
+                if not given:
+                    raise InvalidArgumentError(f"one of {', '.join(UNITS)} is missing")
+                broker.clock.advance(**_named(given, UNITS))
             case "POST", ["clock", "freeze"]:
                 broker.clock.freeze()
             case "POST", ["clock", "resume"]:

@@ -34,14 +34,25 @@ def test_how_far_is_a_number_of_seconds_or_a_timedelta(frozen: fl.Broker) -> Non
         clock.advance(given)
         began += ms
         assert clock.now_ms == began
-    clock.advance(seconds=1)
+    for units, ms in [({"seconds": 1}, 1000), ({"milliseconds": 250}, 250), ({"minutes": 0.7}, 42_000), ({"seconds": 16.1}, 16_100)]:
+        clock.advance(**units)  # type: ignore[arg-type]
+        began += ms
+        assert clock.now_ms == began
+    clock.advance(HOUR, days=1, hours=2, minutes=3, milliseconds=4)
+    began += 97_380_004
     for wrong in [-1, -0.0001, -HOUR, float("nan"), float("inf"), 1e12, dt.timedelta(days=40_000)]:
         with pytest.raises(InvalidArgumentError, match="a clock is set ahead by 0 seconds to 100 years"):
             clock.advance(wrong)
     for other in ["45", None, True, dt.datetime.now(dt.UTC)]:
         with pytest.raises(TypeError, match="expected seconds"):
             clock.advance(other)  # type: ignore[arg-type]
-    assert clock.now_ms == began + 1000
+    with pytest.raises(InvalidArgumentError, match=r"got minutes=-1: it cannot go back"):
+        clock.advance(seconds=5, minutes=-1)
+    with pytest.raises(TypeError, match="expected minutes as a number"):
+        clock.advance(minutes=HOUR)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="milliseconds=, minutes=, hours=, days="):
+        clock.advance()
+    assert clock.now_ms == began
 
 
 def test_it_runs_on_from_where_it_was_stopped(broker: fl.Broker) -> None:

@@ -76,8 +76,8 @@ def test_time_is_set(served):
     _, control = served
     assert call(control, "POST", "/v1/clock/freeze") == (200, {})
     _, before = call(control, "GET", "/v1/clock")
-    assert call(control, "POST", "/v1/clock/advance", {"seconds": 45}) == (200, {})
-    assert call(control, "GET", "/v1/clock") == (200, {"now_ms": before["now_ms"] + 45_000, "is_frozen": True})
+    assert call(control, "POST", "/v1/clock/advance", {"seconds": 45, "minutes": 2}) == (200, {})
+    assert call(control, "GET", "/v1/clock") == (200, {"now_ms": before["now_ms"] + 165_000, "is_frozen": True})
     assert call(control, "POST", "/v1/clock/resume") == (200, {})
     assert call(control, "GET", "/v1/clock")[1]["is_frozen"] is False
 
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
         ("POST", "/v1/faults", {"rules": [{"api": "Produze", "hold": True}]}, 400, "no API `Produze`"),
         ("POST", "/v1/faults", {"rule": []}, 400, "`rule` is unknown"),
         ("POST", "/v1/faults", [], 400, "must be a JSON object"),
-        ("POST", "/v1/clock/advance", {}, 400, "`seconds` is missing"),
+        ("POST", "/v1/clock/advance", {}, 400, "one of seconds, milliseconds, minutes, hours, days is missing"),
         ("POST", "/v1/clock/advance", {"seconds": -1}, 400, "-1"),
         ("POST", "/v1/clock/advance", {"seconds": "45"}, 400, '`seconds` must be a number, not "45"'),
         ("POST", "/v1/leaders/move", {"topic": "orders", "partition": 0.5, "to": 1}, 400, "`partition` must be a whole number, not 0.5"),
@@ -131,7 +131,7 @@ def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
         ("PUT", "/v1/faults", None, 404, "PUT /v1/faults is unknown"),
         ("OPTIONS", "/v1/faults", None, 501, "Unsupported method ('OPTIONS')"),
         ("GET", "/v1/requests?topic=a&topic=b", None, 400, "`topic` is given twice"),
-        ("POST", "/v1/clock/advance", {"minutes": 1}, 400, "`minutes` is unknown; known are seconds"),
+        ("POST", "/v1/clock/advance", {"weeks": 1}, 400, "`weeks` is unknown; known are seconds"),
         ("GET", "/v1/requests?partition=x", None, 400, "`partition` must be a number, not 'x'"),
         ("GET", "/v1/requests?id=x", None, 400, "`id` is unknown; known are api, client_id"),
     ]:

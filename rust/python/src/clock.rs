@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::convert::unpicklable;
 use crate::errors::Failure;
 use crate::fork::Shared;
-use crate::time::Ahead;
+use crate::time::ahead;
 
 /// The listeners of a broker.
 pub type Listeners = Arc<Mutex<Vec<Weak<SocketServer>>>>;
@@ -73,9 +73,25 @@ impl Clock {
 #[pymethods]
 impl Clock {
     #[doc = stub!(Clock.advance)]
-    fn advance(&self, py: Python<'_>, seconds: Ahead) -> PyResult<()> {
+    #[pyo3(signature = (seconds=None, *, milliseconds=None, minutes=None, hours=None, days=None))]
+    fn advance(
+        &self,
+        py: Python<'_>,
+        seconds: Option<Bound<'_, PyAny>>,
+        milliseconds: Option<Bound<'_, PyAny>>,
+        minutes: Option<Bound<'_, PyAny>>,
+        hours: Option<Bound<'_, PyAny>>,
+        days: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let by_ms = ahead([
+            ("seconds", 1000.0, seconds),
+            ("milliseconds", 1.0, milliseconds),
+            ("minutes", 60_000.0, minutes),
+            ("hours", 3_600_000.0, hours),
+            ("days", 86_400_000.0, days),
+        ])?;
         self.inner.call(py, |clock, stop| {
-            clock.broker()?.advance(seconds.0, stop)?;
+            clock.broker()?.advance(by_ms, stop)?;
             clock.settle();
             Ok::<_, Failure>(())
         })

@@ -21,10 +21,6 @@ pub struct Wait(pub i64);
 #[derive(Debug, Clone, Copy)]
 pub struct Seconds(pub i64);
 
-/// How far a clock is set ahead, given in seconds or as a timedelta; in milliseconds, not negative.
-#[derive(Debug, Clone, Copy)]
-pub struct Ahead(pub i64);
-
 /// The time of a record, in milliseconds since 1970: the millisecond in which a datetime lies.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(pub i64);
@@ -114,7 +110,7 @@ impl FromPyObject<'_, '_> for Seconds {
         if seconds.is_nan() || seconds < 0.0 {
             return Err(Failure::argument(format!("timeout is {seconds}; give 0 or more seconds")).into());
         }
-        Ok(Self(milliseconds_of(seconds)))
+        Ok(Self(rounded_up(seconds * 1000.0)))
     }
 }
 
@@ -127,47 +123,66 @@ fn number_of_seconds(value: &Bound<'_, PyAny>) -> PyResult<f64> {
     })
 }
 
-/// Rounds up to whole milliseconds.
+/// Rounds up to whole milliseconds; what is less than a nanosecond beyond them comes from floating point: 16.1 s are 16,100.000000000002 ms.
 #[allow(clippy::cast_possible_truncation)] // Larger numbers, and infinity, become the largest.
-fn milliseconds_of(seconds: f64) -> i64 {
-    (seconds * 1000.0).ceil() as i64
+fn rounded_up(ms: f64) -> i64 {
+    (ms - 1e-6).ceil() as i64
 }
 
-impl FromPyObject<'_, '_> for Ahead {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        /// Most that a clock is set ahead by one call: a hundred years of 365 days. The broker stops for every check in between.
-        const MOST_MS: i64 = 100 * 365 * 86_400_000;
-        let value = &*value;
+/// How far a clock is set ahead, in milliseconds: the sum of what is given, each with its unit and the milliseconds of that. Seconds may also be a
+/// timedelta.
+///
+/// # Errors
+/// Nothing is given, what is no number, a negative number, more than a hundred years.
+pub fn ahead(given: [(&str, f64, Option<Bound<'_, PyAny>>); 5]) -> PyResult<i64> {
+    /// A hundred years of 365 days: the broker stops for every check in between.
+    const MOST_MS: i64 = 100 * 365 * 86_400_000;
+    let mut sum: Option<i64> = None;
+    for (unit, unit_ms, value) in given {
+        let Some(value) = value else { continue };
         let refused = |why: &str| {
-            let text = format!(
-                "a clock is set ahead by 0 seconds to 100 years, got {}: {why}",
-                describe(value)
-            );
-            Err(Failure::argument(text).into())
+            let given = value.repr().map_or_else(|_| describe(&value), |text| text.to_string());
+            Failure::argument(format!(
+                "a clock is set ahead by 0 seconds to 100 years, got {unit}={given}: {why}"
+            ))
         };
-        let ms = if value.is_instance(&timedelta_class(value.py())?)? {
-            let micros = microseconds(value)?;
-            if micros < 0 { -1 } else { up(micros) }
-        } else if value.is_instance_of::<PyBool>() {
-            return Err(PyTypeError::new_err(
-                "expected seconds as a number (45), or a datetime.timedelta, got a bool",
-            ));
-        } else {
-            let seconds = number_of_seconds(value)?;
-            if seconds.is_nan() {
-                return refused("it is no number");
-            }
-            // Rounded up, a small negative number would be 0.
-            if seconds < 0.0 { -1 } else { milliseconds_of(seconds) }
-        };
-        match ms {
-            ms if ms < 0 => refused("it cannot go back"),
-            ms if ms > MOST_MS => refused("use a smaller step"),
-            ms => Ok(Self(ms)),
+        let ms = milliseconds_ahead(&value, unit, unit_ms)?.ok_or_else(|| refused("it is no number"))?;
+        if ms < 0 {
+            return Err(refused("it cannot go back").into());
         }
+        let all = sum.unwrap_or(0).saturating_add(ms);
+        if all > MOST_MS {
+            return Err(refused("use a smaller step").into());
+        }
+        sum = Some(all);
     }
+    sum.ok_or_else(|| {
+        PyTypeError::new_err(
+            "expected seconds as a number (45) or a datetime.timedelta, or milliseconds=, minutes=, hours=, days=",
+        )
+    })
+}
+
+/// One of the numbers of [`ahead`], in milliseconds, -1 for a negative one; `None`: not a number.
+fn milliseconds_ahead(value: &Bound<'_, PyAny>, unit: &str, unit_ms: f64) -> PyResult<Option<i64>> {
+    if unit == "seconds" && value.is_instance(&timedelta_class(value.py())?)? {
+        let micros = microseconds(value)?;
+        return Ok(Some(if micros < 0 { -1 } else { up(micros) }));
+    }
+    let number = value
+        .extract::<f64>()
+        .ok()
+        .filter(|_| !value.is_instance_of::<PyBool>());
+    let number = number.ok_or_else(|| {
+        let or = if unit == "seconds" {
+            ", or a datetime.timedelta"
+        } else {
+            ""
+        };
+        PyTypeError::new_err(format!("expected {unit} as a number (45){or}, got {}", describe(value)))
+    })?;
+    // Rounded up, a small negative number would be 0.
+    Ok((!number.is_nan()).then(|| if number < 0.0 { -1 } else { rounded_up(number * unit_ms) }))
 }
 
 /// A `datetime.datetime` as microseconds since 1970; `None` for anything else.
