@@ -365,7 +365,8 @@ def outcome(place: Place, admin: Admin, topic: str, plan: Plan, client: Client) 
             plan.act(run)
         finally:
             for gate in gates:
-                gate.release()
+                if "hold" in gate.rule:
+                    gate.release()
         seen = run.program.result(90)
     applied = [gate.applied for gate in gates]
     for gate in gates:

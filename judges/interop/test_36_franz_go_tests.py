@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,8 +89,9 @@ PACKAGES = {
 OF_CLIENT = "TestGroupETL|TestTxnEtl|TestGroupSimple|TestIssue434|TestAddRemovePartitions"
 RECORDS = 5000
 MOVE_SECONDS = 0.3
-# A client whose JoinGroup meets one move after the other gives up, and the tests take that for a failure
-GROUP_ROUNDS = 7
+# A client whose JoinGroup meets one move after the other gives up after its session time-out, and the tests take that for a failure: so a group
+# is moved once in that time
+GROUP_ROUNDS, SESSION_SECONDS = 7, 20
 
 
 def functions(directory: Path, tests: Sequence[str]) -> str:
@@ -138,6 +140,7 @@ def test_franz_gos_tests_of_a_broker(count: Callable[..., None]) -> None:
 def move(opened: Kafka, rng: random.Random, ends: threading.Event) -> int:
     """Moves leaders and coordinators until the end; how often."""
     moves, rounds, broker = 0, 0, opened.broker
+    moved: dict[str, float] = {}
     while not ends.wait(MOVE_SECONDS):
         rounds += 1
         with contextlib.suppress(UnknownTopicOrPartitionError):  # a test deletes its topics
@@ -147,8 +150,12 @@ def move(opened: Kafka, rng: random.Random, ends: threading.Event) -> int:
         if transactions := broker.transactions():
             opened.move_coordinator(transactional_id=rng.choice(transactions).transactional_id, to=rng.randint(1, 3))
             moves += 1
-        if rounds % GROUP_ROUNDS == 0 and (groups := broker.groups()):
-            opened.move_coordinator(rng.choice(groups).group_id, to=rng.randint(1, 3))
+        now = time.monotonic()
+        resting = [group.group_id for group in broker.groups() if now - moved.get(group.group_id, -SESSION_SECONDS) >= SESSION_SECONDS]
+        if rounds % GROUP_ROUNDS == 0 and resting:
+            group_id = rng.choice(resting)
+            opened.move_coordinator(group_id, to=rng.randint(1, 3))
+            moved[group_id] = now
             moves += 1
     return moves
 
