@@ -494,7 +494,10 @@ class FaultPlan:
         return [FaultRule(self._rules, report[0]) for report in self._rules.report()]
 
     def drawn(self) -> dict[str, Any]:
-        """The plan that random faults have amounted to: it does the same without the seed."""
+        """The plan that random faults have amounted to: it does the same without the seed.
+
+        Its rules are optional, since a client may send a request less the next time.
+        """
         import json
 
         return {"rules": [json.loads(rule) for rule in self._rules.drawn()]}
@@ -521,9 +524,9 @@ class FaultPlan:
             for number, rule, matched, applied, held, _, cleared in self._rules.report()
             if not cleared
         ]
-        drawn = self.drawn()
-        if drawn["rules"]:
-            lines.append(f"random faults of seed {self._rules.seed()} were this plan: {json.dumps(drawn)}")
+        if (seed := self._rules.seed()) is not None:
+            drawn = self.drawn()
+            lines.append(f"random faults of seed {seed} were {f'this plan: {json.dumps(drawn)}' if drawn['rules'] else 'none'}")
         return "\n".join(lines) or "no rules"
 
     def record_requests(self, record: bool = True) -> None:

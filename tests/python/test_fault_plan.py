@@ -311,3 +311,4 @@ def test_the_plan_that_a_report_prints_can_be_loaded_as_it_is() -> None:
     with pytest.raises(fl.errors.InvalidArgumentError, match="the text is no JSON"):
         plan.load("{rules")
     plan.random(seed=1, rate=0.5, kinds=cast("Any", "error"))
+    assert plan.report().endswith("random faults of seed 1 were none"), "the seed is there before the first fault"

@@ -280,8 +280,8 @@ def test_the_same_seed_fails_the_same_requests(kafka_cluster):
     assert drawn != run(8)[0]
     kafka = kafka_cluster(nodes=1)
     topic = kafka.topic()
-    # The plan that the seed amounts to does the same by itself.
-    kafka.faults.load({"rules": drawn})
+    # The plan that the seed amounts to does the same by itself; a request that does not come again fails no test.
+    assert not [rule for rule in kafka.faults.load({"rules": drawn}) if not rule.is_optional]
     assert send(producer(kafka, **{"enable.idempotence": True}), topic, [str(n).encode() for n in range(10)]) == []
     assert [row.errors for row in kafka.requests(api="Produce")] == errors
 

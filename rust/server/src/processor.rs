@@ -561,7 +561,12 @@ impl<S: Sockets> Processor<S> {
             return;
         };
         if let Some(reason) = reason {
-            log::warn!("the connection of {} was closed: {reason}", channel.peer.name());
+            // What a test asks for is no warning.
+            let level = match reason == faults::FAULT {
+                true => log::Level::Debug,
+                false => log::Level::Warn,
+            };
+            log::log!(level, "the connection of {} was closed: {reason}", channel.peer.name());
         }
         if let Some((ticket, _)) = &channel.waiting {
             ticket.cancel();

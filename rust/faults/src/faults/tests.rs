@@ -7,7 +7,13 @@ use fletchlog_protocol::{Message, Response, frame};
 use fletchlog_records::ErrorCode;
 use serde_json::Value;
 
+use bytes::Bytes;
+use fletchlog_protocol::header::RequestHeader;
+use fletchlog_protocol::{ApiKey, Reader};
+
 use super::*;
+use crate::error_answers::errors_of;
+use crate::frames::{SIZE, concat, response_of};
 use crate::rules_of;
 
 fn faults(rule: &str) -> Faults {

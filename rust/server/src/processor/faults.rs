@@ -14,7 +14,7 @@ use crate::completions::{Completion, ConnectionId};
 use crate::sockets::Sockets;
 
 /// The reason for closing a connection because of a rule.
-const FAULT: &str = "a rule for faults says so";
+pub(super) const FAULT: &str = "a rule for faults says so";
 /// Interval between the pieces of a slow response.
 const PIECE_MS: i64 = 100;
 
