@@ -41,9 +41,9 @@ def test_clients_name_who_they_are_and_what_they_read() -> None:
             assert repr(consumer).endswith(": reads t-0, t-1, t-2 and 2 more>")
         assert repr(consumer) == "<fletchlog.Consumer client.id=c group.id=g: closed>"
         with fl.Producer(broker, {"transactional.id": "x"}) as producer:
-            assert repr(producer) == "<fletchlog.Producer transactional.id=x: open>"
-            assert repr(producer.transaction()) == "<fletchlog.types.Transaction of <fletchlog.Producer transactional.id=x: open>>"
-        assert repr(producer) == "<fletchlog.Producer transactional.id=x: closed>"
+            assert repr(producer) == "<fletchlog.Producer client.id=producer-x transactional.id=x: open>"
+            assert repr(producer.transaction()) == "<fletchlog.types.Transaction of <fletchlog.Producer client.id=producer-x transactional.id=x: open>>"
+        assert repr(producer) == "<fletchlog.Producer client.id=producer-x transactional.id=x: closed>"
         with fl.legacy.LegacyConsumer(broker, {"group.id": "g", "consumer.id": "me"}) as legacy:
             assert repr(legacy) == "<fletchlog.legacy.LegacyConsumer: g_me>"
 

@@ -1,11 +1,15 @@
 """Clients from the package registries use a broker over TCP as if it were Kafka, each in a process of its own."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import fletchlog as fl
+from tests.support.waiting import until
 
 CLIENTS = Path(__file__).parent / "clients"
 
@@ -62,3 +66,28 @@ def test_aiokafka_administers_produces_in_transactions_and_consumes_in_a_group(k
     assert sum(saw["committed"].values()) >= 50
     assert (saw["partitions"], saw["policies"], saw["brokers"]) == (2, ["compact"], 1)
     assert (saw["groups"], saw["topics"]) == (["readers"], ["orders"])
+
+
+@pytest.mark.parametrize("config", [{}, {"group.protocol": "consumer"}, {"group.instance.id": "i"}, None], ids=["classic", "consumer", "static", "share"])
+def test_an_own_client_without_client_id_has_one_name_in_all_its_requests(kafka, config):
+    topic = kafka.topic()
+    place = f"kafka://{kafka.bootstrap}"
+    with fl.Producer(place) as producer:
+        producer.send(topic, b"1").result()
+    with fl.Producer(place, {"transactional.id": "t"}) as producer:
+        producer.init_transactions()
+    if config is None:
+        kafka.broker.alter_group_config("g", {"share.auto.offset.reset": "earliest"})
+        reader = fl.ShareConsumer(place, {"group.id": "g"})
+    else:
+        reader = fl.Consumer(place, {"group.id": "g", "auto.offset.reset": "earliest"} | config)
+    with reader:
+        reader.subscribe([topic])
+        assert until(lambda: len(reader.poll(timeout_ms=50)) == 1)
+    requests = kafka.requests()
+    names = {(request.connection, request.client_id) for request in requests}
+    assert len(names) == len({request.connection for request in requests}), "a connection is of one client"
+    first, transactional, group = dict.fromkeys(request.client_id for request in requests)
+    assert re.fullmatch(r"producer-\d+", first)
+    assert transactional == "producer-t"
+    assert re.fullmatch(r"consumer-g-i" if config and "group.instance.id" in config else r"consumer-g-\d+", group)

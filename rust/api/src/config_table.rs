@@ -222,7 +222,7 @@ pub const HIDDEN: &str = "[hidden]";
 #[derive(Clone, PartialEq)]
 pub struct Config {
     scope: Scope,
-    values: BTreeMap<&'static str, String>,
+    pub(crate) values: BTreeMap<&'static str, String>,
     explicit: Vec<&'static str>,
     ignored: Vec<(&'static str, &'static str)>,
 }

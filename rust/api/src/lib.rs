@@ -1,6 +1,7 @@
 //! What broker and clients share beside Kafka's messages: the table of every configuration property, the [`Transport`] between them, the
 //! ordered map of partitions that both use, and what a legacy consumer asks for, for which Kafka has no message. No I/O.
 
+mod client_id;
 mod config_resource;
 pub mod config_table;
 pub mod java_hash;

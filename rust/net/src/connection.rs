@@ -421,14 +421,7 @@ impl Connection {
         limit = limit.saturating_add(usize::try_from(max_bytes).unwrap_or(0));
         let is_silent = matches!(&request, Request::Produce(produce) if produce.acks == 0);
         let wire_id = self.next_wire_id();
-        let mut header = self.header(api, version, wire_id);
-        // the member's own client.id, which may be made from its group
-        match &request {
-            Request::JoinGroup(join) => header.client_id = Some(Arc::clone(&join.sender.client_id)),
-            Request::ConsumerGroupHeartbeat(beat) => header.client_id = Some(Arc::clone(&beat.sender.client_id)),
-            Request::ShareGroupHeartbeat(beat) => header.client_id = Some(Arc::clone(&beat.sender.client_id)),
-            _ => {}
-        }
+        let header = self.header(api, version, wire_id);
         self.write_frame(&header, |w| request.encode(w, version))?;
         if is_silent {
             self.silent.push_back((self.queued, id));

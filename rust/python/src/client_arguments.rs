@@ -45,7 +45,7 @@ impl Client {
             source = servers;
         }
         let (properties, callback) = split_callback(config.as_ref())?;
-        let config = config_from_py(scope, properties.as_ref())?;
+        let config = config_from_py(scope, properties.as_ref())?.with_client_id();
         let reads = scope == Scope::Consumer && config.get("group.id").is_none_or(str::is_empty);
         let owned = match &source {
             Some(source) => opened(py, source, reads)?,

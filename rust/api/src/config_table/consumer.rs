@@ -51,7 +51,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "client.id",
         Kind::Text,
         Some(""),
-        "A name for this client; the beginning of the member id that the group gives it.",
+        "A name for this client, in each of its requests; the beginning of the member id that the group gives it. Empty: consumer-GROUP-N, where N counts the consumers of the process, or group.instance.id in place of N.",
     ),
     key(
         "client.rack",

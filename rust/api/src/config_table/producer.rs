@@ -45,7 +45,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         "client.id",
         Kind::Text,
         Some(""),
-        "Name of this client: part of the name of its thread.",
+        "A name for this client, in each of its requests and in the name of its thread. Empty: producer-N, where N counts the producers of the process, or transactional.id in place of N.",
     ),
     key(
         "compression.type",

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use fletchlog_api::transport::coordinator_connection;
 use fletchlog_api::{
@@ -113,9 +112,6 @@ pub struct ConsumerCoordinator {
     fatal: Option<ClientError>,
 }
 
-/// Kafka: `KafkaConsumer.CONSUMER_CLIENT_ID_SEQUENCE`.
-static CLIENT_ID_SEQUENCE: AtomicU32 = AtomicU32::new(1);
-
 /// From this release on a session lasts 45 s by default, and the cooperative assignor is offered after range (KIP-735,
 /// KIP-726; spec 7.1).
 const NEW_DEFAULTS: (u32, u32) = (3, 0);
@@ -156,21 +152,10 @@ impl ConsumerCoordinator {
     pub fn new(config: &Config) -> Option<Self> {
         let group_id: Arc<str> = config.get("group.id")?.into();
         let group_instance_id: Option<Arc<str>> = config.get("group.instance.id").map(Arc::from);
-        let client_id = match config.text("client.id") {
-            "" => match &group_instance_id {
-                Some(instance) => format!("consumer-{group_id}-{instance}").into(),
-                None => format!(
-                    "consumer-{group_id}-{}",
-                    CLIENT_ID_SEQUENCE.fetch_add(1, Ordering::Relaxed)
-                )
-                .into(),
-            },
-            given => given.into(),
-        };
         let release = config.release("fletchlog.consumer.version");
         let settings = Settings {
             group_id,
-            client_id,
+            client_id: config.text("client.id").into(),
             group_instance_id,
             session_timeout_ms: session_timeout_ms(config),
             heartbeat_interval_ms: i64::from(config.int("heartbeat.interval.ms")),

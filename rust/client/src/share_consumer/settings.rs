@@ -1,7 +1,6 @@
 //! The share consumer's properties as typed values, and those that it does not take. Kafka: `ShareConsumerConfig`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use fletchlog_api::{Config, ConfigError};
 
@@ -66,8 +65,6 @@ pub(super) struct Settings {
     pub allow_auto_create_topics: bool,
 }
 
-static CLIENT_ID_SEQUENCE: AtomicU32 = AtomicU32::new(1);
-
 impl Settings {
     /// From a validated configuration.
     ///
@@ -85,16 +82,9 @@ impl Settings {
                 "a share consumer has no {name}: leave it out; what concerns the group is set for the group (share.auto.offset.reset, share.isolation.level, share.session.timeout.ms, ...)"
             ))));
         }
-        let client_id = match config.text("client.id") {
-            "" => {
-                let number = CLIENT_ID_SEQUENCE.fetch_add(1, Ordering::Relaxed);
-                format!("consumer-{group_id}-{number}").into()
-            }
-            given => given.into(),
-        };
         Ok(Self {
             group_id,
-            client_id,
+            client_id: config.text("client.id").into(),
             rack: Some(config.text("client.rack"))
                 .filter(|rack| !rack.is_empty())
                 .map(Arc::from),
