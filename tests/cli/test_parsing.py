@@ -101,6 +101,15 @@ def test_help_names_every_command_and_every_option(cli):
     assert cli(code=2).out == listed
 
 
+@pytest.mark.parametrize("words", ["serve", "consume", "groups reset"])
+def test_examples_are_indented_lines_one_below_the_other(cli, words):
+    shown = cli(*words.split(), "--help").out.splitlines()
+    assert not any(line.startswith(f"fletchlog {words}") for line in shown)
+    examples = [place for place, line in enumerate(shown) if line.startswith(f"  fletchlog {words}")]
+    assert len(examples) > 1
+    assert examples == list(range(examples[0], examples[0] + len(examples)))
+
+
 def test_the_help_says_of_each_command_what_its_own_help_begins_with():
     for name, text in COMMANDS.items():
         command = loaded(name)

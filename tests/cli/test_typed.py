@@ -232,11 +232,11 @@ def test_rows_of_every_kind_of_file_are_encoded(cli, empty, schema, tmp_path):
 def test_a_row_that_cannot_be_encoded_ends_the_command_behind_those_before_it(cli, empty, schema):
     rows = "\n".join([json.dumps(SHOWN[0]), '{"id": "x"}', json.dumps(SHOWN[1])])
     error = cli("produce", empty, "t", "-f", "jsonl", *AVRO, schema, stdin=rows, code=1).err
-    assert "standard input, line 2: its value " in error
+    assert "standard input, line 2: its value cannot be encoded: a string where the type is int64 at /id; 1 record" in error
     assert "1 record before it is in t" in error
     assert len(decoded(empty)) == 1
     error = cli("produce", empty, "t", "-f", "jsonl", *AVRO, schema, stdin=json.dumps(SHOWN[0] | {"raw": "no base64"}), code=1).err
-    assert "standard input, line 1: its value " in error
+    assert "standard input, line 1: its value cannot be encoded: " in error
 
 
 def test_what_is_produced_is_registered(cli, data, schema):

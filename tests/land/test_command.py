@@ -70,6 +70,15 @@ def test_typed_columns_by_a_file(cli, source, tmp_path):  # noqa: F811
     assert "day" in found.schema.names
 
 
+def test_typed_columns_by_a_proto_file(cli, tmp_path):  # noqa: F811
+    (tmp_path / "shop.proto").write_text('syntax = "proto3"; package shop; message Item { string sku = 1; } message Order { int64 id = 1; }')
+    typed = ("--value-schema", tmp_path / "shop.proto", "--message", "shop.Order")
+    cli("produce", tmp_path / "data", "t", "-f", "jsonl", "--partitions", "1", "--value-format", "protobuf", *typed, stdin='{"id": 7}')
+    cli("land", tmp_path / "data", "t", tmp_path / "table", "--value", "protobuf", *typed, "--flatten")
+    assert Place("parquet", tmp_path, "table").read()["id"].to_pylist() == [7]
+    assert "message of the .proto file" in " ".join(cli("land", "--help").out.split())
+
+
 def test_schemas_of_a_registry_grow_the_table(cli, tmp_path):  # noqa: F811
     fields = [{"name": "id", "type": "long"}]
     with fl.Broker(tmp_path / "data", create=True) as broker, broker.schema_registry() as registry:

@@ -57,7 +57,8 @@ class Encoder:
             except (InvalidArgumentError, pa.ArrowException) as error:
                 raise CommandError(f"the {name}s cannot be encoded: {error}") from None
             for row, reason in (why | reasons).items():
-                wrong = min(wrong or (row, f"its {name} {reason}"), (row, f"its {name} cannot be encoded: {reason}"))
+                found = (row, f"its {name} cannot be encoded: {reason}")
+                wrong = min(wrong or found, found)
             table = table.set_column(table.schema.get_field_index(name), name, made)
         return (table if wrong is None else table.slice(0, wrong[0])), wrong
 

@@ -46,9 +46,15 @@ def _show(usage: str, text: str, lists: Mapping[str, Sequence[tuple[str, str]]])
     width = min(shutil.get_terminal_size().columns, 100) - 2
     first, _, rest = text.partition("\n")
     paragraphs = re.split(r"\n\s*\n", f"{first}\n{textwrap.dedent(rest)}".strip())
-    # an example keeps its line
-    shown = [part if part.startswith((" ", "fletchlog ")) else textwrap.fill(part, width) for part in paragraphs]
-    parts = [f"usage: {usage}", *shown]
+    parts = [f"usage: {usage}"]
+    for part in paragraphs:
+        # an example keeps its line, below the one before it
+        if not part.startswith((" ", "fletchlog ")):
+            parts.append(textwrap.fill(part, width))
+        elif parts[-1].startswith("  "):
+            parts[-1] += f"\n  {part.strip()}"
+        else:
+            parts.append(f"  {part.strip()}")
     for title, rows in lists.items():
         if rows:
             parts.append("\n".join([f"{title}:", *(_row(name, meaning, width) for name, meaning in rows)]))

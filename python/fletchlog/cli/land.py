@@ -44,9 +44,11 @@ def land(
     key_schema: Path | None = option("--key-schema", "File with the schema of the keys."),
     value: str | None = typed("--value --value-format", "What values are decoded as"),
     value_schema: Path | None = option(
-        "--value-schema", "File with the schema of the values: Avro or JSON Schema; for json, their type, as in `id bigint, name string`."
+        "--value-schema", "File with the schema of the values: Avro, JSON Schema, .proto; for json, their type, as in `id bigint, name string`."
     ),
-    message: str | None = option("--value-message --message", "Protobuf: class that protoc has made, from a module that Python finds.", metavar="MODULE.CLASS"),
+    message: str | None = option(
+        "--value-message --message", "Protobuf: message of the .proto file, as shop.Order; without a file a class that protoc has made.", metavar="NAME"
+    ),
     flatten: bool = option("--flatten", "Fields of values as columns, instead of a struct.", False),
     schema_registry: str | None = option("--schema-registry", "Registry of the schemas; rows have the type of the newest one of the subject.", metavar="URL"),
     subject: str | None = option("--subject", "Subject of the values there; default: that of the topic."),
