@@ -172,6 +172,15 @@ if not TYPE_CHECKING:
         elif name in _HOMES:
             value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_elsewhere(name)}")
         globals()[name] = value
         return value
+
+    def _elsewhere(name: str) -> str:
+        """Which module has a name that is looked for in this one, for the error."""
+        from importlib import import_module
+
+        # what Python itself asks every module for begins with an underscore
+        homes = () if name.startswith("_") else ("errors", "types", "admin", "serde", "testing", "transfer", "files")
+        home = next((home for home in homes if name in import_module(f"{__name__}.{home}").__all__), None)
+        return f"; there is {__name__}.{home}.{name}" if home else ""

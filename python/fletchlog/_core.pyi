@@ -1863,6 +1863,8 @@ class Consumer(Generic[_K, _V]):
             `"kafka://HOST:PORT,..."`, a directory or an object store. A directory is opened for this consumer and closed with it: for writing with a
             `group.id`, since the group commits offsets there, else for reading only. A configuration with `bootstrap.servers` may be given instead.
         config: Kafka's dotted names, see `config_table()`; `fletchlog.consumer.version` selects the release reproduced.
+        group: `group.id`.
+        topics: What to subscribe to; as a later `subscribe`, which also takes a pattern and callbacks.
         faults: What is to go wrong between this consumer and the broker, for tests: a `fletchlog.testing.FaultPlan`.
         key_deserializer: Called with the bytes of each key, but None; returns the `key` of the `Record`. A function, or one of `fletchlog.serde`.
         value_deserializer: The same for values. Without them keys and values are bytes. Both run when a record is handed out by itself: by
@@ -1881,6 +1883,8 @@ class Consumer(Generic[_K, _V]):
         source: Source,
         config: ConsumerConfig | _AnyProperties | None = None,
         *,
+        group: str | None = None,
+        topics: Iterable[str] | None = None,
         faults: FaultPlan | None = None,
         key_deserializer: _Deserializer[_K] | None = None,
         value_deserializer: _Deserializer[_V] | None = None,
@@ -1890,6 +1894,8 @@ class Consumer(Generic[_K, _V]):
         cls,
         source: ConsumerConfig | _AnyProperties,
         *,
+        group: str | None = None,
+        topics: Iterable[str] | None = None,
         faults: FaultPlan | None = None,
         key_deserializer: _Deserializer[_K] | None = None,
         value_deserializer: _Deserializer[_V] | None = None,
@@ -1900,6 +1906,8 @@ class Consumer(Generic[_K, _V]):
         source: None = None,
         *,
         config: ConsumerConfig | _AnyProperties,
+        group: str | None = None,
+        topics: Iterable[str] | None = None,
         faults: FaultPlan | None = None,
         key_deserializer: _Deserializer[_K] | None = None,
         value_deserializer: _Deserializer[_V] | None = None,

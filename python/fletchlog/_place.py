@@ -24,6 +24,11 @@ STORES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 _WITHOUT_HOST = ("hdfs", "viewfs")
 
 
+def unknown_store() -> str:
+    """What is wrong with the URI of a store that is none of those."""
+    return f"no object store that is known; there are {', '.join(STORES)}"
+
+
 class Place(os.PathLike[str]):
     """What is named. As a path it is the name.
 
@@ -95,6 +100,8 @@ def opened(
         raise InvalidArgumentError(f"the {what} {place} is on no object store: storage_options are for one, e.g. s3://BUCKET/PREFIX")
     if place.kind == CLUSTER:
         return Cluster(place.name, config)
+    if place.kind == STORE and (scheme := place.name.partition(":")[0]) not in STORES:
+        raise InvalidArgumentError(f"the {what} {place}: {unknown_store()}; the address of a cluster is kafka://HOST:PORT, not {scheme}://")
     if config:
         raise InvalidArgumentError(f"the {what} {place} is no cluster: config has properties of the clients of one")
     if place.kind == DIRECTORY and not create:

@@ -72,11 +72,14 @@ def scan(
         storage_options: Keyword arguments of pyarrow's file system, if the source is on an object store.
 
     Raises:
+        TypeError: `topic` is no name; `fl.scan_topic` takes several.
         fletchlog.errors.DirectoryError: There is no such directory, bucket or prefix.
         fletchlog.errors.UnknownTopicOrPartitionError: There is no such topic or partition.
         fletchlog.errors.RecordDeserializationError: While it is read, under `raise`: a key or value cannot be decoded.
         fletchlog.errors.InvalidArgumentError: As for `Broker.scan`; `config` or `storage_options` for a source that takes none.
     """
+    if not isinstance(topic, str):
+        raise TypeError(f"scan takes the name of one topic, got {topic!r:.60}; scan_topic and scans.dataset take several")
     # What is opened here is not closed: the scan reads it later, and it goes with the scan.
     place = _place.opened(source, config=config, storage_options=storage_options)
     return place.scan(

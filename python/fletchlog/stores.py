@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from fletchlog._place import DIRECTORY, STORES, Place
+from fletchlog._place import DIRECTORY, STORES, Place, unknown_store
 from fletchlog.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -400,7 +400,7 @@ def _filesystem(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
 def _not_taken(parts: _Uri, path: str) -> str | None:
     """Why pyarrow would not take it, or take another place; None: it does not."""
     if parts.scheme not in STORES:
-        return f"no object store that is known; there are {', '.join(STORES)}"
+        return unknown_store()
     if re.search(r"[\s#?%\\]", parts.host):
         return "its bucket, container or host has a character that none can have"
     if any(part in {"", ".", ".."} for part in path.split("/")) and path:

@@ -105,7 +105,7 @@ def test_a_reader_does_not_need_the_writers_lock(cli, orders):
     with fl.Broker(orders, create=True) as broker, fl.Producer(broker) as producer:
         producer.send("orders", value=b"1").result(5)
         assert len(cli("consume", orders, "orders", "-f", "jsonl").lines) == 1
-        assert "locked" in cli("produce", orders, "orders", stdin="2\n", code=1).err
+        assert "open for writing in this process" in cli("produce", orders, "orders", stdin="2\n", code=1).err
 
 
 @pytest.mark.parametrize(

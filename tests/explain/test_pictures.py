@@ -217,6 +217,7 @@ def test_data_cannot_end_the_script(runs, small_broker):
         consumer.assign([("orders", 0)])
         consumer.poll()
         text = page([consumer.explain()])
+        assert text == consumer.explain().page()
     assert "alert(1)</script>" not in text
     assert data_of(text)["runs"][0]["config"]["client.id"].endswith("<!--")
 

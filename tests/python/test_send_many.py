@@ -82,7 +82,7 @@ def test_serializers_are_called(broker: fl.Broker) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "match", "queued"),
     [
-        (([b"1", b"2", "3"],), TypeError, "value: expected bytes, got str '3'; encode it first", 2),
+        (([b"1", b"2", "3"],), TypeError, "value: expected bytes, got str '3'; encode it, or give the producer a value_serializer", 2),
         (([b"1", b"2"], [b"k", 5]), TypeError, "key: expected bytes, got int 5", 1),
         (([b"1", b"2"], [b"k"]), fl.errors.InvalidArgumentError, "fewer keys than values", 1),
         (([b"1"], [b"k", b"l"]), fl.errors.InvalidArgumentError, "more keys than values", 1),

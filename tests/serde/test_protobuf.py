@@ -192,7 +192,7 @@ def test_a_reason_says_whether_it_is_no_json_or_does_not_follow_the_schema(data,
 def test_what_can_never_work_is_refused_at_once():
     with pytest.raises(fl.errors.InvalidArgumentError, match=r"shop\.Tree contains itself"):
         serde.Protobuf(MESSAGES["Tree"])
-    with pytest.raises(fl.errors.InvalidArgumentError, match="a message class that protoc has made, got 5"):
+    with pytest.raises(fl.errors.InvalidArgumentError, match="a message class that protoc has made, or a name and a schema, got 5"):
         serde.Protobuf(5)
     with pytest.raises(fl.errors.InvalidArgumentError, match="not a JSON Schema"):
         serde.JsonSchema({"type": "no such type"})

@@ -28,7 +28,7 @@ def fixtures(kafka: Kafka) -> None:
 def place(broker: fl.Broker, cluster: fl.Cluster, path: Path) -> None:
     assert_type(fl.Consumer(broker), fl.Consumer)  # 1
     assert_type(fl.Consumer(cluster), fl.Consumer)  # 2
-    fl.Consumer(path)  # 3
+    fl.Consumer(path, group="g", topics=["orders"])  # 3
     fl.Consumer("data/", {"group.id": "g"})  # 4
     fl.Consumer("kafka://127.0.0.1:9092", {"group.id": "g", "enable.auto.commit": False})  # 5
     fl.Consumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"})  # 6

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Never, Self, overload
 
 from fletchlog._core import Consumer
 from fletchlog.aio._cluster import AsyncCluster, blocking
@@ -47,6 +47,8 @@ class AsyncConsumer:
     Args:
         source: As for `Consumer`: a `Broker`, a cluster (`"kafka://host:9092"`, an `AsyncCluster`), a directory, or the configuration alone.
         config: As for `Consumer`.
+        group: `group.id`.
+        topics: What to subscribe to.
         faults: What is to go wrong, for tests: a `fletchlog.testing.FaultPlan`.
         key_deserializer: As for `Consumer`; called in the event loop.
         value_deserializer: As for `Consumer`; called in the event loop.
@@ -57,11 +59,15 @@ class AsyncConsumer:
         source: Source | AsyncCluster | ConsumerConfig | Mapping[str, Any] | None = None,
         config: ConsumerConfig | Mapping[str, Any] | None = None,
         *,
+        group: str | None = None,
+        topics: Iterable[str] | None = None,
         faults: FaultPlan | None = None,
         key_deserializer: Callable[[bytes], Any] | Deserializer | None = None,
         value_deserializer: Callable[[bytes], Any] | Deserializer | None = None,
+        **others: Never,
     ) -> None:
         given: dict[str, Any] = {"faults": faults, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
+        given.update(group=group, topics=topics, **others)
         self._consumer: Consumer[Any, Any] = Consumer(blocking(source), config, **given)
         self._calls = Calls(self._consumer, self._consumer._timed_work())  # noqa: SLF001 - of this package
         # rebalance callbacks that have not run yet

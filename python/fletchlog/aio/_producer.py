@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from fletchlog._core import Producer, RecordFuture, _ArrowRows
 from fletchlog.aio._cluster import AsyncCluster, blocking
@@ -49,8 +49,10 @@ class AsyncProducer:
         faults: FaultPlan | None = None,
         key_serializer: Callable[[Any], _Bytes | None] | None = None,
         value_serializer: Callable[[Any], _Bytes | None] | None = None,
+        **others: Never,
     ) -> None:
-        self._producer = Producer(blocking(source), config, faults=faults, key_serializer=key_serializer, value_serializer=value_serializer)
+        given: dict[str, Any] = {"faults": faults, "key_serializer": key_serializer, "value_serializer": value_serializer}
+        self._producer: Producer[Any, Any] = Producer(blocking(source), config, **given, **others)
         self._calls = Calls(self._producer)
 
     async def send(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from fletchlog._core import ShareConsumer
 from fletchlog.aio._cluster import AsyncCluster, blocking
@@ -64,9 +64,10 @@ class AsyncShareConsumer:
         faults: FaultPlan | None = None,
         key_deserializer: Callable[[bytes], Any] | Deserializer | None = None,
         value_deserializer: Callable[[bytes], Any] | Deserializer | None = None,
+        **others: Never,
     ) -> None:
         given: dict[str, Any] = {"faults": faults, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
-        given.update(group=group, topics=topics, on_acknowledgement=on_acknowledgement)
+        given.update(group=group, topics=topics, on_acknowledgement=on_acknowledgement, **others)
         self._consumer: ShareConsumer[Any, Any] = ShareConsumer(blocking(source), config, **given)
         self._on_acknowledgement = on_acknowledgement
         self._calls = Calls(self._consumer, self._consumer._timed_work())  # noqa: SLF001 - of this package

@@ -112,6 +112,12 @@ class Explanation:
         found, buckets = self._order()
         return "\n".join([*words.request_order(found, buckets, self.release, subscribed=self.subscribed), "", *words.poll_by_poll(self.story, rule)])
 
+    def page(self) -> str:
+        """One page that needs no network, to step through it. `fletchlog.explain.page` puts several runs on one."""
+        from fletchlog.explain.pages import page
+
+        return page([self])
+
     def __str__(self) -> str:
         return self.text()
 

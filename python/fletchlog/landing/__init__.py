@@ -197,7 +197,8 @@ def _check(names: list[str], starts: Mapping[tuple[str, int], int], *, key: Any,
             raise InvalidArgumentError(f"start_offsets[{topic!r}, {partition}] is {offset!r:.40}; an offset is an int from 0")
     for name, one in (("key", key), ("value", value)):
         if one is not None and getattr(one, "type", None) is None:
-            raise InvalidArgumentError(f"{name}= needs a deserializer with a type that does not depend on the values, such as Json(schema); got {one!r:.60}")
+            such = "such as Json(SCHEMA) or Confluent(registry=URL, reader_schema=SCHEMA)"
+            raise InvalidArgumentError(f"{name}= needs a deserializer with a type that does not depend on the values, {such}; got {one!r:.60}")
     if flatten and key is None and value is None:
         raise InvalidArgumentError("flatten=True makes columns of decoded values: give a deserializer as key=, value= or both")
     for name, number in numbers.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.serde.outcome import OneByOne, Reasons
+from fletchlog.serde.outcome import OneByOne, Reasons, refuse_name_of_file
 from fletchlog.serde.typed import Paths, decoded, encoded, paths, type_of
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class Avro(OneByOne[Any]):
 
 def _text(schema: Any) -> str:
     """A schema as JSON text."""
+    refuse_name_of_file(schema)
     if isinstance(schema, str):
         return schema
     try:

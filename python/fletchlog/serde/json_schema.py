@@ -11,7 +11,7 @@ from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.json import Json
 from fletchlog.serde.json_schema_types import type_of
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, framed
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, framed, refuse_name_of_file
 from fletchlog.serde.typed import batch_of
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class JsonSchema:
 
 
 def _text(schema: Any) -> str:
+    refuse_name_of_file(schema)
     try:
         return schema if isinstance(schema, str) else json.dumps(schema)
     except (TypeError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -96,6 +97,12 @@ class OneByOne(Generic[T]):
 def framed(data: bytes) -> str:
     """For the end of a reason: that a value looks as if it began with a schema id."""
     return " (it begins as in Confluent's wire format: give the deserializer to Confluent)" if len(data) > _FRAME and data[0] == 0 else ""
+
+
+def refuse_name_of_file(schema: Any) -> None:
+    """Refuses the name of a file where the text of a schema is taken."""
+    if isinstance(schema, os.PathLike) or (isinstance(schema, str) and schema.endswith((".avsc", ".json", ".proto"))):
+        raise InvalidArgumentError(f"a schema is given as its text, not as the name of a file: Path({os.fspath(schema)!r}).read_text()")
 
 
 def check_objects(given: dict[str, Any], method: str) -> None:

@@ -105,7 +105,7 @@ class Protobuf(OneByOne[Any]):
         """A serialised `FileDescriptorSet`, and the full name of the message."""
         if self.schema is None:
             if not hasattr(self.message, "DESCRIPTOR"):
-                raise InvalidArgumentError(f"Protobuf takes a message class that protoc has made, got {self.message!r:.60}")
+                raise InvalidArgumentError(f"Protobuf takes a message class that protoc has made, or a name and a schema, got {self.message!r:.60}")
             return of_class(self.message.DESCRIPTOR)
         declared = descriptors(self.schema)
         if self.message is not None and not isinstance(self.message, str):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
+from fletchlog.serde.outcome import refuse_name_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ def descriptors(schema: str | bytes | Mapping[str, str]) -> bytes:
     """The serialised `FileDescriptorSet` of a schema: see `Protobuf`. The file of the message is the last."""
     if isinstance(schema, bytes):
         return schema
+    refuse_name_of_file(schema)
     texts = {_TEXT: schema} if isinstance(schema, str) else dict(schema) if isinstance(schema, Mapping) else {}
     if not texts or not all(isinstance(part, str) for pair in texts.items() for part in pair):
         raise InvalidArgumentError(f"a Protobuf schema is a text, texts by file names, or bytes of a FileDescriptorSet, got {schema!r:.60}")

@@ -9,6 +9,18 @@ use fletchlog_log::fs::Fs;
 use fletchlog_protocol::WireError;
 use fletchlog_records::{RecordError, TopicPartition};
 
+/// Who has the lock of a directory, and what to do.
+fn who_has_it(pid: Option<u32>) -> String {
+    if pid == Some(std::process::id()) {
+        return "is open for writing in this process; give its Broker to the clients, or read with read_only=True"
+            .to_owned();
+    }
+    let process = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
+    format!(
+        "is locked by another writer{process}; open it with read_only=True to read beside it, or let that process listen() and connect to kafka://HOST:PORT"
+    )
+}
+
 /// Why the broker refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
@@ -24,7 +36,7 @@ pub enum BrokerError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Another writer has the directory.
-    #[error("{path} is locked by another writer{}; open it with read_only=True to read beside it", pid.map_or(String::new(), |p| format!(" (process {p})")))]
+    #[error("{path} {}", who_has_it(*pid))]
     DirectoryLocked {
         /// Directory.
         path: PathBuf,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fletchlog_api::config_table::keys;
 use fletchlog_api::{Config, Scope};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -101,6 +102,44 @@ fn opened<'py>(py: Python<'py>, source: &Bound<'py, PyAny>, reads: bool) -> PyRe
     options.set_item("read_only", reads)?;
     let module = py.import("fletchlog._place")?;
     module.call_method("opened", (source,), Some(&options)).map(Some)
+}
+
+/// The configuration with this group.id, unless it has another one.
+pub fn with_group<'py>(
+    py: Python<'py>,
+    config: Option<&Bound<'py, PyAny>>,
+    group: Option<&str>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(group) = group else {
+        return Ok(config.cloned());
+    };
+    let properties = PyDict::new(py);
+    if let Some(config) = config {
+        let Some(given) = as_dict(config)? else {
+            return Ok(Some(config.clone()));
+        };
+        properties.update(given.as_mapping())?;
+    }
+    let own = properties.get_item("group.id")?;
+    if own.is_some_and(|own| own.extract::<String>().is_ok_and(|own| own != group)) {
+        return Err(Failure::argument("group= and group.id name two groups: give one of them").into());
+    }
+    properties.set_item("group.id", group)?;
+    Ok(Some(properties.into_any()))
+}
+
+/// Refuses keyword arguments that a client does not have, such as the properties of kafka-python.
+pub fn refuse_keywords(client: &str, scope: Scope, others: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let Some((name, _)) = others.and_then(|others| others.iter().next()) else {
+        return Ok(());
+    };
+    let name = name.extract::<String>()?;
+    let property = name.replace('_', ".");
+    let known = keys(scope).iter().any(|key| key.name == property);
+    let property = if known { &property } else { "NAME" };
+    Err(PyTypeError::new_err(format!(
+        "{client}() got an unexpected keyword argument '{name}'; properties have Kafka's names, in a mapping: {client}(place, {{\"{property}\": ...}})"
+    )))
 }
 
 /// Closes the broker that was opened for a client.

@@ -8,14 +8,15 @@ use fletchlog_broker::Broker;
 use fletchlog_client::consumer::{PolledRecords, RebalanceEvent, Until, WakeupHandle};
 use fletchlog_client::{ClientError, Consumer as Engine};
 use fletchlog_records::TopicPartition;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyString};
 
-use crate::client_arguments::{Client, close_owned};
+use crate::client_arguments::{Client, arguments, close_owned, refuse_keywords, with_group};
 use crate::convert::{
-    group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py, offset_from_py,
-    offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, some, topics_from_py,
-    unpicklable,
+    describe, group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
+    offset_from_py, offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, some,
+    topics_from_py, unpicklable,
 };
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
@@ -252,19 +253,30 @@ fn until_from_py(until: &Bound<'_, PyAny>) -> PyResult<Until> {
 #[pymethods]
 impl Consumer {
     #[new]
-    #[pyo3(signature = (source=None, config=None, *, faults=None, key_deserializer=None, value_deserializer=None))]
-    fn new(
-        py: Python<'_>,
-        source: Option<&Bound<'_, PyAny>>,
-        config: Option<&Bound<'_, PyAny>>,
-        faults: Option<&Bound<'_, PyAny>>,
-        key_deserializer: Option<&Bound<'_, PyAny>>,
-        value_deserializer: Option<&Bound<'_, PyAny>>,
+    #[pyo3(
+        signature = (source=None, config=None, *, group=None, topics=None, faults=None, key_deserializer=None, value_deserializer=None, **others),
+        text_signature = "(source=None, config=None, *, group=None, topics=None, faults=None, key_deserializer=None, value_deserializer=None)"
+    )]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn new<'py>(
+        py: Python<'py>,
+        source: Option<&Bound<'py, PyAny>>,
+        config: Option<&Bound<'py, PyAny>>,
+        group: Option<&str>,
+        topics: Option<&Bound<'py, PyAny>>,
+        faults: Option<&Bound<'py, PyAny>>,
+        key_deserializer: Option<&Bound<'py, PyAny>>,
+        value_deserializer: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         import_classes(py)?;
+        refuse_keywords("Consumer", Scope::Consumer, others)?;
+        let topics = topics.map(topics_from_py).transpose()?;
         let faults = rules_from_py(faults)?;
         let deserializers = Deserializers::from_py(key_deserializer, value_deserializer)?;
-        let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config)?;
+        let (source, config) = arguments(source, config)?;
+        let config = with_group(py, config, group)?;
+        let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config.as_ref())?;
         let traced = config.boolean("fletchlog.trace");
         let read_only = peer.is_read_only();
         let broker = match &peer {
@@ -275,7 +287,11 @@ impl Consumer {
         let engine = crate::gate::gate(py, |_| {
             let clock = peer.clock();
             let transport = with_rules(peer.connect(&given, &clock)?, faults, &clock, &given)?;
-            Ok(Engine::new(given, transport, clock)?)
+            let mut engine = Engine::new(given, transport, clock)?;
+            if let Some(topics) = topics.filter(|topics| !topics.is_empty()) {
+                engine.subscribe(&topics)?;
+            }
+            Ok(engine)
         })?;
         let wakeup = engine.wakeup_handle();
         Ok(Self {
@@ -431,6 +447,13 @@ impl Consumer {
                     None => consumer.seek_to_end(std::slice::from_ref(&tp)),
                 }
             });
+        }
+        if offset.is_instance_of::<PyString>() {
+            let text = format!(
+                "{tp}: seek takes an offset, an OffsetAndMetadata or a datetime, got {}; for the ends of the log there are seek_to_beginning and seek_to_end",
+                describe(offset)
+            );
+            return Err(PyTypeError::new_err(text));
         }
         let committed = offset_from_py(&tp, offset)?;
         self.inner

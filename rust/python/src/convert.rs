@@ -96,8 +96,12 @@ pub fn partitions_to_py<'py>(py: Python<'py>, tps: &[TopicPartition]) -> PyResul
 /// Takes a `TopicPartition` or a plain `(topic, partition)`.
 pub fn partition_from_py(value: &Bound<'_, PyAny>) -> PyResult<TopicPartition> {
     let expected = || {
+        let hint = match value.is_instance_of::<PyString>() {
+            true => format!("; write ({value:?}, 0)"),
+            false => String::new(),
+        };
         PyTypeError::new_err(format!(
-            "expected TopicPartition(topic, partition), got {}",
+            "expected TopicPartition(topic, partition), got {}{hint}",
             describe(value)
         ))
     };
@@ -117,9 +121,9 @@ pub fn partitions_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<TopicPartiti
         return Ok(vec![partition_from_py(value)?]);
     }
     if value.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err(
-            "expected a list of TopicPartition(topic, partition), got str",
-        ));
+        return Err(PyTypeError::new_err(format!(
+            "expected a list of TopicPartition(topic, partition), got str; write [({value:?}, 0)]"
+        )));
     }
     value.try_iter()?.map(|item| partition_from_py(&item?)).collect()
 }
@@ -332,8 +336,13 @@ pub fn starts_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition,
 /// Takes `{tp: OffsetAndMetadata | int}`.
 pub fn offsets_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition, OffsetAndMetadata)>> {
     let dict = value.cast::<PyDict>().map_err(|_| {
+        let is_record = || value.is_instance(&record_class(value.py())?);
+        let hint = match is_record().unwrap_or(false) {
+            true => "; to commit a record write {(record.topic, record.partition): record.offset + 1}",
+            false => "",
+        };
         PyTypeError::new_err(format!(
-            "expected {{TopicPartition: OffsetAndMetadata or int}}, got {}",
+            "expected {{TopicPartition: OffsetAndMetadata or int}}, got {}{hint}",
             describe(value)
         ))
     })?;
@@ -450,13 +459,8 @@ pub fn bytes_from_py(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PyBackedB
             .call_method0(pyo3::intern!(value.py(), "tobytes"))?
             .extract::<PyBackedBytes>()?);
     }
-    let hint = if value.is_instance_of::<PyString>() {
-        "; encode it first"
-    } else {
-        ""
-    };
     Err(PyTypeError::new_err(format!(
-        "{name}: expected bytes, got {}{hint}",
+        "{name}: expected bytes, got {}; encode it first",
         describe(value)
     )))
 }

@@ -71,6 +71,14 @@ impl Deserializers {
     }
 }
 
+/// Whether a class of `fletchlog.serde` is given in place of an object of it.
+pub fn is_class_of_serde(given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = given.py();
+    Ok(given.is_instance_of::<PyType>()
+        && given.hasattr(intern!(py, "decode"))?
+        && given.hasattr(intern!(py, "encode"))?)
+}
+
 /// A function from bytes to an object: the argument itself, or what `fletchlog.serde` makes of a deserializer of columns.
 fn function_of(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = given.py();
@@ -79,9 +87,7 @@ fn function_of(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let serde = py.import("fletchlog.serde.outcome")?;
         return Ok(serde.call_method1("of_bytes", (given,))?.unbind());
     }
-    let is_class_of_serde =
-        given.is_instance_of::<PyType>() && has(intern!(py, "decode"))? && has(intern!(py, "encode"))?;
-    if given.is_callable() && !is_class_of_serde {
+    if given.is_callable() && !is_class_of_serde(given)? {
         return Ok(given.clone().unbind());
     }
     Err(PyTypeError::new_err(format!(

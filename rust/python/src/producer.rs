@@ -17,11 +17,12 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
 
 use crate::callbacks::{Callbacks, ensure_callable};
 use crate::capsule::{Incoming, arrow_from_py};
-use crate::client_arguments::{Client, close_owned};
+use crate::client_arguments::{Client, close_owned, refuse_keywords};
 use crate::convert::{
-    describe, group_metadata_from_py, headers_from_py, import_classes, metrics_to_py, offsets_from_py,
+    bytes_from_py, describe, group_metadata_from_py, headers_from_py, import_classes, metrics_to_py, offsets_from_py,
     optional_bytes_from_py, record_metadata_to_py, unpicklable,
 };
+use crate::deserializers::is_class_of_serde;
 use crate::errors::Failure;
 use crate::fault_rules::{rules_from_py, with_rules};
 use crate::fork::{Shared, Stop};
@@ -165,7 +166,10 @@ impl Producer {
 #[pymethods]
 impl Producer {
     #[new]
-    #[pyo3(signature = (source=None, config=None, *, faults=None, key_serializer=None, value_serializer=None))]
+    #[pyo3(
+        signature = (source=None, config=None, *, faults=None, key_serializer=None, value_serializer=None, **others),
+        text_signature = "(source=None, config=None, *, faults=None, key_serializer=None, value_serializer=None)"
+    )]
     fn new(
         py: Python<'_>,
         source: Option<&Bound<'_, PyAny>>,
@@ -173,8 +177,10 @@ impl Producer {
         faults: Option<&Bound<'_, PyAny>>,
         key_serializer: Option<&Bound<'_, PyAny>>,
         value_serializer: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         import_classes(py)?;
+        refuse_keywords("Producer", Scope::Producer, others)?;
         let key_serializer = serializer_from_py("key_serializer", key_serializer)?;
         let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
         let Client { peer, config, owned } = Client::from_py(py, Scope::Producer, source, config)?;
@@ -841,13 +847,14 @@ fn in_event_loop(py: Python<'_>) -> PyResult<bool> {
 }
 
 fn serializer_from_py(name: &str, given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<PyAny>>> {
-    match given {
-        Some(serializer) if !serializer.is_callable() => Err(PyTypeError::new_err(format!(
-            "{name} is called as {name}(value) and returns bytes: give a function or a serializer of fletchlog.serde, got {}",
+    let Some(serializer) = given else { return Ok(None) };
+    if !serializer.is_callable() || is_class_of_serde(serializer)? {
+        return Err(PyTypeError::new_err(format!(
+            "{name} is called as {name}(value) and returns bytes: give a function or an object of fletchlog.serde, such as serde.Json(), got {}",
             describe(serializer)
-        ))),
-        given => Ok(given.map(|serializer| serializer.clone().unbind())),
+        )));
     }
+    Ok(Some(serializer.clone().unbind()))
 }
 
 /// A key or value as bytes; None stays None.
@@ -861,8 +868,27 @@ fn serialized(
             let made = serializer.bind(value.py()).call1((value,))?;
             optional_bytes_from_py(name, (!made.is_none()).then_some(&made))
         }
-        _ => optional_bytes_from_py(name, value),
+        (None, Some(value)) => bytes_from_py(name, value)
+            .map(Some)
+            .map_err(|error| with_serializer_to_give(name, value, error)),
+        (_, None) => Ok(None),
     }
+}
+
+/// The error for a key or value that is no bytes, where the producer has no serializer for it.
+fn with_serializer_to_give(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(value.py()) {
+        return error;
+    }
+    let such = if value.is_instance_of::<PyString>() {
+        "String"
+    } else {
+        "Json"
+    };
+    PyTypeError::new_err(format!(
+        "{}, or give the producer a {name}_serializer, such as serde.{such}()",
+        error.value(value.py()).to_string().trim_end_matches(" first")
+    ))
 }
 
 /// A key or value of an iterable as bytes; None stays None.

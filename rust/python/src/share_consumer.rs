@@ -12,10 +12,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::client_arguments::{Client, arguments, close_owned};
-use crate::convert::{
-    as_dict, describe, import_classes, metrics_to_py, partition_to_py, some, topics_from_py, unpicklable,
-};
+use crate::client_arguments::{Client, arguments, close_owned, refuse_keywords, with_group};
+use crate::convert::{describe, import_classes, metrics_to_py, partition_to_py, some, topics_from_py, unpicklable};
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::fault_rules::{rules_from_py, with_rules};
@@ -196,31 +194,13 @@ fn stretches_from_py(given: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition, 
     Ok(vec![(TopicPartition::new(topic, partition), offset, offset)])
 }
 
-/// The configuration with this group.id, unless it has another one.
-fn with_group<'py>(
-    py: Python<'py>,
-    config: Option<&Bound<'py, PyAny>>,
-    group: Option<&str>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(group) = group else {
-        return Ok(config.cloned());
-    };
-    let properties = PyDict::new(py);
-    if let Some(given) = config.map(as_dict).transpose()?.flatten() {
-        properties.update(given.as_mapping())?;
-    }
-    let own = properties.get_item("group.id")?;
-    if own.is_some_and(|own| own.extract::<String>().is_ok_and(|own| own != group)) {
-        return Err(Failure::argument("group= and group.id name two groups: give one of them").into());
-    }
-    properties.set_item("group.id", group)?;
-    Ok(Some(properties.into_any()))
-}
-
 #[pymethods]
 impl ShareConsumer {
     #[new]
-    #[pyo3(signature = (source=None, config=None, *, group=None, topics=None, on_acknowledgement=None, faults=None, key_deserializer=None, value_deserializer=None))]
+    #[pyo3(
+        signature = (source=None, config=None, *, group=None, topics=None, on_acknowledgement=None, faults=None, key_deserializer=None, value_deserializer=None, **others),
+        text_signature = "(source=None, config=None, *, group=None, topics=None, on_acknowledgement=None, faults=None, key_deserializer=None, value_deserializer=None)"
+    )]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new<'py>(
         py: Python<'py>,
@@ -232,8 +212,10 @@ impl ShareConsumer {
         faults: Option<&Bound<'py, PyAny>>,
         key_deserializer: Option<&Bound<'py, PyAny>>,
         value_deserializer: Option<&Bound<'py, PyAny>>,
+        others: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         import_classes(py)?;
+        refuse_keywords("ShareConsumer", Scope::Consumer, others)?;
         let faults = rules_from_py(faults)?;
         let deserializers = Deserializers::from_py(key_deserializer, value_deserializer)?;
         if let Some(callback) = &on_acknowledgement {
