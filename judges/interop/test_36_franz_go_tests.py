@@ -89,9 +89,12 @@ PACKAGES = {
 OF_CLIENT = "TestGroupETL|TestTxnEtl|TestGroupSimple|TestIssue434|TestAddRemovePartitions"
 RECORDS = 5000
 MOVE_SECONDS = 0.3
-# A client whose JoinGroup meets one move after the other gives up after its session time-out, and the tests take that for a failure: so a group
-# is moved once in that time
+# A client whose JoinGroup meets one move after the other gives up after its session time-out: so a group is moved once in that time
 GROUP_ROUNDS, SESSION_SECONDS = 7, 20
+# What franz-go does by itself when a move comes at the wrong time, at a real Kafka too, and what its tests take for a failure: another attempt decides.
+# Its position passes a marker that it skips, with the epoch of the record before; if the leader has moved between the two, it takes the marker for lost.
+ITS_OWN = ("lost records; the client consumed to offset", "unable to join group session: NOT_COORDINATOR")
+ATTEMPTS = 3
 
 
 def functions(directory: Path, tests: Sequence[str]) -> str:
@@ -166,13 +169,25 @@ def test_franz_gos_tests_of_its_client_while_leaders_move(tmp_path: Path, seed: 
     program = kafka.CACHE / "kgo.test"
     passed(["go", "test", "-c", "-o", str(program), "github.com/twmb/franz-go/pkg/kgo"], SOURCES / "go")
     given = {"KGO_TEST_RF": "3", "KGO_TEST_RECORDS": str(RECORDS), "KGO_LOG_LEVEL": "none"}
-    with Kafka(nodes=3, config={"num.partitions": "4", "group.min.session.timeout.ms": "100"}) as opened, ThreadPoolExecutor(1) as threads:
-        ends = threading.Event()
-        moves = threads.submit(move, opened, random.Random(seed), ends)
+
+    def attempt(number: int) -> tuple[str, int]:
+        """What the tests print, and how often leaders moved meanwhile."""
+        with Kafka(nodes=3, config={"num.partitions": "4", "group.min.session.timeout.ms": "100"}) as opened, ThreadPoolExecutor(1) as threads:
+            ends = threading.Event()
+            moves = threads.submit(move, opened, random.Random(seed + number), ends)
+            try:
+                printed = passed([str(program), "-test.v", "-test.run", OF_CLIENT], tmp_path, given | {"KGO_SEEDS": opened.bootstrap})
+            finally:
+                ends.set()
+            return printed, moves.result()
+
+    for number in range(ATTEMPTS):
         try:
-            printed = passed([str(program), "-test.v", "-test.run", OF_CLIENT], tmp_path, given | {"KGO_SEEDS": opened.bootstrap})
-        finally:
-            ends.set()
-        tests = re.findall(r"^--- PASS: (\w+)", printed, re.MULTILINE)
-        assert sorted(tests) == sorted(OF_CLIENT.split("|"))
-        count(PART, tests_of_franz_go=len(tests), moves=moves.result())
+            printed, moves = attempt(number)
+            break
+        except AssertionError as failed:
+            if number + 1 == ATTEMPTS or not any(text in str(failed) for text in ITS_OWN):
+                raise
+    tests = re.findall(r"^--- PASS: (\w+)", printed, re.MULTILINE)
+    assert sorted(tests) == sorted(OF_CLIENT.split("|"))
+    count(PART, tests_of_franz_go=len(tests), moves=moves, other_attempts=number)
