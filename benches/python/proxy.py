@@ -1,7 +1,8 @@
 """What `fletchlog proxy` costs: throughput of confluent-kafka and the latency of a record through it, against the same without it.
 
 Three processes: a listener in memory (or the cluster that is given), the proxy, and this client. Direct and through the proxy in turns. A latency is
-that of an acks=1 record of confluent-kafka, sent when the one before was acknowledged.
+that of an acks=1 record of confluent-kafka, sent when the one before was acknowledged. On a busy machine the shares vary by a third from run to run: the
+processor time that the proxy takes for a GB, which is printed too, does not.
 
 Alone: `python benches/python/proxy.py [--cluster HOST:PORT] [--rounds 5]`.
 """
@@ -11,12 +12,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -27,13 +30,26 @@ SHARE, MORE_MS = 0.8, 1.0
 
 
 @contextlib.contextmanager
-def process(*words: str) -> Iterator[str]:
-    """The bootstrap servers of a `fletchlog` that serves."""
+def process_with_id(*words: str) -> Iterator[tuple[str, int]]:
+    """The bootstrap servers of a `fletchlog` that serves, and its process id."""
     command = [sys.executable, "-m", "fletchlog", *words, "--listen", "127.0.0.1:0", "--print-address", "--with-parent"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as started:
         assert started.stdout is not None
-        yield json.loads(started.stdout.readline())["bootstrap"]
+        yield json.loads(started.stdout.readline())["bootstrap"], started.pid
         started.terminate()
+
+
+@contextlib.contextmanager
+def process(*words: str) -> Iterator[str]:
+    """Its bootstrap servers."""
+    with process_with_id(*words) as (bootstrap, _):
+        yield bootstrap
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def produced(bootstrap: str, topic: str) -> float:
@@ -82,7 +98,7 @@ def main() -> int:
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
         direct = given.cluster or stack.enter_context(process("serve", "--memory"))
-        relayed = stack.enter_context(process("proxy", f"kafka://{direct}"))
+        relayed, pid = stack.enter_context(process_with_id("proxy", f"kafka://{direct}"))
         ways = {"direct": direct, "proxy": relayed}
         found: dict[str, dict[str, list[float]]] = {way: {"produce": [], "consume": [], "p50": [], "p99": []} for way in ways}
         admin = AdminClient({"bootstrap.servers": direct})
@@ -96,6 +112,8 @@ def main() -> int:
                 found[way]["p50"].append(taken[49])
                 found[way]["p99"].append(taken[98])
                 admin.delete_topics([topic])[topic].result()
+        gigabytes = given.rounds * 2 * RECORDS * len(VALUE) / 1e9
+        print(f"{processor_seconds(pid) / gigabytes:.2f} s of a processor for a GB through the proxy, {LATENCIES} single records included")
     best = {way: {"produce": max(of["produce"]), "consume": max(of["consume"]), "p50": min(of["p50"]), "p99": min(of["p99"])} for way, of in found.items()}
     worse = False
     for what in ("produce", "consume"):
