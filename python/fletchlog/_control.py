@@ -161,7 +161,7 @@ class Control:
 
 def _node(broker: Broker, number: str) -> int:
     if not number.isdecimal() or int(number) not in broker.nodes:
-        raise _NotFoundError(f"there is no node {number}; there are {len(broker.nodes)}")
+        raise _NotFoundError(f"there is no node {number}; there are {', '.join(map(str, sorted(broker.nodes)))}")
     return int(number)
 
 

@@ -111,7 +111,7 @@ def test_what_is_wrong_is_said_and_the_connection_goes_on(served):
         ("POST", "/v2/faults", {"rules": []}, 404, "paths begin with /v1"),
         ("PUT", "/v1/faults", {"rules": []}, 404, "PUT /v1/faults is unknown"),
         ("GET", "/v1/nothing", None, 404, "docs/reference/control.md"),
-        ("POST", "/v1/nodes/3/stop", None, 404, "there is no node 3; there are 2"),
+        ("POST", "/v1/nodes/3/stop", None, 404, "there is no node 3; there are 1, 2"),
         ("POST", "/v1/leaders/move", {"topic": "orders", "partition": 0, "to": 9}, 400, "the broker has no node 9"),
         ("POST", "/v1/faults/99/release", None, 404, "there is no rule 99"),
         ("DELETE", "/v1/faults/x", None, 404, "there is no rule x"),
