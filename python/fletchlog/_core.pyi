@@ -2689,11 +2689,16 @@ def exchange_columns(exchanges: list[SessionExchange]) -> dict[str, Any]:
     | `batches` | batches of Produce requests; `base_offset` is that of the response |
     | `heartbeats` | Heartbeats of classic groups: texts of group, member and instance |
     | `commits` | offsets of OffsetCommit requests: texts of group and member, the generation or the epoch of the member |
+    | `positions` | offsets that OffsetFetch responses have, with the group, and ListOffsets responses, with the time that was asked for |
+    | `shares` | ShareFetch and ShareAcknowledge; `acknowledged` and `acquired` are the first rows in the next tables, `wanted` is that of the share session |
+    | `acknowledged` | what they acknowledge; `types` is a number of `types` |
+    | `acquired` | what a ShareFetch response hands out; `written_ms` is the largest timestamp of its batches, -1: none |
+    | `types` | kinds of acknowledgements: one for all offsets, or one for each |
     | `throttled` | requests of these APIs whose response asks the client to pause, ms |
     | `failed` | those whose response has an error |
     | `texts` | texts, which columns refer to by number |
     | `lanes` | partitions: the number of the topic's text, the partition |
-    | `wanted` | partitions of fetch sessions by number of the partition, in the order of the session |
+    | `wanted` | partitions of fetch and share sessions by number of the partition, in the order of the session |
 
     Raises:
         fletchlog.errors.StorageError: A file cannot be read, or was changed.

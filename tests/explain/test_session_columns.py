@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import fletchlog as fl
 from fletchlog.explain.session import Exchange, Session
 from fletchlog.explain.session.columns import Batches, Fetches, Lines, distinct, np, repeated, split
 from fletchlog.explain.session.facts import gather
+from fletchlog.explain.session.rows import Lane
 from pytest_fletchlog.kafka import Kafka
 from tests.explain.zoo.clients import read
 from tests.support.waiting import until
@@ -170,3 +172,25 @@ def test_equal_rows_are_counted_in_their_order() -> None:
     assert [len(part) for part in distinct(nothing, nothing)] == [0, 0, 0]
     assert list(split(nothing)) == []
     assert repeated(nothing, 2).tolist() == []
+
+
+def test_lookups_of_every_version_are_positions(tmp_path: Path) -> None:
+    """Before version 8 an OffsetFetch is about one group, whose id its response does not repeat."""
+    path = tmp_path / "s.fltrace"
+    with Kafka(record=path) as kafka:
+        topic = kafka.topic()
+        host, port = kafka.bootstrap.rsplit(":", 1)
+        name = len(topic).to_bytes(2, "big") + topic.encode()
+        head = [b"\0\x09\0\x01", b"\0\x02\0\x01"]
+        bodies = [
+            b"\0\x01g" + b"\0\0\0\x01" + name + b"\0\0\0\x01" + bytes(4),
+            b"\xff\xff\xff\xff" + b"\0\0\0\x01" + name + b"\0\0\0\x01" + bytes(4) + b"\xff" * 8,
+        ]
+        with socket.create_connection((host, int(port))) as peer:
+            for api, body in zip(head, bodies, strict=True):
+                request = api + bytes(4) + b"\xff\xff" + body
+                peer.sendall(len(request).to_bytes(4, "big") + request)
+                assert peer.recv(1000)
+    lane = Lane(topic, 0)
+    found = [(p.group, p.lane, p.timestamp, p.offset, p.error) for p in gather(Session(path)).positions]
+    assert found == [("g", lane, None, -1, None), (None, lane, -1, 0, None)]

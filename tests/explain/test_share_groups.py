@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fletchlog as fl
-from fletchlog.explain.session import live
+from fletchlog.explain.session import Exchange, Session, live
+from fletchlog.explain.session.facts import gather
 from fletchlog.explain.session.in_flight import Delivery, Ranges
 from fletchlog.explain.session.rows import Lane
 from pytest_fletchlog.kafka import Kafka
@@ -121,3 +122,56 @@ def test_a_live_broker_shows_what_is_in_flight():
         text, found = live(broker, "x")
         assert [finding.code for finding in found] == ["share-group-unread"]
         assert "billing: share group, Empty, 0 members" in text
+
+
+def test_rows_say_what_the_messages_say(recorded):
+    topics = [recorded.topic(partitions=2) for _ in range(2)]
+    for topic in topics:
+        recorded.produce(topic, [(str(number), "x") for number in range(20)])
+    with fl.ShareConsumer(f"kafka://{recorded.bootstrap}", EXPLICIT | {"max.poll.records": 7}, group="billing", topics=topics) as reader:
+        done = 0
+        while done < 40:
+            for number, record in enumerate(reader.poll(5000)):
+                kind = "release" if number == 3 and record.delivery_count == 1 else "accept"
+                reader.acknowledge(record, kind)
+                done += kind == "accept"
+        # another session without the first topic
+        reader.subscribe(topics[1:])
+        reader.poll(300)
+    recorded.close()
+    session = Session(recorded.session)
+    names = session.topic_names
+    wanted: dict[int, dict[Lane, None]] = {}
+    rows = gather(session).shared
+    exchanges = [item for item in session if isinstance(item, Exchange) and item.api in {"ShareFetch", "ShareAcknowledge"}]
+    assert [row.number for row in rows] == [one.number for one in exchanges]
+    for row, one in zip(rows, exchanges, strict=True):
+        asks, responds = one.request, one.response
+        named = [(Lane(names[t["topic_id"]], p["partition_index"]), p) for t in asks["topics"] for p in t["partitions"]]
+        got = [(Lane(names[t["topic_id"]], p["partition_index"]), p) for t in responds["responses"] for p in t["partitions"]]
+        assert (row.group, row.member, row.epoch, row.lock_ms) == (
+            asks["group_id"], asks["member_id"], asks["share_session_epoch"], responds["acquisition_lock_timeout_ms"]
+        )  # fmt: skip
+        assert row.acknowledged == [
+            (lane, b["first_offset"], b["last_offset"], tuple(b["acknowledge_types"]), None) for lane, p in named for b in p["acknowledgement_batches"]
+        ]
+        if one.api == "ShareAcknowledge":
+            assert (row.wanted, row.acquired) == ((), [])
+            continue
+        assert (row.max_records, row.max_wait_ms, row.max_bytes) == (asks["max_records"], asks["max_wait_ms"], asks["max_bytes"])
+        lanes = {} if row.epoch == 0 else wanted.setdefault(one.connection, {})
+        for forgotten in asks["forgotten_topics_data"]:
+            for number in forgotten["partitions"]:
+                lanes.pop(Lane(names[forgotten["topic_id"]], number), None)
+        wanted[one.connection] = lanes | dict.fromkeys(lane for lane, _ in named)
+        assert row.wanted == tuple(wanted[one.connection])
+        assert [a[:4] for a in row.acquired] == [
+            (lane, a["first_offset"], a["last_offset"], a["delivery_count"]) for lane, p in got for a in p["acquired_records"]
+        ]
+        for acquired in row.acquired:
+            batches = [b for lane, p in got if lane == acquired.lane for b in p["records"]]
+            times = [b["max_timestamp"] for b in batches if b["base_offset"] <= acquired.last and acquired.first <= b["last_offset"]]
+            assert acquired.written_ms == max(times) > 0
+        assert row.size == sum(b["size"] for _, p in got for b in p["records"] or ())
+    assert any(row.acquired for row in rows)
+    assert any(row.acknowledged for row in rows)

@@ -15,7 +15,7 @@ from fletchlog.cli.text import counted, note, say
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fletchlog.explain.session import Explained, Finding
+    from fletchlog.explain.session import Explained, Finding, Session
 
 MAGIC = b"fltrace\n"
 NEVER = "never"
@@ -84,36 +84,31 @@ def _followed(path: str, max_poll_records: int | None) -> Explained:
     from fletchlog.explain.session import Session
 
     session = Session(path)
-    exchanges = {item.number: item for item in session if hasattr(item, "api")}
     said: set[tuple[str, str]] = set()
-    explained, took, fresh = _look(path, exchanges, said), 0.0, False
+    explained, took, fresh = _look(session, max_poll_records, said), 0.0, False
     try:
         while True:
             ended = session.has_ended
-            for item in session.read_on():
-                if hasattr(item, "api"):
-                    exchanges[item.number], fresh = item, True
+            fresh |= any(hasattr(item, "api") for item in session.read_on())
             # a look costs as much as all requests so far: it takes at most a fifth of the time
             if fresh and (ended or time.monotonic() - took * 5 >= explained[1]):
-                explained, fresh = _look(path, exchanges, said), False
+                explained, fresh = _look(session, max_poll_records, said), False
                 took = time.monotonic() - explained[1]
             if ended:
                 break
             time.sleep(PAUSE_S)
     except KeyboardInterrupt:
         note("stopped")
-    explained[0].max_poll_records = max_poll_records
     return explained[0]
 
 
-def _look(path: str, exchanges: Mapping[int, Any], said: set[tuple[str, str]]) -> tuple[Explained, float]:
+def _look(session: Session, max_poll_records: int | None, said: set[tuple[str, str]]) -> tuple[Explained, float]:
     """What there is now, and when that was; prints findings that were not printed yet."""
-    from fletchlog.explain.session.explained import of_facts
-    from fletchlog.explain.session.facts import gather
+    from fletchlog.explain.session import clients
     from fletchlog.explain.session.text import findings_text
 
     began = time.monotonic()
-    explained = of_facts(gather(exchanges[number] for number in sorted(exchanges)), path)
+    explained = clients(session, max_poll_records=max_poll_records)
     fresh = [finding for finding in explained.findings if (finding.code, finding.about) not in said]
     said |= {(finding.code, finding.about) for finding in fresh}
     if fresh:

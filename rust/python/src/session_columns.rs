@@ -37,6 +37,11 @@ pub fn columns_of<'a, 'py>(
     tables.set_item("batches", table(py, columns.batches)?)?;
     tables.set_item("heartbeats", table(py, columns.heartbeats)?)?;
     tables.set_item("commits", table(py, columns.commits)?)?;
+    tables.set_item("positions", table(py, columns.positions)?)?;
+    tables.set_item("shares", table(py, columns.shares)?)?;
+    tables.set_item("acknowledged", table(py, columns.acknowledged)?)?;
+    tables.set_item("acquired", table(py, columns.acquired)?)?;
+    tables.set_item("types", columns.types)?;
     tables.set_item("throttled", table(py, columns.throttled)?)?;
     tables.set_item("failed", table(py, columns.failed)?)?;
     Ok(tables)

@@ -1,5 +1,9 @@
 //! What a session says as columns: a row for each request, for each Fetch with what it names and gets, for each batch of a Produce, for
-//! each Heartbeat and each offset of an OffsetCommit. A million requests are columns in seconds. What `explain` reads of other requests it reads one by one.
+//! each Heartbeat and each offset of an OffsetCommit, for each offset that is looked up, for each ShareFetch and ShareAcknowledge. A million requests are columns in seconds. What
+//! `explain` reads of other requests it reads one by one.
+
+mod positions;
+mod shares;
 
 use std::sync::Arc;
 
@@ -66,6 +70,14 @@ pub struct Columns {
     pub heartbeats: Table<6>,
     /// Offsets of OffsetCommit requests: texts of group and member, a generation or the epoch of a member.
     pub commits: Table<7>,
+    /// Offsets of OffsetFetch responses, with the text of the group, and of ListOffsets, with the time that was asked for.
+    pub positions: Table<6>,
+    /// ShareFetch and ShareAcknowledge; `acknowledged` and `acquired` are the first rows in these tables.
+    pub shares: Table<17>,
+    /// What they acknowledge; the kind is a number of [`types`](Self::types).
+    pub acknowledged: Table<5>,
+    /// What a ShareFetch response hands out; `written_ms` is the largest timestamp of its batches, -1: none.
+    pub acquired: Table<5>,
     /// Responses of these APIs that ask a client to pause, ms.
     pub throttled: Table<2>,
     /// Requests of these APIs whose responses have errors.
@@ -76,6 +88,11 @@ pub struct Columns {
     pub lanes: Vec<(u32, i32)>,
     /// Partitions of fetch sessions by number, in the order of the session. Fetches share them.
     pub wanted: Vec<Vec<u32>>,
+    /// Kinds of acknowledgements by number: one for all offsets, or one for each.
+    pub types: Vec<Vec<i8>>,
+    type_numbers: FxHashMap<Vec<i8>, u32>,
+    /// Partitions of share sessions, by connection and text of the member.
+    share_sessions: FxHashMap<(u64, u32), Vec<u32>>,
     numbers: FxHashMap<Arc<str>, u32>,
     lane_numbers: FxHashMap<(u32, i32), u32>,
     topics: FxHashMap<[u8; 16], u32>,
@@ -146,11 +163,18 @@ impl Columns {
             ]),
             heartbeats: Table::of(["place", "group", "member", "instance", "generation", "error"]),
             commits: Table::of(["place", "group", "member", "generation", "lane", "offset", "error"]),
+            positions: Table::of(["place", "group", "lane", "timestamp", "offset", "error"]),
+            shares: Table::of(shares::NAMES),
+            acknowledged: Table::of(["lane", "first", "last", "types", "error"]),
+            acquired: Table::of(["lane", "first", "last", "deliveries", "written_ms"]),
             throttled: Table::of(["place", "ms"]),
             failed: Table::of(["place"]),
             texts: Vec::new(),
             lanes: Vec::new(),
             wanted: Vec::new(),
+            types: Vec::new(),
+            type_numbers: FxHashMap::default(),
+            share_sessions: FxHashMap::default(),
             numbers: FxHashMap::default(),
             lane_numbers: FxHashMap::default(),
             topics: FxHashMap::default(),
@@ -185,6 +209,10 @@ impl Columns {
             Some(ApiKey::Produce) => self.produce(session, exchange, place),
             Some(ApiKey::Heartbeat) => self.heartbeat(session, exchange, place),
             Some(ApiKey::OffsetCommit) => self.commit(session, exchange, place),
+            Some(ApiKey::OffsetFetch) => self.offset_fetch(session, exchange, place),
+            Some(ApiKey::ListOffsets) => self.list_offsets(session, exchange, place),
+            Some(ApiKey::ShareFetch) => self.share_fetch(session, exchange, place),
+            Some(ApiKey::ShareAcknowledge) => self.share_acknowledge(session, exchange, place),
             _ => Ok(()),
         }
     }

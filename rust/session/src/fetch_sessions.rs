@@ -54,12 +54,7 @@ impl FetchSession {
         if let Some(known) = self.wanted {
             return known;
         }
-        let number = sessions.wanted.get(&self.lanes).copied().unwrap_or_else(|| {
-            let number = u32::try_from(every.len()).unwrap_or(u32::MAX);
-            every.push(self.lanes.clone());
-            sessions.wanted.insert(self.lanes.clone(), number);
-            number
-        });
+        let number = sessions.number(&self.lanes, every);
         self.wanted = Some(number);
         number
     }
@@ -92,6 +87,17 @@ impl FetchSessions {
         let mut state = self.states.get_mut(place).map(std::mem::take).unwrap_or_default();
         state.place = place;
         state
+    }
+
+    /// The number of these partitions in `every`.
+    pub(crate) fn number(&mut self, lanes: &[u32], every: &mut Vec<Vec<u32>>) -> u32 {
+        if let Some(known) = self.wanted.get(lanes) {
+            return *known;
+        }
+        let number = u32::try_from(every.len()).unwrap_or(u32::MAX);
+        every.push(lanes.to_vec());
+        self.wanted.insert(lanes.to_vec(), number);
+        number
     }
 
     /// Keeps a session that was taken, if it has an id.

@@ -19,7 +19,7 @@ from fletchlog.explain.session.rows import (
     TopicsAsked,
     TransactionEvent,
 )
-from fletchlog.explain.session.share_facts import ShareSessions
+from fletchlog.explain.session.share_facts import shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,7 +61,6 @@ class Facts:
         self.last_us = 0
         self._exchanges: Sequence[Exchange] | Session = ()
         self._resets: list[Position] | None = None
-        self._share_sessions = ShareSessions(_error, _topic)
         self._lanes: dict[tuple[str, int], Lane] = {}
 
     def read(self, connections: Iterable[Connection], exchanges: Sequence[Exchange] | Session, tables: Tables) -> None:
@@ -83,6 +82,8 @@ class Facts:
         self.throttled.sort()
         self.committed += self._commits(tables["commits"])
         self.committed.sort(key=attrgetter("number"))
+        self.positions += self._positions(tables["positions"])
+        self.shared += shares_of(lines, tables, _error)
         self.group_events += self._heartbeats(tables["heartbeats"])
         self.group_events.sort(key=attrgetter("number"))
 
@@ -109,6 +110,17 @@ class Facts:
             [_error(code) for code in error.tolist()],
         )  # fmt: skip
         return (Committed._make((*row, False)) for row in zip(*values, strict=True))
+
+    def _positions(self, columns: dict[str, bytes]) -> Iterator[Position]:
+        """Offsets that were looked up."""
+        lines, names = self.lines, self.lines.named
+        place, group, lane, timestamp, offset, error = map(column, columns.values())
+        answered = lines.answered_us[place]
+        values = (
+            lines.number[place].tolist(), lines.client[place].tolist(), np.where(answered > 0, answered, lines.arrived_us[place]).tolist(), names.text(group),
+            [names.lanes[number] for number in lane.tolist()], optional(timestamp), offset.tolist(), [_error(code) for code in error.tolist()],
+        )  # fmt: skip
+        return map(Position._make, zip(*values, strict=True))
 
     def _number_clients(self) -> None:
         """Numbers clients by client id and software, in the order of their first requests. Requests before ApiVersions has arrived are of the same client."""
@@ -238,28 +250,6 @@ class Facts:
                     )
                 )  # fmt: skip
 
-    def _offset_fetch(self, exchange: Exchange, client: int, _request: _Fields, response: _Fields) -> None:
-        groups = response.get("groups") or [{"group_id": _request.get("group_id"), "topics": response.get("topics")}]
-        for group in groups:
-            for topic in group.get("topics") or ():
-                for partition in topic["partitions"]:
-                    lane = self._lane(_topic(topic), partition["partition_index"])
-                    self.positions.append(
-                        Position(
-                            exchange.number, client, exchange.answered_us or exchange.arrived_us, group["group_id"], lane, None,
-                            partition["committed_offset"], _error(partition["error_code"]),
-                        )
-                    )  # fmt: skip
-
-    def _list_offsets(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
-        asked = {Lane(_topic(t), p["partition_index"]): p["timestamp"] for t in request.get("topics") or () for p in t["partitions"]}
-        for topic in response.get("topics") or ():
-            for partition in topic["partitions"]:
-                lane = self._lane(_topic(topic), partition["partition_index"])
-                at = exchange.answered_us or exchange.arrived_us
-                offset, error = partition.get("offset", -1), _error(partition["error_code"])
-                self.positions.append(Position(exchange.number, client, at, None, lane, asked.get(lane), offset, error))
-
     def _metadata(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
         if names := tuple(topic["name"] for topic in request.get("topics") or () if topic.get("name")):
             self.topics_asked.append(TopicsAsked(exchange.number, client, exchange.connection, exchange.arrived_us, names))
@@ -286,9 +276,6 @@ class Facts:
                 producer.get("producer_id", -1), producer.get("producer_epoch", -1), request.get("transaction_timeout_ms", -1), error, lanes,
             )
         )  # fmt: skip
-
-    def _share(self, exchange: Exchange, client: int, request: _Fields, response: _Fields) -> None:
-        self.shared.append(self._share_sessions.read(exchange, client, request, response))
 
     def _nothing(self, _exchange: Exchange, _client: int, _request: _Fields, _response: _Fields) -> None:
         """Only its errors count."""
@@ -402,14 +389,11 @@ def _lanes(assignment: Any) -> tuple[Lane, ...] | None:
     return tuple(Lane(_topic(t), p) for t in topics for p in t["partitions"])
 
 
-_COLUMNS = {"Fetch", "Produce", "Heartbeat", "OffsetCommit"}
+_COLUMNS = {"Fetch", "Produce", "Heartbeat", "OffsetCommit", "OffsetFetch", "ListOffsets", "ShareFetch", "ShareAcknowledge"}
 _READERS: dict[str, Callable[[Facts, Exchange, int, _Fields, _Fields], None]] = {
     "TxnOffsetCommit": Facts._offset_commit,  # noqa: SLF001 - the methods of this class, by API
-    "OffsetFetch": Facts._offset_fetch,  # noqa: SLF001
-    "ListOffsets": Facts._list_offsets,  # noqa: SLF001
     "Metadata": Facts._metadata,  # noqa: SLF001
     **dict.fromkeys(("JoinGroup", "SyncGroup", "LeaveGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"), Facts._group),  # noqa: SLF001
-    **dict.fromkeys(("ShareFetch", "ShareAcknowledge"), Facts._share),  # noqa: SLF001
     **dict.fromkeys(("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"), Facts._transaction),  # noqa: SLF001
     **dict.fromkeys(("FindCoordinator", "SaslHandshake", "SaslAuthenticate", "CreateTopics", "DescribeGroups"), Facts._nothing),  # noqa: SLF001
 }
