@@ -39,7 +39,7 @@ def build() -> Path:
     version = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
     host = next(line.split()[1] for line in version.splitlines() if line.startswith("host:"))
     environment = {**os.environ, "RUSTFLAGS": " ".join(COVERAGE), "CARGO_TARGET_DIR": str(BUILD / "target")}
-    command = ["cargo", "build", "--release", "--manifest-path", str(ROOT / "fuzz" / "Cargo.toml"), "--target", host]
+    command = ["cargo", "build", "--locked", "--release", "--manifest-path", str(ROOT / "fuzz" / "Cargo.toml"), "--target", host]
     subprocess.run(command, check=True, env=environment)
     return BUILD / "target" / host / "release" / "fuzz"
 
