@@ -332,6 +332,14 @@ fn a_client_in_this_process_that_is_dropped_releases_what_it_has() {
     };
     client.ask(1, Request::ShareFetch(request));
     assert_eq!(world.in_flight(), [(0, 1, "Acquired", 1)]);
+    let to_coordinator = fletchlog_api::transport::coordinator_connection(1);
+    client.ask(to_coordinator, Request::Heartbeat(HeartbeatRequest::default()));
+    client.transport.disconnect(to_coordinator);
+    assert_eq!(
+        world.in_flight(),
+        [(0, 1, "Acquired", 1)],
+        "the session is of the other one"
+    );
     drop(client);
     assert_eq!(Member::new(&world, "b").fetch(), (NONE, vec![(0, 1, 2)]));
 }
