@@ -87,6 +87,7 @@ impl ConsumerCoordinator {
         if let Some((operation, _)) = commit {
             self.cancel(operation);
         }
+        self.fail_commits();
         let lost = subs.assigned_partitions();
         if !lost.is_empty() {
             self.events.push(RebalanceEvent::Lost(lost));

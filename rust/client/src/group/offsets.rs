@@ -355,15 +355,29 @@ impl ConsumerCoordinator {
             return Ok(generation);
         }
         if member.state == State::Unjoined || self.consumer.is_some() {
-            return Err(ClientError::CommitFailed(format!(
-                "this consumer is not a member of group {} at the moment (it was removed, or has not been polled since subscribe()); poll() to rejoin",
-                self.settings.group_id
-            )));
+            return Err(self.not_a_member());
         }
         Err(self.refused(
             ErrorCode::REBALANCE_IN_PROGRESS,
             "offsets cannot be committed now; poll() until the rebalance is over and commit again",
         ))
+    }
+
+    fn not_a_member(&self) -> ClientError {
+        ClientError::CommitFailed(format!(
+            "this consumer is not a member of group {} at the moment (it was removed, or has not been polled since subscribe()); poll() to rejoin",
+            self.settings.group_id
+        ))
+    }
+
+    /// The member has lost its partitions: commits that are not confirmed fail. Repeated, they would carry the epoch of its next membership,
+    /// when another member may have committed more. Java's member joins again only after the application has seen the failure.
+    pub(super) fn fail_commits(&mut self) {
+        let waits = |op: &Operation| matches!(op.kind, Kind::Commit { result: None, .. });
+        let ids = self.offsets.operations.iter().filter(|(_, op)| waits(op));
+        for id in ids.map(|(&id, _)| id).collect::<Vec<_>>() {
+            self.fail_operation(id, self.not_a_member());
+        }
     }
 
     pub(super) fn on_operation_response(&mut self, id: OperationId, response: Response, now_ms: i64) {

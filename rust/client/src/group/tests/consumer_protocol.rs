@@ -291,3 +291,23 @@ fn a_pattern_is_the_coordinators_to_resolve() {
     assert_eq!(member.turn().unwrap(), ["1", "2 owns [0]"]);
     assert_eq!(member.subs.assigned_partitions(), [tp(0)]);
 }
+
+#[test]
+fn a_commit_that_is_not_confirmed_when_the_partitions_are_lost_is_not_sent_with_the_next_epoch() {
+    let mut member = stable(&[]);
+    member.advance(5000);
+    let id = member.coordinator.start_commit(offsets(), Commit::Sync);
+    member
+        .answer(refused(ErrorCode::FENCED_MEMBER_EPOCH))
+        .answer(commit_answer(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS))
+        .answer(answer_of(7, Some(&[1])))
+        .answer(answer_of(7, None));
+    let sent = member.turn().unwrap();
+    assert_eq!(sent, ["2", "OffsetCommit 2", "0 names [\"t\"] owns []", "7 owns [1]"]);
+    member.advance(100);
+    assert!(member.turn().unwrap().is_empty());
+    assert!(matches!(
+        member.coordinator.commit_result(id),
+        Some(Err(ClientError::CommitFailed(_)))
+    ));
+}
