@@ -178,5 +178,6 @@ def test_a_share_group_is_listed_described_and_reset(cli, data):
     expected = [{"topic": "t", "partition": p, "before": {0: 3}.get(p), "after": 10} for p in (0, 1)]
     assert cli("groups", "reset", data, "s", "-t", "t", "--to-latest", "--json", "--execute").json == expected
     assert cli("groups", "lag", data, "s", "--json").json == [{"topic": "t", "lag": 0}]
+    assert "--to-offset" in cli("groups", "reset", data, "s", "-t", "t", "--shift-by", "-1", code=1).err
     cli("groups", "delete", data, "s", "--yes")
     assert [row["group"] for row in cli("groups", "list", data, "--json").json] == ["g"]

@@ -38,8 +38,24 @@ def test_records_that_were_written_are_accepted(place):
     assert rows(place) == []
 
 
-@pytest.mark.parametrize("words", [["--group", "g"], ["-p", "0"], ["--from", "latest"], ["--tail", "3"], ["--offset", "1"]])
+@pytest.mark.parametrize("words", [["--group", "g"], ["-p", "0"], ["--from", "latest"], ["--from", "earliest"], ["--tail", "3"], ["--offset", "1"]])
 def test_what_a_share_group_does_not_have_is_refused(place, words):
     done = invoke(["consume", place, "t", "--share-group", GROUP, *words])
     assert done.exit_code != 0
     assert "do not go together: a share group has no positions" in done.stderr
+
+
+def test_a_new_group_that_gets_nothing_names_the_command_that_sets_it_back(place):
+    done = invoke(["consume", place, "t", "--share-group", "new", "-f", "jsonl"])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "begins at the end" in done.stderr
+    (listed,) = [row for row in json.loads(invoke(["groups", "list", place, "--json"]).stdout) if row["group"] == "new"]
+    assert listed["lag"] is None
+
+
+def test_a_group_of_another_type_is_named_without_advice_that_contradicts_it(place):
+    assert invoke(["groups", "reset", place, "classic", "-t", "t", "--to-earliest", "--execute"]).exit_code == 0
+    done = invoke(["consume", place, "t", "--share-group", "classic"])
+    assert done.exit_code != 0
+    assert "another type" in done.stderr
+    assert "groups list" not in done.stderr

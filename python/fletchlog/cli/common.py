@@ -43,6 +43,8 @@ def in_words_of_the_shell(error: Exception, places: Iterable[Place] = ()) -> str
     text = re.sub(r"\bnode -\d+: ", "", str(error))
     text = text.replace("does not exist; open it without read_only to create it", "does not exist; check the name")
     command = next((words for kind, words in advice.items() if isinstance(error, kind)), None)
+    if "group of another type" in text:
+        command = None  # the list has it
     # what follows the semicolon is the engine's advice, in words of Python
     text = text if command is None else f"{text.partition('; ')[0].removesuffix('.')}; {command}"
     names = [shlex.quote(str(place)) for place in places]

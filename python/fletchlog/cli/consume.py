@@ -39,7 +39,7 @@ def consume(
     output: Path | None = option("--output -o", "File to write."),
     most: int | None = option("--max -n", f"Stop after this many records (table: {TABLE_ROWS})."),
     partition: list[int] | None = PARTITIONS,
-    start: str = option("--from", f"Where to start. TIME: {times.HELP}.", "earliest", metavar="earliest|latest|TIME"),
+    begin: str | None = option("--from", f"Where to start; without it earliest. TIME: {times.HELP}.", metavar="earliest|latest|TIME"),
     until: str | None = option("--until", "Stop in each partition at its first record of this time or later.", metavar="TIME"),
     offset: int | None = option("--offset", "Start at this offset of each partition."),
     tail: int | None = option("--tail", "The last N records of each partition.", metavar="N"),
@@ -112,6 +112,7 @@ def consume(
 
     named = _form_of(output)
     form = form or named or ("jsonl" if follow else "table")
+    start = begin or "earliest"
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
     decoder = Decoder(
@@ -123,14 +124,21 @@ def consume(
     )
     client = configured(command_config, config)
     if share_group is not None:
-        _check_shared(group, partition, start, until, offset, tail)
+        _check_shared(group, partition, begin, until, offset, tail)
         with opened(directory, read_only=False, client=client) as place, contextlib.closing(writer(form, output, follow=follow)) as shared:
+            is_empty = True
             for batch in share.polls(place, topics, share_group, client, limit, follow=follow):
+                is_empty = is_empty and not batch.num_rows
                 for typed_rows in decoder.decoded(batch):
                     shared.add(typed_rows)
                 if follow:
                     shared.taken()
             shared.finish()
+        if is_empty:
+            note(
+                f"share group {share_group} has no records to deliver now; a new group begins at the end of its topics, and"
+                f" `fletchlog groups reset {directory} {share_group} --topic {topics[0]} --to-earliest --execute` sets it back"
+            )
         if output is not None:
             note(f"wrote {counted(shared.count, 'record')} to {output}")
         return
@@ -209,14 +217,14 @@ def _check(
         raise CommandError("--offset, --tail and --from each say where to start: give one of them")
 
 
-def _check_shared(group: str | None, partition: list[int] | None, start: str, until: str | None, offset: int | None, tail: int | None) -> None:
+def _check_shared(group: str | None, partition: list[int] | None, begin: str | None, until: str | None, offset: int | None, tail: int | None) -> None:
     """Refuses what a share group decides, or what it does not have.
 
     Raises:
         CommandError: Such an option was given.
     """
     given = {
-        "--group": group is not None, "--partition": bool(partition), "--from": start != "earliest", "--until": until is not None,
+        "--group": group is not None, "--partition": bool(partition), "--from": begin is not None, "--until": until is not None,
         "--offset": offset is not None, "--tail": tail is not None,
     }  # fmt: skip
     for name in (name for name, is_given in given.items() if is_given):

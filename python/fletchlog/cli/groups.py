@@ -84,10 +84,10 @@ def lag(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, comm
     """
     with opened(directory, read_only=True, client=configured(command_config)) as broker:
         rows = _lags(broker, listed_group(broker, group))
-    topics: dict[str, int] = {}
+    topics: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        topics[row["topic"]] = topics.get(row["topic"], 0) + (row["lag"] or 0)
-    show([{"topic": topic, "lag": sum_} for topic, sum_ in topics.items()], as_json=as_json, empty=f"{group} has committed no offsets")
+        topics.setdefault(row["topic"], []).append(row)
+    show([{"topic": topic, "lag": _sum(of_topic)} for topic, of_topic in topics.items()], as_json=as_json, empty=f"{group} has committed no offsets")
 
 
 def reset(
@@ -125,6 +125,8 @@ def reset(
         found = places.partitions([topic_of(broker, name) for name in topic], partition)
         begin, ends = consumer.beginning_offsets(found), consumer.end_offsets(found)
         shares = any(listed.group_id == group and listed.group_type == "share" for listed in broker.groups())
+        if shares and shift_by is not None:
+            raise CommandError("--shift-by counts from a position, which a share group does not have: give --to-offset or --to-time")
         before: dict[fl.TopicPartition, int | None] = dict.fromkeys(found)
         if shares:
             before |= {tp: at.start_offset for tp, at in broker.share_group_offsets(group).items() if tp in before}
@@ -171,10 +173,16 @@ def _row(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> dict[s
         if group.group_type in _DESCRIBED:
             row["members"] = len(_described(broker, group).members)
         lags = _lags(broker, group)
-        row |= {"partitions": len(lags), "lag": sum(lag["lag"] or 0 for lag in lags)}
+        row |= {"partitions": len(lags), "lag": _sum(lags)}
     except KafkaError as error:
         note(f"{group.group_id}: {error}")
     return row
+
+
+def _sum(lags: list[dict[str, Any]]) -> int | None:
+    """The records that are not read, in the partitions where it is known; of a share group without a start it is not."""
+    known = [row["lag"] for row in lags if row["lag"] is not None]
+    return sum(known) if known or not lags else None
 
 
 def _described(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> fl.admin.GroupDescription:
