@@ -40,7 +40,7 @@ def test_every_recorded_script_of_share_groups_runs_as_with_kafka(golden, kafka_
     cluster = kafka_cluster(nodes=1, config=SETTINGS)
     scripts, borders = (golden / "share-groups" / name for name in ("scripts.jsonl", "borders.jsonl"))
     found, printed = different(golden, "wire/coordinators", cluster.bootstrap, scripts, ["--threads", "32", borders])
-    assert set(found) <= set(DIFFERENT), printed
+    assert set(found) == set(DIFFERENT), printed
 
 
 def test_where_a_share_group_begins_is_shown_set_and_deleted(kafka_cluster):
