@@ -112,7 +112,7 @@ def consume(
 
     named = _form_of(output)
     form = form or named or ("jsonl" if follow else "table")
-    start = begin or "earliest"
+    start = "earliest" if begin is None else begin
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
     decoder = Decoder(
