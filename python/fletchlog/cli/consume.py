@@ -39,7 +39,7 @@ def consume(
     output: Path | None = option("--output -o", "File to write."),
     most: int | None = option("--max -n", f"Stop after this many records (table: {TABLE_ROWS})."),
     partition: list[int] | None = PARTITIONS,
-    begin: str | None = option("--from", f"Where to start; without it earliest. TIME: {times.HELP}.", metavar="earliest|latest|TIME"),
+    start: str | None = option("--from", f"Where to start; without it earliest. TIME: {times.HELP}.", metavar="earliest|latest|TIME"),
     until: str | None = option("--until", "Stop in each partition at its first record of this time or later.", metavar="TIME"),
     offset: int | None = option("--offset", "Start at this offset of each partition."),
     tail: int | None = option("--tail", "The last N records of each partition.", metavar="N"),
@@ -112,7 +112,8 @@ def consume(
 
     named = _form_of(output)
     form = form or named or ("jsonl" if follow else "table")
-    start = "earliest" if begin is None else begin
+    begin = start
+    start = "earliest" if start is None else start
     _check(form, most, start, offset, tail, partition, until, group=group, follow=follow)
     limit = most if most is not None else TABLE_ROWS if form == "table" else None
     decoder = Decoder(
