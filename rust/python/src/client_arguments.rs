@@ -31,15 +31,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Reads the arguments. A consumer without `group.id` commits nothing, so it opens a directory for reading; every other client for writing.
+    /// Reads the arguments; `group` is group.id. A consumer without `group.id` commits nothing, so it opens a directory for reading; every other client for writing.
     pub fn from_py(
         py: Python<'_>,
         scope: Scope,
         source: Option<&Bound<'_, PyAny>>,
         config: Option<&Bound<'_, PyAny>>,
+        group: Option<&str>,
     ) -> PyResult<Self> {
         let (source, config) = arguments(source, config)?;
-        let (mut source, mut config) = (source.cloned(), config.cloned());
+        let (mut source, mut config) = (source.cloned(), with_group(py, config, group)?);
         if let Some(Ok(cluster)) = source.as_ref().map(|source| source.cast::<Cluster>()) {
             let (servers, properties) = cluster.get().given(py);
             config = with_properties_of_cluster(scope, properties.as_ref(), config)?;
@@ -105,7 +106,7 @@ fn opened<'py>(py: Python<'py>, source: &Bound<'py, PyAny>, reads: bool) -> PyRe
 }
 
 /// The configuration with this group.id, unless it has another one.
-pub fn with_group<'py>(
+fn with_group<'py>(
     py: Python<'py>,
     config: Option<&Bound<'py, PyAny>>,
     group: Option<&str>,

@@ -12,7 +12,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use crate::client_arguments::{Client, arguments, close_owned, refuse_keywords, with_group};
+use crate::client_arguments::{Client, close_owned, refuse_keywords};
 use crate::convert::{
     describe, group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
     offset_from_py, offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, some,
@@ -274,9 +274,7 @@ impl Consumer {
         let topics = topics.map(topics_from_py).transpose()?;
         let faults = rules_from_py(faults)?;
         let deserializers = Deserializers::from_py(key_deserializer, value_deserializer)?;
-        let (source, config) = arguments(source, config)?;
-        let config = with_group(py, config, group)?;
-        let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config.as_ref())?;
+        let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config, group)?;
         let traced = config.boolean("fletchlog.trace");
         let read_only = peer.is_read_only();
         let broker = match &peer {

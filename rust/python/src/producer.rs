@@ -183,7 +183,7 @@ impl Producer {
         refuse_keywords("Producer", Scope::Producer, others)?;
         let key_serializer = serializer_from_py("key_serializer", key_serializer)?;
         let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
-        let Client { peer, config, owned } = Client::from_py(py, Scope::Producer, source, config)?;
+        let Client { peer, config, owned } = Client::from_py(py, Scope::Producer, source, config, None)?;
         let traced = config.boolean("fletchlog.trace");
         let faults = rules_from_py(faults)?;
         let given = config.clone();

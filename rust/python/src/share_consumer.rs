@@ -12,7 +12,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::client_arguments::{Client, arguments, close_owned, refuse_keywords, with_group};
+use crate::client_arguments::{Client, close_owned, refuse_keywords};
 use crate::convert::{describe, import_classes, metrics_to_py, partition_to_py, some, topics_from_py, unpicklable};
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
@@ -222,9 +222,7 @@ impl ShareConsumer {
             crate::callbacks::ensure_callable(callback.bind(py), "on_acknowledgement(partition, offsets, error)")?;
         }
         let topics = topics.map(topics_from_py).transpose()?;
-        let (source, config) = arguments(source, config)?;
-        let config = with_group(py, config, group)?;
-        let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config.as_ref())?;
+        let Client { peer, config, owned } = Client::from_py(py, Scope::Consumer, source, config, group)?;
         let broker = match &peer {
             Peer::Broker(engine) => Some(Arc::downgrade(engine)),
             Peer::Cluster(..) => None,
