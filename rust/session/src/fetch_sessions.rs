@@ -1,5 +1,7 @@
 //! What clients and brokers remember of a connection's fetches: a request names only what changes. Kafka: `FetchSession`.
 
+use std::hash::Hash;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The state of a fetch session after a request.
@@ -91,13 +93,7 @@ impl FetchSessions {
 
     /// The number of these partitions in `every`.
     pub(crate) fn number(&mut self, lanes: &[u32], every: &mut Vec<Vec<u32>>) -> u32 {
-        if let Some(known) = self.wanted.get(lanes) {
-            return *known;
-        }
-        let number = u32::try_from(every.len()).unwrap_or(u32::MAX);
-        every.push(lanes.to_vec());
-        self.wanted.insert(lanes.to_vec(), number);
-        number
+        number_of(lanes, &mut self.wanted, every)
     }
 
     /// Keeps a session that was taken, if it has an id.
@@ -106,4 +102,19 @@ impl FetchSessions {
             *place = state;
         }
     }
+}
+
+/// The number of a list in `every`, where each list is once.
+pub(crate) fn number_of<T: Clone + Eq + Hash>(
+    list: &[T],
+    known: &mut FxHashMap<Vec<T>, u32>,
+    every: &mut Vec<Vec<T>>,
+) -> u32 {
+    if let Some(number) = known.get(list) {
+        return *number;
+    }
+    let number = u32::try_from(every.len()).unwrap_or(u32::MAX);
+    every.push(list.to_vec());
+    known.insert(list.to_vec(), number);
+    number
 }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Columns, NONE, number};
 use crate::batches::batches_of;
+use crate::fetch_sessions::number_of;
 use crate::format::SessionError;
 use crate::index::Exchange;
 use crate::session::{Body, Session};
@@ -204,15 +205,7 @@ impl Columns {
 
     /// `errors`: that of the response, and those of its partitions.
     fn acknowledges(&mut self, lane: u32, offsets: (i64, i64), types: &[i8], errors: (i64, &FxHashMap<u32, i64>)) {
-        let kind = match self.type_numbers.get(types) {
-            Some(known) => *known,
-            None => {
-                let kind = u32::try_from(self.types.len()).unwrap_or(u32::MAX);
-                self.types.push(types.to_vec());
-                self.type_numbers.insert(types.to_vec(), kind);
-                kind
-            }
-        };
+        let kind = number_of(types, &mut self.type_numbers, &mut self.types);
         let error = match errors {
             (0, of_partitions) => of_partitions.get(&lane).copied().unwrap_or(0),
             (error, _) => error,
