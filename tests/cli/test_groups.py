@@ -181,3 +181,37 @@ def test_a_share_group_is_listed_described_and_reset(cli, data):
     assert "--to-offset" in cli("groups", "reset", data, "s", "-t", "t", "--shift-by", "-1", code=1).err
     cli("groups", "delete", data, "s", "--yes")
     assert [row["group"] for row in cli("groups", "list", data, "--json").json] == ["g"]
+
+
+def test_a_reset_makes_a_group_of_the_type_that_is_asked_for_and_reports_it(cli, data):
+    shown = cli("groups", "reset", data, "new", "--share", "-t", "t", "--to-earliest", "--json")
+    assert [(row["before"], row["after"]) for row in shown.json] == [(None, 0), (None, 0)]
+    assert "nothing was changed" in shown.err
+    made = cli("groups", "reset", data, "new", "--share", "-t", "t", "--to-earliest", "--execute")
+    assert "new did not exist: it is a share group now" in made.err
+    assert "did not exist" not in cli("groups", "reset", data, "new", "-t", "t", "--to-latest", "--execute").err
+    made = cli("groups", "reset", data, "other", "-t", "t", "--to-earliest", "--execute")
+    assert "other did not exist: it is a consumer group now" in made.err
+    assert {row["group"]: row["type"] for row in cli("groups", "list", data, "--json").json} == {"g": "classic", "new": "share", "other": "classic"}
+    assert "g is no share group" in cli("groups", "reset", data, "g", "--share", "-t", "t", "--to-latest", code=1).err
+
+
+def test_a_reset_reports_an_offset_that_a_partition_does_not_have(cli, data):
+    done = cli("groups", "reset", data, "g", "-t", "t", "-p", "0", "--to-offset", "11", "--json")
+    assert [row["after"] for row in done.json] == [10]
+    assert "t-0 has no offset 11: it ends at 10" in done.err
+    assert "t-0 has no offset -5: it begins at 0" in cli("groups", "reset", data, "g", "-t", "t", "-p", "0", "--shift-by", "-8").err
+    assert "has no offset" not in cli("groups", "reset", data, "g", "-t", "t", "-p", "0", "--to-offset", "10").err
+
+
+def test_properties_of_a_group_are_altered_and_described(cli, data):
+    altered = cli("groups", "alter", data, "s", "-c", "share.auto.offset.reset=earliest", "-c", "share.delivery.count.limit=3")
+    assert "altered s" in altered.out
+    cli("groups", "reset", data, "s", "--share", "-t", "t", "--to-earliest", "--execute")
+    assert cli("groups", "describe", data, "s", "--json").json["config"] == {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "3"}
+    assert "share.auto.offset.reset=earliest, share.delivery.count.limit=3" in cli("groups", "describe", data, "s").out
+    cli("groups", "alter", data, "s", "-d", "share.delivery.count.limit")
+    assert cli("groups", "describe", data, "s", "--json").json["config"] == {"share.auto.offset.reset": "earliest"}
+    assert cli("groups", "describe", data, "g", "--json").json["config"] == {}
+    assert "give --config" in cli("groups", "alter", data, "s", code=1).err
+    assert "share.nothing" in cli("groups", "alter", data, "s", "-c", "share.nothing=1", code=1).err

@@ -1,6 +1,8 @@
 """`fletchlog consume --share-group`: what was written is accepted, the rest is released."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -59,3 +61,26 @@ def test_a_group_of_another_type_is_named_without_advice_that_contradicts_it(pla
     assert done.exit_code != 0
     assert "another type" in done.stderr
     assert "groups list" not in done.stderr
+
+
+def test_a_topic_that_does_not_exist_is_an_error_and_leaves_no_group(place):
+    done = invoke(["consume", place, "nosuch", "--share-group", "new"])
+    assert done.exit_code != 0
+    assert "nosuch" in done.stderr
+    assert "new" not in {row["group"] for row in json.loads(invoke(["groups", "list", place, "--json"]).stdout or "[]")}
+
+
+def test_a_property_of_the_group_names_the_command_that_sets_it(place):
+    done = invoke(["consume", place, "t", "--share-group", GROUP, "-c", "share.auto.offset.reset=earliest"])
+    assert done.exit_code != 0
+    assert "fletchlog groups alter" in done.stderr
+
+
+def test_what_a_pipe_held_when_its_reader_ended_comes_again(place):
+    command = [sys.executable, "-m", "fletchlog", "consume", place, "t", "--share-group", GROUP, "-f", "jsonl", "-c", "max.poll.records=5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as member:
+        assert member.stdout is not None
+        assert member.stdout.read(1)
+        member.stdout.close()
+        member.wait(60)
+    assert [row["value"] for row in rows(place)] == [str(number) for number in range(10)]

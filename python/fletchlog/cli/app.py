@@ -53,7 +53,7 @@ COMMANDS = {
     "verify": "Check every batch, index, snapshot and checkpoint of a directory.",
     "config": "Print every configuration property with its default and what it does.",
     "topics": "List, create, describe, alter and delete topics of a directory.",
-    "groups": "List, describe, reset and delete the consumer and share groups of a directory.",
+    "groups": "List, describe, reset, alter and delete the consumer and share groups of a directory.",
     "brokers": "Describe and alter the properties of a broker's nodes.",
     "transactions": "List the transactional ids of a directory or cluster, and abort an open transaction.",
     "users": "Add, list and remove the users of SCRAM that clients of a listener can be.",

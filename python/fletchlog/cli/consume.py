@@ -75,8 +75,9 @@ def consume(
     With --group the next call continues behind the last record that this one wrote, also after Ctrl-C or `| head`. What was in a pipe when its reader
     ended comes again; a table counts when all of it was printed, Parquet when the file was closed. A group without a commit begins at --from.
 
-    With --share-group the command is a member of a share group: each record goes to one of the members, and is accepted when it was written. Others
-    are released when the command ends. It ends when no record has come for some seconds.
+    With --share-group the command is a member of a share group: each record goes to one of the members, and is accepted when it was written, in a pipe
+    when its reader took it. Others are released when the command ends. It ends when no record has come for some seconds. Of a table, json, parquet
+    and arrow, which are complete at the end alone, records are accepted before.
 
     jsonl, json, csv, parquet and arrow hold whole records: `fletchlog produce` reads them back. A template has kcat's letters: %t topic, %p partition,
     %o offset, %k key, %s value, %T timestamp in ms, %h headers, %K and %S lengths, \n \t \xHH; raw is '%s\n'.
@@ -126,15 +127,17 @@ def consume(
     client = configured(command_config, config)
     if share_group is not None:
         _check_shared(group, partition, begin, until, offset, tail)
-        with opened(directory, read_only=False, client=client) as place, contextlib.closing(writer(form, output, follow=follow)) as shared:
-            is_empty = True
-            for batch in share.polls(place, topics, share_group, client, limit, follow=follow):
-                is_empty = is_empty and not batch.num_rows
-                for typed_rows in decoder.decoded(batch):
-                    shared.add(typed_rows)
-                if follow:
-                    shared.taken()
-            shared.finish()
+        with opened(directory, read_only=False, client=client) as place:
+            for name in topics:
+                topic(place, name)
+            with contextlib.closing(writer(form, output, follow=follow)) as shared:
+                is_empty = True
+                for batch in share.polls(place, topics, share_group, client, limit, follow=follow):
+                    is_empty = is_empty and not batch.num_rows
+                    for typed_rows in decoder.decoded(batch):
+                        shared.add(typed_rows)
+                    shared.wait_until_taken()
+                shared.finish()
         if is_empty:
             note(
                 f"share group {share_group} has no records to deliver now; a new group begins at the end of its topics, and"

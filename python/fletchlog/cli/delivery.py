@@ -10,11 +10,13 @@ import stat
 import struct
 import sys
 import termios
+import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.interrupts import held
+from fletchlog.cli.streams import PipeClosedError
 from fletchlog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ Offsets = dict[TopicPartition, int]
 """Per partition, the offset behind the last record."""
 # what a pipe takes at once if it takes anything
 _PIPE_BUF = 4096
+# between two looks at what a pipe holds
+_LOOK_S = 0.002
 
 
 def advance(offsets: Offsets, row: Mapping[str, Any]) -> None:
@@ -114,8 +118,22 @@ class Output:
 
     def shown(self) -> Offsets:
         """The same at the end: while there is a reader, what the pipe holds counts as written."""
-        gone = self._poll is not None and any(events & select.POLLERR for _, events in self._poll.poll(0))
-        return self.taken() if gone else self._settle(self._written)
+        return self.taken() if self._is_gone() else self._settle(self._written)
+
+    def wait_until_taken(self) -> None:
+        """Waits until the reader of a pipe has read what was written.
+
+        Raises:
+            fletchlog.cli.streams.PipeClosedError: It ended before.
+        """
+        while self._unread():
+            if self._is_gone():
+                raise PipeClosedError
+            # nothing reports that a pipe is empty
+            time.sleep(_LOOK_S)
+
+    def _is_gone(self) -> bool:
+        return self._poll is not None and any(events & select.POLLERR for _, events in self._poll.poll(0))
 
     def _settle(self, position: int) -> Offsets:
         while self._waiting and self._waiting[0][0] <= position:

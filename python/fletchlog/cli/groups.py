@@ -1,4 +1,4 @@
-"""List, describe, reset and delete the consumer and share groups of a directory."""
+"""List, describe, reset, alter and delete the consumer and share groups of a directory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli import places, times
 from fletchlog.cli.arguments import option
-from fletchlog.cli.common import CommandError, configured, confirm, opened
+from fletchlog.cli.common import CommandError, changed_properties, configured, confirm, opened
 from fletchlog.cli.common import group as listed_group
 from fletchlog.cli.common import topic as topic_of
-from fletchlog.cli.options import COMMAND_CONFIG, GROUP, JSON, PARTITIONS, PLACE, YES, names_of_topics
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, DELETE_CONFIG, GROUP, JSON, PARTITIONS, PLACE, YES, names_of_topics
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted, note, say
 
@@ -38,7 +38,7 @@ def list_groups(directory: Place = PLACE, as_json: bool = JSON, command_config: 
 
 
 def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
-    """Show a group's state and members, where it continues in each partition, its lag, and which member has the partition.
+    """Show a group's state, properties and members, where it continues in each partition, its lag, and which member has the partition.
 
     Of a share group `committed` is where the records begin that are not done, `lag` is how many are not done, and `done_ahead` how many behind that begin
     are done, kept in flight by an earlier one. Who has which record is known to the leaders alone: see Broker.share_state.
@@ -49,6 +49,7 @@ def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON,
         listed = listed_group(broker, group)
         found = _described(broker, listed)
         lags = {(row["topic"], row["partition"]): row for row in _lags(broker, listed)}
+        config = _config(broker, listed)
     members: dict[tuple[str, int], str] = {}
     for member in found.members:
         for topic, partition in member.partitions:
@@ -63,11 +64,13 @@ def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON,
     ]
     if as_json:
         facts = {"group": group, "type": listed.group_type, "state": found.state, "coordinator": found.coordinator, "protocol": found.protocol}
-        print(json.dumps(facts | {"members": [_member(member) for member in found.members], "partitions": rows}, indent=2))
+        print(json.dumps(facts | {"config": config, "members": [_member(member) for member in found.members], "partitions": rows}, indent=2))
         return
     protocol = f", assigned by {found.protocol}" if found.protocol else ""
     shown_members = counted(len(found.members), "member") if listed.group_type in _DESCRIBED else f"its members, of type {listed.group_type}, are not shown"
     say(f"{group} is {found.state}, its coordinator is node {found.coordinator}; {shown_members}{protocol}")
+    if config:
+        say(", ".join(f"{name}={value}" for name, value in config.items()))
     if found.members:
         show([_member(member) for member in found.members], as_json=False, empty="")
     show(rows, as_json=False, empty=f"{group} has committed no offsets")
@@ -100,19 +103,22 @@ def reset(
     to_offset: int | None = option("--to-offset", "To this offset."),
     to_time: str | None = option("--to-time", f"To the first record of this time or later: {times.HELP}.", metavar="TIME"),
     shift_by: int | None = option("--shift-by", "N records further, or back if N is negative.", metavar="N"),
+    share: bool = option("--share", "GROUP is a share group; it is made if it does not exist.", False),
     execute: bool = option("--execute", "Do it; without it, only show what would be done.", False),
     as_json: bool = JSON,
     command_config: Path | None = COMMAND_CONFIG,
 ) -> None:
     """Set where a group continues. The group must have no members. Without --execute nothing is changed, as in Kafka's tool.
 
-    An offset that a partition does not have becomes its first or its end.
+    An offset that a partition does not have becomes its first or its end. A group that does not exist is made.
 
       fletchlog groups reset data/ g --topic orders --to-earliest
 
       fletchlog groups reset data/ g --topic orders --to-time 2h --execute
 
       fletchlog groups reset data/ g --topic orders -p 0 --shift-by -10 --execute
+
+      fletchlog groups reset data/ queue --share --topic orders --to-earliest --execute
     """
     chosen = {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-offset": to_offset is not None,
               "--to-time": to_time is not None, "--shift-by": shift_by is not None}  # fmt: skip
@@ -124,12 +130,15 @@ def reset(
     with opened(directory, read_only=not execute, client=asked) as broker, fl.Consumer(broker, asked) as consumer:
         found = places.partitions([topic_of(broker, name) for name in topic], partition)
         begin, ends = consumer.beginning_offsets(found), consumer.end_offsets(found)
-        shares = any(listed.group_id == group and listed.group_type == "share" for listed in broker.groups())
+        known = next((listed for listed in broker.groups() if listed.group_id == group), None)
+        shares = share if known is None else known.group_type == "share"
+        if share and not shares:
+            raise CommandError(f"{group} is no share group: a group has one type; leave out --share, or choose another name")
         if shares and shift_by is not None:
             raise CommandError("--shift-by counts from a position, which a share group does not have: give --to-offset or --to-time")
         before: dict[fl.TopicPartition, int | None] = dict.fromkeys(found)
         if shares:
-            before |= {tp: at.start_offset for tp, at in broker.share_group_offsets(group).items() if tp in before}
+            before |= {} if known is None else {tp: at.start_offset for tp, at in broker.share_group_offsets(group).items() if tp in before}
         else:
             before |= {tp: at.offset for tp, at in broker.group_offsets(group).items() if tp in before}
         if to_time is not None:
@@ -147,8 +156,33 @@ def reset(
             broker.alter_offsets(group, offsets)
     rows = [{"topic": tp.topic, "partition": tp.partition, "before": before[tp], "after": offsets[tp]} for tp in found]
     show(rows, as_json=as_json, empty="no partition")
+    for tp in found:
+        if targets[tp] != offsets[tp]:
+            note(f"{tp} has no offset {targets[tp]}: it {'begins' if targets[tp] < begin[tp] else 'ends'} at {offsets[tp]}")
     if not execute:
         note("nothing was changed; --execute does it")
+    elif known is None:
+        note(f"{group} did not exist: it is a {'share' if shares else 'consumer'} group now")
+
+
+def alter(
+    directory: Place = PLACE,
+    group: str = GROUP,
+    config: list[str] | None = CONFIG,
+    delete_config: list[str] | None = DELETE_CONFIG,
+    as_json: bool = JSON,
+    command_config: Path | None = COMMAND_CONFIG,
+) -> None:
+    """Change properties of a group, which need not exist yet. Consumer groups of group.protocol=consumer, share and Streams groups follow them.
+
+    fletchlog groups alter data/ queue -c share.auto.offset.reset=earliest
+
+    fletchlog groups alter data/ queue -d share.record.lock.duration.ms
+    """
+    changes = changed_properties(config, delete_config, "nothing to alter: give --config or --delete-config")
+    with opened(directory, client=configured(command_config)) as broker:
+        broker.alter_group_config(group, changes)
+    done(f"altered {group} in {directory}", as_json=as_json, group=group, changes=changes)
 
 
 def delete(directory: Place = PLACE, group: str = GROUP, yes: bool = YES, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
@@ -177,6 +211,19 @@ def _row(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> dict[s
     except KafkaError as error:
         note(f"{group.group_id}: {error}")
     return row
+
+
+def _config(broker: fl.Broker | fl.Cluster, listed: fl.admin.GroupListing) -> dict[str, str | None]:
+    """The properties that were set for a group; a classic group follows none. Where they cannot be read, a note says why."""
+    from fletchlog.errors import KafkaError
+
+    if listed.group_type not in {"consumer", "share", "streams"}:
+        return {}
+    try:
+        return {entry.name: entry.value for entry in broker.describe_config(group=listed.group_id) if entry.source == "DYNAMIC_GROUP_CONFIG"}
+    except KafkaError as error:
+        note(f"the properties of {listed.group_id} cannot be read: {error}")
+        return {}
 
 
 def _sum(lags: list[dict[str, Any]]) -> int | None:
@@ -224,4 +271,4 @@ def _share_lags(broker: fl.Broker | fl.Cluster, group: str) -> list[dict[str, An
     return rows
 
 
-COMMANDS = {"list": list_groups, "describe": describe, "lag": lag, "reset": reset, "delete": delete}
+COMMANDS = {"list": list_groups, "describe": describe, "lag": lag, "reset": reset, "alter": alter, "delete": delete}

@@ -47,6 +47,14 @@ class Writer:
         """Behind the records that have been read, or are in a file, for certain."""
         return self._out.taken()
 
+    def wait_until_taken(self) -> None:
+        """Waits until the reader of a pipe has read what was written.
+
+        Raises:
+            fletchlog.cli.streams.PipeClosedError: It ended before.
+        """
+        self._out.wait_until_taken()
+
     def shown(self) -> Offsets:
         """The same when all is closed."""
         return self._out.shown()
