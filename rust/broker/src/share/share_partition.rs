@@ -108,13 +108,14 @@ impl SharePartition {
             deliveries,
         } in batches
         {
-            if first < next || last < first || last.saturating_sub(first) >= MOST_RECORDS {
+            let is_too_long = last == i64::MAX || last.saturating_sub(first) >= MOST_RECORDS;
+            if first < next || last < first || is_too_long {
                 return Err(InvalidState { first, last, start });
             }
             if first > next && gap_start.is_none() {
                 gap_start = Some(next);
             }
-            next = last.saturating_add(1);
+            next = last + 1;
             if state.is_terminal() {
                 partition.complete += last - first + 1;
             }

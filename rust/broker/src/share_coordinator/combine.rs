@@ -2,6 +2,9 @@
 
 use fletchlog_protocol::values::share_snapshot_value::StateBatch;
 
+/// The last offset that a record can have: the one behind it, the end of its log, has to fit 64 bits too.
+const LAST_OFFSET: i64 = i64::MAX - 1;
+
 /// Of two states of a record the one with more deliveries is the later one, of two with the same number the one further along.
 fn order(batch: &StateBatch) -> (i16, i8) {
     (batch.delivery_count, batch.delivery_state)
@@ -22,13 +25,18 @@ pub(super) fn combine(batches: impl IntoIterator<Item = StateBatch>, start: i64)
     combined
 }
 
-/// The part of a batch that is not below the start offset.
+/// The part of a batch that is not below the start offset, and that records can have.
 fn from(batch: StateBatch, start: i64) -> Option<StateBatch> {
     let first_offset = match start {
         -1 => batch.first_offset,
         _ => batch.first_offset.max(start),
     };
-    (first_offset <= batch.last_offset).then_some(StateBatch { first_offset, ..batch })
+    let last_offset = batch.last_offset.min(LAST_OFFSET);
+    (first_offset <= last_offset).then_some(StateBatch {
+        first_offset,
+        last_offset,
+        ..batch
+    })
 }
 
 /// Moves what is known below an offset to the combined ranges.
@@ -134,7 +142,11 @@ mod tests {
                     *known = (*known).max(order(batch));
                 }
             }
-            let combined = combine(batches, start);
+            // An offset behind which no other one is has no record.
+            let at_the_end = StateBatch { first_offset: i64::MAX - 1, last_offset: i64::MAX, ..batch((0, 0, 1, 1)) };
+            let mut combined = combine(batches.into_iter().chain([at_the_end.clone(), at_the_end.clone()]), start);
+            let last = combined.pop();
+            prop_assert_eq!(last, Some(StateBatch { last_offset: i64::MAX - 1, ..at_the_end }));
             let each = combined.iter().flat_map(|b| (b.first_offset..=b.last_offset).map(|at| (at, order(b))));
             let found: Vec<_> = each.collect();
             prop_assert!(found.iter().is_sorted_by(|a, b| a.0 < b.0));
