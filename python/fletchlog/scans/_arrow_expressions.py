@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from fletchlog.interop import require
-from fletchlog.scans._predicate import FLIPPED, NEGATED, NOTHING, And, Compare, IsIn, Or, Predicate
+from fletchlog.scans._predicate import FLIPPED, NOTHING, And, Compare, IsIn, Or, Predicate, negated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-_OPERATORS = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_OPERATORS = {"equal": "==", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "not_equal": "!="}
 _COLUMNS = ("topic", "partition", "offset", "timestamp")
 _PART = re.compile(r"(\w+): '([^']*)'")
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
@@ -93,8 +93,7 @@ def _of(node: Node | None) -> Predicate:
         case Call(name="or" | "or_kleene", inputs=inputs):
             return Or(tuple(map(_of, inputs)))
         case Call(name="invert", inputs=(inner,)):
-            of_inner = _of(inner)
-            return of_inner._replace(op=NEGATED[of_inner.op]) if isinstance(of_inner, Compare) and of_inner.op in NEGATED else None
+            return negated(_of(inner))
         # DuckDB: an `in` that is null for a null
         case Call(name="if_else", inputs=(_, then, Literal(value=otherwise))) if not otherwise.is_valid:
             return _of(then)

@@ -7,12 +7,12 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.scans._predicate import FLIPPED, NEGATED, NOTHING, And, Compare, IsIn, Or, Predicate
+from fletchlog.scans._predicate import FLIPPED, NOTHING, And, Compare, IsIn, Or, Predicate, negated
 
 if TYPE_CHECKING:
     import polars as pl
 
-_OPERATORS = {"Eq": "==", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
+_OPERATORS = {"Eq": "==", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">=", "NotEq": "!="}
 _BOTH, _EITHER = ("And", "LogicalAnd"), ("Or", "LogicalOr")
 _BOUNDS = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
 _COLUMNS = ("topic", "partition", "offset", "timestamp")
@@ -66,8 +66,7 @@ def _of_function(inputs: list[Any], function: Any) -> Predicate:
         case "AnyHorizontal":
             return Or(tuple(map(_of, inputs)))
         case "Not":
-            inner = _of(inputs[0])
-            return inner._replace(op=NEGATED[inner.op]) if isinstance(inner, Compare) and inner.op in NEGATED else None
+            return negated(_of(inputs[0]))
         case {"IsBetween": {"closed": closed}}:
             column = _column(inputs[0])
             if column is None or not all(map(_constant, inputs[1:])):

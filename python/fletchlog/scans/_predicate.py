@@ -24,9 +24,8 @@ NEAR = 1000
 
 NS_PER_MS = 1_000_000
 # in place of one of these, their mirror, if the literal is on the left
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
-# what `not` makes of a comparison; null stays null
-NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 class Compare(NamedTuple):
@@ -112,6 +111,18 @@ class Box(NamedTuple):
         )
 
 
+def negated(predicate: Predicate) -> Predicate:
+    """`not`: what is null stays null."""
+    if isinstance(predicate, Compare):
+        return predicate._replace(op=_NEGATED[predicate.op]) if predicate.op in _NEGATED else None
+    if isinstance(predicate, IsIn):
+        return And(tuple(Compare(predicate.column, "!=", value) for value in predicate.values))
+    if predicate is None:
+        return None
+    parts = tuple(map(negated, predicate.parts))
+    return Or(parts) if isinstance(predicate, And) else And(parts)
+
+
 def boxes(predicate: Predicate) -> tuple[Box, ...]:
     """Boxes that together contain every row for which the predicate is true. No box: it is true for none."""
     if isinstance(predicate, And):
@@ -124,8 +135,9 @@ def boxes(predicate: Predicate) -> tuple[Box, ...]:
     if isinstance(predicate, IsIn):
         return _of_values(predicate.column, predicate.values)
     if isinstance(predicate, Compare):
-        box = _of_comparison(predicate)
-        return () if box is None else (box,)
+        is_either = predicate.op == "!=" and predicate.column == "partition"
+        parts = [predicate._replace(op=op) for op in "<>"] if is_either else [predicate]
+        return tuple(box for part in parts if (box := _of_comparison(part)) is not None)
     return (Box(),)
 
 
