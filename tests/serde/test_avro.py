@@ -550,6 +550,29 @@ def test_a_field_that_the_column_lacks_is_written_with_its_default():
     assert (made.to_pylist(), reasons) == ([None], {0: "there is no value and no default for /id"})
 
 
+def test_a_null_of_a_type_without_null_is_written_as_the_default_of_its_field():
+    inner = {"type": "record", "name": "I", "fields": [{"name": "q", "type": "int", "default": 7}]}
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}, "default": ["x"]},
+        {"name": "inner", "type": inner, "default": {}},
+        {"name": "of", "type": ["int", "string"], "default": 5},
+        {"name": "open", "type": ["string", "null"], "default": "null stays null"},
+    ]
+    avro = serde.Avro({"type": "record", "name": "R", "fields": fields})
+    parsed = fastavro.parse_schema(avro.schema)
+    full = {"id": 2, "tags": ["y"], "inner": {"q": 1}, "of": {"int": 3, "string": None}, "open": "z"}
+    for given in ({"id": 1}, {"id": 1, "inner": {}}, {"id": 1, "tags": [], "inner": {"q": None}}):
+        # as fastavro writes what the object lacks, but for the union that has a null
+        file = io.BytesIO()
+        fastavro.schemaless_writer(file, parsed, {"open": None} | {name: value for name, value in given.items() if value != {"q": None}})
+        assert avro(given) == file.getvalue()
+        made, reasons = avro.encode(pa.array([given, full], avro.type))
+        assert (made[0].as_py(), reasons) == (file.getvalue(), {})
+        assert avro.of_bytes(made[1].as_py()) == full
+    assert avro.encode(pa.array([{"tags": []}], avro.type))[1] == {0: "there is no value at /id, and the type long has no null"}
+
+
 def test_a_column_of_another_unit_is_cast_and_a_row_that_loses_by_it_is_named():
     avro = serde.Avro({"type": "long", "logicalType": "timestamp-millis"})
     made, reasons = avro.encode(pa.array([1_000_000, 1_500, None], pa.timestamp("us")))

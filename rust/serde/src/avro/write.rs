@@ -32,7 +32,7 @@ pub struct Node {
 }
 
 enum OnNull {
-    /// The bytes of a null: a union's branch.
+    /// The bytes of a null: a union's branch, or the default of a field whose type has no null.
     Bytes(Vec<u8>),
     /// The type has no null: where.
     Refused(Reason),
@@ -278,7 +278,13 @@ impl Writers<'_> {
                 let part = |field: &Field| {
                     let path = format!("{path}/{}", field.name);
                     match columns.column_by_name(&field.name) {
-                        Some(column) => Ok(Part::Column(Box::new(self.of(field.of, column, &path)?))),
+                        Some(column) => {
+                            let mut node = self.of(field.of, column, &path)?;
+                            if let (OnNull::Refused(_), Some(bytes)) = (&node.on_null, self.default(field)) {
+                                node.on_null = OnNull::Bytes(bytes);
+                            }
+                            Ok(Part::Column(Box::new(node)))
+                        }
                         None => Ok(self.missing(field, &path)),
                     }
                 };
@@ -289,10 +295,15 @@ impl Writers<'_> {
         })
     }
 
+    /// The default of a field, encoded.
+    fn default(&self, field: &Field) -> Option<Vec<u8>> {
+        let default = field.default.as_ref()?;
+        default::encoded(self.schema, field.of, default).ok()
+    }
+
     /// A field that the column does not have: its default, or null if it may be.
     fn missing(&self, field: &Field, path: &str) -> Part {
-        let default = field.default.as_ref();
-        if let Some(Ok(bytes)) = default.map(|default| default::encoded(self.schema, field.of, default)) {
+        if let Some(bytes) = self.default(field) {
             return Part::Constant(bytes);
         }
         match &self.schema.get(field.of).kind {
