@@ -203,7 +203,7 @@ def decoded(place, topic="t", deserializer=None):
 AVRO = ["--value-format", "avro", "--value-schema"]
 
 
-@pytest.mark.parametrize("form", ["jsonl", "json", "parquet", "arrow"])
+@pytest.mark.parametrize("form", ["jsonl", "json", "csv", "parquet", "arrow"])
 def test_what_consume_decoded_is_produced_in_the_same_format(cli, orders, schema, tmp_path, form):
     file = tmp_path / f"t.{form}"
     cli("consume", orders, "t", "-o", file, "--value", "avro", "--value-schema", schema, "--key", "long")
@@ -251,6 +251,45 @@ def test_what_is_produced_is_registered(cli, data, schema):
         shown = cli("consume", place, "t", "-f", "jsonl", "--value", "confluent", "--schema-registry", registry.url).lines
         assert [line["value"] for line in shown] == SHOWN
         assert "'nothing' not found" in cli(*words, "--subject", "nothing", stdin="{}", code=1).err
+
+
+def test_what_a_registry_gets_has_the_types_of_its_schema(cli, data, tmp_path):
+    proto = """syntax = "proto3"; package p; message Other { int32 n = 1; }
+      message M { int64 id = 1; bytes raw = 2; map<string, Other> of = 3; Kind kind = 4; enum Kind { NEW = 0; PAID = 1; } }"""
+    (tmp_path / "m.proto").write_text(proto)
+    (tmp_path / "m.json").write_text('{"type": "object", "properties": {"id": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}}}')
+    (tmp_path / "rows.csv").write_text('id,tags\n1,"[""a""]"\n2,\n')
+    row = {"id": 1, "raw": "/w==", "of": {"k": {"n": 5}}, "kind": "PAID"}
+    with fl.Broker(data, create=True) as broker, broker.schema_registry() as registry, broker.listen() as listener:
+        place, of_url = f"kafka://{listener.bootstrap}", ["--schema-registry", registry.url]
+        words = ["produce", place, "p", "-f", "jsonl", "--value-format", "protobuf", "--message", "p.M", *of_url]
+        cli(*words, "--value-schema", tmp_path / "m.proto", "--partitions", 1, stdin=json.dumps(row))
+        cli(*words, stdin=json.dumps(row))
+        read = serde.Protobuf("p.M", proto)
+        for value in broker.scan("p").to_pyarrow()["value"].to_pylist():
+            # the id, and the index of the second message
+            assert value[:7] == b"\0\0\0\0\1\2\2"
+            assert read.of_bytes(value[7:]) == row | {"raw": b"\xff"}
+        words = ["produce", place, "j", "--value-format", "json-schema", "--value-schema", tmp_path / "m.json", *of_url]
+        cli(*words, tmp_path / "rows.csv", "--partitions", 1)
+        cli(*words, "-f", "jsonl", stdin='{"id": 3, "tags": []}')
+        values = broker.scan("j").to_pyarrow()["value"].to_pylist()
+        assert [json.loads(value[5:]) for value in values] == [{"id": 1, "tags": ["a"]}, {"id": 2}, {"id": 3, "tags": []}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [("string", ["a", "", '{"b": 1}', None]), ("long", [5, None, -1]), ("json", [{"a": [1]}, None, {"a": []}]), ("json", ["b", None, "é"]), ("json", [2.5])],
+)
+def test_values_of_every_kind_come_back_from_csv(cli, empty, tmp_path, kind, values):
+    rows = [json.dumps({"k": "k", "v": value}) for value in values]
+    cli("produce", empty, "t", "-f", "jsonl", "--value-format", kind, "--key", "k", "--value", "v", stdin="\n".join(rows))
+    cli("consume", empty, "t", "-o", tmp_path / "t.csv", "--value-format", kind)
+    cli("produce", empty, "copy", tmp_path / "t.csv", "--value-format", kind, "--partitions", 1)
+    with fl.Broker(empty, read_only=True) as broker:
+        found, copied = (broker.scan(topic).to_pyarrow()["value"] for topic in ("t", "copy"))
+    assert found.null_count == values.count(None)
+    assert copied.equals(found)
 
 
 def test_protobuf_and_json_are_encoded_too(cli, empty, tmp_path):

@@ -118,6 +118,24 @@ def json_text(item: Any, kind: pa.DataType | None, *, of_text: bool) -> bytes | 
     return None if made is None else json.dumps(made, ensure_ascii=False, allow_nan=False, default=_plain).encode()
 
 
+def cell_of(text: str, kind: pa.DataType | None) -> Any:
+    """What `consume` shows by this text in csv: a text is itself, all else is JSON. Without a type it is JSON if it can be.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    import pyarrow as pa
+
+    if kind is not None and pa.types.is_string(kind):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        if kind is not None:
+            raise
+        return text
+
+
 def _of_text(item: Any, kind: Any) -> Any:
     import pyarrow as pa
 

@@ -73,7 +73,7 @@ def produce(
     so. With --as-rows, --key, --value or --timestamp each row becomes a value instead.
 
     With --value-format a row, or its field --value, is encoded: JSON by its fields, texts of csv by the type of the field, Parquet, Arrow and Avro as they
-    are. Bytes within JSON are base64. What `consume --value` wrote as jsonl, parquet or arrow is read back with the same format.
+    are. Bytes within JSON are base64. What `consume --value` wrote as jsonl, csv, parquet or arrow is read back with the same format.
 
       seq 1000 | fletchlog produce data/ numbers --partitions 3
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog.cli import times
 from fletchlog.cli.common import CommandError
+from fletchlog.cli.encoding import cell_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -92,8 +93,8 @@ def from_columns(batch: pa.RecordBatch, *, partitions: bool, typed: Collection[s
     return pa.table(columns)
 
 
-def of_row(row: Mapping[str, Any], place: str, number: int, *, partitions: bool, typed: Collection[str] = ()) -> Record:
-    """The record of a row of text. With `partitions` it keeps its partition. Of `typed`, `key` or `value`, it has the JSON.
+def of_row(row: Mapping[str, Any], place: str, number: int, *, partitions: bool, typed: Mapping[str, pa.DataType | None], of_csv: bool = False) -> Record:
+    """The record of a row of text. With `partitions` it keeps its partition. Of `typed`, `key` or `value`, it has the JSON, in csv as a text.
 
     Raises:
         CommandError: It is none.
@@ -103,18 +104,20 @@ def of_row(row: Mapping[str, Any], place: str, number: int, *, partitions: bool,
     try:
         time = None if row["timestamp"] is None else milliseconds(row["timestamp"], place)
         partition = _partition(row["partition"])
-        return Record(_data(row, "key", typed), _data(row, "value", typed), time, _headers(row.get("headers")), partition if partitions else None, number)
+        key, value = (_data(row, name, typed, of_csv=of_csv) for name in ("key", "value"))
+        return Record(key, value, time, _headers(row.get("headers")), partition if partitions else None, number)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CommandError(f"{place}: no record as `fletchlog consume` writes it: {error}") from None
 
 
-def _data(row: Mapping[str, Any], name: str, typed: Collection[str]) -> bytes | None:
+def _data(row: Mapping[str, Any], name: str, typed: Mapping[str, pa.DataType | None], *, of_csv: bool) -> bytes | None:
     """A key or a value."""
     if name not in typed:
         return _bytes(row, name)
     if name not in row:
         raise ValueError(f"its {name} is bytes, {name}Base64, which are not encoded")
-    return None if row[name] is None else json.dumps(row[name], ensure_ascii=False).encode()
+    item = cell_of(row[name], typed[name]) if of_csv and row[name] is not None else row[name]
+    return None if item is None else json.dumps(item, ensure_ascii=False).encode()
 
 
 def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
-from fletchlog.registry.client import Registry
+from fletchlog.registry.client import RegisteredSchema, Registry
 from fletchlog.registry.schemas import RegistrySchemas
 from fletchlog.serde import ddl
 from fletchlog.serde.avro import Avro
@@ -142,13 +142,16 @@ class Format:
         """
         if not self.registry:
             made = self.deserializer()
-        elif self.name == "avro" and self.schema is not None:
-            made = replace(self, registry=(), reader_schema=None).deserializer()
-        elif self.schema is None and self.name in {"avro", "confluent", "protobuf"}:
-            made = self.resolved(topic, is_key=is_key).deserializer()
+            return None if made is None else made.type
+        client = self.client()
+        schemas = RegistrySchemas(client, self.message)
+        if self.schema is None:
+            made = schemas.serializer(client.version(self._subject(topic, is_key=is_key)))
         else:
-            made = None
-        return None if made is None else made.type
+            given = RegisteredSchema(None, _KINDS[self.name], self.schema)
+            made = self._checked("schema", lambda: schemas.serializer(given))
+        kind: pa.DataType | None = made.type
+        return kind
 
     def _confluent(self) -> Confluent:
         return Confluent(registry=self.client(), reader_schema=self._reader_schema(), message=self.message)

@@ -38,7 +38,8 @@ def read_separated(file: BinaryIO, source: Input) -> Iterator[Record]:
         if len(row) != len(names):
             raise _uneven(source, number, names)
         if as_records:
-            yield records.of_row(dict(zip(names, row, strict=True)), source.place(number), number, partitions=source.partitions, typed=source.kinds)
+            fields = dict(zip(names, row, strict=True))
+            yield records.of_row(fields, source.place(number), number, partitions=source.partitions, typed=source.kinds, of_csv=True)
         else:
             yield from_row({name: cell if source.kinds else cell or "" for name, cell in zip(names, row, strict=True)}, None, number, source)
     if names is None:
