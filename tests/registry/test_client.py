@@ -233,6 +233,28 @@ def test_the_guid_is_in_a_header_as_confluent_kafka_writes_it(url):
             assert written[-1] == (ours(ORDER), [ours.header()])
 
 
+def test_a_record_whose_schema_is_in_a_header_is_read_by_itself(broker, url):
+    broker.create_topic("orders")
+    key = serde.Confluent(registry=url, schema='"string"', topic="orders", is_key=True, in_header=True)
+    value = serde.Confluent(registry=url, schema=AVRO, topic="orders", in_header=True)
+    before = serde.Confluent(registry=url, schema=AVRO, topic="orders")
+    with fl.Producer(broker) as producer:
+        producer.send("orders", value(ORDER), key("a"), headers=[value.header(), key.header()])
+        producer.send("orders", before(ORDER), headers=[("other", None), (value.header()[0], None)])
+        # as in columns, the last header of the name counts
+        producer.send("orders", value(ORDER), headers=[(value.header()[0], b"no GUID"), value.header()])
+        producer.send("orders", None, headers=[value.header()])
+    deserializer = serde.Confluent(registry=url)
+    config = {"auto.offset.reset": "earliest"}
+    with fl.Consumer(broker, config, key_deserializer=deserializer, value_deserializer=deserializer) as consumer:
+        consumer.assign(("orders", 0))
+        read = [(record.key, record.value) for record in consumer.poll(timeout_ms=10_000)]
+    assert read == [("a", ORDER), (None, ORDER), (None, ORDER), (None, None)]
+    known = {name: serde.Confluent(registry=url, reader_schema=schema) for name, schema in (("key", '"string"'), ("value", AVRO))}
+    scan = fl.scan(broker, "orders", **known)
+    assert [(record.key, record.value) for record in scan.records()] == read
+
+
 def test_values_of_all_versions_of_a_protobuf_subject_are_read_as_one_message(url):
     old = 'syntax = "proto3"; package p; message M { int32 a = 1; }'
     new = 'syntax = "proto3"; package p; message New {} message M { int32 a = 1; string b = 2; }'

@@ -103,7 +103,7 @@ def test_the_bytes_are_those_of_protobuf_and_of_confluent():
     # the long form of the first message, which some clients write
     read, reasons = serde.Confluent({1: ORDER}).decode(pa.array([b"\0\0\0\0\1\2\0\x08\x01", b"\0\0\0\0\1\2\2\x08\x01", b"\0\0\0\0\1\0\x08"]))
     assert read[0].as_py()["id"] == -1
-    assert reasons[1] == "another message of its file than shop.Order"
+    assert reasons[1] == "it is shop.Second, another message of its file than shop.Order"
     assert reasons[2].startswith("not a shop.Order: ")
     assert read.to_pylist()[1:] == [None, None]
 
@@ -118,7 +118,7 @@ def test_the_bytes_are_those_of_protobuf_and_of_confluent():
         (b"\x01\x08\x01", "no message indexes"),
         (b"\x02", "no message indexes"),
         (b"\xff" * 20, "no message indexes"),
-        (b"\x04\x00\x00\x08\x01", "another message of its file than shop.Order"),
+        (b"\x04\x00\x00\x08\x01", "it is shop.Order.Item, another message of its file than shop.Order"),
         (b"\x02\x06\x08\x01", "its message indexes are [3], orders.proto has no such message: are there indexes before the shop.Order?"),
         (b"\x04\x02\x00\x08\x01", "its message indexes are [1, 0], orders.proto has no such message"),
         (b"\x00\x08", "not a shop.Order: "),

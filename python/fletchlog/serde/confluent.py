@@ -67,8 +67,9 @@ class Confluent:
         message: Full name of the Protobuf message that values are read as; None: the first one of its file.
         in_header: `encode` writes no id before the value: the record says its schema in the header that `header()` returns.
 
-    A column of many schema ids is read in one pass, each value by its own schema. `deserialize` uses a column `headers` (`include_headers=True`): where a
-    record has the header `__value_schema_id` (`__key_schema_id` for keys) that newer serializers write, it says the schema, and the value has no prefix.
+    A column of many schema ids is read in one pass, each value by its own schema. `deserialize` uses a column `headers` (`include_headers=True`), and consumers
+    and `records()` the headers of a record: where it has the header `__value_schema_id` (`__key_schema_id` for keys) that newer serializers write, it says the
+    schema, and the value has no prefix.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Schemas that are neither, a reader schema that cannot work, or an id that is no number of 31 bits. Reading and

@@ -16,11 +16,12 @@ const PARTITION: usize = 1;
 const OFFSET: usize = 2;
 const KEY: usize = 5;
 const VALUE: usize = 6;
+const HEADERS: usize = 7;
 
 /// What turns the bytes of keys and values into objects.
 pub struct Deserializers {
-    key: Option<Py<PyAny>>,
-    value: Option<Py<PyAny>>,
+    key: Option<Deserializer>,
+    value: Option<Deserializer>,
     /// What a deserializer refuses is `None`.
     is_lenient: bool,
 }
@@ -41,10 +42,8 @@ impl Deserializers {
             return Ok(None);
         }
         Ok(Some(Arc::new(Self {
-            key: key.map(|given| function_of("key_deserializer", given)).transpose()?,
-            value: value
-                .map(|given| function_of("value_deserializer", given))
-                .transpose()?,
+            key: key.map(|given| Deserializer::from_py("key", given)).transpose()?,
+            value: value.map(|given| Deserializer::from_py("value", given)).transpose()?,
             is_lenient,
         })))
     }
@@ -61,7 +60,7 @@ impl Deserializers {
             if changed[place].is_none() {
                 continue;
             }
-            let made = deserializer.bind(py).call1((&changed[place],));
+            let made = deserializer.of(&changed[place], &changed[HEADERS]);
             changed[place] = match made {
                 Err(error) if self.is_lenient && error.is_instance_of::<PyException>(py) => py.None().into_bound(py),
                 made => made.map_err(|error| of_record(&fields, name, place, error))?,
@@ -71,29 +70,60 @@ impl Deserializers {
     }
 }
 
+struct Deserializer {
+    /// A function from bytes to an object.
+    function: Py<PyAny>,
+    /// The header that has the beginning of the bytes, where a record has it: see `serde.Confluent`.
+    header: Option<String>,
+}
+
+impl Deserializer {
+    /// The argument itself, or what `fletchlog.serde` makes of a deserializer of columns.
+    fn from_py(column: &str, given: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = given.py();
+        let has = |attribute| given.hasattr(attribute);
+        if has(intern!(py, "decode"))? && has(intern!(py, "type"))? && !given.is_instance_of::<PyType>() {
+            let serde = py.import("fletchlog.serde.outcome")?;
+            return Ok(Self {
+                function: serde.call_method1("of_bytes", (given,))?.unbind(),
+                header: has(intern!(py, "with_headers"))?.then(|| format!("__{column}_schema_id")),
+            });
+        }
+        if given.is_callable() && !is_class_of_serde(given)? {
+            return Ok(Self {
+                function: given.clone().unbind(),
+                header: None,
+            });
+        }
+        let name = format!("{column}_deserializer");
+        Err(PyTypeError::new_err(format!(
+            "{name} is called as {name}(bytes) and returns the object: give a function or an object of fletchlog.serde, such as serde.Json(), got {}",
+            describe(given)
+        )))
+    }
+
+    fn of<'py>(&self, data: &Bound<'py, PyAny>, headers: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let function = self.function.bind(data.py());
+        if let Some(name) = &self.header {
+            let headers: Vec<(String, Option<Bound<'py, PyAny>>)> = headers.extract()?;
+            let last = headers
+                .into_iter()
+                .rev()
+                .find(|(key, value)| key == name && value.is_some());
+            if let Some((_, Some(begin))) = last {
+                return function.call1((begin.add(data)?,));
+            }
+        }
+        function.call1((data,))
+    }
+}
+
 /// Whether a class of `fletchlog.serde` is given in place of an object of it.
 pub fn is_class_of_serde(given: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = given.py();
     Ok(given.is_instance_of::<PyType>()
         && given.hasattr(intern!(py, "decode"))?
         && given.hasattr(intern!(py, "encode"))?)
-}
-
-/// A function from bytes to an object: the argument itself, or what `fletchlog.serde` makes of a deserializer of columns.
-fn function_of(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-    let py = given.py();
-    let has = |attribute| given.hasattr(attribute);
-    if has(intern!(py, "decode"))? && has(intern!(py, "type"))? && !given.is_instance_of::<PyType>() {
-        let serde = py.import("fletchlog.serde.outcome")?;
-        return Ok(serde.call_method1("of_bytes", (given,))?.unbind());
-    }
-    if given.is_callable() && !is_class_of_serde(given)? {
-        return Ok(given.clone().unbind());
-    }
-    Err(PyTypeError::new_err(format!(
-        "{name} is called as {name}(bytes) and returns the object: give a function or an object of fletchlog.serde, such as serde.Json(), got {}",
-        describe(given)
-    )))
 }
 
 /// The error for a record whose key or value cannot be deserialized.

@@ -19,8 +19,8 @@ pub(crate) struct Indexes {
     path: Vec<i64>,
     /// The bytes before a value.
     prefix: Vec<u8>,
-    /// The indexes of all messages of the file.
-    all: Vec<Vec<i64>>,
+    /// The indexes of all messages of the file, with their names.
+    all: Vec<(Vec<i64>, String)>,
 }
 
 impl Indexes {
@@ -37,7 +37,7 @@ impl Indexes {
             if let Some(message) = files.messages.get(name) {
                 open.extend(numbered(&at, &message.nested));
             }
-            all.push(at);
+            all.push((at, name.clone()));
         }
         let mut prefix = Vec::new();
         if path == [0] {
@@ -76,8 +76,10 @@ impl Indexes {
         if found == self.path {
             return Ok(rest);
         }
-        if self.all.contains(&found) {
-            return Err(Reason::from(format!("another message of its file than {name}")));
+        if let Some((_, other)) = self.all.iter().find(|(at, _)| *at == found) {
+            return Err(Reason::from(format!(
+                "it is {other}, another message of its file than {name}"
+            )));
         }
         let file = &self.file;
         let what = format!("its message indexes are {found:?}, {file} has no such message");
