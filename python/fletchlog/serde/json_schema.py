@@ -30,11 +30,12 @@ class JsonSchema:
         references: The schemas that it refers to, by the names that it has for them. Nothing is fetched.
 
     The type of a schema: object with properties struct, with additionalProperties alone map, array list, string string, integer int64, number double, boolean
-    bool; null and another type that one. Formats and limits do not change it. A schema leaves the type open where it takes values of several, or of any
-    kind, or contains itself.
+    bool; null and another type that one; without `type` that of the values in `enum` or `const`. Objects of `allOf`, `anyOf` and `oneOf` are one struct
+    with the fields of all, if a field has the same type in each. Formats and limits do not change a type. A schema leaves the type open where it takes
+    values of several, or of any kind, or contains itself.
 
-    A value that does not follow the schema is malformed; `encode` refuses it. Null fields are left out where the schema does not require the field and
-    does not allow it as null (`type`, `enum`, `const`, `$ref`, `allOf`, `anyOf`, `oneOf`), and written as null elsewhere.
+    A value that does not follow the schema is malformed; `encode` refuses it. Null fields are left out where the schema does not allow
+    null (`type`, `enum`, `const`, `$ref`, `allOf`, `anyOf`, `oneOf`), and written as null elsewhere.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not a JSON Schema, or one that refers to a schema that is not given.

@@ -1,4 +1,5 @@
-//! Which fields of an object are left out where they are null: those that a JSON Schema does not require and does not allow as null.
+//! Which fields of an object are left out where they are null: those that a JSON Schema, or one of several, does not allow as null, unless another of them
+//! does and requires the field.
 //!
 //! The rules of `properties`, `additionalProperties`, `items`, `required`, `type`, `enum`, `const`, `$ref`, `allOf`, `anyOf` and `oneOf` are followed. A
 //! schema that refuses null by another rule (`not`, `if`) counts as one that allows it.
@@ -63,8 +64,11 @@ impl Schemas {
                     let name = in_json(field.name());
                     let own: Vec<Part<'_>> = parts.iter().filter_map(|part| property(*part, &name)).collect();
                     let mut below = self.below(&self.applying(&own), field.data_type());
-                    let is_required = parts.iter().any(|(part, _)| requires(part, &name));
-                    below.where_null = !is_required && own.iter().any(|part| !self.allows_null(*part, 0));
+                    let must_be_null = |part: &Part<'_>| {
+                        requires(part.0, &name) && property(*part, &name).is_some_and(|of| self.allows_null(of, 0))
+                    };
+                    below.where_null =
+                        own.iter().any(|part| !self.allows_null(*part, 0)) && !parts.iter().any(must_be_null);
                     made.fields.insert(field.name().clone(), below);
                 }
             }

@@ -14,6 +14,9 @@ use crate::reason::named;
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
+/// Of the largest whole number.
+const MOST_DIGITS: u8 = 20;
+
 /// Why a value is none of its type, without the place.
 pub(crate) type Fault = String;
 
@@ -78,10 +81,12 @@ fn beyond(text: &str, data_type: &DataType) -> Fault {
 
 fn whole<T: FromStr<Err: Display>>(number: Number<'_>, data_type: &DataType) -> Result<T, Fault> {
     let none = || format!("{} is no {}", number.text, named(data_type));
-    if !number.is_whole {
-        return Err(none());
+    if number.is_whole {
+        return number.text.parse().map_err(|_| none());
     }
-    number.text.parse().map_err(|_| none())
+    // 1.0 and 1e3 are whole numbers, as JSON Schema says
+    let exact = decimal::parse(number.text, MOST_DIGITS, 0).map_err(|_| none())?;
+    exact.to_string().parse().map_err(|_| none())
 }
 
 /// Numbers of times must be within a day, those of date64 whole days.
@@ -182,6 +187,9 @@ pub(crate) fn push_key(data_type: &DataType, text: &str, into: &mut Column) -> R
                 .unwrap_or(text)
                 .bytes()
                 .all(|byte| byte.is_ascii_digit());
+            if !is_whole && !data_type.is_floating() {
+                return Err(none());
+            }
             push_number(data_type, Number { text, is_whole }, into).map_err(|_| none())?;
         }
         _ => push_text(data_type, text, into)?,
