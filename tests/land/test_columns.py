@@ -50,6 +50,17 @@ def test_what_cannot_be_decoded_raises_is_null_or_is_collected(broker, place, se
     assert values(place, "value", "value_error")[3] == (None, None)
 
 
+def test_nanoseconds_are_refused_and_a_long_in_the_reader_schema_keeps_them(broker, place, send):
+    nanos = {"type": "long", "logicalType": "timestamp-nanos"}
+    at = serde.Avro(nanos)
+    send(at.encode(pa.array([2_000, 3_001], pa.timestamp("ns", "UTC")))[0].to_pylist())
+    with pytest.raises(SchemaError, match="would lose data: 3001; give a reader schema with another type for it, such as string or long"):
+        place.land(broker, value=at)
+    assert place.rows() == []
+    place.land(broker, value=serde.Avro(nanos, "long"))
+    assert values(place, "value") == [(2_000,), (3_001,)]
+
+
 def test_a_schema_grows_by_fields_that_may_be_null(broker, place, send):
     narrow = pa.schema([("id", pa.int64()), ("in", pa.struct([("a", pa.string())]))])
     wide = pa.schema([("in", pa.struct([("b", pa.int32()), ("a", pa.string())])), ("new", pa.list_(pa.int64())), ("id", pa.int64())])

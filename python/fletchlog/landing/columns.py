@@ -20,6 +20,7 @@ RECORD: tuple[Column, ...] = ("topic", "partition", "offset", "timestamp", "time
 # Columns by which a table is partitioned, made of the timestamp in UTC.
 PARTITIONS: Mapping[str | None, tuple[str, ...]] = {None: (), "day": ("day",), "hour": ("day", "hour")}
 _MOST_DIGITS = 38
+_REMEDY = "give a reader schema with another type for it, such as string or long"
 
 
 def portable(arrow_type: pa.DataType, column: str) -> pa.DataType:
@@ -66,7 +67,7 @@ def _leaf(one: Any, place: str) -> pa.DataType:
         return pa.timestamp("us", "UTC" if one.tz else None)
     if types.is_decimal(one) and one.precision <= _MOST_DIGITS:
         return pa.decimal128(one.precision, one.scale)
-    raise SchemaError(f"column {place}: Arrow's {one} is in no table format; give a reader schema with another type for it, such as string or long")
+    raise SchemaError(f"column {place}: Arrow's {one} is in no table format; {_REMEDY}")
 
 
 def as_portable(column: Any, name: str) -> Any:
@@ -82,7 +83,7 @@ def as_portable(column: Any, name: str) -> Any:
     try:
         return plain(column).cast(wanted)
     except pa.ArrowException as error:
-        raise SchemaError(f"column {name}: {column.type} does not fit into {wanted}: {error}") from None
+        raise SchemaError(f"column {name}: {column.type} does not fit into {wanted}: {error}; {_REMEDY}") from None
 
 
 def flattened(batch: pa.RecordBatch, of: list[str]) -> pa.RecordBatch:

@@ -36,7 +36,7 @@ class Json(OneByOne[Any]):
 
     | Arrow type | JSON |
     |---|---|
-    | bool, integers, floats | true and false, numbers |
+    | bool, integers, floats | true and false, numbers (`1.0` is an integer, too) |
     | string, large_string, string_view | string |
     | decimal | string; a number is read, too |
     | timestamp | string, `2024-05-06T07:08:09.123`; with a zone in UTC, with a Z |
