@@ -179,8 +179,10 @@ if not TYPE_CHECKING:
     def _elsewhere(name: str) -> str:
         """Which module has a name that is looked for in this one, for the error."""
         from importlib import import_module
+        from importlib.util import find_spec
 
-        # what Python itself asks every module for begins with an underscore
-        homes = () if name.startswith("_") else ("errors", "types", "admin", "serde", "testing", "transfer", "files")
+        # what Python itself asks every module for begins with an underscore; a module of this package it imports next
+        is_asked = name.startswith("_") or find_spec(f"{__name__}.{name}") is not None
+        homes = () if is_asked else ("errors", "types", "admin", "serde", "testing", "transfer", "files")
         home = next((home for home in homes if name in import_module(f"{__name__}.{home}").__all__), None)
         return f"; there is {__name__}.{home}.{name}" if home else ""

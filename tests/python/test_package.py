@@ -90,6 +90,18 @@ except AttributeError as error:
     ]
 
 
+def test_a_module_of_the_package_is_not_looked_for_in_others() -> None:
+    script = """
+import sys
+from fletchlog import ledger
+print([m for m in ("fletchlog.testing", "fletchlog.transfer") if m in sys.modules])
+import fletchlog._copying
+print("fletchlog.transfer" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "False"]
+
+
 def test_the_engines_error_table_and_the_exception_classes_agree() -> None:
     table = _core.error_classes()
     classes = {name: getattr(errors, name) for name in errors.__all__}
