@@ -279,7 +279,14 @@ def test_what_a_registry_gets_has_the_types_of_its_schema(cli, data, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [("string", ["a", "", '{"b": 1}', None]), ("long", [5, None, -1]), ("json", [{"a": [1]}, None, {"a": []}]), ("json", ["b", None, "é"]), ("json", [2.5])],
+    [
+        ("string", ["a", "", '{"b": 1}', None]),
+        ("long", [5, None, -1]),
+        ("boolean", [True, False]),
+        ("json", [{"a": [1]}, None, {"a": []}]),
+        ("json", ["b", None, "é"]),
+        ("json", [2.5]),
+    ],
 )
 def test_values_of_every_kind_come_back_from_csv(cli, empty, tmp_path, kind, values):
     rows = [json.dumps({"k": "k", "v": value}) for value in values]

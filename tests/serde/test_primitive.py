@@ -59,6 +59,20 @@ def test_a_number_of_another_size_says_so():
     assert reasons == {1: "Long takes 8 bytes, the value has 3"}
 
 
+def test_a_boolean_is_a_byte_0_or_1_as_in_java():
+    values = pa.array([b"\0", b"\1", None, b"\2", b"\xff", b"", b"\1\0"], pa.binary())
+    column, reasons = serde.Boolean().decode(values)
+    assert column.to_pylist() == [False, True, None, None, None, None, None]
+    assert reasons == {
+        3: "Boolean takes a byte 0 or 1, the value is 2",
+        4: "Boolean takes a byte 0 or 1, the value is 255",
+        5: "Boolean takes 1 bytes, the value has 0",
+        6: "Boolean takes 1 bytes, the value has 2",
+    }
+    assert serde.Boolean().encode(column[:3])[0].to_pylist() == [b"\0", b"\1", None]
+    assert serde.Boolean()(True) == b"\1"
+
+
 def test_a_double_keeps_what_is_not_a_number():
     column, _ = serde.Double().decode(pa.array([struct.pack(">d", math.nan), struct.pack(">d", -0.0)]))
     assert math.isnan(column[0].as_py())

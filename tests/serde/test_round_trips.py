@@ -391,6 +391,7 @@ PRIMITIVES = {
     serde.Long(): ("q", LONG),
     serde.Float(): ("f", st.floats(width=32)),
     serde.Double(): ("d", st.floats()),
+    serde.Boolean(): ("?", st.booleans()),
     serde.String(): (None, arrow_types.TEXT),
 }
 

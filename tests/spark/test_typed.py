@@ -270,6 +270,7 @@ ITEM_PROTO = 'syntax = "proto3"; message Item { int64 id = 1; string name = 2; r
 WRITTEN = [
     (serde.Long(), [5, None], {"format": "long"}),
     (serde.Double(), [1.5, None], {"format": "double"}),
+    (serde.Boolean(), [True, None, False], {"format": "boolean"}),
     (serde.String(), ["é", None], {"format": "string"}),
     (serde.Json(), [{"id": 1, "tags": ["a", None], "more": {"x": 1.5}, "day": "2024-05-06", "price": "1.25"}, {}], {"format": "json", "schema": ITEM}),
     (serde.Json(), [{"id": 1, "tags": ["a"]}, {}], {"format": "json-schema", "schema": ITEM_SCHEMA}),

@@ -39,7 +39,7 @@ DELETE_CONFIG = option("--delete-config -d", "A property to reset; may be repeat
 COMMAND_CONFIG = option("--command-config", "Properties of clients of a cluster, as Kafka's tools read them.", metavar="FILE")
 
 
-_FORMATS = ("string", "bytes", "json", "json-schema", "avro", "protobuf", "short", "integer", "long", "float", "double", "confluent")
+_FORMATS = ("string", "bytes", "json", "json-schema", "avro", "protobuf", "short", "integer", "long", "float", "double", "boolean", "confluent")
 
 
 def names_of_formats(_place: Place, _client: Mapping[str, str]) -> list[str]:

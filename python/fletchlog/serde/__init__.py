@@ -20,6 +20,7 @@ has `__arrow_c_stream__`. Deserializers:
 | `String()` | UTF-8 | string |
 | `Short()`, `Integer()`, `Long()` | 2, 4, 8 bytes, big-endian | int16, int32, int64 |
 | `Float()`, `Double()` | 4, 8 bytes, IEEE 754, big-endian | float, double |
+| `Boolean()` | a byte, 0 or 1 | bool |
 | `Json(schema)`, `Json()` | one JSON value, type given or inferred | as given, or as found |
 | `Avro(schema, reader_schema)` | Avro's binary encoding of one value | from the (reader) schema |
 | `JsonSchema(schema)` | one JSON value that follows a JSON Schema | from the schema, or as `Json` |
@@ -72,12 +73,13 @@ from fletchlog.serde.confluent import Confluent
 from fletchlog.serde.json import Json
 from fletchlog.serde.json_schema import JsonSchema
 from fletchlog.serde.outcome import Deserializer, Serializer
-from fletchlog.serde.primitive import Double, Float, Integer, Long, Short, String
+from fletchlog.serde.primitive import Boolean, Double, Float, Integer, Long, Short, String
 from fletchlog.serde.protobuf import Protobuf
 
 __all__ = [
     "AsyncRegistry",
     "Avro",
+    "Boolean",
     "Confluent",
     "Deserializer",
     "Double",

@@ -28,7 +28,7 @@ from fletchlog.serde.avro import Avro
 from fletchlog.serde.confluent import Confluent
 from fletchlog.serde.json import Json
 from fletchlog.serde.json_schema import JsonSchema
-from fletchlog.serde.primitive import Double, Float, Integer, Long, Short, String
+from fletchlog.serde.primitive import Boolean, Double, Float, Integer, Long, Short, String
 from fletchlog.serde.protobuf import Protobuf
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Named = Callable[[str], str]
     """From the name of an option here to what the user knows it as."""
 
-_PLAIN: dict[str, Any] = {"string": String, "short": Short, "integer": Integer, "long": Long, "float": Float, "double": Double}
+_PLAIN: dict[str, Any] = {"string": String, "short": Short, "integer": Integer, "long": Long, "float": Float, "double": Double, "boolean": Boolean}
 REGISTRY = "schema.registry"
 # Options of the client of a schema registry, behind its own name.
 _CLIENT = ("auth", "token", "ca", "certificate", "key")
@@ -51,7 +51,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "json-schema": (("schema",), ("reader_schema",)),
     "avro": (("schema",), ("reader_schema",)),
     "protobuf": ((), ("schema", "message")),
-    **dict.fromkeys(("short", "integer", "long", "float", "double"), ((), ())),
+    **dict.fromkeys(("short", "integer", "long", "float", "double", "boolean"), ((), ())),
     "confluent": ((REGISTRY,), ("reader_schema",)),
 }
 # The same with a registry: values begin with the id of their schema.
@@ -62,7 +62,7 @@ REGISTERED = ("avro", "json", "json-schema", "protobuf", "confluent")
 # With a registry, what is written is of one of these types.
 _KINDS = {"avro": "AVRO", "json": "JSON", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 # What the engine reads by a description (`Format.description`), without Python.
-DESCRIBED = ("avro", "protobuf", "json", "json-schema", "string", "short", "integer", "long", "float", "double")
+DESCRIBED = ("avro", "protobuf", "json", "json-schema", "string", "short", "integer", "long", "float", "double", "boolean")
 _CLASS = "a message class that protoc has made, as MODULE.CLASS: shop_pb2.Order"
 _NEEDED = {
     "schema": {"avro": "an Avro schema, as JSON", "json-schema": "a JSON Schema"},

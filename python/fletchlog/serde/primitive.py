@@ -1,4 +1,4 @@
-"""Kafka's own serializers and deserializers of strings and numbers, on whole columns."""
+"""Kafka's own serializers and deserializers of strings, numbers and booleans, on whole columns."""
 
 from __future__ import annotations
 
@@ -84,3 +84,10 @@ class Double(_Primitive[float]):
     """8 bytes of IEEE 754, big-endian <-> double. Kafka: DoubleDeserializer, DoubleSerializer."""
 
     _arrow = "double"
+
+
+@dataclass(frozen=True)
+class Boolean(_Primitive[bool]):
+    """A byte, 0 or 1 <-> bool; another byte is malformed. Kafka: BooleanDeserializer, BooleanSerializer."""
+
+    _arrow = "bool"

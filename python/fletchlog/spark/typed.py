@@ -32,8 +32,8 @@ _READING = {
     "format": (
         "`bytes`",
         (
-            "What {0}s are: `string`, `json`, `json-schema`, `avro`, `protobuf`, `short`, `integer`, `long`, `float`, `double`, `confluent` (with a registry). "
-            "The column `{0}` has that type."
+            "What {0}s are: `string`, `json`, `json-schema`, `avro`, `protobuf`, `short`, `integer`, `long`, `float`, `double`, `boolean`, "
+            "`confluent` (with a registry). The column `{0}` has that type."
         ),
     ),
     "schema": ("", "The Avro schema, JSON Schema or .proto file of the {0}s, its text; for `json` their type as Spark writes it, `id bigint, name string`."),

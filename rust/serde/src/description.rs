@@ -71,6 +71,7 @@ pub fn reader_of(description: &Value) -> Result<Arc<dyn ReadValue>, SchemaError>
         "long" => Ok(Arc::new(Primitive::new(&DataType::Int64)?)),
         "float" => Ok(Arc::new(Primitive::new(&DataType::Float32)?)),
         "double" => Ok(Arc::new(Primitive::new(&DataType::Float64)?)),
+        "boolean" => Ok(Arc::new(Primitive::new(&DataType::Boolean)?)),
         "confluent" => confluent(parts),
         other => Err(invalid(format!("values of the format {other} are not decoded here"))),
     }

@@ -1,4 +1,4 @@
-//! Kafka's own serializers of strings and numbers.
+//! Kafka's own serializers of strings, numbers and booleans.
 
 use std::sync::Arc;
 
@@ -13,9 +13,10 @@ use crate::encode::{WriteColumn, WriteValue};
 use crate::reason::{Reason, SchemaError, named};
 
 /// Reads and writes values as one of Kafka's own serializers, named by the Arrow type: UTF-8 strings; int16, int32, int64, float and double in network
-/// byte order.
+/// byte order; booleans as a byte, 0 or 1.
 ///
-/// Kafka: `StringDeserializer`, `ShortDeserializer`, `IntegerDeserializer`, `LongDeserializer`, `FloatDeserializer`, `DoubleDeserializer`.
+/// Kafka: `StringDeserializer`, `ShortDeserializer`, `IntegerDeserializer`, `LongDeserializer`, `FloatDeserializer`, `DoubleDeserializer`,
+/// `BooleanDeserializer`.
 #[derive(Debug, Clone)]
 pub struct Primitive {
     data_type: DataType,
@@ -34,7 +35,8 @@ impl Primitive {
             | DataType::Int32
             | DataType::Int64
             | DataType::Float32
-            | DataType::Float64 => Ok(Self {
+            | DataType::Float64
+            | DataType::Boolean => Ok(Self {
                 data_type: data_type.clone(),
             }),
             other => Err(SchemaError::Invalid(format!(
@@ -62,6 +64,7 @@ impl Primitive {
             DataType::Int64 => "Long",
             DataType::Float32 => "Float",
             DataType::Float64 => "Double",
+            DataType::Boolean => "Boolean",
             _ => "String",
         }
     }
@@ -83,6 +86,14 @@ impl ReadValue for Primitive {
             Values::Int64(numbers) => numbers.push(i64::from_be_bytes(self.sized(bytes)?)),
             Values::Float32(numbers) => numbers.push(f32::from_be_bytes(self.sized(bytes)?)),
             Values::Float64(numbers) => numbers.push(f64::from_be_bytes(self.sized(bytes)?)),
+            Values::Boolean(bits) => match self.sized(bytes)? {
+                [byte @ 0..=1] => bits.append(byte == 1),
+                [byte] => {
+                    return Err(Reason::from(format!(
+                        "Boolean takes a byte 0 or 1, the value is {byte}"
+                    )));
+                }
+            },
             _ => {
                 return Err(Reason::from(format!(
                     "Kafka has no serializer of {}",
@@ -158,6 +169,7 @@ impl WriteColumn for Primitive {
             DataType::Float64 => Box::new(Numbers(column.as_primitive::<Float64Type>(), |number, out| {
                 out.extend(f64::to_be_bytes(number))
             })),
+            DataType::Boolean => Box::new(Booleans(column.as_boolean())),
             _ => Box::new(Texts(column.as_string())),
         })
     }
@@ -168,6 +180,15 @@ struct Numbers<'a, T: arrow_array::ArrowPrimitiveType>(&'a PrimitiveArray<T>, fn
 impl<T: arrow_array::ArrowPrimitiveType> WriteValue for Numbers<'_, T> {
     fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), Reason> {
         (self.1)(self.0.value(row), out);
+        Ok(())
+    }
+}
+
+struct Booleans<'a>(&'a arrow_array::BooleanArray);
+
+impl WriteValue for Booleans<'_> {
+    fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), Reason> {
+        out.push(u8::from(self.0.value(row)));
         Ok(())
     }
 }
