@@ -112,3 +112,29 @@ def test_an_awaited_scan(address: str, source: fl.Broker | str) -> None:
             return await asyncio.to_thread(scan.to_pyarrow)
 
     assert asyncio.run(run()) == decoded(source)
+
+
+def test_a_wide_struct_is_looked_at_once_and_not_for_each_of_its_fields() -> None:
+    wide = serde.Json(pa.schema({f"c{number}": pa.int64() for number in range(300)}))
+
+    class Counted:
+        asked = 0
+
+        @property
+        def type(self) -> pa.DataType:
+            self.asked += 1
+            return wide.type
+
+        decode = wide.decode
+
+    counted = Counted()
+    with fl.Broker.in_memory() as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send_many("t", [b'{"c299": 7}', None])
+        found = fl.scan(broker, "t", value=counted, unnest=True).to_pyarrow()
+        dataset = fl.scans.dataset(broker, "t", value=counted, unnest=True)
+        assert found.column_names[-1] == "timestampType"
+        assert found["value.c299"].to_pylist() == [7, None]
+        assert dataset.to_table(found.column_names) == found
+    assert counted.asked < 30

@@ -94,18 +94,19 @@ def flattened(batch: pa.RecordBatch, of: list[str]) -> pa.RecordBatch:
     """
     pa = require("pyarrow", "arrow")
     columns = {name: batch.column(name) for name in batch.schema.names if name not in of}
+    # Delta, Spark and DuckDB do not tell Amount from amount
+    taken = {one.casefold() for one in columns} | {"key", "value", "day", "hour"}
     for name in of:
         column = batch.column(name)
         if not pa.types.is_struct(column.type):
             columns[name] = column
             continue
         for field, part in zip(column.type, column.flatten(), strict=True):
-            # Delta, Spark and DuckDB do not tell Amount from amount
-            taken = {one.casefold() for one in columns} | {"key", "value", "day", "hour"}
             free = f"{name}_{field.name}" if name == "key" or field.name.casefold() in taken else field.name
             if free.casefold() in taken:
                 raise SchemaError(f"flatten: two columns would have the name {free}; rename the field in the reader schema, or land it without flatten")
             columns[free] = part
+            taken.add(free.casefold())
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -162,11 +163,11 @@ def _merged(old: Any, new: Any, column: str, place: str) -> Any:
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows in the columns of a schema that `merged` returned; what they lack is null."""
     pa = require("pyarrow", "arrow")
+    there = dict(zip(rows.schema.names, rows.columns, strict=True))
     columns = []
     for field in schema:
-        if field.name not in rows.schema.names:
+        if (column := there.get(field.name)) is None:
             columns.append(pa.nulls(rows.num_rows, field.type))
         else:
-            column = rows[field.name]
             columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.table(columns, schema=schema)

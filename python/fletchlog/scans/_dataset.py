@@ -258,9 +258,10 @@ def _wanted(schema: pa.Schema, asked: set[tuple[str, ...]] | None, of_filter: se
 def _paths(columns: list[str] | dict[str, pc.Expression], schema: pa.Schema) -> set[tuple[str, ...]] | None:
     """The fields that a projection reads; None if that is not known."""
     if isinstance(columns, list):
-        unknown = [name for name in columns if name not in schema.names]
+        there = dict.fromkeys(schema.names)
+        unknown = [name for name in columns if name not in there]
         if unknown:
-            raise InvalidArgumentError(f"there is no column {unknown[0]!r}; the columns are {', '.join(schema.names)}")
+            raise InvalidArgumentError(f"there is no column {unknown[0]!r}; the columns are {', '.join(there)}")
         return {(name,) for name in columns}
     found = [fields(tree(expression, schema)) for expression in columns.values()]
     known = [paths for paths in found if paths is not None]

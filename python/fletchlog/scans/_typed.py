@@ -124,6 +124,7 @@ class Decoder:
     def schema(self, whole: pa.Schema) -> pa.Schema:
         """The columns; a struct whose other fields are left out has the fields that are decoded."""
         pa = arrow()
+        inner = {raw: {one.name: one.type for one in struct_fields(deserializer)} for raw, deserializer in self.deserializers.items()}
         made: list[Any] = []
         for name, source in self.sources.items():
             deserializer = None if source.error else self.deserializers.get(source.raw)
@@ -132,7 +133,7 @@ class Decoder:
             elif source.field is None:
                 made.append(pa.field(name, deserializer.type))
             else:
-                made.append(pa.field(name, next(one.type for one in struct_fields(deserializer) if one.name == source.field)))
+                made.append(pa.field(name, inner[source.raw][source.field]))
         return pa.schema(made)
 
     def needs(self) -> list[str]:
@@ -151,20 +152,18 @@ class Decoder:
         pa = arrow()
         if self.deserializers:
             batch = serde.deserialize(batch, key=self.deserializers.get("key"), value=self.deserializers.get("value"), on_error=self.on_error)
-        made = {name: self._column(batch, name, source) for name, source in self.sources.items()}
+        structs = {raw: fields_of(batch.column(raw)) for raw in {source.raw for source in self.sources.values() if source.field is not None}}
+        made: dict[str, Any] = {}
+        for name, source in self.sources.items():
+            if source.field is None:
+                made[name] = batch.column(name)
+            elif (column := structs[source.raw].get(source.field)) is not None:
+                made[name] = column
+            else:
+                raise InvalidArgumentError(f"the deserializer of {source.raw} has no field {source.field!r} any more")
         if not made:
             return batch.select([])
         return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
-
-    def _column(self, batch: pa.RecordBatch, name: str, source: Source) -> pa.Array:
-        if source.field is None:
-            return batch.column(name)
-        import pyarrow.compute as pc
-
-        column = batch.column(source.raw)
-        if column.type.get_field_index(source.field) < 0:
-            raise InvalidArgumentError(f"the deserializer of {source.raw} has no field {source.field!r} any more")
-        return pc.struct_field(column, source.field)
 
 
 class ScanDecoder(NamedTuple):
@@ -223,9 +222,10 @@ def selected(columns: Iterable[str], whole: pa.Schema) -> tuple[str, ...]:
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     if isinstance(columns, str) or len(set(names)) != len(names):
         raise InvalidArgumentError(f"columns are names, none twice, such as ['key', 'offset']; got {columns!r:.80}")
+    there = dict.fromkeys(whole.names)
     for name in names:
-        if name not in whole.names:
-            raise InvalidArgumentError(f"there is no column {name!r}; the columns are {', '.join(whole.names)}")
+        if name not in there:
+            raise InvalidArgumentError(f"there is no column {name!r}; the columns are {', '.join(there)}")
     return names
 
 
@@ -252,6 +252,11 @@ def struct_fields(deserializer: Deserializer) -> list[pa.Field]:
     """The fields of a struct; none, if it makes something else."""
     made = deserializer.type
     return list(made) if made is not None and arrow().types.is_struct(made) else []
+
+
+def fields_of(column: pa.StructArray) -> dict[str, pa.Array]:
+    """The columns of a struct by name; null where the struct is."""
+    return {field.name: inner for field, inner in zip(column.type, column.flatten(), strict=True)}
 
 
 def pruned(deserializer: Deserializer, paths: Paths) -> Deserializer:
