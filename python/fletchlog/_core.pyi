@@ -1199,6 +1199,7 @@ class Producer(Generic[_GK, _GV]):
     Raises:
         fletchlog.errors.ConfigError: Unknown, invalid or contradictory properties.
         fletchlog.errors.ClosedError: The broker is closed.
+        fletchlog.errors.ReadOnlyError: The broker is open for reading only.
     """
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
@@ -2106,7 +2107,7 @@ class Consumer(Generic[_K, _V]):
     def wakeup(self) -> None:
         """Ends the blocking call of another thread, or the next one, with `WakeupError`. Thread-safe."""
     def close(self, timeout_ms: _Wait = 30000) -> None:
-        """Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing."""
+        """Commits if `enable.auto.commit`, leaves the group and closes. Closing twice does nothing. `wakeup` does not end it."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
 

@@ -80,6 +80,15 @@ def test_wakeup_ends_a_poll_of_another_thread_with_no_position_moved(topic: fl.B
         assert consumer.position(TP) == 0
 
 
+def test_wakeup_does_not_end_a_close(topic: fl.Broker) -> None:
+    consumer = fl.Consumer(topic, {"auto.offset.reset": "earliest"}, group="g", topics=["t"])
+    while not consumer.assignment():
+        consumer.poll(timeout_ms=100)
+    consumer.wakeup()
+    consumer.close()
+    assert topic.describe_group("g").state == "Empty"
+
+
 def test_a_poll_wakes_when_another_thread_produces(topic: fl.Broker) -> None:
     with fl.Consumer(topic, {"auto.offset.reset": "earliest"}) as consumer, fl.Producer(topic) as producer:
         consumer.assign([TP])

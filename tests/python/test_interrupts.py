@@ -177,6 +177,19 @@ def test_commit(log: fl.Broker) -> None:
         interrupt_often(commit, check)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_close_whose_commit_is_never_answered(log: fl.Broker, protocol: str) -> None:
+    config = {"auto.offset.reset": "earliest", "group.protocol": protocol}
+    with log.listen() as listener:
+        consumer = fl.Consumer(f"kafka://{listener.bootstrap}", config, group="g", topics=["t"])
+        while not consumer.poll(timeout_ms=10_000):
+            pass
+        commits = listener.faults.on(api="OffsetCommit").black_hole()
+        assert interrupted(consumer.close, LATEST_S) < PROMPT_S
+        assert commits.applied == 1
+        consumer.close(timeout_ms=0)
+
+
 def test_open_and_close(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with fl.Broker(path, create=True, nodes=3) as broker:

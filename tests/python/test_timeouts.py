@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -57,3 +58,17 @@ def test_commit_and_committed_have_the_default_timeout_too(broker: fl.Broker, ca
         with pytest.raises(fl.errors.KafkaTimeoutError):
             call(patient, timeout_ms=0)
         call(patient)
+
+
+def test_the_commit_and_the_leave_of_a_close_share_its_time(broker: fl.Broker) -> None:
+    with fl.Producer(broker) as producer:
+        producer.send("t", b"v")
+    with broker.listen() as listener:
+        consumer = fl.Consumer(f"kafka://{listener.bootstrap}", {"auto.offset.reset": "earliest"}, group="g", topics=["t"])
+        while not consumer.poll(timeout_ms=1000):
+            pass
+        for api in ("OffsetCommit", "LeaveGroup"):
+            listener.faults.on(api=api, optional=True).black_hole()
+        began = time.monotonic()
+        consumer.close(timeout_ms=2000)
+        assert 1.9 < time.monotonic() - began < 3.8

@@ -46,8 +46,8 @@ pub struct Consumer {
     pub(super) missing: Missing,
     /// An error that occurred after records were taken; the next poll returns it.
     pub(super) deferred: Option<ClientError>,
-    /// Everything that must precede the leave is done.
-    close_prepared: bool,
+    /// When the close is to be over, once everything that must precede the leave is done.
+    close_deadline: Option<i64>,
     closed: bool,
 }
 
@@ -85,7 +85,7 @@ impl Consumer {
             wakeup: Arc::new(AtomicBool::new(false)),
             missing: Missing::default(),
             deferred: None,
-            close_prepared: false,
+            close_deadline: None,
             closed: false,
         })
     }
@@ -362,15 +362,17 @@ impl Consumer {
     }
 
     /// Commits if enable.auto.commit is set, and leaves the group. Closing twice does nothing. The consumer is closed
-    /// even if this returns an error.
+    /// even if this returns an error. The time of [`Consumer::prepare_close`] counts.
     ///
     /// # Errors
-    /// `Interrupted` or `Wakeup` while it waited. A failed commit is only logged, as in Kafka.
+    /// `Interrupted` while it waited. A failed commit is only logged, as in Kafka.
     pub fn close(&mut self, timeout_ms: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
+        self.ignore_wakeups();
         let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
+        let deadline = self.close_deadline.map_or(deadline, |prepared| prepared.min(deadline));
         let outcome = if self.net.is_closed() {
             Ok(()) // No caller is left to report to.
         } else {
@@ -385,18 +387,21 @@ impl Consumer {
     /// commit them. Kafka: `ConsumerCoordinator#close`, `#onLeavePrepare`.
     ///
     /// # Errors
-    /// `Interrupted` or `Wakeup` while it waited.
+    /// `Interrupted` while it waited; [`Consumer::close`] then waits for nothing.
     pub fn prepare_close(
         &mut self,
         timeout_ms: i64,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<RebalanceEvent>, ClientError> {
-        if self.closed || self.close_prepared || self.net.is_closed() {
+        if self.closed || self.close_deadline.is_some() || self.net.is_closed() {
             return Ok(Vec::new());
         }
-        let deadline = self.net.now_ms().saturating_add(timeout_ms.max(0));
-        self.commit_before_leave(deadline, interrupt)?;
-        self.close_prepared = true;
+        self.ignore_wakeups();
+        let now = self.net.now_ms();
+        let deadline = now.saturating_add(timeout_ms.max(0));
+        let committed = self.commit_before_leave(deadline, interrupt);
+        self.close_deadline = Some(if committed.is_ok() { deadline } else { now });
+        committed?;
         Ok(self.leaving_events())
     }
 
@@ -408,6 +413,11 @@ impl Consumer {
         events
     }
 
+    /// Nobody wakes it from now on. Kafka: `ConsumerNetworkClient#disableWakeups`.
+    fn ignore_wakeups(&mut self) {
+        self.wakeup = Arc::default();
+    }
+
     fn commit_before_leave(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
         let Some(coordinator) = &mut self.coordinator else {
             return Ok(());
@@ -415,7 +425,7 @@ impl Consumer {
         let offsets = self.state.subs.all_consumed();
         if coordinator.auto_commit_enabled() && !offsets.is_empty() {
             match self.commit_until(offsets, Commit::Last, deadline, interrupt) {
-                Err(e @ (ClientError::Interrupted | ClientError::Wakeup)) => return Err(e),
+                Err(ClientError::Interrupted) => return Err(ClientError::Interrupted),
                 Err(error) => log::warn!("the commit on close failed: {error}"),
                 Ok(()) => {}
             }
@@ -424,7 +434,7 @@ impl Consumer {
     }
 
     fn commit_and_leave(&mut self, deadline: i64, interrupt: Interrupt<'_>) -> Result<(), ClientError> {
-        if !self.close_prepared {
+        if self.close_deadline.is_none() {
             self.commit_before_leave(deadline, &mut *interrupt)?;
         }
         if let Some(coordinator) = &mut self.coordinator {
