@@ -132,6 +132,36 @@ def test_a_record_in_place_of_offsets_is_refused_with_the_right_form(topic):
             consumer.seek(("t", 0), "earliest")
 
 
+def test_what_is_no_collection_is_refused_with_what_is_expected(topic):
+    with fl.Consumer(topic, {"group.id": "g"}) as consumer:
+        for call, value in ((consumer.subscribe, 5), (consumer.committed, None), (consumer.assign, None)):
+            with pytest.raises(TypeError, match=r"expected a list of .*, got (int 5|NoneType None)$"):
+                call(value)
+    for call in (topic.create_acls, topic.delete_acls, topic.create_topics):
+        with pytest.raises(TypeError, match=r"expected .*list of .*, got int 5$"):
+            call(5)
+
+
+def test_offsets_are_committed_without_metadata_and_have_64_bits(topic):
+    with fl.Consumer(topic, group="g") as consumer:
+        consumer.assign(("t", 0))
+        consumer.commit({("t", 0): fl.types.OffsetAndMetadata(1, None)})
+        assert consumer.committed(("t", 0)) == (1, "", -1)
+        for call in (lambda: consumer.seek(("t", 0), 2**63), lambda: consumer.commit({("t", 0): (2**63, "", 0)})):
+            with pytest.raises(InvalidArgumentError, match=r"t-0: .* is out of range"):
+                call()
+
+
+def test_a_time_that_is_none_is_refused(topic):
+    nat = pytest.importorskip("pandas").NaT
+    with fl.Producer(topic) as producer, pytest.raises(TypeError, match="expected a time, got NaTType NaT"):
+        producer.send("t", b"v", timestamp_ms=nat)
+    with fl.Consumer(topic) as consumer, pytest.raises(TypeError, match="expected a time, got NaTType NaT"):
+        consumer.offsets_for_times({("t", 0): nat})
+    with pytest.raises(TypeError, match="expected a time, got NaTType NaT"):
+        topic.scan("t", start_time=nat)
+
+
 def test_who_has_a_directory_open_is_named(tmp_path):
     opened = "import sys, fletchlog as fl; fl.Broker(sys.argv[1])"
     with fl.Broker(tmp_path, create=True):

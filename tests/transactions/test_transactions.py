@@ -228,7 +228,11 @@ def test_a_read_only_broker_has_no_transactions_to_offer(tmp_path: object) -> No
     path = str(tmp_path)
     with fl.Broker(path, create=True) as broker:
         broker.create_topic("t")
-    with fl.Broker(path, read_only=True) as reader, fl.Producer(reader, {"transactional.id": "x"}) as producer:
+    with (
+        fl.Broker(path, read_only=True) as reader,
+        reader.listen() as listener,
+        fl.Producer(f"kafka://{listener.bootstrap}", {"transactional.id": "x"}) as producer,
+    ):
         with pytest.raises(errors.KafkaError) as raised:
             producer.init_transactions()
         assert raised.value.code == 44

@@ -11,7 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::convert::{acl_binding_class, describe};
+use crate::convert::{acl_binding_class, describe, each};
 use crate::errors::Failure;
 
 /// For what has no name here, as of a newer Kafka.
@@ -74,7 +74,9 @@ pub fn acls_from_py(acls: &Bound<'_, PyAny>) -> PyResult<Vec<Acl>> {
     if is_one(acls) {
         return Ok(vec![acl(acls.clone())?]);
     }
-    acls.try_iter()?.map(|value| acl(value?)).collect()
+    each("an AclBinding or a list of them", acls)?
+        .map(|value| acl(value?))
+        .collect()
 }
 
 /// Takes an `AclFilter`.
@@ -104,7 +106,9 @@ pub fn filters_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<AclFilter>> {
     if is_one(value) {
         return Ok(vec![filter_from_py(value)?]);
     }
-    value.try_iter()?.map(|filter| filter_from_py(&filter?)).collect()
+    each("an AclFilter or a list of them", value)?
+        .map(|filter| filter_from_py(&filter?))
+        .collect()
 }
 
 /// Whether the value is one named tuple, not a collection of them.

@@ -9,11 +9,11 @@ use fletchlog_client::Metric;
 use fletchlog_client::consumer::OffsetAndTimestamp;
 use fletchlog_client::producer::{ConsumerGroupMetadata, RecordMetadata};
 use fletchlog_records::TopicPartition;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyIterator, PyList, PyMapping, PyMemoryView, PyString, PyTuple};
 
 use crate::errors::{Failure, errors_module};
 use crate::named_tuple;
@@ -125,7 +125,19 @@ pub fn partitions_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<TopicPartiti
             "expected a list of TopicPartition(topic, partition), got str; write [({value:?}, 0)]"
         )));
     }
-    value.try_iter()?.map(|item| partition_from_py(&item?)).collect()
+    each("a list of TopicPartition(topic, partition)", value)?
+        .map(|item| partition_from_py(&item?))
+        .collect()
+}
+
+/// The iterator of a collection.
+pub fn each<'py>(expected: &str, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    value.try_iter().map_err(|error| {
+        if !error.is_instance_of::<PyTypeError>(value.py()) {
+            return error;
+        }
+        PyTypeError::new_err(format!("expected {expected}, got {}", describe(value)))
+    })
 }
 
 /// Whether the value is one topic-partition rather than a collection of them.
@@ -147,8 +159,7 @@ pub fn names_from_py(kind: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<s
             "expected a list of {kind} names, got str; write [{value:?}]"
         )));
     }
-    value
-        .try_iter()?
+    each(&format!("a list of {kind} names"), value)?
         .map(|item| {
             let item = item?;
             let name = item
@@ -305,25 +316,27 @@ pub fn offset_and_metadata_to_py<'py>(py: Python<'py>, offset: &OffsetAndMetadat
     offset_and_metadata_class(py)?.call1((offset.offset, &*offset.metadata, offset.leader_epoch))
 }
 
-/// Takes an `OffsetAndMetadata`, or an int that has neither metadata nor leader epoch.
+/// Takes an `OffsetAndMetadata`, or an int that has neither metadata nor leader epoch. Metadata of `None` are none, as in Java's `OffsetAndMetadata`.
 pub fn offset_from_py(tp: &TopicPartition, value: &Bound<'_, PyAny>) -> PyResult<OffsetAndMetadata> {
-    if let Ok(offset) = value.extract::<i64>() {
-        return Ok(OffsetAndMetadata {
-            offset,
-            leader_epoch: -1,
-            metadata: Arc::from(""),
-        });
-    }
-    let (offset, metadata, leader_epoch): (i64, String, i32) = value.extract().map_err(|_| {
+    let expected = |error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            let text = format!("{tp}: {} is out of range: an offset has 64 bits", describe(value));
+            return Failure::argument(text).into();
+        }
         PyTypeError::new_err(format!(
             "{tp}: expected OffsetAndMetadata or int, got {}",
             describe(value)
         ))
-    })?;
+    };
+    let (offset, metadata, leader_epoch) = if value.is_instance_of::<PyTuple>() {
+        value.extract::<(i64, Option<String>, i32)>().map_err(expected)?
+    } else {
+        (value.extract().map_err(expected)?, None, -1)
+    };
     Ok(OffsetAndMetadata {
         offset,
         leader_epoch,
-        metadata: Arc::from(metadata),
+        metadata: Arc::from(metadata.unwrap_or_default()),
     })
 }
 

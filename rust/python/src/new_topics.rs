@@ -9,7 +9,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
-use crate::convert::{describe, properties_from_py};
+use crate::convert::{describe, each, properties_from_py};
 use crate::errors::Failure;
 
 /// The cluster's default, in a request.
@@ -129,8 +129,7 @@ pub fn new_topics_from_py(topics: &Bound<'_, PyAny>) -> PyResult<Vec<NewTopic>> 
             describe(topics)
         )));
     }
-    let topics = topics
-        .try_iter()?
+    let topics = each("a list of topics", topics)?
         .map(|topic| NewTopic::from_py(&topic?))
         .collect::<PyResult<Vec<_>>>()?;
     let mut names = HashSet::new();

@@ -184,6 +184,10 @@ impl Producer {
         let key_serializer = serializer_from_py("key_serializer", key_serializer)?;
         let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
         let Client { peer, config, owned } = Client::from_py(py, Scope::Producer, source, config, None)?;
+        if peer.is_read_only() {
+            let text = "the broker is open for reading only; open it without read_only to produce";
+            return Err(Failure::read_only(text).into());
+        }
         let traced = config.boolean("fletchlog.trace");
         let faults = rules_from_py(faults)?;
         let given = config.clone();

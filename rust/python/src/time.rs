@@ -3,7 +3,7 @@
 //! local time, Arrow and Spark for UTC. A float is refused: its unit would be unclear. Only `RecordFuture.result(timeout=)` takes seconds,
 //! as all Python futures do.
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -192,7 +192,14 @@ fn of_datetime(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if !value.is_instance(&datetime)? {
         return Ok(None);
     }
-    if value.call_method0(intern!(py, "utcoffset"))?.is_none() {
+    let offset = value.call_method0(intern!(py, "utcoffset")).map_err(|error| {
+        // pandas' NaT is a datetime, and has none of its values.
+        if !error.is_instance_of::<PyValueError>(py) {
+            return error;
+        }
+        PyTypeError::new_err(format!("expected a time, got {}", describe(value)))
+    })?;
+    if offset.is_none() {
         let text = format!(
             "{} has no time zone; give it one: datetime.now(UTC), or .astimezone() if it is local time",
             value.repr()?
