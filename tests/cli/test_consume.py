@@ -109,6 +109,7 @@ def test_a_group_begins_and_ends_where_it_says(cli, ten):
         (["--follow", "--until", "now", "-f", "jsonl"], "--until"),
         (["--follow", "-f", "json"], "--format jsonl"),
         (["-o", "a.jsonl.gz"], "--output a.jsonl.gz: nothing is compressed"),
+        (["-o", "a.xls"], "--output a.xls: its name does not tell its format; give -f FORMAT, one of table, jsonl"),
         (["-f", "%q"], "%q means nothing"),
         (["-f", "%"], "means nothing"),
         (["-f", r"\x1"], "means nothing"),
@@ -151,6 +152,12 @@ def test_to_follow_is_to_print_lines_as_they_come(cli, ten):
 def test_the_name_of_a_file_says_its_format(cli, ten, tmp_path, name, words, read):
     cli("consume", ten, "t", "-o", tmp_path / name, *words)
     assert read(tmp_path / name) == 20
+
+
+def test_a_minus_is_standard_output(cli, ten, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli("consume", ten, "t", "-f", "raw", "-o", "-").out == cli("consume", ten, "t", "-f", "raw").out
+    assert not (tmp_path / "-").exists()
 
 
 def test_templates_are_kcats(data):

@@ -36,7 +36,7 @@ def consume(
     directory: Place = PLACE,
     topics: list[str] = argument("TOPIC", "Topics to read.", complete=names_of_topics),
     form: str | None = option("--format -f", f"{', '.join(FORMATS)}, or a template of kcat; default: by the file's name, else table, with --follow jsonl."),
-    output: Path | None = option("--output -o", "File to write."),
+    output: Path | None = option("--output -o", "File to write; default or -: standard output."),
     most: int | None = option("--max -n", f"Stop after this many records (table: {TABLE_ROWS})."),
     partition: list[int] | None = PARTITIONS,
     start: str | None = option("--from", f"Where to start; without it earliest. TIME: {times.HELP}.", metavar="earliest|latest|TIME"),
@@ -111,7 +111,12 @@ def consume(
     """
     import fletchlog as fl
 
+    output = None if output is None or str(output) == "-" else output
     named = _form_of(output)
+    if output is not None and not (form or named or follow or most) and (output.is_file() or not output.exists()):
+        raise CommandError(
+            f"--output {output}: its name does not tell its format; give -f FORMAT, one of {', '.join(FORMATS)} (known by {', '.join(_BY_SUFFIX)})"
+        )
     form = form or named or ("jsonl" if follow else "table")
     begin = start
     start = "earliest" if start is None else start

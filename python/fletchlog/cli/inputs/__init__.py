@@ -82,6 +82,8 @@ class Input:
             raise CommandError("--value and --timestamp need rows with fields: --format jsonl, json, csv, tsv, parquet, arrow or avro")
         if self.as_records and (self.form not in {None, *RECORDS} or self._chosen()):
             raise CommandError(f"--as-records is for what `consume` wrote as {', '.join(RECORDS)}, without --key, --value and --timestamp")
+        if self.partitions and (self.as_records is False or self.form not in {None, *RECORDS} or self._chosen()):
+            raise CommandError(f"--keep-partitions is for what `consume` wrote as {', '.join(RECORDS)}, without --key, --value, --timestamp and --as-rows")
 
     def read(self, file: BinaryIO) -> Iterator[Record | Columns]:
         """The records, one by one or as columns; those before one that cannot be read, too.
@@ -112,13 +114,16 @@ class Input:
             advice = f"give -f {found} if --key names a field, -f lines if it is what separates the key"
             raise CommandError(f"{self.where} begins as `fletchlog consume -f {found}` writes records; {advice}")
         self.form = found or "lines"
-        self.check()
+        if head:
+            self.check()
         return io.BufferedReader(Rejoined(head, file))
 
     def takes_records(self, found: bool) -> bool:
         """Decides whether the rows are records, by what was found out about the first one."""
         if self.as_records is None:
             self.as_records = found and self.form in RECORDS and not self._chosen()
+        if self.partitions and not self.as_records:
+            raise CommandError(f"{self.where}: --keep-partitions needs records as `consume` wrote them, and the rows have other fields")
         return self.as_records
 
     def has(self, names: Iterable[str], where: str) -> None:
