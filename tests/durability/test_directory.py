@@ -178,6 +178,31 @@ def test_a_reader_writes_nothing_and_refuses_to(tmp_path: Path) -> None:
     assert before == {p: (p.stat().st_size, p.stat().st_mtime_ns) for p in (tmp_path / "log").rglob("*")}
 
 
+def test_a_damaged_batch_is_an_error_for_a_reader_and_not_the_end_of_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with fl.Broker(path, create=True) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            for value in (b"one", b"two", b"six"):
+                producer.send("t", value).result()
+    segment = path / "t-0" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(fl.errors.CorruptRecordError, match="t-0 at offset 1"):
+        fl.scan(path, "t").to_pyarrow()
+    with fl.Broker(path, read_only=True) as reader, fl.Consumer(reader, {"auto.offset.reset": "earliest"}) as consumer:
+        assert reader.describe_topic("t").partitions[0].high_watermark == 3
+        consumer.assign(("t", 0))
+        assert [record.value for record in consumer.poll()] == [b"one"]
+        with pytest.raises(fl.errors.CorruptRecordError):
+            consumer.poll()
+        consumer.seek(("t", 0), 2)
+        assert [record.value for record in consumer.poll()] == [b"six"]
+    with fl.Broker.in_memory() as other, pytest.raises(fl.errors.CorruptRecordError, match="t-0 at offset 1"):
+        fl.transfer.copy(path, other, topics=["t"])
+
+
 def test_a_missing_directory_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(fl.errors.DirectoryError, match="nowhere"):
         fl.Broker(tmp_path / "nowhere", read_only=True)

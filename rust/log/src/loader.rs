@@ -39,11 +39,15 @@ impl PartitionLog {
         now_ms: i64,
     ) -> Result<Self, LogError> {
         let (clean_shutdown, recovery_point, checkpointed_start) = match mode {
-            OpenMode::ReadOnly { log_start_offset } => {
+            OpenMode::ReadOnly {
+                recovery_point,
+                log_start_offset,
+            } => {
                 let loader = ReadOnlyLoader {
                     fs: &fs,
                     dir,
                     config: &config,
+                    recovery_point,
                     checkpointed_start: log_start_offset,
                     now_ms,
                     may_be_missing: true,

@@ -35,6 +35,8 @@ pub enum OpenMode {
     },
     /// Never writes, takes no lock, works beside a live writer and on read-only media.
     ReadOnly {
+        /// From recovery-point-offset-checkpoint, 0 if absent.
+        recovery_point: i64,
         /// From log-start-offset-checkpoint, 0 if absent.
         log_start_offset: i64,
     },

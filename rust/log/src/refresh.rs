@@ -1,5 +1,6 @@
 //! Reading a log that another process may be writing: nothing is created, changed or locked. Readers see the whole, valid
-//! batches of the files; bytes after them may belong to an append in progress and are ignored.
+//! batches of the files; bytes after them may belong to an append in progress and are ignored, unless they are below the
+//! recovery point.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::producer_state::ProducerStateManager;
 use crate::recovery::{Restore, apply};
 use crate::segment::{LogSegment, SegmentParams};
 use crate::segment_files::SegmentFiles;
-use crate::segment_indexes::{Check, IndexLoader, SegmentIndexes};
+use crate::segment_indexes::{Check, IndexLoader, LoadedIndexes, SegmentIndexes};
 use crate::sync::{lock, read, write};
 use crate::txn_index::TransactionIndex;
 use crate::view::{Segments, View};
@@ -66,6 +67,8 @@ pub(crate) struct ReadOnlyLoader<'a> {
     pub fs: &'a Arc<dyn Fs>,
     pub dir: &'a Path,
     pub config: &'a LogConfig,
+    /// Below it every batch was on disk.
+    pub recovery_point: i64,
     pub checkpointed_start: i64,
     pub now_ms: i64,
     /// A missing directory is an empty log.
@@ -148,19 +151,41 @@ impl ReadOnlyLoader<'_> {
 
     /// Checks the batches after the last index entry, up to the first that is not whole. Returns the log end and the last
     /// batch.
+    ///
+    /// A bad batch below the recovery point is damage, not an append in progress: the log goes beyond it, and reading it is an error,
+    /// as in a sealed segment.
+    ///
+    /// # Errors
+    /// `Damaged`: offsets that do not follow each other, or bytes below the recovery point that are not even the header of a batch.
     fn check_active(&self, active: &LogSegment) -> Result<(i64, Option<BatchMeta>), LogError> {
         let file = active.file()?;
         let len = file.len().map_err(|e| active.io("stat", e))?;
-        let loader = IndexLoader {
-            fs: &**self.fs,
-            files: &active.files,
-            file: &*file,
-            base_offset: active.base_offset,
-            size: len,
-            interval: active.index_interval(),
-            check: Check::Checksums,
+        let load = |check| {
+            let loader = IndexLoader {
+                fs: &**self.fs,
+                files: &active.files,
+                file: &*file,
+                base_offset: active.base_offset,
+                size: len,
+                interval: active.index_interval(),
+                check,
+            };
+            loader.load().map_err(|e| active.io("read", e))
         };
-        let found = loader.load().map_err(|e| active.io("read", e))?;
+        let is_damaged =
+            |found: &LoadedIndexes| matches!(found.why, WalkEnd::Corrupt(_)) && found.next_offset < self.recovery_point;
+        let mut found = load(Check::Checksums)?;
+        if is_damaged(&found) {
+            found = load(Check::Headers)?;
+        }
+        if is_damaged(&found) {
+            let reason = format!(
+                "{}, below offset {}, up to which everything was on disk; run verify, or restore the file",
+                found.why.reason(),
+                self.recovery_point
+            );
+            return Err(LogError::damaged(&active.files.log, found.end, reason));
+        }
         found.why.unless_disorder(&active.files.log, found.end)?;
         active.install(found.indexes, true);
         active.set_size(found.end);
@@ -309,7 +334,11 @@ impl PartitionLog {
 
     /// Read-only logs: reloads the directory, for when it no longer continues what was seen before.
     pub(crate) fn load_again(&self) -> Result<(), LogError> {
-        let OpenMode::ReadOnly { log_start_offset } = self.mode else {
+        let OpenMode::ReadOnly {
+            recovery_point,
+            log_start_offset,
+        } = self.mode
+        else {
             return Ok(());
         };
         let mut writer = lock(&self.writer);
@@ -318,6 +347,7 @@ impl PartitionLog {
             fs: &self.fs,
             dir: &self.dir,
             config: &self.config(),
+            recovery_point,
             checkpointed_start: view.log_start_offset.max(log_start_offset),
             now_ms: 0,
             may_be_missing: false,

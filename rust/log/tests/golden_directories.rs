@@ -152,10 +152,15 @@ fn golden_directory(name: &str, clean_shutdown: bool) {
         let tp = TopicPartition::new(topic, number);
         let path = dir.path().join(partition);
         let log_start_offset = starts.get(&tp).copied().unwrap_or(0);
+        let recovery_point = recovery_points.get(&tp).copied().unwrap_or(0);
+        let read_only = OpenMode::ReadOnly {
+            recovery_point,
+            log_start_offset,
+        };
         let before = snapshot_of_tree(&path);
         let open =
             |path: &Path, mode| PartitionLog::open(real(), path, tp.clone(), LogConfig::default(), mode, NOW).unwrap();
-        let log = open(&path, OpenMode::ReadOnly { log_start_offset });
+        let log = open(&path, read_only);
         check(&log, recorded, &format!("{name} {partition} read-only"));
         log.refresh(0).unwrap();
         check(&log, recorded, &format!("{name} {partition} read-only, refreshed"));
@@ -167,7 +172,6 @@ fn golden_directory(name: &str, clean_shutdown: bool) {
 
         let copy = dir.path().join(format!("copy-of-{partition}"));
         copy_dir(&path, &copy);
-        let recovery_point = recovery_points.get(&tp).copied().unwrap_or(0);
         let write = |clean_shutdown| OpenMode::Write {
             clean_shutdown,
             recovery_point,
@@ -179,7 +183,7 @@ fn golden_directory(name: &str, clean_shutdown: bool) {
         let end = log.log_end_offset();
         assert_eq!(append(&log, batch(&[(NOW, b"on")])).first_offset, end);
         log.close().unwrap();
-        for mode in [write(true), write(false), OpenMode::ReadOnly { log_start_offset }] {
+        for mode in [write(true), write(false), read_only] {
             let log = open(&copy, mode);
             let seen = consume(&log, FetchBound::HighWatermark);
             assert_eq!(seen.last().map(|record| record.0), Some(end), "{partition} {mode:?}");

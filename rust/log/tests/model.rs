@@ -141,6 +141,7 @@ fn run(ops: Vec<Op>, segment_bytes: i32, target: Option<Compression>) {
         &dir,
         config,
         fletchlog_log::OpenMode::ReadOnly {
+            recovery_point: 0,
             log_start_offset: start as i64,
         },
     );

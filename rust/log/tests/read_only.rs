@@ -4,7 +4,8 @@ use std::os::unix::fs::FileExt;
 
 use crate::common::compacted::{self, clean, keys, put};
 use crate::common::*;
-use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError};
+use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, LogError, OpenMode, PartitionLog};
+use fletchlog_records::BatchIter;
 
 #[test]
 fn a_reader_follows_appends_rolls_and_deletions_of_a_writer() {
@@ -259,4 +260,47 @@ fn readers_beside_a_cleaner_see_every_key() {
             });
         }
     });
+}
+
+/// A flipped byte in each of three batches, the first two below the recovery point.
+#[test]
+fn a_bad_batch_below_the_recovery_point_is_an_error_where_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t-0");
+    let writer = open(&real(), &path, LogConfig::default(), CLEAN);
+    for value in [b"one", b"two", b"six"] {
+        append(&writer, batch(&[(NOW, value)]));
+    }
+    writer.close().unwrap();
+    let log = path.join("00000000000000000000.log");
+    let sound = std::fs::read(&log).unwrap();
+    let size = sound.len() / 3;
+    let read_only = OpenMode::ReadOnly {
+        recovery_point: 2,
+        log_start_offset: 0,
+    };
+    let flipped = |at: usize| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 0x80;
+        std::fs::write(&log, bytes).unwrap();
+        PartitionLog::open(real(), &path, tp(), LogConfig::default(), read_only, NOW)
+    };
+    for bad in [0, 1] {
+        let reader = flipped(bad * size + 60).unwrap();
+        assert_eq!(reader.log_end_offset(), 3);
+        for offset in 0..3 {
+            let read = reader.read(offset, 1, true, FetchBound::LogEnd).unwrap();
+            let checked = BatchIter::new(read.records).next().unwrap().unwrap().ensure_valid();
+            assert_eq!(checked.is_err(), offset == bad as i64, "{checked:?}");
+        }
+        reader.refresh(0).unwrap();
+        assert_eq!(reader.log_end_offset(), 3);
+    }
+    let bad_magic = flipped(size + 16).unwrap_err().to_string();
+    assert!(
+        bad_magic.contains("below offset 2, up to which everything was on disk"),
+        "{bad_magic}"
+    );
+    // An append may be in progress there.
+    assert_eq!(flipped(2 * size + 60).unwrap().log_end_offset(), 2);
 }

@@ -197,7 +197,10 @@ impl Partition {
 }
 
 fn open_for_reading(fs: &Arc<dyn Fs>) -> Result<PartitionLog, LogError> {
-    let mode = OpenMode::ReadOnly { log_start_offset: 0 };
+    let mode = OpenMode::ReadOnly {
+        recovery_point: 0,
+        log_start_offset: 0,
+    };
     let tp = TopicPartition::new("t", 0);
     PartitionLog::open(Arc::clone(fs), Path::new(DIR), tp, config(1 << 20), mode, NOW_MS)
 }

@@ -201,14 +201,17 @@ impl LogDir {
 
     /// How a partition's log is to be opened.
     pub(crate) fn open_mode(&self, fs: &dyn Fs, tp: &TopicPartition, read_only: bool) -> Result<OpenMode, BrokerError> {
+        let recovery_point = self.read.lock().recovery_points.get(tp).copied().unwrap_or(0);
         if read_only {
-            let log_start_offset = self.log_start_offset(fs, tp)?;
-            return Ok(OpenMode::ReadOnly { log_start_offset });
+            return Ok(OpenMode::ReadOnly {
+                recovery_point,
+                log_start_offset: self.log_start_offset(fs, tp)?,
+            });
         }
         let read = self.read.lock();
         Ok(OpenMode::Write {
             clean_shutdown: self.clean_shutdown,
-            recovery_point: read.recovery_points.get(tp).copied().unwrap_or(0),
+            recovery_point,
             log_start_offset: read.log_starts.offsets.get(tp).copied().unwrap_or(0),
         })
     }

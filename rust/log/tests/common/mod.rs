@@ -23,7 +23,10 @@ pub const UNCLEAN: OpenMode = OpenMode::Write {
     recovery_point: 0,
     log_start_offset: 0,
 };
-pub const READ_ONLY: OpenMode = OpenMode::ReadOnly { log_start_offset: 0 };
+pub const READ_ONLY: OpenMode = OpenMode::ReadOnly {
+    recovery_point: 0,
+    log_start_offset: 0,
+};
 
 pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -137,7 +137,10 @@ pub(super) fn index(data: &[u8]) {
     let mode = match choice % 3 {
         0 => write(true),
         1 => write(false),
-        _ => OpenMode::ReadOnly { log_start_offset: 0 },
+        _ => OpenMode::ReadOnly {
+            recovery_point: 0,
+            log_start_offset: 0,
+        },
     };
     let log = open(&fs, mode).unwrap();
     assert_eq!(log.log_end_offset(), SOUND.reads.len() as i64);
@@ -250,7 +253,14 @@ pub(super) fn checkpoint(data: &[u8]) {
 fn leader_epochs(data: &[u8]) {
     let path = Path::new(DIR).join("leader-epoch-checkpoint");
     let fs = sound_with(&[(&path, data)]);
-    for mode in [OpenMode::ReadOnly { log_start_offset: 0 }, write(false), write(true)] {
+    for mode in [
+        OpenMode::ReadOnly {
+            recovery_point: 0,
+            log_start_offset: 0,
+        },
+        write(false),
+        write(true),
+    ] {
         match open(&fs, mode) {
             Ok(log) => {
                 assert_eq!(log.log_end_offset(), SOUND.reads.len() as i64);
