@@ -131,6 +131,8 @@ def at(source: Source, **options: Any) -> Iterator[Broker | Cluster]:
 
 
 def _named(text: str) -> tuple[str, str]:
+    if not text:
+        raise InvalidArgumentError(f"the name of a place is empty; {_EXPECTED}")
     scheme, colon, rest = text.partition(":")
     # a single letter is a drive of Windows
     if not colon or len(scheme) == 1 or not scheme[:1].isalpha() or not scheme.isascii() or not all(c.isalnum() or c in "+.-" for c in scheme):

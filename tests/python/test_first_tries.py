@@ -162,6 +162,21 @@ def test_a_time_that_is_none_is_refused(topic):
         topic.scan("t", start_time=nat)
 
 
+def test_an_empty_name_is_no_place():
+    for call in (fl.Broker, fl.Producer, fl.Consumer, lambda place: fl.scan(place, "t"), lambda place: fl.Broker(place, create=True)):
+        with pytest.raises(InvalidArgumentError, match=r"^the name of a place is empty; expected "):
+            call("")
+
+
+def test_a_rebalance_callback_is_called_and_a_port_is_no_part_of_a_host(topic):
+    for name in ("on_assigned", "on_revoked", "on_lost"):
+        for client in (fl.Consumer, fl.AsyncConsumer):
+            with pytest.raises(InvalidArgumentError, match=rf"must be callable as {name}\(partitions\), not list"):
+                client(topic, group="g").subscribe(["t"], **{name: []})
+    with pytest.raises(InvalidArgumentError, match=r'the port is an argument of its own, listen\("127\.0\.0\.1", 9092\)'):
+        topic.listen("127.0.0.1:9092")
+
+
 def test_who_has_a_directory_open_is_named(tmp_path):
     opened = "import sys, fletchlog as fl; fl.Broker(sys.argv[1])"
     with fl.Broker(tmp_path, create=True):

@@ -1025,6 +1025,13 @@ impl Broker {
         record: Option<PathBuf>,
         record_values: bool,
     ) -> PyResult<Listener> {
+        if let Some((name, number)) = host.split_once(':')
+            && number.parse::<u16>().is_ok()
+        {
+            let reason =
+                format!("the host is {host}: the port is an argument of its own, listen(\"{name}\", {number})");
+            return Err(Failure::argument(reason).into());
+        }
         let record = record_options(record, record_values)?;
         close_in_forked_children(py)?;
         let config = properties_from_py(config)?;

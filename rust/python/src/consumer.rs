@@ -12,6 +12,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use crate::callbacks::ensure_callable;
 use crate::client_arguments::{Client, close_owned, refuse_keywords};
 use crate::convert::{
     describe, group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
@@ -320,7 +321,17 @@ impl Consumer {
         on_revoked: Option<Py<PyAny>>,
         on_lost: Option<Py<PyAny>>,
     ) -> PyResult<()> {
-        let listens = on_assigned.is_some() || on_revoked.is_some() || on_lost.is_some();
+        let callbacks = [
+            (&on_assigned, "on_assigned(partitions)"),
+            (&on_revoked, "on_revoked(partitions)"),
+            (&on_lost, "on_lost(partitions)"),
+        ];
+        for (callback, so) in callbacks {
+            if let Some(callback) = callback {
+                ensure_callable(callback.bind(py), so)?;
+            }
+        }
+        let listens = callbacks.iter().any(|(callback, _)| callback.is_some());
         match (topics, pattern) {
             (Some(topics), None) => {
                 let topics = topics_from_py(topics)?;

@@ -23,7 +23,7 @@ use crate::gate::gate;
 
 /// The place that a path names (`fletchlog._place.Place`): its kind, and the path of the directory, the URI or the address.
 pub fn place(py: Python<'_>, path: PathBuf) -> PyResult<(String, PathBuf)> {
-    if !path.as_os_str().as_encoded_bytes().contains(&b':') {
+    if !path.as_os_str().is_empty() && !path.as_os_str().as_encoded_bytes().contains(&b':') {
         return Ok(("directory".to_owned(), path));
     }
     let class = py.import("fletchlog._place")?.getattr("Place")?;
