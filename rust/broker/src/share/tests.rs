@@ -249,6 +249,28 @@ fn gaps_between_persisted_states_are_fetched_once() {
 }
 
 #[test]
+fn a_negative_batch_size_takes_nothing_twice_of_a_batch_that_is_partly_in_flight() {
+    let a = member(0);
+    let states = [
+        persisted(0, 2, RecordState::Available),
+        persisted(3, 7, RecordState::Acknowledged),
+    ];
+    let mut partition = SharePartition::new(0, &states).unwrap();
+    let acquire = Acquire {
+        member: &a,
+        mode: AcquireMode::BatchOptimized,
+        batch_size: -1,
+        max_records: 500,
+        fetch_offset: partition.next_fetch_offset(),
+        now_ms: 0,
+        limits: LIMITS,
+    };
+    let acquired = partition.acquire(&acquire, &batches(&[3, 4, 3]));
+    let ranges: Vec<_> = acquired.iter().map(|range| (range.first, range.last)).collect();
+    assert_eq!(ranges, [(0, 2), (8, 9)]);
+}
+
+#[test]
 fn a_gap_that_was_compacted_away_does_not_hold_what_lies_behind() {
     let (a, mode) = (member(0), AcquireMode::BatchOptimized);
     let states = [
