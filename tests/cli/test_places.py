@@ -10,7 +10,6 @@ from fletchlog.transfer import export
 
 PLACES = {
     "data": (DIRECTORY, "data"),
-    "": (DIRECTORY, ""),
     "a:b": (DIRECTORY, "a:b"),
     "C:/x": (DIRECTORY, "C:/x"),
     "./s3:/x": (DIRECTORY, "./s3:/x"),
@@ -27,6 +26,7 @@ PLACES = {
     "kafka:": (CLUSTER, "kafka://"),
 }
 NONE = {
+    "": "the name of a place is empty",
     "file:data": "a URI file: has the whole path",
     "file:": "a URI file: has the whole path",
     "file://host/data": "a URI file: names no other machine",

@@ -173,7 +173,7 @@ def test_a_reader_writes_nothing_and_refuses_to(tmp_path: Path) -> None:
             with pytest.raises(fl.errors.ReadOnlyError):
                 consumer.commit()
         for make in (fl.Producer, fl.AsyncProducer):
-            with pytest.raises(fl.errors.ReadOnlyError, match="open it without read_only to produce"):
+            with pytest.raises(fl.errors.ReadOnlyError, match="open a directory on a disk without read_only"):
                 make(reader)
     assert before == {p: (p.stat().st_size, p.stat().st_mtime_ns) for p in (tmp_path / "log").rglob("*")}
 

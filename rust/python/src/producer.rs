@@ -185,7 +185,7 @@ impl Producer {
         let value_serializer = serializer_from_py("value_serializer", value_serializer)?;
         let Client { peer, config, owned } = Client::from_py(py, Scope::Producer, source, config, None)?;
         if peer.is_read_only() {
-            let text = "the broker is open for reading only; open it without read_only to produce";
+            let text = "the broker is open for reading only; to produce, open a directory on a disk without read_only";
             return Err(Failure::read_only(text).into());
         }
         let traced = config.boolean("fletchlog.trace");
