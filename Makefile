@@ -44,8 +44,8 @@ build: $(CORE) ## Leave .venv with a release build of the package and every extr
 test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
 
 # Three workers on two cores: the tests wait for disks, sockets and processes half of the time.
-test-slow: tools-java build jar $(ARCHIVE) ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m slow --durations=25
+test-slow: tools-java build jar $(ARCHIVE) ## The tests marked slow: full slices of kills and faults, every recording through Python, the demo (SLOW=tests: no kills)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m slow --durations=25 $(SLOW)
 
 lint: lint-rust lint-python ## Formats, clippy, the checks of crate edges, citations, properties, callers and words, ruff, mypy --strict, stubtest
 
