@@ -137,9 +137,9 @@ def reset(
         if shares and shift_by is not None:
             raise CommandError("--shift-by counts from a position, which a share group does not have: give --to-offset or --to-time")
         before: dict[fl.TopicPartition, int | None] = dict.fromkeys(found)
-        if shares:
-            before |= {} if known is None else {tp: at.start_offset for tp, at in broker.share_group_offsets(group).items() if tp in before}
-        else:
+        if shares and known is not None:
+            before |= {tp: at.start_offset for tp, at in broker.share_group_offsets(group).items() if tp in before}
+        elif not shares:
             before |= {tp: at.offset for tp, at in broker.group_offsets(group).items() if tp in before}
         if to_time is not None:
             targets = places.at(consumer, found, times.when("--to-time", to_time), ends)

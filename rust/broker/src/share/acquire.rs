@@ -347,7 +347,7 @@ impl SharePartition {
         let mut begin = first;
         if !acquire.is_record_limit() && last - first + 1 > acquire.batch_size {
             for batch in batches.iter().take_while(|batch| batch.base <= last) {
-                if batch.base >= begin && batch.base - begin >= acquire.batch_size {
+                if batch.base - begin >= acquire.batch_size.max(0) {
                     ranges.push(range(begin, batch.base - 1));
                     begin = batch.base;
                 }

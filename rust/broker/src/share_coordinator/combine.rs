@@ -25,7 +25,7 @@ pub(super) fn combine(batches: impl IntoIterator<Item = StateBatch>, start: i64)
     combined
 }
 
-/// The part of a batch that is not below the start offset, and that records can have.
+/// The part of a batch from the start offset on, up to the last offset that a record can have.
 fn from(batch: StateBatch, start: i64) -> Option<StateBatch> {
     let first_offset = match start {
         -1 => batch.first_offset,
@@ -142,7 +142,7 @@ mod tests {
                     *known = (*known).max(order(batch));
                 }
             }
-            // An offset behind which no other one is has no record.
+            // A range that ends at the last offset of 64 bits is cut before it.
             let at_the_end = StateBatch { first_offset: i64::MAX - 1, last_offset: i64::MAX, ..batch((0, 0, 1, 1)) };
             let mut combined = combine(batches.into_iter().chain([at_the_end.clone(), at_the_end.clone()]), start);
             let last = combined.pop();
