@@ -66,6 +66,8 @@ __all__ = [
     "LegacyConsumer",
     "LegacyStream",
     "Listener",
+    "ObjectReader",
+    "ObjectWriter",
     "Producer",
     "Proxy",
     "RecordFuture",
@@ -108,6 +110,7 @@ __all__ = [
     "java_hash",
     "json_decode_inferred",
     "json_reader",
+    "json_refused",
     "json_writer",
     "log_to",
     "parse_release",
@@ -2516,11 +2519,39 @@ class JsonSchema:
     def writer(self) -> ValueWriter:
         """Writes columns as JSON, without null fields that the schema does not require and does not allow as null. Other values are not checked."""
 
+    def refused_value(self, data: bytes) -> str | None:
+        """Why a value is not JSON, or does not follow the schema; None if it does."""
+
     def refused(self, data: _ArrowStream | _ArrowArray) -> list[tuple[int, str]]:
         """(row, reason) of every value in the only column of a record batch that is not JSON, or does not follow the schema.
 
         Raises:
             fletchlog.errors.InvalidArgumentError: There is no such column, or it has no bytes.
+        """
+
+@final
+class ObjectReader:
+    """Reads single values of one format and schema as Python objects, for `fletchlog.serde`. Any thread may use it."""
+
+    def decode(self, data: bytes) -> Any:
+        """A value, as `pyarrow.Scalar.as_py(maps_as_pydicts="strict")` gives it.
+
+        Raises:
+            ValueError: It is malformed, or a map has a key twice.
+            OverflowError: A date or a time that Python does not have.
+        """
+
+@final
+class ObjectWriter:
+    """Writes single Python objects as values of one format and schema, for `fletchlog.serde`. Any thread may use it."""
+
+    def encode(self, value: object) -> bytes | None:
+        """The bytes of a value, as by way of `pyarrow.array([value], type)`; None: it is left to pyarrow, which also says what is wrong with it.
+
+        Taken are objects of exactly the classes bool, int, float, str, bytes, date, datetime, Decimal, list and dict.
+
+        Raises:
+            ValueError: A float with a fraction for an integer.
         """
 
 @final
@@ -2534,6 +2565,9 @@ class ValueReader:
         Raises:
             fletchlog.errors.InvalidArgumentError: There is no such column, or it has no bytes.
         """
+
+    def objects(self) -> ObjectReader | None:
+        """What reads single values as Python objects; None: the type is left to pyarrow (nanoseconds, durations, times of nanoseconds, a name twice, ..)."""
 
     def pruned(self, fields: Sequence[Sequence[str]]) -> ValueReader:
         """A reader of these fields alone, each the names on the way to it. What is left out is skipped.
@@ -2559,6 +2593,9 @@ class ValueWriter:
         Raises:
             fletchlog.errors.InvalidArgumentError: It is of another type than `column_type` gives, or its bytes are more than 2 GiB.
         """
+
+    def objects(self, schema: _ArrowSchema) -> ObjectWriter | None:
+        """What writes single Python objects as values of the type of the only column of an Arrow schema; None: the type is left to pyarrow, or cast."""
 
 def avro_is_bounded(schema: str) -> bool:
     """Whether values of an Avro schema take memory in proportion to their bytes: no type contains itself, and none that takes no bytes is repeated.
@@ -2648,6 +2685,9 @@ def json_reader(schema: _ArrowSchema) -> ValueReader:
     Raises:
         fletchlog.errors.InvalidArgumentError: A part of the type has no JSON, or a struct a name twice.
     """
+
+def json_refused(data: bytes) -> str | None:
+    """Why bytes are not exactly one JSON value; None if they are one."""
 
 def json_writer() -> ValueWriter:
     """Writes columns of every type that has JSON."""

@@ -100,7 +100,8 @@ class Avro(OneByOne[Any]):
         return reader if self._fields is None else reader.pruned(self._fields)
 
     @cached_property
-    def _writer(self) -> _core.ValueWriter:
+    def value_writer(self) -> _core.ValueWriter:
+        """What the engine writes columns with."""
         return _core.avro_writer(_text(self.schema))
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
@@ -109,7 +110,7 @@ class Avro(OneByOne[Any]):
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
-        return encoded(self._writer, column)
+        return encoded(self.value_writer, column)
 
 
 def _text(schema: Any) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.columns import cast, converted, mapped, plain_type
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, framed, value_of
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, framed
 from fletchlog.serde.typed import batch_of, column_of, decoded, encoded, paths, schema_of, type_of
 
 if TYPE_CHECKING:
@@ -81,6 +81,11 @@ class Json(OneByOne[Any]):
         """What reads one value; None if the type is inferred, or has dictionaries or views, which are made of whole columns."""
         return None if self._reader is None or type_of(self._reader) != self.type else self._reader
 
+    @cached_property
+    def value_writer(self) -> _core.ValueWriter | None:
+        """What writes one value; None where columns are cast before they are written."""
+        return None if self.type is None or not self.type == plain_type(self.type) == _escaped(self.type) else _core.json_writer()
+
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
         reader = self._reader
@@ -135,10 +140,10 @@ class Json(OneByOne[Any]):
             ValueError: It is not exactly one JSON value, or does not fit the schema.
         """
         if self.schema is not None:
-            return value_of(self, data)
-        _, reasons = self.decode(arrow().array([data], arrow().binary()))
-        if reasons and reasons[0].startswith(_NOT_JSON):
-            raise ValueError(reasons[0])
+            return super().of_bytes(data)
+        refused = _core.json_refused(data)
+        if refused is not None:
+            raise ValueError(refused + framed(data))
         return json.loads(data)
 
 

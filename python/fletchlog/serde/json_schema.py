@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class JsonSchema:
+class JsonSchema(OneByOne[Any]):
     """One JSON value per record that follows a JSON Schema (draft 4, 6, 7, 2019-09 or 2020-12), as Confluent's JSON Schema serializer writes them.
 
     Args:
@@ -77,6 +77,11 @@ class JsonSchema:
         values = self._values.value_reader
         return None if values is None else self._schema.reader(values)
 
+    @property
+    def value_writer(self) -> _core.ValueWriter | None:
+        """What writes one value, which is not checked; None where columns are cast before they are written."""
+        return None if self._values.value_writer is None else self._writer
+
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
         reasons, kept = self._judge(column)
@@ -99,12 +104,24 @@ class JsonSchema:
         Raises:
             fletchlog.errors.InvalidArgumentError: It does not follow the schema, or has no JSON.
         """
-        if self.type is not None:
-            return OneByOne.__call__(self, value)
-        made = self._values(value)
-        for _, reason in self._schema.refused(batch_of(arrow().array([made], arrow().binary()))):
-            raise InvalidArgumentError(f"JsonSchema cannot encode {value!r:.60}: {reason}")
+        made = self._values(value) if self.type is None else super().__call__(value)
+        refused = self._schema.refused_value(made)
+        if refused is not None:
+            raise InvalidArgumentError(f"JsonSchema cannot encode {value!r:.60}: {refused}")
         return made
+
+    def of_bytes(self, data: bytes) -> Any:
+        """One value from its bytes; where the schema leaves the type open, as of `Json()`.
+
+        Raises:
+            ValueError: It does not follow the schema.
+        """
+        if self.type is not None:
+            return super().of_bytes(data)
+        refused = self._schema.refused_value(data)
+        if refused is not None:
+            raise ValueError(refused + (framed(data) if refused.startswith("not JSON") else ""))
+        return self._values.of_bytes(data)
 
     def _judge(self, column: pa.BinaryArray) -> tuple[Reasons, pa.BinaryArray]:
         """Why rows are refused, and the column with null in their place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fletchlog import interop
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
+
+    from fletchlog._core import ObjectReader, ObjectWriter, ValueReader, ValueWriter
 
 Reasons = dict[int, str]
 """Row number -> why its value cannot be decoded, or encoded."""
@@ -66,7 +68,20 @@ T = TypeVar("T")
 
 
 class OneByOne(Generic[T]):
-    """One value and its bytes: serializers of a `Producer`, which it calls, and deserializers of a `Consumer`."""
+    """One value and its bytes: serializers of a `Producer`, which it calls, and deserializers of a `Consumer`.
+
+    The engine reads and writes the classes and types that it knows; all else goes by columns of one value, which also say what is wrong.
+    """
+
+    @cached_property
+    def _object_reader(self: Any) -> ObjectReader | None:
+        reader: ValueReader | None = getattr(self, "value_reader", None)
+        return None if reader is None else reader.objects()
+
+    @cached_property
+    def _object_writer(self: Any) -> ObjectWriter | None:
+        writer: ValueWriter | None = getattr(self, "value_writer", None)
+        return None if writer is None else writer.objects(arrow().schema([("v", self.type)]))
 
     def of_bytes(self: Any, data: bytes) -> T:
         """One value from its bytes.
@@ -74,6 +89,11 @@ class OneByOne(Generic[T]):
         Raises:
             ValueError: It cannot be decoded.
         """
+        if self._object_reader is not None:
+            try:
+                return self._object_reader.decode(data)  # type: ignore[no-any-return]
+            except (ValueError, TypeError, OverflowError):
+                pass  # by way of a column, which gives the reason
         made: T = value_of(self, data)
         return made
 
@@ -83,6 +103,13 @@ class OneByOne(Generic[T]):
         Raises:
             fletchlog.errors.InvalidArgumentError: It cannot be encoded.
         """
+        try:
+            made: bytes | None = None if self._object_writer is None else self._object_writer.encode(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{type(self).__name__} cannot encode {value!r:.60}: {error}") from None
+        return self._by_column(value) if made is None else made
+
+    def _by_column(self: Any, value: T) -> bytes:
         pa = arrow()
         try:
             column, reasons = self.encode(pa.array([value], self.type))

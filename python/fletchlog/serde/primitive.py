@@ -32,13 +32,18 @@ class _Primitive(OneByOne[T]):
         """What reads one value."""
         return _core.primitive_reader(schema_of(self.type))
 
+    @cached_property
+    def value_writer(self) -> _core.ValueWriter:
+        """What writes one value."""
+        return _core.primitive_writer(schema_of(self.type))
+
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
         return decoded(self.value_reader, column)
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
-        return encoded(_core.primitive_writer(schema_of(self.type)), column)
+        return encoded(self.value_writer, column)
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,8 @@ class Protobuf(OneByOne[Any]):
         return reader if self._fields is None else reader.pruned(self._fields)
 
     @cached_property
-    def _writer(self) -> _core.ValueWriter:
+    def value_writer(self) -> _core.ValueWriter:
+        """What the engine writes columns with."""
         return _core.protobuf_writer(*self.declared)
 
     @property
@@ -138,7 +139,7 @@ class Protobuf(OneByOne[Any]):
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
-        return encoded(self._writer, column)
+        return encoded(self.value_writer, column)
 
 
 @dataclass(frozen=True)
@@ -159,14 +160,14 @@ class _Indexed(OneByOne[Any]):
         return self.inner.reader(indexed=True)
 
     @cached_property
-    def _writer(self) -> _core.ValueWriter:
+    def value_writer(self) -> _core.ValueWriter:
         return _core.protobuf_writer(*self.inner.declared, indexed=True)
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         return decoded(self.value_reader, column)
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
-        return encoded(self._writer, column)
+        return encoded(self.value_writer, column)
 
     def prefix(self) -> bytes:
         """The indexes as bytes."""

@@ -43,6 +43,8 @@ pub mod logging;
 mod named_tuple;
 mod new_topics;
 mod oauth;
+mod object_to_value;
+mod object_values;
 mod offsets;
 mod once;
 pub mod operation;
@@ -74,6 +76,7 @@ pub mod trace;
 pub mod transaction;
 pub mod value_columns;
 pub mod value_formats;
+mod value_to_object;
 pub mod wakeups;
 
 use pyo3::exceptions::PyImportError;
@@ -120,6 +123,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<share_consumer::ShareConsumer>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<transaction::Transaction>()?;
+    module.add_class::<object_values::ObjectReader>()?;
+    module.add_class::<object_values::ObjectWriter>()?;
     module.add_class::<value_columns::ValueReader>()?;
     module.add_class::<value_columns::ValueWriter>()?;
     module.add_class::<wakeups::TimedWork>()?;
@@ -143,6 +148,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inspect::verify, module)?)?;
     module.add_function(wrap_pyfunction!(value_formats::json_decode_inferred, module)?)?;
     module.add_function(wrap_pyfunction!(value_formats::json_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(value_formats::json_refused, module)?)?;
     module.add_function(wrap_pyfunction!(value_formats::json_writer, module)?)?;
     module.add_function(wrap_pyfunction!(logging::log_to, module)?)?;
     module.add_function(wrap_pyfunction!(value_formats::primitive_reader, module)?)?;

@@ -33,18 +33,32 @@ fn class<'py>(py: Python<'py>, cell: &'static PyOnceLock<Py<PyAny>>, name: &str)
     once(py, cell, || py.import("datetime")?.getattr(name).map(Bound::unbind)).map(|class| class.bind(py).clone())
 }
 
-fn timedelta_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+/// `datetime.timedelta`.
+pub fn timedelta_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     class(py, &CLASS, "timedelta")
 }
 
-fn datetime_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+/// `datetime.datetime`.
+pub fn datetime_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     class(py, &CLASS, "datetime")
 }
 
+/// `datetime.date`.
+pub fn date_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    class(py, &CLASS, "date")
+}
+
+/// `datetime.UTC`.
+pub fn utc(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static ZONE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    class(py, &ZONE, "UTC")
+}
+
 /// A timedelta in microseconds.
-fn microseconds(delta: &Bound<'_, PyAny>) -> PyResult<i64> {
+pub fn microseconds(delta: &Bound<'_, PyAny>) -> PyResult<i64> {
     let part = |name| delta.getattr(name)?.extract::<i64>();
     let (days, seconds, micros) = (part("days")?, part("seconds")?, part("microseconds")?);
     // At most 999,999,999 days: 8.64e19 would not fit, so it is cut at 292,000 years.
@@ -206,8 +220,7 @@ fn of_datetime(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
         );
         return Err(Failure::argument(text).into());
     }
-    let utc = py.import("datetime")?.getattr("UTC")?;
-    let epoch = datetime.call1((1970, 1, 1, 0, 0, 0, 0, &utc))?;
+    let epoch = datetime.call1((1970, 1, 1, 0, 0, 0, 0, utc(py)?))?;
     microseconds(&value.sub(epoch)?).map(Some)
 }
 

@@ -11,6 +11,7 @@ use pyo3::types::PyCapsule;
 use crate::capsule::{arrow_from_py, schema_from_py, schema_to_py};
 use crate::errors::Failure;
 use crate::gate::gate;
+use crate::object_values::{ObjectReader, ObjectWriter};
 use crate::table::Table;
 
 /// A table of one column, and for each row that has no value its number and the reason.
@@ -47,6 +48,11 @@ impl ValueReader {
         table(decoded.column, decoded.reasons)
     }
 
+    #[doc = stub!(ValueReader.objects)]
+    fn objects(&self, py: Python<'_>) -> PyResult<Option<ObjectReader>> {
+        ObjectReader::new(py, self.reader())
+    }
+
     #[doc = stub!(ValueReader.pruned)]
     fn pruned(&self, fields: Vec<Vec<String>>) -> PyResult<Self> {
         Ok(Self::new(self.reader.pruned(&fields).map_err(Failure::from)?))
@@ -80,6 +86,11 @@ impl ValueWriter {
         let column = only_column(data)?;
         let encoded = gate(py, |_| Ok(encode(self.writer.as_ref(), &column)?))?;
         table(encoded.column, encoded.reasons)
+    }
+
+    #[doc = stub!(ValueWriter.objects)]
+    fn objects(&self, py: Python<'_>, schema: &Bound<'_, PyAny>) -> PyResult<Option<ObjectWriter>> {
+        ObjectWriter::new(py, Arc::clone(&self.writer), only_type(schema)?)
     }
 }
 

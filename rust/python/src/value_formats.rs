@@ -45,6 +45,12 @@ pub fn json_writer() -> ValueWriter {
     ValueWriter::new(Arc::new(JsonWriter))
 }
 
+#[doc = stub!(json_refused)]
+#[pyfunction]
+pub fn json_refused(py: Python<'_>, data: &[u8]) -> PyResult<Option<String>> {
+    gate(py, |_| Ok(json::refused(data)))
+}
+
 #[doc = stub!(json_decode_inferred)]
 #[pyfunction]
 pub fn json_decode_inferred(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Column> {
@@ -75,6 +81,11 @@ impl JsonSchema {
     #[doc = stub!(JsonSchema.writer)]
     fn writer(&self) -> ValueWriter {
         ValueWriter::new(Arc::new(JsonSchemaWriter::new(&self.schema)))
+    }
+
+    #[doc = stub!(JsonSchema.refused_value)]
+    fn refused_value(&self, py: Python<'_>, data: &[u8]) -> PyResult<Option<String>> {
+        gate(py, |_| Ok(self.schema.refused(data).map(|reason| reason.to_string())))
     }
 
     #[doc = stub!(JsonSchema.refused)]

@@ -6,8 +6,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::de::SliceRead;
 use serde_json::error::Category;
 
-/// The reason; `None` if they are one.
-pub(crate) fn refused(value: &[u8]) -> Option<String> {
+/// Why bytes are not exactly one JSON value; `None` if they are one.
+#[must_use]
+pub fn refused(value: &[u8]) -> Option<String> {
     let mut json = serde_json::Deserializer::new(SliceRead::new(value));
     let error = Valid::deserialize(&mut json).and_then(|Valid| json.end()).err()?;
     if std::str::from_utf8(value).is_err() {

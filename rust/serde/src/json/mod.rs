@@ -26,6 +26,7 @@ mod schema;
 mod text;
 mod write;
 
+pub use check::refused;
 pub use infer::decode_inferred;
 pub use read::JsonReader;
 pub use schema::{JsonSchema, JsonSchemaReader};

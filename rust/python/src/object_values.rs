@@ -1,0 +1,213 @@
+//! Values of records one by one: bytes to Python objects and back, without pyarrow. See [`crate::value_to_object`] and [`crate::object_to_value`] for what
+//! they are; a type or a class that is not there is left to pyarrow, which also words the errors.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, BinaryArray};
+use arrow_schema::{DataType, TimeUnit};
+use fletchlog_serde::{ReadValue, WriteColumn, decode, encode};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyString};
+
+use crate::errors::Failure;
+use crate::gate::gate;
+use crate::object_to_value::NotMade;
+use crate::once::once;
+use crate::time::{datetime_class, utc};
+
+/// The ordinal of 1970-01-01 in Python's calendar.
+pub const DAY_OF_1970: i64 = 719_163;
+
+#[doc = stub!(ObjectReader)]
+#[pyclass(frozen, module = "fletchlog._core")]
+pub struct ObjectReader {
+    reader: Arc<dyn ReadValue>,
+    shape: Shape,
+}
+
+impl ObjectReader {
+    /// `None`: the values have a type that is left to pyarrow.
+    pub fn new(py: Python<'_>, reader: Arc<dyn ReadValue>) -> PyResult<Option<Self>> {
+        let shape = Shape::of(py, reader.data_type())?;
+        Ok(shape.map(|shape| Self { reader, shape }))
+    }
+}
+
+#[pymethods]
+impl ObjectReader {
+    #[doc = stub!(ObjectReader.decode)]
+    fn decode<'py>(&self, data: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+        let py = data.py();
+        let bytes = data.as_bytes();
+        let decoded = gate(py, |_| {
+            Ok(decode(self.reader.as_ref(), &BinaryArray::from_vec(vec![bytes]))?)
+        })?;
+        if let Some((_, reason)) = decoded.reasons.first() {
+            return Err(PyValueError::new_err(reason.to_string()));
+        }
+        let mut objects = self.shape.objects(py, &decoded.column)?;
+        Ok(objects.pop().ok_or_else(|| Failure::internal("a value is missing"))?)
+    }
+}
+
+#[doc = stub!(ObjectWriter)]
+#[pyclass(frozen, module = "fletchlog._core")]
+pub struct ObjectWriter {
+    writer: Arc<dyn WriteColumn>,
+    data_type: DataType,
+    shape: Shape,
+}
+
+impl ObjectWriter {
+    /// `None`: values of this type are cast before they are written, or are left to pyarrow.
+    pub fn new(py: Python<'_>, writer: Arc<dyn WriteColumn>, data_type: DataType) -> PyResult<Option<Self>> {
+        if writer.column_type(&data_type).ok().as_ref() != Some(&data_type) {
+            return Ok(None);
+        }
+        let shape = Shape::of(py, &data_type)?;
+        Ok(shape.map(|shape| Self {
+            writer,
+            data_type,
+            shape,
+        }))
+    }
+}
+
+#[pymethods]
+impl ObjectWriter {
+    #[doc = stub!(ObjectWriter.encode)]
+    fn encode<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let py = value.py();
+        let column = match self.shape.array(&self.data_type, std::slice::from_ref(value)) {
+            Ok(column) => column,
+            Err(NotMade::Raised(error)) => return Err(error),
+            Err(NotMade::LeftToPyarrow) => return Ok(None),
+        };
+        let encoded = gate(py, |_| Ok(encode(self.writer.as_ref(), &column)?))?;
+        let bytes = encoded.column.as_binary::<i32>();
+        Ok((encoded.reasons.is_empty() && bytes.is_valid(0)).then(|| PyBytes::new(py, bytes.value(0))))
+    }
+}
+
+/// A type whose values are made here, with what all of them share.
+pub enum Shape {
+    /// Numbers, booleans, strings, bytes, dates, times, decimals, and nothing.
+    Plain,
+    /// Timestamps, but for nanoseconds.
+    Timestamp(Zone),
+    List(Box<Shape>),
+    /// Keys and values. A map is a dict.
+    Map(Box<[Shape; 2]>),
+    /// The names of the fields. A struct is a dict.
+    Struct(Vec<(Py<PyString>, Shape)>),
+}
+
+impl Shape {
+    /// `None`: pyarrow's.
+    fn of(py: Python<'_>, data_type: &DataType) -> PyResult<Option<Self>> {
+        Ok(match data_type {
+            DataType::Null
+            | DataType::Boolean
+            | DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32
+            | DataType::UInt64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Utf8
+            | DataType::LargeUtf8
+            | DataType::Binary
+            | DataType::LargeBinary
+            | DataType::FixedSizeBinary(_)
+            | DataType::Date32
+            | DataType::Time32(_)
+            | DataType::Time64(TimeUnit::Microsecond)
+            | DataType::Decimal128(..)
+            | DataType::Decimal256(..) => Some(Self::Plain),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => None,
+            DataType::Timestamp(_, name) => Some(Self::Timestamp(Zone::of(py, name.as_deref())?)),
+            DataType::List(item) | DataType::LargeList(item) => {
+                Self::of(py, item.data_type())?.map(|item| Self::List(Box::new(item)))
+            }
+            DataType::Map(entry, _) => match entry.data_type() {
+                DataType::Struct(fields) => match &fields[..] {
+                    [key, value] => Self::of(py, key.data_type())?
+                        .zip(Self::of(py, value.data_type())?)
+                        .map(|(key, value)| Self::Map(Box::new([key, value]))),
+                    _ => None,
+                },
+                _ => None,
+            },
+            DataType::Struct(fields) => {
+                let mut made = Vec::with_capacity(fields.len());
+                for (place, field) in fields.iter().enumerate() {
+                    let is_twice = fields[..place].iter().any(|other| other.name() == field.name());
+                    match Self::of(py, field.data_type())?.filter(|_| !is_twice) {
+                        Some(shape) => made.push((PyString::intern(py, field.name()).unbind(), shape)),
+                        None => return Ok(None),
+                    }
+                }
+                Some(Self::Struct(made))
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The zone of timestamps.
+pub struct Zone {
+    /// 1970: without a zone, or in UTC.
+    pub epoch: Py<PyAny>,
+    /// The `tzinfo` if it is another one.
+    pub other: Option<Py<PyAny>>,
+}
+
+impl Zone {
+    fn of(py: Python<'_>, name: Option<&str>) -> PyResult<Self> {
+        let Some(name) = name else {
+            return Ok(Self {
+                epoch: naive_epoch(py)?.unbind(),
+                other: None,
+            });
+        };
+        // the class that pyarrow gives
+        let zone = |name: &str| py.import("pyarrow.lib")?.call_method1("string_to_tzinfo", (name,));
+        Ok(Self {
+            epoch: datetime_class(py)?
+                .call1((1970, 1, 1, 0, 0, 0, 0, zone("UTC")?))?
+                .unbind(),
+            other: (name != "UTC").then(|| zone(name).map(Bound::unbind)).transpose()?,
+        })
+    }
+}
+
+/// 1970 without a zone.
+pub fn naive_epoch(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static EPOCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let epoch = once(py, &EPOCH, || Ok(datetime_class(py)?.call1((1970, 1, 1))?.unbind()))?;
+    Ok(epoch.bind(py).clone())
+}
+
+/// 1970 in UTC.
+pub fn utc_epoch(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static EPOCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let epoch = once(py, &EPOCH, || {
+        Ok(datetime_class(py)?.call1((1970, 1, 1, 0, 0, 0, 0, utc(py)?))?.unbind())
+    })?;
+    Ok(epoch.bind(py).clone())
+}
+
+pub fn decimal_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = once(py, &CLASS, || {
+        py.import("decimal")?.getattr("Decimal").map(Bound::unbind)
+    })?;
+    Ok(class.bind(py).clone())
+}
