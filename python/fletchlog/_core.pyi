@@ -112,6 +112,8 @@ __all__ = [
     "json_reader",
     "json_refused",
     "json_writer",
+    "list_reader",
+    "list_writer",
     "log_to",
     "parse_release",
     "partition_directories",
@@ -2691,6 +2693,17 @@ def json_refused(data: bytes) -> str | None:
 
 def json_writer() -> ValueWriter:
     """Writes columns of every type that has JSON."""
+
+def list_reader(items: ValueReader, size: int | None = None) -> ValueReader:
+    """A reader of Kafka's lists, for `fletchlog.serde.List`.
+
+    Args:
+        items: What reads their items.
+        size: The bytes of an item, where Kafka's serializer of lists has a size for its class.
+    """
+
+def list_writer(items: ValueWriter, size: int | None = None) -> ValueWriter:
+    """The way back of `list_reader`."""
 
 def log_to(receiver: Callable[[str], object]) -> None:
     """Hands the lines that the engine logs to `receiver`, not to Python's `logging`, from now on. Any thread may call it.

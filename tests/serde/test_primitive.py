@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fletchlog import serde
+from fletchlog.errors import InvalidArgumentError
 
 # bytes -> the text that Java's StringDeserializer made of them, as recorded
 JAVA_TEXT = [
@@ -77,3 +78,89 @@ def test_a_double_keeps_what_is_not_a_number():
     column, _ = serde.Double().decode(pa.array([struct.pack(">d", math.nan), struct.pack(">d", -0.0)]))
     assert math.isnan(column[0].as_py())
     assert math.copysign(1, column[1].as_py()) == -1
+
+
+# (items, list, bytes), as ListSerializer of kafka-clients 4.4.0 wrote them
+JAVA_LISTS = [
+    (serde.Integer(), [1, None, -2], "0000000001000000010000000300000001fffffffe"),
+    (serde.Integer(), [], "000000000000000000"),
+    (serde.Integer(), [None, None], "0000000002000000000000000100000002"),
+    (serde.Long(), [5], "0000000000000000010000000000000005"),
+    (serde.Short(), [7], "0000000000000000010007"),
+    (serde.Double(), [1.5], "0000000000000000013ff8000000000000"),
+    (serde.Float(), [1.5, None], "000000000100000001000000023fc00000"),
+    (serde.Boolean(), [True, None, False], "01000000030000000101ffffffff0000000100"),
+    (serde.String(), ["a", None, "", "é"], "01000000040000000161ffffffff0000000000000002c3a9"),
+]
+# (items, bytes, what ListDeserializer of 4.4.0 read; None: it refused them)
+JAVA_READS = [
+    (serde.Integer(), "00000000000000000200000001000000", None),
+    (serde.Integer(), "0000000000000000020000000100000002ff", [1, 2]),
+    (serde.Integer(), "000000000000000001", None),
+    (serde.Integer(), "00000000000000000100", None),
+    (serde.Integer(), "01000000020000000400000001ffffffff", [1, None]),
+    (serde.Integer(), "010000000100000002ffff", None),
+    (serde.Integer(), "02", None),
+    (serde.Integer(), "", None),
+    (serde.Integer(), "00ffffffff", None),
+    (serde.Integer(), "0000000000ffffffff", None),
+    (serde.Integer(), "00000000020000000300000000000000020000000100000002", [None, 1]),
+    (serde.Integer(), "000000000100000000000000020000000900000001", [None, 9]),
+    (serde.Integer(), "0000000001ffffffff0000000100000001", [1]),
+    (serde.Integer(), "0000000001000000050000000100000001", [1]),
+    (serde.Integer(), "00000000007fffffff", None),
+    (serde.String(), "00000000000000000161", None),
+    (serde.String(), "010000000300000001" + "61" + "ffffffff" + "00000000", ["a", None, ""]),
+    (serde.String(), "0100000001fffffffe", None),
+    (serde.String(), "01000000010000000561", None),
+    (serde.String(), "01000000020000000161", None),
+    (serde.String(), "01000000010000000161ff", ["a"]),
+    (serde.String(), "0100000000", []),
+    (serde.String(), "01ffffffff", None),
+    (serde.String(), "017fffffff", None),
+    (serde.Boolean(), "01000000010000000101", [True]),
+    (serde.Boolean(), "00000000000000000101", None),
+]
+
+
+@pytest.mark.parametrize(("items", "values", "data"), JAVA_LISTS, ids=[data for _, _, data in JAVA_LISTS])
+def test_lists_have_the_bytes_of_java(items, values, data):
+    lists = serde.List(items)
+    assert lists(values).hex() == data
+    assert lists.of_bytes(bytes.fromhex(data)) == values
+    column = pa.array([values, None, [], values], pa.list_(items.type))
+    made, reasons = lists.encode(column)
+    assert (made[3].as_py().hex(), made[1].as_py(), reasons) == (data, None, {})
+    assert lists.decode(made) == (column, {})
+    assert lists.encode(column[3:])[0] == made[3:]
+
+
+@pytest.mark.parametrize(("items", "data", "values"), JAVA_READS, ids=[data or "nothing" for _, data, _ in JAVA_READS])
+def test_lists_are_read_as_java_reads_them(items, data, values):
+    column, reasons = serde.List(items).decode(pa.array([b"\1\0\0\0\0", bytes.fromhex(data), b"\1\0\0\0\0"], pa.binary()))
+    assert column.to_pylist() == [[], values, []]
+    assert (1 in reasons) == (values is None)
+    column.validate(full=True)
+
+
+@given(st.lists(st.none() | st.lists(st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=3), max_size=3), max_size=4), st.binary(max_size=40))
+def test_lists_of_lists_and_bytes_that_are_none(rows, noise):
+    lists = serde.List(serde.List(serde.Short()))
+    column = pa.array(rows, lists.type)
+    assert lists.decode(lists.encode(column)[0]) == (column, {})
+    for noisy in (serde.List(serde.Short()), serde.List(serde.String()), lists):
+        made, reasons = noisy.decode(pa.array([noise, b"\1" + noise, b"\0" + noise, b"\1\0\0\0\0"], pa.binary()))
+        made.validate(full=True)
+        assert made[3].as_py() == []
+        assert all(made[row].as_py() is None for row in reasons)
+
+
+def test_a_list_says_what_its_items_can_be():
+    assert serde.List(serde.Avro({"type": "record", "name": "A", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int"}]})).pruned(
+        ["y"]
+    ).type == pa.list_(pa.struct([("y", pa.int32())]))
+    for items in (serde.Json(), serde.Confluent({1: '"int"'}), serde.Long, "long"):
+        with pytest.raises(InvalidArgumentError, match="Long"):
+            serde.List(items)
+    with pytest.raises(InvalidArgumentError, match="cannot write"):
+        serde.List(serde.JsonSchema({"type": "string"}))(["a"])

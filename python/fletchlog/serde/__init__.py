@@ -21,6 +21,7 @@ has `__arrow_c_stream__`. Deserializers:
 | `Short()`, `Integer()`, `Long()` | 2, 4, 8 bytes, big-endian | int16, int32, int64 |
 | `Float()`, `Double()` | 4, 8 bytes, IEEE 754, big-endian | float, double |
 | `Boolean()` | a byte, 0 or 1 | bool |
+| `List(Long())` | Kafka's lists of what the other reads | list |
 | `Json(schema)`, `Json()` | one JSON value, type given or inferred | as given, or as found |
 | `Avro(schema, reader_schema)` | Avro's binary encoding of one value | from the (reader) schema |
 | `JsonSchema(schema)` | one JSON value that follows a JSON Schema | from the schema, or as `Json` |
@@ -72,6 +73,7 @@ from fletchlog.serde.avro import Avro
 from fletchlog.serde.confluent import Confluent
 from fletchlog.serde.json import Json
 from fletchlog.serde.json_schema import JsonSchema
+from fletchlog.serde.lists import List
 from fletchlog.serde.outcome import Deserializer, Serializer
 from fletchlog.serde.primitive import Boolean, Double, Float, Integer, Long, Short, String
 from fletchlog.serde.protobuf import Protobuf
@@ -87,6 +89,7 @@ __all__ = [
     "Integer",
     "Json",
     "JsonSchema",
+    "List",
     "Long",
     "Protobuf",
     "Reference",

@@ -12,7 +12,7 @@ from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.json import Json
 from fletchlog.serde.json_schema_types import type_of
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, framed, refuse_name_of_file
-from fletchlog.serde.typed import batch_of
+from fletchlog.serde.typed import batch_of, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -77,10 +77,10 @@ class JsonSchema(OneByOne[Any]):
         values = self._values.value_reader
         return None if values is None else self._schema.reader(values)
 
-    @property
-    def value_writer(self) -> _core.ValueWriter | None:
-        """What writes one value, which is not checked; None where columns are cast before they are written."""
-        return None if self._values.value_writer is None else self._writer
+    @cached_property
+    def _object_writer(self) -> _core.ObjectWriter | None:
+        # what it has written is checked
+        return None if self._values.value_writer is None else self._writer.objects(schema_of(self._values.type))
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""

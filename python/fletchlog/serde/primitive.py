@@ -18,6 +18,8 @@ class _Primitive(OneByOne[T]):
     """Values as one of Kafka's serializers writes them."""
 
     _arrow: ClassVar[str]
+    size: ClassVar[int | None] = None
+    """The bytes of an item in a list."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -61,6 +63,7 @@ class Short(_Primitive[int]):
     """2 bytes, big-endian <-> int16. Kafka: ShortDeserializer, ShortSerializer."""
 
     _arrow = "int16"
+    size = 2
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Integer(_Primitive[int]):
     """4 bytes, big-endian <-> int32. Kafka: IntegerDeserializer, IntegerSerializer."""
 
     _arrow = "int32"
+    size = 4
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class Long(_Primitive[int]):
     """8 bytes, big-endian <-> int64. Kafka: LongDeserializer, LongSerializer."""
 
     _arrow = "int64"
+    size = 8
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ class Float(_Primitive[float]):
     """4 bytes of IEEE 754, big-endian <-> float. Kafka: FloatDeserializer, FloatSerializer."""
 
     _arrow = "float"
+    size = 4
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class Double(_Primitive[float]):
     """8 bytes of IEEE 754, big-endian <-> double. Kafka: DoubleDeserializer, DoubleSerializer."""
 
     _arrow = "double"
+    size = 8
 
 
 @dataclass(frozen=True)

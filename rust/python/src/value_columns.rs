@@ -70,6 +70,11 @@ impl ValueWriter {
     pub fn new(writer: Arc<dyn WriteColumn>) -> Self {
         Self { writer }
     }
+
+    /// What writes.
+    pub fn writer(&self) -> Arc<dyn WriteColumn> {
+        Arc::clone(&self.writer)
+    }
 }
 
 #[pymethods]
@@ -90,7 +95,7 @@ impl ValueWriter {
 
     #[doc = stub!(ValueWriter.objects)]
     fn objects(&self, py: Python<'_>, schema: &Bound<'_, PyAny>) -> PyResult<Option<ObjectWriter>> {
-        ObjectWriter::new(py, Arc::clone(&self.writer), only_type(schema)?)
+        ObjectWriter::new(py, self.writer(), only_type(schema)?)
     }
 }
 

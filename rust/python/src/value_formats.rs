@@ -6,17 +6,42 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Field, Schema};
-use fletchlog_serde::Primitive;
 use fletchlog_serde::avro::{self, AvroReader, AvroWriter};
 use fletchlog_serde::confluent::{self, ConfluentReader, OfSchema, SchemaId};
 use fletchlog_serde::json::{self, JsonReader, JsonSchemaReader, JsonSchemaWriter, JsonWriter};
+use fletchlog_serde::{ListReader, ListWriter, Primitive};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::Failure;
 use crate::gate::gate;
+use crate::object_values::{ObjectReader, ObjectWriter};
 use crate::table::Table;
 use crate::value_columns::{Column, ValueReader, ValueWriter, only_batch, only_column, only_type, table};
+
+/// Adds what is here, and what it makes, to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<JsonSchema>()?;
+    module.add_class::<ObjectReader>()?;
+    module.add_class::<ObjectWriter>()?;
+    module.add_class::<ValueReader>()?;
+    module.add_class::<ValueWriter>()?;
+    module.add_function(wrap_pyfunction!(avro_is_bounded, module)?)?;
+    module.add_function(wrap_pyfunction!(avro_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(avro_writer, module)?)?;
+    module.add_function(wrap_pyfunction!(confluent_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(json_decode_inferred, module)?)?;
+    module.add_function(wrap_pyfunction!(json_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(json_refused, module)?)?;
+    module.add_function(wrap_pyfunction!(json_writer, module)?)?;
+    module.add_function(wrap_pyfunction!(list_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(list_writer, module)?)?;
+    module.add_function(wrap_pyfunction!(primitive_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(primitive_writer, module)?)?;
+    module.add_function(wrap_pyfunction!(schema_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(with_schema_headers, module)?)?;
+    Ok(())
+}
 
 #[doc = stub!(primitive_reader)]
 #[pyfunction]
@@ -30,6 +55,20 @@ pub fn primitive_reader(schema: &Bound<'_, PyAny>) -> PyResult<ValueReader> {
 pub fn primitive_writer(schema: &Bound<'_, PyAny>) -> PyResult<ValueWriter> {
     let writer = Primitive::new(&only_type(schema)?).map_err(Failure::from)?;
     Ok(ValueWriter::new(Arc::new(writer)))
+}
+
+#[doc = stub!(list_reader)]
+#[pyfunction]
+#[pyo3(signature = (items, size=None))]
+pub fn list_reader(items: &ValueReader, size: Option<usize>) -> ValueReader {
+    ValueReader::new(Arc::new(ListReader::new(items.reader(), size)))
+}
+
+#[doc = stub!(list_writer)]
+#[pyfunction]
+#[pyo3(signature = (items, size=None))]
+pub fn list_writer(items: &ValueWriter, size: Option<usize>) -> ValueWriter {
+    ValueWriter::new(Arc::new(ListWriter::new(items.writer(), size)))
 }
 
 #[doc = stub!(json_reader)]
