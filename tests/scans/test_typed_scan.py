@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 
 import duckdb
 import polars as pl
@@ -13,6 +15,7 @@ import pytest
 import fletchlog as fl
 from fletchlog import serde
 from fletchlog.errors import InvalidArgumentError, RecordDeserializationError
+from fletchlog.scans._typed import in_order
 
 FIELDS = pa.schema({"amount": pa.int64(), "text": pa.string()})
 VALUE = serde.Json(FIELDS)
@@ -138,3 +141,79 @@ def test_a_wide_struct_is_looked_at_once_and_not_for_each_of_its_fields() -> Non
         assert found["value.c299"].to_pylist() == [7, None]
         assert dataset.to_table(found.column_names) == found
     assert counted.asked < 30
+
+
+@pytest.fixture
+def many() -> fl.Broker:
+    """As many batches as several threads are busy with; the last value is none."""
+    broker = fl.Broker.in_memory()
+    broker.create_topic("many", partitions=2)
+    with fl.Producer(broker) as producer:
+        values = serde.Json(pa.int64()).encode(pa.array(range(20_000)))[0]
+        partitions = pa.array([number % 2 for number in range(20_000)], pa.int32())
+        producer.send_arrow("many", pa.record_batch({"value": values, "partition": partitions}))
+    with fl.Producer(broker) as producer:
+        producer.send("many", b"x", partition=1)
+    return broker
+
+
+def threads_of(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
+
+
+def test_batches_are_decoded_by_several_threads_in_their_order(many: fl.Broker) -> None:
+    number = serde.Json(pa.int64())
+    expected = [*range(0, 20_000, 2), *range(1, 20_000, 2), None]
+    for threads in (1, 2, 5):
+        scan = many.scan("many", value=number, on_error="null", batch_rows=100, threads=threads)
+        assert scan.to_pyarrow()["value"].to_pylist() == expected
+    lazy = fl.scan_topic(many, "many", value=number, on_error="null").select("value").collect()
+    assert lazy["value"].to_list() == expected
+
+    failing = iter(many.scan("many", value=number, batch_rows=100, threads=3))
+    rows = 0
+    with pytest.raises(RecordDeserializationError, match="many-1 at offset 10000"):
+        for batch in failing:
+            rows += batch.num_rows
+    # all batches before the one with the value that is none
+    assert rows == 20_000
+    assert threads_of("fletchlog-decode") == []
+
+
+def test_a_scan_that_is_left_ends_its_threads(many: fl.Broker) -> None:
+    batches = iter(many.scan("many", value=serde.Json(pa.int64()), batch_rows=10, threads=2))
+    assert [next(batches).num_rows for _ in range(5)] == [10] * 5
+    assert len(threads_of("fletchlog-decode")) == 2
+    del batches
+    assert threads_of("fletchlog-decode") == []
+
+
+def test_an_object_of_another_make_is_called_by_one_thread(many: fl.Broker) -> None:
+    called = set()
+
+    class Mine:
+        type = pa.int64()
+
+        def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, dict[int, str]]:
+            called.add(threading.get_ident())
+            return serde.Json(pa.int64()).decode(column)
+
+    assert len(many.scan("many", value=Mine(), on_error="null", batch_rows=100, threads=4).to_pyarrow()) == 20_001
+    assert called == {threading.get_ident()}
+
+
+def test_no_more_is_read_than_threads_can_decode() -> None:
+    read, made = [], []
+
+    def numbers() -> Iterator[int]:
+        for number in range(100):
+            read.append(number)
+            yield number
+
+    results = in_order(lambda number: number * 2, numbers(), 3)
+    for number in range(10):
+        made.append(next(results))
+        assert len(read) <= number + 1 + 4
+    results.close()
+    assert made == list(range(0, 20, 2))
+    assert list(in_order(str, [], 3)) == []

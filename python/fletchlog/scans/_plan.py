@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -10,7 +11,7 @@ from fletchlog import _place
 from fletchlog.errors import InvalidArgumentError, OffsetOutOfRangeError
 from fletchlog.scans._predicate import MOST, Box, both, boxes
 from fletchlog.scans._ranges import Range, ranges
-from fletchlog.scans._typed import Typed, check_known, raw_schema, selected
+from fletchlog.scans._typed import Typed, check_known, in_order, raw_schema, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -171,13 +172,16 @@ class TopicScan:
         raw = tuple(dict.fromkeys(source.raw for source in decoder.sources.values()))
         if before and keep is not None and keep.columns is not None:
             raw = tuple(dict.fromkeys([*raw, *sorted(keep.columns)]))
-        for batch in self._raw((*dict.fromkeys([*raw, *decoder.needs()]),) or (_CHEAPEST,), batch_rows):
+
+        def rows(batch: pa.RecordBatch) -> pa.RecordBatch:
             kept = batch.filter(keep.mask(batch)) if before and keep is not None else batch
             made = decoder.decoded(kept)
-            if keep is not None and not before:
-                made = made.filter(keep.mask(made)).select(list(self.columns))
-            if made.num_rows:
-                yield made
+            return made if keep is None or before else made.filter(keep.mask(made)).select(list(self.columns))
+
+        read = self._raw((*dict.fromkeys([*raw, *decoder.needs()]),) or (_CHEAPEST,), batch_rows)
+        # nothing is read beyond a limit
+        threads = decoder.threads((os.cpu_count() or 1) if self.limit is None else 1)
+        yield from (made for made in in_order(rows, read, threads) if made.num_rows)
 
     def _ranges(self, place: Any) -> Iterator[Range]:
         for topic in self.topics:

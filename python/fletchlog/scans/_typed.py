@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fletchlog import serde
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde._deserialize import POLICIES
-from fletchlog.serde.outcome import arrow, check_objects
+from fletchlog.serde.outcome import OneByOne, arrow, check_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from concurrent.futures import Future
 
     import pyarrow as pa
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 _UNITS = ("us", "ms")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class Source(NamedTuple):
@@ -143,6 +148,11 @@ class Decoder:
         place = ["topic", "partition", "offset"] if self.on_error == "raise" else []
         return [*place, "headers"] if any(hasattr(one, "with_headers") for one in self.deserializers.values()) else place
 
+    def threads(self, most: int) -> int:
+        """How many threads decode: one if nothing is decoded, or by an object that is not of `fletchlog.serde`, which may know one thread only."""
+        ours = self.deserializers and all(isinstance(one, serde.Confluent | OneByOne) for one in self.deserializers.values())
+        return most if ours else 1
+
     def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of a batch of the log, in their order.
 
@@ -181,15 +191,38 @@ class ScanDecoder(NamedTuple):
     schema: pa.Schema
     reads: list[str]
 
-    def batches(self, read: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of batches of the log, batch by batch.
+    def batches(self, read: Iterable[pa.RecordBatch], threads: int) -> Iterator[pa.RecordBatch]:
+        """The rows of batches of the log, batch by batch; `threads` of them are decoded at a time, see `Decoder.threads`.
 
         Raises:
             fletchlog.errors.RecordDeserializationError: Under "raise", a key or value cannot be decoded.
         """
-        pa = arrow()
-        for batch in read:
-            yield pa.RecordBatch.from_arrays(self.decoder.decoded(batch).columns, schema=self.schema)
+        from_arrays = arrow().RecordBatch.from_arrays
+        for batch in in_order(self.decoder.decoded, read, self.decoder.threads(threads)):
+            yield from_arrays(batch.columns, schema=self.schema)
+
+
+def in_order(work: Callable[[A], B], items: Iterable[A], threads: int) -> Iterator[B]:
+    """What `work` makes of each item, in the order of the items. With several threads, as many items are read ahead."""
+    items = iter(items)
+    # the first is often the only one
+    for first in items:
+        yield work(first)
+        break
+    if threads == 1:
+        yield from map(work, items)
+        return
+    pool = ThreadPoolExecutor(threads, "fletchlog-decode")
+    waiting: deque[Future[B]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def of_scan(given: tuple[Deserializer | None, Deserializer | None, OnError, bool], asked: tuple[Iterable[str] | None, bool, TimestampUnit]) -> ScanDecoder:

@@ -210,6 +210,7 @@ impl Scan {
             self.asked.as_ref().map(|asked| &*asked.isolation_level),
         )?;
         fields.set_item("order", self.asked.as_ref().map(|asked| &*asked.order))?;
+        fields.set_item("threads", self.plan.threads)?;
         Ok(fields)
     }
 

@@ -14,8 +14,12 @@ use arrow_data::ArrayDataBuilder;
 use arrow_schema::{ArrowError, DataType, Field};
 
 use crate::reason::Reason;
+use crate::reused;
 
 const FULL: Reason = Reason::plain("the column has no room for it: 2 GiB of values are the most of one batch");
+
+/// Bytes of a string or of bytes that are expected.
+const EXPECTED: usize = 8;
 
 /// A string that is none.
 pub(crate) const NOT_UTF8: Reason = Reason::plain("a string is not UTF-8");
@@ -82,7 +86,7 @@ impl<O: OffsetSizeTrait> Bytes<O> {
     fn new(rows: usize) -> Self {
         Self {
             offsets: starting(rows),
-            data: Vec::new(),
+            data: reused::vec(rows.saturating_mul(EXPECTED)),
             checks: true,
         }
     }
@@ -159,7 +163,7 @@ impl<O: OffsetSizeTrait> List<O> {
 }
 
 fn starting<O: OffsetSizeTrait>(rows: usize) -> Vec<O> {
-    let mut offsets = Vec::with_capacity(rows + 1);
+    let mut offsets = reused::vec(rows + 1);
     offsets.push(O::zero());
     offsets
 }
@@ -283,26 +287,26 @@ impl Values {
     fn new(data_type: &DataType, rows: usize) -> Self {
         match data_type {
             DataType::Boolean => Self::Boolean(BooleanBufferBuilder::new(rows)),
-            DataType::Int8 => Self::Int8(Vec::with_capacity(rows)),
+            DataType::Int8 => Self::Int8(reused::vec(rows)),
             // half floats by their bits
-            DataType::Int16 | DataType::Float16 => Self::Int16(Vec::with_capacity(rows)),
+            DataType::Int16 | DataType::Float16 => Self::Int16(reused::vec(rows)),
             DataType::Int32 | DataType::Date32 | DataType::Time32(_) | DataType::Decimal32(..) => {
-                Self::Int32(Vec::with_capacity(rows))
+                Self::Int32(reused::vec(rows))
             }
             DataType::Int64
             | DataType::Date64
             | DataType::Time64(_)
             | DataType::Timestamp(..)
             | DataType::Duration(_)
-            | DataType::Decimal64(..) => Self::Int64(Vec::with_capacity(rows)),
-            DataType::UInt8 => Self::UInt8(Vec::with_capacity(rows)),
-            DataType::UInt16 => Self::UInt16(Vec::with_capacity(rows)),
-            DataType::UInt32 => Self::UInt32(Vec::with_capacity(rows)),
-            DataType::UInt64 => Self::UInt64(Vec::with_capacity(rows)),
-            DataType::Float32 => Self::Float32(Vec::with_capacity(rows)),
-            DataType::Float64 => Self::Float64(Vec::with_capacity(rows)),
-            DataType::Decimal128(..) => Self::Decimal128(Vec::with_capacity(rows)),
-            DataType::Decimal256(..) => Self::Decimal256(Vec::with_capacity(rows)),
+            | DataType::Decimal64(..) => Self::Int64(reused::vec(rows)),
+            DataType::UInt8 => Self::UInt8(reused::vec(rows)),
+            DataType::UInt16 => Self::UInt16(reused::vec(rows)),
+            DataType::UInt32 => Self::UInt32(reused::vec(rows)),
+            DataType::UInt64 => Self::UInt64(reused::vec(rows)),
+            DataType::Float32 => Self::Float32(reused::vec(rows)),
+            DataType::Float64 => Self::Float64(reused::vec(rows)),
+            DataType::Decimal128(..) => Self::Decimal128(reused::vec(rows)),
+            DataType::Decimal256(..) => Self::Decimal256(reused::vec(rows)),
             DataType::Utf8 | DataType::Binary => Self::Bytes(Bytes::new(rows)),
             DataType::LargeUtf8 | DataType::LargeBinary => Self::LargeBytes(Bytes::new(rows)),
             DataType::FixedSizeBinary(width) => Self::Fixed {
@@ -355,11 +359,11 @@ impl Values {
     }
 
     fn finish(self, data_type: &DataType, len: usize, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
-        let array: ArrayRef = each_number!(self, numbers => plain(data_type, len, nulls, vec![Buffer::from_vec(numbers)])?,
+        let array: ArrayRef = each_number!(self, numbers => plain(data_type, len, nulls, vec![reused::buffer(numbers)])?,
             Self::Null => Arc::new(NullArray::new(len)),
             Self::Boolean(mut bits) => boolean(bits.finish(), nulls),
-            Self::Bytes(bytes) => plain(data_type, len, nulls, vec![Buffer::from_vec(bytes.offsets), Buffer::from_vec(bytes.data)])?,
-            Self::LargeBytes(bytes) => plain(data_type, len, nulls, vec![Buffer::from_vec(bytes.offsets), Buffer::from_vec(bytes.data)])?,
+            Self::Bytes(bytes) => plain(data_type, len, nulls, vec![reused::buffer(bytes.offsets), reused::buffer(bytes.data)])?,
+            Self::LargeBytes(bytes) => plain(data_type, len, nulls, vec![reused::buffer(bytes.offsets), reused::buffer(bytes.data)])?,
             Self::Fixed { data, .. } => plain(data_type, len, nulls, vec![Buffer::from_vec(data)])?,
             Self::List(list) => list_array(data_type, list, nulls)?,
             Self::LargeList(list) => list_array(data_type, list, nulls)?,
@@ -409,7 +413,7 @@ fn list_array<O: OffsetSizeTrait>(
     match data_type {
         DataType::List(item) | DataType::LargeList(item) => {
             let items = list.items.finish(item.data_type())?;
-            let offsets = OffsetBuffer::new(ScalarBuffer::from(list.ends));
+            let offsets: OffsetBuffer<O> = OffsetBuffer::new(ScalarBuffer::from(reused::buffer(list.ends)));
             Ok(Arc::new(GenericListArray::try_new(
                 Arc::clone(item),
                 offsets,

@@ -17,6 +17,7 @@ mod list;
 mod primitive;
 pub mod protobuf;
 mod reason;
+mod reused;
 mod varint;
 
 pub use column::Column;
