@@ -135,6 +135,8 @@ class Kafka:
             raise ValueError(f"state is {state!r}; a group is one of {', '.join(_STATES)}")
         if not isinstance(members, int | None):
             raise TypeError(f"members: expected a number, got {type(members).__name__} {members!r}")
+        if members is not None and members < 0:
+            raise ValueError(f"members is {members}; a group has 0 or more")
         deadline = time.monotonic() + timeout
         while True:
             group = next((self.broker.describe_group(g.group_id) for g in self.broker.groups() if g.group_id == group_id), None)

@@ -103,6 +103,8 @@ def test_a_group_begins_and_ends_where_it_says(cli, ten):
         (["--tail", 1, "--offset", 1], "give one of them"),
         (["--tail", 1, "--from", "1h"], "give one of them"),
         (["--until", "yesterday"], "--until yesterday is no time"),
+        (["--from", "now", "--until", "1h"], "--until 1h is not after --from now"),
+        (["--from", "1970-01-02", "--until", "1970-01-02"], "--until 1970-01-02 is not after --from 1970-01-02"),
         (["--from", "99999999999999999999"], ""),
         (["--group", "g", "--tail", 1], "fletchlog groups reset"),
         (["--group", "g", "--from", "1h"], "fletchlog groups reset"),

@@ -217,3 +217,24 @@ def test_a_file_that_does_not_fit_the_disk_is_not_there_and_is_named(orders, tmp
         elif "jsonl" in words:
             assert [json.loads(line)["offset"] for line in out.read_text().splitlines()]
         assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_dash_is_standard_output(cli, orders, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = ["explain", orders, "-t", "orders", "--polls", 2, "--compare", "kip-387"]
+    there = cli(*run, "--json", "e.json")
+    assert "wrote e.json" in there.err
+    piped = cli(*run, "--json", "-")
+    assert (piped.out, piped.err) == ((tmp_path / "e.json").read_text(), "")
+    assert cli(*run, "--html", "-").out.startswith("<!doctype html>")
+    assert "<svg" in cli(*run, "--svg", "-").out
+    page = cli("audit", orders, "--html", "-")
+    assert page.out.startswith("<!doctype html>")
+    assert "wrote" not in page.err
+    assert "--save writes a file" in cli(*run, "--save", "-", code=1).err
+    assert not (tmp_path / "-").exists()
+
+
+def test_what_is_no_name_of_a_topic_is_not_advised(cli, orders):
+    assert "topics create" not in cli("consume", orders, "order*", code=1).err
+    assert "topics create" in cli("consume", orders, "more", code=1).err

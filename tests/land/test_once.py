@@ -372,6 +372,7 @@ def test_following_commits_offsets_without_rows(broker, place):
         ({"table": "hdfs://host:1/x", "format": "parquet"}, "no Parquet table can be there"),
         ({"table": "kafka://h:1"}, "the table kafka://h:1 is a cluster"),
         ({"topics": []}, "no topic to land"),
+        ({"topics": None}, "topics is None; give the name of a topic, or a list of names"),
         ({"topics": ["t", 3]}, "topics are names; got 3"),
         ({"interval": "5"}, "interval is '5'; expected a number above 0"),
         ({"start_offsets": {("x", 0): 1}}, "start_offsets has topic 'x', which is not among the topics to land: t"),

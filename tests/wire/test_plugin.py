@@ -48,6 +48,8 @@ def test_wrong_arguments_are_named(kafka, kafka_cluster):
         kafka.wait_for_group("readers", state="stable")
     with pytest.raises(TypeError, match="members: expected a number, got str '1'"):
         kafka.wait_for_group("readers", members="1")
+    with pytest.raises(ValueError, match="members is -1; a group has 0 or more"):
+        kafka.wait_for_group("readers", members=-1)
 
 def test_fails(kafka):
     kafka.faults.on(api="Produce", nth=1, name="first").error("NOT_LEADER_OR_FOLLOWER")

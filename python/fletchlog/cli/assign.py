@@ -12,7 +12,7 @@ from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import JSON
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out
-from fletchlog.cli.text import counted, note
+from fletchlog.cli.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,18 +63,16 @@ def assign(
         stages = [("before", first), (f"after {then}", after)]
     if as_json:
         print(json.dumps([{"stage": title, "assignments": [asdict(item) for item in found]} for title, found in stages], indent=2))
-    else:
+    elif "-" not in (str(svg), str(png)):
         _print(stages)
     drawing = owners_picture.draw(stages)
     if svg is not None:
         write_file(svg, to_svg(drawing))
-        note(f"wrote {svg}")
     if png is not None:
         try:
             write_file(png, to_png(drawing))
         except ModuleNotFoundError as error:
             raise CommandError(f"--png needs {error.name}: pip install 'fletchlog[plot]'; --svg needs nothing") from None
-        note(f"wrote {png}")
 
 
 def _topics(text: str, directory: Place | None) -> dict[str, int]:

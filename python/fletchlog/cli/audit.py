@@ -12,7 +12,7 @@ from fletchlog.cli.delivery import write_file
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, JSON, PLACE, TOPICS
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out, styled
-from fletchlog.cli.text import counted, note
+from fletchlog.cli.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,11 +69,10 @@ def audit(
     breaches = report.breaches(limits)
     if as_json:
         print(json.dumps(report.to_dict(), indent=2))
-    else:
+    elif str(html) != "-":
         _print(report, limits)
     if html is not None:
         write_file(html, report.html(limits))
-        note(f"wrote {html}")
     if breaches:
         raise CommandError("\n  ".join([f"{counted(len(breaches), 'value exceeds', 'values exceed')} a threshold:", *breaches]))
 

@@ -62,7 +62,9 @@ def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) 
     try:
         return broker.describe_topic(name)
     except UnknownTopicOrPartitionError:
-        raise CommandError(missing("topic", name, broker.topics(include_internal=True), advice or f"`fletchlog topics create DIR {name}` makes it")) from None
+        # what is no name cannot be made
+        made = f"`fletchlog topics create DIR {name}` makes it" if all(c.isascii() and (c.isalnum() or c in "._-") for c in name) else ""
+        raise CommandError(missing("topic", name, broker.topics(include_internal=True), advice or made)) from None
 
 
 def names_in(text: str) -> list[str]:
@@ -102,7 +104,7 @@ def missing(kind: str, name: str, names: Iterable[str], advice: str) -> str:
 
     near = difflib.get_close_matches(name, names, n=3)
     meant = f" did you mean {' or '.join(near)}?" if near else ""
-    return f"there is no {kind} {name};{meant} {advice}"
+    return f"there is no {kind} {name};{meant} {advice}".rstrip(" ;")
 
 
 def fail(message: str, code: int = 1) -> NoReturn:

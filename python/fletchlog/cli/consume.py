@@ -216,8 +216,10 @@ def _check(
     for name, number, least in (("--max", most, 1), ("--tail", tail, 1), ("--offset", offset, 0)):
         if number is not None and number < least:
             raise CommandError(f"{name} is at least {least}, not {number}")
-    if start not in places.RESETS:
-        times.when("--from", start)
+    begins = None if start in places.RESETS else times.when("--from", start)
+    ends = None if until is None else times.when("--until", until)
+    if begins is not None and ends is not None and ends <= begins:
+        raise CommandError(f"--until {until} is not after --from {start}: no record is between them ({times.HELP})")
     chosen = {"--partition": bool(partition), "--offset": offset is not None, "--tail": tail is not None, "--from TIME": start not in places.RESETS}
     if group is not None and any(chosen.values()):
         first = next(name for name, given in chosen.items() if given)

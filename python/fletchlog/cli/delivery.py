@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.interrupts import held
 from fletchlog.cli.streams import PipeClosedError
+from fletchlog.cli.text import note
 from fletchlog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -157,17 +158,20 @@ class Output:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Writes a whole file; where that fails, what was there before is left.
+    """Writes a whole file, and says so; `-` is standard output. Where that fails, what was there before is left.
 
     Raises:
         OSError: It cannot be written.
     """
-    output, complete = Output(path), False
+    is_stdout = str(path) == "-"
+    output, complete = Output(None if is_stdout else path), False
     try:
         output.write([(content.encode() if isinstance(content, str) else content, {})])
         complete = True
     finally:
         output.close(keep=complete)
+    if not is_stdout:
+        note(f"wrote {path}")
 
 
 def _where(path: Path | None, *, follow: bool) -> tuple[Path | None, Path | None]:

@@ -106,12 +106,9 @@ def explain(
     view = _producer_view(producer)
     if view is not None and html is None and as_json is None:
         raise CommandError("--producer adds the producer's view to a page: give --html FILE or --json FILE")
-    wanted = [item for item in (html, png, svg, card, as_json, save) if item is not None]
-    if text or full or not wanted:
+    if text or full or all(item is None for item in (html, png, svg, card, as_json, save)):
         _print(explanations, story=text or full or len(explanations) == 1, full=full)
     _write(explanations, view, html=html, png=png, svg=svg, card=card, as_json=as_json, save=save)
-    for path in wanted:
-        note(f"wrote {path}")
 
 
 def _of_session(named: Sequence[str], others: Sequence[Any]) -> None:
@@ -230,7 +227,10 @@ def _write(
     if save is not None:
         if not explanations:
             raise CommandError("--save: there is no run to save")
+        if str(save) == "-":
+            raise CommandError("--save writes a file: give its name")
         save_trace(explanations[0].trace, save)
+        note(f"wrote {save}")
     if as_json is not None:
         write_file(as_json, json.dumps(story(explanations, producer), separators=(",", ":")))
     if html is not None:

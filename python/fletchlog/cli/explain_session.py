@@ -47,9 +47,6 @@ def explain_session(path: str, *, html: Path | None, as_json: Path | None, text:
         write_file(as_json, json.dumps(explained.as_dict(), separators=(",", ":")))
     if not follow and (text or (html is None and as_json is None)):
         say(explained.text())
-    for written in (html, as_json):
-        if written is not None:
-            note(f"wrote {written}")
     end(explained.findings, fail_on)
 
 

@@ -128,6 +128,8 @@ class _Land:
             fletchlog.errors.KafkaError: As the source raises it. In every case what was committed stays, and the next call continues.
             ImportError: A library is missing: the extras `arrow` and `tables`.
         """
+        if not hasattr(topics, "__iter__"):
+            raise InvalidArgumentError(f"topics is {topics!r:.40}; give the name of a topic, or a list of names")
         names = list(dict.fromkeys([topics] if isinstance(topics, str) else topics))
         starts = {(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()}
         _check(names, starts, key=key, value=value, flatten=flatten, numbers={"interval": interval, "batch_bytes": batch_bytes, "file_bytes": file_bytes})
