@@ -121,6 +121,7 @@ class StoppedReader(DataSourceStreamReader):
         os.rename(self.file + ".part", self.file)  # noqa: PTH104 - as above
 
 
+@pytest.mark.slow
 def test_a_reader_is_stopped_in_the_runner_while_the_end_of_its_connection_is_handled(spark, tmp_path):
     """Spark closes the connection and kills the process; which of the two comes first is not said."""
     spark.dataSource.register(Stopped)

@@ -13,6 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "python"
+CACHE = HERE.parents[1] / ".build" / "mypy-typing"
 NUMBER = re.compile(r"  # (\d+)$")
 # of these two alone: their modules may need stubs that are not installed
 ERROR = re.compile(r"(right|wrong)\.py:(\d+)(?::\d+)?(?:: error| - error)")
@@ -27,7 +28,7 @@ def lines(name: str) -> dict[int, int]:
 def errors(checker: str) -> dict[str, dict[int, str]]:
     """By file and line, what a checker finds."""
     command = {
-        "mypy": ["mypy", "--strict", "--python-version", "3.11", "--ignore-missing-imports", "--config-file", os.devnull, "--cache-dir", os.devnull],
+        "mypy": ["mypy", "--strict", "--python-version", "3.11", "--ignore-missing-imports", "--config-file", os.devnull, "--cache-dir", str(CACHE)],
         "pyright": ["pyright", "--pythonpath", sys.executable],
     }[checker]
     files = [str(HERE / f"{name}.py") for name in ("right", "wrong")]

@@ -156,7 +156,8 @@ impl ReadOnlyLoader<'_> {
     /// as in a sealed segment.
     ///
     /// # Errors
-    /// `Damaged`: offsets that do not follow each other, or bytes below the recovery point that are not even the header of a batch.
+    /// `Damaged`: offsets that do not follow each other, or bytes below the recovery point that are not even the header of a batch, or
+    /// a batch there that is longer than the file.
     fn check_active(&self, active: &LogSegment) -> Result<(i64, Option<BatchMeta>), LogError> {
         let file = active.file()?;
         let len = file.len().map_err(|e| active.io("stat", e))?;
@@ -172,8 +173,10 @@ impl ReadOnlyLoader<'_> {
             };
             loader.load().map_err(|e| active.io("read", e))
         };
-        let is_damaged =
-            |found: &LoadedIndexes| matches!(found.why, WalkEnd::Corrupt(_)) && found.next_offset < self.recovery_point;
+        let is_damaged = |found: &LoadedIndexes| {
+            let is_bad = !matches!(found.why, WalkEnd::EndOfFile | WalkEnd::Disorder(_));
+            is_bad && found.next_offset < self.recovery_point
+        };
         let mut found = load(Check::Checksums)?;
         if is_damaged(&found) {
             found = load(Check::Headers)?;

@@ -301,6 +301,13 @@ fn a_bad_batch_below_the_recovery_point_is_an_error_where_it_is_read() {
         bad_magic.contains("below offset 2, up to which everything was on disk"),
         "{bad_magic}"
     );
+    // The length of a batch: negative, or beyond the file.
+    for at in [size + 8, size + 9] {
+        let bad_length = flipped(at).unwrap_err().to_string();
+        assert!(bad_length.contains("below offset 2"), "{bad_length}");
+    }
     // An append may be in progress there.
-    assert_eq!(flipped(2 * size + 60).unwrap().log_end_offset(), 2);
+    for at in [2 * size + 60, 2 * size + 9] {
+        assert_eq!(flipped(at).unwrap().log_end_offset(), 2);
+    }
 }

@@ -44,6 +44,7 @@ impl Shape {
                     shapes[0].of_field(&fields[0], &keys)?,
                     shapes[1].of_field(&fields[1], &values)?,
                 ];
+                check_room::<i32>(keys.len())?;
                 let entries = StructArray::try_new(fields.clone(), columns, None)?;
                 let offsets = OffsetBuffer::from_lengths(lengths);
                 Ok(Arc::new(MapArray::try_new(
@@ -78,6 +79,7 @@ impl Shape {
             lengths.push(list.map_or(0, |list| list.len()));
             items.extend(list.into_iter().flatten());
         }
+        check_room::<O>(items.len())?;
         let (offsets, items) = (OffsetBuffer::from_lengths(lengths), self.of_field(field, &items)?);
         Ok(Arc::new(GenericListArray::<O>::try_new(
             Arc::clone(field),
@@ -105,12 +107,18 @@ impl From<ArrowError> for NotMade {
         Self::LeftToPyarrow
     }
 }
+
 fn nulls(objects: &[Bound<'_, PyAny>]) -> Option<NullBuffer> {
     let is_null = |object: &Bound<'_, PyAny>| object.is_none();
     objects
         .iter()
         .any(is_null)
         .then(|| objects.iter().map(|object| !is_null(object)).collect())
+}
+
+/// Whether the offsets of a column reach as far.
+fn check_room<O: OffsetSizeTrait>(end: usize) -> Result<(), NotMade> {
+    O::from_usize(end).map(|_| ()).ok_or(NotMade::LeftToPyarrow)
 }
 
 /// An object of exactly one class, or `None`.
@@ -228,6 +236,7 @@ fn of_strings<O: OffsetSizeTrait>(objects: &[Bound<'_, PyAny>]) -> Result<ArrayR
         None => Ok(None),
     };
     let texts = objects.iter().map(text).collect::<Result<Vec<_>, NotMade>>()?;
+    check_room::<O>(texts.iter().flatten().map(|text| text.len()).sum())?;
     Ok(Arc::new(GenericStringArray::<O>::from_iter(texts)))
 }
 
@@ -236,6 +245,7 @@ fn of_bytes<O: OffsetSizeTrait>(objects: &[Bound<'_, PyAny>]) -> Result<ArrayRef
         .iter()
         .map(|object| Ok(exactly::<PyBytes>(object)?.map(|value| value.as_bytes())));
     let values = values.collect::<Result<Vec<_>, NotMade>>()?;
+    check_room::<O>(values.iter().flatten().map(|value| value.len()).sum())?;
     Ok(Arc::new(GenericBinaryArray::<O>::from_iter(values)))
 }
 

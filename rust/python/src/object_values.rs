@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, BinaryArray};
+use arrow_array::{Array, LargeBinaryArray};
 use arrow_schema::{DataType, TimeUnit};
 use fletchlog_serde::{ReadValue, WriteColumn, decode, encode};
 use pyo3::exceptions::PyValueError;
@@ -43,7 +43,7 @@ impl ObjectReader {
         let py = data.py();
         let bytes = data.as_bytes();
         let decoded = gate(py, |_| {
-            Ok(decode(self.reader.as_ref(), &BinaryArray::from_vec(vec![bytes]))?)
+            Ok(decode(self.reader.as_ref(), &LargeBinaryArray::from_vec(vec![bytes]))?)
         })?;
         if let Some((_, reason)) = decoded.reasons.first() {
             return Err(PyValueError::new_err(reason.to_string()));
