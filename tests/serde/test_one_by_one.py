@@ -5,6 +5,7 @@ import decimal
 import io
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import fastavro
 import pyarrow as pa
@@ -185,6 +186,27 @@ def test_json_without_a_type_gives_what_json_has():
         serde.JsonSchema({"minimum": 5}).of_bytes(b"4")
     with pytest.raises(InvalidArgumentError, match="not as the JSON Schema says"):
         serde.JsonSchema({"type": "integer", "minimum": 5})(4)
+
+
+@CASES
+@given(st.data())
+def test_a_value_leaves_nothing_for_the_next(data):
+    arrow_type = data.draw(arrow_types.TYPES)
+    reads = serde.Json(arrow_type)
+    written = reads.encode(data.draw(arrow_types.arrays(arrow_type))[1])[0].drop_null().to_pylist()
+    values = data.draw(st.lists(st.sampled_from([*written, b"{", b"[1,", b"null", b'{"":']), max_size=12))
+    for value in values:
+        assert outcome(lambda: reads.of_bytes(value)) == outcome(lambda: serde.Json(arrow_type).of_bytes(value))  # noqa: B023
+
+
+def test_several_threads_and_large_values():
+    reads = serde.Avro({"type": "array", "items": ["null", "string"]})
+    lists = [[None, "x" * (number * 37 % 90_000)] * (number % 4) for number in range(400)]
+    values = [reads(one) for one in lists]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            assert list(pool.map(reads.of_bytes, values)) == lists
+            assert list(pool.map(reads, lists)) == values
 
 
 def test_a_consumer_and_a_producer_use_them(tmp_path):

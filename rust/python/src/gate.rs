@@ -32,9 +32,7 @@ pub fn gate<T: Send>(
             }
             raised.is_some()
         };
-        logging::emit_after(|| {
-            catch_unwind(AssertUnwindSafe(|| call(&mut stop))).unwrap_or_else(|panic| Err(Failure::panic(&*panic)))
-        })
+        logging::emit_after(|| contained(|| call(&mut stop)))
     });
     if let Some(error) = raised {
         return Err(error);
@@ -43,6 +41,14 @@ pub fn gate<T: Send>(
         // Ctrl-C may have come in a part of the call that does not check for it, such as a request to an object store.
         py.check_signals().err().unwrap_or_else(|| failure.into_py(py))
     })
+}
+
+/// Runs a short call that keeps the GIL.
+///
+/// # Errors
+/// Those of the call, also when it panics.
+pub fn contained<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Failure::panic(&*panic)))
 }
 
 /// Runs a call that checks for Ctrl-C while it holds locks. It runs in its own thread, while this thread, which holds no lock, checks every

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, ByteArrayType, Date32Type, Decimal128Type, Float32Type, Float64Type, GenericBinaryType,
+    GenericStringType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, FixedSizeBinaryArray, GenericBinaryArray, GenericListArray, GenericStringArray,
-    MapArray, NullArray, OffsetSizeTrait, PrimitiveArray, StructArray, make_array, new_empty_array,
+    Array, ArrayRef, BooleanArray, FixedSizeBinaryArray, GenericByteArray, GenericListArray, MapArray, NullArray,
+    OffsetSizeTrait, PrimitiveArray, StructArray, make_array, new_empty_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
@@ -21,10 +21,10 @@ use crate::object_values::{DAY_OF_1970, Shape, decimal_class, naive_epoch, utc_e
 use crate::time::{date_class, datetime_class, microseconds};
 
 impl Shape {
-    /// The column of objects, of which `None` is null. Objects are taken if they are of exactly the class of [`Shape::objects`]; an int also as a float.
+    /// The column of objects, of which `None` is null. Objects are taken if they are of exactly the class of [`Shape::object`]; an int also as a float.
     pub fn array(&self, data_type: &DataType, objects: &[Bound<'_, PyAny>]) -> Result<ArrayRef, NotMade> {
         match (self, data_type) {
-            (Self::Timestamp(_), DataType::Timestamp(unit, _)) => of_datetimes(*unit, data_type, objects),
+            (Self::Timestamp(..), DataType::Timestamp(unit, _)) => of_datetimes(*unit, data_type, objects),
             (Self::List(item), DataType::List(field)) => item.of_lists::<i32>(field, objects),
             (Self::List(item), DataType::LargeList(field)) => item.of_lists::<i64>(field, objects),
             (Self::Map(shapes), DataType::Map(entry, ordered)) => {
@@ -236,17 +236,29 @@ fn of_strings<O: OffsetSizeTrait>(objects: &[Bound<'_, PyAny>]) -> Result<ArrayR
         None => Ok(None),
     };
     let texts = objects.iter().map(text).collect::<Result<Vec<_>, NotMade>>()?;
-    check_room::<O>(texts.iter().flatten().map(|text| text.len()).sum())?;
-    Ok(Arc::new(GenericStringArray::<O>::from_iter(texts)))
+    let texts: Vec<_> = texts
+        .iter()
+        .map(|text| text.as_ref().map(|text| text.as_bytes()))
+        .collect();
+    of_parts::<GenericStringType<O>>(&texts, objects)
 }
 
 fn of_bytes<O: OffsetSizeTrait>(objects: &[Bound<'_, PyAny>]) -> Result<ArrayRef, NotMade> {
     let values = objects
         .iter()
         .map(|object| Ok(exactly::<PyBytes>(object)?.map(|value| value.as_bytes())));
-    let values = values.collect::<Result<Vec<_>, NotMade>>()?;
-    check_room::<O>(values.iter().flatten().map(|value| value.len()).sum())?;
-    Ok(Arc::new(GenericBinaryArray::<O>::from_iter(values)))
+    of_parts::<GenericBinaryType<O>>(&values.collect::<Result<Vec<_>, NotMade>>()?, objects)
+}
+
+fn of_parts<T: ByteArrayType>(parts: &[Option<&[u8]>], objects: &[Bound<'_, PyAny>]) -> Result<ArrayRef, NotMade> {
+    check_room::<T::Offset>(parts.iter().flatten().map(|part| part.len()).sum())?;
+    let offsets = OffsetBuffer::from_lengths(parts.iter().map(|part| part.map_or(0, <[u8]>::len)));
+    let data = parts.iter().flatten().copied().collect::<Vec<_>>().concat();
+    Ok(Arc::new(GenericByteArray::<T>::try_new(
+        offsets,
+        data.into(),
+        nulls(objects),
+    )?))
 }
 
 /// A `decimal.Decimal` of at most so many digits, and so many of them behind the point.

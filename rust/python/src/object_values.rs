@@ -1,19 +1,18 @@
 //! Values of records one by one: bytes to Python objects and back, without pyarrow. See [`crate::value_to_object`] and [`crate::object_to_value`] for what
 //! they are; a type or a class that is not there is left to pyarrow, which also words the errors.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, LargeBinaryArray};
 use arrow_schema::{DataType, TimeUnit};
-use fletchlog_serde::{ReadValue, WriteColumn, decode, encode};
+use fletchlog_serde::{Column, ReadValue, WriteColumn, encode, read_one};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::errors::Failure;
-use crate::gate::gate;
+use crate::gate::{contained, gate};
 use crate::object_to_value::NotMade;
 use crate::once::once;
 use crate::time::{datetime_class, utc};
@@ -21,18 +20,24 @@ use crate::time::{datetime_class, utc};
 /// The ordinal of 1970-01-01 in Python's calendar.
 pub const DAY_OF_1970: i64 = 719_163;
 
+/// Larger values are read and written without the GIL, and leave no memory behind.
+const SMALL: usize = 16 << 10;
+
 #[doc = stub!(ObjectReader)]
 #[pyclass(frozen, module = "fletchlog._core")]
 pub struct ObjectReader {
     reader: Arc<dyn ReadValue>,
     shape: Shape,
+    /// For small values, one after the other. The lock is only tried: another thread, or a finalizer, makes its own.
+    column: Mutex<Column>,
 }
 
 impl ObjectReader {
     /// `None`: the values have a type that is left to pyarrow.
     pub fn new(py: Python<'_>, reader: Arc<dyn ReadValue>) -> PyResult<Option<Self>> {
+        let column = Mutex::new(Column::new(reader.data_type(), 1));
         let shape = Shape::of(py, reader.data_type())?;
-        Ok(shape.map(|shape| Self { reader, shape }))
+        Ok(shape.map(|shape| Self { reader, shape, column }))
     }
 }
 
@@ -40,16 +45,25 @@ impl ObjectReader {
 impl ObjectReader {
     #[doc = stub!(ObjectReader.decode)]
     fn decode<'py>(&self, data: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
-        let py = data.py();
-        let bytes = data.as_bytes();
-        let decoded = gate(py, |_| {
-            Ok(decode(self.reader.as_ref(), &LargeBinaryArray::from_vec(vec![bytes]))?)
-        })?;
-        if let Some((_, reason)) = decoded.reasons.first() {
-            return Err(PyValueError::new_err(reason.to_string()));
-        }
-        let mut objects = self.shape.objects(py, &decoded.column)?;
-        Ok(objects.pop().ok_or_else(|| Failure::internal("a value is missing"))?)
+        let (py, bytes) = (data.py(), data.as_bytes());
+        let mut kept = if bytes.len() <= SMALL {
+            self.column.try_lock().ok()
+        } else {
+            None
+        };
+        let mut own = None;
+        let column = match &mut kept {
+            Some(kept) => &mut **kept,
+            None => own.insert(Column::new(self.reader.data_type(), 1)),
+        };
+        let mut read = || Ok(read_one(self.reader.as_ref(), bytes, column));
+        let outcome = if bytes.len() <= SMALL {
+            contained(read)?
+        } else {
+            gate(py, |_| read())?
+        };
+        outcome.map_err(|reason| PyValueError::new_err(reason.to_string()))?;
+        self.shape.object(py, column, 0)
     }
 }
 
@@ -86,7 +100,12 @@ impl ObjectWriter {
             Err(NotMade::Raised(error)) => return Err(error),
             Err(NotMade::LeftToPyarrow) => return Ok(None),
         };
-        let encoded = gate(py, |_| Ok(encode(self.writer.as_ref(), &column)?))?;
+        let write = || Ok(encode(self.writer.as_ref(), &column)?);
+        let encoded = if column.get_buffer_memory_size() <= SMALL {
+            contained(write)?
+        } else {
+            gate(py, |_| write())?
+        };
         let bytes = encoded.column.as_binary::<i32>();
         Ok((encoded.reasons.is_empty() && bytes.is_valid(0)).then(|| PyBytes::new(py, bytes.value(0))))
     }
@@ -94,10 +113,17 @@ impl ObjectWriter {
 
 /// A type whose values are made here, with what all of them share.
 pub enum Shape {
-    /// Numbers, booleans, strings, bytes, dates, times, decimals, and nothing.
+    /// Integers, floats, booleans, and nothing.
     Plain,
-    /// Timestamps, but for nanoseconds.
-    Timestamp(Zone),
+    Text,
+    Bytes,
+    Date,
+    /// Times of a day, and the microseconds of their unit.
+    Time(i64),
+    /// The digits, and those behind the point.
+    Decimal(u8, i8),
+    /// Timestamps and the microseconds of their unit; those in nanoseconds are pyarrow's.
+    Timestamp(Zone, i64),
     List(Box<Shape>),
     /// Keys and values. A map is a dict.
     Map(Box<[Shape; 2]>),
@@ -120,19 +146,18 @@ impl Shape {
             | DataType::UInt32
             | DataType::UInt64
             | DataType::Float32
-            | DataType::Float64
-            | DataType::Utf8
-            | DataType::LargeUtf8
-            | DataType::Binary
-            | DataType::LargeBinary
-            | DataType::FixedSizeBinary(_)
-            | DataType::Date32
-            | DataType::Time32(_)
-            | DataType::Time64(TimeUnit::Microsecond)
-            | DataType::Decimal128(..)
-            | DataType::Decimal256(..) => Some(Self::Plain),
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => None,
-            DataType::Timestamp(_, name) => Some(Self::Timestamp(Zone::of(py, name.as_deref())?)),
+            | DataType::Float64 => Some(Self::Plain),
+            DataType::Utf8 | DataType::LargeUtf8 => Some(Self::Text),
+            DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => Some(Self::Bytes),
+            DataType::Date32 => Some(Self::Date),
+            DataType::Time32(unit) | DataType::Time64(unit) => micros_of(*unit).map(Self::Time),
+            DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
+                Some(Self::Decimal(*precision, *scale))
+            }
+            DataType::Timestamp(unit, name) => match micros_of(*unit) {
+                Some(micros) => Some(Self::Timestamp(Zone::of(py, name.as_deref())?, micros)),
+                None => None,
+            },
             DataType::List(item) | DataType::LargeList(item) => {
                 Self::of(py, item.data_type())?.map(|item| Self::List(Box::new(item)))
             }
@@ -158,6 +183,16 @@ impl Shape {
             }
             _ => None,
         })
+    }
+}
+
+/// The microseconds of a unit; `None`: it is less.
+fn micros_of(unit: TimeUnit) -> Option<i64> {
+    match unit {
+        TimeUnit::Second => Some(1_000_000),
+        TimeUnit::Millisecond => Some(1_000),
+        TimeUnit::Microsecond => Some(1),
+        TimeUnit::Nanosecond => None,
     }
 }
 

@@ -152,6 +152,11 @@ impl<O: OffsetSizeTrait> List<O> {
         Ok(())
     }
 
+    /// 0, then the end of each list.
+    pub(crate) fn ends(&self) -> &[O] {
+        &self.ends
+    }
+
     fn repeat_end(&mut self) {
         self.ends.extend(self.ends.last().copied());
     }
@@ -239,6 +244,11 @@ impl Column {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether a row is null.
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        self.validity.as_ref().is_some_and(|validity| !validity.get_bit(row))
     }
 
     /// Counts a row whose value was appended to `values`.

@@ -45,6 +45,9 @@ pub struct Encoded {
     pub reasons: Vec<(usize, Reason)>,
 }
 
+/// Bytes of a value that are expected.
+const EXPECTED: usize = 16;
+
 /// Encodes a column.
 ///
 /// # Errors
@@ -54,7 +57,7 @@ pub fn encode(schema: &dyn WriteColumn, values: &dyn Array) -> Result<Encoded, A
     let writer = schema
         .writer(values)
         .map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(values.len().saturating_mul(EXPECTED));
     let mut offsets = Vec::with_capacity(values.len() + 1);
     offsets.push(0);
     let mut validity = NullBufferBuilder::new(values.len());

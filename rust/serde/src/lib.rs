@@ -18,6 +18,7 @@ mod primitive;
 pub mod protobuf;
 mod reason;
 mod reused;
+mod value;
 mod varint;
 
 pub use column::Column;
@@ -26,3 +27,4 @@ pub use encode::{Encoded, WriteColumn, WriteValue, encode};
 pub use list::{ListReader, ListWriter};
 pub use primitive::Primitive;
 pub use reason::{Reason, SchemaError};
+pub use value::{Value, read_one};
