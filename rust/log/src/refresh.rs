@@ -156,8 +156,7 @@ impl ReadOnlyLoader<'_> {
     /// as in a sealed segment.
     ///
     /// # Errors
-    /// `Damaged`: offsets that do not follow each other, or bytes below the recovery point that are not even the header of a batch, or
-    /// a batch there that is longer than the file.
+    /// `Damaged`: offsets that do not follow each other, or bytes below the recovery point that are not even the header of a batch.
     fn check_active(&self, active: &LogSegment) -> Result<(i64, Option<BatchMeta>), LogError> {
         let file = active.file()?;
         let len = file.len().map_err(|e| active.io("stat", e))?;
@@ -174,7 +173,7 @@ impl ReadOnlyLoader<'_> {
             loader.load().map_err(|e| active.io("read", e))
         };
         let is_damaged = |found: &LoadedIndexes| {
-            let is_bad = !matches!(found.why, WalkEnd::EndOfFile | WalkEnd::Disorder(_));
+            let is_bad = matches!(found.why, WalkEnd::Corrupt(_) | WalkEnd::TooShort(_));
             is_bad && found.next_offset < self.recovery_point
         };
         let mut found = load(Check::Checksums)?;
