@@ -66,8 +66,8 @@ def test_an_address_without_its_beginning_is_no_directory(cli, here, typed):
         fl.scan("nowhere", "t")
 
 
-# Damage that these commands do not read, and names of files that can be written.
-READABLE = {"bad0", "bad1", "bad3"}
+# Damage that these commands do not read, and names of files that can be written. The log of bad0 is damaged below its recovery point.
+READABLE = {"bad1", "bad3"}
 WRITABLE = {"nowhere", "file", "/dev/null", "d\n", "\udcff"}
 
 
@@ -75,12 +75,12 @@ WRITABLE = {"nowhere", "file", "/dev/null", "d\n", "\udcff"}
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_directories_that_are_none_are_not_read(cli, here, directory):
     for readable, words in [
-        *((READABLE, ["topics", name, directory]) for name in ("list", "describe")),
+        *((READABLE | {"bad0"}, ["topics", name, directory]) for name in ("list", "describe")),
         *((READABLE, ["consume", directory, "t", "-f", form]) for form in ("table", "jsonl")),
         (READABLE, ["explain", directory, "-t", "t"]),
-        (READABLE, ["assign", "-t", "t", "-m", 2, "--dir", directory]),
+        (READABLE | {"bad0"}, ["assign", "-t", "t", "-m", 2, "--dir", directory]),
         (READABLE - {"bad3"}, ["audit", directory]),
-        ((READABLE - {"bad0"}) | {"d/t-0"}, ["verify", directory]),
+        (READABLE | {"d/t-0"}, ["verify", directory]),
         (set(), ["explain", directory]),
         (set(), ["dump", directory]),
         ({"file", "/dev/null"}, ["produce", "d", "t", directory, "-f", "csv"]),
