@@ -17,8 +17,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use pyo3::{PyTypeInfo, intern};
 
-use crate::object_values::{DAY_OF_1970, Shape, decimal_class, naive_epoch, utc_epoch};
-use crate::time::{date_class, datetime_class, microseconds};
+use crate::object_values::{DAY_OF_1970, Shape, decimal_class};
+use crate::time::{date_class, datetime_class, microseconds, naive_epoch, utc_epoch};
 
 impl Shape {
     /// The column of objects, of which `None` is null. Objects are taken if they are of exactly the class of [`Shape::object`]; an int also as a float.

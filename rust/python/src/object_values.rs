@@ -15,7 +15,7 @@ use pyo3::types::{PyBytes, PyString};
 use crate::gate::{contained, gate};
 use crate::object_to_value::NotMade;
 use crate::once::once;
-use crate::time::{datetime_class, utc};
+use crate::time::{datetime_class, naive_epoch};
 
 /// The ordinal of 1970-01-01 in Python's calendar.
 pub const DAY_OF_1970: i64 = 719_163;
@@ -221,22 +221,6 @@ impl Zone {
             other: (name != "UTC").then(|| zone(name).map(Bound::unbind)).transpose()?,
         })
     }
-}
-
-/// 1970 without a zone.
-pub fn naive_epoch(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    static EPOCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let epoch = once(py, &EPOCH, || Ok(datetime_class(py)?.call1((1970, 1, 1))?.unbind()))?;
-    Ok(epoch.bind(py).clone())
-}
-
-/// 1970 in UTC.
-pub fn utc_epoch(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    static EPOCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let epoch = once(py, &EPOCH, || {
-        Ok(datetime_class(py)?.call1((1970, 1, 1, 0, 0, 0, 0, utc(py)?))?.unbind())
-    })?;
-    Ok(epoch.bind(py).clone())
 }
 
 pub fn decimal_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {

@@ -52,9 +52,25 @@ pub fn date_class(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// `datetime.UTC`.
-pub fn utc(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+fn utc(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static ZONE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     class(py, &ZONE, "UTC")
+}
+
+/// 1970 without a zone.
+pub fn naive_epoch(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static EPOCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let epoch = once(py, &EPOCH, || Ok(datetime_class(py)?.call1((1970, 1, 1))?.unbind()))?;
+    Ok(epoch.bind(py).clone())
+}
+
+/// 1970 in UTC.
+pub fn utc_epoch(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static EPOCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let epoch = once(py, &EPOCH, || {
+        Ok(datetime_class(py)?.call1((1970, 1, 1, 0, 0, 0, 0, utc(py)?))?.unbind())
+    })?;
+    Ok(epoch.bind(py).clone())
 }
 
 /// A timedelta in microseconds.
@@ -220,8 +236,7 @@ fn of_datetime(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
         );
         return Err(Failure::argument(text).into());
     }
-    let epoch = datetime.call1((1970, 1, 1, 0, 0, 0, 0, utc(py)?))?;
-    microseconds(&value.sub(epoch)?).map(Some)
+    microseconds(&value.sub(utc_epoch(py)?)?).map(Some)
 }
 
 impl TimeBound {

@@ -8,8 +8,8 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 use pyo3::{IntoPyObjectExt, intern};
 
 use crate::errors::Failure;
-use crate::object_values::{DAY_OF_1970, Shape, Zone, decimal_class, naive_epoch};
-use crate::time::{date_class, timedelta_class};
+use crate::object_values::{DAY_OF_1970, Shape, Zone, decimal_class};
+use crate::time::{date_class, naive_epoch, timedelta_class};
 
 impl Shape {
     /// The object of a row of a column of this type.
