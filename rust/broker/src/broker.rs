@@ -188,6 +188,11 @@ impl Broker {
         })
     }
 
+    /// Whether the files are in memory, so that no request waits for a disk.
+    pub fn is_in_memory(&self) -> bool {
+        self.logs.directory().fs().is_in_memory()
+    }
+
     /// The ids of the nodes, ascending.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.replicas.controller().nodes()

@@ -25,7 +25,7 @@ use crate::endpoint::listener_config;
 use crate::limits::{Limits, TimeOut, Times};
 use crate::memory_pool::{Memory, MemoryPool};
 use crate::recording::{RecordedChannel, Recording};
-use crate::request_handler_pool::RequestHandlerPool;
+use crate::request_handler_pool::{Job, RequestHandlerPool, run};
 use crate::sockets::{SocketEvent, Sockets};
 use crate::stats::Stats;
 
@@ -43,6 +43,9 @@ const SETTLE_LOOK: Duration = Duration::from_millis(50);
 
 /// Most bytes that are read from one connection, or written to it, before the others have their turn.
 const BYTES_A_TURN: usize = 1024 * 1024;
+
+/// A request of at most this size is handled in the thread of the sockets if the broker is in memory: waking a handler takes longer.
+const SMALL_REQUEST: usize = 16 * 1024;
 
 /// What became of a request, as `fletchlog_faults::RequestRow::outcome` has it.
 const ANSWERED: &str = "answered";
@@ -264,6 +267,8 @@ pub(crate) struct Processor<S: Sockets> {
     /// By the machine's clock, as [`Processor::next_sweep_ms`] and [`Processor::close_by_ms`].
     rate_begun_ms: i64,
     pool: RequestHandlerPool,
+    /// The broker is in memory: see [`SMALL_REQUEST`].
+    in_memory: bool,
     /// The limits of each node, and the configuration they were last read from.
     limits: Vec<(Option<Arc<Config>>, Limits)>,
     serial: u64,
@@ -283,6 +288,7 @@ impl<S: Sockets> Processor<S> {
             sockets,
             clock: shared.apis.broker().clock(),
             pool,
+            in_memory: shared.apis.broker().is_in_memory(),
             memory: MemoryPool::new(shared.limits.queued_max_request_bytes, {
                 let completions = Arc::clone(&shared.completions);
                 move || completions.wake()
@@ -726,17 +732,23 @@ impl<S: Sockets> Processor<S> {
         }
     }
 
-    /// Submits a request to a handler.
+    /// Handles a request, or submits it to a handler.
     fn handle(&mut self, id: ConnectionId, peer: Arc<Peer>, frame: Bytes) {
         let current = self.channels.get_mut(id.slot).filter(|c| c.serial == id.serial);
         let memory = current.and_then(|channel| channel.memory.take());
         let reply = Reply::new(Arc::clone(&self.shared.completions), id);
         let shared = Arc::clone(&self.shared);
-        self.pool.submit(Box::new(move || {
+        let is_short = self.in_memory && frame.len() <= SMALL_REQUEST;
+        let job: Job = Box::new(move || {
             let handled = shared.apis.handle(&peer, frame, &shared.stats);
             drop(memory);
             reply.report(handled);
-        }));
+        });
+        if is_short {
+            run(job);
+        } else {
+            self.pool.submit(job);
+        }
     }
 
     fn on_completion(&mut self, id: ConnectionId, completion: Completion) {

@@ -164,8 +164,8 @@ impl Shared {
     }
 }
 
-/// A panic ends the job, not its thread.
-fn run(job: Job) {
+/// Runs a job in this thread. A panic ends the job, not its thread.
+pub(crate) fn run(job: Job) {
     contained("the handler of a request", job);
 }
 

@@ -202,6 +202,10 @@ fn below<'a>(nodes: &'a BTreeMap<PathBuf, Node>, dir: &'a Path) -> impl Iterator
 }
 
 impl Fs for MemoryFs {
+    fn is_in_memory(&self) -> bool {
+        true
+    }
+
     fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>> {
         match self.file(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && create && write => {}

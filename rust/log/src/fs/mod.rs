@@ -72,6 +72,10 @@ pub trait Fs: Send + Sync + Debug {
     fn is_snapshot(&self) -> bool {
         false
     }
+    /// Whether nothing waits for a disk.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
     /// Opens for reading; `write` also for writing; `create` creates a missing file (mode 0640).
     fn open(&self, path: &Path, write: bool, create: bool) -> io::Result<Arc<dyn File>>;
     /// As [`Fs::open`], for a segment's `.log`: handles of many segments share the process's descriptors, so holding one
